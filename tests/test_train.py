@@ -1,0 +1,394 @@
+"""The training script: what its model, optimizer and step promise, and what its command line does."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import mlx.core as mx
+import mlx.optimizers
+import numpy as np
+import pytest
+from mlx.utils import tree_flatten
+
+import prepare
+import train_mlx
+from train_mlx import GPT, GPTConfig, MuonAdamW, make_step, orthogonalize, schedule
+
+SCRIPT = Path(train_mlx.__file__)
+V, T = 50, 32
+
+
+def tiny_config(**changes) -> GPTConfig:
+    fields = {
+        "vocab_size": V,
+        "seq_len": T,
+        "depth": 2,
+        "width": 32,
+        "heads": 4,
+        "kv_heads": 4,
+        "windows": (T // 2, T),
+        "mlp_ratio": 4,
+        "softcap": 15.0,
+        "rope_base": 10000.0,
+    }
+    return GPTConfig(**{**fields, **changes})
+
+
+def tiny_model(seed: int = 0, **changes) -> GPT:
+    """A model with nothing left at zero, so that every path through it carries signal."""
+    mx.random.seed(seed)
+    model = GPT(tiny_config(**changes))
+    weights = tree_flatten(model.trainable_parameters())
+    model.load_weights([(name, w + 0.05 * mx.random.normal(w.shape)) for name, w in weights])
+    return model
+
+
+def random_tokens(rows: int, length: int = T, seed: int = 0) -> mx.array:
+    return mx.array(np.random.default_rng(seed).integers(0, V, (rows, length), dtype=np.int32))
+
+
+def parameters(model: GPT) -> dict[str, mx.array]:
+    return dict(tree_flatten(model.trainable_parameters()))
+
+
+# --- the model ----------------------------------------------------------------------------------
+
+
+def test_logits_have_the_promised_shape_are_finite_and_stay_within_the_softcap():
+    logits = tiny_model()(random_tokens(3))
+    assert logits.shape == (3, T, V)
+    assert logits.dtype == mx.float32
+    assert mx.all(mx.isfinite(logits)).item()
+    assert mx.max(mx.abs(logits)).item() <= 15.0
+
+
+def test_an_untrained_model_knows_nothing():
+    mx.random.seed(0)
+    tokens = random_tokens(4)
+    logits = GPT(tiny_config())(tokens)
+    loss = mx.mean(mx.logsumexp(logits, -1) - mx.take_along_axis(logits, tokens[..., None], -1)[..., 0])
+    assert loss.item() == pytest.approx(math.log(V), abs=0.02)
+
+
+@pytest.mark.parametrize("windows", [(T, T), (T // 2, T), (T // 2, T // 2), (6, T)])
+@pytest.mark.parametrize("position", [1, 7, T // 2, T - 1])
+def test_no_logit_moves_when_a_later_token_changes(windows, position):
+    model, tokens = tiny_model(windows=windows), random_tokens(2)
+    changed = mx.array(tokens)
+    changed[:, position:] = (changed[:, position:] + 1) % V
+    before, after = model(tokens), model(changed)
+    assert mx.array_equal(before[:, :position], after[:, :position]).item()
+    assert not mx.allclose(before[:, position], after[:, position]).item()
+
+
+def test_rows_of_a_batch_do_not_see_each_other():
+    model, tokens = tiny_model(), random_tokens(4)
+    together = model(tokens)
+    for row in range(4):
+        np.testing.assert_allclose(together[row], model(tokens[row : row + 1])[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("window", [2, 7, 8, 16])
+def test_a_window_limits_how_far_a_query_reaches(window):
+    mx.random.seed(0)
+    q, k, v = (mx.random.normal((1, 2, T, 8)) for _ in range(3))
+    before = train_mlx.windowed_attention(q, k, v, window)
+    for position in (0, 5, 13):
+        moved = mx.array(v)
+        moved[:, :, position] += 1.0
+        delta = mx.max(mx.abs(train_mlx.windowed_attention(q, k, moved, window) - before), axis=(0, 1, 3))
+        reached = np.flatnonzero(np.array(delta) > 1e-6) - position
+        assert reached[0] == 0, "a query sees itself"
+        assert reached[-1] < window, "and nothing further back than its window"
+        assert reached[-1] >= min(window // 2, T - 1 - position) - 1, "but at least half of it"
+
+
+def test_a_window_of_the_whole_row_is_exact_causal_attention():
+    mx.random.seed(0)
+    q, k, v = (mx.random.normal((2, 4, T, 8)) for _ in range(3))
+    mask = mx.where(mx.tril(mx.ones((T, T))) > 0, 0.0, -1e9)
+    exact = mx.softmax(q @ k.swapaxes(-1, -2) * 8**-0.5 + mask, axis=-1) @ v
+    np.testing.assert_allclose(train_mlx.windowed_attention(q, k, v, T), exact, atol=1e-5)
+
+
+def test_grouped_heads_equal_repeated_heads():
+    grouped = tiny_model(kv_heads=2, depth=1, windows=(T,))
+    repeated = GPT(tiny_config(kv_heads=4, depth=1, windows=(T,)))
+    weights = parameters(grouped)
+    for name in ("c_k", "c_v"):
+        key = f"blocks.0.attn.{name}.weight"
+        weights[key] = mx.repeat(weights[key].reshape(2, 8, 32), 2, axis=0).reshape(32, 32)
+    table = weights["blocks.0.attn.value_embedding.weight"]
+    weights["blocks.0.attn.value_embedding.weight"] = mx.repeat(table.reshape(V, 2, 8), 2, axis=1).reshape(V, 32)
+    weights["blocks.0.attn.gate.weight"] = mx.repeat(weights["blocks.0.attn.gate.weight"], 2, axis=0)
+    repeated.load_weights(list(weights.items()))
+    np.testing.assert_allclose(grouped(random_tokens(2)), repeated(random_tokens(2)), atol=1e-4)
+
+
+def test_value_embeddings_sit_on_alternating_layers_and_on_the_last():
+    for depth in (1, 2, 3, 4):
+        model = GPT(tiny_config(depth=depth, windows=(T,) * depth))
+        has = [block.attn.has_value_embedding for block in model.blocks]
+        assert has == [layer % 2 == (depth - 1) % 2 for layer in range(depth)]
+
+
+@pytest.mark.parametrize(("pattern", "letters"), [("L", "LLLL"), ("SL", "SLSL"), ("SSSL", "SSSL"), ("S", "SSSL")])
+def test_the_last_layer_always_sees_everything(monkeypatch, pattern, letters):
+    monkeypatch.setattr(train_mlx, "DEPTH", 4)
+    monkeypatch.setattr(train_mlx, "WINDOW_PATTERN", pattern)
+    windows = train_mlx.config_from_dials(vocab_size=V, seq_len=64).windows
+    assert windows == tuple({"S": 32, "L": 64}[letter] for letter in letters)
+
+
+def test_any_number_of_heads_can_be_grouped(monkeypatch):
+    for ratio in (32, 48, 64, 96):
+        monkeypatch.setattr(train_mlx, "ASPECT_RATIO", ratio)
+        for group in (1, 2, 3, 4):
+            monkeypatch.setattr(train_mlx, "QUERIES_PER_KV", group)
+            config = train_mlx.config_from_dials(vocab_size=V, seq_len=64)
+            assert config.heads % config.kv_heads == 0
+
+
+def test_a_saved_model_comes_back_the_same(tmp_path):
+    model = tiny_model()
+    train_mlx.save_model(model, tmp_path / "model.safetensors")
+    again = train_mlx.load_model(tmp_path / "model.safetensors")
+    assert again.config == model.config
+    assert mx.array_equal(again(random_tokens(2)), model(random_tokens(2))).item()
+
+
+# --- the optimizer ------------------------------------------------------------------------------
+
+
+def test_adamw_follows_the_one_in_mlx():
+    mx.random.seed(0)
+    ours = theirs = mx.random.normal((5, 7))
+    m = v = mx.zeros((5, 7))
+    reference = mlx.optimizers.AdamW(
+        learning_rate=0.01, betas=[0.8, train_mlx.ADAM_BETA2], eps=1e-10, weight_decay=0.0, bias_correction=True
+    )
+    for step in range(20):
+        grad = mx.random.normal((5, 7))
+        now = schedule(step, 0.0)._replace(lr=mx.array(1.0))
+        ours, m, v = train_mlx.adamw_step(ours, grad, m, v, now, lr=0.01, beta1=0.8)
+        theirs = reference.apply_gradients({"p": grad}, {"p": theirs})["p"]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 64, 64), (2, 96, 32), (2, 32, 96)])
+def test_newton_schulz_brings_singular_values_near_one(shape):
+    rng = np.random.default_rng(0)
+    left, _, right = np.linalg.svd(rng.standard_normal(shape), full_matrices=False)
+    spread = np.geomspace(1, 1e-2, min(shape[1:]))
+    flattened = orthogonalize(mx.array(((left * spread) @ right).astype(np.float32)))
+    values = np.linalg.svd(np.array(flattened), compute_uv=False)
+    assert values.min() > 0.7
+    assert values.max() < 1.3
+    np.testing.assert_allclose(
+        np.sign(np.diagonal(left.swapaxes(1, 2) @ np.array(flattened) @ right.swapaxes(1, 2), axis1=1, axis2=2)), 1
+    )
+
+
+def test_float32_newton_schulz_survives_a_gradient_of_rank_one_where_bfloat16_does_not():
+    mx.random.seed(0)
+    gradient = mx.abs(mx.random.normal((1, 512, 1))) * mx.abs(mx.random.normal((1, 1, 512)))
+    norm_of = {
+        dtype: mx.linalg.norm(orthogonalize(gradient, dtype).astype(mx.float32)).item()
+        for dtype in (mx.float32, mx.bfloat16)
+    }
+    assert norm_of[mx.float32] == pytest.approx(1, abs=0.2), "one direction in, one direction out"
+    assert norm_of[mx.bfloat16] > 2, "rounding noise became directions of its own"
+
+
+def test_every_parameter_is_trained_by_one_optimizer():
+    params = parameters(tiny_model(depth=3, windows=(T,) * 3))
+    optimizer = MuonAdamW(params, width=32)
+    by_muon = [name for names in optimizer.muon.values() for name in names]
+    assert sorted([*optimizer.adam, *by_muon]) == sorted(params)
+    assert all(name.startswith("blocks.") and "embedding" not in name for name in by_muon)
+
+
+def test_weight_decay_never_pushes_against_the_step():
+    mx.random.seed(0)
+    p, grad = mx.random.normal((1, 16, 16)), mx.random.normal((1, 16, 16))
+    zeros, variance = mx.zeros(p.shape), mx.zeros((1, 16, 1))
+    now = schedule(0, 0.0)
+    plain, _, _ = train_mlx.muon_step(p, grad, zeros, variance, now._replace(weight_decay=mx.array(0.0)))
+    decayed, _, _ = train_mlx.muon_step(p, grad, zeros, variance, now._replace(weight_decay=mx.array(0.5)))
+    agrees = np.array((p - plain) * p >= 0)
+    changed = ~np.isclose(np.array(plain), np.array(decayed))
+    assert changed.any()
+    assert not (changed & ~agrees).any()
+
+
+def test_the_learning_rate_rises_stays_and_falls(monkeypatch):
+    monkeypatch.setattr(train_mlx, "WARMUP_FRACTION", 0.1)
+    monkeypatch.setattr(train_mlx, "WARMDOWN_FRACTION", 0.5)
+    monkeypatch.setattr(train_mlx, "FINAL_LR_FRACTION", 0.2)
+    lr = [schedule(0, progress).lr.item() for progress in (0.0, 0.05, 0.1, 0.5, 0.75, 1.0)]
+    np.testing.assert_allclose(lr, [0.0, 0.5, 1.0, 1.0, 0.6, 0.2], atol=1e-6)
+
+
+# --- the step -----------------------------------------------------------------------------------
+
+
+def train_steps(model: GPT, batches, steps: int) -> tuple[dict[str, mx.array], list[float]]:
+    params = parameters(model)
+    optimizer = MuonAdamW(params, model.config.width)
+    state, losses = optimizer.init(params), []
+    step = make_step(model, optimizer)
+    for i in range(steps):
+        params, state, loss = step(params, state, batches, schedule(i, 0.0))
+        losses.append(loss)
+    return params, losses
+
+
+def same_batch(rows: int = 4, seed: int = 0):
+    batch = np.array(random_tokens(rows, T + 1, seed))
+    while True:
+        yield batch
+
+
+def test_a_step_changes_nothing_but_what_it_returns():
+    model = tiny_model()
+    params = parameters(model)
+    before = {name: np.array(p) for name, p in params.items()}
+    optimizer = MuonAdamW(params, model.config.width)
+    state = optimizer.init(params)
+    make_step(model, optimizer)(params, state, same_batch(), schedule(0, 0.0))
+    assert all(np.array_equal(before[name], p) for name, p in params.items())
+    assert all(not mx.any(moment).item() for moment in state.values())
+
+
+def test_repeating_one_batch_is_learnt_by_heart():
+    _, losses = train_steps(tiny_model(), same_batch(), 40)
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_the_same_seed_gives_the_same_weights():
+    first, again = (train_steps(tiny_model(seed=3), same_batch(), 5)[0] for _ in range(2))
+    assert all(mx.array_equal(first[name], again[name]).item() for name in first)
+    other, _ = train_steps(tiny_model(seed=4), same_batch(), 5)
+    assert not mx.array_equal(first["lm_head.weight"], other["lm_head.weight"]).item()
+
+
+def test_two_micro_steps_equal_one_batch_of_both(monkeypatch):
+    whole = np.array(random_tokens(8, T + 1))
+    at_once, _ = train_steps(tiny_model(), iter([whole]), 1)
+    monkeypatch.setattr(train_mlx, "MICRO_STEPS", 2)
+    in_turn, _ = train_steps(tiny_model(), iter([whole[:4], whole[4:]]), 1)
+    for name, p in at_once.items():
+        np.testing.assert_allclose(p, in_turn[name], atol=2e-3, err_msg=name)
+
+
+def test_the_compiled_step_equals_the_plain_one(monkeypatch):
+    plain, _ = train_steps(tiny_model(depth=1, windows=(T,)), same_batch(), 2)
+    monkeypatch.setattr(train_mlx, "COMPILE", True)
+    compiled, _ = train_steps(tiny_model(depth=1, windows=(T,)), same_batch(), 2)
+    for name, p in plain.items():
+        np.testing.assert_allclose(p, compiled[name], atol=2e-3, err_msg=name)
+
+
+def test_memory_does_not_grow_with_the_number_of_steps(monkeypatch):
+    monkeypatch.setattr(train_mlx, "MICRO_STEPS", 2)
+    model = tiny_model()
+    params = parameters(model)
+    optimizer = MuonAdamW(params, model.config.width)
+    state, step, batches = optimizer.init(params), make_step(model, optimizer), same_batch()
+    live_bytes = []
+    for i in range(60):
+        params, state, _ = step(params, state, batches, schedule(i, 0.0))
+        live_bytes.append(mx.get_active_memory())
+    assert max(live_bytes[40:]) <= max(live_bytes[:20])
+
+
+# --- the script ---------------------------------------------------------------------------------
+
+
+def run_script(data: Path, *options: str, script: Path = SCRIPT) -> subprocess.CompletedProcess:
+    env = {**os.environ, "NIGHTSHIFT_DATA": str(data), "PYTHONPATH": str(SCRIPT.parent)}
+    return subprocess.run([sys.executable, script, *options], env=env, capture_output=True, text=True, timeout=120)
+
+
+def with_dials(tmp_path: Path, **values: object) -> Path:
+    """The script with some dials overwritten, as an edit would."""
+    source = SCRIPT.read_text()
+    marker = "# ---------------------------------------------------------------------------\n# The model"
+    assert marker in source
+    dials = "".join(f"{name} = {value!r}\n" for name, value in values.items())
+    path = tmp_path / "train_mlx.py"
+    path.write_text(source.replace(marker, dials + marker))
+    return path
+
+
+SMALL = {"DEPTH": 2, "ASPECT_RATIO": 32, "HEAD_DIM": 32, "BATCH_ROWS": 2, "LOG_EVERY_S": 0.0}
+
+
+@pytest.fixture(scope="module")
+def finished_run(tiny_data, tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("run")
+    script = with_dials(tmp_path, **SMALL)
+    return run_script(tiny_data, "--max-steps", "30", "--out", str(tmp_path / "out"), script=script), tmp_path / "out"
+
+
+def test_a_run_on_real_text_learns_and_scores_itself(finished_run):
+    process, out = finished_run
+    assert process.returncode == 0, process.stderr
+    losses = [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert len(losses) == 30
+    assert losses[-1] < losses[0] - 1
+    assert 1 < json.loads((out / "summary.json").read_text())["val_bpb"] < 8
+
+
+def test_a_run_prints_the_summary_that_its_ancestor_prints(finished_run):
+    process, out = finished_run
+    lines = process.stdout.split("---\n")[1].splitlines()
+    keys = "val_bpb training_seconds total_seconds peak_vram_mb mfu_percent total_tokens_M num_steps num_params_M depth"
+    assert [line.split(":")[0] for line in lines] == keys.split()
+    summary = json.loads((out / "summary.json").read_text())
+    assert float(lines[0].split(":")[1]) == pytest.approx(summary["val_bpb"], abs=1e-6)
+    assert summary["num_steps"] == 30
+    assert summary["depth"] == 2
+
+
+def test_the_weights_of_a_run_score_what_the_run_said(finished_run, tiny_data):
+    _, out = finished_run
+    model = train_mlx.load_model(out / "model.safetensors")
+    said = json.loads((out / "summary.json").read_text())["val_bpb"]
+    assert prepare.evaluate_bpb(model, prepare.load_data(tiny_data)) == pytest.approx(said, abs=1e-5)
+
+
+def test_the_clock_ends_a_run_and_no_eval_leaves_the_score_open(tiny_data, tmp_path):
+    script = with_dials(tmp_path, **SMALL)
+    process = run_script(tiny_data, "--budget-s", "1", "--no-eval", "--out", str(tmp_path / "out"), script=script)
+    assert process.returncode == 0, process.stderr
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert summary["val_bpb"] is None
+    assert 1 <= summary["training_seconds"] < 2
+
+
+def test_a_loss_that_is_no_number_ends_the_run_with_code_3(tiny_data, tmp_path):
+    script = with_dials(tmp_path, **SMALL, SCALAR_LR=1e38, EMBEDDING_LR=1e38)
+    process = run_script(tiny_data, "--max-steps", "50", "--out", str(tmp_path / "out"), script=script)
+    assert process.returncode == 3
+    assert "the loss became nan at step" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert not (tmp_path / "out/summary.json").exists()
+
+
+def test_what_cannot_fit_is_refused_in_one_sentence(tiny_data, tmp_path):
+    script = with_dials(tmp_path, **{**SMALL, "BATCH_ROWS": 10_000_000})
+    process = run_script(tiny_data, "--max-steps", "1", script=script)
+    assert process.returncode == 2
+    assert "10000000 rows would need about" in process.stderr
+    assert "lower BATCH_ROWS" in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_a_budget_of_nothing_is_refused(tiny_data):
+    process = run_script(tiny_data, "--budget-s", "0")
+    assert process.returncode == 2
+    assert "above zero" in process.stderr

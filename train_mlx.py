@@ -1,0 +1,630 @@
+"""Train a small GPT for a fixed number of seconds and say how well it predicts: the one file that is edited.
+
+    python train_mlx.py [--budget-s 300] [--seed 0] [--out DIR] [--no-eval] [--max-steps N]
+
+Reads top to bottom: dials → model → optimizer → step → loop → summary. Everything here may be changed, except for
+what the harness calls: the command line above, what it prints and writes, and
+
+    load_model(weights_path) → model        model(tokens: (B, T) int32) → logits: (B, T, vocab)
+
+where the model is deterministic, causal, and treats every row of a batch by itself. Data, tokenizer and the metric
+come from prepare.py, which is fixed.
+
+Letters in the margin: B rows, T positions, C width, H query heads, K key-value heads, D head size, V vocabulary.
+"""
+
+import argparse
+import gc
+import itertools
+import json
+import math
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import hardware
+import prepare
+
+hardware.tune_cpu()  # must come before MLX: on a Linux CPU it brings the fast BLAS
+
+import mlx.core as mx  # noqa: E402
+import mlx.nn as nn  # noqa: E402
+from mlx.utils import tree_flatten, tree_map, tree_unflatten  # noqa: E402
+
+from hardware import by_device  # noqa: E402
+
+# ---------------------------------------------------------------------------
+# Dials. The comment says why; where it ends in a range, the search may turn the dial:
+# [low, high], [low, high] log, or {a, b, c}
+# ---------------------------------------------------------------------------
+
+# Shape of the model
+DEPTH = by_device(cpu=4, metal=6, cuda=8)  # layers  {2, 3, 4, 6, 8, 10, 12}
+ASPECT_RATIO = 64  # width = DEPTH × this, rounded up to whole heads  {32, 48, 64, 96, 128}
+HEAD_DIM = by_device(cpu=64, metal=64, cuda=128)  # channels of a head  {32, 64, 128}
+QUERIES_PER_KV = 1  # query heads that share one key-value head  {1, 2, 4}
+WINDOW_PATTERN = "SSSL"  # a letter a layer: S sees a short window, L everything; the last is L  {"L", "SL", "SSSL"}
+SHORT_WINDOW = 0.5  # the short window as a share of the row  {0.125, 0.25, 0.5}
+MLP_RATIO = 4  # hidden channels of the MLP for each channel of the width  {2, 3, 4, 6}
+SOFTCAP = 15.0  # logits live in ±this, so that one wrong certainty cannot wreck a step  [8.0, 40.0] log
+ROPE_BASE = 10000.0  # the slowest rotation turns once in about 6 × this positions  [1000.0, 200000.0] log
+GATE_CHANNELS = 32  # channels of x that decide how much value embedding a head takes in
+
+# Optimization
+BATCH_ROWS = by_device(cpu=4, metal=16, cuda=64)  # rows that fit on the device at once  {1, 2, 4, 8, 16, 32, 64, 128}
+MICRO_STEPS = 1  # batches whose gradients are averaged before one update  {1, 2, 4}
+MATRIX_LR = 0.04  # Muon: every matrix inside the blocks  [0.005, 0.2] log
+EMBEDDING_LR = 0.6  # AdamW: token and value embeddings, at width 768  [0.05, 3.0] log
+UNEMBEDDING_LR = 0.004  # AdamW: the output matrix, at width 768  [0.0005, 0.05] log
+SCALAR_LR = 0.5  # AdamW: how much of x0 each layer takes in; a hundredth of it for the residual  [0.02, 2.0] log
+WEIGHT_DECAY = 0.2  # Muon only, decays to zero over the run  [0.0, 0.6]
+ADAM_BETA1 = 0.8  # short memory: a run has few steps  [0.6, 0.95]
+ADAM_BETA2 = 0.95  # likewise  [0.9, 0.995]
+MUON_MOMENTUM = 0.95  # reached from 0.85 over the first 300 steps  [0.85, 0.98]
+WARMUP_FRACTION = 0.0  # share of the budget in which the learning rate rises  [0.0, 0.2]
+WARMDOWN_FRACTION = 0.5  # share of the budget in which it falls at the end  [0.1, 0.9]
+FINAL_LR_FRACTION = 0.0  # what is left of it at the end  [0.0, 0.2]
+
+# Machinery
+DTYPE = by_device(cpu=mx.float32, metal=mx.bfloat16, cuda=mx.bfloat16)  # of activations; weights are float32
+COMPILE = by_device(cpu=False, metal=True, cuda=True)  # on the CPU, 20 s of compiling buy 7 % of speed
+LOG_EVERY_S = 5.0  # between plain progress lines
+
+# ---------------------------------------------------------------------------
+# The model
+# ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GPTConfig:
+    vocab_size: int
+    seq_len: int
+    depth: int
+    width: int
+    heads: int
+    kv_heads: int
+    windows: tuple[int, ...]  # for each layer, how many positions back a query sees at most, itself included
+    mlp_ratio: int
+    softcap: float
+    rope_base: float
+
+
+def config_from_dials(*, vocab_size: int, seq_len: int) -> GPTConfig:
+    heads = math.ceil(DEPTH * ASPECT_RATIO / HEAD_DIM)
+    letters = [WINDOW_PATTERN[i % len(WINDOW_PATTERN)] for i in range(DEPTH - 1)] + ["L"]
+    reach = {"S": max(2, int(seq_len * SHORT_WINDOW)), "L": seq_len}
+    return GPTConfig(
+        vocab_size=vocab_size,
+        seq_len=seq_len,
+        depth=DEPTH,
+        width=heads * HEAD_DIM,
+        heads=heads,
+        kv_heads=math.gcd(heads, max(1, heads // QUERIES_PER_KV)),
+        windows=tuple(reach[letter] for letter in letters),
+        mlp_ratio=MLP_RATIO,
+        softcap=SOFTCAP,
+        rope_base=ROPE_BASE,
+    )
+
+
+def norm(x: mx.array) -> mx.array:
+    return mx.fast.rms_norm(x, None, 1e-6)
+
+
+def cast_linear(layer: nn.Linear, x: mx.array) -> mx.array:
+    """x @ Wᵀ in the dtype of x: the weight itself stays float32 for the optimizer."""
+    return x @ layer.weight.astype(x.dtype).T
+
+
+def windowed_attention(q: mx.array, k: mx.array, v: mx.array, window: int) -> mx.array:
+    """Causal attention in which a query reaches back over at least window / 2 and at most `window` positions.
+
+    Queries are cut into blocks of window / 2, each against the keys that its last query may see. Every piece then is
+    plain causal attention, which has a fused kernel (masks have none), and no score outside the window is computed.
+    A window of T or more is exact causal attention.
+
+    q: (B, H, T, D); k, v: (B, K, T, D) → (B, H, T, D)
+    """
+    T, block = q.shape[2], max(1, window // 2)
+    pieces = []
+    for start in range(0, T, block):
+        stop = min(start + block, T)
+        first = max(0, start + block - window)
+        keys, values = k[:, :, first:stop], v[:, :, first:stop]
+        pieces.append(
+            mx.fast.scaled_dot_product_attention(
+                q[:, :, start:stop], keys, values, scale=q.shape[-1] ** -0.5, mask="causal"
+            )
+        )
+    return mx.concatenate(pieces, axis=2)
+
+
+class Attention(nn.Module):
+    """Grouped-query attention with rotary positions, normalised queries and keys, and, on every other layer, a value
+    embedding: a vector looked up for each token and mixed into its value, as much as an input-dependent gate says
+    (after ResFormer, arXiv:2410.17897)."""
+
+    def __init__(self, config: GPTConfig, layer: int):
+        super().__init__()
+        C, D = config.width, config.width // config.heads
+        self.heads, self.kv_heads, self.head_dim = config.heads, config.kv_heads, D
+        self.window, self.rope_base = config.windows[layer], config.rope_base
+        self.c_q = nn.Linear(C, config.heads * D, bias=False)
+        self.c_k = nn.Linear(C, config.kv_heads * D, bias=False)
+        self.c_v = nn.Linear(C, config.kv_heads * D, bias=False)
+        self.c_proj = nn.Linear(config.heads * D, C, bias=False)
+        self.has_value_embedding = layer % 2 == (config.depth - 1) % 2  # the last layer always has one
+        if self.has_value_embedding:
+            self.value_embedding = nn.Embedding(config.vocab_size, config.kv_heads * D)
+            self.gate = nn.Linear(min(GATE_CHANNELS, C), config.kv_heads, bias=False)
+
+    def __call__(self, x: mx.array, tokens: mx.array) -> mx.array:
+        B, T, _ = x.shape
+        q = cast_linear(self.c_q, x).reshape(B, T, self.heads, self.head_dim)  # (B, T, H, D)
+        k = cast_linear(self.c_k, x).reshape(B, T, self.kv_heads, self.head_dim)  # (B, T, K, D)
+        v = cast_linear(self.c_v, x).reshape(B, T, self.kv_heads, self.head_dim)
+        if self.has_value_embedding:
+            gate = 2 * mx.sigmoid(cast_linear(self.gate, x[..., : self.gate.weight.shape[1]]))  # (B, T, K), 1 at first
+            embedded = self.value_embedding(tokens).astype(x.dtype).reshape(v.shape)
+            v = v + gate[..., None] * embedded
+        # A rotation keeps lengths, so normalising before it is the same as after, and spares a copy.
+        q, k, v = (z.transpose(0, 2, 1, 3) for z in (norm(q), norm(k), v))  # (B, H, T, D)
+        q, k = (
+            mx.fast.rope(z, self.head_dim, traditional=False, base=self.rope_base, scale=1.0, offset=0) for z in (q, k)
+        )
+        y = windowed_attention(q, k, v, self.window).transpose(0, 2, 1, 3).reshape(B, T, -1)
+        return cast_linear(self.c_proj, y)
+
+
+class MLP(nn.Module):
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.c_fc = nn.Linear(config.width, config.mlp_ratio * config.width, bias=False)
+        self.c_proj = nn.Linear(config.mlp_ratio * config.width, config.width, bias=False)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return cast_linear(self.c_proj, mx.square(nn.relu(cast_linear(self.c_fc, x))))  # ReLU² (arXiv:2109.08668)
+
+
+class Block(nn.Module):
+    def __init__(self, config: GPTConfig, layer: int):
+        super().__init__()
+        self.attn = Attention(config, layer)
+        self.mlp = MLP(config)
+
+    def __call__(self, x: mx.array, tokens: mx.array) -> mx.array:
+        x = x + self.attn(norm(x), tokens)
+        return x + self.mlp(norm(x))
+
+
+class GPT(nn.Module):
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.config = config
+        self.token_embedding = nn.Embedding(config.vocab_size, config.width)
+        self.blocks = [Block(config, layer) for layer in range(config.depth)]
+        self.lm_head = nn.Linear(config.width, config.vocab_size, bias=False)
+        self.resid_lambdas = mx.ones(config.depth)  # what each layer keeps of the stream …
+        self.x0_lambdas = mx.full(config.depth, 0.1)  # … and takes again of the embedded tokens
+        self.init_weights()
+
+    def init_weights(self) -> None:
+        """Embedding N(0, 1), output N(0, 0.001²), every matrix that writes to the stream zero, all others uniform with
+        standard deviation 1/√C, gates zero: at first the model is its embedding, and the loss is ln V."""
+        bound = (3 / self.config.width) ** 0.5
+        for name, weight in tree_flatten(self.trainable_parameters()):
+            if name == "token_embedding.weight":
+                weight[:] = mx.random.normal(weight.shape)
+            elif name == "lm_head.weight":
+                weight[:] = 0.001 * mx.random.normal(weight.shape)
+            elif name.endswith(("c_proj.weight", "gate.weight")):
+                weight[:] = mx.zeros(weight.shape)
+            elif weight.ndim == 2:
+                weight[:] = mx.random.uniform(-bound, bound, weight.shape)
+
+    def __call__(self, tokens: mx.array) -> mx.array:
+        """tokens: (B, T) int32 → logits: (B, T, V) float32, within ±softcap"""
+        x0 = x = norm(self.token_embedding(tokens).astype(DTYPE))  # (B, T, C)
+        for block, keep, again in zip(self.blocks, self.resid_lambdas, self.x0_lambdas, strict=True):
+            x = block(keep.astype(DTYPE) * x + again.astype(DTYPE) * x0, tokens)
+        logits = cast_linear(self.lm_head, norm(x)).astype(mx.float32)
+        return self.config.softcap * mx.tanh(logits / self.config.softcap)
+
+
+def save_model(model: GPT, path: Path) -> None:
+    weights = dict(tree_flatten(model.trainable_parameters()))
+    mx.save_safetensors(str(path), weights, metadata={"config": json.dumps(asdict(model.config))})
+
+
+def load_model(weights_path: str | Path) -> GPT:
+    """The trained model, ready to be scored; its configuration travels with the weights."""
+    weights, metadata = mx.load(str(weights_path), return_metadata=True)
+    fields = json.loads(metadata["config"])
+    model = GPT(GPTConfig(**{**fields, "windows": tuple(fields["windows"])}))
+    model.load_weights(list(weights.items()))
+    return model
+
+
+def flops_per_token(model: GPT) -> float:
+    """Multiply-adds count two, the backward pass twice the forward one; looking up an embedding costs nothing."""
+    config = model.config
+    weights = tree_flatten(model.trainable_parameters())
+    in_matmuls = sum(w.size for name, w in weights if w.ndim == 2 and "embedding" not in name)
+    keys = sum(config.windows)  # counted as if every query saw its whole window, as this family of scripts does
+    return 6 * in_matmuls + 12 * config.width * keys
+
+
+# ---------------------------------------------------------------------------
+# The optimizer: Muon for the matrices inside the blocks, AdamW for everything else
+# ---------------------------------------------------------------------------
+
+# Five steps of X ← aX + (bA + cA²)X with A = XXᵀ, the coefficients of Polar Express (arXiv:2505.16932).
+POLAR_EXPRESS = (
+    (8.156554524902461, -22.48329292557795, 15.878769915207462),
+    (4.042929935166739, -2.808917465908714, 0.5000178451051316),
+    (3.8916678022926607, -2.772484153217685, 0.5060648178503393),
+    (3.285753657755655, -2.3681294933425376, 0.46449024233003106),
+    (2.3465413258596377, -1.7097828382687081, 0.42323551169305323),
+)
+
+
+def orthogonalize(G: mx.array, dtype: mx.Dtype = mx.float32) -> mx.array:
+    """Move every singular value of each matrix near one: the direction of steepest descent in the spectral norm.
+
+    In float32: bfloat16 rounds with every product, and the iteration takes that noise for directions of the gradient
+    and gives them full size (a matrix of rank one comes out with three times its norm).
+
+    G: (N, rows, columns) → the same shape
+    """
+    X = G.astype(dtype)
+    X = X / (mx.linalg.norm(X, axis=(-2, -1), keepdims=True) * 1.02 + 1e-6)
+    tall = G.shape[-2] > G.shape[-1]
+    if tall:  # A = XXᵀ is then the small side
+        X = X.swapaxes(-1, -2)
+    for a, b, c in POLAR_EXPRESS:
+        A = X @ X.swapaxes(-1, -2)
+        X = a * X + (b * A + c * (A @ A)) @ X
+    return X.swapaxes(-1, -2) if tall else X
+
+
+class MuonAdamW:
+    """Two optimizers over one flat dictionary of parameters, as pure functions: `update` returns what is new.
+
+    Muon (Jordan 2024): Nesterov momentum, orthogonalised, then NorMuon's variance reduction (arXiv:2510.05491) and
+    cautious weight decay (arXiv:2510.12402), with matrices of one shape stacked into one batch. AdamW
+    (arXiv:1711.05101) for embeddings, output and scalars, each with a learning rate of its own.
+    """
+
+    def __init__(self, params: dict[str, mx.array], width: int):
+        by_width = (width / 768) ** -0.5  # the rates were tuned at width 768
+        self.adam: dict[str, tuple[float, float]] = {}  # name → learning rate, beta1
+        self.muon: dict[str, list[str]] = {}  # "rows×columns" → names
+        for name, p in params.items():
+            if "embedding" in name:
+                self.adam[name] = EMBEDDING_LR * by_width, ADAM_BETA1
+            elif name == "lm_head.weight":
+                self.adam[name] = UNEMBEDDING_LR * by_width, ADAM_BETA1
+            elif name == "resid_lambdas":
+                self.adam[name] = SCALAR_LR * 0.01, ADAM_BETA1
+            elif p.ndim < 2:
+                self.adam[name] = SCALAR_LR, 0.96
+            else:
+                self.muon.setdefault("×".join(map(str, p.shape)), []).append(name)
+
+    def init(self, params: dict[str, mx.array]) -> dict[str, mx.array]:
+        """The state before the first step: two moments a parameter for AdamW, two a stack of matrices for Muon."""
+        state = {}
+        for name in self.adam:
+            state[f"m.{name}"] = state[f"v.{name}"] = mx.zeros(params[name].shape)
+        for shape, names in self.muon.items():
+            rows, columns = params[names[0]].shape
+            state[f"momentum.{shape}"] = mx.zeros((len(names), rows, columns))
+            reduced = (len(names), rows, 1) if rows >= columns else (len(names), 1, columns)
+            state[f"variance.{shape}"] = mx.zeros(reduced)
+        return state
+
+    def update(
+        self, params: dict[str, mx.array], grads: dict[str, mx.array], state: dict[str, mx.array], now: "Schedule"
+    ) -> tuple[dict[str, mx.array], dict[str, mx.array]]:
+        params, state = dict(params), dict(state)
+        for name, (lr, beta1) in self.adam.items():
+            params[name], state[f"m.{name}"], state[f"v.{name}"] = adamw_step(
+                params[name], grads[name], state[f"m.{name}"], state[f"v.{name}"], now, lr=lr, beta1=beta1
+            )
+        for shape, names in self.muon.items():
+            stacked, state[f"momentum.{shape}"], state[f"variance.{shape}"] = muon_step(
+                mx.stack([params[name] for name in names]),
+                mx.stack([grads[name] for name in names]),
+                state[f"momentum.{shape}"],
+                state[f"variance.{shape}"],
+                now,
+            )
+            views = mx.split(stacked, len(names))  # stacked[i] would copy
+            params.update({name: view.squeeze(0) for name, view in zip(names, views, strict=True)})
+        return params, state
+
+
+def adamw_step(p, grad, m, v, now: "Schedule", *, lr: float, beta1: float, eps: float = 1e-10):
+    """One step without weight decay. Returns parameter, first and second moment."""
+    m = beta1 * m + (1 - beta1) * grad
+    v = ADAM_BETA2 * v + (1 - ADAM_BETA2) * mx.square(grad)
+    m_hat = m / (1 - beta1**now.step)
+    v_hat = v / (1 - ADAM_BETA2**now.step)
+    return p - lr * now.lr * m_hat / (mx.sqrt(v_hat) + eps), m, v
+
+
+def muon_step(p, grad, momentum, variance, now: "Schedule", *, beta2: float = 0.95):
+    """One step for N matrices of one shape. All: (N, rows, columns), `variance` with its short side reduced to 1."""
+    rows, columns = p.shape[-2:]
+    momentum = now.momentum * momentum + (1 - now.momentum) * grad
+    update = orthogonalize((1 - now.momentum) * grad + now.momentum * momentum)
+    # NorMuon: even out the rows (or columns) by a running second moment, keeping the norm of the whole.
+    axis = -1 if rows >= columns else -2
+    mean_square = mx.mean(mx.square(update), axis=axis, keepdims=True)
+    variance = beta2 * variance + (1 - beta2) * mean_square
+    scale = mx.rsqrt(mx.maximum(variance, 1e-10))
+    before = mx.sqrt(mx.sum(mean_square, axis=(-2, -1), keepdims=True))
+    after = mx.sqrt(mx.sum(mean_square * mx.square(scale), axis=(-2, -1), keepdims=True))
+    update = update * (scale * before / mx.maximum(after, 1e-10))
+    # Cautious: decay only where it agrees with the step.
+    decay = now.weight_decay * p * (update * p >= 0)
+    lr = MATRIX_LR * max(1, rows / columns) ** 0.5 * now.lr
+    return p - lr * (update + decay), momentum, variance
+
+
+class Schedule(NamedTuple):
+    """What changes from step to step, as arrays: a Python number would be compiled in."""
+
+    step: mx.array  # counted from 1
+    lr: mx.array  # multiplies every learning rate
+    momentum: mx.array  # Muon's
+    weight_decay: mx.array  # Muon's
+
+
+def schedule(step: int, progress: float) -> Schedule:
+    """progress: the share of the budget that has passed, 0 to 1"""
+    rise = progress / WARMUP_FRACTION if progress < WARMUP_FRACTION else 1.0
+    fall = min(1.0, (1 - progress) / WARMDOWN_FRACTION)
+    ramp = min(step / 300, 1)
+    return Schedule(
+        step=mx.array(float(step + 1)),
+        lr=mx.array(min(rise, fall + (1 - fall) * FINAL_LR_FRACTION)),
+        momentum=mx.array(0.85 + (MUON_MOMENTUM - 0.85) * ramp),
+        weight_decay=mx.array(WEIGHT_DECAY * (1 - progress)),
+    )
+
+
+# ---------------------------------------------------------------------------
+# The step: two functions of arrays, which is all that mx.compile needs to know
+# ---------------------------------------------------------------------------
+
+
+def make_step(model: GPT, optimizer: MuonAdamW):
+    """Returns step(params, state, batches, now) → (params, state, loss), which changes nothing but what it returns.
+
+    The gradients of each batch are evaluated before the next is looked at, so neither memory nor the graph grows with
+    their number; the last ones are evaluated with the update.
+    """
+
+    def loss_of(params, rows):  # rows: (B, T + 1)
+        model.update(tree_unflatten(list(params.items())))
+        logits = model(rows[:, :-1])  # (B, T, V)
+        targets = rows[:, 1:]
+        return mx.mean(mx.logsumexp(logits, axis=-1) - mx.take_along_axis(logits, targets[..., None], -1)[..., 0])
+
+    def add_gradients(params, rows, sums):
+        loss, grads = mx.value_and_grad(loss_of)(params, rows)
+        return tree_map(mx.add, sums, (loss, grads)) if sums else (loss, grads)
+
+    def apply_gradients(params, state, sums, now):
+        loss, grads = tree_map(lambda total: total / MICRO_STEPS, sums)
+        return *optimizer.update(params, grads, state, now), loss
+
+    if COMPILE:
+        add_gradients, apply_gradients = mx.compile(add_gradients), mx.compile(apply_gradients)
+
+    def step(params, state, batches, now: Schedule):
+        sums = ()
+        for micro_step in range(MICRO_STEPS):
+            sums = add_gradients(params, mx.array(next(batches)), sums)
+            if micro_step < MICRO_STEPS - 1:
+                mx.eval(sums)
+        params, state, loss = apply_gradients(params, state, sums, now)
+        mx.eval(params, state, loss)
+        return params, state, loss.item()
+
+    return step
+
+
+class Refused(Exception):
+    """A configuration that cannot be trained here; the message says what to change."""
+
+
+class Diverged(Exception):
+    """The loss is no longer a number."""
+
+
+def refuse_what_cannot_fit(model: GPT) -> None:
+    """Size a step's arrays before they freeze the screen: on a Mac the GPU's memory is the system's.
+
+    Raises Refused, naming the sizes and the dials. The factors were fitted to measured peaks, a little above them.
+    """
+    config, tokens = model.config, BATCH_ROWS * model.config.seq_len
+    gigabytes = {
+        "logits": tokens * config.vocab_size * 16 / 1e9,  # four float32 copies live through the backward pass
+        "activations": tokens * config.depth * config.width * (16 + 5 * config.mlp_ratio) * DTYPE.size / 1e9,
+        "weights": 32 * num_params(model) / 1e9,  # float32: parameters, gradients, two moments, and the new ones
+    }
+    needed, limit = sum(gigabytes.values()), hardware.limit_memory() / 1e9
+    if needed > limit:
+        parts = ", ".join(f"{name} {size:.1f}" for name, size in gigabytes.items())
+        raise Refused(
+            f"a step of {BATCH_ROWS} rows would need about {needed:.1f} GB ({parts}), and {hardware.device_name()} "
+            f"allows {limit:.1f} GB: lower BATCH_ROWS (raise MICRO_STEPS), DEPTH or ASPECT_RATIO"
+        )
+
+
+def num_params(model: GPT) -> int:
+    return sum(weight.size for _, weight in tree_flatten(model.trainable_parameters()))
+
+
+# ---------------------------------------------------------------------------
+# The loop
+# ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trained:
+    seconds: float  # inside the budget's clock: neither start nor compilation
+    steps: int
+    tokens: int
+    mfu: float | None
+
+
+def train(model: GPT, data: prepare.Data, *, budget_s: float, seed: int, max_steps: int | None, log: "Log") -> Trained:
+    """Train `model` in place until the budget's time, or `max_steps`, is over.
+
+    Raises Diverged, naming step and loss, when the loss is not finite.
+    """
+    params = dict(tree_flatten(model.trainable_parameters()))
+    optimizer = MuonAdamW(params, model.config.width)
+    state = optimizer.init(params)
+    step = make_step(model, optimizer)
+    batches = prepare.batches(data.split("train"), data.bos, rows=BATCH_ROWS, seq_len=data.seq_len, seed=seed)
+    tokens_per_step = BATCH_ROWS * data.seq_len * MICRO_STEPS
+    flops_per_step, peak_flops = flops_per_token(model) * tokens_per_step, hardware.peak_flops()
+
+    # The first call compiles. Its results are dropped and its batch is used again: it trains nothing.
+    log.say("compiling the step" if COMPILE else "warming up")
+    first = next(batches)
+    step(params, state, itertools.repeat(first), schedule(0, 0.0))
+    batches = itertools.chain([first], batches)
+
+    gc.collect()
+    gc.freeze()  # a collection in the middle of a run stalls it for up to half a second
+    gc.disable()
+    steps, elapsed_s, progress, smooth_loss = 0, 0.0, 0.0, None
+    start = time.perf_counter()
+    while progress < 1:
+        params, state, loss = step(params, state, batches, schedule(steps, progress))
+        steps += 1
+        if not math.isfinite(loss):
+            raise Diverged(f"the loss became {loss} at step {steps}: lower a learning rate")
+        smooth_loss = loss if smooth_loss is None else 0.9 * smooth_loss + 0.1 * loss
+        step_s = time.perf_counter() - start - elapsed_s
+        elapsed_s += step_s
+        progress = max(elapsed_s / budget_s, steps / max_steps if max_steps else 0.0)
+        log.step(
+            step=steps,
+            t_s=elapsed_s,
+            progress=min(progress, 1.0),
+            loss=smooth_loss,
+            tokens=steps * tokens_per_step,
+            tokens_s=tokens_per_step / step_s,
+            mfu=flops_per_step / step_s / peak_flops,
+        )
+    gc.enable()
+    model.update(tree_unflatten(list(params.items())))
+    return Trained(elapsed_s, steps, steps * tokens_per_step, mfu=steps * flops_per_step / elapsed_s / peak_flops)
+
+
+class Log:
+    """Progress: one live line on a terminal, a plain line every few seconds elsewhere, and every step as a line of
+    metrics.jsonl in the output folder, if there is one."""
+
+    def __init__(self, out: Path | None, budget_s: float):
+        self.budget_s = budget_s
+        self.metrics = (out / "metrics.jsonl").open("w") if out else None
+        self.live = sys.stdout.isatty()
+        self.pause_s = 0.1 if self.live else LOG_EVERY_S
+        self.next_s = 0.0
+
+    def say(self, text: str) -> None:
+        print(text, flush=True)
+
+    def step(self, **now: float) -> None:
+        if self.metrics:
+            self.metrics.write(json.dumps({key: round(value, 6) for key, value in now.items()}) + "\n")
+        is_last = now["progress"] == 1
+        if now["t_s"] < self.next_s and not is_last:
+            return
+        self.next_s = now["t_s"] + self.pause_s
+        if self.metrics:
+            self.metrics.flush()  # for whoever watches the run
+        line = (
+            f"step {now['step']:5d}  {now['progress']:6.1%}  loss {now['loss']:.4f}  {now['tokens_s']:9,.0f} tokens/s  "
+            f"mfu {now['mfu']:5.1%}  {max(0.0, self.budget_s - now['t_s']):4.0f} s left"
+        )
+        print(f"\r{line}" if self.live else line, end="" if self.live and not is_last else "\n", flush=True)
+
+
+# ---------------------------------------------------------------------------
+# One run, from the command line to the summary
+# ---------------------------------------------------------------------------
+
+
+def run(args: argparse.Namespace) -> dict[str, float | None]:
+    start = time.perf_counter()
+    data = prepare.ensure_data()
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+    log = Log(args.out, args.budget_s)
+    mx.random.seed(args.seed)
+    model = GPT(config_from_dials(vocab_size=data.vocab_size, seq_len=data.seq_len))
+    refuse_what_cannot_fit(model)
+    log.say(
+        f"{hardware.device_name()}, MLX {mx.__version__}, {num_params(model) / 1e6:.1f} M parameters, {model.config}"
+    )
+    trained = train(model, data, budget_s=args.budget_s, seed=args.seed, max_steps=args.max_steps, log=log)
+    peak_mb = mx.get_peak_memory() / 2**20
+    if args.out:
+        save_model(model, args.out / "model.safetensors")
+    val_bpb = None
+    if not args.no_eval:
+        log.say("evaluating")
+        val_bpb = prepare.evaluate_bpb(model, data)
+    return {
+        "val_bpb": val_bpb,
+        "training_seconds": round(trained.seconds, 1),
+        "total_seconds": round(time.perf_counter() - start, 1),
+        "peak_vram_mb": round(peak_mb, 1),
+        "mfu_percent": round(100 * trained.mfu, 2),
+        "total_tokens_M": round(trained.tokens / 1e6, 3),
+        "num_steps": trained.steps,
+        "num_params_M": round(num_params(model) / 1e6, 3),
+        "depth": DEPTH,
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Train a small GPT for a fixed time and print its bits per byte.")
+    parser.add_argument(
+        "--budget-s", type=float, default=prepare.TIME_BUDGET_S, help="seconds of training (%(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of weights and order of the data (%(default)s)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write summary.json, metrics.jsonl, model.safetensors")
+    parser.add_argument("--no-eval", action="store_true", help="leave the score to somebody else")
+    parser.add_argument("--max-steps", type=int, metavar="N", help="stop after N steps if the budget has not ended")
+    args = parser.parse_args(argv)
+    if not args.budget_s > 0 or (args.max_steps is not None and args.max_steps < 1):
+        parser.error("--budget-s and --max-steps must be above zero")
+    try:
+        summary = run(args)
+    except (Refused, prepare.DataError) as error:
+        print(f"train_mlx: {error}", file=sys.stderr)
+        return 2
+    except Diverged as error:
+        print(f"train_mlx: {error}", file=sys.stderr)
+        return 3
+    if args.out:
+        (args.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    print("---")
+    for key, value in summary.items():
+        print(f"{key + ':':17} {'' if value is None else f'{value:.6f}' if key == 'val_bpb' else value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
