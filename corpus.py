@@ -1,0 +1,353 @@
+"""Where documents come from: a corpus is cut into units that any process can read by itself.
+
+A *source* is a file. A *unit* is what one worker reads in one go: a group of small files, a byte range of a large one,
+or a parquet row group. Units are plain data with a stable key, so no text travels between processes and finished work
+is recognised after a restart. A *document* is what the model sees between two begin-of-document tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import re
+import sys
+import sysconfig
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
+HUB_DATASETS = {
+    "climbmix": "karpathy/climbmix-400b-shuffle",
+    "tinystories": "karpathy/tinystories-gpt4-clean",
+}
+DEFAULT_SHARDS = {"climbmix": 10}  # of 6,543; about a day of tokens for one GPU. Other datasets: all their shards
+TEXT_SUFFIXES = (".txt", ".md", ".rst", ".py")
+SUFFIXES = (*TEXT_SUFFIXES, ".jsonl", ".parquet")
+INSTALLED = {"site-packages", "dist-packages", "__pycache__"}  # other people's text, or none
+
+UNIT_BYTES = 2 << 20  # a second of tokenising: little is lost by an interruption
+DOCUMENT_CHARS = 8 << 10  # paragraphs are joined up to this length
+LONGEST_CHARS = 256 << 10  # longer documents are cut
+
+BLANK_LINES = re.compile(r"\n(?:[ \t\r]*\n)+")
+
+Split = Literal["train", "validation", "holdout"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "holdout")
+
+
+class DataError(Exception):
+    """Data that cannot be used; the message is one sentence with the value and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Sizes that fit a class of device; part of the protocol, so that only like is compared with like."""
+
+    name: str
+    seq_len: int
+    vocab_size: int  # BOS included
+    eval_tokens: int  # at most, of each held-out split
+
+
+# ---- identity --------------------------------------------------------------------------------------------------------
+
+
+def document_hash(document: str) -> int:
+    """The first 8 bytes of the text's sha256 as a number: what a document's split and rank depend on, alone."""
+    return int.from_bytes(hashlib.sha256(document.encode()).digest()[:8], "big")
+
+
+def split_of_hash(value: int) -> Split:
+    percent = value % 100
+    if percent < 5:
+        return "validation"
+    return "holdout" if percent < 10 else "train"
+
+
+def split_of(document: str) -> Split:
+    """The split of a document: 5 % validation, 5 % holdout, whatever the order or number of files."""
+    return split_of_hash(document_hash(document))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of one file: bytes start to stop, or row groups start to stop of a parquet file."""
+
+    path: str
+    size_bytes: int
+    mtime_ns: int
+    start: int
+    stop: int
+    text_bytes: int  # uncompressed
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Work for one process."""
+
+    spans: tuple[Span, ...]
+
+    @property
+    def key(self) -> str:
+        """Changes when a file's path, size or time of change does, or the range."""
+        return hashlib.sha256(repr(self.spans).encode()).hexdigest()
+
+    @property
+    def text_bytes(self) -> int:
+        return sum(span.text_bytes for span in self.spans)
+
+
+# ---- sources → units -------------------------------------------------------------------------------------------------
+
+
+def find_sources(dataset: str, shards: int | None, cache: Path) -> list[Path]:
+    """The files of a dataset, in a stable order; those of the hub are downloaded where they are not here yet.
+
+    Raises DataError when the dataset is unknown, holds no file of a known kind, or cannot be downloaded.
+    """
+    if dataset == "stdlib":
+        return _files_below(Path(sysconfig.get_path("stdlib")))
+    if dataset in HUB_DATASETS:
+        return _download(dataset, shards or DEFAULT_SHARDS.get(dataset), cache)
+    path = Path(dataset).expanduser()
+    if path.is_dir():
+        return _files_below(path)
+    if not path.exists():
+        raise DataError(f"no dataset {dataset!r}: choose stdlib, tinystories, climbmix or the path of a file or folder")
+    if path.suffix.lower() not in SUFFIXES:
+        raise DataError(f"{path} is not a {' '.join(SUFFIXES)} file: rename it, or give a folder of such files")
+    return [path]
+
+
+def _files_below(folder: Path) -> list[Path]:
+    found = []
+    for root, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in INSTALLED and not name.startswith(".")]
+        found += [Path(root, name) for name in names if name.lower().endswith(SUFFIXES)]
+    if not found:
+        raise DataError(f"{folder} holds no {' '.join(SUFFIXES)} file: give a folder with text")
+    return sorted((path for path in found if path.is_file()), key=Path.as_posix)
+
+
+def plan_units(sources: Iterable[Path]) -> list[Unit]:
+    """Cut sources into units: small neighbours together, large files apart."""
+    units: list[Unit] = []
+    group: list[Span] = []
+    room = UNIT_BYTES
+    for span in itertools.chain.from_iterable(map(_spans, sources)):
+        if group and span.text_bytes > room:
+            units.append(Unit(tuple(group)))
+            group, room = [], UNIT_BYTES
+        group.append(span)
+        room -= span.text_bytes
+    return [*units, Unit(tuple(group))] if group else units
+
+
+def _spans(path: Path) -> Iterator[Span]:
+    status = path.stat()
+    known = (str(path.absolute()), status.st_size, status.st_mtime_ns)
+    if path.suffix.lower() == ".parquet":
+        for index, text_bytes in enumerate(_row_group_bytes(path)):
+            yield Span(*known, index, index + 1, text_bytes)
+        return
+    start = 0
+    while start < status.st_size:
+        stop = _aligned(path, start + UNIT_BYTES, status.st_size)
+        yield Span(*known, start, stop, stop - start)
+        start = stop
+
+
+def _aligned(path: Path, nominal: int, size: int) -> int:
+    """The first good place from byte `nominal` on to cut a file: a blank line, else a line end, else a character."""
+    if nominal >= size:
+        return size
+    if path.suffix.lower() == ".jsonl":
+        with path.open("rb") as file:
+            file.seek(nominal - 1)
+            file.readline()  # a record is never cut, however long
+            return file.tell()
+    with path.open("rb") as file:
+        file.seek(nominal)
+        window = file.read(64 << 10)
+    for ending in (b"\n\n", b"\n\r\n", b"\n"):
+        if (at := window.find(ending)) >= 0:
+            return nominal + at + len(ending)
+    return nominal + next((i for i, byte in enumerate(window[:4]) if byte & 0xC0 != 0x80), 0)
+
+
+@contextmanager
+def _parquet(path: str | Path) -> Iterator[ParquetFile]:
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(path) as file:
+            yield file
+    except (ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is not a readable parquet file ({error}): replace or remove it") from error
+
+
+def _row_group_bytes(path: Path) -> list[int]:
+    with _parquet(path) as file:
+        names, metadata = file.schema_arrow.names, file.metadata
+        is_text = "text" in names and str(file.schema_arrow.field("text").type).endswith(("string", "string_view"))
+    if not is_text:
+        raise DataError(f"{path} has no column 'text' of strings, only {', '.join(names)}: rename or convert it")
+    return [metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)]
+
+
+# ---- units → documents -----------------------------------------------------------------------------------------------
+
+
+def read_documents(unit: Unit, skipped: list[str]) -> Iterator[str]:
+    """The documents of a unit in order, none empty; joined they give its text back.
+
+    What is not UTF-8 or holds NUL is left out and its path appended to `skipped`. Raises DataError on a jsonl line
+    without text.
+    """
+    for span in unit.spans:
+        suffix = Path(span.path).suffix.lower()
+        if suffix == ".parquet":
+            texts = _parquet_rows(span)
+        elif (text := _text(span)) is None:
+            skipped.append(span.path)
+            continue
+        elif suffix == ".jsonl":
+            texts = _json_lines(span, text)
+        else:
+            texts = iter([text]) if suffix == ".py" else paragraphs(text)
+        for document in texts:
+            if _is_unicode(document):
+                yield from cut(document)
+            else:
+                skipped.append(span.path)
+
+
+def _text(span: Span) -> str | None:
+    with Path(span.path).open("rb") as file:
+        file.seek(span.start)
+        data = file.read(span.stop - span.start)
+    if b"\0" in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_unicode(document: str) -> bool:
+    """JSON can smuggle in half of a surrogate pair, which no UTF-8 text holds."""
+    try:
+        document.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in document
+
+
+def _parquet_rows(span: Span) -> Iterator[str]:
+    with _parquet(span.path) as file:
+        for batch in file.iter_batches(256, row_groups=range(span.start, span.stop), columns=["text"]):
+            yield from (text for text in batch.column(0).to_pylist() if text)
+
+
+def _json_lines(span: Span, text: str) -> Iterator[str]:
+    for line in text.split("\n"):  # not splitlines: JSON strings may hold U+2028
+        if not line.strip():
+            continue
+        try:
+            document = json.loads(line)["text"]
+        except (ValueError, KeyError, TypeError):
+            document = None
+        if not isinstance(document, str):
+            raise DataError(f'{span.path} has a line that is not {{"text": "…"}} ({line[:60]!r}): correct or remove it')
+        yield document
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """Paragraphs joined up to DOCUMENT_CHARS, cut after blank lines."""
+    ends = [match.end() for match in BLANK_LINES.finditer(text)]
+    start = at = 0
+    while at < len(ends):
+        # the last blank line within reach, or else the next one, however far
+        at = max(bisect_right(ends, start + DOCUMENT_CHARS, at), at + 1)
+        yield text[start : ends[at - 1]]
+        start = ends[at - 1]
+    yield text[start:]
+
+
+def cut(document: str) -> Iterator[str]:
+    """Pieces of at most LONGEST_CHARS, ending at line ends where there are any."""
+    start = 0
+    while start < len(document):
+        stop = start + LONGEST_CHARS
+        if stop < len(document):
+            stop = document.rfind("\n", start, stop) + 1 or stop
+        yield document[start:stop]
+        start = stop
+
+
+# ---- downloads -------------------------------------------------------------------------------------------------------
+
+
+def _download(dataset: str, shards: int | None, cache: Path) -> list[Path]:
+    """The parquet files of a hub dataset, at the revision seen first: later calls need no network."""
+    from huggingface_hub import hf_hub_download
+
+    repo = HUB_DATASETS[dataset]
+    try:
+        revision, names = _listing(repo, cache / "hub" / f"{dataset}.json")
+        with ThreadPoolExecutor(4) as pool:
+            jobs = [
+                pool.submit(hf_hub_download, repo, name, repo_type="dataset", revision=revision)
+                for name in names[:shards]
+            ]
+            return [Path(job.result()) for job in jobs]
+    except Exception as error:  # the hub, HTTP and socket layers each have their own families
+        if getattr(error, "errno", None) is not None:
+            raise  # the disk, not the network
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise DataError(
+            f"{dataset} ({repo}) could not be downloaded: {reason.rstrip('.')}; run the same command again to go on, "
+            "or take --dataset stdlib, which needs no network"
+        ) from error
+
+
+def _listing(repo: str, kept: Path) -> tuple[str, list[str]]:
+    from huggingface_hub import HfApi
+
+    if not kept.exists():
+        info = HfApi().dataset_info(repo)
+        names = sorted(file.rfilename for file in info.siblings or [] if file.rfilename.endswith(".parquet"))
+        write_atomically(kept, json.dumps({"revision": info.sha, "files": names}).encode())
+    listing = json.loads(kept.read_text())
+    return listing["revision"], listing["files"]
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def write_atomically(path: Path, data: bytes | memoryview) -> None:
+    """A reader, or a restart after a power cut, sees the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,376 @@
+"""From documents to token arrays: train a tokenizer, tokenise in all cores, merge, publish with a manifest.
+
+Every file is written aside and renamed, every unit of work is recognised by its key: a restart goes on where an
+interruption fell, and half of a file is never taken for the whole.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import functools
+import hashlib
+import io
+import itertools
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from corpus import (
+    SPLITS,
+    DataError,
+    Scale,
+    Split,
+    Unit,
+    document_hash,
+    read_documents,
+    say,
+    split_of_hash,
+    write_atomically,
+)
+
+if TYPE_CHECKING:
+    import tiktoken
+
+BOS = "<|bos|>"
+SPLIT_PATTERN = (  # GPT-4's, but two digits to a token: a small vocabulary has no room for all numbers to 999
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+FORMAT = 1  # of the prepared folder; raising it makes older folders be prepared anew
+TOKENIZER_CHARS = 2**28  # more text does not change a small vocabulary
+
+
+@dataclass(frozen=True)
+class Job:
+    """One corpus at one scale on its way into one folder."""
+
+    dataset: str
+    scale: Scale
+    units: Sequence[Unit]
+    folder: Path
+
+    @property
+    def build(self) -> Path:
+        return self.folder / "build"
+
+    @functools.cached_property
+    def recipe(self) -> str:
+        """Changes when the result would."""
+        everything = (FORMAT, SPLIT_PATTERN, TOKENIZER_CHARS, self.scale, [unit.key for unit in self.units])
+        return _sha256(repr(everything).encode())
+
+
+def build(job: Job, workers: int) -> None:
+    _check_text(job)
+    _check_space(job)
+    tokenizer = _train_tokenizer(job)
+    parts = _tokenise(job, tokenizer, workers)
+    _publish(job, _merge(job, tokenizer, parts))
+
+
+def _check_text(job: Job) -> None:
+    skipped: list[str] = []
+    if any(document for unit in job.units for document in itertools.islice(read_documents(unit, skipped), 1)):
+        return
+    if skipped:
+        raise DataError(f"{job.dataset} holds no UTF-8 text (for example {skipped[0]}): convert it, or give other text")
+    raise DataError(f"{job.dataset} is empty: give files with text in them")
+
+
+def _check_space(job: Job) -> None:
+    """A token takes 2 bytes for about 3.5 of text, once in a part and once in the whole."""
+    text_bytes = sum(unit.text_bytes for unit in job.units)
+    done_bytes = sum(path.stat().st_size for path in job.build.glob("*.npz"))
+    need_mb, free_mb = (1.25 * text_bytes - done_bytes) / 1e6, shutil.disk_usage(job.folder).free / 1e6
+    if free_mb < need_mb:
+        raise DataError(_no_space(job.folder, f"about {need_mb:,.0f} MB needed and {free_mb:,.0f} MB free"))
+
+
+def _no_space(folder: Path, figures: str) -> str:
+    return f"not enough space in {folder}: {figures}; free some, or set NIGHTSHIFT_CACHE to a folder on a larger disk"
+
+
+@contextmanager
+def file_errors(folder: Path) -> Iterator[None]:
+    """Errors of the file system as DataError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            free_mb = shutil.disk_usage(folder).free / 1e6
+            raise DataError(_no_space(folder, f"{free_mb:,.0f} MB free, and the disk is full")) from error
+        raise DataError(f"cannot use {error.filename or folder}: {error.strerror or error}; correct that") from error
+
+
+# ---- tokenizer -------------------------------------------------------------------------------------------------------
+
+
+def _train_tokenizer(job: Job) -> Path:
+    """Byte-pair encoding of training documents, as a tiktoken file: one token a line, base64 and rank."""
+    import rustbpe
+
+    path = job.build / f"{job.recipe[:32]}.tiktoken"
+    if not path.exists():
+        say(f"training a tokenizer of {job.scale.vocab_size:,} tokens on {job.dataset}")
+        tokenizer = rustbpe.Tokenizer()
+        tokenizer.train_from_iterator(_training_text(job.units), job.scale.vocab_size - 1, pattern=SPLIT_PATTERN)
+        ranks = tokenizer.get_mergeable_ranks()
+        write_atomically(path, b"".join(b"%b %d\n" % (base64.b64encode(bytes(token)), rank) for token, rank in ranks))
+    return path
+
+
+def _training_text(units: Iterable[Unit]) -> Iterator[str]:
+    room = TOKENIZER_CHARS
+    for document in itertools.chain.from_iterable(read_documents(unit, []) for unit in units):
+        if split_of_hash(document_hash(document)) == "train":
+            yield document
+            room -= len(document)
+            if room <= 0:
+                return
+
+
+def load_encoding(path: Path) -> tiktoken.Encoding:
+    """The tokenizer in a tiktoken file; BOS is its last token. Text is encoded with encode_ordinary."""
+    import tiktoken
+
+    lines = (line.split() for line in path.read_text().splitlines())
+    ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+    return tiktoken.Encoding(path.stem, pat_str=SPLIT_PATTERN, mergeable_ranks=ranks, special_tokens={BOS: len(ranks)})
+
+
+def _token_bytes(encoding: tiktoken.Encoding) -> np.ndarray:  # (V,)
+    """UTF-8 bytes of each token; 0 for BOS, which stands for no text."""
+    lengths = [len(encoding.decode_single_token_bytes(token)) for token in range(encoding.n_vocab - 1)]
+    return np.array([*lengths, 0], np.int32)
+
+
+# ---- tokenising ------------------------------------------------------------------------------------------------------
+
+
+def _tokenise(job: Job, tokenizer: Path, workers: int) -> list[Path]:
+    """One part file for each unit, in their order; parts that are there already are kept."""
+    stamp = _sha256(tokenizer.read_bytes())
+    parts = [job.build / f"{_sha256((unit.key + stamp).encode())[:32]}.npz" for unit in job.units]
+    missing = [(unit, tokenizer, part) for unit, part in zip(job.units, parts, strict=True) if not part.exists()]
+    done = _in_processes(_tokenise_unit, missing, workers)
+    for _ in _progress(done, len(missing), f"tokenising {job.dataset}"):
+        pass
+    return parts
+
+
+def _tokenise_unit(unit: Unit, tokenizer: Path, part: Path) -> None:
+    encoding = _encoding_of_this_process(tokenizer)
+    bos = np.array([encoding.n_vocab - 1], np.uint16)
+    tokens: dict[Split, list[np.ndarray]] = {split: [] for split in SPLITS}
+    hashes: dict[Split, list[int]] = {split: [] for split in SPLITS}
+    skipped: list[str] = []
+    for document in read_documents(unit, skipped):
+        value = document_hash(document)
+        # disallowed_special=(): text that looks like a special token is text
+        ids = encoding.encode_to_numpy(document, disallowed_special=())
+        tokens[split_of_hash(value)].append(np.concatenate((bos, ids.astype(np.uint16))))
+        hashes[split_of_hash(value)].append(value)
+    arrays = {"skipped": np.array(skipped, dtype=np.str_)}
+    for split in SPLITS:
+        arrays[f"{split}.tokens"] = np.concatenate([np.empty(0, np.uint16), *tokens[split]])
+        arrays[f"{split}.lengths"] = np.array([len(ids) for ids in tokens[split]], np.int64)
+        arrays[f"{split}.hashes"] = np.array(hashes[split], np.uint64)
+    np.savez(packed := io.BytesIO(), **arrays)  # type: ignore[arg-type]
+    write_atomically(part, packed.getbuffer())
+
+
+_encoding_of_this_process = functools.lru_cache(1)(load_encoding)
+
+
+def _in_processes(work: Callable[..., None], jobs: Sequence[tuple[Any, ...]], workers: int) -> Iterator[None]:
+    """Yield once for every finished job; nothing is left running when the caller stops early."""
+    if workers == 1 or len(jobs) < 2:
+        yield from itertools.starmap(work, jobs)
+        return
+    context = multiprocessing.get_context("spawn")  # fork would copy the threads' locks
+    pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=_live_with_parent)
+    try:
+        for job in as_completed([pool.submit(work, *arguments) for arguments in jobs]):
+            yield job.result()
+    except BrokenProcessPool as error:
+        remedy = "run the same command again, with fewer --workers if memory is short; finished work is kept"
+        raise DataError(f"one of {workers} worker processes was killed: {remedy}") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _live_with_parent() -> None:
+    """Leave Ctrl-C to the parent, and end when it is gone: a killed parent cannot tell its workers to."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+# ---- merging ---------------------------------------------------------------------------------------------------------
+
+
+def _merge(job: Job, tokenizer: Path, parts: Sequence[Path]) -> dict[str, Any]:
+    """Write the arrays of the three splits into the build folder; return the manifest.
+
+    Raises DataError when a split has less than one row of tokens.
+    """
+    encoding = load_encoding(tokenizer)
+    token_bytes = _token_bytes(encoding)
+    files, splits = {}, {}
+
+    def write(name: str, dtype: type, chunks: Iterable[np.ndarray], count: int) -> Path:
+        files[name] = _write_array(job.build / name, dtype, chunks, count)
+        return job.build / name
+
+    for split in SPLITS:
+        lengths, chunks = _in_order(parts) if split == "train" else _by_hash(parts, split, job.scale.eval_tokens)
+        count = int(lengths.sum())
+        _check_size(job, split, count)
+        tokens = write(f"{split}.tokens.npy", np.uint16, chunks, count)
+        write(f"{split}.offsets.npy", np.int64, [np.zeros(1, np.int64), np.cumsum(lengths)], len(lengths) + 1)
+        splits[split] = {"tokens": count, "documents": len(lengths), "bytes": _text_bytes(tokens, token_bytes)}
+    write("token_bytes.npy", np.int32, [token_bytes], len(token_bytes))
+    write_atomically(job.build / "tokenizer.tiktoken", tokenizer.read_bytes())
+    files["tokenizer.tiktoken"] = {"sha256": _sha256(tokenizer.read_bytes()), "bytes": tokenizer.stat().st_size}
+    return _manifest(job, encoding.n_vocab, splits, files, _skipped(parts))
+
+
+def _manifest(
+    job: Job, vocab_size: int, splits: dict[Split, Any], files: dict[str, Any], skipped: list[str]
+) -> dict[str, Any]:
+    return {
+        "dataset": job.dataset,
+        "scale": job.scale.name,
+        "seq_len": job.scale.seq_len,
+        "vocab_size": vocab_size,
+        "eval_tokens": job.scale.eval_tokens,
+        "splits": splits,
+        "skipped": {"count": len(skipped), "example": skipped[0] if skipped else None},
+        "split_pattern": SPLIT_PATTERN,
+        "files": files,
+        "recipe": job.recipe,
+        "versions": {name: metadata.version(name) for name in ("numpy", "rustbpe", "tiktoken")},
+    }
+
+
+def _skipped(parts: Sequence[Path]) -> list[str]:
+    return [str(path) for part in parts for path in _member(part, "skipped")]
+
+
+def _member(part: Path, name: str) -> np.ndarray:
+    with np.load(part, allow_pickle=False) as arrays:
+        member: np.ndarray = arrays[name]
+        return member
+
+
+def _in_order(parts: Sequence[Path]) -> tuple[np.ndarray, Iterator[np.ndarray]]:
+    """Documents as they came: lengths (D,), and their tokens part by part."""
+    lengths = np.concatenate([_member(part, "train.lengths") for part in parts])
+    return lengths, (_member(part, "train.tokens") for part in parts)
+
+
+def _by_hash(parts: Sequence[Path], split: Split, limit: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The first documents by hash, cut at `limit` tokens: lengths (D,), and their tokens."""
+    part_lengths = [_member(part, f"{split}.lengths") for part in parts]
+    hashes = np.concatenate([_member(part, f"{split}.hashes") for part in parts])
+    order = np.argsort(hashes, kind="stable")
+    lengths = np.concatenate(part_lengths)[order]
+    kept = min(len(lengths), int(np.searchsorted(np.cumsum(lengths), limit)) + 1)
+    order, lengths = order[:kept], lengths[:kept]
+    ranks = {int(document): rank for rank, document in enumerate(order)}
+    documents: list[np.ndarray] = [np.empty(0, np.uint16)] * kept
+    first = 0
+    for part, counts in zip(parts, part_lengths, strict=True):
+        chosen = [i for i in range(len(counts)) if first + i in ranks]
+        tokens = _member(part, f"{split}.tokens") if chosen else np.empty(0, np.uint16)
+        ends = np.cumsum(counts)
+        for i in chosen:
+            documents[ranks[first + i]] = tokens[ends[i] - counts[i] : ends[i]]
+        first += len(counts)
+    if kept and (surplus := int(lengths.sum()) - limit) > 0:
+        lengths[-1] -= surplus
+        documents[-1] = documents[-1][:-surplus]
+    return lengths, documents
+
+
+def _check_size(job: Job, split: Split, tokens: int) -> None:
+    row = job.scale.seq_len + 1
+    if tokens < row:
+        raise DataError(
+            f"{job.dataset} is too small: its {split} split has {tokens:,} tokens and one row of scale "
+            f"{job.scale.name} needs {row:,}; give more text or a smaller --scale"
+        )
+
+
+def _write_array(path: Path, dtype: type, chunks: Iterable[np.ndarray], count: int) -> dict[str, Any]:
+    """Stream chunks into one .npy file of `count` numbers; return its sha256 and size."""
+    header = io.BytesIO()
+    shape = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (count,)}
+    np.lib.format.write_array_header_1_0(header, shape)
+    digest = hashlib.sha256()
+    with path.open("wb") as file:  # not a memory map: a full disk would kill the process there
+        for data in itertools.chain([header.getvalue()], (chunk.tobytes() for chunk in chunks)):
+            digest.update(data)
+            file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return {"sha256": digest.hexdigest(), "bytes": path.stat().st_size}
+
+
+def _text_bytes(tokens: Path, token_bytes: np.ndarray) -> int:
+    array = np.load(tokens, mmap_mode="r")
+    return sum(int(token_bytes[array[at : at + 2**22]].sum(dtype=np.int64)) for at in range(0, len(array), 2**22))
+
+
+def _publish(job: Job, manifest: dict[str, Any]) -> None:
+    """Move everything into place, the manifest last: without it there is no corpus."""
+    (job.folder / "manifest.json").unlink(missing_ok=True)
+    for name in manifest["files"]:
+        (job.build / name).replace(job.folder / name)
+    write_atomically(job.folder / "manifest.json", (json.dumps(manifest, indent=2) + "\n").encode())
+    shutil.rmtree(job.build)
+
+
+# ---- talking ---------------------------------------------------------------------------------------------------------
+
+
+def _progress(items: Iterable[None], total: int, what: str) -> Iterator[None]:
+    """A bar on a terminal, elsewhere a line every ten seconds."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import track
+
+        yield from track(items, what, total=total, console=Console(stderr=True))
+        return
+    said = time.monotonic()
+    for done, item in enumerate(items, start=1):
+        if time.monotonic() - said > 10:
+            say(f"{what}: {done} of {total} units")
+            said = time.monotonic()
+        yield item
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

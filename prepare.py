@@ -1,0 +1,397 @@
+"""The fixed part: text → tokenizer → token arrays → batches, and the metric. Experiments never edit this file.
+
+    python prepare.py [--dataset stdlib|tinystories|climbmix|PATH] [--scale auto|tiny|small|full]
+
+A prepared corpus is one folder: three splits as flat arrays of tokens, a tokenizer, and a manifest with their sha256.
+Reading it, as training does, takes this file, corpus.py and NumPy; making it takes encode.py and its packages too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import math
+import os
+import queue
+import sys
+import threading
+import time
+from bisect import bisect_right, insort
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corpus import HUB_DATASETS, SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say, write_atomically
+
+TIME_BUDGET_S = 300  # seconds of training in one experiment
+
+SCALES = {
+    "tiny": Scale("tiny", seq_len=512, vocab_size=4096, eval_tokens=96 * 1024),  # two CPU cores evaluate it in 20 s
+    "small": Scale("small", seq_len=1024, vocab_size=8192, eval_tokens=2**20),
+    "full": Scale("full", seq_len=2048, vocab_size=8192, eval_tokens=40 * 524288),
+}
+SCALE_OF_DEVICE = {"cpu": "tiny", "metal": "small", "cuda": "full"}
+
+POOL = 1000  # pieces of documents that packing chooses from
+EVAL_LOGITS_BYTES = 2**27  # float32 logits of one evaluation batch
+
+
+# ---- where -----------------------------------------------------------------------------------------------------------
+
+
+def cache_root() -> Path:
+    """$NIGHTSHIFT_CACHE, or this user's cache folder."""
+    if folder := os.environ.get("NIGHTSHIFT_CACHE"):
+        return Path(folder)
+    from platformdirs import user_cache_dir
+
+    return Path(user_cache_dir("nightshift"))
+
+
+def data_dir() -> Path | None:
+    """$NIGHTSHIFT_DATA, or the corpus prepared last, or None where there is none."""
+    if folder := os.environ.get("NIGHTSHIFT_DATA"):
+        return Path(folder)
+    data = cache_root() / "data"
+    try:
+        folder = (data / "selected").read_text().strip()
+    except FileNotFoundError:
+        return None
+    return data / folder if (data / folder / "manifest.json").exists() else None
+
+
+def _corpus_name(dataset: str) -> str:
+    if dataset == "stdlib" or dataset in HUB_DATASETS:
+        return dataset
+    path = Path(dataset).expanduser().absolute()
+    return f"{path.stem}-{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+
+
+# ---- preparing -------------------------------------------------------------------------------------------------------
+
+
+def prepare(
+    dataset: str = "stdlib",
+    scale: Scale | None = None,
+    *,
+    cache: Path | None = None,
+    shards: int | None = None,
+    workers: int | None = None,
+) -> Path:
+    """Make a corpus ready, select it, and return its folder; what an earlier, interrupted call finished is kept.
+
+    Without a scale the device decides. Raises DataError with one sentence for anything wrong with text, disk or
+    network.
+    """
+    from filelock import FileLock
+
+    from encode import Job, build, file_errors
+
+    cache = cache or cache_root()
+    scale = scale or _scale_of_this_device()
+    folder = cache / "data" / f"{_corpus_name(dataset)}-{scale.name}"
+    with file_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):
+            job = Job(dataset, scale, plan_units(find_sources(dataset, shards, cache)), folder)
+            if _is_prepared(folder, job.recipe):
+                say(f"{dataset} is already prepared")
+            else:
+                build(job, workers or os.cpu_count() or 1)
+            write_atomically(folder.parent / "selected", f"{folder.name}\n".encode())
+    return folder
+
+
+def _scale_of_this_device() -> Scale:
+    from hardware import device_kind
+
+    return SCALES[SCALE_OF_DEVICE[device_kind()]]
+
+
+def _is_prepared(folder: Path, recipe: str) -> bool:
+    try:
+        manifest = load_data(folder).manifest
+    except DataError:
+        return False
+    return bool(manifest["recipe"] == recipe) and all((folder / name).exists() for name in manifest["files"])
+
+
+# ---- loading ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """One split: every document is BOS and its text."""
+
+    tokens: np.ndarray  # (N,) uint16
+    offsets: np.ndarray  # (D+1,) int64: document d is tokens[offsets[d]:offsets[d+1]]
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A prepared corpus."""
+
+    folder: Path
+    seq_len: int
+    vocab_size: int
+    bos: int
+    token_bytes: np.ndarray  # (V,) int32: UTF-8 bytes of each token, 0 for BOS
+    manifest: dict[str, Any]
+
+    def split(self, name: str) -> Tokens:
+        """A split, memory-mapped. Raises DataError when its files are not here: training boxes hold only train."""
+        try:
+            tokens = np.load(self.folder / f"{name}.tokens.npy", mmap_mode="r", allow_pickle=False)
+            offsets = np.load(self.folder / f"{name}.offsets.npy", mmap_mode="r", allow_pickle=False)
+        except FileNotFoundError as error:
+            raise DataError(f"{self.folder} holds no {name} split: use another, or run python prepare.py") from error
+        return Tokens(tokens, offsets)
+
+    @property
+    def fingerprint(self) -> str:
+        """12 hex characters that two corpora share only if results on them may be compared."""
+        contents = {name: record["sha256"] for name, record in self.manifest["files"].items()}
+        protocol = [contents, self.seq_len, self.vocab_size, self.manifest["eval_tokens"]]
+        return hashlib.sha256(json.dumps(protocol, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def load_data(folder: Path | None = None, *, verify: bool = True) -> Data:
+    """The corpus in a folder, or else in data_dir().
+
+    Raises DataError when there is none, or when a file that is present differs from the manifest.
+    """
+    folder = folder or data_dir()
+    if folder is None:
+        raise DataError("no corpus is prepared: run python prepare.py")
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        if verify:
+            _verify(folder, manifest)
+        token_bytes = np.load(folder / "token_bytes.npy", allow_pickle=False)
+        vocab_size = manifest["vocab_size"]
+        return Data(folder, manifest["seq_len"], vocab_size, vocab_size - 1, token_bytes, manifest)
+    except FileNotFoundError as error:
+        raise DataError(f"no whole corpus in {folder} ({error.filename} is missing): run python prepare.py") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder / 'manifest.json'} is damaged: run python prepare.py again to rebuild it") from error
+
+
+def _verify(folder: Path, manifest: dict[str, Any]) -> None:
+    present = [(folder / name, record) for name, record in manifest["files"].items() if (folder / name).exists()]
+    with ThreadPoolExecutor() as pool:  # hashing lets go of the interpreter lock
+        for (path, _), whole in zip(present, pool.map(lambda job: _is_whole(*job), present), strict=True):
+            if not whole:
+                again = f"python prepare.py --dataset {manifest['dataset']} --scale {manifest['scale']}"
+                raise DataError(f"{path} is damaged: it is not the file that was prepared; run {again} to rebuild it")
+
+
+def _is_whole(path: Path, record: dict[str, Any]) -> bool:
+    if path.stat().st_size != record["bytes"]:
+        return False
+    with path.open("rb") as file:
+        return bool(hashlib.file_digest(file, "sha256").hexdigest() == record["sha256"])
+
+
+def ensure_data() -> Data:
+    """load_data(); where nothing is prepared, say so and prepare the default first."""
+    if data_dir() is None:
+        say("no corpus is prepared yet: preparing the default, the text of Python's standard library")
+        prepare()
+    return load_data()
+
+
+# ---- batches ---------------------------------------------------------------------------------------------------------
+
+
+def batches(
+    tokens: Tokens, bos: int, *, rows: int, seq_len: int, seed: int, prefetch: int = 4
+) -> Iterator[np.ndarray]:  # each (B, T+1) int32
+    """Endless packed batches, made ahead in a thread that ends when the iterator is closed.
+
+    The first T columns are inputs, the last T targets. The same seed gives the same batches. An error of the thread is
+    raised here.
+    """
+    ahead: queue.Queue[np.ndarray | BaseException] = queue.Queue(prefetch)
+    closed = threading.Event()
+
+    def work() -> None:
+        try:
+            packed = pack_rows(tokens, bos, seq_len=seq_len, seed=seed)
+            while not closed.is_set():
+                ahead.put(np.stack(list(itertools.islice(packed, rows))))
+        except BaseException as error:
+            ahead.put(error)
+
+    thread = threading.Thread(target=work, name="batches", daemon=True)
+    thread.start()
+    try:
+        while True:
+            batch = ahead.get()
+            if isinstance(batch, BaseException):
+                raise batch
+            yield batch
+    finally:
+        closed.set()
+        while not ahead.empty():
+            ahead.get_nowait()  # makes room, should the thread be waiting for it
+        thread.join()
+
+
+def pack_rows(tokens: Tokens, bos: int, *, seq_len: int, seed: int) -> Iterator[np.ndarray]:  # each (T+1,) int32
+    """Endless full rows of whole or cut documents, each led by BOS.
+
+    Documents are cut into pieces that fit a row, and each epoch shuffles the pieces: rows are a fair sample of the
+    corpus at any moment. A row takes a random piece of the pool, then the longest that fits the room left. Every token
+    of text is used once before any is used again, but for a last row's worth that waits for the next epoch.
+    """
+    pool: list[tuple[int, int]] = []  # (length, start) of text without BOS, sorted
+    for epoch in itertools.count():
+        rng = np.random.default_rng((seed, epoch))
+        pieces = _shuffled_pieces(tokens.offsets, seq_len, rng)
+        while True:
+            for piece in itertools.islice(pieces, POOL - len(pool)):
+                insort(pool, piece)
+            if len(pool) < POOL and sum(length + 1 for length, _ in pool) <= seq_len:
+                break
+            yield _fill_row(np.empty(seq_len + 1, np.int32), tokens.tokens, bos, pool, rng)
+
+
+def _shuffled_pieces(offsets: np.ndarray, seq_len: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
+    """(length, start) of every piece of text, of at most seq_len tokens, BOS left out."""
+    lengths = np.diff(offsets) - 1  # (D,)
+    counts = -(-lengths // seq_len)  # pieces of each document
+    document = np.repeat(np.arange(len(lengths)), counts)
+    nth = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
+    order = rng.permutation(len(document))
+    document, at = document[order], nth[order] * seq_len
+    starts = offsets[:-1][document] + 1 + at
+    sizes = np.minimum(lengths[document] - at, seq_len)
+    for block in range(0, len(order), 4096):  # Python numbers, a block at a time
+        yield from zip(sizes[block : block + 4096].tolist(), starts[block : block + 4096].tolist(), strict=True)
+
+
+def _fill_row(
+    row: np.ndarray, tokens: np.ndarray, bos: int, pool: list[tuple[int, int]], rng: np.random.Generator
+) -> np.ndarray:
+    """Best fit: O(log n) a piece. The pool must hold enough to fill the row; a remainder goes back to it."""
+    at = 0
+    pick = int(rng.integers(len(pool)))
+    while at < len(row):
+        length, start = pool.pop(pick)
+        room = len(row) - at - 1  # after BOS
+        if length > room:
+            insort(pool, (length - room, start + room))
+            length = room
+        row[at] = bos
+        row[at + 1 : at + 1 + length] = tokens[start : start + length]
+        at += 1 + length
+        # the longest that fits; where none does this is -1, the longest of all, and it is cropped
+        pick = bisect_right(pool, (len(row) - at - 1, math.inf)) - 1
+    return row
+
+
+# ---- the metric ------------------------------------------------------------------------------------------------------
+
+
+def evaluation_rows(tokens: Tokens, bos: int, seq_len: int) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and targets, both (R, T) int32, in which every token after the first is a target once.
+
+    The last row is filled up with BOS, which has no bytes and so does not count.
+    """
+    rows = -(-(len(tokens.tokens) - 1) // seq_len)
+    line = np.full(rows * seq_len + 1, bos, np.int32)
+    line[: len(tokens.tokens)] = tokens.tokens
+    return line[:-1].reshape(rows, seq_len), line[1:].reshape(rows, seq_len)
+
+
+def evaluate_bpb(model: Any, data: Data, split: Split = "validation") -> float:
+    """Bits per byte of text under model(tokens (B, T) int32) → logits (B, T, V); lower is better.
+
+    Each byte of the split counts once, BOS never. Raises ValueError when the logits have another shape.
+    """
+    inputs, targets = evaluation_rows(data.split(split), data.bos, data.seq_len)  # (R, T)
+    rows = max(1, EVAL_LOGITS_BYTES // (4 * data.seq_len * data.vocab_size))
+    nats = 0.0
+    for at in range(0, len(inputs), rows):
+        losses = _losses(model, inputs[at : at + rows], targets[at : at + rows], rows, data)
+        counted = data.token_bytes[targets[at : at + rows]] > 0
+        nats += float(losses[counted].sum(dtype=np.float64))
+    return nats / (math.log(2) * int(data.token_bytes[targets].sum(dtype=np.int64)))
+
+
+def _losses(model: Any, inputs: np.ndarray, targets: np.ndarray, rows: int, data: Data) -> np.ndarray:
+    """Cross-entropy (R, T) in nats and float32; the batch always has `rows` rows, as a new shape is a new graph."""
+    import mlx.core as mx
+
+    missing = ((0, rows - len(inputs)), (0, 0))
+    x = mx.array(np.pad(inputs, missing, constant_values=data.bos))  # (B, T)
+    y = mx.array(np.pad(targets, missing, constant_values=data.bos))
+    logits = model(x)
+    if logits.shape != (expected := (*x.shape, data.vocab_size)):
+        raise ValueError(f"the model's logits have shape {logits.shape} where (B, T, vocabulary) = {expected} is due")
+    logits = logits.astype(mx.float32)
+    losses = mx.logsumexp(logits, axis=-1) - mx.take_along_axis(logits, y[..., None], axis=-1)[..., 0]
+    mx.eval(losses)
+    return np.array(losses)[: len(inputs)]
+
+
+# ---- command line ----------------------------------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 when the corpus is ready, 2 with one sentence when it cannot be, 130 when interrupted."""
+    options = _parser().parse_args(argv)
+    began = time.monotonic()
+    try:
+        folder = prepare(options.dataset, SCALES.get(options.scale), shards=options.shards, workers=options.workers)
+        print(_summary(load_data(folder, verify=False), time.monotonic() - began))
+    except DataError as error:
+        print(f"prepare: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("prepare: interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("prepare.py", description="Make a corpus ready: tokenizer, arrays, manifest.")
+    about = (
+        "stdlib (the text of Python's own standard library, no network), tinystories, climbmix, or the PATH of a file "
+        f"or folder of {' '.join(SUFFIXES)} (default: %(default)s)"
+    )
+    parser.add_argument("--dataset", default="stdlib", help=about)
+    about = "sizes; auto chooses tiny on a CPU, small on Apple silicon, full on CUDA (default: %(default)s)"
+    parser.add_argument("--scale", choices=["auto", *SCALES], default="auto", help=about)
+    parser.add_argument("--shards", type=_positive, help="files to download (default: 10 of climbmix, else all)")
+    parser.add_argument("--workers", type=_positive, help="processes that tokenise (default: one for each core)")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return int(text)
+
+
+def _summary(data: Data, seconds: float) -> str:
+    splits, skipped = data.manifest["splits"], data.manifest["skipped"]
+    lines = [f"corpus:          {data.folder}"]
+    for name, split in splits.items():
+        lines.append(f"{name + ':':<16} {split['tokens']:,} tokens in {split['documents']:,} documents")
+    tokens, text_bytes = (sum(split[key] for split in splits.values()) for key in ("tokens", "bytes"))
+    lines.append(f"vocabulary:      {data.vocab_size:,} tokens, {text_bytes / tokens:.2f} bytes each")
+    if skipped["count"]:
+        lines.append(f"skipped:         {skipped['count']} not UTF-8 text, for example {skipped['example']}")
+    lines.append(f"seconds:         {seconds:.1f}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""Fixtures for every test."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import corpus
+import prepare
+
+TEST_SCALE = corpus.Scale("test", seq_len=128, vocab_size=512, eval_tokens=16384)
+
+
+def write_library_text(path: Path, chars: int) -> Path:
+    """Real text that every machine has: the standard library's top-level modules, as one .txt file."""
+    modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    path.write_text("\n\n".join(module.read_text(errors="replace") for module in modules)[:chars])
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small prepared corpus, for $NIGHTSHIFT_DATA: sequences of 128, 512 tokens, 1.5 MB of text."""
+    folder = tmp_path_factory.mktemp("tiny_data")
+    text = write_library_text(folder / "library.txt", chars=1_500_000)
+    return prepare.prepare(str(text), TEST_SCALE, cache=folder / "cache", workers=1)
