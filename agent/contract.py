@@ -1,0 +1,57 @@
+"""What the harness needs of a script and of the files beside it. Told from syntax trees: nothing is executed."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.errors import ScriptError
+
+ROOTS = ("prepare.py", "hardware.py")  # what the scorer and the probe import
+PROMISES = {
+    "main": "trains for --budget-s and writes summary.json, metrics.jsonl and model.safetensors to --out",
+    "load_model": "returns the model for a file of weights",
+}
+
+
+def check_script(source: str, name: str) -> None:
+    """Raises ScriptError for a script that does not parse or does not define what the contract asks."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        message = error.msg if isinstance(error, SyntaxError) else error
+        raise ScriptError(f"{name}{line} does not parse: {message}; mend it and run again") from error
+    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for function, promise in PROMISES.items():
+        if function not in defined:
+            raise ScriptError(f"{name} breaks the contract: define {function}(), which {promise}; see program.md")
+
+
+def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
+    """The files beside the script that it and the scorer import, directly or not: the fixed part of every run.
+
+    Raises ScriptError when one that must be there is not, or does not parse.
+    """
+    found: set[str] = set()
+    wanted = {*ROOTS, *_siblings(folder, source)}
+    while wanted - found:
+        name = min(wanted - found)
+        try:
+            wanted |= _siblings(folder, (folder / name).read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError) as error:
+            raise ScriptError(f"{folder / name} cannot be read ({error}); copy nightshift's own there") from error
+        found.add(name)
+    return tuple(sorted(found))
+
+
+def _siblings(folder: Path, source: str) -> set[str]:
+    return {f"{module}.py" for module in _imports(source) if (folder / f"{module}.py").is_file()}
+
+
+def _imports(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name.partition(".")[0] for alias in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield module.partition(".")[0]

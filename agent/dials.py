@@ -1,0 +1,159 @@
+"""Read and rewrite the dials of a training script by its syntax tree.
+
+A dial is an UPPER_CASE constant at module level. Where a search may turn it, its range ends the line's comment:
+
+    MATRIX_LR = 0.04  # Muon: every matrix of the blocks  [0.005, 0.2] log
+    DEPTH = by_device(cpu=4, metal=6, cuda=8)  # transformer layers  {2, 4, 6, 8}
+"""
+
+import ast
+import hashlib
+import io
+import re
+import tokenize
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from agent.errors import ScriptError
+
+Value = int | float | str | bool | tuple[object, ...] | None
+FORMS = "[low, high]  or  [low, high] log  or  {a, b, c}"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    low: float
+    high: float
+    log: bool
+    whole: bool  # integers only
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    name: str
+    value: Value  # on the device asked for
+    span: Interval | Choices | None  # None: not searched
+    line: int
+
+
+def read_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
+    """The dials in the order of their lines; raises ScriptError for a range or a preset that cannot be read."""
+    comments = _comments(source)
+    dials = []
+    for name, node in _assignments(source):
+        try:
+            value = ast.literal_eval(_literal(node, name, device_kind))
+        except ValueError:
+            continue  # computed from other dials: not one itself
+        line = node.end_lineno or node.lineno
+        dials.append(Dial(name, value, _span(comments.get(line, ""), name, value, line), line))
+    return tuple(dials)
+
+
+def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str:
+    """The source with these dials turned and every other character as it was; by_device keeps its other devices."""
+    places = {name: _literal(node, name, device_kind) for name, node in _assignments(source) if name in values}
+    missing = sorted(set(values) - set(places))
+    if missing:
+        raise ScriptError(f"no dial called {missing[0]} at the top level of the script; define it as {missing[0]} = …")
+    lines = source.encode().splitlines(keepends=True)
+    # from the last place to the first, so that earlier offsets stay true
+    for name, node in sorted(places.items(), key=lambda place: (place[1].lineno, place[1].col_offset), reverse=True):
+        _replace(lines, node, show(values[name]))
+    return b"".join(lines).decode()
+
+
+def show(value: Value) -> str:
+    """The value as it is written into a script: floats to 4 significant digits."""
+    return repr(float(f"{value:.4g}")) if isinstance(value, float) else repr(value)
+
+
+def normalised(source: str) -> str:
+    """A hash that comments, blank lines, docstring-free layout and quotes do not change: equal means a duplicate."""
+    return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()
+
+
+def _assignments(source: str) -> Iterator[tuple[str, ast.expr]]:
+    for statement in ast.parse(source).body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=node):
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as node):
+                pass
+            case _:
+                continue
+        if re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
+            yield name, node
+
+
+def _literal(node: ast.expr, name: str, device_kind: str) -> ast.expr:
+    """The expression that holds the value: itself, or this device's keyword of by_device."""
+    match node:
+        case ast.Call(func=ast.Name(id="by_device"), keywords=keywords):
+            for keyword in keywords:
+                if keyword.arg == device_kind:
+                    return keyword.value
+            raise ScriptError(f"line {node.lineno}: dial {name} has no value for this device; add {device_kind}=…")
+    return node
+
+
+def _comments(source: str) -> dict[int, str]:
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
+
+
+def _span(comment: str, name: str, value: Value, line: int) -> Interval | Choices | None:
+    opening = max(comment.rfind("["), comment.rfind("{"))
+    if opening < 0:
+        return None
+    text = comment[opening:].strip()
+    span = _choices(text) if text[0] == "{" else _interval(text, value)
+    if span is None:
+        raise ScriptError(f"line {line}: the range {text!r} of dial {name} cannot be read; write {FORMS}")
+    return span
+
+
+def _interval(text: str, value: Value) -> Interval | None:
+    match = re.fullmatch(r"(\[[^\]]*\])(\s+log)?", text)
+    bounds = _elements(match[1]) if match else None
+    if match is None or bounds is None or len(bounds) != 2 or not _is_number(value):
+        return None
+    low, high = bounds
+    log, whole = match[2] is not None, isinstance(value, int)
+    if not (_is_number(low) and _is_number(high)) or not low < high or (log and low <= 0):  # type: ignore[operator]
+        return None
+    if whole and not (isinstance(low, int) and isinstance(high, int)):
+        return None
+    return Interval(low, high, log, whole)  # type: ignore[arg-type]
+
+
+def _choices(text: str) -> Choices | None:
+    values = _elements(text)
+    return Choices(values) if values and len(values) > 1 else None
+
+
+def _elements(text: str) -> tuple[Value, ...] | None:
+    """The literals of a list or set display in the order written."""
+    try:
+        tree = ast.parse(text, mode="eval").body
+        if isinstance(tree, ast.List | ast.Set):
+            return tuple(ast.literal_eval(element) for element in tree.elts)
+    except (SyntaxError, ValueError):
+        pass
+    return None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _replace(lines: list[bytes], node: ast.expr, text: str) -> None:
+    """Put text in the node's place; the syntax tree counts columns in UTF-8 bytes."""
+    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+    head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
+    lines[first : last + 1] = [head + text.encode() + tail]

@@ -1,0 +1,33 @@
+"""What can go wrong in a way that a person can mend: one base, one sentence each.
+
+NightshiftError
+├── ScriptError    the training script: missing, unparsable, without the contract, unreadable dials
+├── RepoError      git: not a repository, no commits, a branch that somebody else moved
+├── NightError     tags, locks, journals, options that do not fit the night
+├── MachineError   disk, data, devices, missing packages
+└── Exhausted      a proposer has nothing left to propose; the night ends in good order
+"""
+
+
+class NightshiftError(Exception):
+    """Names the offending value and the remedy; shown to the user as it stands, exit code 2."""
+
+
+class ScriptError(NightshiftError):
+    """The training script breaks its contract."""
+
+
+class RepoError(NightshiftError):
+    """Git refused, or the repository is not fit for a night."""
+
+
+class NightError(NightshiftError):
+    """A tag, a lock, a journal or an option does not fit."""
+
+
+class MachineError(NightshiftError):
+    """Something is missing on, or used up in, this machine."""
+
+
+class Exhausted(NightshiftError):
+    """A proposer has nothing left to propose."""

@@ -1,0 +1,183 @@
+"""The nouns of a night, as frozen records, and the protocols that the harness grows along.
+
+An *attempt* is one edit of the training script. It is measured by one or more *runs*, each with its own seed; a
+run that ended in good order has a *score*; the scores lead to a *decision*. Absence is ``None``, never zero.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Ending(StrEnum):
+    """How a training process ended."""
+
+    FINISHED = "finished"
+    CRASHED = "crashed"  # a non-zero exit code, or the promised files are not there
+    OVERRAN = "overran"  # killed by the harness's clock
+    STOPPED = "stopped"  # killed because the user asked; redone on resume
+    LOST = "lost"  # the harness died during it; redone on resume
+
+
+class Status(StrEnum):
+    KEEP = "keep"
+    DISCARD = "discard"
+    CRASH = "crash"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    script: str  # the whole text
+    title: str
+    hypothesis: str
+    source: str  # who proposed it: "you" for attempt 0, else the proposer's name
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a training script says about its own run (summary.json); None where it says nothing."""
+
+    training_seconds: float | None = None
+    total_seconds: float | None = None
+    peak_vram_mb: float | None = None
+    mfu_percent: float | None = None
+    total_tokens_M: float | None = None  # noqa: N815, the names of summary.json
+    num_steps: int | None = None
+    num_params_M: float | None = None  # noqa: N815
+    depth: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The trusted scorer's answer: bits per byte, or why there are none."""
+
+    val_bpb: float | None
+    wall_s: float
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One training process: how it ended and, once scored, what its weights are worth."""
+
+    seed: int
+    ending: Ending
+    exit_code: int | None  # None when a signal ended it
+    wall_s: float
+    summary: Summary | None
+    last_lines: str  # the end of its log
+    score: Score | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    status: Status | None  # None asks for a run with another seed
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One row of the ledger: an edit, the runs that measured it, and what became of it."""
+
+    number: int
+    parent: int | None  # the attempt whose script was edited; None for attempt 0
+    proposal: Proposal
+    started: str  # ISO 8601, UTC
+    commit: str | None = None
+    runs: tuple[Run, ...] = ()
+    decision: Decision | None = None
+    settled: bool = False  # branch, ledger and weights follow the decision
+
+    @property
+    def status(self) -> Status | None:
+        return self.decision.status if self.decision else None
+
+    @property
+    def done_runs(self) -> tuple[Run, ...]:
+        """The runs that count: an interrupted one is redone."""
+        return tuple(run for run in self.runs if run.ending not in (Ending.STOPPED, Ending.LOST))
+
+    @property
+    def scores_bpb(self) -> tuple[float, ...]:
+        scores = (run.score for run in self.done_runs)
+        return tuple(score.val_bpb for score in scores if score is not None and score.val_bpb is not None)
+
+    @property
+    def val_bpb(self) -> float | None:
+        """The mean over the seeds; None without any score, and for a crash."""
+        if self.status is Status.CRASH or not self.scores_bpb:
+            return None
+        return statistics.fmean(self.scores_bpb)
+
+    @property
+    def val_bpb_std(self) -> float | None:
+        return statistics.stdev(self.scores_bpb) if len(self.scores_bpb) > 1 else None
+
+    @property
+    def summary(self) -> Summary | None:
+        """What the last run that left a summary said."""
+        return next((run.summary for run in reversed(self.done_runs) if run.summary), None)
+
+
+History = Sequence[Attempt]  # one night's attempts in the order of their numbers
+
+
+def incumbent(history: History) -> Attempt | None:
+    """The attempt that the branch points at: the last one kept."""
+    return next((attempt for attempt in reversed(history) if attempt.status is Status.KEEP), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """What holds for every attempt of a night, fixed when it opens."""
+
+    tag: str
+    branch: str  # refs/heads/experiments/5min-<tag>
+    script: str  # path inside the repository
+    base: str  # HEAD when the night opened: parent of attempt 0
+    budget_s: float
+    seed: int
+    device_kind: str  # cpu, metal, cuda
+    device: str
+    protocol: str  # fingerprint of data, budget and device kind: only equals are compared
+    data: str  # folder of the prepared corpus
+    started: str  # ISO 8601, UTC
+
+
+def attempt_ref(tag: str, number: int) -> str:
+    return f"refs/experiments/{tag}/{number:04d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The latest point of a running training's curve."""
+
+    fraction: float  # of the budget, 0 to 1
+    step: int | None
+    loss: float | None
+    tokens_s: float | None
+
+
+class Proposer(Protocol):
+    def propose(self, history: History) -> Proposal:
+        """The next edit of the incumbent's script; raises Exhausted when nothing is left to try."""
+        ...
+
+
+class Judge(Protocol):
+    def judge(self, attempt: Attempt, history: History) -> Decision:
+        """Decide about an attempt from its runs so far and the settled attempts before it; pure."""
+        ...
+
+
+class Watcher(Protocol):
+    """Who is told how the night goes: a terminal, a plain log, a test."""
+
+    def attempt_began(self, attempt: Attempt) -> None: ...
+    def run_began(self, attempt: Attempt, seed: int) -> None: ...
+    def progressed(self, progress: Progress | None, elapsed_s: float) -> None: ...
+    def scoring_began(self, attempt: Attempt) -> None: ...
+    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None: ...
+    def said(self, sentence: str) -> None: ...
