@@ -1,0 +1,171 @@
+"""What happened in a night, in order and durable: SQLite, one statement a step, each on disk before the next begins.
+
+Any number of readers may look at a journal while its night goes on.
+"""
+
+import dataclasses
+import json
+import sqlite3
+from pathlib import Path
+from types import TracebackType
+
+from agent.errors import NightError
+from agent.experiment import Attempt, Decision, Ending, Night, Proposal, Run, Score, Status, Summary
+
+VERSION = 1
+SCHEMA = """
+CREATE TABLE night (fact TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE attempts (
+    number INTEGER PRIMARY KEY,
+    parent INTEGER REFERENCES attempts,
+    script TEXT NOT NULL, title TEXT NOT NULL, hypothesis TEXT NOT NULL, source TEXT NOT NULL,
+    started TEXT NOT NULL,
+    commit_sha TEXT,                     -- NULL until committed
+    status TEXT, reason TEXT,            -- NULL until judged
+    settled INTEGER NOT NULL DEFAULT 0   -- branch, ledger and weights follow the decision
+);
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY,
+    attempt INTEGER NOT NULL REFERENCES attempts,
+    seed INTEGER NOT NULL,
+    ending TEXT,                         -- NULL while it runs
+    exit_code INTEGER, wall_s REAL, summary TEXT, last_lines TEXT,
+    val_bpb REAL, score_s REAL, failure TEXT   -- score_s is NULL until scored
+);
+"""
+
+
+class Journal:
+    """Open with Journal.create, Journal.resume (to write) or Journal.read; a context manager."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._db = database
+        self._db.row_factory = sqlite3.Row
+
+    @classmethod
+    def create(cls, path: Path, night: Night) -> "Journal":
+        """The journal appears under its name only when it is whole, so a night either exists or does not."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(path.name + ".new")
+        aside.unlink(missing_ok=True)
+        database = sqlite3.connect(aside, isolation_level=None)
+        facts = [(field.name, getattr(night, field.name)) for field in dataclasses.fields(night)]
+        database.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+        database.executemany("INSERT INTO night VALUES (?, ?)", facts)
+        database.close()
+        aside.replace(path)
+        return cls.resume(path)
+
+    @classmethod
+    def resume(cls, path: Path) -> "Journal":
+        """For writing; raises NightError when the file is no journal of this version."""
+        journal = cls(_connect(path, "rw"))
+        journal._db.execute("PRAGMA journal_mode = WAL")
+        journal._db.execute("PRAGMA synchronous = FULL")
+        journal._db.execute("PRAGMA fullfsync = 1")  # macOS: a plain fsync leaves it in the drive's cache
+        return journal
+
+    @classmethod
+    def read(cls, path: Path) -> "Journal":
+        return cls(_connect(path, "ro"))
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._db.close()
+
+    def night(self) -> Night:
+        return Night(**{row["fact"]: row["value"] for row in self._db.execute("SELECT * FROM night")})
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        """In the order of their numbers, each with its runs."""
+        self._db.execute("BEGIN")  # one moment for both tables, though a night may be writing
+        runs: dict[int, list[Run]] = {}
+        for row in self._db.execute("SELECT * FROM runs ORDER BY id"):
+            runs.setdefault(row["attempt"], []).append(_run(row))
+        rows = self._db.execute("SELECT * FROM attempts ORDER BY number").fetchall()
+        self._db.execute("COMMIT")
+        return tuple(_attempt(row, tuple(runs.get(row["number"], ()))) for row in rows)
+
+    def attempt(self, number: int) -> Attempt:
+        return self.attempts()[number]
+
+    def add_attempt(self, number: int, parent: int | None, proposal: Proposal, started: str) -> None:
+        self._db.execute(
+            "INSERT INTO attempts (number, parent, script, title, hypothesis, source, started)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (number, parent, proposal.script, proposal.title, proposal.hypothesis, proposal.source, started),
+        )
+
+    def record_commit(self, number: int, sha: str) -> None:
+        self._db.execute("UPDATE attempts SET commit_sha = ? WHERE number = ?", (sha, number))
+
+    def start_run(self, attempt: int, seed: int) -> int:
+        """Before the process starts, so that a run that takes the machine down leaves its trace. Returns its id."""
+        cursor = self._db.execute("INSERT INTO runs (attempt, seed) VALUES (?, ?)", (attempt, seed))
+        return int(cursor.lastrowid or 0)
+
+    def end_run(self, run_id: int, run: Run) -> None:
+        summary = json.dumps(dataclasses.asdict(run.summary)) if run.summary else None
+        self._db.execute(
+            "UPDATE runs SET ending = ?, exit_code = ?, wall_s = ?, summary = ?, last_lines = ? WHERE id = ?",
+            (run.ending, run.exit_code, run.wall_s, summary, run.last_lines, run_id),
+        )
+
+    def record_score(self, attempt: int, seed: int, score: Score) -> None:
+        self._db.execute(
+            "UPDATE runs SET val_bpb = ?, score_s = ?, failure = ? WHERE attempt = ? AND seed = ? AND ending = ?",
+            (score.val_bpb, score.wall_s, score.failure, attempt, seed, Ending.FINISHED),
+        )
+
+    def record_decision(self, number: int, decision: Decision) -> None:
+        self._db.execute(
+            "UPDATE attempts SET status = ?, reason = ? WHERE number = ?", (decision.status, decision.reason, number)
+        )
+
+    def settle(self, number: int) -> None:
+        self._db.execute("UPDATE attempts SET settled = 1 WHERE number = ?", (number,))
+
+    def mark_lost_runs(self) -> int:
+        """Runs that were going on when the harness died; returns how many there were."""
+        return self._db.execute("UPDATE runs SET ending = ? WHERE ending IS NULL", (Ending.LOST,)).rowcount
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    try:
+        address = f"{path.absolute().as_uri()}?mode={mode}"
+        database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=30)
+        version = database.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.Error as error:
+        raise NightError(f"{path} is not a readable journal ({error}); move its folder away to begin anew") from error
+    if version != VERSION:
+        database.close()
+        raise NightError(f"{path} has format {version}, this nightshift reads {VERSION}; use the release that wrote it")
+    return database
+
+
+def _attempt(row: sqlite3.Row, runs: tuple[Run, ...]) -> Attempt:
+    return Attempt(
+        number=row["number"],
+        parent=row["parent"],
+        proposal=Proposal(row["script"], row["title"], row["hypothesis"], row["source"]),
+        started=row["started"],
+        commit=row["commit_sha"],
+        runs=runs,
+        decision=Decision(Status(row["status"]), row["reason"]) if row["status"] else None,
+        settled=bool(row["settled"]),
+    )
+
+
+def _run(row: sqlite3.Row) -> Run:
+    """A run without an ending is shown as lost: either it is, or its night is still at it."""
+    return Run(
+        seed=row["seed"],
+        ending=Ending(row["ending"] or Ending.LOST),
+        exit_code=row["exit_code"],
+        wall_s=row["wall_s"] or 0.0,
+        summary=Summary(**json.loads(row["summary"])) if row["summary"] else None,
+        last_lines=row["last_lines"] or "",
+        score=Score(row["val_bpb"], row["score_s"], row["failure"]) if row["score_s"] is not None else None,
+    )

@@ -1,0 +1,105 @@
+"""results.tsv: one row an attempt, rendered from the journals, so that a person may delete it and lose nothing."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from agent.experiment import Attempt, History, Night
+
+COLUMNS = (
+    *("commit", "val_bpb", "memory_gb", "status", "description"),  # what every tool of this family reads
+    *("attempt", "tag", "branch", "parent", "reason", "seeds", "val_bpb_std", "tokens_M", "params_M"),
+    *("train_s", "wall_s", "source", "protocol", "device", "started"),
+)
+HEADER = "\t".join(COLUMNS)
+TAG = COLUMNS.index("tag")
+
+
+def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
+    """The ledger's text: rows of these nights anew, in the place of their first; all other rows kept verbatim."""
+    blocks = {night.tag: rows(night, history) for night, history in nights}
+    lines = [HEADER]
+    for line in before.split("\n"):
+        tag = tag_of(line)
+        if tag in blocks:
+            lines += blocks.pop(tag)
+        elif line and line.split("\t")[0] != "commit" and tag not in {night.tag for night, _ in nights}:
+            lines.append(line)
+    for block in blocks.values():
+        lines += block
+    return "\n".join(lines) + "\n"
+
+
+def rows(night: Night, history: History) -> list[str]:
+    """One line for every settled or decided attempt; one still at work has none."""
+    return [_line(night, attempt, history) for attempt in history if attempt.decision is not None]
+
+
+def tags_in(path: Path) -> frozenset[str]:
+    """The tags that a ledger on disk knows."""
+    return frozenset(tag for line in read(path).split("\n") if (tag := tag_of(line)))
+
+
+def tag_of(line: str) -> str | None:
+    cells = line.split("\t")
+    return cells[TAG] if len(cells) > TAG and cells[0] != "commit" else None
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
+
+
+def write(path: Path, text: str) -> None:
+    """Atomic and durable: a reader, and a power cut, finds the old text or the new one."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
+    commits = {one.number: one.commit for one in history}
+    parent = night.base if attempt.parent is None else commits.get(attempt.parent)
+    summary = attempt.summary
+    cells: Mapping[str, str] = {
+        "commit": (attempt.commit or "")[:7],
+        "val_bpb": _number(attempt.val_bpb, 6),
+        "memory_gb": _number(summary.peak_vram_mb / 1024 if summary and summary.peak_vram_mb is not None else None, 1),
+        "status": attempt.status or "",
+        "description": attempt.proposal.title,
+        "attempt": str(attempt.number),
+        "tag": night.tag,
+        "branch": night.branch.removeprefix("refs/heads/"),
+        "parent": (parent or "")[:7],
+        "reason": attempt.decision.reason if attempt.decision else "",
+        "seeds": str(len(attempt.done_runs)),
+        "val_bpb_std": _number(attempt.val_bpb_std, 6),
+        "tokens_M": _number(summary.total_tokens_M if summary else None, 3),
+        "params_M": _number(summary.num_params_M if summary else None, 3),
+        "train_s": _number(summary.training_seconds if summary else None, 1),
+        "wall_s": _number(sum(run.wall_s for run in attempt.done_runs), 1),
+        "source": attempt.proposal.source,
+        "protocol": night.protocol,
+        "device": night.device,
+        "started": attempt.started,
+    }
+    return "\t".join(_clean(cells[column]) for column in COLUMNS)
+
+
+def _number(value: float | None, decimals: int) -> str:
+    return "" if value is None else f"{value:.{decimals}f}"
+
+
+def _clean(text: str) -> str:
+    """One cell of one line: whatever splits a line or a cell becomes a space; no quote opens a quoted field."""
+    return " ".join(text.split()).replace('"', "'")

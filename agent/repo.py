@@ -1,0 +1,123 @@
+"""Git by plumbing: the user's working tree, index and HEAD are never touched, and nothing is ever deleted.
+
+Every commit is made on a private index; every ref moves by compare-and-swap. Hooks, fsmonitor and filters of the
+repository stay off, so that nothing planted there runs in the middle of the night.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import RepoError
+
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # a missing git is an error sentence, not an ImportError
+import git
+
+SAFE = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.fsync=all", "gc.auto=0")
+NOBODY = {
+    f"GIT_{role}_{field}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for field, value in (("NAME", "nightshift"), ("EMAIL", "nightshift@localhost"))
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Repo:
+    root: Path  # the top of the working tree
+
+    @classmethod
+    def containing(cls, folder: Path) -> "Repo":
+        """Raises RepoError outside of a git working tree and in a repository without commits."""
+        if not folder.is_dir():
+            raise RepoError(f"{folder} is not a folder")
+        status, top, _ = _run(folder, "rev-parse", "--show-toplevel")
+        if status != 0 or not top:
+            raise RepoError(f"{folder} is not in a git repository; run: git init && git add . && git commit -m start")
+        repo = cls(Path(top))
+        if repo.find("HEAD") is None:
+            raise RepoError(f"{top} has no commits yet; run: git add . && git commit -m start")
+        return repo
+
+    def git(self, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+        """One plumbing command; raises RepoError with what git said."""
+        status, out, err = _run(self.root, *arguments, env=env)
+        if status != 0:
+            said = (err or out).strip().splitlines()
+            raise RepoError(f"git {arguments[0]} failed in {self.root}: {said[0] if said else f'exit code {status}'}")
+        return out
+
+    def find(self, revision: str) -> str | None:
+        """The commit that a revision names, None when there is none."""
+        status, sha, _ = _run(self.root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        return sha if status == 0 else None
+
+    def refs(self, prefix: str) -> tuple[str, ...]:
+        """The refs at or below a prefix."""
+        return tuple(self.git("for-each-ref", "--format=%(refname)", prefix).splitlines())
+
+    def common_dir(self) -> Path:
+        """What linked worktrees of one repository share."""
+        return (self.root / self.git("rev-parse", "--git-common-dir")).resolve()
+
+    def commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
+        """A commit whose tree is the parent's with one file replaced; the same arguments give the same commit."""
+        with tempfile.TemporaryDirectory(prefix="nightshift-") as folder:
+            private = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+            content, note = Path(folder) / "script", Path(folder) / "message"
+            content.write_bytes(script.encode())
+            note.write_bytes(message.encode())
+            blob = self.git("hash-object", "-w", "--no-filters", str(content))
+            self.git("read-tree", parent, env=private)
+            entry = f"{self._mode(parent, path)},{blob},{path}"
+            self.git("update-index", "--add", "--cacheinfo", entry, env=private)
+            tree = self.git("write-tree", env=private)
+            dates = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
+            return self.git("commit-tree", tree, "-p", parent, "-F", str(note), env={**self._identity(), **dates})
+
+    def move_ref(self, ref: str, new: str, old: str | None, why: str) -> None:
+        """Compare-and-swap: raises RepoError unless the ref is at old (None: does not exist) or already at new."""
+        now = self.find(ref)
+        if now == new:
+            return
+        if now != old:
+            raise RepoError(
+                f"{ref} was moved to {now or 'nothing'} by somebody else (expected {old or 'nothing'}); "
+                f"start a new night with another --tag"
+            )
+        self.git("update-ref", "--create-reflog", "-m", f"nightshift: {why}", ref, new, old or "0" * len(new))
+
+    def diff(self, old: str, new: str) -> str:
+        return self.git("diff-tree", "-p", "--no-ext-diff", "--no-textconv", old, new)
+
+    def _mode(self, commit: str, path: str) -> str:
+        entry = self.git("ls-tree", commit, "--", path)
+        return entry.split()[0] if entry else "100644"
+
+    def _identity(self) -> dict[str, str]:
+        """Nothing where git knows its user, else a name of our own: a night must not end for want of one."""
+        status, _, _ = _run(self.root, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
+        return {} if status == 0 else dict(NOBODY)
+
+
+def valid_tag(tag: str) -> bool:
+    """Fit for a branch name, a folder name and a table cell alike."""
+    return (
+        bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", tag))
+        and ".." not in tag
+        and not tag.endswith((".", ".lock"))
+    )
+
+
+def _run(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+    """Exit status, output, errors. Its own session: a Ctrl-C meant for the night must not tear a git command."""
+    command = ["git", *(word for option in SAFE for word in ("-c", option)), *arguments]
+    try:
+        status, out, err = git.Git(folder).execute(
+            command, env=dict(env or {}), with_extended_output=True, with_exceptions=False, start_new_session=True
+        )
+    except git.GitCommandNotFound as error:
+        raise RepoError("git is not installed or not on PATH; install it from https://git-scm.com") from error
+    return int(status), str(out), str(err)
