@@ -1,0 +1,69 @@
+"""One training run: the committed script in its own folder, under a budget and the harness's clock."""
+
+import dataclasses
+import json
+import math
+import sys
+from pathlib import Path
+
+from agent.experiment import Ending, Progress, Run, Summary
+from agent.process import WEIGHTS, Outcome, Workshop, lay_out, scrubbed_env, supervise
+
+# Start, compilation and saving come on top of the budget. The slowest honest start measured is 150 s (a whole step
+# compiled by MLX for CUDA with cold caches); twice that is an allowance which only a hang uses up.
+ALLOWANCE_S = 300.0
+
+
+def train(shop: Workshop, number: int, script: str, seed: int) -> Run:
+    """Train once; a run of the same attempt and seed that was interrupted is begun anew."""
+    folder = shop.run_folder(number, seed)
+    lay_out(folder, shop.fixed, shop.script_name, script)
+    out = folder / "out"
+    out.mkdir()
+    budget = f"{shop.night.budget_s:g}"
+    command = [sys.executable, shop.script_name, "--budget-s", budget, "--seed", str(seed), "--out", "out", "--no-eval"]
+    outcome = supervise(
+        command,
+        folder,
+        env=scrubbed_env(shop.night.data),
+        limit_s=shop.night.budget_s + shop.allowance_s,
+        stopped=shop.stopped,
+        tick=lambda elapsed_s: shop.progressed(read_progress(out), elapsed_s),
+    )
+    return _as_run(outcome, out, seed)
+
+
+def read_progress(out: Path) -> Progress | None:
+    """The last whole line of the training curve; None before there is one."""
+    try:
+        with (out / "metrics.jsonl").open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 4096))
+            line = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+        point = json.loads(line)
+        return Progress(float(point["progress"]), point.get("step"), point.get("loss"), point.get("tokens_s"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # not there yet, or caught in the middle of a write
+
+
+def read_summary(out: Path) -> Summary | None:
+    """What the script wrote about itself; values that are no finite numbers are left out."""
+    try:
+        said = json.loads((out / "summary.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    names = [field.name for field in dataclasses.fields(Summary)]
+    return Summary(**{name: said[name] for name in names if _is_finite(said.get(name))})
+
+
+def _as_run(outcome: Outcome, out: Path, seed: int) -> Run:
+    ending, last_lines = outcome.ending, outcome.last_lines
+    if ending is Ending.FINISHED and not (out.parent / WEIGHTS).is_file():
+        ending, last_lines = Ending.CRASHED, f"it left no {WEIGHTS}"
+    return Run(seed, ending, outcome.exit_code, outcome.wall_s, read_summary(out), last_lines)
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
