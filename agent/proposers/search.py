@@ -1,0 +1,162 @@
+"""Search over the script's dials with Optuna's TPE: needs no key, knows nothing but numbers, never tires.
+
+A night has tens of experiments and a script has tens of dials, so a sampler that turns them all at once would leave
+the incumbent far behind. Here every proposal turns one to three dials of the incumbent's script. Which ones is drawn
+at random; their new values are asked of TPE, which has been told every attempt of the night with all of its dials.
+A proposal is a function of the history and the seed alone: nothing is kept between calls, so a resumed night
+proposes what an undisturbed one would have.
+"""
+
+import math
+import random
+import warnings
+from collections.abc import Mapping
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState, create_trial
+
+from agent.dials import Choices, Dial, Interval, Value, normalised, read_dials, set_dials, show
+from agent.errors import Exhausted, ScriptError
+from agent.experiment import Attempt, History, Proposal, incumbent
+
+MAX_TRIES = 400  # draws before the dials count as exhausted
+MIN_STEP = 0.04  # of a dial's range: smaller turns drown in the noise of the seed
+TURNED = (1, 2, 3)  # dials at once …
+TURNED_WEIGHTS = (3, 2, 1)  # … and how often each number is drawn
+STARTUP_TRIALS = 1  # from attempt 0 on TPE has one good point, which is where to search
+CANDIDATES = 8  # fewer than Optuna's 24: the best of many is always right beside the incumbent
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+class Search:
+    """Raises ScriptError when the script has no dial with a range."""
+
+    def __init__(self, device_kind: str, seed: int) -> None:
+        self._device_kind = device_kind
+        self._seed = seed
+
+    def propose(self, history: History) -> Proposal:
+        best = incumbent(history)
+        if best is None:
+            raise Exhausted("search needs a baseline to start from, and attempt 0 has no score; see its log")
+        script = best.proposal.script
+        dials = searched(script, self._device_kind)
+        tried = {normalised(attempt.proposal.script) for attempt in history}
+        for turn in range(MAX_TRIES):
+            changed = self._draw(dials, history, turn)
+            candidate = set_dials(script, self._device_kind, changed)
+            if changed and normalised(candidate) not in tried:
+                return _proposal(candidate, changed, dials, history)
+        raise Exhausted(f"search finds no untried setting of {len(dials)} dials; add dials or widen their ranges")
+
+    def _draw(self, dials: tuple[Dial, ...], history: History, turn: int) -> dict[str, Value]:
+        """New values for a few dials; steps too small to be seen are left out."""
+        rng = random.Random(f"{self._seed} {len(history)} {turn}")
+        count = min(len(dials), rng.choices(TURNED, TURNED_WEIGHTS)[0])
+        chosen = rng.sample(dials, count)
+        trial = self._study(dials, history, rng.getrandbits(31)).ask({dial.name: _axis(dial) for dial in chosen})
+        values = {dial.name: _value(dial, trial.params[dial.name]) for dial in chosen}
+        return {dial.name: values[dial.name] for dial in chosen if _is_a_step(dial, values[dial.name])}
+
+    def _study(self, dials: tuple[Dial, ...], history: History, seed: int) -> optuna.Study:
+        """All that the night knows, told to a fresh study. A crash counts as the worst score: a place to avoid."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS, n_ei_candidates=CANDIDATES)
+        study = optuna.create_study(sampler=sampler)
+        scores = [attempt.val_bpb for attempt in history if attempt.val_bpb is not None]
+        for attempt in history:
+            trial = self._trial(attempt, dials, worst=max(scores, default=math.inf))
+            if trial is not None:
+                study.add_trial(trial)
+        return study
+
+    def _trial(self, attempt: Attempt, dials: tuple[Dial, ...], worst: float) -> optuna.trial.FrozenTrial | None:
+        """None for an attempt whose script says nothing about these dials."""
+        try:
+            theirs = {dial.name: dial.value for dial in read_dials(attempt.proposal.script, self._device_kind)}
+        except (ScriptError, SyntaxError):
+            return None
+        positions = {dial.name: _position(dial, theirs[dial.name]) for dial in dials if dial.name in theirs}
+        params = {name: position for name, position in positions.items() if position is not None}
+        axes = {dial.name: _axis(dial) for dial in dials if dial.name in params}
+        value = attempt.val_bpb if attempt.val_bpb is not None else worst
+        return create_trial(state=TrialState.COMPLETE, params=params, distributions=axes, value=value)
+
+
+def searched(script: str, device_kind: str) -> tuple[Dial, ...]:
+    """The dials with a range; raises ScriptError when there is none, or one cannot be read."""
+    dials = tuple(dial for dial in read_dials(script, device_kind) if dial.span is not None)
+    if not dials:
+        raise ScriptError(
+            "the script has no dial with a range, so there is nothing to search; end "
+            "a dial's comment with one, as in: LR = 0.04  # step size  [0.005, 0.2] log"
+        )
+    return dials
+
+
+def _axis(dial: Dial) -> BaseDistribution:
+    """A person's own value is always within reach, also where it lies outside of the range."""
+    match dial.span:
+        case Interval(low, high, log, whole=True):
+            return IntDistribution(int(min(low, _number(dial))), int(max(high, _number(dial))), log=log)
+        case Interval(low, high, log):
+            return FloatDistribution(min(low, _number(dial)), max(high, _number(dial)), log=log)
+    options = _options(dial)
+    if all(_is_number(option) for option in options):
+        return IntDistribution(0, len(options) - 1)  # numbers in order: neighbours are alike
+    return CategoricalDistribution(range(len(options)))
+
+
+def _options(dial: Dial) -> tuple[Value, ...]:
+    assert isinstance(dial.span, Choices)
+    values = dial.span.values if dial.value in dial.span.values else (*dial.span.values, dial.value)
+    return tuple(sorted(values)) if all(_is_number(value) for value in values) else values  # type: ignore[type-var]
+
+
+def _number(dial: Dial) -> float:
+    assert isinstance(dial.value, int | float)
+    return dial.value
+
+
+def _position(dial: Dial, value: Value) -> float | int | None:
+    """Where a value lies on the dial's axis; None when it is not on it."""
+    if isinstance(dial.span, Choices):
+        options = _options(dial)
+        return options.index(value) if value in options else None
+    axis = _axis(dial)
+    assert isinstance(axis, IntDistribution | FloatDistribution)
+    on_it = isinstance(value, int | float) and _is_number(value) and axis.low <= value <= axis.high
+    return value if on_it else None  # type: ignore[return-value]
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _value(dial: Dial, position: float | int) -> Value:
+    """The dial's value at a position; floats as they will be written."""
+    if isinstance(dial.span, Choices):
+        return _options(dial)[int(position)]
+    return int(position) if isinstance(dial.value, int) else float(show(float(position)))
+
+
+def _is_a_step(dial: Dial, value: Value) -> bool:
+    match dial.span, dial.value, value:
+        case Interval(low, high, log, whole=False), int() | float() as old, int() | float() as new:
+            scale = math.log if log else float
+            return abs(scale(new) - scale(old)) >= MIN_STEP * abs(scale(high) - scale(low))
+    return value != dial.value
+
+
+def _proposal(script: str, changed: Mapping[str, Value], dials: tuple[Dial, ...], history: History) -> Proposal:
+    before = {dial.name: dial.value for dial in dials}
+    turns = [f"{name} {show(before[name])} → {show(value)}" for name, value in changed.items()]
+    hypothesis = (
+        f"TPE over {len(dials)} dials and {len(history)} attempts so far expects a lower val_bpb with "
+        + " and ".join(f"{name} = {show(value)}" for name, value in changed.items())
+        + f" than with the incumbent's {' and '.join(show(before[name]) for name in changed)}."
+    )
+    return Proposal(script, ", ".join(turns), hypothesis, source="search")
