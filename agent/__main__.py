@@ -1,0 +1,273 @@
+"""The command line: parse, wire, exit code. Every error that a person can mend passes through one door, here."""
+
+import argparse
+import errno
+import math
+import sqlite3
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from agent import report
+from agent.errors import NightError, NightshiftError
+from agent.experiment import Attempt, Night, incumbent
+from agent.journal import Journal
+from agent.judge import Greedy
+from agent.lock import holder, only_night
+from agent.night import Lab, Limits, run_night, write_ledger
+from agent.opening import DEFAULT_BUDGET_S, Place, Request, open_night
+from agent.process import Workshop
+from agent.run import ALLOWANCE_S
+from agent.screen import Screen
+from agent.stop import AFTER_RUN, NOW, Stop
+
+EXAMPLES = """\
+examples:
+  nightshift run                                    five-minute experiments until you stop it
+  nightshift run --experiments 3 --budget-s 30      a first look
+  nightshift run --hours 8 --tag wide               a night; the same command with the tag goes on after a stop
+  nightshift status ; nightshift results            how it goes
+  nightshift show 4 ; nightshift diff 4             one attempt: what, why, how it ended
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(argv)
+    try:
+        return int(options.command(options))
+    except NightshiftError as error:
+        print(f"nightshift: {error}", file=sys.stderr)
+    except (OSError, sqlite3.OperationalError) as error:
+        if not _disk_is_full(error):
+            raise
+        print(
+            "nightshift: no space left on the disk; free some and resume with: nightshift run --tag TAG "
+            "(nothing is lost)",
+            file=sys.stderr,
+        )
+    return 2
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="nightshift",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Research on one training script overnight: propose, commit, train, score, keep what is better.",
+    )
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    _add_run(commands)
+    table = _add(commands, "results", results, "the ledger as a table")
+    table.add_argument("--tag", help="this night only (default: the latest)")
+    table.add_argument("--all", action="store_true", help="every night, also those that came with the repository")
+    _add(commands, "status", status, "what runs now, and how the latest night stands")
+    end = _add(commands, "stop", stop, "end the running night after its current run")
+    end.add_argument("--now", action="store_true", help="end the run too; it is redone when the night is resumed")
+    for name, command, text in (("show", show, "everything about one attempt"), ("diff", diff, "an attempt's edit")):
+        one = _add(commands, name, command, text)
+        one.add_argument("number", type=int, metavar="N", help="the attempt's number")
+        one.add_argument("--tag", help="of this night (default: the latest)")
+    picture = _add(commands, "plot", plot, "draw the progress: kept, discarded, running minimum")
+    picture.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
+    _add(commands, "doctor", doctor, "check Python, MLX, BLAS, git, disk, memory and data")
+    return top
+
+
+def run(options: argparse.Namespace) -> int:
+    place = Place.of(options.script)
+    console = Console()
+    with ExitStack() as undo:
+        # the lock comes before the tag: two nights begun at once must not find the same tag free
+        undo.enter_context(only_night(place.repo.common_dir(), options.tag or "about to begin"))
+        night = open_night(place, Request(options.script, options.tag, options.budget_s, options.seed))
+        stop = Stop(place.folder(night.tag))
+        stop.forget()
+        undo.enter_context(stop.on_signals())
+        journal = undo.enter_context(Journal.resume(place.journal(night.tag)))
+        screen = Screen(console, night.budget_s)
+        undo.callback(screen.close)
+        _greet(screen, place, night, options)
+        shop = Workshop(night, place.folder(night.tag), options.allowance_s, lambda: stop.now, screen.progressed)
+        limits = Limits(options.experiments, options.hours)
+        run_night(Lab(place, journal, shop, _proposer(night), Greedy(), screen, stop, limits))
+        screen.close()
+        _goodbye(screen, night, journal.attempts())
+    return 0
+
+
+def results(options: argparse.Namespace) -> int:
+    place = _here()
+    if place.tags():
+        write_ledger(place)
+    rows = report.read_rows(place.ledger)
+    if not options.all:
+        tag = options.tag or (place.tags()[-1] if place.tags() else None)
+        rows = [row for row in rows if tag is None or row.get("tag") == tag]
+        if options.tag and not rows:
+            raise NightError(f"results.tsv has no night {options.tag}; see them all with: nightshift results --all")
+    if not rows:
+        raise NightError("no results yet; begin with: nightshift run")
+    Console().print(report.results_table(rows))
+    return 0
+
+
+def status(options: argparse.Namespace) -> int:
+    place = _here()
+    who = holder(place.repo.common_dir())
+    tag = who.tag if who and place.journal(who.tag).exists() else None
+    night, history = _night(place, tag)
+    running = who is not None and who.tag == night.tag
+    stopping = Stop(place.folder(night.tag)).after_run
+    for line in report.status_lines(night, history, pid=who.pid if who and running else None, stopping=stopping):
+        print(line)
+    return 0
+
+
+def stop(options: argparse.Namespace) -> int:
+    place = _here()
+    who = holder(place.repo.common_dir())
+    if who is None or not place.folder(who.tag).is_dir():
+        raise NightError("no night is running in this repository; see: nightshift status")
+    Stop(place.folder(who.tag)).wish(NOW if options.now else AFTER_RUN)
+    print(f"night {who.tag} ends {'now' if options.now else 'after its current run'}")
+    return 0
+
+
+def show(options: argparse.Namespace) -> int:
+    place = _here()
+    night, history = _night(place, options.tag)
+    attempt = _pick(history, options.number, night)
+    folder = place.folder(night.tag) / "runs" / f"{attempt.number:04d}"
+    Console().print(report.attempt_view(night, attempt, folder))
+    return 0
+
+
+def diff(options: argparse.Namespace) -> int:
+    place = _here()
+    night, history = _night(place, options.tag)
+    attempt = _pick(history, options.number, night)
+    parent = night.base if attempt.parent is None else history[attempt.parent].commit
+    if attempt.commit is None or parent is None:
+        raise NightError(f"attempt {attempt.number} of night {night.tag} is not committed yet; try again in a moment")
+    print(place.repo.diff(parent, attempt.commit))
+    return 0
+
+
+def plot(options: argparse.Namespace) -> int:
+    report.plot(report.read_rows(_here().ledger), options.out)
+    print(f"wrote {options.out}")
+    return 0
+
+
+def doctor(options: argparse.Namespace) -> int:
+    from agent.doctor import examine
+
+    return examine(Console())
+
+
+def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    night = _add(commands, "run", run, "run a night, or go on with one")
+    night.add_argument(
+        "--experiments",
+        type=_positive_int,
+        metavar="N",
+        help="end after N proposals beyond attempt 0, counted over the whole night",
+    )
+    night.add_argument("--hours", type=_positive, metavar="H", help="begin no run that would end after H hours")
+    night.add_argument(
+        "--budget-s", type=_positive, metavar="S", help=f"training time of every run (default: {DEFAULT_BUDGET_S:g})"
+    )
+    night.add_argument("--tag", metavar="T", help="the night's name (default: the date); an existing one is resumed")
+    night.add_argument("--seed", type=int, metavar="K", help="of the first run of every attempt, and of the search (0)")
+    night.add_argument("--script", type=Path, default=Path("train_mlx.py"), metavar="PATH", help="default: %(default)s")
+    night.add_argument(
+        "--allowance-s",
+        type=_positive,
+        default=ALLOWANCE_S,
+        metavar="S",
+        help="for start, compilation and saving, beyond the budget, before a run is killed (default: %(default)g)",
+    )
+
+
+def _add(commands, name: str, command: object, text: str) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
+    sub: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    sub.set_defaults(command=command)
+    return sub
+
+
+def _proposer(night: Night):  # type: ignore[no-untyped-def]
+    from agent.proposers.search import Search  # Optuna takes a second to import; only a night needs it
+
+    return Search(night.device_kind, night.seed)
+
+
+def _greet(screen: Screen, place: Place, night: Night, options: argparse.Namespace) -> None:
+    until = [f"{options.experiments} experiments after attempt 0"] if options.experiments else []
+    until += [f"{options.hours:g} hours"] if options.hours else []
+    screen.said(f"night {night.tag} on branch {night.branch.removeprefix('refs/heads/')}")
+    screen.said(f"  script   {place.script_path}")
+    screen.said(f"  device   {night.device} ({night.device_kind})")
+    screen.said(f"  budget   {night.budget_s:g} s of training a run; {', '.join(until) or 'until stopped'}")
+    screen.said(f"  data     {night.data} (protocol {night.protocol})")
+    screen.said(f"  logs     {place.folder(night.tag) / 'runs'}")
+    screen.said("  Ctrl-C ends after the current run, a second one ends the run too")
+
+
+def _goodbye(screen: Screen, night: Night, history: Sequence[Attempt]) -> None:
+    for line in report.status_lines(night, history, pid=None, stopping=False)[2:]:
+        screen.said(line)
+    best = incumbent(history)
+    if best is not None and best.number > 0:
+        screen.said(f"read next: nightshift show {best.number}, nightshift diff {best.number}, nightshift results")
+    screen.said(f"go on with: nightshift run --tag {night.tag}")
+
+
+def _here() -> Place:
+    return Place.of(Path("train_mlx.py"))
+
+
+def _night(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:
+    """A night with a journal here: this one, or the latest."""
+    tags = place.tags()
+    if tag is None and not tags:
+        raise NightError("no night has run here yet; begin with: nightshift run")
+    if tag is not None and tag not in tags:
+        raise NightError(f"night {tag} has no journal here; there are: {', '.join(tags) or 'none'}")
+    with Journal.read(place.journal(tag or tags[-1])) as journal:
+        return journal.night(), journal.attempts()
+
+
+def _pick(history: Sequence[Attempt], number: int, night: Night) -> Attempt:
+    if not 0 <= number < len(history):
+        last = f"0 to {len(history) - 1}" if history else "none yet"
+        raise NightError(f"night {night.tag} has no attempt {number}; there are: {last}")
+    return history[number]
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
+    return number
+
+
+def _positive_int(text: str) -> int:
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(text)
+
+
+def _disk_is_full(error: Exception) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, sqlite3.OperationalError) and "full" in str(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

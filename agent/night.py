@@ -1,0 +1,186 @@
+"""The loop: propose → commit → run → score → judge → keep or not.
+
+Every step is a question to the journal (what is known?) and an entry in it (what is known now), so there is no
+difference between going on and resuming: after a kill the same questions find the first step without an answer.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agent import ledger
+from agent.errors import Exhausted, NightError, ScriptError
+from agent.experiment import (
+    Attempt,
+    Ending,
+    History,
+    Judge,
+    Proposal,
+    Proposer,
+    Run,
+    Status,
+    Watcher,
+    attempt_ref,
+    incumbent,
+)
+from agent.journal import Journal
+from agent.opening import Place, read_script, utc_now
+from agent.process import WEIGHTS, Workshop
+from agent.run import train
+from agent.score import score
+from agent.stop import Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to begin no further attempt; None: never."""
+
+    experiments: int | None = None  # proposals after attempt 0, counted over the whole night
+    hours: float | None = None  # of this call
+    _start: float = field(default_factory=time.monotonic)
+
+    def reached(self, history: History, budget_s: float) -> bool:
+        if self.experiments is not None and len(history) > self.experiments:
+            return True
+        elapsed_s = time.monotonic() - self._start
+        return self.hours is not None and elapsed_s + budget_s > self.hours * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """All that a night works with."""
+
+    place: Place
+    journal: Journal
+    shop: Workshop
+    proposer: Proposer
+    judge: Judge
+    watcher: Watcher
+    stop: Stop
+    limits: Limits
+
+
+def run_night(lab: Lab) -> None:
+    """Until a limit is reached, the user stops it or the proposer has nothing left; raises NightshiftError."""
+    lab.journal.mark_lost_runs()
+    while (attempt := next_attempt(lab)) is not None:
+        lab.watcher.attempt_began(attempt)
+        commit(lab, attempt)
+        if not measure(lab, attempt.number):
+            return
+        settle(lab, attempt.number)
+
+
+def next_attempt(lab: Lab) -> Attempt | None:
+    """The attempt that is not settled yet, else a new one; None when the night is over."""
+    history = lab.journal.attempts()
+    if lab.stop.after_run:
+        return None
+    if history and not history[-1].settled:
+        return history[-1]
+    if lab.limits.reached(history, lab.shop.night.budget_s):
+        return None
+    try:
+        proposal = propose(lab, history)
+    except Exhausted as error:
+        lab.watcher.said(str(error))
+        return None
+    best = incumbent(history)
+    lab.journal.add_attempt(len(history), best.number if best else None, proposal, utc_now())
+    return lab.journal.attempt(len(history))
+
+
+def propose(lab: Lab, history: History) -> Proposal:
+    """Attempt 0 is the user's own script; without a score of it there is nothing to improve on."""
+    if not history:
+        return Proposal(read_script(lab.place), "baseline", "The script as it stands in the working tree.", "you")
+    if incumbent(history) is None:
+        why = history[0].decision.reason if history[0].decision else "no score"
+        log = lab.shop.run_folder(0, lab.shop.night.seed) / "log.txt"
+        raise ScriptError(f"attempt 0, the script as it stands, crashed ({why}); see {log}, mend it, start a new night")
+    return lab.proposer.propose(history)
+
+
+def commit(lab: Lab, attempt: Attempt) -> None:
+    """The attempt's own commit and ref; made from recorded facts alone, so that doing it twice is doing it once."""
+    if attempt.commit is not None:
+        return
+    night, repo = lab.shop.night, lab.place.repo
+    parent = night.base if attempt.parent is None else lab.journal.attempt(attempt.parent).commit
+    if parent is None:
+        raise NightError(f"attempt {attempt.parent} of night {night.tag} has no commit; its journal was edited by hand")
+    proposal = attempt.proposal
+    facts = f"Source: {proposal.source}\nNight: {night.tag}\nAttempt: {attempt.number}\n"
+    message = f"{proposal.title}\n\n{proposal.hypothesis}\n\n{facts}"
+    sha = repo.commit_script(parent, night.script, proposal.script, message, when=attempt.started)
+    ref = attempt_ref(night.tag, attempt.number)
+    repo.move_ref(ref, sha, repo.find(ref), f"attempt {attempt.number}")
+    lab.journal.record_commit(attempt.number, sha)
+
+
+def measure(lab: Lab, number: int) -> bool:
+    """Run, score and judge until there is a decision; False when the user stopped it before."""
+    while (step := next_step(lab, number)) is not None:
+        if not step():
+            return False
+    return True
+
+
+def next_step(lab: Lab, number: int) -> Callable[[], bool] | None:
+    """What the journal lacks to decide about the attempt; each step returns False when the user stopped it."""
+    history = lab.journal.attempts()
+    attempt = history[number]
+    if attempt.decision is not None:
+        return None
+    unscored = next((run for run in attempt.done_runs if run.ending is Ending.FINISHED and run.score is None), None)
+    if unscored is not None:
+        return lambda: score_once(lab, attempt, unscored)
+    if not attempt.done_runs:
+        return lambda: run_once(lab, attempt)
+    decision = lab.judge.judge(attempt, history[:number])
+    if decision.status is None:
+        return lambda: not lab.stop.after_run and run_once(lab, attempt)
+    lab.journal.record_decision(number, decision)
+    return None
+
+
+def run_once(lab: Lab, attempt: Attempt) -> bool:
+    seed = lab.shop.night.seed + len(attempt.done_runs)
+    lab.watcher.run_began(attempt, seed)
+    run_id = lab.journal.start_run(attempt.number, seed)
+    run = train(lab.shop, attempt.number, attempt.proposal.script, seed)
+    lab.journal.end_run(run_id, run)
+    return run.ending is not Ending.STOPPED
+
+
+def score_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
+    lab.watcher.scoring_began(attempt)
+    measured = score(lab.shop, attempt.number, attempt.proposal.script, run.seed)
+    if measured is None:
+        return False
+    lab.journal.record_score(attempt.number, run.seed, measured)
+    return True
+
+
+def settle(lab: Lab, number: int) -> None:
+    """Make branch, ledger and weights follow the decision; each of them may be done twice without harm."""
+    history = lab.journal.attempts()
+    attempt, before = history[number], incumbent(history[:number])
+    if attempt.status is Status.KEEP and attempt.commit is not None:
+        old = before.commit if before else None
+        lab.place.repo.move_ref(lab.shop.night.branch, attempt.commit, old, f"keep attempt {number}")
+    else:
+        for run in attempt.runs:
+            (lab.shop.run_folder(number, run.seed) / WEIGHTS).unlink(missing_ok=True)
+    write_ledger(lab.place)
+    lab.journal.settle(number)
+    lab.watcher.attempt_settled(attempt, before)
+
+
+def write_ledger(place: Place) -> None:
+    """Render results.tsv from every journal here."""
+    nights = []
+    for tag in place.tags():
+        with Journal.read(place.journal(tag)) as journal:
+            nights.append((journal.night(), journal.attempts()))
+    ledger.write(place.ledger, ledger.render(ledger.read(place.ledger), nights))

@@ -1,0 +1,219 @@
+"""How a night opens: everything that can be refused is refused here, before anything is written."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agent import ledger
+from agent.contract import check_script, fixed_files
+from agent.errors import MachineError, NightError, RepoError, ScriptError
+from agent.experiment import Night
+from agent.journal import Journal
+from agent.repo import Repo, valid_tag
+
+MIN_FREE_BYTES = 1 << 30  # logs, weights of the kept attempts and git objects of a night, with room to spare
+PROBE = Path(__file__).with_name("probe.py")
+DEFAULT_BUDGET_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for; None leaves the choice to the harness, or to the night that is resumed."""
+
+    script: Path
+    tag: str | None = None
+    budget_s: float | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A repository with the script that is worked on, and where its nights are kept."""
+
+    repo: Repo
+    script: str  # path inside the repository
+
+    @classmethod
+    def of(cls, script: Path) -> "Place":
+        repo = Repo.containing(script.parent.resolve())
+        return cls(repo, (script.parent.resolve() / script.name).relative_to(repo.root.resolve()).as_posix())
+
+    @property
+    def script_path(self) -> Path:
+        return self.repo.root / self.script
+
+    @property
+    def nights(self) -> Path:
+        return self.repo.root / "experiments" / "nights"
+
+    @property
+    def ledger(self) -> Path:
+        return self.repo.root / "results.tsv"
+
+    def folder(self, tag: str) -> Path:
+        return self.nights / tag
+
+    def journal(self, tag: str) -> Path:
+        return self.folder(tag) / "journal.sqlite"
+
+    def tags(self) -> tuple[str, ...]:
+        """Nights with a journal here, oldest first."""
+        journals = sorted(self.nights.glob("*/journal.sqlite"), key=lambda path: path.stat().st_ctime)
+        return tuple(path.parent.name for path in journals)
+
+
+def open_night(place: Place, request: Request) -> Night:
+    """Resume the night of this tag, or open a new one; raises NightshiftError with the remedy."""
+    if request.tag is not None and not valid_tag(request.tag):
+        raise NightError(f"{request.tag!r} is no tag; use letters, digits, '.', '_' and '-', as in nov20-wide")
+    check_disk(place.repo.root)
+    if request.tag is not None and place.journal(request.tag).exists():
+        return _resume(place, request, request.tag)
+    return _begin(place, request)
+
+
+def read_script(place: Place) -> str:
+    """The script as it stands in the working tree, uncommitted edits included; checked against the contract."""
+    path = place.script_path
+    try:
+        source = path.read_bytes().decode()
+    except FileNotFoundError:
+        raise ScriptError(f"{path} does not exist; run from the folder of your script or pass --script PATH") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScriptError(f"{path} cannot be read as a UTF-8 text file ({error}); pass --script PATH") from error
+    check_script(source, place.script)
+    return source
+
+
+def check_disk(folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < MIN_FREE_BYTES:
+        raise MachineError(
+            f"{free / 2**30:.2f} GB are free on the disk of {folder}, a night wants "
+            f"{MIN_FREE_BYTES / 2**30:.0f} GB; remove old weights in experiments/nights"
+        )
+
+
+def branch_name(budget_s: float, tag: str) -> str:
+    minutes, rest = divmod(budget_s, 60)
+    # whole multiples of five minutes read as minutes: 300 → 5min, 600 → 10min, but 90 → 90s
+    length = f"{minutes:.0f}min" if rest == 0 and minutes >= 1 else f"{budget_s:g}s"
+    return f"refs/heads/experiments/{length}-{tag}"
+
+
+def free_tag(place: Place, wanted: str) -> str:
+    """wanted, or wanted-2, wanted-3 … : the first that no journal, ref or ledger row knows."""
+    known = ledger.tags_in(place.ledger)
+    tag, count = wanted, 1
+    while tag in known or _traces(place, tag):
+        count += 1
+        tag = f"{wanted}-{count}"
+    return tag
+
+
+def probe(folder: Path, data: str | None = None) -> dict[str, Any]:
+    """Device and data as the fixed files in this folder see them; data that is missing is prepared first."""
+    environment = dict(os.environ) | ({"NIGHTSHIFT_DATA": data} if data else {})
+    with tempfile.TemporaryDirectory(prefix="nightshift-") as aside:
+        answer = Path(aside) / "answer.json"
+        command = [sys.executable, str(PROBE), str(answer)]
+        status = subprocess.run(command, cwd=folder, env=environment, stdout=sys.stderr, check=False).returncode
+        if status != 0 or not answer.exists():
+            raise MachineError(f"device and data could not be read (exit code {status}); run: nightshift doctor")
+        facts = json.loads(answer.read_text())
+    if "error" in facts:
+        raise MachineError(facts["error"])
+    return dict(facts)
+
+
+def protocol(facts: Mapping[str, Any], budget_s: float) -> str:
+    """Fingerprint of what makes two scores comparable: data and evaluation rows, budget, device kind."""
+    text = f"{facts['fingerprint']} {budget_s:g} {facts['device_kind']}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def utc_now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _begin(place: Place, request: Request) -> Night:
+    fixed = fixed_files(place.script_path.parent, read_script(place))
+    tag = _new_tag(place, request.tag)
+    if place.repo.find("refs/heads/experiments"):
+        raise RepoError(
+            "a branch called 'experiments' is in the way of experiments/…; rename it: "
+            "git branch -m experiments experiments-old"
+        )
+    facts = probe(place.script_path.parent)
+    budget_s = request.budget_s or DEFAULT_BUDGET_S
+    night = Night(
+        tag=tag,
+        branch=branch_name(budget_s, tag),
+        script=place.script,
+        base=place.repo.find("HEAD") or "",
+        budget_s=budget_s,
+        seed=request.seed or 0,
+        device_kind=facts["device_kind"],
+        device=facts["device"],
+        protocol=protocol(facts, budget_s),
+        data=facts["data"],
+        started=utc_now(),
+    )
+    _write_folder(place, night, fixed)
+    return night
+
+
+def _write_folder(place: Place, night: Night, files: Iterable[str]) -> None:
+    """The journal comes last: a folder without one is no night."""
+    fixed = place.folder(night.tag) / "fixed"
+    fixed.mkdir(parents=True, exist_ok=True)
+    (place.nights / ".gitignore").write_text("*\n")
+    for name in files:
+        shutil.copyfile(place.script_path.parent / name, fixed / name)
+    with Journal.create(place.journal(night.tag), night):
+        pass
+
+
+def _resume(place: Place, request: Request, tag: str) -> Night:
+    with Journal.read(place.journal(tag)) as journal:
+        night = journal.night()
+    budget, seed = ("--budget-s", request.budget_s, night.budget_s), ("--seed", request.seed, night.seed)
+    for option, asked, fixed in (budget, seed):
+        if asked is not None and asked != fixed:
+            raise NightError(
+                f"night {tag} has {option} {fixed:g}, not {asked:g}; leave the option out to resume it, "
+                f"or choose another --tag"
+            )
+    if place.script != night.script:
+        raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {night.script}")
+    now = protocol(probe(place.folder(tag) / "fixed", night.data), night.budget_s)
+    if now != night.protocol:
+        raise NightError(
+            f"night {tag} has protocol {night.protocol}, here and now it would be {now}: other data or "
+            f"another device, so scores would not compare; use another --tag"
+        )
+    return night
+
+
+def _new_tag(place: Place, asked: str | None) -> str:
+    if asked is None:
+        return free_tag(place, datetime.now().strftime("%b%d").lower())
+    free = free_tag(place, asked)
+    if free != asked:
+        raise NightError(f"tag {asked} is taken by refs or ledger rows whose journal is not here; use --tag {free}")
+    return asked
+
+
+def _traces(place: Place, tag: str) -> bool:
+    if place.journal(tag).exists() or place.repo.refs(f"refs/experiments/{tag}"):
+        return True
+    return any(ref.endswith(f"-{tag}") for ref in place.repo.refs("refs/heads/experiments"))
