@@ -186,11 +186,16 @@ PEAK_TFLOPS = {
 
 def peak_flops() -> float:
     """Peak FLOP/s of the device, from the table where it is known, else from a large float32 matmul timed now."""
-    name = device_name().upper()
-    for chip in sorted(PEAK_TFLOPS, key=len, reverse=True):  # longest first: "M4 Max" before "M4"
-        if re.search(rf"\b{re.escape(chip.upper())}\b", name):
-            return PEAK_TFLOPS[chip] * 1e12
-    return matmul_flops()
+    tflops = known_tflops(device_name())
+    return matmul_flops() if tflops is None else tflops * 1e12
+
+
+def known_tflops(name: str) -> float | None:
+    """What the table says of a device called so: the longest entry that the name holds ("M4 Max" before "M4")."""
+    for chip in sorted(PEAK_TFLOPS, key=len, reverse=True):
+        if re.search(rf"\b{re.escape(chip)}\b", name, re.IGNORECASE):
+            return PEAK_TFLOPS[chip]
+    return None
 
 
 def matmul_flops(n: int = 1024, repeats: int = 3) -> float:

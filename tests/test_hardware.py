@@ -1,0 +1,93 @@
+"""What the machine is, and the fast BLAS for MLX on a Linux CPU."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hardware
+
+ROOT = Path(hardware.__file__).parent
+linux_cpu = pytest.mark.skipif(
+    sys.platform != "linux" or hardware.device_kind() != "cpu", reason="the BLAS is replaced on a Linux CPU only"
+)
+
+
+def python(code: str, **env: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, **env}, stdout=subprocess.PIPE, text=True
+    )
+
+
+def answer(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return output.strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "tflops"),
+    [
+        ("Apple M1", 2.6),
+        ("Apple M4 Max", 17.2),
+        ("Apple M2 Ultra", 27.2),
+        ("NVIDIA H200", 989),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA L40S", 362),
+        ("NVIDIA GeForce RTX 4090", 165),
+        ("AMD EPYC 9R14", None),
+        ("Apple M40", None),
+    ],
+)
+def test_the_table_of_chips_knows_a_device_by_its_name(name, tflops):
+    assert hardware.known_tflops(name) == tflops
+
+
+def test_a_device_that_is_in_no_table_is_measured():
+    assert 1e9 < hardware.matmul_flops(256) < 1e15
+
+
+def test_the_machine_describes_itself_in_one_json_line():
+    process = subprocess.run([sys.executable, "-m", "hardware"], cwd=ROOT, capture_output=True, text=True, check=True)
+    told = json.loads(process.stdout)
+    assert told["kind"] == hardware.device_kind()
+    assert told["name"] == hardware.device_name()
+    assert told["memory_bytes"] > 2**28
+
+
+def test_a_dial_takes_the_value_of_its_device():
+    values = {"cpu": 1, "metal": 2, "cuda": 3}
+    assert hardware.by_device(**values) == values[hardware.device_kind()]
+
+
+MATMUL = "import hardware; {}; print(hardware.matmul_flops())"
+
+
+@linux_cpu
+def test_the_fast_blas_is_several_times_faster_than_the_reference_one():
+    reference = float(answer(python(MATMUL.format("pass"))))
+    fast = float(answer(python(MATMUL.format("assert hardware.tune_cpu()"))))
+    assert fast > 4 * reference
+
+
+@linux_cpu
+def test_the_fast_blas_computes_the_same():
+    check = (
+        "import hardware, numpy as np; hardware.tune_cpu(); import mlx.core as mx; rng = np.random.default_rng(0);"
+        "a, b = rng.standard_normal((2, 65, 65), dtype=np.float32);"
+        "np.testing.assert_allclose(mx.array(a) @ mx.array(b), a @ b, atol=1e-4);"
+        "np.testing.assert_allclose(mx.linalg.inv(mx.array(a), stream=mx.cpu) @ mx.array(a), np.eye(65), atol=1e-2);"
+        "print('same')"
+    )
+    assert answer(python(check)) == "same"
+
+
+@linux_cpu
+def test_two_processes_may_make_the_blas_at_once(tmp_path):
+    together = [python(MATMUL.format("assert hardware.tune_cpu()"), NIGHTSHIFT_CACHE=str(tmp_path)) for _ in range(3)]
+    assert all(float(answer(process)) > 0 for process in together)
+    assert [path.suffix for path in (tmp_path / "blas").iterdir()] == [".so"], "nothing is left beside it"
