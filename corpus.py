@@ -7,6 +7,7 @@ is recognised after a restart. A *document* is what the model sees between two b
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import json
@@ -198,11 +199,12 @@ def _parquet(path: str | Path) -> Iterator[ParquetFile]:
 
 def _row_group_bytes(path: Path) -> list[int]:
     with _parquet(path) as file:
-        names, metadata = file.schema_arrow.names, file.metadata
+        names, groups = file.schema_arrow.names, [file.metadata.row_group(i) for i in range(file.num_row_groups)]
         is_text = "text" in names and str(file.schema_arrow.field("text").type).endswith(("string", "string_view"))
     if not is_text:
         raise DataError(f"{path} has no column 'text' of strings, only {', '.join(names)}: rename or convert it")
-    return [metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)]
+    columns = [[group.column(i) for i in range(group.num_columns)] for group in groups]
+    return [sum(c.total_uncompressed_size for c in group if c.path_in_schema == "text") for group in columns]
 
 
 # ---- units → documents -----------------------------------------------------------------------------------------------
@@ -312,8 +314,8 @@ def _download(dataset: str, shards: int | None, cache: Path) -> list[Path]:
             ]
             return [Path(job.result()) for job in jobs]
     except Exception as error:  # the hub, HTTP and socket layers each have their own families
-        if getattr(error, "errno", None) is not None:
-            raise  # the disk, not the network
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            raise  # has a sentence of its own
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise DataError(
             f"{dataset} ({repo}) could not be downloaded: {reason.rstrip('.')}; run the same command again to go on, "

@@ -1,0 +1,282 @@
+"""Where documents come from: nothing lost, nothing in two splits, one sentence for what cannot be used."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from conftest import write_library_text
+from pyarrow import parquet
+
+import corpus
+from corpus import DataError, find_sources, plan_units, read_documents, split_of
+
+ROOT = Path(corpus.__file__).parent
+
+
+def documents(path: Path) -> list[str]:
+    units = plan_units(find_sources(str(path), None, path.parent))
+    return [document for unit in units for document in read_documents(unit, [])]
+
+
+def wild_text(seed: int, chars: int) -> str:
+    """Paragraphs, blank lines of every kind, long lines, characters of one to four bytes."""
+    rng = random.Random(seed)
+    pieces = ["word ", "Ünïcödé ", "汉字", "🙂", "\n", "\n\n", "\r\n\r\n", "\n \t\n", "x" * 500, "\u2028", "\ufeff"]
+    text = "".join(rng.choices(pieces, k=chars // 40))
+    return text[:chars]
+
+
+# ---- documents -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".md", ".py"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_documents_of_a_file_join_to_its_text(tmp_path, suffix, seed):
+    text = wild_text(seed, chars=700_000)
+    path = tmp_path / f"wild{suffix}"
+    path.write_bytes(text.encode())
+    assert "".join(documents(path)) == text
+
+
+@pytest.mark.parametrize("line", ["", "漢" * 5000 + "\n", "a" * 300 + "\n"])
+def test_a_file_of_several_units_joins_to_its_text_even_without_line_ends(tmp_path, line):
+    text = (line or "é") * (6_000_000 // len((line or "é").encode()))
+    path = tmp_path / "large.txt"
+    path.write_bytes(text.encode())
+    units = plan_units([path])
+    assert len(units) > 1
+    assert max(unit.text_bytes for unit in units) < 1.1 * corpus.UNIT_BYTES
+    assert "".join(documents(path)) == text
+
+
+def test_paragraphs_make_documents_of_about_8_kib(tmp_path):
+    path = write_library_text(tmp_path / "library.txt", chars=1_100_000)
+    lengths = [len(document) for document in documents(path)]
+    assert 100 <= len(lengths) <= 250
+    assert max(lengths) <= corpus.LONGEST_CHARS
+
+
+def test_long_documents_are_cut_at_line_ends(tmp_path):
+    path = tmp_path / "long.py"
+    path.write_text("x = 1  # a line\n" * 40_000)
+    found = documents(path)
+    assert len(found) > 1
+    assert all(document.endswith("\n") and len(document) <= corpus.LONGEST_CHARS for document in found)
+
+
+def test_a_py_file_is_one_document_and_a_jsonl_line_and_a_parquet_row_too(tmp_path):
+    texts = ["one\n\ntwo", "drei\u2028vier", "五 🙂"]
+    (tmp_path / "a.py").write_text(texts[0])
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps({"text": text, "id": 1}) + "\n\n" for text in texts))
+    table = pa.table({"id": [1, 2, 3, 4], "text": [*texts, None]})
+    parquet.write_table(table, tmp_path / "c.parquet", row_group_size=2)
+    assert documents(tmp_path / "a.py") == texts[:1]
+    assert documents(tmp_path / "b.jsonl") == texts
+    assert documents(tmp_path / "c.parquet") == texts
+    assert documents(tmp_path) == [texts[0], *texts, *texts]
+
+
+def test_a_large_jsonl_is_cut_between_records(tmp_path):
+    texts = [f"{i} " + "text " * 200 for i in range(6000)]
+    path = tmp_path / "large.jsonl"
+    path.write_text("\n".join(json.dumps({"text": text}) for text in texts))
+    assert len(plan_units([path])) > 2
+    assert documents(path) == texts
+
+
+def test_the_standard_library_is_a_corpus_without_installed_packages(tmp_path):
+    sources = find_sources("stdlib", None, tmp_path)
+    assert len(sources) > 500
+    assert not any("site-packages" in path.parts for path in sources)
+
+
+# ---- splits and keys -------------------------------------------------------------------------------------------------
+
+
+def test_splits_hold_5_5_and_90_percent_and_depend_on_the_text_alone():
+    texts = [f"document {i}" for i in range(20_000)]
+    counts = Counter(map(split_of, texts))
+    assert 800 < counts["validation"] < 1200
+    assert 800 < counts["holdout"] < 1200
+    assert split_of("a fixed text") == split_of("a fixed text")
+    assert [split_of(text) for text in ("a", "b", "c")] == ["train", "train", "train"]
+
+
+def test_the_split_of_a_document_survives_other_files_around_it(tmp_path):
+    for name in "mza":
+        (tmp_path / f"{name}.py").write_text(f"value = {name!r}\n" * 50)
+    before = {document: split_of(document) for document in documents(tmp_path)}
+    (tmp_path / "0.py").write_text("new = True\n")
+    (tmp_path / "m.py").rename(tmp_path / "zz.py")
+    after = {document: split_of(document) for document in documents(tmp_path)}
+    assert before.items() <= after.items()
+
+
+def test_a_unit_is_known_again_until_its_file_changes(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("hello")
+    (first,), (again,) = plan_units([path]), plan_units([path])
+    os.utime(path, ns=(1, 1))
+    (touched,) = plan_units([path])
+    assert first.key == again.key != touched.key
+
+
+# ---- what cannot be used ---------------------------------------------------------------------------------------------
+
+
+def test_files_that_are_not_utf8_are_left_out_and_counted(tmp_path):
+    (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
+    (tmp_path / "binary.txt").write_bytes(b"ab\0cd")
+    (tmp_path / "good.txt").write_text("good")
+    (tmp_path / "half.jsonl").write_text('{"text": "\\ud83d"}\n{"text": "whole"}\n')
+    skipped: list[str] = []
+    (unit,) = plan_units(find_sources(str(tmp_path), None, tmp_path))
+    assert list(read_documents(unit, skipped)) == ["good", "whole"]
+    assert [Path(path).name for path in skipped] == ["binary.txt", "half.jsonl", "latin.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b'{"text": "fine"}\n{"body": "no"}\n', r'a\.jsonl has a line that is not .*"body"'),
+        ("a.jsonl", b"not json\n", "not json"),
+        ("a.parquet", b"PAR1 but not really", r"a\.parquet is not a readable parquet file"),
+        ("a.docx", b"?", r"a\.docx is not a \.txt"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        documents(tmp_path / name)
+
+
+def test_a_parquet_file_without_text_names_its_columns(tmp_path):
+    parquet.write_table(pa.table({"title": ["a"], "body": ["b"]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"no column 'text' of strings, only title, body"):
+        documents(tmp_path / "a.parquet")
+
+
+def test_an_unknown_dataset_names_the_choices(tmp_path):
+    with pytest.raises(DataError, match=r"'wikipedia': choose stdlib, tinystories, climbmix or the path"):
+        find_sources("wikipedia", None, tmp_path)
+
+
+def test_a_folder_without_text_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"holds no \.txt \.md"):
+        find_sources(str(tmp_path), None, tmp_path)
+
+
+# ---- downloads -------------------------------------------------------------------------------------------------------
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """Enough of the hub's protocol to list and fetch a dataset; the first transfer of a file breaks in its middle."""
+
+    protocol_version = "HTTP/1.1"
+    files: dict[str, bytes]
+    broken: set[str]
+    ranges: list[str]
+    revision = "0123456789abcdef0123456789abcdef01234567"
+
+    def do_HEAD(self) -> None:
+        self.answer(body=False)
+
+    def do_GET(self) -> None:
+        self.answer(body=True)
+
+    def answer(self, body: bool) -> None:
+        if self.path.startswith("/api/datasets/"):
+            siblings = [{"rfilename": name} for name in ["README.md", *self.files]]
+            listing = {"id": "karpathy/tinystories-gpt4-clean", "sha": self.revision, "siblings": siblings}
+            self.reply(json.dumps(listing).encode(), {"Content-Type": "application/json"}, body)
+            return
+        name = self.path.rsplit(f"/resolve/{self.revision}/", 1)[-1]
+        if name not in self.files:
+            self.reply(b"", {}, body, status=404)
+            return
+        data = self.files[name]
+        headers = {"ETag": f'"{name}-1"', "X-Repo-Commit": self.revision, "Accept-Ranges": "bytes"}
+        if match := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or ""):
+            self.ranges.append(name)
+            start = int(match[1])
+            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+            self.reply(data[start:], headers, body, status=206)
+        elif body and name not in self.broken:
+            self.broken.add(name)
+            self.reply(data, headers, body, sent=len(data) - 1)
+            self.close_connection = True
+        else:
+            self.reply(data, headers, body)
+
+    def reply(
+        self, data: bytes, headers: dict[str, str], body: bool, status: int = 200, sent: int | None = None
+    ) -> None:
+        self.send_response(status)
+        for key, value in {**headers, "Content-Length": str(len(data))}.items():
+            self.send_header(key, value)
+        self.end_headers()
+        if body:
+            self.wfile.write(data[:sent])
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(tmp_path) -> Iterator[tuple[str, type[Hub]]]:
+    modules = write_library_text(tmp_path / "library.txt", chars=900_000).read_text()
+    rows = [modules[at : at + 3000] for at in range(0, len(modules), 3000)]
+    files = {}
+    ballast = [os.urandom(80_000) for _ in rows]  # the client keeps what it has in steps of 10 MB
+    for index, half in enumerate((slice(0, 150), slice(150, 300))):
+        table = pa.table({"text": rows[half], "ballast": ballast[half]})
+        parquet.write_table(table, tmp_path / "part", row_group_size=50)
+        files[f"data/part-{index}.parquet"] = (tmp_path / "part").read_bytes()
+    handler = type("ThisHub", (Hub,), {"files": files, "broken": set(), "ranges": []})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", handler
+        server.shutdown()
+
+
+def prepare_tinystories(folder: Path, endpoint: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {
+        "HF_ENDPOINT": endpoint,
+        "HF_HOME": str(folder / "hf"),
+        "HF_HUB_DISABLE_XET": "1",
+        "NO_PROXY": "127.0.0.1",
+        "NIGHTSHIFT_CACHE": str(folder / "cache"),
+    }
+    command = [sys.executable, "prepare.py", "--dataset", "tinystories", "--scale", "tiny", "--workers", "1"]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_dataset_is_fetched_from_the_hub_over_a_breaking_connection(tmp_path, hub):
+    endpoint, handler = hub
+    fetched = prepare_tinystories(tmp_path, endpoint)
+    assert fetched.returncode == 0, fetched.stderr
+    assert sorted(handler.ranges) == sorted(handler.files)  # each was taken up where it broke
+    manifest = json.loads((tmp_path / "cache/data/tinystories-tiny/manifest.json").read_text())
+    assert sum(split["documents"] for split in manifest["splits"].values()) == 300
+    offline = prepare_tinystories(tmp_path, "http://127.0.0.1:9")
+    assert offline.returncode == 0, offline.stderr
+    assert "already prepared" in offline.stderr
+
+
+def test_without_network_one_sentence_says_so(tmp_path):
+    failed = prepare_tinystories(tmp_path, "http://127.0.0.1:9")
+    assert failed.returncode == 2
+    assert "Traceback" not in failed.stderr
+    assert re.search(r"prepare: tinystories .* could not be downloaded: .*--dataset stdlib", failed.stderr)
