@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 import corpus
+import hardware
 import prepare
+
+hardware.tune_cpu()  # before any test imports MLX
 
 TEST_SCALE = corpus.Scale("test", seq_len=128, vocab_size=512, eval_tokens=16384)
 
