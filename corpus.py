@@ -30,6 +30,7 @@ HUB_DATASETS = {
     "climbmix": "karpathy/climbmix-400b-shuffle",
     "tinystories": "karpathy/tinystories-gpt4-clean",
 }
+DATASETS = ("stdlib", *HUB_DATASETS)  # any other name is a path
 DEFAULT_SHARDS = {"climbmix": 10}  # of 6,543; about a day of tokens for one GPU. Other datasets: all their shards
 TEXT_SUFFIXES = (".txt", ".md", ".rst", ".py")
 SUFFIXES = (*TEXT_SUFFIXES, ".jsonl", ".parquet")

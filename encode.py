@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corpus import (
+    DATASETS,
     SPLITS,
     DataError,
     Scale,
@@ -113,7 +114,8 @@ def file_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            free_mb = shutil.disk_usage(folder).free / 1e6
+            existing = next(place for place in (folder, *folder.parents) if place.exists())
+            free_mb = shutil.disk_usage(existing).free / 1e6
             raise DataError(_no_space(folder, f"{free_mb:,.0f} MB free, and the disk is full")) from error
         raise DataError(f"cannot use {error.filename or folder}: {error.strerror or error}; correct that") from error
 
@@ -261,7 +263,7 @@ def _manifest(
     job: Job, vocab_size: int, splits: dict[Split, Any], files: dict[str, Any], skipped: list[str]
 ) -> dict[str, Any]:
     return {
-        "dataset": job.dataset,
+        "dataset": job.dataset if job.dataset in DATASETS else str(Path(job.dataset).expanduser().absolute()),
         "scale": job.scale.name,
         "seq_len": job.scale.seq_len,
         "vocab_size": vocab_size,
@@ -307,7 +309,7 @@ def _by_hash(parts: Sequence[Path], split: Split, limit: int) -> tuple[np.ndarra
         tokens = _member(part, f"{split}.tokens") if chosen else np.empty(0, np.uint16)
         ends = np.cumsum(counts)
         for i in chosen:
-            documents[ranks[first + i]] = tokens[ends[i] - counts[i] : ends[i]]
+            documents[ranks[first + i]] = tokens[ends[i] - counts[i] : ends[i]].copy()  # not the whole part
         first += len(counts)
     if kept and (surplus := int(lengths.sum()) - limit) > 0:
         lengths[-1] -= surplus

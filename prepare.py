@@ -15,6 +15,7 @@ import json
 import math
 import os
 import queue
+import shlex
 import sys
 import threading
 import time
@@ -27,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from corpus import HUB_DATASETS, SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say, write_atomically
+from corpus import DATASETS, SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say, write_atomically
 
 TIME_BUDGET_S = 300  # seconds of training in one experiment
 
@@ -67,7 +68,7 @@ def data_dir() -> Path | None:
 
 
 def _corpus_name(dataset: str) -> str:
-    if dataset == "stdlib" or dataset in HUB_DATASETS:
+    if dataset in DATASETS:
         return dataset
     path = Path(dataset).expanduser().absolute()
     return f"{path.stem}-{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
@@ -86,8 +87,7 @@ def prepare(
 ) -> Path:
     """Make a corpus ready, select it, and return its folder; what an earlier, interrupted call finished is kept.
 
-    Without a scale the device decides. Raises DataError with one sentence for anything wrong with text, disk or
-    network.
+    Without a scale the device decides. Raises DataError for anything wrong with text, disk or network.
     """
     from filelock import FileLock
 
@@ -187,7 +187,7 @@ def _verify(folder: Path, manifest: dict[str, Any]) -> None:
     with ThreadPoolExecutor() as pool:  # hashing lets go of the interpreter lock
         for (path, _), whole in zip(present, pool.map(lambda job: _is_whole(*job), present), strict=True):
             if not whole:
-                again = f"python prepare.py --dataset {manifest['dataset']} --scale {manifest['scale']}"
+                again = f"python prepare.py --dataset {shlex.quote(manifest['dataset'])} --scale {manifest['scale']}"
                 raise DataError(f"{path} is damaged: it is not the file that was prepared; run {again} to rebuild it")
 
 
