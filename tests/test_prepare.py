@@ -190,6 +190,7 @@ def test_a_text_too_plain_for_the_vocabulary_gets_a_smaller_one(tmp_path):
 
 def test_each_document_is_in_its_own_split_and_the_arrays_decode_to_it(tmp_path):
     text = write_library_text(tmp_path / "library.txt", chars=1_500_000)
+    text.write_text(text.read_text().replace("self", "<|bos|>"))  # text that looks like BOS is text
     scale = Scale("whole", seq_len=64, vocab_size=512, eval_tokens=10**9)
     folder = prepare.prepare(str(text), scale, cache=tmp_path / "cache", workers=1)
     documents = [document for unit in plan_units([text]) for document in read_documents(unit, [])]
@@ -201,7 +202,7 @@ def test_each_document_is_in_its_own_split_and_the_arrays_decode_to_it(tmp_path)
         assert (found == expected) if split == "train" else (sorted(found) == sorted(expected))
         summary = load_data(folder).manifest["splits"][split]
         assert summary["bytes"] == sum(len(document.encode()) for document in expected)
-        assert (tokens.tokens[tokens.offsets[:-1]] == encoding.n_vocab - 1).all()
+        assert np.array_equal(np.flatnonzero(tokens.tokens == encoding.n_vocab - 1), tokens.offsets[:-1])
 
 
 def test_held_out_arrays_do_not_depend_on_the_order_of_files(tmp_path):
