@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from corpus import DATASETS, SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say, write_atomically
+from hardware import cache_root, device_kind, usable_cores
 
 TIME_BUDGET_S = 300  # seconds of training in one experiment
 
@@ -44,15 +45,6 @@ EVAL_LOGITS_BYTES = 2**27  # float32 logits of one evaluation batch
 
 
 # ---- where -----------------------------------------------------------------------------------------------------------
-
-
-def cache_root() -> Path:
-    """$NIGHTSHIFT_CACHE, or this user's cache folder."""
-    if folder := os.environ.get("NIGHTSHIFT_CACHE"):
-        return Path(folder)
-    from platformdirs import user_cache_dir
-
-    return Path(user_cache_dir("nightshift"))
 
 
 def data_dir() -> Path | None:
@@ -103,14 +95,12 @@ def prepare(
             if _is_prepared(folder, job.recipe):
                 say(f"{dataset} is already prepared")
             else:
-                build(job, workers or os.cpu_count() or 1)
+                build(job, workers or usable_cores())
             write_atomically(folder.parent / "selected", f"{folder.name}\n".encode())
     return folder
 
 
 def _scale_of_this_device() -> Scale:
-    from hardware import device_kind
-
     return SCALES[SCALE_OF_DEVICE[device_kind()]]
 
 

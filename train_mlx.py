@@ -505,9 +505,9 @@ def train(model: GPT, data: prepare.Data, *, budget_s: float, seed: int, max_ste
     gc.collect()
     gc.freeze()  # a collection in the middle of a run stalls it for up to half a second
     gc.disable()
-    steps, elapsed_s, progress, smooth_loss = 0, 0.0, 0.0, None
+    steps, elapsed_s, progress, smooth_loss, done = 0, 0.0, 0.0, None, False
     start = time.perf_counter()
-    while progress < 1:
+    while not done:
         params, state, loss = step(params, state, batches, schedule(steps, progress))
         steps += 1
         if not math.isfinite(loss):
@@ -515,11 +515,12 @@ def train(model: GPT, data: prepare.Data, *, budget_s: float, seed: int, max_ste
         smooth_loss = loss if smooth_loss is None else 0.9 * smooth_loss + 0.1 * loss
         step_s = time.perf_counter() - start - elapsed_s
         elapsed_s += step_s
-        progress = max(elapsed_s / budget_s, steps / max_steps if max_steps else 0.0)
+        progress = min(1.0, max(elapsed_s / budget_s, steps / max_steps if max_steps else 0.0))
+        done = elapsed_s + step_s / 2 >= budget_s or steps == max_steps  # slow steps must not buy extra time
         log.step(
             step=steps,
             t_s=elapsed_s,
-            progress=min(progress, 1.0),
+            progress=1.0 if done else progress,
             loss=smooth_loss,
             tokens=steps * tokens_per_step,
             tokens_s=tokens_per_step / step_s,
