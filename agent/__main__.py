@@ -5,13 +5,15 @@ import errno
 import math
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeAlias
 
 from rich.console import Console
 
 from agent import report
+from agent.dials import searched
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, Night, incumbent
 from agent.journal import Journal
@@ -24,6 +26,8 @@ from agent.run import ALLOWANCE_S
 from agent.screen import Screen
 from agent.stop import AFTER_RUN, NOW, Stop
 
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Command = Callable[[argparse.Namespace], int]
 EXAMPLES = """\
 examples:
   nightshift run                                    five-minute experiments until you stop it
@@ -40,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(options.command(options))
     except NightshiftError as error:
         print(f"nightshift: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 130  # before a night has begun; a running one takes Ctrl-C as a wish
     except (OSError, sqlite3.OperationalError) as error:
         if not _disk_is_full(error):
             raise
@@ -78,21 +84,23 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     place = Place.of(options.script)
-    console = Console()
     with ExitStack() as undo:
         # the lock comes before the tag: two nights begun at once must not find the same tag free
-        undo.enter_context(only_night(place.repo.common_dir(), options.tag or "about to begin"))
-        night = open_night(place, Request(options.script, options.tag, options.budget_s, options.seed))
+        tell = undo.enter_context(only_night(place.repo.common_dir()))
+        night = open_night(place, Request(options.tag, options.budget_s, options.seed), searched)
+        tell(night.tag)
+        from agent.proposers.search import Search  # Optuna takes a second to import; a refusal does without
+
         stop = Stop(place.folder(night.tag))
         stop.forget()
         undo.enter_context(stop.on_signals())
         journal = undo.enter_context(Journal.resume(place.journal(night.tag)))
-        screen = Screen(console, night.budget_s)
+        screen = Screen(Console(), night.budget_s)
         undo.callback(screen.close)
         _greet(screen, place, night, options)
         shop = Workshop(night, place.folder(night.tag), options.allowance_s, lambda: stop.now, screen.progressed)
         limits = Limits(options.experiments, options.hours)
-        run_night(Lab(place, journal, shop, _proposer(night), Greedy(), screen, stop, limits))
+        run_night(Lab(place, journal, shop, Search(night.device_kind, night.seed), Greedy(), screen, stop, limits))
         screen.close()
         _goodbye(screen, night, journal.attempts())
     return 0
@@ -168,7 +176,7 @@ def doctor(options: argparse.Namespace) -> int:
     return examine(Console())
 
 
-def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_run(commands: Commands) -> None:
     night = _add(commands, "run", run, "run a night, or go on with one")
     night.add_argument(
         "--experiments",
@@ -192,16 +200,10 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
 
 
-def _add(commands, name: str, command: object, text: str) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
-    sub: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+def _add(commands: Commands, name: str, command: Command, text: str) -> argparse.ArgumentParser:
+    sub = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     sub.set_defaults(command=command)
     return sub
-
-
-def _proposer(night: Night):  # type: ignore[no-untyped-def]
-    from agent.proposers.search import Search  # Optuna takes a second to import; only a night needs it
-
-    return Search(night.device_kind, night.seed)
 
 
 def _greet(screen: Screen, place: Place, night: Night, options: argparse.Namespace) -> None:

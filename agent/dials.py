@@ -43,9 +43,9 @@ class Dial:
 
 def read_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
     """The dials in the order of their lines; raises ScriptError for a range or a preset that cannot be read."""
-    comments = _comments(source)
+    assignments, comments = tuple(_assignments(source)), _comments(source)
     dials = []
-    for name, node in _assignments(source):
+    for name, node in assignments:
         try:
             value = ast.literal_eval(_literal(node, name, device_kind))
         except ValueError:
@@ -53,6 +53,17 @@ def read_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
         line = node.end_lineno or node.lineno
         dials.append(Dial(name, value, _span(comments.get(line, ""), name, value, line), line))
     return tuple(dials)
+
+
+def searched(source: str, device_kind: str) -> tuple[Dial, ...]:
+    """The dials with a range; raises ScriptError when there is none, or one cannot be read."""
+    dials = tuple(dial for dial in read_dials(source, device_kind) if dial.span is not None)
+    if not dials:
+        raise ScriptError(
+            "the script has no dial with a range, so there is nothing to search; end "
+            "a dial's comment with one, as in: LR = 0.04  # step size  [0.005, 0.2] log"
+        )
+    return dials
 
 
 def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str:

@@ -155,9 +155,9 @@ class Progress:
     """The latest point of a running training's curve."""
 
     fraction: float  # of the budget, 0 to 1
-    step: int | None
-    loss: float | None
-    tokens_s: float | None
+    step: float | None = None
+    loss: float | None = None
+    tokens_s: float | None = None
 
 
 class Proposer(Protocol):

@@ -3,7 +3,7 @@
 It adopts whatever the command leaves behind (daemons too, on Linux), so when the command ends, when SIGTERM comes, or
 when the harness dies, it can end the whole tree. It exits with the command's exit code, 128 + n after signal n.
 
-    python keeper.py SECONDS_OF_GRACE MAX_FILE_BYTES COMMAND...
+    python keeper.py HARNESS_PID SECONDS_OF_GRACE MAX_FILE_BYTES COMMAND...
 """
 
 import ctypes
@@ -20,15 +20,15 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.02
 
 
-def main(grace_s: float, max_file_bytes: int, command: list[str]) -> int:
-    harness = os.getppid()
+def main(harness: int, grace_s: float, max_file_bytes: int, command: list[str]) -> int:
     told = Told()
     adopt_orphans()
     die_with_parent(signal.SIGTERM)
     child = subprocess.Popen(command, preexec_fn=lambda: on_start(max_file_bytes))  # safe: no threads here
     while child.poll() is None and not told.to_end and os.getppid() == harness:
         time.sleep(POLL_S)
-    end_tree(child, grace_s)
+    # an orphan ends at once: the night may be resumed already, and wants the same folder
+    end_tree(child, grace_s if os.getppid() == harness else 0)
     code = child.returncode
     return 128 - code if code < 0 else code
 
@@ -97,4 +97,4 @@ def tell(me: psutil.Process, message: object) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))
+    sys.exit(main(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]))

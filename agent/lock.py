@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -25,21 +25,26 @@ class Holder:
 
 
 @contextmanager
-def only_night(repository: Path, tag: str) -> Iterator[None]:
-    """Hold the repository (its git folder, shared by linked worktrees); raises NightError naming who does already."""
+def only_night(repository: Path) -> Iterator[Callable[[str], None]]:
+    """Hold the repository (its git folder, shared by linked worktrees); raises NightError naming who does already.
+
+    Yields a function that tells others the night's tag, once it is known.
+    """
     place = _place(repository)
     lock = FileLock(place.with_suffix(".lock"), timeout=0)
     try:
         lock.acquire()
     except Timeout as error:
         who = holder(repository)
-        named = f"night {who.tag} (pid {who.pid}, since {who.since})" if who else "another night"
+        named = f"night {who.tag} (pid {who.pid}, since {who.since})" if who else "a night that has just begun"
         raise NightError(f"{named} is running in this repository; end it with: nightshift stop") from error
+    since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+    def tell(tag: str) -> None:
+        place.write_text(json.dumps(asdict(Holder(os.getpid(), psutil.Process().create_time(), tag, since))))
+
     try:
-        since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        mine = Holder(os.getpid(), psutil.Process().create_time(), tag, since)
-        place.write_text(json.dumps(asdict(mine)))
-        yield
+        yield tell
     finally:
         place.unlink(missing_ok=True)
         lock.release()

@@ -24,7 +24,7 @@ from agent.experiment import (
     incumbent,
 )
 from agent.journal import Journal
-from agent.opening import Place, read_script, utc_now
+from agent.opening import Place, check_disk, read_script, utc_now
 from agent.process import WEIGHTS, Workshop
 from agent.run import train
 from agent.score import score
@@ -40,6 +40,8 @@ class Limits:
     _start: float = field(default_factory=time.monotonic)
 
     def reached(self, history: History, budget_s: float) -> bool:
+        if not history:
+            return False  # without attempt 0 there is nothing to look at in the morning
         if self.experiments is not None and len(history) > self.experiments:
             return True
         elapsed_s = time.monotonic() - self._start
@@ -76,6 +78,7 @@ def next_attempt(lab: Lab) -> Attempt | None:
     history = lab.journal.attempts()
     if lab.stop.after_run:
         return None
+    check_disk(lab.place.repo.root)
     if history and not history[-1].settled:
         return history[-1]
     if lab.limits.reached(history, lab.shop.night.budget_s):

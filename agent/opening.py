@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from agent import ledger
 from agent.contract import check_script, fixed_files
+from agent.dials import read_dials
 from agent.errors import MachineError, NightError, RepoError, ScriptError
 from agent.experiment import Night
 from agent.journal import Journal
@@ -29,7 +30,6 @@ DEFAULT_BUDGET_S = 300.0
 class Request:
     """What the user asked for; None leaves the choice to the harness, or to the night that is resumed."""
 
-    script: Path
     tag: str | None = None
     budget_s: float | None = None
     seed: int | None = None
@@ -71,14 +71,17 @@ class Place:
         return tuple(path.parent.name for path in journals)
 
 
-def open_night(place: Place, request: Request) -> Night:
-    """Resume the night of this tag, or open a new one; raises NightshiftError with the remedy."""
+def open_night(place: Place, request: Request, check_dials: Callable[[str, str], object] = read_dials) -> Night:
+    """Resume the night of this tag, or open a new one; raises NightshiftError with the remedy.
+
+    check_dials(script, device_kind) raises what the proposer would have to say about the script's dials.
+    """
     if request.tag is not None and not valid_tag(request.tag):
         raise NightError(f"{request.tag!r} is no tag; use letters, digits, '.', '_' and '-', as in nov20-wide")
     check_disk(place.repo.root)
     if request.tag is not None and place.journal(request.tag).exists():
         return _resume(place, request, request.tag)
-    return _begin(place, request)
+    return _begin(place, request, check_dials)
 
 
 def read_script(place: Place) -> str:
@@ -145,8 +148,9 @@ def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _begin(place: Place, request: Request) -> Night:
-    fixed = fixed_files(place.script_path.parent, read_script(place))
+def _begin(place: Place, request: Request, check_dials: Callable[[str, str], object]) -> Night:
+    script = read_script(place)
+    fixed = fixed_files(place.script_path.parent, script)
     tag = _new_tag(place, request.tag)
     if place.repo.find("refs/heads/experiments"):
         raise RepoError(
@@ -154,6 +158,7 @@ def _begin(place: Place, request: Request) -> Night:
             "git branch -m experiments experiments-old"
         )
     facts = probe(place.script_path.parent)
+    check_dials(script, facts["device_kind"])
     budget_s = request.budget_s or DEFAULT_BUDGET_S
     night = Night(
         tag=tag,

@@ -5,7 +5,6 @@ The harness asks this way because a process that imports MLX holds memory of the
     python probe.py ANSWER.json
 """
 
-import importlib.metadata
 import json
 import sys
 from pathlib import Path
@@ -20,25 +19,16 @@ def main(answer: str) -> None:
     from corpus import DataError
 
     try:
-        facts = look(hardware, prepare)
+        data = prepare.ensure_data()
     except DataError as error:
-        facts = {"error": str(error)}
+        write(answer, {"error": str(error)})
+        return
+    device = {"device_kind": hardware.device_kind(), "device": hardware.device_name()}
+    write(answer, {**device, "data": str(data.folder), "fingerprint": data.fingerprint})
+
+
+def write(answer: str, facts: dict[str, str]) -> None:
     Path(answer).write_text(json.dumps(facts))
-
-
-def look(hardware, prepare) -> dict[str, object]:  # type: ignore[no-untyped-def]
-    prepare.ensure_data()
-    data = prepare.load_data()
-    return {
-        "device_kind": hardware.device_kind(),
-        "device": hardware.device_name(),
-        "memory_bytes": hardware.memory_bytes(),
-        "mlx": importlib.metadata.version("mlx"),
-        "data": str(data.folder),
-        "fingerprint": data.fingerprint,
-        "seq_len": data.seq_len,
-        "vocab_size": data.vocab_size,
-    }
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.experiment import Ending, Night, Progress
 
-GRACE_S = 5.0  # between SIGTERM and SIGKILL
+GRACE_S = 2.0  # between SIGTERM and SIGKILL
 POLL_S = 0.1
 LOG_CAP_BYTES, LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 << 20, 1 << 20, 4 << 10
 MAX_FILE_BYTES = 64 << 30  # a backstop against a script that fills the disk with one file
@@ -73,7 +73,7 @@ def supervise(
     start = time.monotonic()
     with log.open("ab") as sink:  # append mode: the log can be cut while it is written
         keeper = subprocess.Popen(
-            [sys.executable, str(KEEPER), str(GRACE_S), str(MAX_FILE_BYTES), *command],
+            [sys.executable, str(KEEPER), str(os.getpid()), str(GRACE_S), str(MAX_FILE_BYTES), *command],
             cwd=folder,
             env=dict(env),
             stdin=subprocess.DEVNULL,
@@ -109,18 +109,22 @@ def end(keeper: subprocess.Popen[bytes]) -> None:
 
 
 def cut_log(log: Path) -> None:
-    """A log that floods keeps its head and what came since the last cut."""
+    """A log that floods keeps its head, its tail and what comes later."""
     if log.stat().st_size > LOG_CAP_BYTES:
+        tail = _tail(log)
         os.truncate(log, LOG_HEAD_BYTES)
         with log.open("ab") as sink:
-            sink.write(b"\n[... cut by nightshift ...]\n")
+            sink.write(b"\n[... cut by nightshift ...]\n" + tail)
 
 
 def last_lines(log: Path, count: int = 20) -> str:
+    return "\n".join(_tail(log).decode("utf-8", errors="backslashreplace").splitlines()[-count:])
+
+
+def _tail(log: Path) -> bytes:
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
-        text = file.read().decode("utf-8", errors="backslashreplace")
-    return "\n".join(text.splitlines()[-count:])
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+        return file.read()
 
 
 def scrubbed_env(data: str) -> dict[str, str]:

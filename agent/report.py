@@ -2,7 +2,9 @@
 
 import csv
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,6 +13,9 @@ from rich.text import Text
 from agent.errors import MachineError, NightError
 from agent.experiment import Attempt, History, Night, Run, Status, attempt_ref, incumbent
 from agent.screen import COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Row = dict[str, str]  # one line of results.tsv by column
 
@@ -105,23 +110,31 @@ def plot(rows: Sequence[Row], out: Path) -> None:
         ) from error
 
 
-def _draw(axes, rows: Sequence[Row], protocol: str) -> None:  # type: ignore[no-untyped-def]
+def _draw(axes: "Axes", rows: Sequence[Row], protocol: str) -> None:
     scored = [(at, float(row["val_bpb"]), row) for at, row in enumerate(rows) if row.get("val_bpb")]
-    kept = [(at, bpb, row) for at, bpb, row in scored if row["status"].lower() == Status.KEEP]
+    kept = [(at, bpb, row["description"]) for at, bpb, row in scored if row["status"].lower() == Status.KEEP]
     rest = [(at, bpb) for at, bpb, row in scored if row["status"].lower() != Status.KEEP]
     axes.plot([at for at, _ in rest], [bpb for _, bpb in rest], "o", color="0.75", label="discarded")
     axes.plot([at for at, _, _ in kept], [bpb for _, bpb, _ in kept], "o", color="tab:green", label="kept")
-    best, lowest = [], float("inf")
-    for _, bpb, _ in kept:
-        best.append(lowest := min(lowest, bpb))
-    axes.step([at for at, _, _ in kept], best, where="post", color="tab:green", alpha=0.6, label="running minimum")
-    for at, bpb, row in kept:
-        place = {"textcoords": "offset points", "xytext": (4, 6), "fontsize": 7, "rotation": 20}
-        axes.annotate(row["description"][:48], (at, bpb), **place)
+    best = list(accumulate((bpb for _, bpb, _ in kept), min))
+    if kept:  # the line goes on to the last attempt, kept or not
+        places = [at for at, _, _ in kept] + [len(rows) - 1]
+        axes.step(places, [*best, best[-1]], where="post", color="tab:green", alpha=0.6, label="running minimum")
+    for at, bpb, title in kept:
+        axes.annotate(title[:48], (at, bpb), textcoords="offset points", xytext=(4, 6), fontsize=7, rotation=20)
+    _frame(axes, [bpb for _, bpb, _ in kept], [bpb for _, bpb in rest])
     devices = ", ".join(sorted({row.get("device", "") for row in rows} - {""}))
     axes.set(xlabel="attempt", ylabel="val_bpb (lower is better)", title=f"{devices}  {protocol}".strip())
+    axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.2)
-    axes.legend(loc="upper right")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+
+
+def _frame(axes: "Axes", kept: Sequence[float], rest: Sequence[float]) -> None:
+    """Show what was kept in full; discards far above it would flatten the picture and stay outside."""
+    span = max(kept) - min(kept) if len(kept) > 1 else 0.0
+    if span > 0 and rest and max(rest) > max(kept) + span:
+        axes.set_ylim(min([*kept, *rest]) - 0.1 * span, max(kept) + span)
 
 
 def _run_view(run: Run) -> Text:

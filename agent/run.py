@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import sys
 from pathlib import Path
 
@@ -41,7 +40,8 @@ def read_progress(out: Path) -> Progress | None:
             file.seek(max(0, file.tell() - 4096))
             line = file.read().rstrip(b"\n").rpartition(b"\n")[2]
         point = json.loads(line)
-        return Progress(float(point["progress"]), point.get("step"), point.get("loss"), point.get("tokens_s"))
+        known = {name: point[name] for name in ("step", "loss", "tokens_s") if _is_finite(point.get(name))}
+        return Progress(fraction=point["progress"], **known) if _is_finite(point["progress"]) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # not there yet, or caught in the middle of a write
 
@@ -61,9 +61,10 @@ def read_summary(out: Path) -> Summary | None:
 def _as_run(outcome: Outcome, out: Path, seed: int) -> Run:
     ending, last_lines = outcome.ending, outcome.last_lines
     if ending is Ending.FINISHED and not (out.parent / WEIGHTS).is_file():
-        ending, last_lines = Ending.CRASHED, f"it left no {WEIGHTS}"
+        ending, last_lines = Ending.CRASHED, f"{last_lines}\nit left no {WEIGHTS}".strip()
     return Run(seed, ending, outcome.exit_code, outcome.wall_s, read_summary(out), last_lines)
 
 
 def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """A number that arithmetic and formatting can take: no NaN, no inf, no integer beyond the floats."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300

@@ -79,7 +79,7 @@ def _describe(progress: Progress | None, elapsed_s: float) -> str:
         return f"{elapsed_s:.0f} s"
     words = [f"{progress.fraction:.0%}", f"{elapsed_s:.0f} s"]
     if progress.step is not None:
-        words.append(f"step {progress.step}")
+        words.append(f"step {progress.step:.0f}")
     if progress.loss is not None:
         words.append(f"loss {progress.loss:.3f}")
     if progress.tokens_s is not None:

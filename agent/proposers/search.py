@@ -16,7 +16,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
-from agent.dials import Choices, Dial, Interval, Value, normalised, read_dials, set_dials, show
+from agent.dials import Choices, Dial, Interval, Value, normalised, read_dials, searched, set_dials, show
 from agent.errors import Exhausted, ScriptError
 from agent.experiment import Attempt, History, Proposal, incumbent
 
@@ -84,17 +84,6 @@ class Search:
         axes = {dial.name: _axis(dial) for dial in dials if dial.name in params}
         value = attempt.val_bpb if attempt.val_bpb is not None else worst
         return create_trial(state=TrialState.COMPLETE, params=params, distributions=axes, value=value)
-
-
-def searched(script: str, device_kind: str) -> tuple[Dial, ...]:
-    """The dials with a range; raises ScriptError when there is none, or one cannot be read."""
-    dials = tuple(dial for dial in read_dials(script, device_kind) if dial.span is not None)
-    if not dials:
-        raise ScriptError(
-            "the script has no dial with a range, so there is nothing to search; end "
-            "a dial's comment with one, as in: LR = 0.04  # step size  [0.005, 0.2] log"
-        )
-    return dials
 
 
 def _axis(dial: Dial) -> BaseDistribution:

@@ -1,0 +1,146 @@
+"""Real repositories, real nights: what the tests of the harness stand on."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.contract import fixed_files
+from agent.errors import Exhausted
+from agent.experiment import Attempt, History, Progress, Proposal
+from agent.journal import Journal
+from agent.judge import Greedy
+from agent.night import Lab, Limits
+from agent.opening import Place, Request, open_night
+from agent.process import Workshop
+from agent.stop import Stop
+
+PROJECT = Path(__file__).parents[1]
+SCRIPTS = Path(__file__).parent / "scripts"
+BUDGET_S = 0.05
+
+
+def unigram(**dials: object) -> str:
+    """The deterministic test script with some of its constants set; SHARPNESS nearer to 1 scores better."""
+    text = (SCRIPTS / "unigram.py").read_text()
+    for name, value in dials.items():
+        text, count = re.subn(rf"(?m)^{name} = .*?(  #|$)", f"{name} = {value!r}\\1", text)
+        assert count == 1, name
+    return text
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def make_repository(root: Path, script: str) -> Path:
+    """A user's repository: the script, the fixed files beside it, one commit."""
+    root.mkdir()
+    for name in fixed_files(PROJECT, script):
+        shutil.copyfile(PROJECT / name, root / name)
+    (root / "train_mlx.py").write_text(script)
+    git(root, "init", "-q", "-b", "main")
+    git(root, "config", "user.name", "Someone")
+    git(root, "config", "user.email", "someone@example.org")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "start")
+    return root
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """A user's repository and the command line in it."""
+
+    root: Path
+
+    def nightshift(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command(*arguments), cwd=self.root, env=environment(**env), capture_output=True, text=True, check=False
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command(*arguments),
+            cwd=self.root,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def git(self, *arguments: str) -> str:
+        return git(self.root, *arguments)
+
+    def attempts(self, tag: str) -> tuple[Attempt, ...]:
+        with Journal.read(self.folder(tag) / "journal.sqlite") as journal:
+            return journal.attempts()
+
+    def folder(self, tag: str) -> Path:
+        return self.root / "experiments" / "nights" / tag
+
+    def rows(self) -> list[dict[str, str]]:
+        header, *lines = [line.split("\t") for line in (self.root / "results.tsv").read_text().splitlines()]
+        return [dict(zip(header, line, strict=True)) for line in lines]
+
+    def try_scripts(self, tag: str, scripts: Sequence[str], **options: object) -> "Quiet":
+        """A night in this process that proposes these scripts one after another."""
+        from agent.night import run_night
+
+        with scripted_lab(self.root, tag, scripts, **options) as lab:
+            run_night(lab)
+        return lab.watcher  # type: ignore[return-value]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "agent", *arguments]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(PROJECT), "COLUMNS": "200", **more}
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """Proposes what it was given, each once."""
+
+    scripts: Sequence[str]
+
+    def propose(self, history: History) -> Proposal:
+        if len(history) > len(self.scripts):
+            raise Exhausted("no more scripts")
+        return Proposal(self.scripts[len(history) - 1], f"script {len(history)}", "It might be better.", "scripted")
+
+
+class Quiet:
+    """A watcher that only remembers what was said."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+        self.progress: list[Progress] = []
+
+    def attempt_began(self, attempt: Attempt) -> None: ...
+    def run_began(self, attempt: Attempt, seed: int) -> None: ...
+    def scoring_began(self, attempt: Attempt) -> None: ...
+    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None: ...
+
+    def progressed(self, progress: Progress | None, elapsed_s: float) -> None:
+        if progress is not None:
+            self.progress.append(progress)
+
+    def said(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+
+@contextlib.contextmanager
+def scripted_lab(root: Path, tag: str, scripts: Sequence[str], *, allowance_s: float = 60.0) -> Iterator[Lab]:
+    place = Place.of(root / "train_mlx.py")
+    night = open_night(place, Request(tag, BUDGET_S))
+    stop, watcher = Stop(place.folder(tag)), Quiet()
+    shop = Workshop(night, place.folder(tag), allowance_s, lambda: stop.now, watcher.progressed)
+    with Journal.resume(place.journal(tag)) as journal:
+        yield Lab(place, journal, shop, Scripted(scripts), Greedy(), watcher, stop, Limits())

@@ -1,0 +1,58 @@
+"""Goes on with a night in this repository and dies by SIGKILL at one chosen moment; without one it ends well.
+
+python killed_night.py TAG MOMENT     MOMENT is "before:STEP", "after:STEP" or "never"
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # tests/, for nights.py
+
+from nights import scripted_lab, unigram
+
+from agent import ledger, night
+from agent.journal import Journal
+from agent.repo import Repo
+
+
+def main(tag: str, moment: str) -> None:
+    when, _, step = moment.partition(":")
+    for owner, name in STEPS.values():
+        if STEPS.get(step) == (owner, name):
+            setattr(owner, name, deadly(getattr(owner, name), when))
+    with scripted_lab(Path.cwd(), tag, [unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.3)]) as lab:
+        night.run_night(lab)
+
+
+STEPS = {
+    "propose": (Journal, "add_attempt"),
+    "objects": (Repo, "commit_script"),
+    "ref": (Repo, "move_ref"),
+    "commit": (Journal, "record_commit"),
+    "start": (Journal, "start_run"),
+    "train": (night, "train"),
+    "end": (Journal, "end_run"),
+    "score": (night, "score"),
+    "scored": (Journal, "record_score"),
+    "decide": (Journal, "record_decision"),
+    "ledger": (ledger, "write"),
+    "settle": (Journal, "settle"),
+}
+
+
+def deadly(step: Callable[..., object], when: str) -> Callable[..., object]:
+    def wrapped(*args: object, **kwargs: object) -> object:
+        if when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = step(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    return wrapped
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,241 @@
+"""The command line as a person meets it: real processes, real signals, one clear sentence for every mistake."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from nights import SCRIPTS, Grounds, git, make_repository, unigram
+
+from agent.experiment import Ending
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, tiny_data, monkeypatch):
+    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def grounds(tmp_path):
+    return Grounds(make_repository(tmp_path / "user", unigram()))
+
+
+def wait_until(true: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def training(grounds: Grounds, tag: str, number: int = 0) -> Callable[[], bool]:
+    """Is this attempt's training under way?"""
+    return (grounds.folder(tag) / "runs" / f"{number:04d}" / "seed0" / "out" / "metrics.jsonl").exists
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    """The one sentence of a refusal: exit code 2, one line, no traceback."""
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("nightshift: ")
+    return done.stderr.removeprefix("nightshift: ").strip()
+
+
+def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds, tmp_path):
+    night = grounds.nightshift("run", "--experiments", "2", "--budget-s", "0.2", "--tag", "t")
+    assert night.returncode == 0, night.stderr
+    for part in ("night t on branch experiments/0.2s-t", "#0 · baseline · val_bpb", "#2 · ", "nightshift run --tag t"):
+        assert part in night.stdout
+    assert [row["attempt"] for row in grounds.rows()] == ["0", "1", "2"]
+    assert (grounds.root / "experiments" / "nights" / ".gitignore").read_text() == "*\n"
+    assert grounds.git("status", "--porcelain") == "?? results.tsv"
+
+    status = grounds.nightshift("status").stdout
+    assert "night t: not running" in status
+    assert "3 attempts" in status
+    assert "baseline" in grounds.nightshift("results").stdout
+    shown = grounds.nightshift("show", "1").stdout
+    assert grounds.attempts("t")[1].proposal.hypothesis[:40] in shown
+    assert "refs/experiments/t/0001" in shown
+    edit = grounds.nightshift("diff", "1").stdout.splitlines()
+    assert [line[:1] for line in edit if line[:1] in "+-" and line[:3] not in ("+++", "---")].count("+") in (1, 2, 3)
+    for picture in (tmp_path / "p.png", tmp_path / "p.svg"):
+        assert grounds.nightshift("plot", "--out", str(picture)).returncode == 0
+        assert picture.stat().st_size > 5000
+
+    again = grounds.nightshift("run", "--experiments", "2", "--tag", "t")
+    assert again.returncode == 0
+    assert len(grounds.rows()) == 3  # the total of the night, reached before
+    (grounds.root / "results.tsv").unlink()
+    assert "baseline" in grounds.nightshift("results").stdout  # rendered anew
+    assert "night t has --budget-s 0.2, not 0.3" in refused(
+        grounds.nightshift("run", "--tag", "t", "--budget-s", "0.3")
+    )
+    assert "has no attempt 9; there are: 0 to 2" in refused(grounds.nightshift("show", "9"))
+    assert "name a .png or .svg file" in refused(grounds.nightshift("plot", "--out", str(tmp_path / "p.nope")))
+
+
+def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds):
+    night = grounds.start("run", "--budget-s", "1", "--tag", "t")
+    wait_until(training(grounds, "t"))
+    night.terminate()
+    assert "go on with: nightshift run --tag t" in night.communicate(timeout=30)[0]
+    assert night.returncode == 0
+    assert [(one.number, one.settled) for one in grounds.attempts("t")] == [(0, True)]
+
+    night = grounds.start("run", "--tag", "t")
+    wait_until(training(grounds, "t", 1))
+    night.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    assert night.poll() is None
+    night.send_signal(signal.SIGINT)
+    night.communicate(timeout=30)
+    assert night.returncode == 0
+    assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.STOPPED]
+
+    night = grounds.nightshift("run", "--tag", "t", "--experiments", "1")
+    assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.STOPPED, Ending.FINISHED]
+    assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
+
+
+def test_stop_and_a_second_night_meet_the_first(grounds):
+    night = grounds.start("run", "--budget-s", "20", "--tag", "first")
+    wait_until(training(grounds, "first"))
+    second = refused(grounds.nightshift("run", "--tag", "second"))
+    assert second.startswith(f"night first (pid {night.pid}, since 20")
+    assert not grounds.folder("second").exists()
+    assert f"night first: running (pid {night.pid})" in grounds.nightshift("status").stdout
+    assert "after its current run" in grounds.nightshift("stop").stdout
+    assert "ends after this run" in grounds.nightshift("status").stdout
+    time.sleep(0.3)
+    assert night.poll() is None
+    assert "ends now" in grounds.nightshift("stop", "--now").stdout
+    night.communicate(timeout=10)
+    assert night.returncode == 0
+    assert "no night is running" in refused(grounds.nightshift("stop"))
+
+
+def test_a_night_killed_outright_frees_the_repository(grounds):
+    night = grounds.start("run", "--budget-s", "20", "--tag", "t")
+    wait_until(training(grounds, "t"))
+    os.kill(night.pid, signal.SIGKILL)
+    night.communicate()
+    assert "night t: not running" in grounds.nightshift("status").stdout
+    done = grounds.nightshift("run", "--budget-s", "0.05", "--tag", "u", "--experiments", "1")
+    assert done.returncode == 0, done.stderr
+
+
+def test_tags_of_the_day_follow_one_another(grounds):
+    today = time.strftime("%b%d").lower()
+    for _ in range(2):
+        assert grounds.nightshift("run", "--budget-s", "0.05", "--hours", "0.000001").returncode == 0
+    assert sorted({row["tag"] for row in grounds.rows()}) == [today, f"{today}-2"]
+
+
+def test_every_command_explains_itself(grounds):
+    assert "nightshift run --experiments 3 --budget-s 30" in grounds.nightshift("--help").stdout
+    assert "counted over the whole night" in " ".join(grounds.nightshift("run", "--help").stdout.split())
+
+
+# ---- bad input ----
+
+
+def test_not_a_repository(tmp_path):
+    (tmp_path / "train_mlx.py").write_text(unigram())
+    assert "is not in a git repository; run: git init" in refused(Grounds(tmp_path).nightshift("run"))
+    assert "is not in a git repository; run: git init" in refused(Grounds(tmp_path).nightshift("status"))
+
+
+def test_no_commits_yet(tmp_path):
+    git(tmp_path, "init", "-q")
+    assert "has no commits yet; run: git add" in refused(Grounds(tmp_path).nightshift("run"))
+
+
+def script(text: str) -> Callable[[Path], object]:
+    return lambda root: (root / "train_mlx.py").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda root: (root / "train_mlx.py").unlink(), "train_mlx.py does not exist; run from the folder of your"),
+        (lambda root: (root / "train_mlx.py").write_bytes(b"\xff\xfe"), "cannot be read as a UTF-8 text file"),
+        (script("def main():\n    pass\n\ndef load_model(:\n"), "train_mlx.py line 4 does not parse: "),
+        (script("def load_model(path): ...\n"), "train_mlx.py breaks the contract: define main(), which trains"),
+        (script("def main(): ...\n"), "train_mlx.py breaks the contract: define load_model(), which returns"),
+        (script(unigram().replace("[0.1, 2.0]", "[0.1, two]")), "line 14: the range '[0.1, two]' of dial SHARPNESS"),
+        (script((SCRIPTS / "weightless.py").read_text()), "the script has no dial with a range"),
+        (lambda root: (root / "prepare.py").unlink(), "prepare.py cannot be read"),
+        (lambda root: git(root, "branch", "experiments"), "a branch called 'experiments' is in the way"),
+    ],
+)  # fmt: skip
+def test_a_repository_unfit_for_a_night(grounds, spoil, sentence):
+    spoil(grounds.root)
+    assert sentence in refused(grounds.nightshift("run", "--experiments", "1", "--budget-s", "0.05"))
+    assert not (grounds.root / "results.tsv").exists()
+    assert not (grounds.root / "experiments").exists()
+    assert grounds.git("for-each-ref", "refs/experiments") == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--tag", "a b"], "'a b' is no tag; use letters"),
+        (["--tag", "../up"], "'../up' is no tag; use letters"),
+        (["--tag", "seen"], "tag seen is taken by refs or ledger rows whose journal is not here; use --tag seen-2"),
+        (["--tag", "old"], "tag old is taken by refs or ledger rows whose journal is not here; use --tag old-2"),
+        (["--script", "nowhere/train_mlx.py"], "nowhere is not a folder"),
+        (["--script", "other.py"], "other.py does not exist"),
+    ],
+)
+def test_options_that_do_not_fit(grounds, options, sentence):
+    grounds.git("update-ref", "refs/heads/experiments/5min-seen", "HEAD")
+    (grounds.root / "results.tsv").write_text(
+        "commit\tval_bpb\n" + "\t".join(["0000000", "1.0", *["x"] * 4, "old", *["x"] * 13])
+    )
+    assert sentence in refused(grounds.nightshift("run", *options))
+
+
+@pytest.mark.parametrize(
+    "options", [("--budget-s", "0"), ("--budget-s", "nan"), ("--hours", "-1"), ("--experiments", "0")]
+)
+def test_numbers_that_are_none(grounds, options):
+    done = grounds.nightshift("run", *options)
+    assert done.returncode == 2
+    assert f"argument {options[0]}: '{options[1]}' is not a" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_data_that_is_not_there(grounds, tmp_path):
+    assert "no whole corpus in" in refused(grounds.nightshift("run", NIGHTSHIFT_DATA=str(tmp_path)))
+
+
+def test_questions_before_any_night(grounds):
+    for question in (["results"], ["status"], ["diff", "0"]):
+        assert "begin with: nightshift run" in refused(grounds.nightshift(*question))
+    assert "no scored attempt to plot" in refused(grounds.nightshift("plot", "--out", "p.png"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/mounts").exists(), reason="mounts a small disk")
+def test_a_disk_without_space(tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(small)], check=False).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        grounds = Grounds(make_repository(small / "user", unigram()))
+        assert "GB are free on the disk" in refused(grounds.nightshift("run"))
+        assert grounds.nightshift("doctor").returncode == 1
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_doctor_says_what_is_there(grounds):
+    done = grounds.nightshift("doctor")
+    for part in ("✓ Python 3", "✓ MLX build: mlx", "✓ device: ", "GFLOP/s", "✓ git repository", "✓ disk", "✓ data: "):
+        assert part in done.stdout
+    assert done.returncode == 0

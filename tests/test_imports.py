@@ -1,0 +1,57 @@
+"""Imports only fall: a module imports only what lives on a lower floor, so there is no cycle and no surprise."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FLOOR = {
+    # the fixed part, and the script that is edited; the harness knows neither
+    "hardware": 0, "corpus": 0, "encode": 1, "prepare": 2, "train_mlx": 3,
+    # programs that run in processes of their own
+    "agent.keeper": 0, "agent.scorer": 3, "agent.probe": 3,
+    # the harness
+    "agent": 0, "agent.proposers": 0, "agent.errors": 0, "agent.experiment": 0,
+    "agent.judge": 1, "agent.dials": 1, "agent.contract": 1, "agent.process": 1, "agent.stop": 1,
+    "agent.repo": 2, "agent.journal": 2, "agent.ledger": 2, "agent.lock": 2, "agent.run": 2, "agent.score": 2,
+    "agent.screen": 2, "agent.proposers.search": 2,
+    "agent.opening": 3, "agent.report": 3,
+    "agent.night": 4, "agent.doctor": 4,
+    "agent.__main__": 5,
+}  # fmt: skip
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+FILES = {module_name(path): path for path in (*ROOT.glob("*.py"), *(ROOT / "agent").rglob("*.py"))}
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (
+                [f"{node.module}.{alias.name}" for alias in node.names] if node.module in PACKAGES else [node.module]
+            )
+
+
+PACKAGES = {"agent", "agent.proposers"}
+
+
+def test_every_module_has_a_floor():
+    assert set(FILES) == set(FLOOR)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_imports_only_fall(name):
+    above = [dep for dep in imports(FILES[name]) if FLOOR.get(dep, -1) >= FLOOR[name]]
+    assert above == []
+
+
+def test_the_harness_never_imports_the_training_script():
+    assert [name for name, path in FILES.items() if "train_mlx" in set(imports(path))] == []

@@ -1,0 +1,110 @@
+"""The journal: durable, readable meanwhile, and the same records out as went in."""
+
+import sqlite3
+
+import pytest
+
+from agent.errors import NightError
+from agent.experiment import Decision, Ending, Night, Proposal, Run, Score, Status, Summary
+from agent.journal import Journal
+
+NIGHT = Night(
+    tag="t", branch="refs/heads/experiments/30s-t", script="train_mlx.py", base="b" * 40, budget_s=30.0, seed=7,
+    device_kind="cpu", device="a CPU", protocol="p" * 12, data="/data", started="2026-01-02T03:04:05Z",
+)  # fmt: skip
+RUN = Run(7, Ending.FINISHED, 0, 31.5, Summary(peak_vram_mb=512.0, num_steps=3), "the end")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "night" / "journal.sqlite"
+
+
+@pytest.fixture
+def journal(path):
+    with Journal.create(path, NIGHT) as journal:
+        yield journal
+
+
+def propose(journal: Journal, number: int = 0) -> None:
+    journal.add_attempt(number, None if number == 0 else 0, Proposal("A = 1", "title", "why", "you"), "now")
+
+
+def test_a_night_comes_back_as_it_went_in(journal):
+    assert journal.night() == NIGHT
+
+
+def test_an_attempt_grows_step_by_step(journal):
+    propose(journal)
+    assert journal.attempt(0).commit is None
+    journal.record_commit(0, "c" * 40)
+    run_id = journal.start_run(0, 7)
+    assert journal.attempt(0).runs[0].ending is Ending.LOST  # not ended: lost, should the harness die now
+    journal.end_run(run_id, RUN)
+    assert journal.attempt(0).runs == (RUN,)
+    journal.record_score(0, 7, Score(1.25, 0.5))
+    journal.record_decision(0, Decision(Status.KEEP, "baseline"))
+    journal.settle(0)
+    attempt = journal.attempt(0)
+    assert (attempt.val_bpb, attempt.status, attempt.settled, attempt.commit) == (1.25, Status.KEEP, True, "c" * 40)
+
+
+def test_several_seeds_give_a_mean_and_a_spread(journal):
+    propose(journal)
+    for seed, bpb in ((0, 1.0), (1, 1.5)):
+        run = Run(seed, Ending.FINISHED, 0, 1.0, None, "")
+        journal.end_run(journal.start_run(0, seed), run)
+        journal.record_score(0, seed, Score(bpb, 0.1))
+    assert journal.attempt(0).val_bpb == 1.25
+    assert journal.attempt(0).val_bpb_std == pytest.approx(0.3535534)
+
+
+def test_an_interrupted_run_is_marked_lost_once(journal):
+    propose(journal)
+    journal.start_run(0, 0)
+    assert journal.mark_lost_runs() == 1
+    assert journal.mark_lost_runs() == 0
+    assert journal.attempt(0).done_runs == ()
+
+
+def test_a_score_belongs_to_the_run_that_finished(journal):
+    propose(journal)
+    journal.start_run(0, 7)
+    journal.mark_lost_runs()
+    journal.end_run(journal.start_run(0, 7), RUN)
+    journal.record_score(0, 7, Score(1.0, 0.1))
+    assert [run.score for run in journal.attempt(0).runs] == [None, Score(1.0, 0.1)]
+
+
+def test_a_number_cannot_be_used_twice(journal):
+    propose(journal)
+    with pytest.raises(sqlite3.IntegrityError):
+        propose(journal)
+
+
+def test_it_can_be_read_while_a_night_writes(journal, path):
+    propose(journal)
+    with Journal.read(path) as reader:
+        propose(journal, 1)
+        assert len(reader.attempts()) == 2
+        with pytest.raises(sqlite3.OperationalError):
+            propose(reader, 2)
+
+
+def test_every_write_is_flushed_to_the_disk(journal):
+    pragma = journal._db.execute
+    assert pragma("PRAGMA journal_mode").fetchone()[0] == "wal"
+    assert pragma("PRAGMA synchronous").fetchone()[0] == 2  # FULL
+
+
+def test_a_file_that_is_no_journal_is_named(path):
+    path.parent.mkdir()
+    path.write_text("not a database, but long enough to be looked at by SQLite, which wants a hundred bytes of header")
+    with pytest.raises(NightError, match=r"journal.sqlite is not a readable journal"):
+        Journal.resume(path)
+
+
+def test_a_journal_of_another_version_is_refused(journal, path):
+    journal._db.execute("PRAGMA user_version = 99")
+    with pytest.raises(NightError, match="has format 99, this nightshift reads 1"):
+        Journal.read(path)

@@ -1,0 +1,121 @@
+"""results.tsv: what every tool of this family reads, and nobody's rows lost."""
+
+import dataclasses
+import io
+
+import pandas as pd
+import pytest
+from test_journal import NIGHT
+
+from agent import ledger
+from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Summary
+
+FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
+UPSTREAM = "a1b2c3d\t0.997900\t44.0\tkeep\tbaseline"  # five columns
+
+
+def attempt(number: int, bpb: float | None, status: Status, title: str = "title") -> Attempt:
+    summary = Summary(training_seconds=30.0, peak_vram_mb=1536.0, total_tokens_M=1.25, num_params_M=0.5)
+    ending = Ending.CRASHED if bpb is None else Ending.FINISHED
+    run = Run(0, ending, 0, 31.5, summary, "", Score(bpb, 1.0))
+    proposal = Proposal("A = 1", title, "why", "search")
+    parent = None if number == 0 else 0
+    decision = Decision(status, "a reason")
+    return Attempt(number, parent, proposal, "2026-01-02T03:04:05Z", f"{number}" * 40, (run,), decision, True)
+
+
+HISTORY = (
+    attempt(0, 1.5, Status.KEEP, "baseline"),
+    attempt(1, 1.25, Status.KEEP, "LR 0.1 → 0.2"),
+    attempt(2, None, Status.CRASH, 'a "quoted"\ttitle\nof two lines'),
+    attempt(3, 1.75, Status.DISCARD),
+)
+
+
+def cells(line: str) -> dict[str, str]:
+    return dict(zip(ledger.COLUMNS, line.split("\t"), strict=True))
+
+
+def test_the_header_is_the_agreed_one():
+    assert ledger.render("", []) == (
+        "commit\tval_bpb\tmemory_gb\tstatus\tdescription\tattempt\ttag\tbranch\tparent\treason\tseeds\tval_bpb_std\t"
+        "tokens_M\tparams_M\ttrain_s\twall_s\tsource\tprotocol\tdevice\tstarted\n"
+    )
+
+
+def test_a_row_has_the_formats_that_tools_expect():
+    row = cells(ledger.rows(NIGHT, HISTORY)[1])
+    assert (row["commit"], row["val_bpb"], row["memory_gb"], row["status"]) == ("1111111", "1.250000", "1.5", "keep")
+    assert (row["parent"], row["branch"], row["seeds"]) == ("0000000", "experiments/30s-t", "1")
+
+
+def test_the_parent_of_attempt_0_is_where_the_user_stood():
+    assert cells(ledger.rows(NIGHT, HISTORY)[0])["parent"] == "bbbbbbb"
+
+
+def test_a_crash_has_an_empty_score():
+    assert cells(ledger.rows(NIGHT, HISTORY)[2])["val_bpb"] == ""
+
+
+def test_tabs_newlines_and_quotes_in_a_title_stay_one_cell():
+    assert cells(ledger.rows(NIGHT, HISTORY)[2])["description"] == "a 'quoted' title of two lines"
+
+
+def test_an_attempt_still_at_work_has_no_row():
+    at_work = dataclasses.replace(attempt(4, 1.0, Status.KEEP), decision=None)
+    assert len(ledger.rows(NIGHT, (*HISTORY, at_work))) == 4
+
+
+def test_rendering_twice_changes_nothing():
+    once = ledger.render("", [(NIGHT, HISTORY)])
+    assert ledger.render(once, [(NIGHT, HISTORY)]) == once
+
+
+def test_rows_of_other_nights_stay_verbatim_and_in_place():
+    odd = "ffffff0\tnot a number\t\tKEEP\tan odd \u2028 row \x1c of twenty cells" + "\t" * 15
+    mine = ledger.rows(NIGHT, HISTORY)
+    before = "\n".join([ledger.HEADER, UPSTREAM, FOREIGN, *mine[:2], odd])  # no newline at the end
+    after = ledger.render(before, [(NIGHT, HISTORY)]).split("\n")
+    assert after == [ledger.HEADER, UPSTREAM, FOREIGN, *mine, odd, ""]
+
+
+def test_a_deleted_ledger_comes_back_whole():
+    other = dataclasses.replace(NIGHT, tag="u")
+    text = ledger.render("", [(NIGHT, HISTORY), (other, HISTORY[:1])])
+    assert [cells(line)["tag"] for line in text.splitlines()[1:]] == ["t", "t", "t", "t", "u"]
+
+
+def test_bytes_that_are_no_utf8_survive(tmp_path):
+    path = tmp_path / "results.tsv"
+    path.write_bytes(UPSTREAM.encode() + b" \xff\r\n")
+    ledger.write(path, ledger.render(ledger.read(path), [(NIGHT, HISTORY)]))
+    assert UPSTREAM.encode() + b" \xff\r\n" in path.read_bytes()
+
+
+def test_writing_leaves_no_other_file_behind(tmp_path):
+    ledger.write(tmp_path / "results.tsv", "text\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["results.tsv"]
+
+
+def test_a_failed_write_leaves_the_old_text(tmp_path):
+    path = tmp_path / "results.tsv"
+    path.write_text("old")
+    with pytest.raises(TypeError):
+        ledger.write(path, None)  # type: ignore[arg-type]
+    assert [path.read_text(), *tmp_path.iterdir()] == ["old", path]
+
+
+def test_the_analysis_code_of_the_ancestor_reads_it():
+    df = pd.read_csv(io.StringIO(ledger.render(f"{ledger.HEADER}\n{UPSTREAM}\n", [(NIGHT, HISTORY)])), sep="\t")
+    df["val_bpb"] = pd.to_numeric(df["val_bpb"], errors="coerce")
+    df["memory_gb"] = pd.to_numeric(df["memory_gb"], errors="coerce")
+    df["status"] = df["status"].str.strip().str.upper()
+    counts = df["status"].value_counts()
+    assert (counts["KEEP"], counts["DISCARD"], counts["CRASH"]) == (3, 1, 1)
+    valid = df[df["status"] != "CRASH"].copy().reset_index(drop=True)
+    baseline_bpb = valid.loc[0, "val_bpb"]
+    assert baseline_bpb == 0.9979
+    kept = valid[valid["status"] == "KEEP"]
+    assert kept["val_bpb"].iloc[1:].cummin().tolist() == [1.5, 1.25]
+    hits = kept.assign(delta=kept["val_bpb"].shift(1) - kept["val_bpb"]).iloc[1:].sort_values("delta", ascending=False)
+    assert hits.iloc[0]["description"] == "LR 0.1 → 0.2"

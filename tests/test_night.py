@@ -1,0 +1,192 @@
+"""Whole nights with seconds-long experiments: what they leave behind, and what they never touch."""
+
+import json
+import sqlite3
+from dataclasses import dataclass
+
+import pytest
+from nights import SCRIPTS, Grounds, Quiet, git, make_repository, scripted_lab, unigram
+
+from agent.errors import NightError, ScriptError
+from agent.experiment import Ending
+from agent.night import run_night
+from agent.opening import Place, Request, open_night
+
+BETTER, WORSE = unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)
+DIVERGES, WEIGHTLESS = ((SCRIPTS / name).read_text() for name in ("diverges.py", "weightless.py"))
+THREE_LOGITS = BETTER.replace("self.logits.size))", "3))").replace("(self.logits, (", "(self.logits[:3], (")
+NONSENSE = {"peak_vram_mb": "much", "num_steps": True, "depth": 10**400, "mfu_percent": None}
+TALKS_NONSENSE = (
+    unigram(SHARPNESS=0.3)
+    .replace("json.dumps(summary)", repr(json.dumps(NONSENSE)))
+    .replace('"loss": 1.0', '"loss": []')
+)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, tiny_data, monkeypatch):
+    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def grounds(tmp_path):
+    return Grounds(make_repository(tmp_path / "user", unigram()))
+
+
+@pytest.fixture(scope="module")
+def after_a_night(tmp_path_factory, tiny_data):
+    """A user's repository in the morning after a night of one of everything; the user was in the middle of an edit."""
+    grounds = Grounds(make_repository(tmp_path_factory.mktemp("night") / "user", unigram()))
+    (grounds.root / "train_mlx.py").write_text(unigram(NOTE="an uncommitted edit"))
+    (grounds.root / "half.txt").write_text("staged")
+    grounds.git("add", "half.txt")
+    (grounds.root / "half.txt").write_text("and edited again")
+    before = snapshot(grounds)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        watcher = grounds.try_scripts("t", [WORSE, BETTER, DIVERGES, WEIGHTLESS, THREE_LOGITS, TALKS_NONSENSE])
+    return Morning(grounds, before, watcher)
+
+
+@dataclass(frozen=True)
+class Morning:
+    grounds: Grounds
+    before: dict[str, bytes]
+    watcher: Quiet
+
+
+def tip(grounds: Grounds, tag: str = "t") -> str:
+    return grounds.git("rev-parse", f"refs/heads/experiments/0.05s-{tag}")
+
+
+def test_a_better_run_moves_the_branch_and_worse_ones_leave_it(after_a_night):
+    grounds = after_a_night.grounds
+    statuses = [row["status"] for row in grounds.rows()]
+    assert statuses == ["keep", "discard", "keep", "crash", "crash", "crash", "discard"]
+    assert tip(grounds) == grounds.attempts("t")[2].commit
+
+
+def test_every_attempt_is_an_edit_of_the_incumbent_of_its_time(after_a_night):
+    attempts = after_a_night.grounds.attempts("t")
+    assert [one.parent for one in attempts] == [None, 0, 0, 2, 2, 2, 2]
+    assert after_a_night.grounds.git("rev-parse", f"{attempts[3].commit}^") == attempts[2].commit
+
+
+def test_every_attempt_stays_a_ref_whose_commit_holds_the_script_alone(after_a_night):
+    grounds = after_a_night.grounds
+    for attempt in grounds.attempts("t")[1:]:
+        ref = f"refs/experiments/t/{attempt.number:04d}"
+        assert grounds.git("rev-parse", ref) == attempt.commit
+        assert grounds.git("diff-tree", "--no-commit-id", "-r", "--name-only", ref) == "train_mlx.py"
+        assert grounds.git("show", f"{ref}:train_mlx.py") == attempt.proposal.script.strip()
+        message = grounds.git("log", "-1", "--format=%B", ref)
+        assert message.startswith(f"script {attempt.number}\n\nIt might be better.\n\nSource: scripted")
+
+
+def test_the_users_tree_index_and_head_are_untouched(after_a_night):
+    grounds = after_a_night.grounds
+    assert snapshot(grounds) == after_a_night.before
+    assert grounds.git("status", "--porcelain").splitlines() == ["AM half.txt", " M train_mlx.py", "?? results.tsv"]
+
+
+def test_attempt_0_is_the_script_as_it_stands_uncommitted_edits_included(after_a_night):
+    grounds = after_a_night.grounds
+    assert grounds.git("show", "refs/experiments/t/0000:train_mlx.py") == unigram(NOTE="an uncommitted edit").strip()
+    assert grounds.git("diff-tree", "--no-commit-id", "-r", "--name-only", "refs/experiments/t/0000") == "train_mlx.py"
+
+
+def test_a_crash_has_no_score_but_a_reason(after_a_night):
+    crashes = [row for row in after_a_night.grounds.rows() if row["status"] == "crash"]
+    assert [row["val_bpb"] for row in crashes] == ["", "", ""]
+    assert crashes[0]["reason"] == "exit code 3: loss is nan at step 17: the run has diverged"
+    assert crashes[1]["reason"] == "exit code 0: it left no out/model.safetensors"
+    assert "logits have shape" in crashes[2]["reason"]
+
+
+def test_weights_are_kept_for_kept_attempts_only(after_a_night):
+    kept = sorted(path.parents[2].name for path in after_a_night.grounds.folder("t").rglob("model.safetensors"))
+    assert kept == ["0000", "0002"]
+
+
+def test_what_a_script_says_about_itself_is_recorded(after_a_night):
+    row = after_a_night.grounds.rows()[0]
+    assert (row["memory_gb"], row["train_s"], row["params_M"], row["source"]) == ("0.5", "0.1", "0.001", "you")
+    assert after_a_night.grounds.attempts("t")[0].summary.num_steps == 1
+
+
+def test_nonsense_in_summary_and_curve_is_left_out(after_a_night):
+    assert after_a_night.grounds.attempts("t")[6].val_bpb is not None
+    assert after_a_night.grounds.rows()[6]["memory_gb"] == ""
+
+
+def test_curves_are_followed_while_they_grow(after_a_night):
+    assert all(0 <= point.fraction <= 1 for point in after_a_night.watcher.progress)
+
+
+def test_the_repository_is_sound(after_a_night):
+    assert after_a_night.grounds.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def snapshot(grounds: Grounds) -> dict[str, bytes]:
+    paths = [path for path in grounds.root.glob("*") if path.is_file() and path.name != "results.tsv"]
+    return {
+        path.name: path.read_bytes()
+        for path in (*paths, grounds.root / ".git" / "index", grounds.root / ".git" / "HEAD")
+    }
+
+
+def test_a_hanging_script_is_killed_and_the_night_goes_on(grounds):
+    grounds.try_scripts("t", [(SCRIPTS / "hangs.py").read_text()], allowance_s=1.5)
+    assert grounds.attempts("t")[1].runs[0].ending is Ending.OVERRAN
+    assert grounds.rows()[1]["reason"].startswith("still running after")
+
+
+def test_a_night_without_a_baseline_ends_with_a_sentence(grounds):
+    (grounds.root / "train_mlx.py").write_text((SCRIPTS / "diverges.py").read_text())
+    with pytest.raises(ScriptError, match=r"attempt 0, .* crashed \(exit code 3: loss is nan .*log.txt"):
+        grounds.try_scripts("t", [BETTER])
+    assert [row["status"] for row in grounds.rows()] == ["crash"]
+
+
+def test_a_run_sees_copies_of_the_fixed_files_from_when_the_night_opened(grounds):
+    with scripted_lab(grounds.root, "t", [BETTER]) as lab:
+        (grounds.root / "prepare.py").write_text("raise SystemExit('edited in the middle of the night')")
+        run_night(lab)
+    assert [row["status"] for row in grounds.rows()] == ["keep", "keep"]
+
+
+def test_somebody_moving_the_branch_ends_the_night_and_keeps_their_commit(grounds):
+    with scripted_lab(grounds.root, "t", [BETTER]) as lab:
+        grounds.git("update-ref", "refs/heads/experiments/0.05s-t", "HEAD")
+        with pytest.raises(Exception, match=r"was moved to .* by somebody else"):
+            run_night(lab)
+    assert tip(grounds) == grounds.git("rev-parse", "HEAD")
+
+
+def test_other_data_under_the_same_tag_is_refused(grounds, tmp_path, tiny_data, monkeypatch):
+    grounds.try_scripts("t", [])
+    manifest = json.loads((tiny_data / "manifest.json").read_text())
+    journal = grounds.folder("t") / "journal.sqlite"
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in tiny_data.iterdir():
+        (other / path.name).symlink_to(path)
+    (other / "manifest.json").unlink()
+    (other / "manifest.json").write_text(json.dumps(manifest | {"eval_tokens": 1}))
+    with sqlite3.connect(journal) as database:
+        database.execute("UPDATE night SET value = ? WHERE fact = 'data'", (str(other),))
+    with pytest.raises(NightError, match=r"night t has protocol .* other data or another device"):
+        grounds.try_scripts("t", [])
+
+
+def test_a_night_of_a_script_in_a_subfolder_commits_it_there(tmp_path):
+    root = make_repository(tmp_path / "user", unigram())
+    (root / "lab").mkdir()
+    for path in root.glob("*.py"):
+        path.rename(root / "lab" / path.name)
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "move")
+    place = Place.of(root / "lab" / "train_mlx.py")
+    assert open_night(place, Request("t", 0.05)).script == "lab/train_mlx.py"
+    assert place.ledger == root / "results.tsv"

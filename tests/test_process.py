@@ -1,0 +1,135 @@
+"""A child process under the harness's clock: nothing of it survives, nothing secret reaches it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from nights import PROJECT, SCRIPTS
+
+from agent import process
+from agent.experiment import Ending
+from agent.process import Outcome, scrubbed_env, supervise
+
+
+def run(folder: Path, *command: str, limit_s: float = 30.0, **options: object) -> Outcome:
+    settings = {"stopped": lambda: False, "tick": lambda elapsed_s: None, "env": scrubbed_env("/data")} | options
+    return supervise([sys.executable, *command], folder, limit_s=limit_s, **settings)  # type: ignore[arg-type]
+
+
+def is_alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def wait_for(path: Path) -> str:
+    deadline = time.monotonic() + 20
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.02)
+    return path.read_text()
+
+
+def test_a_good_end_is_finished_with_its_log(tmp_path):
+    outcome = run(tmp_path, "-c", "print('all is well')")
+    assert (outcome.ending, outcome.exit_code, outcome.last_lines) == (Ending.FINISHED, 0, "all is well")
+
+
+def test_an_exit_code_comes_through(tmp_path):
+    outcome = run(tmp_path, str(SCRIPTS / "diverges.py"))
+    assert (outcome.ending, outcome.exit_code) == (Ending.CRASHED, 3)
+    assert outcome.last_lines == "loss is nan at step 17: the run has diverged"
+
+
+def test_a_signal_is_no_exit_code(tmp_path):
+    outcome = run(tmp_path, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    assert (outcome.ending, outcome.exit_code) == (Ending.CRASHED, None)
+
+
+def test_an_overrun_that_ignores_sigterm_is_killed_with_its_daemon(tmp_path):
+    outcome = run(tmp_path, str(SCRIPTS / "hangs.py"), limit_s=1.0)
+    daemon = int((tmp_path / "daemon.pid").read_text())
+    assert outcome.ending is Ending.OVERRAN
+    assert outcome.wall_s < 1.0 + process.GRACE_S + 2
+    assert not is_alive(daemon)
+
+
+def test_a_daemon_does_not_outlive_a_good_end_either(tmp_path):
+    code = "import os\nif os.fork() == 0:\n os.setsid()\n if os.fork(): os._exit(0)\n import time; time.sleep(60)\n"
+    code += "os.wait(); import psutil, time; time.sleep(0.3)\n"
+    outcome = run(tmp_path, "-c", code)
+    assert outcome.ending is Ending.FINISHED
+    assert [one for one in psutil.process_iter(["cmdline"]) if code in (one.info["cmdline"] or [])] == []
+
+
+def test_stopping_ends_the_run_at_once(tmp_path):
+    asked_s = time.monotonic() + 0.5
+    outcome = run(tmp_path, "-c", "import time; time.sleep(60)", stopped=lambda: time.monotonic() > asked_s)
+    assert outcome.ending is Ending.STOPPED
+    assert outcome.wall_s < 5
+
+
+def test_the_run_and_its_daemon_die_with_the_harness(tmp_path):
+    harness = f"""
+import sys; sys.path.insert(0, {str(PROJECT)!r})
+from pathlib import Path
+from agent.process import supervise, scrubbed_env
+supervise([sys.executable, {str(SCRIPTS / "hangs.py")!r}], Path({str(tmp_path)!r}), env=scrubbed_env(""), limit_s=99,
+          stopped=lambda: False, tick=lambda s: None)
+"""
+    loop = subprocess.Popen([sys.executable, "-c", harness])
+    daemon = int(wait_for(tmp_path / "daemon.pid"))
+    family = [*psutil.Process(loop.pid).children(recursive=True), psutil.Process(daemon)]
+    loop.kill()
+    loop.wait()
+    deadline = time.monotonic() + 2
+    while any(is_alive(one.pid) for one in family) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [one for one in family if is_alive(one.pid)] == []
+
+
+def test_a_flooding_log_is_cut_to_head_and_tail(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "LOG_CAP_BYTES", 1 << 20)
+    monkeypatch.setattr(process, "LOG_HEAD_BYTES", 1 << 10)
+    outcome = run(
+        tmp_path,
+        "-c",
+        "import time\nprint('first')\n" + "print('x' * 200_000); time.sleep(.04)\n" * 20 + "print('last')",
+    )
+    assert outcome.last_lines.endswith("last")
+    assert (tmp_path / "log.txt").stat().st_size < 3 << 20
+    assert (tmp_path / "log.txt").read_text().startswith("first")
+
+
+def test_a_log_that_is_no_text_can_still_be_quoted(tmp_path):
+    assert run(tmp_path, str(SCRIPTS / "floods.py")).last_lines.endswith("last words")
+
+
+def test_keys_do_not_reach_the_run(tmp_path, monkeypatch):
+    for name in ("OPENAI_API_KEY", "NIGHTSHIFT_API_KEY", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "MLX_TOKEN"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("MLX_PTX_CACHE_DIR", "/cache")
+    run(tmp_path, "-c", "import json, os; print(json.dumps(dict(os.environ)))")
+    seen = json.loads((tmp_path / "log.txt").read_text())
+    assert "secret" not in seen.values()
+    assert (seen["NIGHTSHIFT_DATA"], seen["MLX_PTX_CACHE_DIR"], seen["PATH"]) == ("/data", "/cache", os.environ["PATH"])
+
+
+def test_the_run_sees_no_input_and_no_terminal(tmp_path):
+    outcome = run(tmp_path, "-c", "import sys; print(repr(sys.stdin.read()), sys.stdout.isatty())")
+    assert outcome.last_lines == "'' False"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_the_run_inherits_no_open_files(tmp_path):
+    with (tmp_path / "private").open("w"):
+        outcome = run(
+            tmp_path,
+            "-c",
+            "import os; print([os.readlink(f'/proc/self/fd/{n}') for n in (0, 1, 2)], os.listdir('/proc/self/fd'))",
+        )
+    assert "'3'" in outcome.last_lines  # listdir's own
+    assert "'4'" not in outcome.last_lines

@@ -1,0 +1,112 @@
+"""Git by plumbing, on real repositories."""
+
+import pytest
+from nights import git, make_repository, unigram
+
+from agent.errors import RepoError
+from agent.repo import Repo, valid_tag
+
+WHEN = "2026-01-02T03:04:05Z"
+
+
+@pytest.fixture
+def root(tmp_path):
+    return make_repository(tmp_path / "user", unigram())
+
+
+@pytest.fixture
+def repo(root):
+    return Repo.containing(root)
+
+
+def commit(repo: Repo, text: str = "A = 2\n", parent: str = "HEAD") -> str:
+    return repo.commit_script(repo.find(parent) or "", "train_mlx.py", text, "title\n\nbody\n", WHEN)
+
+
+def test_a_commit_holds_the_script_alone(repo, root):
+    sha = commit(repo)
+    assert git(root, "diff-tree", "-r", "--name-only", "HEAD", sha) == "train_mlx.py"
+    assert git(root, "show", f"{sha}:train_mlx.py") == "A = 2"
+    assert git(root, "log", "-1", "--format=%B", sha).strip() == "title\n\nbody"
+
+
+def test_the_same_facts_give_the_same_commit(repo):
+    assert commit(repo) == commit(repo)
+
+
+def test_a_commit_leaves_index_head_and_tree_alone(repo, root):
+    (root / "train_mlx.py").write_text("half an edit")
+    (root / "staged.txt").write_text("staged")
+    git(root, "add", "staged.txt")
+    before = {path: path.read_bytes() for path in (root / ".git" / "index", root / ".git" / "HEAD")}
+    commit(repo)
+    assert {path: path.read_bytes() for path in before} == before
+    assert (root / "train_mlx.py").read_text() == "half an edit"
+
+
+def test_an_executable_script_stays_executable(repo, root):
+    (root / "train_mlx.py").chmod(0o755)
+    git(root, "commit", "-qam", "executable")
+    assert git(root, "ls-tree", commit(repo), "train_mlx.py").startswith("100755")
+
+
+def test_hooks_and_filters_of_the_repository_do_not_run(repo, root):
+    for hook in ("reference-transaction", "post-index-change", "pre-commit"):
+        path = root / ".git" / "hooks" / hook
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\ntouch {root}/hook-ran\n")
+        path.chmod(0o755)
+    git(root, "config", "filter.evil.clean", f"touch {root}/filter-ran; cat")
+    (root / ".gitattributes").write_text("* filter=evil\n")
+    repo.move_ref("refs/experiments/t/0001", commit(repo), None, "test")
+    assert not (root / "hook-ran").exists()
+    assert not (root / "filter-ran").exists()
+
+
+def test_a_ref_moves_only_from_where_it_is_expected(repo):
+    first, second = commit(repo), commit(repo, "A = 3\n")
+    repo.move_ref("refs/heads/experiments/x", first, None, "create")
+    with pytest.raises(RepoError, match=r"moved to .* by somebody else"):
+        repo.move_ref("refs/heads/experiments/x", second, None, "create again")
+    assert repo.find("refs/heads/experiments/x") == first
+    repo.move_ref("refs/heads/experiments/x", second, first, "move")
+    repo.move_ref("refs/heads/experiments/x", second, first, "move, again after a kill")
+    assert repo.find("refs/heads/experiments/x") == second
+
+
+def test_a_moved_branch_keeps_its_past_in_the_reflog(repo, root):
+    repo.move_ref("refs/heads/experiments/x", commit(repo), None, "create")
+    assert "nightshift: create" in git(root, "reflog", "refs/heads/experiments/x")
+
+
+def test_commits_need_no_user(repo, root, monkeypatch):
+    for name in ("user.name", "user.email"):
+        git(root, "config", "--unset", name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
+    assert git(root, "log", "-1", "--format=%an", commit(repo)) == "nightshift"
+
+
+def test_the_user_signs_commits_where_git_knows_one(repo, root):
+    assert git(root, "log", "-1", "--format=%an %ae", commit(repo)) == "Someone someone@example.org"
+
+
+def test_outside_of_a_repository_the_remedy_is_named(tmp_path):
+    with pytest.raises(RepoError, match="is not in a git repository; run: git init"):
+        Repo.containing(tmp_path)
+
+
+def test_without_commits_the_remedy_is_named(tmp_path):
+    git(tmp_path, "init", "-q")
+    with pytest.raises(RepoError, match="has no commits yet; run: git add"):
+        Repo.containing(tmp_path)
+
+
+@pytest.mark.parametrize("tag", ["nov20", "nov20-2", "A.b_c", "5"])
+def test_tags_that_do(tag):
+    assert valid_tag(tag)
+
+
+@pytest.mark.parametrize("tag", ["", "a b", "a/b", "..", "a..b", "-a", ".a", "a.lock", "a.", "ä", "a\nb", "x" * 65])
+def test_tags_that_do_not(tag):
+    assert not valid_tag(tag)

@@ -1,0 +1,68 @@
+"""Nothing is lost and nothing doubled, wherever the harness dies."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from nights import SCRIPTS, Grounds, environment, make_repository, unigram
+
+from agent.experiment import Ending
+
+STEPS = ("propose", "objects", "ref", "commit", "start", "train")
+STEPS += ("end", "score", "scored", "decide", "ledger", "settle")
+MOMENTS = ["before:objects", "before:train", *(f"after:{step}" for step in STEPS)]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, tiny_data, monkeypatch):
+    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def grounds(tmp_path):
+    return Grounds(make_repository(tmp_path / "user", unigram()))
+
+
+def go_on(grounds: Grounds, moment: str) -> int:
+    command = [sys.executable, str(SCRIPTS / "killed_night.py"), "t", moment]
+    return subprocess.run(command, cwd=grounds.root, env=environment(), check=False, timeout=60).returncode
+
+
+def outcome(grounds: Grounds) -> list[tuple[object, ...]]:
+    """All that a night leaves, but for what an hour of the day or a kill may change."""
+    facts = [
+        (one.number, one.parent, one.proposal, one.status, one.val_bpb, one.settled) for one in grounds.attempts("t")
+    ]
+    rows = [(row["attempt"], row["val_bpb"], row["status"], row["seeds"]) for row in grounds.rows()]
+    tree = grounds.git("rev-parse", "refs/heads/experiments/0.05s-t^{tree}")
+    return [*facts, *rows, tree, len(grounds.git("for-each-ref", "refs/experiments").splitlines())]
+
+
+def test_a_night_killed_at_every_step_ends_like_an_undisturbed_one(grounds, tmp_path):
+    undisturbed = Grounds(make_repository(tmp_path / "undisturbed", unigram()))
+    assert go_on(undisturbed, "never") == 0
+    for moment in MOMENTS:
+        assert go_on(grounds, moment) == -9, moment
+    assert go_on(grounds, "never") == 0
+    assert outcome(grounds) == outcome(undisturbed)
+    assert [len(one.done_runs) for one in grounds.attempts("t")] == [1, 1, 1]
+    assert grounds.git("fsck", "--strict", "--no-dangling") == ""
+    assert grounds.git("status", "--porcelain") == "?? results.tsv"
+
+
+def test_a_loop_killed_in_the_middle_of_training_redoes_that_run_alone(grounds):
+    loop = grounds.start("run", "--experiments", "1", "--budget-s", "1", "--tag", "t")
+    curve = grounds.folder("t") / "runs" / "0000" / "seed0" / "out" / "metrics.jsonl"
+    deadline = time.monotonic() + 30
+    while not curve.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    loop.kill()
+    loop.communicate()
+    finished = grounds.nightshift("run", "--experiments", "1", "--tag", "t")
+    assert finished.returncode == 0, finished.stderr
+    first = grounds.attempts("t")[0]
+    assert [run.ending for run in first.runs] == [Ending.LOST, Ending.FINISHED]
+    assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]

@@ -1,0 +1,121 @@
+"""Search over the dials: sensible steps, the same ones every time, never one twice."""
+
+import math
+
+import pytest
+
+from agent.dials import normalised, read_dials
+from agent.errors import Exhausted, ScriptError
+from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status
+from agent.proposers.search import MIN_STEP, Search
+
+SCRIPT = """\
+LR = 0.04  # [0.005, 0.2] log
+DECAY = by_device(cpu=0.2, metal=0.1, cuda=0.1)  # [0.0, 0.6]
+DEPTH = 4  # {2, 4, 6, 8}
+HEADS = 2  # [1, 8]
+PATTERN = "SL"  # {"L", "SL", "SSSL"}
+FIXED = 3
+"""
+
+
+def attempt(number: int, script: str, bpb: float | None, *, keep: bool = False) -> Attempt:
+    status = Status.CRASH if bpb is None else Status.KEEP if keep else Status.DISCARD
+    run = Run(0, Ending.FINISHED, 0, 1.0, None, "", Score(bpb, 1.0, None))
+    return Attempt(number, None, Proposal(script, "", "", ""), "", "c", (run,), Decision(status, ""), True)
+
+
+def night(bpb_of, count: int, seed: int = 0, script: str = SCRIPT) -> list[Attempt]:
+    history = [attempt(0, script, bpb_of(values(script)), keep=True)]
+    best = history[0].val_bpb
+    for number in range(1, count + 1):
+        proposed = Search("cpu", seed).propose(history).script
+        bpb = bpb_of(values(proposed))
+        history.append(attempt(number, proposed, bpb, keep=bpb is not None and bpb < best))
+        best = min(best, bpb if bpb is not None else best)
+    return history
+
+
+def values(script: str) -> dict[str, float]:
+    return {dial.name: dial.value for dial in read_dials(script, "cpu")}
+
+
+def bowl(dials: dict[str, float]) -> float:
+    return 1 + 0.02 * math.log(dials["LR"] / 0.02) ** 2 + (dials["DECAY"] - 0.1) ** 2 + 0.01 * abs(dials["DEPTH"] - 8)
+
+
+def test_a_proposal_turns_one_to_three_dials_and_stays_in_their_ranges():
+    for number, one in enumerate(night(bowl, 25)[1:]):
+        assert 0.005 <= values(one.proposal.script)["LR"] <= 0.2, number
+        assert 0.0 <= values(one.proposal.script)["DECAY"] <= 0.6
+        assert values(one.proposal.script)["DEPTH"] in (2, 4, 6, 8)
+        assert values(one.proposal.script)["HEADS"] in range(1, 9)
+        assert values(one.proposal.script)["FIXED"] == 3
+
+
+def test_each_edit_is_of_the_incumbent():
+    history = night(bowl, 12)
+    for number in range(1, len(history)):
+        incumbent = min(history[:number], key=lambda one: one.val_bpb).proposal.script
+        before, after = values(incumbent), values(history[number].proposal.script)
+        assert 1 <= sum(before[name] != after[name] for name in before) <= 3
+
+
+def test_steps_too_small_to_be_seen_are_not_made():
+    for one, another in zip(night(lambda dials: 1.0, 20)[1:], [SCRIPT] * 20, strict=True):
+        step = abs(math.log(values(one.proposal.script)["LR"] / values(another)["LR"]))
+        assert step == 0 or step >= MIN_STEP * math.log(0.2 / 0.005) * 0.99
+
+
+def test_the_same_seed_and_history_give_the_same_night():
+    assert [one.proposal.script for one in night(bowl, 8)] == [one.proposal.script for one in night(bowl, 8)]
+
+
+def test_another_seed_gives_another_night():
+    assert night(bowl, 3)[1:] != night(bowl, 3, seed=1)[1:]
+
+
+def test_no_script_is_proposed_twice():
+    scripts = [normalised(one.proposal.script) for one in night(bowl, 40)]
+    assert len(set(scripts)) == len(scripts)
+
+
+def test_it_finds_a_clearly_better_place():
+    history = night(bowl, 40)
+    assert min(one.val_bpb for one in history) < 1 + 0.3 * (history[0].val_bpb - 1)
+
+
+def test_crashes_are_avoided():
+    def crash_when_deep(dials):
+        return None if dials["DEPTH"] > 4 else bowl(dials)
+
+    history = night(crash_when_deep, 30)
+    assert sum(one.val_bpb is None for one in history) <= 10
+
+
+def test_small_spaces_end_in_good_order():
+    with pytest.raises(Exhausted, match="no untried setting of 1 dials"):
+        night(lambda dials: 1.0, 4, script='PATTERN = "L"  # {"L", "SL", "SSSL"}\n')
+
+
+def test_a_value_outside_of_its_range_is_within_reach():
+    script = "LR = 0.5  # [0.005, 0.2] log\n"
+    assert values(Search("cpu", 0).propose([attempt(0, script, 1.0, keep=True)]).script)["LR"] <= 0.5
+
+
+def test_attempts_by_others_with_other_dials_do_no_harm():
+    history = [attempt(0, SCRIPT, 1.0, keep=True), attempt(1, "LR = 'high'\nDEPTH = 5\n", 1.1)]
+    history.append(attempt(2, "LR = 0.1  # [broken\n", None))
+    assert Search("cpu", 0).propose(history).source == "search"
+
+
+def test_title_and_hypothesis_name_what_is_turned():
+    proposal = Search("cpu", 0).propose([attempt(0, "LR = 0.04  # [0.005, 0.2] log\n", 1.0, keep=True)])
+    new = values(proposal.script)["LR"]
+    assert proposal.title == f"LR 0.04 → {new}"
+    assert f"LR = {new}" in proposal.hypothesis
+
+
+def test_a_script_without_ranges_says_how_to_write_one():
+    with pytest.raises(ScriptError, match=r"no dial with a range.*LR = 0.04  # step size"):
+        Search("cpu", 0).propose([attempt(0, "LR = 0.04\n", 1.0, keep=True)])
