@@ -63,13 +63,9 @@ def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds, tmp_pat
     assert "refs/experiments/t/0001" in shown
     edit = grounds.nightshift("diff", "1").stdout.splitlines()
     assert [line[:1] for line in edit if line[:1] in "+-" and line[:3] not in ("+++", "---")].count("+") in (1, 2, 3)
-    for picture in (tmp_path / "p.png", tmp_path / "p.svg"):
-        assert grounds.nightshift("plot", "--out", str(picture)).returncode == 0
-        assert picture.stat().st_size > 5000
+    assert grounds.nightshift("plot", "--out", str(tmp_path / "p.svg")).returncode == 0
+    assert b"<svg" in (tmp_path / "p.svg").read_bytes()
 
-    again = grounds.nightshift("run", "--experiments", "2", "--tag", "t")
-    assert again.returncode == 0
-    assert len(grounds.rows()) == 3  # the total of the night, reached before
     (grounds.root / "results.tsv").unlink()
     assert "baseline" in grounds.nightshift("results").stdout  # rendered anew
     assert "night t has --budget-s 0.2, not 0.3" in refused(
@@ -117,16 +113,6 @@ def test_stop_and_a_second_night_meet_the_first(grounds):
     night.communicate(timeout=10)
     assert night.returncode == 0
     assert "no night is running" in refused(grounds.nightshift("stop"))
-
-
-def test_a_night_killed_outright_frees_the_repository(grounds):
-    night = grounds.start("run", "--budget-s", "20", "--tag", "t")
-    wait_until(training(grounds, "t"))
-    os.kill(night.pid, signal.SIGKILL)
-    night.communicate()
-    assert "night t: not running" in grounds.nightshift("status").stdout
-    done = grounds.nightshift("run", "--budget-s", "0.05", "--tag", "u", "--experiments", "1")
-    assert done.returncode == 0, done.stderr
 
 
 def test_tags_of_the_day_follow_one_another(grounds):

@@ -137,7 +137,7 @@ def snapshot(grounds: Grounds) -> dict[str, bytes]:
 
 
 def test_a_hanging_script_is_killed_and_the_night_goes_on(grounds):
-    grounds.try_scripts("t", [(SCRIPTS / "hangs.py").read_text()], allowance_s=1.5)
+    grounds.try_scripts("t", [(SCRIPTS / "hangs.py").read_text()], allowance_s=0.8)
     assert grounds.attempts("t")[1].runs[0].ending is Ending.OVERRAN
     assert grounds.rows()[1]["reason"].startswith("still running after")
 
