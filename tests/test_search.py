@@ -7,7 +7,7 @@ import pytest
 from agent.dials import normalised, read_dials
 from agent.errors import Exhausted, ScriptError
 from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status
-from agent.proposers.search import MIN_STEP, Search
+from agent.proposers.search import MAX_STEP, MIN_STEP, Search
 
 SCRIPT = """\
 LR = 0.04  # [0.005, 0.2] log
@@ -65,6 +65,15 @@ def test_steps_too_small_to_be_seen_are_not_made():
     for one, another in zip(night(lambda dials: 1.0, 20)[1:], [SCRIPT] * 20, strict=True):
         step = abs(math.log(values(one.proposal.script)["LR"] / values(another)["LR"]))
         assert step == 0 or step >= MIN_STEP * math.log(0.2 / 0.005) * 0.99
+
+
+def test_a_single_turn_is_no_leap():
+    for one in night(lambda dials: 1.0, 40)[1:]:
+        before, after = values(SCRIPT), values(one.proposal.script)
+        assert abs(math.log(after["LR"] / before["LR"])) <= MAX_STEP * math.log(0.2 / 0.005) * 1.001
+        assert abs(after["DECAY"] - before["DECAY"]) <= MAX_STEP * 0.6 * 1.001
+        assert after["DEPTH"] in (2, 4, 6)
+        assert abs(after["HEADS"] - before["HEADS"]) <= 2
 
 
 def test_the_same_seed_and_history_give_the_same_night():

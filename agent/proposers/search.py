@@ -22,6 +22,7 @@ from agent.experiment import Attempt, History, Proposal, incumbent
 
 MAX_TRIES = 400  # draws before the dials count as exhausted
 MIN_STEP = 0.04  # of a dial's range: smaller turns drown in the noise of the seed
+MAX_STEP = 0.25  # of a dial's range: a few experiments cannot afford leaps, and several steps lead as far
 TURNED = (1, 2, 3)  # dials at once …
 TURNED_WEIGHTS = (3, 2, 1)  # … and how often each number is drawn
 STARTUP_TRIALS = 1  # from attempt 0 on TPE has one good point, which is where to search
@@ -56,7 +57,7 @@ class Search:
         rng = random.Random(f"{self._seed} {len(history)} {turn}")
         count = min(len(dials), rng.choices(TURNED, TURNED_WEIGHTS)[0])
         chosen = rng.sample(dials, count)
-        trial = self._study(dials, history, rng.getrandbits(31)).ask({dial.name: _axis(dial) for dial in chosen})
+        trial = self._study(dials, history, rng.getrandbits(31)).ask({dial.name: _reach(dial) for dial in chosen})
         values = {dial.name: _value(dial, trial.params[dial.name]) for dial in chosen}
         return {dial.name: values[dial.name] for dial in chosen if _is_a_step(dial, values[dial.name])}
 
@@ -97,6 +98,22 @@ def _axis(dial: Dial) -> BaseDistribution:
     if all(_is_number(option) for option in options):
         return IntDistribution(0, len(options) - 1)  # numbers in order: neighbours are alike
     return CategoricalDistribution(range(len(options)))
+
+
+def _reach(dial: Dial) -> BaseDistribution:
+    """The part of its axis that one proposal may turn a dial to: MAX_STEP to both sides, or the next choice."""
+    axis, here = _axis(dial), _position(dial, dial.value)
+    match axis, here:
+        case IntDistribution(), int():
+            step = 1 if isinstance(dial.span, Choices) or axis.log else max(1, round(MAX_STEP * (axis.high - axis.low)))
+            return IntDistribution(max(axis.low, here - step), min(axis.high, here + step), log=axis.log)
+        case FloatDistribution(log=True), int() | float():
+            factor = (axis.high / axis.low) ** MAX_STEP
+            return FloatDistribution(max(axis.low, here / factor), min(axis.high, here * factor), log=True)
+        case FloatDistribution(), int() | float():
+            step_size = MAX_STEP * (axis.high - axis.low)
+            return FloatDistribution(max(axis.low, here - step_size), min(axis.high, here + step_size))
+    return axis
 
 
 def _options(dial: Dial) -> tuple[Value, ...]:
