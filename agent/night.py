@@ -6,6 +6,7 @@ difference between going on and resuming: after a kill the same questions find t
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent import ledger
@@ -184,6 +185,10 @@ def write_ledger(place: Place) -> None:
     """Render results.tsv from every journal here."""
     nights = []
     for tag in place.tags():
-        with Journal.read(place.journal(tag)) as journal:
+        with (
+            suppress(NightError),
+            Journal.read(place.journal(tag)) as journal,
+        ):  # one that cannot be read keeps its rows
             nights.append((journal.night(), journal.attempts()))
+    nights.sort(key=lambda pair: pair[0].started)
     ledger.write(place.ledger, ledger.render(ledger.read(place.ledger), nights))

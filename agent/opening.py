@@ -66,7 +66,7 @@ class Place:
         return self.folder(tag) / "journal.sqlite"
 
     def tags(self) -> tuple[str, ...]:
-        """Nights with a journal here, oldest first."""
+        """Nights with a journal here; the one that was last at work comes last."""
         journals = sorted(self.nights.glob("*/journal.sqlite"), key=lambda path: path.stat().st_ctime)
         return tuple(path.parent.name for path in journals)
 
@@ -108,7 +108,7 @@ def check_disk(folder: Path) -> None:
 
 def branch_name(budget_s: float, tag: str) -> str:
     minutes, rest = divmod(budget_s, 60)
-    # whole multiples of five minutes read as minutes: 300 → 5min, 600 → 10min, but 90 → 90s
+    # 300 → 5min, 600 → 10min, but 90 → 90s
     length = f"{minutes:.0f}min" if rest == 0 and minutes >= 1 else f"{budget_s:g}s"
     return f"refs/heads/experiments/{length}-{tag}"
 
@@ -221,4 +221,5 @@ def _new_tag(place: Place, asked: str | None) -> str:
 def _traces(place: Place, tag: str) -> bool:
     if place.journal(tag).exists() or place.repo.refs(f"refs/experiments/{tag}"):
         return True
-    return any(ref.endswith(f"-{tag}") for ref in place.repo.refs("refs/heads/experiments"))
+    branches = place.repo.refs("refs/heads/experiments")
+    return any(ref.rpartition("/")[2].partition("-")[2] == tag for ref in branches)  # after the budget

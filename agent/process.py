@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.experiment import Ending, Night, Progress
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
-POLL_S = 0.1
+POLL_S = 0.05
 LOG_CAP_BYTES, LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 << 20, 1 << 20, 4 << 10
 MAX_FILE_BYTES = 64 << 30  # a backstop against a script that fills the disk with one file
 WEIGHTS = "out/model.safetensors"
@@ -67,7 +67,7 @@ def supervise(
     """Run a command in a folder, its output in folder/log.txt; when this returns, nothing of it is left running.
 
     The clock is the harness's own and monotonic: limit_s counts from the start of the process. stopped is asked and
-    tick is told the seconds elapsed about ten times a second.
+    tick is told the seconds elapsed about twenty times a second.
     """
     log = folder / "log.txt"
     start = time.monotonic()

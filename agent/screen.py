@@ -1,6 +1,7 @@
 """What the person in front of a terminal, or the reader of a log, sees while a night goes on."""
 
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status as Spinner
 
 from agent.experiment import Attempt, Progress, Status
@@ -53,7 +54,7 @@ class Screen:
     def _show(self, what: str) -> None:
         if not self._console.is_terminal:
             return
-        text = f"{_escape(self._line)} · {what}"
+        text = f"{escape(self._line)} · {what}"
         if self._spinner is None:
             self._spinner = self._console.status(text)
             self._spinner.start()
@@ -64,12 +65,12 @@ class Screen:
 def verdict(attempt: Attempt, before: Attempt | None) -> str:
     """Number, title, score, difference to the incumbent that was, decision; rich markup."""
     status = attempt.status or Status.CRASH
-    words = [f"#{attempt.number}", _escape(attempt.proposal.title)]
+    words = [f"#{attempt.number}", escape(attempt.proposal.title)]
     if attempt.val_bpb is not None:
         words.append(f"val_bpb {attempt.val_bpb:.6f}")
         if before is not None and before.val_bpb is not None:
             words.append(f"Δ {attempt.val_bpb - before.val_bpb:+.6f}")
-    reason = f" ({_escape(attempt.decision.reason)})" if attempt.decision and status is Status.CRASH else ""
+    reason = f" ({escape(attempt.decision.reason)})" if attempt.decision and status is Status.CRASH else ""
     words.append(f"[{COLOURS[status]}]{status}[/]{reason}")
     return " · ".join(words)
 
@@ -85,7 +86,3 @@ def _describe(progress: Progress | None, elapsed_s: float) -> str:
     if progress.tokens_s is not None:
         words.append(f"{progress.tokens_s:,.0f} tokens/s")
     return " · ".join(words)
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")

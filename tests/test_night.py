@@ -10,7 +10,7 @@ from nights import SCRIPTS, Grounds, Quiet, git, make_repository, scripted_lab, 
 from agent.errors import NightError, ScriptError
 from agent.experiment import Ending
 from agent.night import run_night
-from agent.opening import Place, Request, open_night
+from agent.opening import Place, Request, branch_name, free_tag, open_night
 
 BETTER, WORSE = unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)
 DIVERGES, WEIGHTLESS = ((SCRIPTS / name).read_text() for name in ("diverges.py", "weightless.py"))
@@ -137,7 +137,7 @@ def snapshot(grounds: Grounds) -> dict[str, bytes]:
 
 
 def test_a_hanging_script_is_killed_and_the_night_goes_on(grounds):
-    grounds.try_scripts("t", [(SCRIPTS / "hangs.py").read_text()], allowance_s=0.8)
+    grounds.try_scripts("t", [(SCRIPTS / "hangs.py").read_text()], allowance_s=0.4)
     assert grounds.attempts("t")[1].runs[0].ending is Ending.OVERRAN
     assert grounds.rows()[1]["reason"].startswith("still running after")
 
@@ -178,6 +178,29 @@ def test_other_data_under_the_same_tag_is_refused(grounds, tmp_path, tiny_data, 
         database.execute("UPDATE night SET value = ? WHERE fact = 'data'", (str(other),))
     with pytest.raises(NightError, match=r"night t has protocol .* other data or another device"):
         grounds.try_scripts("t", [])
+
+
+def test_a_journal_that_cannot_be_read_keeps_its_rows(grounds):
+    grounds.try_scripts("t", [])
+    before = grounds.rows()
+    (grounds.folder("t") / "journal.sqlite").write_text("damaged")
+    grounds.try_scripts("u", [])
+    assert grounds.rows()[:1] == before
+    assert [row["tag"] for row in grounds.rows()] == ["t", "u"]
+
+
+def test_a_tag_that_ends_another_is_free(grounds):
+    place = Place.of(grounds.root / "train_mlx.py")
+    grounds.git("update-ref", "refs/heads/experiments/5min-wide-nov20", "HEAD")
+    assert free_tag(place, "nov20") == "nov20"
+    assert free_tag(place, "wide-nov20") == "wide-nov20-2"
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "prefix"), [(300, "5min"), (600, "10min"), (30, "30s"), (90, "90s"), (0.5, "0.5s")]
+)
+def test_the_branch_names_the_budget(budget_s, prefix):
+    assert branch_name(budget_s, "t") == f"refs/heads/experiments/{prefix}-t"
 
 
 def test_a_night_of_a_script_in_a_subfolder_commits_it_there(tmp_path):

@@ -11,7 +11,7 @@ from agent.experiment import Ending
 
 STEPS = ("propose", "objects", "ref", "commit", "start", "train")
 STEPS += ("end", "score", "scored", "decide", "ledger", "settle")
-MOMENTS = ["before:objects", "before:train", *(f"after:{step}" for step in STEPS)]
+MOMENTS = [f"after:{step}" for step in STEPS]  # which is before the next one
 
 
 @pytest.fixture(autouse=True)

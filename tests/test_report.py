@@ -1,0 +1,74 @@
+"""What the morning shows: tables, verdict lines, and the picture of the progress."""
+
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+from test_journal import NIGHT
+from test_ledger import HISTORY, UPSTREAM
+
+from agent import ledger, report
+from agent.errors import NightError
+from agent.experiment import Attempt
+from agent.screen import verdict
+
+
+@pytest.fixture
+def rows(tmp_path):
+    other = dataclasses.replace(NIGHT, tag="u", protocol="another")
+    ledger.write(tmp_path / "results.tsv", ledger.render(f"{UPSTREAM}\n", [(NIGHT, HISTORY), (other, HISTORY[:1])]))
+    return report.read_rows(tmp_path / "results.tsv")
+
+
+def shown(what: object) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(what)
+    return console.export_text()
+
+
+def said(attempt: Attempt, before: Attempt | None) -> str:
+    return shown(verdict(attempt, before)).strip()
+
+
+def test_a_table_has_a_line_for_every_row_also_for_shorter_ones(rows):
+    assert len(shown(report.results_table(rows)).splitlines()) == 1 + 6
+
+
+def test_a_verdict_names_score_difference_and_decision():
+    assert said(HISTORY[0], None) == "#0 · baseline · val_bpb 1.500000 · keep"
+    assert said(HISTORY[1], HISTORY[0]) == "#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · Δ -0.250000 · keep"
+    assert said(HISTORY[3], HISTORY[1]) == "#3 · title · val_bpb 1.750000 · Δ +0.500000 · discard"
+
+
+def test_a_crash_says_why():
+    assert said(HISTORY[2], HISTORY[1]).endswith("crash (a reason)")
+
+
+def test_brackets_in_a_title_are_no_markup():
+    proposal = dataclasses.replace(HISTORY[3].proposal, title="[red]WINDOW[/] [L]")
+    assert "[red]WINDOW[/] [L]" in said(dataclasses.replace(HISTORY[3], proposal=proposal), None)
+
+
+def test_status_counts_and_names_the_best():
+    lines = "\n".join(report.status_lines(NIGHT, HISTORY, pid=None, stopping=False))
+    assert "4 attempts: 2 keep, 1 discard, 1 crash" in lines
+    assert "best val_bpb 1.250000 (#1), 0.250000 below the baseline's 1.500000" in lines
+
+
+def test_the_picture_has_a_panel_for_each_protocol(rows, tmp_path):
+    report.plot(rows, tmp_path / "one.svg")
+    picture = (tmp_path / "one.svg").read_text()
+    assert picture.count('id="axes_') == 3  # another protocol, this one, and rows that came without
+    report.plot(rows, tmp_path / "one.png")
+    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_of_nothing_is_refused(tmp_path):
+    with pytest.raises(NightError, match="no scored attempt to plot"):
+        report.plot([], tmp_path / "p.png")
+
+
+def test_a_place_that_cannot_be_written_is_named(rows, tmp_path):
+    with pytest.raises(NightError, match=r"p\.nope cannot be written .* name a \.png or \.svg file"):
+        report.plot(rows, tmp_path / "p.nope")
