@@ -50,6 +50,10 @@ class DataError(Exception):
     """Data that cannot be used; the message is one sentence with the value and the remedy."""
 
 
+class NoTextError(DataError):
+    """A table whose records have no field 'text'."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scale:
     """Sizes that fit a class of device; part of the protocol, so that only like is compared with like."""
@@ -135,9 +139,30 @@ def _files_below(folder: Path) -> list[Path]:
     for root, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in INSTALLED and not name.startswith(".")]
         found += [Path(root, name) for name in names if name.lower().endswith(SUFFIXES)]
-    if not found:
+    files = sorted((path for path in found if path.is_file()), key=Path.as_posix)
+    if not files:
         raise DataError(f"{folder} holds no {' '.join(SUFFIXES)} file: give a folder with text")
-    return sorted((path for path in found if path.is_file()), key=Path.as_posix)
+    tables = {path: error for path in files if (error := _without_text(path)) is not None}
+    if tables and len(tables) == len(files):
+        raise tables[files[0]]
+    if tables:
+        say(f"leaving out {len(tables)} of {len(files)} files: for example, {next(iter(tables.values()))}")
+    return [path for path in files if path not in tables]
+
+
+def _without_text(path: Path) -> NoTextError | None:
+    """What is wrong with a table about something else, which a folder of text may well hold."""
+    try:
+        if path.suffix.lower() == ".parquet":
+            _row_group_bytes(path)
+        elif path.suffix.lower() == ".jsonl":
+            with path.open("rb") as file:
+                first = next((line for line in file if line.strip()), None)
+            if first is not None:
+                _text_field(first, path)
+    except NoTextError as error:
+        return error
+    return None
 
 
 def plan_units(sources: Iterable[Path]) -> list[Unit]:
@@ -203,7 +228,7 @@ def _row_group_bytes(path: Path) -> list[int]:
         names, groups = file.schema_arrow.names, [file.metadata.row_group(i) for i in range(file.num_row_groups)]
         is_text = "text" in names and str(file.schema_arrow.field("text").type).endswith(("string", "string_view"))
     if not is_text:
-        raise DataError(f"{path} has no column 'text' of strings, only {', '.join(names)}: rename or convert it")
+        raise NoTextError(f"{path} has no column 'text' of strings, only {', '.join(names)}: rename or convert it")
     columns = [[group.column(i) for i in range(group.num_columns)] for group in groups]
     return [sum(c.total_uncompressed_size for c in group if c.path_in_schema == "text") for group in columns]
 
@@ -264,15 +289,18 @@ def _parquet_rows(span: Span) -> Iterator[str]:
 
 def _json_lines(span: Span, text: str) -> Iterator[str]:
     for line in text.split("\n"):  # not splitlines: JSON strings may hold U+2028
-        if not line.strip():
-            continue
-        try:
-            document = json.loads(line)["text"]
-        except (ValueError, KeyError, TypeError):
-            document = None
-        if not isinstance(document, str):
-            raise DataError(f'{span.path} has a line that is not {{"text": "…"}} ({line[:60]!r}): correct or remove it')
-        yield document
+        if line.strip():
+            yield _text_field(line, span.path)
+
+
+def _text_field(line: str | bytes, path: str | Path) -> str:
+    try:
+        document = json.loads(line)["text"]
+    except (ValueError, KeyError, TypeError):
+        document = None
+    if not isinstance(document, str):
+        raise NoTextError(f'{path} has a line that is not {{"text": "…"}} ({line[:60]!r}): correct or remove it')
+    return document
 
 
 def paragraphs(text: str) -> Iterator[str]:

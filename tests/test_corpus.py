@@ -280,3 +280,14 @@ def test_without_network_one_sentence_says_so(tmp_path):
     assert failed.returncode == 2
     assert "Traceback" not in failed.stderr
     assert re.search(r"prepare: tinystories .* could not be downloaded: .*--dataset stdlib", failed.stderr)
+
+
+def test_tables_about_something_else_are_left_out_of_a_folder_of_text(tmp_path, capsys):
+    (tmp_path / "notes.md").write_text("words")
+    (tmp_path / "records.jsonl").write_text('\n{"text": "more words"}\n')
+    (tmp_path / "prices.jsonl").write_text('{"price": 3}\n')
+    parquet.write_table(pa.table({"carat": [1.0]}), tmp_path / "diamonds.parquet")
+    assert [path.name for path in find_sources(str(tmp_path), None, tmp_path)] == ["notes.md", "records.jsonl"]
+    assert re.search(r"leaving out 2 of 4 files: for example, .* no column 'text'", capsys.readouterr().err)
+    with pytest.raises(DataError, match="has no column 'text' of strings, only carat"):
+        plan_units(find_sources(str(tmp_path / "diamonds.parquet"), None, tmp_path))
