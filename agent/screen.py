@@ -2,64 +2,68 @@
 
 from rich.console import Console
 from rich.markup import escape
-from rich.status import Status as Spinner
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from agent.experiment import Attempt, Progress, Status
+from agent.experiment import Attempt, Status
+from agent.experiment import Progress as Point
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 PLAIN_EVERY_S = 60.0
 
 
 class Screen:
-    """A live line on a terminal, a plain line now and then elsewhere; one verdict line per attempt on both."""
+    """A progress bar on a terminal, a plain line now and then elsewhere; one verdict line per attempt on both."""
 
     def __init__(self, console: Console, budget_s: float) -> None:
         self._console = console
         self._budget_s = budget_s
-        self._line = ""
         self._said_s = 0.0
-        self._spinner: Spinner | None = None
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
 
     def attempt_began(self, attempt: Attempt) -> None:
-        self._line = f"#{attempt.number} {attempt.proposal.title}"
+        title = f"#{attempt.number} {attempt.proposal.title}"
         if not self._console.is_terminal:
-            self.said(self._line)
+            self.said(title)
+            return
+        columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[now]}")
+        self._bar = Progress(*columns, console=self._console, transient=True)
+        self._task = self._bar.add_task(escape(title), total=None, now="committing")
+        self._bar.start()
 
     def run_began(self, attempt: Attempt, seed: int) -> None:
         self._said_s = 0.0
-        self._show(f"seed {seed}: starting")
+        self._show(None, f"seed {seed}: starting")
 
-    def progressed(self, progress: Progress | None, elapsed_s: float) -> None:
-        if self._console.is_terminal:
-            self._show(_describe(progress, elapsed_s))
-        elif progress is not None and elapsed_s - self._said_s >= PLAIN_EVERY_S:
+    def progressed(self, point: Point | None, elapsed_s: float) -> None:
+        if point is None:
+            self._show(None, f"starting · {elapsed_s:.0f} s")
+        else:
+            self._show(point.fraction, describe(point, self._budget_s))
+        if not self._console.is_terminal and point is not None and elapsed_s - self._said_s >= PLAIN_EVERY_S:
             self._said_s = elapsed_s
-            self.said(f"#… {_describe(progress, elapsed_s)}")
+            self.said(f"   {describe(point, self._budget_s)}")
 
     def scoring_began(self, attempt: Attempt) -> None:
-        self._show("scoring")
+        self._show(None, "scoring")
 
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
         self.close()
-        self._console.print(verdict(attempt, before), markup=True, highlight=False, soft_wrap=True)
+        self._console.print(verdict(attempt, before), highlight=False, soft_wrap=True)
 
     def said(self, sentence: str) -> None:
         self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
-        if self._spinner is not None:
-            self._spinner.stop()
-            self._spinner = None
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
 
-    def _show(self, what: str) -> None:
-        if not self._console.is_terminal:
-            return
-        text = f"{escape(self._line)} · {what}"
-        if self._spinner is None:
-            self._spinner = self._console.status(text)
-            self._spinner.start()
-        else:
-            self._spinner.update(text)
+    def _show(self, fraction: float | None, now: str) -> None:
+        """A bar at this fraction, or a pulsing one where nobody knows how long it takes."""
+        if self._bar is not None:
+            total = None if fraction is None else 1.0
+            self._bar.update(self._task, total=total, completed=fraction or 0.0, now=now)
 
 
 def verdict(attempt: Attempt, before: Attempt | None) -> str:
@@ -75,14 +79,14 @@ def verdict(attempt: Attempt, before: Attempt | None) -> str:
     return " · ".join(words)
 
 
-def _describe(progress: Progress | None, elapsed_s: float) -> str:
-    if progress is None:
-        return f"{elapsed_s:.0f} s"
-    words = [f"{progress.fraction:.0%}", f"{elapsed_s:.0f} s"]
-    if progress.step is not None:
-        words.append(f"step {progress.step:.0f}")
-    if progress.loss is not None:
-        words.append(f"loss {progress.loss:.3f}")
-    if progress.tokens_s is not None:
-        words.append(f"{progress.tokens_s:,.0f} tokens/s")
+def describe(point: Point, budget_s: float) -> str:
+    """Where a training run stands, as far as it says."""
+    words = [f"{point.fraction:.0%}"]
+    if point.step is not None:
+        words.append(f"step {point.step:.0f}")
+    if point.loss is not None:
+        words.append(f"loss {point.loss:.3f}")
+    if point.tokens_s is not None:
+        words.append(f"{point.tokens_s:,.0f} tokens/s")
+    words.append(f"{max(0.0, 1 - point.fraction) * budget_s:.0f} s left")
     return " · ".join(words)

@@ -1,0 +1,41 @@
+"""What a person sees while a night goes on: a bar on a terminal, a plain line now and then elsewhere."""
+
+import io
+
+from rich.console import Console
+from test_ledger import HISTORY
+
+from agent.experiment import Progress
+from agent.screen import Screen
+
+HALFWAY = Progress(fraction=0.5, step=70, loss=4.25, tokens_s=1850)
+
+
+def watched(*, terminal: bool) -> str:
+    """The screen of one attempt whose run tells its progress ten times a second for two minutes."""
+    console = Console(width=120, file=io.StringIO(), force_terminal=terminal)
+    screen = Screen(console, budget_s=300)
+    screen.attempt_began(HISTORY[1])
+    screen.run_began(HISTORY[1], seed=0)
+    screen.progressed(None, 0.5)
+    for tenth in range(1200):
+        screen.progressed(HALFWAY, tenth / 10)
+    screen.scoring_began(HISTORY[1])
+    screen.attempt_settled(HISTORY[1], HISTORY[0])
+    screen.close()
+    return console.file.getvalue()
+
+
+def test_a_log_gets_a_plain_line_a_minute():
+    assert watched(terminal=False).splitlines() == [
+        "#1 LR 0.1 → 0.2",
+        "   50% · step 70 · loss 4.250 · 1,850 tokens/s · 150 s left",
+        "#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · Δ -0.250000 · keep",
+    ]
+
+
+def test_a_terminal_gets_a_bar_that_goes_away_and_a_verdict_that_stays():
+    shown = watched(terminal=True)
+    assert "━" in shown
+    assert shown.index("\x1b[2K") < shown.index("val_bpb 1.250000")
+    assert "━" not in shown[shown.index("val_bpb 1.250000") :]
