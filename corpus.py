@@ -8,6 +8,7 @@ is recognised after a restart. A *document* is what the model sees between two b
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import itertools
 import json
@@ -113,6 +114,11 @@ class Unit:
 
 
 # ---- sources → units -------------------------------------------------------------------------------------------------
+
+
+def corpus_name(dataset: str) -> str:
+    """How the folder of a prepared dataset begins: its name, or that of the user's file or folder."""
+    return dataset if dataset in DATASETS else Path(dataset).expanduser().absolute().stem
 
 
 def find_sources(dataset: str, shards: int | None, cache: Path) -> list[Path]:
@@ -336,12 +342,12 @@ def _download(dataset: str, shards: int | None, cache: Path) -> list[Path]:
     repo = HUB_DATASETS[dataset]
     try:
         revision, names = _listing(repo, cache / "hub" / f"{dataset}.json")
-        with ThreadPoolExecutor(4) as pool:
-            jobs = [
-                pool.submit(hf_hub_download, repo, name, repo_type="dataset", revision=revision)
-                for name in names[:shards]
-            ]
-            return [Path(job.result()) for job in jobs]
+        pool = ThreadPoolExecutor(4)
+        try:
+            fetch = functools.partial(hf_hub_download, repo, repo_type="dataset", revision=revision)
+            return [Path(path) for path in pool.map(fetch, names[:shards])]
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # a failure or Ctrl-C does not wait for the other files
     except Exception as error:  # the hub, HTTP and socket layers each have their own families
         if getattr(error, "errno", None) == errno.ENOSPC:
             raise  # has a sentence of its own

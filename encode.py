@@ -39,6 +39,7 @@ from corpus import (
     Scale,
     Split,
     Unit,
+    corpus_name,
     document_hash,
     read_documents,
     say,
@@ -59,12 +60,17 @@ TOKENIZER_CHARS = 2**28  # more text does not change a small vocabulary
 
 @dataclass(frozen=True)
 class Job:
-    """One corpus at one scale on its way into one folder."""
+    """One corpus at one scale on its way into a folder of its own, which later versions of the text do not touch: a
+    night may be training on it."""
 
     dataset: str
     scale: Scale
     units: Sequence[Unit]
-    folder: Path
+    data: Path  # holds the folders of all corpora
+
+    @property
+    def folder(self) -> Path:
+        return self.data / f"{corpus_name(self.dataset)}-{self.scale.name}-{self.recipe[:8]}"
 
     @property
     def build(self) -> Path:

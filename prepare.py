@@ -3,7 +3,7 @@
     python prepare.py [--dataset stdlib|tinystories|climbmix|PATH] [--scale auto|tiny|small|full]
 
 A prepared corpus is one folder: three splits as flat arrays of tokens, a tokenizer, and a manifest with their sha256.
-Reading it, as training does, takes this file, corpus.py and NumPy; making it takes encode.py and its packages too.
+Reading it, as training does, takes NumPy, corpus.py and hardware.py; making it takes encode.py and its packages too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from corpus import DATASETS, SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say, write_atomically
+from corpus import SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say, write_atomically
 from hardware import cache_root, device_kind, usable_cores
 
 TIME_BUDGET_S = 300  # seconds of training in one experiment
@@ -50,20 +50,13 @@ EVAL_LOGITS_BYTES = 2**27  # float32 logits of one evaluation batch
 def data_dir() -> Path | None:
     """$NIGHTSHIFT_DATA, or the corpus prepared last, or None where there is none."""
     if folder := os.environ.get("NIGHTSHIFT_DATA"):
-        return Path(folder)
+        return Path(folder).expanduser().absolute()  # what it is given to may run in another folder
     data = cache_root() / "data"
     try:
         folder = (data / "selected").read_text().strip()
     except FileNotFoundError:
         return None
     return data / folder if (data / folder / "manifest.json").exists() else None
-
-
-def _corpus_name(dataset: str) -> str:
-    if dataset in DATASETS:
-        return dataset
-    path = Path(dataset).expanduser().absolute()
-    return f"{path.stem}-{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
 
 
 # ---- preparing -------------------------------------------------------------------------------------------------------
@@ -87,17 +80,16 @@ def prepare(
 
     cache = cache or cache_root()
     scale = scale or _scale_of_this_device()
-    folder = cache / "data" / f"{_corpus_name(dataset)}-{scale.name}"
-    with file_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock"):
-            job = Job(dataset, scale, plan_units(find_sources(dataset, shards, cache)), folder)
-            if _is_prepared(folder, job.recipe):
+    with file_errors(cache):
+        job = Job(dataset, scale, plan_units(find_sources(dataset, shards, cache)), cache / "data")
+        job.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(job.folder / "lock"):
+            if _is_prepared(job.folder, job.recipe):
                 say(f"{dataset} is already prepared")
             else:
                 build(job, workers or usable_cores())
-            write_atomically(folder.parent / "selected", f"{folder.name}\n".encode())
-    return folder
+            write_atomically(job.data / "selected", f"{job.folder.name}\n".encode())
+    return job.folder
 
 
 def _scale_of_this_device() -> Scale:

@@ -414,16 +414,20 @@ def test_a_missing_file_is_rebuilt(small, tmp_path, name):
     assert (small / name).exists()
 
 
-def test_preparing_twice_changes_nothing_and_a_changed_source_is_seen(small, tmp_path):
+def test_preparing_twice_changes_nothing(small, tmp_path):
     before = (small / "manifest.json").stat().st_mtime_ns
-    prepare_again(tmp_path)
+    assert prepare_again(tmp_path) == small
     assert (small / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_a_changed_text_becomes_a_corpus_beside_the_old_one_which_a_night_may_be_training_on(small, tmp_path):
+    before = contents(small)
     with (tmp_path / "library.txt").open("a") as file:
         file.write("\n\nOne more paragraph.\n")
-    documents = load_data(small).manifest["splits"]["train"]["documents"]
-    prepare_again(tmp_path)
-    assert (small / "manifest.json").stat().st_mtime_ns != before
-    assert load_data(small).manifest["splits"]["train"]["documents"] >= documents
+    changed = prepare_again(tmp_path)
+    assert changed != small
+    assert contents(changed) != before
+    assert contents(small) == before
 
 
 def test_a_training_box_without_held_out_arrays_still_trains(small):
@@ -462,6 +466,9 @@ def test_the_corpus_prepared_last_is_selected_unless_the_environment_names_one(s
         load_data()
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(small))
     assert load_data().folder == small
+    monkeypatch.chdir(small.parent)
+    monkeypatch.setenv("NIGHTSHIFT_DATA", small.name)
+    assert load_data().folder == small, "absolute: a run has another working folder"
 
 
 def test_the_default_is_prepared_where_nothing_is(tmp_path):
