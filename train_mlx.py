@@ -44,7 +44,7 @@ from hardware import by_device  # noqa: E402
 DEPTH = by_device(cpu=4, metal=6, cuda=8)  # layers  {2, 3, 4, 6, 8, 10, 12}
 ASPECT_RATIO = 64  # width = DEPTH × this, rounded up to whole heads  {32, 48, 64, 96, 128}
 HEAD_DIM = by_device(cpu=64, metal=64, cuda=128)  # channels of a head  {32, 64, 128}
-QUERIES_PER_KV = 1  # query heads that share one key-value head  {1, 2, 4}
+QUERIES_PER_KV = 1  # query heads that share one key-value head, at most: they must divide  {1, 2, 4}
 WINDOW_PATTERN = "SSSL"  # a letter a layer: S sees a short window, L everything; the last is L  {"L", "SL", "SSSL"}
 SHORT_WINDOW = 0.5  # the short window as a share of the row  {0.125, 0.25, 0.5}
 MLP_RATIO = 4  # hidden channels of the MLP for each channel of the width  {2, 3, 4, 6}
@@ -77,6 +77,14 @@ LOG_EVERY_S = 5.0  # between plain progress lines
 # ---------------------------------------------------------------------------
 
 
+class Refused(Exception):
+    """A configuration that cannot be trained here; the message says what to change."""
+
+
+class Diverged(Exception):
+    """The loss is no longer a number."""
+
+
 @dataclass(frozen=True)
 class GPTConfig:
     vocab_size: int
@@ -93,6 +101,9 @@ class GPTConfig:
 
 def config_from_dials(*, vocab_size: int, seq_len: int) -> GPTConfig:
     heads = math.ceil(DEPTH * ASPECT_RATIO / HEAD_DIM)
+    group = max(size for size in range(1, min(QUERIES_PER_KV, heads) + 1) if heads % size == 0)
+    if not WINDOW_PATTERN or set(WINDOW_PATTERN) - set("SL"):
+        raise Refused(f"WINDOW_PATTERN is {WINDOW_PATTERN!r}: write a letter a layer, S or L")
     letters = [WINDOW_PATTERN[i % len(WINDOW_PATTERN)] for i in range(DEPTH - 1)] + ["L"]
     reach = {"S": max(2, int(seq_len * SHORT_WINDOW)), "L": seq_len}
     return GPTConfig(
@@ -101,7 +112,7 @@ def config_from_dials(*, vocab_size: int, seq_len: int) -> GPTConfig:
         depth=DEPTH,
         width=heads * HEAD_DIM,
         heads=heads,
-        kv_heads=math.gcd(heads, max(1, heads // QUERIES_PER_KV)),
+        kv_heads=heads // group,
         windows=tuple(reach[letter] for letter in letters),
         mlp_ratio=MLP_RATIO,
         softcap=SOFTCAP,
@@ -127,17 +138,12 @@ def windowed_attention(q: mx.array, k: mx.array, v: mx.array, window: int) -> mx
 
     q: (B, H, T, D); k, v: (B, K, T, D) → (B, H, T, D)
     """
-    T, block = q.shape[2], max(1, window // 2)
+    T, block, scale = q.shape[2], max(1, window // 2), q.shape[-1] ** -0.5
     pieces = []
     for start in range(0, T, block):
-        stop = min(start + block, T)
-        first = max(0, start + block - window)
-        keys, values = k[:, :, first:stop], v[:, :, first:stop]
-        pieces.append(
-            mx.fast.scaled_dot_product_attention(
-                q[:, :, start:stop], keys, values, scale=q.shape[-1] ** -0.5, mask="causal"
-            )
-        )
+        stop, first = min(start + block, T), max(0, start + block - window)
+        queries, keys, values = q[:, :, start:stop], k[:, :, first:stop], v[:, :, first:stop]
+        pieces.append(mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask="causal"))
     return mx.concatenate(pieces, axis=2)
 
 
@@ -171,9 +177,8 @@ class Attention(nn.Module):
             v = v + gate[..., None] * embedded
         # A rotation keeps lengths, so normalising before it is the same as after, and spares a copy.
         q, k, v = (z.transpose(0, 2, 1, 3) for z in (norm(q), norm(k), v))  # (B, H, T, D)
-        q, k = (
-            mx.fast.rope(z, self.head_dim, traditional=False, base=self.rope_base, scale=1.0, offset=0) for z in (q, k)
-        )
+        turn = {"dims": self.head_dim, "traditional": False, "base": self.rope_base, "scale": 1.0, "offset": 0}
+        q, k = mx.fast.rope(q, **turn), mx.fast.rope(k, **turn)
         y = windowed_attention(q, k, v, self.window).transpose(0, 2, 1, 3).reshape(B, T, -1)
         return cast_linear(self.c_proj, y)
 
@@ -245,6 +250,10 @@ def load_model(weights_path: str | Path) -> GPT:
     model = GPT(GPTConfig(**{**fields, "windows": tuple(fields["windows"])}))
     model.load_weights(list(weights.items()))
     return model
+
+
+def num_params(model: GPT) -> int:
+    return sum(weight.size for _, weight in tree_flatten(model.trainable_parameters()))
 
 
 def flops_per_token(model: GPT) -> float:
@@ -386,7 +395,7 @@ class Schedule(NamedTuple):
 def schedule(step: int, progress: float) -> Schedule:
     """progress: the share of the budget that has passed, 0 to 1"""
     rise = progress / WARMUP_FRACTION if progress < WARMUP_FRACTION else 1.0
-    fall = min(1.0, (1 - progress) / WARMDOWN_FRACTION)
+    fall = min(1.0, (1 - progress) / WARMDOWN_FRACTION) if WARMDOWN_FRACTION else 1.0
     ramp = min(step / 300, 1)
     return Schedule(
         step=mx.array(float(step + 1)),
@@ -438,15 +447,12 @@ def make_step(model: GPT, optimizer: MuonAdamW):
     return step
 
 
-class Refused(Exception):
-    """A configuration that cannot be trained here; the message says what to change."""
+# ---------------------------------------------------------------------------
+# The loop
+# ---------------------------------------------------------------------------
 
 
-class Diverged(Exception):
-    """The loss is no longer a number."""
-
-
-def refuse_what_cannot_fit(model: GPT) -> None:
+def refuse_what_cannot_fit(model: GPT, limit_gb: float) -> None:
     """Size a step's arrays before they freeze the screen: on a Mac the GPU's memory is the system's.
 
     Raises Refused, naming the sizes and the dials. The factors were fitted to measured peaks, a little above them.
@@ -457,30 +463,21 @@ def refuse_what_cannot_fit(model: GPT) -> None:
         "activations": tokens * config.depth * config.width * (16 + 5 * config.mlp_ratio) * DTYPE.size / 1e9,
         "weights": 32 * num_params(model) / 1e9,  # float32: parameters, gradients, two moments, and the new ones
     }
-    needed, limit = sum(gigabytes.values()), hardware.limit_memory() / 1e9
-    if needed > limit:
+    needed = sum(gigabytes.values())
+    if needed > limit_gb:
         parts = ", ".join(f"{name} {size:.1f}" for name, size in gigabytes.items())
         raise Refused(
             f"a step of {BATCH_ROWS} rows would need about {needed:.1f} GB ({parts}), and {hardware.device_name()} "
-            f"allows {limit:.1f} GB: lower BATCH_ROWS (raise MICRO_STEPS), DEPTH or ASPECT_RATIO"
+            f"allows {limit_gb:.1f} GB: lower BATCH_ROWS (raise MICRO_STEPS), DEPTH or ASPECT_RATIO"
         )
-
-
-def num_params(model: GPT) -> int:
-    return sum(weight.size for _, weight in tree_flatten(model.trainable_parameters()))
-
-
-# ---------------------------------------------------------------------------
-# The loop
-# ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Trained:
-    seconds: float  # inside the budget's clock: neither start nor compilation
+    seconds: float  # on the budget's clock: neither start nor compilation
     steps: int
     tokens: int
-    mfu: float | None
+    mfu: float  # the share of the device's peak FLOP/s that the model's own arithmetic took
 
 
 def train(model: GPT, data: prepare.Data, *, budget_s: float, seed: int, max_steps: int | None, log: "Log") -> Trained:
@@ -570,11 +567,14 @@ def run(args: argparse.Namespace) -> dict[str, float | None]:
     start = time.perf_counter()
     data = prepare.ensure_data()
     if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
+        try:
+            args.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Refused(f"--out {args.out} cannot be made ({error.strerror}): name another folder") from error
     log = Log(args.out, args.budget_s)
     mx.random.seed(args.seed)
     model = GPT(config_from_dials(vocab_size=data.vocab_size, seq_len=data.seq_len))
-    refuse_what_cannot_fit(model)
+    refuse_what_cannot_fit(model, limit_gb=hardware.limit_memory() / 1e9)
     log.say(
         f"{hardware.device_name()}, MLX {mx.__version__}, {num_params(model) / 1e6:.1f} M parameters, {model.config}"
     )
@@ -609,8 +609,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--no-eval", action="store_true", help="leave the score to somebody else")
     parser.add_argument("--max-steps", type=int, metavar="N", help="stop after N steps if the budget has not ended")
     args = parser.parse_args(argv)
-    if not args.budget_s > 0 or (args.max_steps is not None and args.max_steps < 1):
-        parser.error("--budget-s and --max-steps must be above zero")
+    if not args.budget_s > 0 or (args.max_steps is not None and args.max_steps < 1) or args.seed < 0:
+        parser.error("--budget-s and --max-steps must be above zero, --seed not below")
     try:
         summary = run(args)
     except (Refused, prepare.DataError) as error:
@@ -619,6 +619,9 @@ def main(argv: list[str] | None = None) -> int:
     except Diverged as error:
         print(f"train_mlx: {error}", file=sys.stderr)
         return 3
+    except KeyboardInterrupt:
+        print("train_mlx: interrupted", file=sys.stderr)
+        return 130
     if args.out:
         (args.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     print("---")

@@ -64,7 +64,7 @@ def test_a_dial_takes_the_value_of_its_device():
     assert hardware.by_device(**values) == values[hardware.device_kind()]
 
 
-MATMUL = "import hardware; {}; print(hardware.matmul_flops())"
+MATMUL = "import hardware; {}; print(hardware.matmul_flops(1024))"
 
 
 @linux_cpu

@@ -143,13 +143,25 @@ def test_the_last_layer_always_sees_everything(monkeypatch, pattern, letters):
     assert windows == tuple({"S": 32, "L": 64}[letter] for letter in letters)
 
 
-def test_any_number_of_heads_can_be_grouped(monkeypatch):
-    for ratio in (32, 48, 64, 96):
-        monkeypatch.setattr(train_mlx, "ASPECT_RATIO", ratio)
-        for group in (1, 2, 3, 4):
-            monkeypatch.setattr(train_mlx, "QUERIES_PER_KV", group)
-            config = train_mlx.config_from_dials(vocab_size=V, seq_len=64)
-            assert config.heads % config.kv_heads == 0
+@pytest.mark.parametrize(
+    ("heads", "queries_per_kv", "kv_heads"),
+    [(4, 1, 4), (4, 2, 2), (4, 4, 1), (3, 2, 3), (6, 4, 2), (10, 4, 5), (1, 4, 1)],
+)
+def test_as_many_queries_share_a_key_as_the_dial_allows_and_the_heads_divide(
+    monkeypatch, heads, queries_per_kv, kv_heads
+):
+    monkeypatch.setattr(train_mlx, "DEPTH", heads)
+    monkeypatch.setattr(train_mlx, "ASPECT_RATIO", train_mlx.HEAD_DIM)
+    monkeypatch.setattr(train_mlx, "QUERIES_PER_KV", queries_per_kv)
+    config = train_mlx.config_from_dials(vocab_size=V, seq_len=64)
+    assert (config.heads, config.kv_heads) == (heads, kv_heads)
+
+
+@pytest.mark.parametrize("pattern", ["", "SX", "sl"])
+def test_a_window_pattern_of_other_letters_is_refused(monkeypatch, pattern):
+    monkeypatch.setattr(train_mlx, "WINDOW_PATTERN", pattern)
+    with pytest.raises(train_mlx.Refused, match="write a letter a layer, S or L"):
+        train_mlx.config_from_dials(vocab_size=V, seq_len=64)
 
 
 def test_a_saved_model_comes_back_the_same(tmp_path):
@@ -230,6 +242,11 @@ def test_the_learning_rate_rises_stays_and_falls(monkeypatch):
     monkeypatch.setattr(train_mlx, "FINAL_LR_FRACTION", 0.2)
     lr = [schedule(0, progress).lr.item() for progress in (0.0, 0.05, 0.1, 0.5, 0.75, 1.0)]
     np.testing.assert_allclose(lr, [0.0, 0.5, 1.0, 1.0, 0.6, 0.2], atol=1e-6)
+
+
+def test_without_a_warmdown_the_learning_rate_stays(monkeypatch):
+    monkeypatch.setattr(train_mlx, "WARMDOWN_FRACTION", 0.0)
+    assert schedule(0, 1.0).lr.item() == 1.0
 
 
 # --- the step -----------------------------------------------------------------------------------
@@ -334,13 +351,27 @@ def finished_run(tiny_data, tmp_path_factory):
     return run_script(tiny_data, "--max-steps", "30", "--out", str(tmp_path / "out"), script=script), tmp_path / "out"
 
 
+def read_losses(out: Path) -> list[float]:
+    return [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
 def test_a_run_on_real_text_learns_and_scores_itself(finished_run):
     process, out = finished_run
     assert process.returncode == 0, process.stderr
-    losses = [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+    losses = read_losses(out)
     assert len(losses) == 30
     assert losses[-1] < losses[0] - 1
     assert 1 < json.loads((out / "summary.json").read_text())["val_bpb"] < 8
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another(finished_run, tiny_data, tmp_path):
+    script = with_dials(tmp_path, **SMALL)
+    runs = {seed: tmp_path / f"seed{seed}" for seed in (0, 1)}
+    for seed, out in runs.items():
+        run_script(tiny_data, "--max-steps", "30", "--seed", str(seed), "--out", str(out), script=script)
+    first, again, other = (read_losses(out) for out in (finished_run[1], runs[0], runs[1]))
+    assert first == again
+    assert first != other
 
 
 def test_a_run_prints_the_summary_that_its_ancestor_prints(finished_run):
@@ -388,7 +419,18 @@ def test_what_cannot_fit_is_refused_in_one_sentence(tiny_data, tmp_path):
     assert "Traceback" not in process.stderr
 
 
-def test_a_budget_of_nothing_is_refused(tiny_data):
-    process = run_script(tiny_data, "--budget-s", "0")
+@pytest.mark.parametrize(
+    "options", [("--budget-s", "0"), ("--max-steps", "0"), ("--seed", "-1"), ("--budget-s", "nan")]
+)
+def test_numbers_that_mean_nothing_are_refused(tiny_data, options):
+    process = run_script(tiny_data, *options)
     assert process.returncode == 2
     assert "above zero" in process.stderr
+
+
+def test_an_output_folder_that_cannot_be_made_is_refused(tiny_data, tmp_path):
+    (tmp_path / "file").write_text("")
+    process = run_script(tiny_data, "--max-steps", "1", "--out", str(tmp_path / "file" / "out"))
+    assert process.returncode == 2
+    assert "name another folder" in process.stderr
+    assert "Traceback" not in process.stderr
