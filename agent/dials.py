@@ -84,8 +84,12 @@ def show(value: Value) -> str:
     return repr(float(f"{value:.4g}")) if isinstance(value, float) else repr(value)
 
 
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def normalised(source: str) -> str:
-    """A hash that comments, blank lines, docstring-free layout and quotes do not change: equal means a duplicate."""
+    """A hash that comments, blank lines, layout and the kind of quotes do not change: equal means a duplicate."""
     return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()
 
 
@@ -132,11 +136,11 @@ def _span(comment: str, name: str, value: Value, line: int) -> Interval | Choice
 def _interval(text: str, value: Value) -> Interval | None:
     match = re.fullmatch(r"(\[[^\]]*\])(\s+log)?", text)
     bounds = _elements(match[1]) if match else None
-    if match is None or bounds is None or len(bounds) != 2 or not _is_number(value):
+    if match is None or bounds is None or len(bounds) != 2 or not is_number(value):
         return None
     low, high = bounds
     log, whole = match[2] is not None, isinstance(value, int)
-    if not (_is_number(low) and _is_number(high)) or not low < high or (log and low <= 0):  # type: ignore[operator]
+    if not (is_number(low) and is_number(high)) or not low < high or (log and low <= 0):  # type: ignore[operator]
         return None
     if whole and not (isinstance(low, int) and isinstance(high, int)):
         return None
@@ -157,10 +161,6 @@ def _elements(text: str) -> tuple[Value, ...] | None:
     except (SyntaxError, ValueError):
         pass
     return None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _replace(lines: list[bytes], node: ast.expr, text: str) -> None:

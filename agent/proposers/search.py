@@ -16,7 +16,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
-from agent.dials import Choices, Dial, Interval, Value, normalised, read_dials, searched, set_dials, show
+from agent.dials import Choices, Dial, Interval, Value, is_number, normalised, read_dials, searched, set_dials, show
 from agent.errors import Exhausted, ScriptError
 from agent.experiment import Attempt, History, Proposal, incumbent
 
@@ -95,7 +95,7 @@ def _axis(dial: Dial) -> BaseDistribution:
         case Interval(low, high, log):
             return FloatDistribution(min(low, _number(dial)), max(high, _number(dial)), log=log)
     options = _options(dial)
-    if all(_is_number(option) for option in options):
+    if all(is_number(option) for option in options):
         return IntDistribution(0, len(options) - 1)  # numbers in order: neighbours are alike
     return CategoricalDistribution(range(len(options)))
 
@@ -119,7 +119,7 @@ def _reach(dial: Dial) -> BaseDistribution:
 def _options(dial: Dial) -> tuple[Value, ...]:
     assert isinstance(dial.span, Choices)
     values = dial.span.values if dial.value in dial.span.values else (*dial.span.values, dial.value)
-    return tuple(sorted(values)) if all(_is_number(value) for value in values) else values  # type: ignore[type-var]
+    return tuple(sorted(values)) if all(is_number(value) for value in values) else values  # type: ignore[type-var]
 
 
 def _number(dial: Dial) -> float:
@@ -134,12 +134,8 @@ def _position(dial: Dial, value: Value) -> float | int | None:
         return options.index(value) if value in options else None
     axis = _axis(dial)
     assert isinstance(axis, IntDistribution | FloatDistribution)
-    on_it = isinstance(value, int | float) and _is_number(value) and axis.low <= value <= axis.high
+    on_it = isinstance(value, int | float) and is_number(value) and axis.low <= value <= axis.high
     return value if on_it else None  # type: ignore[return-value]
-
-
-def _is_number(value: Value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _value(dial: Dial, position: float | int) -> Value:
