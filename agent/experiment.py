@@ -64,7 +64,7 @@ class Run:
 
     seed: int
     ending: Ending
-    exit_code: int | None  # None when a signal ended it
+    exit_code: int | None  # -n after signal n; None when the harness ended it
     wall_s: float
     summary: Summary | None
     last_lines: str  # the end of its log
@@ -114,6 +114,11 @@ class Attempt:
     @property
     def val_bpb_std(self) -> float | None:
         return statistics.stdev(self.scores_bpb) if len(self.scores_bpb) > 1 else None
+
+    @property
+    def spent_s(self) -> float:
+        """Training and scoring together, by the harness's clock."""
+        return sum(run.wall_s + (run.score.wall_s if run.score else 0.0) for run in self.done_runs)
 
     @property
     def summary(self) -> Summary | None:

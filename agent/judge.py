@@ -1,6 +1,7 @@
 """Is this better? Pure functions of the scores so far."""
 
 import math
+import signal
 
 from agent.experiment import Attempt, Decision, Ending, History, Run, Status, incumbent
 
@@ -10,12 +11,12 @@ class Greedy:
 
     def judge(self, attempt: Attempt, history: History) -> Decision:
         failure = _failure(attempt)
-        if failure is not None:
-            return Decision(Status.CRASH, failure)
+        if failure is not None or attempt.val_bpb is None:
+            return Decision(Status.CRASH, failure or "no score")
         best = incumbent(history)
         if best is None or best.val_bpb is None:
             return Decision(Status.KEEP, "baseline")
-        return _compare(_mean(attempt), best.val_bpb)
+        return _compare(attempt.val_bpb, best.val_bpb)
 
 
 def _compare(val_bpb: float, best_bpb: float) -> Decision:
@@ -24,10 +25,6 @@ def _compare(val_bpb: float, best_bpb: float) -> Decision:
     if val_bpb == best_bpb:
         return Decision(Status.DISCARD, "a tie with the incumbent")
     return Decision(Status.DISCARD, f"{val_bpb - best_bpb:.6f} above the incumbent")
-
-
-def _mean(attempt: Attempt) -> float:
-    return math.fsum(attempt.scores_bpb) / len(attempt.scores_bpb)
 
 
 def _failure(attempt: Attempt) -> str | None:
@@ -39,9 +36,9 @@ def _failure(attempt: Attempt) -> str | None:
 
 def _run_failure(run: Run) -> str | None:
     if run.ending is Ending.OVERRAN:
-        return f"still running after {run.wall_s:.0f} s"
+        return _with_last_line(f"still running after {run.wall_s:.0f} s", run)
     if run.ending is not Ending.FINISHED:
-        return _crash_reason(run)
+        return _with_last_line(_how_it_ended(run.exit_code), run)
     if run.score is None:
         return "not scored"
     if run.score.val_bpb is None:
@@ -51,7 +48,14 @@ def _run_failure(run: Run) -> str | None:
     return None
 
 
-def _crash_reason(run: Run) -> str:
-    how = "ended by a signal" if run.exit_code is None else f"exit code {run.exit_code}"
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "ended by a signal"
+    if exit_code == -signal.SIGKILL:
+        return f"killed by signal {-exit_code}, usually a sign that memory ran out"
+    return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
+
+
+def _with_last_line(how: str, run: Run) -> str:
     lines = run.last_lines.strip().splitlines()
     return f"{how}: {lines[-1].strip()[:200]}" if lines else how

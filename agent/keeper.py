@@ -57,8 +57,15 @@ def die_with_parent(number: int) -> None:
 
 def on_start(max_file_bytes: int) -> None:
     die_with_parent(signal.SIGKILL)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_bytes, max_file_bytes))
+    limit_file_size(max_file_bytes)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def limit_file_size(max_file_bytes: int) -> None:
+    """A lower limit of the user's own stays: only root may lift it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limit = max_file_bytes if hard == resource.RLIM_INFINITY else min(max_file_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
 def end_tree(child: subprocess.Popen[bytes], grace_s: float) -> None:
@@ -77,7 +84,7 @@ def end_tree(child: subprocess.Popen[bytes], grace_s: float) -> None:
 
 
 def alive(me: psutil.Process) -> list[psutil.Process]:
-    """The descendants that still run; the dead among them are reaped, since adopted ones are ours to reap."""
+    """The descendants that still run. An adopted one that is dead stays a zombie until we end, and does not count."""
     running = []
     for process in me.children(recursive=True):
         try:

@@ -7,17 +7,18 @@ import sys
 from pathlib import Path
 
 from agent.experiment import Ending, Score
-from agent.process import WEIGHTS, Outcome, Workshop, lay_out, scrubbed_env, supervise
+from agent.process import WEIGHTS, Outcome, Workshop, lay_out, read_end, scrubbed_env, supervise
 
 # Scoring is a forward pass over fixed rows: seconds on a GPU, under a minute on two CPU cores. An hour is a hang.
 LIMIT_S = 3600.0
+ANSWER_BYTES = 4 << 10
 SCORER = Path(__file__).with_name("scorer.py")
 
 
 def score(shop: Workshop, number: int, script: str, seed: int) -> Score | None:
     """Measure the weights that a finished run left; None when the user stopped it in the middle."""
     run_folder = shop.run_folder(number, seed)
-    folder = run_folder / "score"
+    folder = shop.score_folder(number, seed)
     lay_out(folder, shop.fixed, shop.script_name, script)
     shutil.copyfile(SCORER, folder / SCORER.name)
     command = [sys.executable, SCORER.name, shop.script_name, str(run_folder / WEIGHTS)]
@@ -37,8 +38,8 @@ def _as_score(outcome: Outcome, folder: Path) -> Score:
         lines = outcome.last_lines.strip().splitlines()
         return Score(None, outcome.wall_s, f"scoring {outcome.ending}: {lines[-1][:200] if lines else 'no output'}")
     try:
-        val_bpb = float(json.loads((folder / "score.json").read_bytes())["val_bpb"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        val_bpb = float(json.loads(read_end(folder / "score.json", ANSWER_BYTES))["val_bpb"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         return Score(None, outcome.wall_s, f"scoring left no readable score.json ({error})")
     if not math.isfinite(val_bpb):
         return Score(None, outcome.wall_s, f"val_bpb is {val_bpb}")

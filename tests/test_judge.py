@@ -58,6 +58,13 @@ def test_a_crash_names_exit_code_and_last_line():
     assert judged(crashed, kept(0, 1.5)).reason == "exit code 3: loss is nan at step 17"
 
 
+def test_a_signal_is_named_and_the_killers_meaning_too():
+    killed = attempt(1, None, ending=Ending.CRASHED, exit_code=-9, last_lines="step 17\n")
+    assert judged(killed, kept(0, 1.5)).reason == "killed by signal 9, usually a sign that memory ran out: step 17"
+    broken = attempt(1, None, ending=Ending.CRASHED, exit_code=-11)
+    assert judged(broken, kept(0, 1.5)).reason == "killed by signal 11"
+
+
 def test_an_overrun_names_its_seconds():
     late = attempt(1, None, ending=Ending.OVERRAN, exit_code=None, wall_s=601.4)
     assert judged(late, kept(0, 1.5)).reason == "still running after 601 s"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -44,9 +45,31 @@ def test_an_exit_code_comes_through(tmp_path):
     assert outcome.last_lines == "loss is nan at step 17: the run has diverged"
 
 
-def test_a_signal_is_no_exit_code(tmp_path):
-    outcome = run(tmp_path, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
-    assert (outcome.ending, outcome.exit_code) == (Ending.CRASHED, None)
+def test_a_signal_keeps_its_number(tmp_path):
+    for number in (signal.SIGSEGV, signal.SIGKILL):
+        outcome = run(tmp_path, "-c", f"import os; os.kill(os.getpid(), {number:d})")
+        assert (outcome.ending, outcome.exit_code) == (Ending.CRASHED, -number)
+
+
+def test_a_large_exit_code_is_no_signal(tmp_path):
+    assert run(tmp_path, "-c", "import sys; sys.exit(-1)").exit_code == 255
+
+
+def test_a_log_that_the_child_deletes_can_still_be_quoted(tmp_path):
+    outcome = run(tmp_path, "-c", "import os, time; os.remove('log.txt'); time.sleep(0.3); print('still here')")
+    assert (outcome.ending, outcome.last_lines) == (Ending.FINISHED, "still here")
+
+
+def test_a_lower_limit_of_file_size_stays():
+    code = f"""
+import resource, sys; sys.path.insert(0, {str(PROJECT / "agent")!r})
+import keeper
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+keeper.limit_file_size(1 << 36)
+print(resource.getrlimit(resource.RLIMIT_FSIZE))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(1048576, 1048576)"
 
 
 def test_an_overrun_that_ignores_sigterm_is_killed_with_its_daemon(tmp_path):
