@@ -4,8 +4,11 @@ Any number of readers may look at a journal while its night goes on.
 """
 
 import dataclasses
+import errno
 import json
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -38,7 +41,8 @@ CREATE TABLE runs (
 class Journal:
     """Open with Journal.create, Journal.resume (to write) or Journal.read; a context manager."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, database: sqlite3.Connection) -> None:
+        self._path = path
         self._db = database
         self._db.row_factory = sqlite3.Row
 
@@ -59,7 +63,7 @@ class Journal:
     @classmethod
     def resume(cls, path: Path) -> "Journal":
         """For writing; raises NightError when the file is no journal of this version."""
-        journal = cls(_connect(path, "rw"))
+        journal = cls(path, _connect(path, "rw"))
         journal._db.execute("PRAGMA journal_mode = WAL")
         journal._db.execute("PRAGMA synchronous = FULL")
         journal._db.execute("PRAGMA fullfsync = 1")  # macOS: a plain fsync leaves it in the drive's cache
@@ -67,7 +71,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: Path) -> "Journal":
-        return cls(_connect(path, "ro"))
+        return cls(path, _connect(path, "ro"))
 
     def __enter__(self) -> "Journal":
         return self
@@ -76,17 +80,26 @@ class Journal:
         self._db.close()
 
     def night(self) -> Night:
-        return Night(**{row["fact"]: row["value"] for row in self._db.execute("SELECT * FROM night")})
+        """Raises NightError where the journal is damaged, as the other questions do."""
+        with self._legible():
+            return Night(**{row["fact"]: row["value"] for row in self._db.execute("SELECT * FROM night")})
 
     def attempts(self) -> tuple[Attempt, ...]:
         """In the order of their numbers, each with its runs."""
-        self._db.execute("BEGIN")  # one moment for both tables, though a night may be writing
         runs: dict[int, list[Run]] = {}
-        for row in self._db.execute("SELECT * FROM runs ORDER BY id"):
-            runs.setdefault(row["attempt"], []).append(_run(row))
-        rows = self._db.execute("SELECT * FROM attempts ORDER BY number").fetchall()
-        self._db.execute("COMMIT")
-        return tuple(_attempt(row, tuple(runs.get(row["number"], ()))) for row in rows)
+        with self._legible():
+            self._db.execute("BEGIN")  # one moment for both tables, though a night may be writing
+            for row in self._db.execute("SELECT * FROM runs ORDER BY id"):
+                runs.setdefault(row["attempt"], []).append(_run(row))
+            rows = self._db.execute("SELECT * FROM attempts ORDER BY number").fetchall()
+            self._db.execute("COMMIT")
+            return tuple(_attempt(row, tuple(runs.get(row["number"], ()))) for row in rows)
+
+    def last_at_work(self) -> str:
+        """When its latest attempt began (ISO 8601, UTC), or the night itself where there is none."""
+        latest = "SELECT coalesce(max(started), (SELECT value FROM night WHERE fact = 'started')) FROM attempts"
+        with self._legible():
+            return str(self._db.execute(latest).fetchone()[0])
 
     def attempt(self, number: int) -> Attempt:
         return self.attempts()[number]
@@ -131,12 +144,32 @@ class Journal:
         """Runs that were going on when the harness died; returns how many there were."""
         return self._db.execute("UPDATE runs SET ending = ? WHERE ending IS NULL", (Ending.LOST,)).rowcount
 
+    @contextmanager
+    def _legible(self) -> Iterator[None]:
+        """Bad pages come out as errors of SQLite, or as records that make no sense."""
+        try:
+            yield
+        except (sqlite3.Error, TypeError, ValueError, IndexError) as error:
+            if disk_is_full(error):
+                raise
+            raise NightError(f"{self._path} is damaged ({error}); move its folder away to go on without it") from error
+
+
+def disk_is_full(error: Exception) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, sqlite3.OperationalError) and "full" in str(error)
+
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     try:
         address = f"{path.absolute().as_uri()}?mode={mode}"
         database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=30)
         version = database.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        if disk_is_full(error):
+            raise
+        raise NightError(f"{path} cannot be opened ({error}); make it and its folder readable and writable") from error
     except sqlite3.Error as error:
         raise NightError(f"{path} is not a readable journal ({error}); move its folder away to begin anew") from error
     if version != VERSION:
@@ -164,8 +197,13 @@ def _run(row: sqlite3.Row) -> Run:
         seed=row["seed"],
         ending=Ending(row["ending"] or Ending.LOST),
         exit_code=row["exit_code"],
-        wall_s=row["wall_s"] or 0.0,
+        wall_s=float(row["wall_s"] or 0.0),
         summary=Summary(**json.loads(row["summary"])) if row["summary"] else None,
         last_lines=row["last_lines"] or "",
-        score=Score(row["val_bpb"], row["score_s"], row["failure"]) if row["score_s"] is not None else None,
+        score=_score(row) if row["score_s"] is not None else None,
     )
+
+
+def _score(row: sqlite3.Row) -> Score:
+    val_bpb = row["val_bpb"]
+    return Score(None if val_bpb is None else float(val_bpb), float(row["score_s"]), row["failure"])

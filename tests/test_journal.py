@@ -104,6 +104,44 @@ def test_a_file_that_is_no_journal_is_named(path):
         Journal.resume(path)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE runs SET ending = 'in tears'",
+        "UPDATE runs SET summary = '{half'",
+        "UPDATE runs SET score_s = 'long', val_bpb = 1",
+        "UPDATE attempts SET status = 'maybe'",
+        "DELETE FROM night WHERE fact = 'seed'",
+        "ALTER TABLE runs DROP COLUMN seed",
+    ],
+)
+def test_records_that_make_no_sense_are_damage(journal, path, damage):
+    propose(journal)
+    journal.end_run(journal.start_run(0, 7), RUN)
+    journal._db.execute(damage)
+    with (
+        Journal.read(path) as reader,
+        pytest.raises(NightError, match=r"journal.sqlite is damaged \(.*move its folder"),
+    ):
+        (reader.night(), reader.attempts())
+
+
+def test_bad_pages_are_damage(journal, path):
+    journal.__exit__(None, None, None)
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    with Journal.read(path) as reader:
+        for question in (reader.night, reader.attempts, reader.last_at_work):
+            with pytest.raises(NightError, match="is damaged"):
+                question()
+
+
+def test_a_journal_knows_when_it_was_last_at_work(journal):
+    assert journal.last_at_work() == NIGHT.started
+    journal.add_attempt(0, None, Proposal("A = 1", "title", "why", "you"), "2026-01-03T00:00:00Z")
+    assert journal.last_at_work() == "2026-01-03T00:00:00Z"
+
+
 def test_a_journal_of_another_version_is_refused(journal, path):
     journal._db.execute("PRAGMA user_version = 99")
     with pytest.raises(NightError, match="has format 99, this nightshift reads 1"):
