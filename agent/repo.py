@@ -33,8 +33,11 @@ class Repo:
         """Raises RepoError outside of a git working tree and in a repository without commits."""
         if not folder.is_dir():
             raise RepoError(f"{folder} is not a folder")
-        status, top, _ = _run(folder, "rev-parse", "--show-toplevel")
-        if status != 0 or not top:
+        status, top, said = _run(folder, "rev-parse", "--show-toplevel")
+        if status != 0 and "not a git repository" not in said:
+            # for instance a clone that belongs to another user; git names the remedy itself
+            raise RepoError(f"git refuses {folder}: {' '.join(said.removeprefix('fatal:').split())}")
+        if status != 0:
             raise RepoError(f"{folder} is not in a git repository; run: git init && git add . && git commit -m start")
         repo = cls(Path(top))
         if repo.find("HEAD") is None:

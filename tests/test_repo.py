@@ -96,6 +96,14 @@ def test_outside_of_a_repository_the_remedy_is_named(tmp_path):
         Repo.containing(tmp_path)
 
 
+def test_what_else_git_has_to_say_is_passed_on(root, monkeypatch):
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own switch for its own tests
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
+    with pytest.raises(RepoError, match=r"dubious ownership .* git config --global --add safe.directory"):
+        Repo.containing(root)
+
+
 def test_without_commits_the_remedy_is_named(tmp_path):
     git(tmp_path, "init", "-q")
     with pytest.raises(RepoError, match="has no commits yet; run: git add"):
