@@ -1,4 +1,7 @@
-"""One night at a time in a repository: a lock in the user's cache folder that dies with its process."""
+"""One night at a time in a repository: a lock in the user's cache folder that dies with its process.
+
+The lock alone says whether a night is running; the file beside it only says which one.
+"""
 
 import hashlib
 import json
@@ -9,17 +12,17 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
 from filelock import FileLock, Timeout
-from platformdirs import user_cache_path
 
 from agent.errors import NightError
+from hardware import cache_root
+
+BRIEFLY_S = 0.5  # to get the lock in: somebody who only asks about it has it for a moment
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
     pid: int
-    born: float  # the process's creation time: tells it from a later one with the same pid
     tag: str
     since: str
 
@@ -30,10 +33,9 @@ def only_night(repository: Path) -> Iterator[Callable[[str], None]]:
 
     Yields a function that tells others the night's tag, once it is known.
     """
-    place = _place(repository)
-    lock = FileLock(place.with_suffix(".lock"), timeout=0)
+    place, lock = _place(repository), _lock(repository)
     try:
-        lock.acquire()
+        lock.acquire(timeout=BRIEFLY_S)
     except Timeout as error:
         who = holder(repository)
         named = f"night {who.tag} (pid {who.pid}, since {who.since})" if who else "a night that has just begun"
@@ -41,9 +43,10 @@ def only_night(repository: Path) -> Iterator[Callable[[str], None]]:
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
     def tell(tag: str) -> None:
-        place.write_text(json.dumps(asdict(Holder(os.getpid(), psutil.Process().create_time(), tag, since))))
+        place.write_text(json.dumps(asdict(Holder(os.getpid(), tag, since))))
 
     try:
+        place.unlink(missing_ok=True)  # a night that was killed could not
         yield tell
     finally:
         place.unlink(missing_ok=True)
@@ -51,16 +54,29 @@ def only_night(repository: Path) -> Iterator[Callable[[str], None]]:
 
 
 def holder(repository: Path) -> Holder | None:
-    """Who runs a night in this repository now. Asks without taking the lock, so that asking never refuses a night."""
-    try:
-        found = Holder(**json.loads(_place(repository).read_text()))
-        alive = psutil.Process(found.pid).create_time() == found.born
-    except (OSError, ValueError, TypeError, psutil.Error):
+    """Who runs a night in this repository now; None also for one that has no tag yet."""
+    if not is_held(repository):
         return None
-    return found if alive else None
+    try:
+        return Holder(**json.loads(_place(repository).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def is_held(repository: Path) -> bool:
+    """Whether a night runs in this repository now."""
+    try:
+        with _lock(repository).acquire(timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def _lock(repository: Path) -> FileLock:
+    return FileLock(_place(repository).with_suffix(".lock"))
 
 
 def _place(repository: Path) -> Path:
-    folder = Path(os.environ.get("NIGHTSHIFT_CACHE") or user_cache_path("nightshift")) / "nights"
+    folder = cache_root() / "nights"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{hashlib.sha256(str(repository).encode()).hexdigest()[:16]}.json"

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FLOOR = {
-    # the fixed part, and the script that is edited; the harness knows neither
+    # the fixed part, and the script that is edited
     "hardware": 0, "corpus": 0, "encode": 1, "prepare": 2, "train_mlx": 3,
     # programs that run in processes of their own
     "agent.keeper": 0, "agent.scorer": 3, "agent.probe": 3,
