@@ -1,8 +1,9 @@
 """What the morning shows: tables for the terminal, one attempt in full, and the picture of the progress."""
 
 import csv
+import math
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Row = dict[str, str]  # one line of results.tsv by column
+LABEL_DEGREES, LABEL_CHARS = 20, 40
+LABEL_PT = (150.0, 9.0)  # length of a label at most, and its height
+LABEL_STARTS = 0.74  # of a panel's width: one that starts further to the right would not end inside
+PANEL_PT = (650.0, 250.0)  # about what a panel's axes measure
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -88,20 +93,18 @@ def attempt_view(night: Night, attempt: Attempt, folder: Path) -> RenderableType
 
 
 def plot(rows: Sequence[Row], out: Path) -> None:
-    """The running minimum of val_bpb, one panel per protocol; raises MachineError without matplotlib."""
+    """The running minimum of val_bpb, a panel for what may be compared; raises MachineError without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MachineError("plot needs matplotlib; install it: pip install matplotlib") from error
-    panels: dict[str, list[Row]] = {}
-    for row in rows:
-        panels.setdefault(row.get("protocol", ""), []).append(row)
-    if not any(row.get("val_bpb") for row in rows):
+    panels = _panels(rows)
+    if not panels:
         raise NightError("results.tsv has no scored attempt to plot; run: nightshift run")
     figure = Figure(figsize=(10, 4.2 * len(panels)), layout="constrained")
     grid = figure.subplots(len(panels), squeeze=False)
-    for axes, (protocol, members) in zip(grid[:, 0], panels.items(), strict=True):
-        _draw(axes, members, protocol)
+    for axes, members in zip(grid[:, 0], panels, strict=True):
+        _draw(axes, members)
     try:
         figure.savefig(out, dpi=150)
     except (OSError, ValueError) as error:
@@ -110,8 +113,32 @@ def plot(rows: Sequence[Row], out: Path) -> None:
         ) from error
 
 
-def _draw(axes: "Axes", rows: Sequence[Row], protocol: str) -> None:
-    scored = [(at, float(row["val_bpb"]), row) for at, row in enumerate(rows) if row.get("val_bpb")]
+def _panels(rows: Iterable[Row]) -> list[list[Row]]:
+    """Rows of one protocol and device together, in the order of the ledger; none without a score among them."""
+    panels: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        panels.setdefault((row.get("protocol", ""), row.get("device", "")), []).append(row)
+    return [members for members in panels.values() if any(_score(row) is not None for row in members)]
+
+
+def _score(row: Row) -> float | None:
+    """None for a crash, whatever other tools write there, and for what is no number."""
+    try:
+        val_bpb = float(row.get("val_bpb", ""))
+    except ValueError:
+        return None
+    crashed = row.get("status", "").lower() == Status.CRASH
+    return val_bpb if math.isfinite(val_bpb) and not crashed else None
+
+
+def _title(row: Row) -> str:
+    budget = row.get("branch", "").removeprefix("experiments/").partition("-")[0]
+    protocol = f"protocol {row['protocol']}" if row.get("protocol") else ""
+    return " · ".join(word for word in (row.get("device"), budget, protocol) if word) or "rows without a protocol"
+
+
+def _draw(axes: "Axes", rows: Sequence[Row]) -> None:
+    scored = [(at, bpb, row) for at, row in enumerate(rows) if (bpb := _score(row)) is not None]
     kept = [(at, bpb, row["description"]) for at, bpb, row in scored if row["status"].lower() == Status.KEEP]
     rest = [(at, bpb) for at, bpb, row in scored if row["status"].lower() != Status.KEEP]
     axes.plot([at for at, _ in rest], [bpb for _, bpb in rest], "o", color="0.75", label="discarded")
@@ -120,14 +147,15 @@ def _draw(axes: "Axes", rows: Sequence[Row], protocol: str) -> None:
     if kept:  # the line goes on to the last attempt, kept or not
         places = [at for at, _, _ in kept] + [len(rows) - 1]
         axes.step(places, [*best, best[-1]], where="post", color="tab:green", alpha=0.6, label="running minimum")
-    for at, bpb, title in kept:
-        axes.annotate(title[:48], (at, bpb), textcoords="offset points", xytext=(4, 6), fontsize=7, rotation=20)
     _frame(axes, [bpb for _, bpb, _ in kept], [bpb for _, bpb in rest])
-    devices = ", ".join(sorted({row.get("device", "") for row in rows} - {""}))
-    axes.set(xlabel="attempt", ylabel="val_bpb (lower is better)", title=f"{devices}  {protocol}".strip())
+    last = max([len(rows) - 1, *(at / LABEL_STARTS for at, _, _ in kept)])
+    axes.set_xlim(-0.03 * last, 1.03 * last or None)
+    _label(axes, kept)
+    axes.set(xlabel="attempt", ylabel="val_bpb (lower is better)")
+    axes.set_title(_title(rows[0]), loc="left", fontsize=10)
     axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.2)
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=3, frameon=False, fontsize=8)
 
 
 def _frame(axes: "Axes", kept: Sequence[float], rest: Sequence[float]) -> None:
@@ -137,8 +165,27 @@ def _frame(axes: "Axes", kept: Sequence[float], rest: Sequence[float]) -> None:
         axes.set_ylim(min([*kept, *rest]) - 0.1 * span, max(kept) + span)
 
 
+def _label(axes: "Axes", kept: Sequence[tuple[int, float, str]]) -> None:
+    """Titles on a slope, the largest gains first; one that would run over another is left out."""
+    axes.get_ylim()  # settles the limits that the positions below follow
+    slope = math.radians(LABEL_DEGREES)
+    gains = [math.inf, *(before[1] - after[1] for before, after in pairwise(kept))]
+    taken: list[tuple[float, float]] = []
+    for _, (at, bpb, title) in sorted(zip(gains, kept, strict=False), reverse=True):
+        x, y = axes.transLimits.transform((at, bpb)) * PANEL_PT
+        along, across = x * math.cos(slope) + y * math.sin(slope), y * math.cos(slope) - x * math.sin(slope)
+        if any(abs(along - there) < LABEL_PT[0] and abs(across - line) < LABEL_PT[1] for there, line in taken):
+            continue
+        taken.append((along, across))
+        text = title if len(title) <= LABEL_CHARS else f"{title[: LABEL_CHARS - 1]}…"
+        label = axes.annotate(text, (at, bpb), textcoords="offset points", xytext=(4, 4), fontsize=7)
+        label.set(rotation=LABEL_DEGREES, rotation_mode="anchor")
+
+
 def _run_view(run: Run) -> Text:
     code = "" if run.exit_code is None else f", exit code {run.exit_code}"
+    if run.exit_code and run.exit_code < 0:
+        code = f", signal {-run.exit_code}"
     score = f", val_bpb {run.score.val_bpb:.6f}" if run.score and run.score.val_bpb is not None else ""
     why = f", {run.score.failure}" if run.score and run.score.failure else ""
     text = f"\nrun with seed {run.seed}: {run.ending}{code}, {run.wall_s:.1f} s{score}{why}\n"

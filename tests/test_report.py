@@ -64,6 +64,23 @@ def test_the_picture_has_a_panel_for_each_protocol(rows, tmp_path):
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_crashes_and_words_are_no_points(tmp_path):
+    crash, word = "a1b2c3d\t0.000000\t0.0\tcrash\tout of memory", "a1b2c3e\tbroken\t0.0\tdiscard\ta word"
+    (tmp_path / "results.tsv").write_text(f"{ledger.HEADER}\n{UPSTREAM}\n{crash}\n{word}\n")
+    rows = report.read_rows(tmp_path / "results.tsv")
+    assert [report._score(row) for row in rows] == [0.9979, None, None]
+    report.plot(rows, tmp_path / "p.svg")
+    with pytest.raises(NightError, match="no scored attempt to plot"):
+        report.plot(rows[1:], tmp_path / "p.svg")
+
+
+def test_a_panel_says_where_and_for_how_long_its_rows_were_trained(rows, tmp_path):
+    report.plot(rows, tmp_path / "p.svg")
+    picture = (tmp_path / "p.svg").read_text()
+    for title in ("a CPU · 30s · protocol pppppppppppp", "a CPU · 30s · protocol another", "rows without a protocol"):
+        assert f"<!-- {title} -->" in picture
+
+
 def test_a_picture_of_nothing_is_refused(tmp_path):
     with pytest.raises(NightError, match="no scored attempt to plot"):
         report.plot([], tmp_path / "p.png")
