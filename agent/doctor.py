@@ -24,7 +24,7 @@ SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 
 DEVICE = """
 import hardware, json
 hardware.tune_cpu()
-print(json.dumps([hardware.device_kind(), hardware.device_name(), hardware.matmul_flops() / 1e9]))
+print(json.dumps([hardware.device_kind(), hardware.device_name(), hardware.matmul_flops(1024) / 1e9]))
 """
 DATA = """
 import json, prepare
