@@ -1,12 +1,11 @@
 """The command line: parse, wire, exit code. Every error that a person can mend passes through one door, here."""
 
 import argparse
-import errno
 import math
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,15 +15,15 @@ from agent import report
 from agent.dials import searched
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, Night, incumbent
-from agent.journal import Journal
+from agent.journal import Journal, disk_is_full
 from agent.judge import Greedy
-from agent.lock import holder, only_night
+from agent.lock import holder, is_held, only_night
 from agent.night import Lab, Limits, run_night, write_ledger
-from agent.opening import DEFAULT_BUDGET_S, Place, Request, open_night
+from agent.opening import Place, Request, open_night
 from agent.process import Workshop
 from agent.run import ALLOWANCE_S
-from agent.screen import Screen
-from agent.stop import AFTER_RUN, NOW, Stop
+from agent.screen import Screen, let_go, steadfast
+from agent.stop import AFTER_RUN, NOW, Stop, like_ctrl_c
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Command = Callable[[argparse.Namespace], int]
@@ -41,20 +40,36 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
-        return int(options.command(options))
+        code = int(options.command(options))
+        sys.stdout.flush()
     except NightshiftError as error:
-        print(f"nightshift: {error}", file=sys.stderr)
+        return _refuse(str(error))
     except KeyboardInterrupt:
         return 130  # before a night has begun; a running one takes Ctrl-C as a wish
+    except BrokenPipeError:
+        let_go(sys.stdout)
+        return 0  # its reader, such as head, has seen enough
     except (OSError, sqlite3.OperationalError) as error:
-        if not _disk_is_full(error):
-            raise
-        print(
-            "nightshift: no space left on the disk; free some and resume with: nightshift run --tag TAG "
-            "(nothing is lost)",
-            file=sys.stderr,
-        )
+        return _refuse(_mended_by_hand(error))
+    return code
+
+
+def _refuse(sentence: str) -> int:
+    with suppress(OSError):  # the terminal may be gone
+        print(f"nightshift: {sentence}", file=sys.stderr)
     return 2
+
+
+def _mended_by_hand(error: OSError | sqlite3.OperationalError) -> str:
+    """What a full disk or a lack of permission says; any other error of SQLite is ours, and raised again."""
+    if disk_is_full(error):
+        return "no space left on the disk; free some and resume with: nightshift run --tag TAG (nothing is lost)"
+    if isinstance(error, OSError):
+        what = f"cannot use {error.filename}: " if error.filename else ""
+        return f"{what}{error.strerror or error}; check its path, owner and permissions"
+    if any(words in str(error) for words in ("unable to open", "readonly", "read-only")):
+        return f"cannot use the night's journal: {error}; make experiments/nights writable"
+    raise error
 
 
 def parser() -> argparse.ArgumentParser:
@@ -87,7 +102,8 @@ def run(options: argparse.Namespace) -> int:
     with ExitStack() as undo:
         # the lock comes before the tag: two nights begun at once must not find the same tag free
         tell = undo.enter_context(only_night(place.repo.common_dir()))
-        night = open_night(place, Request(options.tag, options.budget_s, options.seed), searched)
+        with like_ctrl_c():
+            night = open_night(place, Request(options.tag, options.budget_s, options.seed), searched)
         tell(night.tag)
         from agent.proposers.search import Search  # Optuna takes a second to import; a refusal does without
 
@@ -95,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
         stop.forget()
         undo.enter_context(stop.on_signals())
         journal = undo.enter_context(Journal.resume(place.journal(night.tag)))
-        screen = Screen(Console(), night.budget_s)
+        screen = Screen(Console(file=steadfast(sys.stdout)), night.budget_s)
         undo.callback(screen.close)
         _greet(screen, place, night, options)
         shop = Workshop(night, place.folder(night.tag), options.allowance_s, lambda: stop.now, screen.progressed)
@@ -108,8 +124,8 @@ def run(options: argparse.Namespace) -> int:
 
 def results(options: argparse.Namespace) -> int:
     place = _here()
-    if place.tags():
-        write_ledger(place)
+    if place.tags() and not is_held(place.repo.common_dir()):
+        write_ledger(place)  # a running night does it by itself, and must not be overtaken by an older rendering
     rows = report.read_rows(place.ledger)
     if not options.all:
         tag = options.tag or (place.tags()[-1] if place.tags() else None)
@@ -184,12 +200,19 @@ def _add_run(commands: Commands) -> None:
         metavar="N",
         help="end after N proposals beyond attempt 0, counted over the whole night",
     )
-    night.add_argument("--hours", type=_positive, metavar="H", help="begin no run that would end after H hours")
     night.add_argument(
-        "--budget-s", type=_positive, metavar="S", help=f"training time of every run (default: {DEFAULT_BUDGET_S:g})"
+        "--hours",
+        type=_positive,
+        metavar="H",
+        help="begin no attempt that would end after H hours, judged by the night's longest so far",
+    )
+    night.add_argument(
+        "--budget-s", type=_positive, metavar="S", help="training time of every run (default: prepare.TIME_BUDGET_S)"
     )
     night.add_argument("--tag", metavar="T", help="the night's name (default: the date); an existing one is resumed")
-    night.add_argument("--seed", type=int, metavar="K", help="of the first run of every attempt, and of the search (0)")
+    night.add_argument(
+        "--seed", type=_seed, metavar="K", help="of the first run of every attempt, and of the search (0)"
+    )
     night.add_argument("--script", type=Path, default=Path("train_mlx.py"), metavar="PATH", help="default: %(default)s")
     night.add_argument(
         "--allowance-s",
@@ -265,10 +288,10 @@ def _positive_int(text: str) -> int:
     return int(text)
 
 
-def _disk_is_full(error: Exception) -> bool:
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return isinstance(error, sqlite3.OperationalError) and "full" in str(error)
+def _seed(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 2**32):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**32 - 1}")
+    return int(text)
 
 
 if __name__ == "__main__":

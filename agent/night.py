@@ -10,7 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent import ledger
-from agent.errors import Exhausted, NightError, ScriptError
+from agent.contract import check_script
+from agent.dials import normalised
+from agent.errors import Exhausted, MachineError, NightError, ScriptError
 from agent.experiment import (
     Attempt,
     Ending,
@@ -26,10 +28,14 @@ from agent.experiment import (
 )
 from agent.journal import Journal
 from agent.opening import Place, check_disk, read_script, utc_now
-from agent.process import WEIGHTS, Workshop
+from agent.process import Workshop, drop_weights
 from agent.run import train
 from agent.score import score
 from agent.stop import Stop
+
+# A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that
+# are bad one after another are rare, and resuming costs a person one command.
+CRASHES_IN_A_ROW = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +43,18 @@ class Limits:
     """When to begin no further attempt; None: never."""
 
     experiments: int | None = None  # proposals after attempt 0, counted over the whole night
-    hours: float | None = None  # of this call
+    hours: float | None = None  # of this call, by when the last attempt should have ended
     _start: float = field(default_factory=time.monotonic)
 
-    def reached(self, history: History, budget_s: float) -> bool:
+    def reached(self, history: History) -> bool:
         if not history:
             return False  # without attempt 0 there is nothing to look at in the morning
         if self.experiments is not None and len(history) > self.experiments:
             return True
         elapsed_s = time.monotonic() - self._start
-        return self.hours is not None and elapsed_s + budget_s > self.hours * 3600
+        # the budget alone would leave out start, compilation and scoring
+        longest_s = max(attempt.spent_s for attempt in history)
+        return self.hours is not None and elapsed_s + longest_s > self.hours * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +74,19 @@ class Lab:
 def run_night(lab: Lab) -> None:
     """Until a limit is reached, the user stops it or the proposer has nothing left; raises NightshiftError."""
     lab.journal.mark_lost_runs()
+    crashes = 0
     while (attempt := next_attempt(lab)) is not None:
         lab.watcher.attempt_began(attempt)
         commit(lab, attempt)
         if not measure(lab, attempt.number):
             return
-        settle(lab, attempt.number)
+        settled = settle(lab, attempt.number)
+        crashes = crashes + 1 if settled.status is Status.CRASH else 0
+        if crashes == CRASHES_IN_A_ROW:
+            raise MachineError(
+                f"{crashes} attempts in a row crashed, the last with: {why_and_where(lab, settled)}; "
+                f"see what they share, mend it, go on with: nightshift run --tag {lab.shop.night.tag}"
+            )
 
 
 def next_attempt(lab: Lab) -> Attempt | None:
@@ -82,7 +97,7 @@ def next_attempt(lab: Lab) -> Attempt | None:
     check_disk(lab.place.repo.root)
     if history and not history[-1].settled:
         return history[-1]
-    if lab.limits.reached(history, lab.shop.night.budget_s):
+    if lab.limits.reached(history):
         return None
     try:
         proposal = propose(lab, history)
@@ -99,10 +114,32 @@ def propose(lab: Lab, history: History) -> Proposal:
     if not history:
         return Proposal(read_script(lab.place), "baseline", "The script as it stands in the working tree.", "you")
     if incumbent(history) is None:
-        why = history[0].decision.reason if history[0].decision else "no score"
-        log = lab.shop.run_folder(0, lab.shop.night.seed) / "log.txt"
-        raise ScriptError(f"attempt 0, the script as it stands, crashed ({why}); see {log}, mend it, start a new night")
-    return lab.proposer.propose(history)
+        raise ScriptError(
+            f"attempt 0, the script as it stands, crashed with: {why_and_where(lab, history[0])}; "
+            f"mend it and start a new night"
+        )
+    proposal = lab.proposer.propose(history)
+    check_proposal(proposal, history, lab.place.script)
+    return proposal
+
+
+def check_proposal(proposal: Proposal, history: History, script: str) -> None:
+    """Before it costs a run: raises NightError for a script that cannot count as a new attempt."""
+    try:
+        check_script(proposal.script, script)
+    except ScriptError as error:
+        raise NightError(f"{proposal.source} proposed a script that cannot be run: {error}") from error
+    wanted = normalised(proposal.script)
+    known = next((one.number for one in history if normalised(one.proposal.script) == wanted), None)
+    if known is not None:
+        raise NightError(f"{proposal.source} proposed the script of attempt {known} again; it has to be a new one")
+
+
+def why_and_where(lab: Lab, crashed: Attempt) -> str:
+    """The reason of a crash, and the log that says more."""
+    reason = crashed.decision.reason if crashed.decision else "no score"
+    logs = [lab.shop.log(crashed.number, run) for run in crashed.done_runs]
+    return f"{reason} (log: {logs[-1]})" if logs else reason
 
 
 def commit(lab: Lab, attempt: Attempt) -> None:
@@ -166,7 +203,7 @@ def score_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
     return True
 
 
-def settle(lab: Lab, number: int) -> None:
+def settle(lab: Lab, number: int) -> Attempt:
     """Make branch, ledger and weights follow the decision; each of them may be done twice without harm."""
     history = lab.journal.attempts()
     attempt, before = history[number], incumbent(history[:number])
@@ -175,20 +212,18 @@ def settle(lab: Lab, number: int) -> None:
         lab.place.repo.move_ref(lab.shop.night.branch, attempt.commit, old, f"keep attempt {number}")
     else:
         for run in attempt.runs:
-            (lab.shop.run_folder(number, run.seed) / WEIGHTS).unlink(missing_ok=True)
+            drop_weights(lab.shop.run_folder(number, run.seed))
     write_ledger(lab.place)
     lab.journal.settle(number)
     lab.watcher.attempt_settled(attempt, before)
+    return attempt
 
 
 def write_ledger(place: Place) -> None:
-    """Render results.tsv from every journal here."""
+    """Render results.tsv from every journal here; the rows of one that cannot be read stay as they are."""
     nights = []
     for tag in place.tags():
-        with (
-            suppress(NightError),
-            Journal.read(place.journal(tag)) as journal,
-        ):  # one that cannot be read keeps its rows
+        with suppress(NightError), Journal.read(place.journal(tag)) as journal:
             nights.append((journal.night(), journal.attempts()))
     nights.sort(key=lambda pair: pair[0].started)
     ledger.write(place.ledger, ledger.render(ledger.read(place.ledger), nights))

@@ -19,11 +19,11 @@ from agent.dials import read_dials
 from agent.errors import MachineError, NightError, RepoError, ScriptError
 from agent.experiment import Night
 from agent.journal import Journal
+from agent.process import end
 from agent.repo import Repo, valid_tag
 
 MIN_FREE_BYTES = 1 << 30  # logs, weights of the kept attempts and git objects of a night, with room to spare
 PROBE = Path(__file__).with_name("probe.py")
-DEFAULT_BUDGET_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,17 @@ class Place:
 
     def tags(self) -> tuple[str, ...]:
         """Nights with a journal here; the one that was last at work comes last."""
-        journals = sorted(self.nights.glob("*/journal.sqlite"), key=lambda path: path.stat().st_ctime)
+        journals = sorted(sorted(self.nights.glob("*/journal.sqlite")), key=_last_at_work)
         return tuple(path.parent.name for path in journals)
+
+
+def _last_at_work(path: Path) -> str:
+    """From the journal itself: the times of its files say when somebody copied, or only read, them."""
+    try:
+        with Journal.read(path) as journal:
+            return journal.last_at_work()
+    except NightError:
+        return ""
 
 
 def open_night(place: Place, request: Request, check_dials: Callable[[str, str], object] = read_dials) -> Night:
@@ -124,18 +133,28 @@ def free_tag(place: Place, wanted: str) -> str:
 
 
 def probe(folder: Path, data: str | None = None) -> dict[str, Any]:
-    """Device and data as the fixed files in this folder see them; data that is missing is prepared first."""
+    """Device, data and default budget as the fixed files here have them; data that is missing is prepared first."""
     environment = dict(os.environ) | ({"NIGHTSHIFT_DATA": data} if data else {})
     with tempfile.TemporaryDirectory(prefix="nightshift-") as aside:
         answer = Path(aside) / "answer.json"
         command = [sys.executable, str(PROBE), str(answer)]
-        status = subprocess.run(command, cwd=folder, env=environment, stdout=sys.stderr, check=False).returncode
+        status = _call(command, folder, environment)
         if status != 0 or not answer.exists():
             raise MachineError(f"device and data could not be read (exit code {status}); run: nightshift doctor")
         facts = json.loads(answer.read_text())
     if "error" in facts:
         raise MachineError(facts["error"])
     return dict(facts)
+
+
+def _call(command: list[str], folder: Path, environment: Mapping[str, str]) -> int:
+    """The exit status of a command; when a signal ends the waiting, the command is ended too."""
+    # a session of its own: a Ctrl-C then goes to us alone, and not to every process that it prepares data with
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=sys.stderr, start_new_session=True)
+    try:
+        return process.wait()
+    finally:
+        end(process)
 
 
 def protocol(facts: Mapping[str, Any], budget_s: float) -> str:
@@ -159,7 +178,7 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
         )
     facts = probe(place.script_path.parent)
     check_dials(script, facts["device_kind"])
-    budget_s = request.budget_s or DEFAULT_BUDGET_S
+    budget_s = request.budget_s or float(facts["budget_s"])
     night = Night(
         tag=tag,
         branch=branch_name(budget_s, tag),
@@ -200,13 +219,23 @@ def _resume(place: Place, request: Request, tag: str) -> Night:
             )
     if place.script != night.script:
         raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {night.script}")
-    now = protocol(probe(place.folder(tag) / "fixed", night.data), night.budget_s)
+    _check_same_machine(night, probe(place.folder(tag) / "fixed", night.data))
+    return night
+
+
+def _check_same_machine(night: Night, facts: Mapping[str, Any]) -> None:
+    """The protocol knows only the kind of a device; within a night a slower one of the kind would spoil the scores."""
+    if facts["device"] != night.device:
+        raise NightError(
+            f"night {night.tag} runs on {night.device}, this is {facts['device']}: it trains faster or slower, so "
+            f"scores would not compare; use another --tag"
+        )
+    now = protocol(facts, night.budget_s)
     if now != night.protocol:
         raise NightError(
-            f"night {tag} has protocol {night.protocol}, here and now it would be {now}: other data or "
-            f"another device, so scores would not compare; use another --tag"
+            f"night {night.tag} has protocol {night.protocol}, here and now it would be {now}: the data are others, "
+            f"so scores would not compare; use another --tag"
         )
-    return night
 
 
 def _new_tag(place: Place, asked: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Runs beside the fixed files in a short process: names the device and the data, and prepares the data if missing.
+"""Runs beside the fixed files in a short process: names device, data and budget, and prepares the data if missing.
 
 The harness asks this way because a process that imports MLX holds memory of the device, and a night is long.
 
@@ -6,12 +6,35 @@ The harness asks this way because a process that imports MLX holds memory of the
 """
 
 import json
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 
 def main(answer: str) -> None:
+    """Writes the facts, or under "error" the one sentence that a person needs."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that processes that prepare data end, too
     sys.path.insert(0, str(Path.cwd()))  # the user's own prepare.py and hardware.py, not the installed ones
+    try:
+        facts = look()
+    except (KeyboardInterrupt, SystemError):  # the latter is what native code may make of the former
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would tear the answer
+        facts = {"error": "interrupted before the data were ready; the same command goes on from there"}
+    except ImportError as error:
+        facts = {"error": f"{error}; install what is missing, as nightshift doctor says"}
+    except subprocess.CalledProcessError as error:
+        facts = {"error": f"{error.cmd[0]} failed with exit code {error.returncode}; run: nightshift doctor"}
+    except OSError as error:
+        facts = {
+            "error": f"{error.filename or 'a file'} cannot be used ({error.strerror or error}); make it accessible"
+        }
+    except RuntimeError as error:  # MLX's own, where a driver or a device is missing
+        facts = {"error": f"MLX does not run here ({error}); run: nightshift doctor"}
+    Path(answer).write_text(json.dumps(facts))
+
+
+def look() -> dict[str, object]:
     import hardware
 
     hardware.tune_cpu()
@@ -21,14 +44,14 @@ def main(answer: str) -> None:
     try:
         data = prepare.ensure_data()
     except DataError as error:
-        write(answer, {"error": str(error)})
-        return
-    device = {"device_kind": hardware.device_kind(), "device": hardware.device_name()}
-    write(answer, {**device, "data": str(data.folder), "fingerprint": data.fingerprint})
-
-
-def write(answer: str, facts: dict[str, str]) -> None:
-    Path(answer).write_text(json.dumps(facts))
+        return {"error": str(error)}
+    return {
+        "device_kind": hardware.device_kind(),
+        "device": hardware.device_name(),
+        "data": str(data.folder),
+        "fingerprint": data.fingerprint,
+        "budget_s": prepare.TIME_BUDGET_S,
+    }
 
 
 if __name__ == "__main__":

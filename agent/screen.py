@@ -1,5 +1,8 @@
 """What the person in front of a terminal, or the reader of a log, sees while a night goes on."""
 
+import os
+from typing import Any, TextIO, cast
+
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
@@ -64,6 +67,41 @@ class Screen:
         if self._bar is not None:
             total = None if fraction is None else 1.0
             self._bar.update(self._task, total=total, completed=fraction or 0.0, now=now)
+
+
+class _Steadfast:
+    """A stream whose reader may go away, as a terminal does that is closed: what it would have read is dropped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError:
+            let_go(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            let_go(self._stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def steadfast(stream: TextIO) -> TextIO:
+    """For a console whose night goes on, whether somebody watches or not."""
+    return cast(TextIO, _Steadfast(stream))
+
+
+def let_go(stream: TextIO) -> None:
+    """Send the rest nowhere: what Python holds back for a stream without a reader would fail once more at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def verdict(attempt: Attempt, before: Attempt | None) -> str:

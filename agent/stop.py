@@ -1,10 +1,13 @@
 """How a night is asked to end: by a signal to its process or by a file in its folder."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
+Handler = Callable[[int, FrameType | None], Any]
 AFTER_RUN, NOW = "after-run", "now"
 
 
@@ -33,19 +36,35 @@ class Stop:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM count as wishes while this holds."""
-        before = {number: signal.signal(number, self._count) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        """Ctrl-C and SIGTERM count as wishes while this holds; a closed terminal is one, however often it says so."""
+        with handling(self._count, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _count(self, number: int, frame: object) -> None:
-        self._signals += 1
+        self._signals = max(1, self._signals) if number == signal.SIGHUP else self._signals + 1
 
     def _wish(self) -> str:
         try:
             return self._file.read_text().strip()
         except FileNotFoundError:
             return ""
+
+
+@contextmanager
+def like_ctrl_c() -> Iterator[None]:
+    """Before there is a night to end in good order: SIGTERM and a closed terminal raise KeyboardInterrupt too."""
+    with handling(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP):
+        yield
+
+
+@contextmanager
+def handling(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
+    """These signals go to the handler while this holds; but a closed terminal stays ignored for users of nohup."""
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    heard = [number for number in numbers if not (nohup and number == signal.SIGHUP)]
+    before = {number: signal.signal(number, handler) for number in heard}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

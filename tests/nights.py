@@ -97,7 +97,8 @@ class Grounds:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "agent", *arguments]
+    """As the installed command, which does not look for modules in the user's folder."""
+    return [sys.executable, "-P", "-m", "agent", *arguments]
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -1,17 +1,23 @@
 """The command line as a person meets it: real processes, real signals, one clear sentence for every mistake."""
 
+import contextlib
+import fcntl
 import os
+import pty
 import signal
 import subprocess
+import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
-from nights import SCRIPTS, Grounds, git, make_repository, unigram
+from nights import SCRIPTS, Grounds, command, environment, git, make_repository, unigram
 
 from agent.experiment import Ending
 from agent.opening import Place, free_tag
+from agent.stop import Stop
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +104,69 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
 
 
+def test_a_closed_terminal_ends_the_night_after_its_run(grounds):
+    outer, inner = pty.openpty()
+    night = subprocess.Popen(
+        command("run", "--budget-s", "0.6", "--tag", "t"),
+        cwd=grounds.root,
+        env=environment(TERM="xterm"),
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(inner)
+    wait_until(training(grounds, "t"))
+    os.read(outer, 1 << 16)
+    os.close(outer)  # SIGHUP, and every word to the terminal is an error from here on
+    assert night.wait(timeout=30) == 0
+    assert [(one.number, one.settled) for one in grounds.attempts("t")] == [(0, True)]
+
+
+def test_nohup_is_heeded(tmp_path):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stop = Stop(tmp_path)
+        with stop.on_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert not stop.after_run
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_night_goes_on_when_nobody_reads_what_it_says(grounds):
+    night = grounds.start("run", "--hours", "0.000001", "--budget-s", "0.3", "--tag", "t")
+    night.stdout.readline()
+    night.stdout.close()
+    assert night.wait(timeout=30) == 0
+    assert [one.settled for one in grounds.attempts("t")] == [True]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
+def test_a_signal_while_data_are_prepared_leaves_nothing_running(grounds, tmp_path, monkeypatch, number, code):
+    monkeypatch.delenv("NIGHTSHIFT_DATA")
+    night = subprocess.Popen(
+        command("run"),
+        cwd=grounds.root,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    wait_until(lambda: list((tmp_path / "cache" / "data").glob("*")))
+    family = psutil.Process(night.pid).children(recursive=True)
+    if number == signal.SIGINT:
+        os.killpg(night.pid, number)  # as a terminal does
+    else:
+        night.terminate()
+    said = night.communicate(timeout=30)[0]
+    assert night.returncode == code, said
+    assert "Traceback" not in said
+    assert [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE] == []
+
+
 def test_stop_and_a_second_night_meet_the_first(grounds):
     night = grounds.start("run", "--budget-s", "20", "--tag", "first")
     wait_until(training(grounds, "first"))
@@ -105,6 +174,8 @@ def test_stop_and_a_second_night_meet_the_first(grounds):
     assert second.startswith(f"night first (pid {night.pid}, since 20")
     assert not grounds.folder("second").exists()
     assert f"night first: running (pid {night.pid})" in grounds.nightshift("status").stdout
+    assert "no results yet" in refused(grounds.nightshift("results"))
+    assert not (grounds.root / "results.tsv").exists()  # the night itself writes it
     assert "after its current run" in grounds.nightshift("stop").stdout
     assert "ends after this run" in grounds.nightshift("status").stdout
     time.sleep(0.3)
@@ -117,8 +188,11 @@ def test_stop_and_a_second_night_meet_the_first(grounds):
 
 def test_tags_of_the_day_follow_one_another(grounds):
     today = time.strftime("%b%d").lower()
-    assert grounds.nightshift("run", "--budget-s", "0.05", "--hours", "0.000001").returncode == 0
-    assert [row["tag"] for row in grounds.rows()] == [today]  # attempt 0 is run however short the night
+    prepare = grounds.root / "prepare.py"
+    prepare.write_text(prepare.read_text().replace("TIME_BUDGET_S = 300", "TIME_BUDGET_S = 0.05"))
+    assert grounds.nightshift("run", "--hours", "0.000001").returncode == 0
+    rows = [(row["tag"], row["branch"]) for row in grounds.rows()]  # attempt 0 is run however short the night
+    assert rows == [(today, f"experiments/0.05s-{today}")]
     assert free_tag(Place.of(grounds.root / "train_mlx.py"), today) == f"{today}-2"
 
 
@@ -156,6 +230,7 @@ def script(text: str) -> Callable[[Path], object]:
         (script(unigram().replace("[0.1, 2.0]", "[0.1, two]")), "line 14: the range '[0.1, two]' of dial SHARPNESS"),
         (script((SCRIPTS / "weightless.py").read_text()), "the script has no dial with a range"),
         (lambda root: (root / "prepare.py").unlink(), "prepare.py cannot be read"),
+        (lambda root: (root / "hardware.py").write_text("import nowhere"), "No module named 'nowhere'; install what"),
         (lambda root: git(root, "branch", "experiments"), "a branch called 'experiments' is in the way"),
     ],
 )  # fmt: skip
@@ -187,13 +262,39 @@ def test_options_that_do_not_fit(grounds, options, sentence):
 
 
 @pytest.mark.parametrize(
-    "options", [("--budget-s", "0"), ("--budget-s", "nan"), ("--hours", "-1"), ("--experiments", "0")]
+    "options",
+    [
+        ("--budget-s", "0"),
+        ("--budget-s", "nan"),
+        ("--hours", "-1"),
+        ("--experiments", "0"),
+        ("--seed", "-1"),
+        ("--seed", "4294967296"),
+    ],
 )
 def test_numbers_that_are_none(grounds, options):
     done = grounds.nightshift("run", *options)
     assert done.returncode == 2
     assert f"argument {options[0]}: '{options[1]}' is not a" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_files_that_cannot_be_used_are_named(grounds, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    cache = refused(grounds.nightshift("run", NIGHTSHIFT_CACHE=str(tmp_path / "file")))
+    assert cache == f"cannot use {tmp_path / 'file' / 'nights'}: Not a directory; check its path, owner and permissions"
+    (grounds.root / "results.tsv").mkdir()
+    assert "results.tsv: Is a directory; check its path" in refused(grounds.nightshift("run", "--tag", "t"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/mounts").exists(), reason="mounts a disk")
+def test_a_repository_that_cannot_be_written(tmp_path):
+    with mounted(tmp_path / "disk", "size=2g") as disk:
+        grounds = Grounds(make_repository(disk / "user", unigram()))
+        assert grounds.nightshift("run", "--tag", "t", "--hours", "0.000001", "--budget-s", "0.05").returncode == 0
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        assert "Read-only file system; check its path, owner" in refused(grounds.nightshift("run", "--tag", "new"))
+        assert "make it and its folder readable and writable" in refused(grounds.nightshift("run", "--tag", "t"))
 
 
 def test_data_that_is_not_there(grounds, tmp_path):
@@ -208,16 +309,21 @@ def test_questions_before_any_night(grounds):
 
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/mounts").exists(), reason="mounts a small disk")
 def test_a_disk_without_space(tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(small)], check=False).returncode != 0:
-        pytest.skip("mounting is not allowed here")
-    try:
+    with mounted(tmp_path / "small", "size=8m") as small:
         grounds = Grounds(make_repository(small / "user", unigram()))
         assert "GB are free on the disk" in refused(grounds.nightshift("run"))
         assert grounds.nightshift("doctor").returncode == 1
+
+
+@contextlib.contextmanager
+def mounted(at: Path, options: str) -> Iterator[Path]:
+    at.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(at)], check=False).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        yield at
     finally:
-        subprocess.run(["umount", str(small)], check=True)
+        subprocess.run(["umount", str(at)], check=True)
 
 
 def test_doctor_says_what_is_there(grounds):

@@ -1,15 +1,19 @@
 """Whole nights with seconds-long experiments: what they leave behind, and what they never touch."""
 
+import dataclasses
 import json
 import sqlite3
 from dataclasses import dataclass
 
 import pytest
 from nights import SCRIPTS, Grounds, Quiet, git, make_repository, scripted_lab, unigram
+from test_journal import NIGHT
+from test_ledger import HISTORY
 
-from agent.errors import NightError, ScriptError
-from agent.experiment import Ending
-from agent.night import run_night
+from agent.errors import MachineError, NightError, ScriptError
+from agent.experiment import Ending, Proposal
+from agent.journal import Journal
+from agent.night import Limits, run_night
 from agent.opening import Place, Request, branch_name, free_tag, open_night
 
 BETTER, WORSE = unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)
@@ -136,15 +140,61 @@ def snapshot(grounds: Grounds) -> dict[str, bytes]:
     }
 
 
+def test_whatever_a_script_does_to_its_folder_is_only_its_own_crash(grounds):
+    vandals = [vandal(deed) for deed in ("delete", "nest", "pipe", "file", "link", "occupy")]
+    grounds.try_scripts("t", [*vandals[:3], BETTER, *vandals[3:]])
+    assert [row["status"] for row in grounds.rows()] == ["keep", *["crash"] * 3, "keep", *["crash"] * 3]
+    kept = sorted(path.parents[2].name for path in grounds.folder("t").glob("runs/*/*/out/model.safetensors"))
+    assert kept == ["0000", "0004", "0006"]  # 0006 is the link, whose end was not deleted
+    reasons = {one.number: one.decision.reason for one in grounds.attempts("t")}
+    assert [number for number, reason in reasons.items() if "it left no out/model.safetensors" in reason] == [1, 5, 6]
+
+
+def vandal(deed: str) -> str:
+    return (SCRIPTS / "vandal.py").read_text().replace("nothing", deed)
+
+
+def test_a_streak_of_crashes_ends_the_night_and_resuming_goes_on(grounds):
+    crashing = [DIVERGES.replace("9.0", f"9.{number}") for number in range(1, 9)]
+    with pytest.raises(
+        MachineError, match=r"5 attempts in a row crashed, .*exit code 3: loss is nan .*0005/seed0/log.t"
+    ):
+        grounds.try_scripts("t", crashing)
+    assert len(grounds.rows()) == 1 + 5
+    grounds.try_scripts("t", crashing)
+    assert len(grounds.rows()) == 1 + 8
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        (f"{unigram()}# a comment\n", "scripted proposed the script of attempt 0 again"),
+        ("def main(): ...\n", "scripted proposed a script that cannot be run: train_mlx.py breaks the contract"),
+    ],
+)
+def test_a_proposal_that_is_no_new_attempt_costs_no_run(grounds, script, sentence):
+    with pytest.raises(NightError, match=sentence):
+        grounds.try_scripts("t", [script])
+    assert len(grounds.attempts("t")) == 1
+
+
+def test_hours_count_the_longest_attempt_so_far():
+    assert not Limits(hours=0.0001).reached(())
+    assert Limits(hours=32.0 / 3600).reached(HISTORY)  # its longest took 31.5 s of training and 1 s of scoring
+    assert not Limits(hours=34.0 / 3600).reached(HISTORY)
+
+
 def test_a_hanging_script_is_killed_and_the_night_goes_on(grounds):
-    grounds.try_scripts("t", [(SCRIPTS / "hangs.py").read_text()], allowance_s=0.4)
+    grounds.try_scripts("t", [(SCRIPTS / "hangs.py").read_text()], allowance_s=1.5)
     assert grounds.attempts("t")[1].runs[0].ending is Ending.OVERRAN
-    assert grounds.rows()[1]["reason"].startswith("still running after")
+    reason = grounds.rows()[1]["reason"]
+    assert reason.startswith("still running after")
+    assert reason.endswith(": 0.05 s of budget and 1.5 s of allowance are over")
 
 
 def test_a_night_without_a_baseline_ends_with_a_sentence(grounds):
     (grounds.root / "train_mlx.py").write_text((SCRIPTS / "diverges.py").read_text())
-    with pytest.raises(ScriptError, match=r"attempt 0, .* crashed \(exit code 3: loss is nan .*log.txt"):
+    with pytest.raises(ScriptError, match=r"attempt 0, .* crashed with: exit code 3: loss is nan .*log.txt"):
         grounds.try_scripts("t", [BETTER])
     assert [row["status"] for row in grounds.rows()] == ["crash"]
 
@@ -176,17 +226,39 @@ def test_other_data_under_the_same_tag_is_refused(grounds, tmp_path, tiny_data, 
     (other / "manifest.json").write_text(json.dumps(manifest | {"eval_tokens": 1}))
     with sqlite3.connect(journal) as database:
         database.execute("UPDATE night SET value = ? WHERE fact = 'data'", (str(other),))
-    with pytest.raises(NightError, match=r"night t has protocol .* other data or another device"):
+    with pytest.raises(NightError, match=r"night t has protocol .* the data are others"):
         grounds.try_scripts("t", [])
 
 
-def test_a_journal_that_cannot_be_read_keeps_its_rows(grounds):
+def test_another_device_of_the_same_kind_is_refused(grounds):
     grounds.try_scripts("t", [])
+    with sqlite3.connect(grounds.folder("t") / "journal.sqlite") as database:
+        database.execute("UPDATE night SET value = 'another CPU' WHERE fact = 'device'")
+    with pytest.raises(NightError, match=r"night t runs on another CPU, this is .* use another --tag"):
+        grounds.try_scripts("t", [])
+
+
+def test_journals_that_cannot_be_read_keep_their_rows(grounds):
+    for tag, whole_bytes in (("t", 0), ("u", 4096)):  # no journal at all; a good first page and bad ones
+        grounds.try_scripts(tag, [])
+        journal = grounds.folder(tag) / "journal.sqlite"
+        content = journal.read_bytes()
+        journal.write_bytes(content[:whole_bytes] + b"\xff" * (len(content) - whole_bytes))
     before = grounds.rows()
-    (grounds.folder("t") / "journal.sqlite").write_text("damaged")
-    grounds.try_scripts("u", [])
-    assert grounds.rows()[:1] == before
-    assert [row["tag"] for row in grounds.rows()] == ["t", "u"]
+    grounds.try_scripts("v", [])
+    assert grounds.rows()[:2] == before
+    assert [row["tag"] for row in grounds.rows()] == ["t", "u", "v"]
+
+
+def test_the_latest_night_is_the_one_that_was_last_at_work(grounds):
+    place = Place.of(grounds.root / "train_mlx.py")
+    for tag, started in (("b", "2026-01-02T00:00:00Z"), ("a", "2026-01-03T00:00:00Z"), ("c", "2026-01-01T00:00:00Z")):
+        with Journal.create(place.journal(tag), dataclasses.replace(NIGHT, tag=tag, started=started)):
+            pass
+    assert place.tags() == ("c", "b", "a")
+    with Journal.resume(place.journal("c")) as journal:  # resumed: its file is the oldest until the journal closes
+        journal.add_attempt(0, None, Proposal("A = 1", "", "", ""), "2026-01-04T00:00:00Z")
+        assert place.tags() == ("b", "a", "c")
 
 
 def test_a_tag_that_ends_another_is_free(grounds):

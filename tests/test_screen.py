@@ -1,12 +1,13 @@
 """What a person sees while a night goes on: a bar on a terminal, a plain line now and then elsewhere."""
 
 import io
+import os
 
 from rich.console import Console
 from test_ledger import HISTORY
 
 from agent.experiment import Progress
-from agent.screen import Screen
+from agent.screen import Screen, steadfast
 
 HALFWAY = Progress(fraction=0.5, step=70, loss=4.25, tokens_s=1850)
 
@@ -39,3 +40,13 @@ def test_a_terminal_gets_a_bar_that_goes_away_and_a_verdict_that_stays():
     assert "━" in shown
     assert shown.index("\x1b[2K") < shown.index("val_bpb 1.250000")
     assert "━" not in shown[shown.index("val_bpb 1.250000") :]
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    reading, writing = os.pipe()
+    stream = os.fdopen(writing, "w")
+    os.close(reading)
+    console = Console(file=steadfast(stream))
+    for _ in range(3):
+        console.print("unheard")
+    stream.close()
