@@ -147,7 +147,7 @@ def _draw(axes: "Axes", rows: Sequence[Row]) -> None:
     if kept:  # the line goes on to the last attempt, kept or not
         places = [at for at, _, _ in kept] + [len(rows) - 1]
         axes.step(places, [*best, best[-1]], where="post", color="tab:green", alpha=0.6, label="running minimum")
-    _frame(axes, [bpb for _, bpb, _ in kept], [bpb for _, bpb in rest])
+    _frame(axes, [bpb for _, bpb, _ in kept], rest)
     last = max([len(rows) - 1, *(at / LABEL_STARTS for at, _, _ in kept)])
     axes.set_xlim(-0.03 * last, 1.03 * last or None)
     _label(axes, kept)
@@ -155,14 +155,18 @@ def _draw(axes: "Axes", rows: Sequence[Row]) -> None:
     axes.set_title(_title(rows[0]), loc="left", fontsize=10)
     axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.2)
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=3, frameon=False, fontsize=8)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=4, frameon=False, fontsize=8)
 
 
-def _frame(axes: "Axes", kept: Sequence[float], rest: Sequence[float]) -> None:
-    """Show what was kept in full; discards far above it would flatten the picture and stay outside."""
+def _frame(axes: "Axes", kept: Sequence[float], rest: Sequence[tuple[int, float]]) -> None:
+    """Show what was kept in full; discards far above it would flatten the picture: they are arrows at its edge."""
     span = max(kept) - min(kept) if len(kept) > 1 else 0.0
-    if span > 0 and rest and max(rest) > max(kept) + span:
-        axes.set_ylim(min([*kept, *rest]) - 0.1 * span, max(kept) + span)
+    ceiling = max(kept, default=0.0) + span
+    above = [at for at, bpb in rest if bpb > ceiling]
+    if span > 0 and above:
+        axes.set_ylim(min([*kept, *(bpb for _, bpb in rest)]) - 0.1 * span, ceiling)
+        just_below = [ceiling - 0.05 * span] * len(above)
+        axes.plot(above, just_below, "^", color="0.75", label="discarded, off the scale")
 
 
 def _label(axes: "Axes", kept: Sequence[tuple[int, float, str]]) -> None:
