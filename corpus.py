@@ -305,7 +305,8 @@ def _text_field(line: str | bytes, path: str | Path) -> str:
     except (ValueError, KeyError, TypeError):
         document = None
     if not isinstance(document, str):
-        raise NoTextError(f'{path} has a line that is not {{"text": "…"}} ({line[:60]!r}): correct or remove it')
+        start = (line.decode(errors="replace") if isinstance(line, bytes) else line).strip()[:60]
+        raise NoTextError(f'{path} has a line that is not {{"text": "…"}} ({start!r}): correct or remove it')
     return document
 
 

@@ -159,7 +159,8 @@ def load_data(folder: Path | None = None, *, verify: bool = True) -> Data:
         vocab_size = manifest["vocab_size"]
         return Data(folder, manifest["seq_len"], vocab_size, vocab_size - 1, token_bytes, manifest)
     except FileNotFoundError as error:
-        raise DataError(f"no whole corpus in {folder} ({error.filename} is missing): run python prepare.py") from error
+        remedy = "unset NIGHTSHIFT_DATA or correct it" if "NIGHTSHIFT_DATA" in os.environ else "run python prepare.py"
+        raise DataError(f"no whole corpus in {folder} ({error.filename} is missing): {remedy}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder / 'manifest.json'} is damaged: run python prepare.py again to rebuild it") from error
 

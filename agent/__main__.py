@@ -111,12 +111,13 @@ def run(options: argparse.Namespace) -> int:
         stop.forget()
         undo.enter_context(stop.on_signals())
         journal = undo.enter_context(Journal.resume(place.journal(night.tag)))
-        screen = Screen(Console(file=steadfast(sys.stdout)), night.budget_s)
+        screen = Screen(Console(file=steadfast(sys.stdout)), night.budget_s, lambda: stop.after_run)
         undo.callback(screen.close)
         _greet(screen, place, night, options)
         shop = Workshop(night, place.folder(night.tag), options.allowance_s, lambda: stop.now, screen.progressed)
         limits = Limits(options.experiments, options.hours)
-        run_night(Lab(place, journal, shop, Search(night.device_kind, night.seed), Greedy(), screen, stop, limits))
+        search = Search(night.device_kind, f"{night.tag} {night.seed}")  # another night tries other things first
+        run_night(Lab(place, journal, shop, search, Greedy(), screen, stop, limits))
         screen.close()
         _goodbye(screen, night, journal.attempts())
     return 0
@@ -133,7 +134,7 @@ def results(options: argparse.Namespace) -> int:
         if options.tag and not rows:
             raise NightError(f"results.tsv has no night {options.tag}; see them all with: nightshift results --all")
     if not rows:
-        raise NightError("no results yet; begin with: nightshift run")
+        raise NightError("no attempt of this night is settled yet; see: nightshift status, nightshift results --all")
     Console().print(report.results_table(rows))
     return 0
 

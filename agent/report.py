@@ -61,13 +61,18 @@ def status_lines(night: Night, history: History, *, pid: int | None, stopping: b
     lines = [f"night {night.tag}: {state}"]
     lines.append(f"branch {_short(night.branch)}, {night.budget_s:g} s a run, {night.device}")
     count = {status: sum(attempt.status is status for attempt in history) for status in Status}
-    lines.append(f"{len(history)} attempts: " + ", ".join(f"{count[status]} {status}" for status in Status))
+    counted = [f"{count[status]} {status}" for status in Status]
+    if history and history[-1].decision is None:
+        counted.append("1 unfinished")
+    lines.append(f"{len(history)} attempt{'s' if len(history) != 1 else ''}: {', '.join(counted)}")
     best, first = incumbent(history), history[0] if history else None
     if best is not None and first is not None and best.val_bpb is not None and first.val_bpb is not None:
         gain = f"{first.val_bpb - best.val_bpb:.6f} below the baseline's {first.val_bpb:.6f}"
+        gain = gain if best.number else "the baseline"
         lines.append(f"best val_bpb {best.val_bpb:.6f} (#{best.number}), {gain}")
     if history and not history[-1].settled:
-        lines.append(f"at work: #{history[-1].number} {history[-1].proposal.title}")
+        state = "at work" if pid else "unfinished, redone on resume"
+        lines.append(f"{state}: #{history[-1].number} {history[-1].proposal.title}")
     return lines
 
 
@@ -93,7 +98,7 @@ def attempt_view(night: Night, attempt: Attempt, folder: Path) -> RenderableType
 
 
 def plot(rows: Sequence[Row], out: Path) -> None:
-    """The running minimum of val_bpb, a panel for what may be compared; raises MachineError without matplotlib."""
+    """The running minimum of val_bpb, a panel for every night; raises MachineError without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -114,10 +119,10 @@ def plot(rows: Sequence[Row], out: Path) -> None:
 
 
 def _panels(rows: Iterable[Row]) -> list[list[Row]]:
-    """Rows of one protocol and device together, in the order of the ledger; none without a score among them."""
-    panels: dict[tuple[str, str], list[Row]] = {}
+    """Rows of one night, protocol and device together, in the order of the ledger; none without a score."""
+    panels: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        panels.setdefault((row.get("protocol", ""), row.get("device", "")), []).append(row)
+        panels.setdefault(tuple(row.get(name, "") for name in ("tag", "protocol", "device")), []).append(row)
     return [members for members in panels.values() if any(_score(row) is not None for row in members)]
 
 
@@ -134,7 +139,10 @@ def _score(row: Row) -> float | None:
 def _title(row: Row) -> str:
     budget = row.get("branch", "").removeprefix("experiments/").partition("-")[0]
     protocol = f"protocol {row['protocol']}" if row.get("protocol") else ""
-    return " · ".join(word for word in (row.get("device"), budget, protocol) if word) or "rows without a protocol"
+    return (
+        " · ".join(word for word in (row.get("tag"), row.get("device"), budget, protocol) if word)
+        or "rows without a protocol"
+    )
 
 
 def _draw(axes: "Axes", rows: Sequence[Row]) -> None:

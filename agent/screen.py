@@ -1,6 +1,7 @@
 """What the person in front of a terminal, or the reader of a log, sees while a night goes on."""
 
 import os
+from collections.abc import Callable
 from typing import Any, TextIO, cast
 
 from rich.console import Console
@@ -17,9 +18,12 @@ PLAIN_EVERY_S = 60.0
 class Screen:
     """A progress bar on a terminal, a plain line now and then elsewhere; one verdict line per attempt on both."""
 
-    def __init__(self, console: Console, budget_s: float) -> None:
+    def __init__(self, console: Console, budget_s: float, stopping: Callable[[], bool] = lambda: False) -> None:
         self._console = console
         self._budget_s = budget_s
+        self._stopping = stopping  # has somebody asked the night to end?
+        self._told_of_stop = False
+        self._waiting_for = "starting"
         self._said_s = 0.0
         self._bar: Progress | None = None
         self._task = TaskID(0)
@@ -36,11 +40,13 @@ class Screen:
 
     def run_began(self, attempt: Attempt, seed: int) -> None:
         self._said_s = 0.0
+        self._waiting_for = "starting"
         self._show(None, f"seed {seed}: starting")
 
     def progressed(self, point: Point | None, elapsed_s: float) -> None:
+        self._acknowledge_stop()
         if point is None:
-            self._show(None, f"starting · {elapsed_s:.0f} s")
+            self._show(None, f"{self._waiting_for} · {elapsed_s:.0f} s")
         else:
             self._show(point.fraction, describe(point, self._budget_s))
         if not self._console.is_terminal and point is not None and elapsed_s - self._said_s >= PLAIN_EVERY_S:
@@ -48,6 +54,7 @@ class Screen:
             self.said(f"   {describe(point, self._budget_s)}")
 
     def scoring_began(self, attempt: Attempt) -> None:
+        self._waiting_for = "scoring"
         self._show(None, "scoring")
 
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
@@ -61,6 +68,11 @@ class Screen:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+    def _acknowledge_stop(self) -> None:
+        if self._stopping() and not self._told_of_stop:
+            self._told_of_stop = True
+            self.said("the night ends after this run; Ctrl-C again ends the run too")
 
     def _show(self, fraction: float | None, now: str) -> None:
         """A bar at this fraction, or a pulsing one where nobody knows how long it takes."""

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -42,6 +42,8 @@ class Stop:
 
     def _count(self, number: int, frame: object) -> None:
         self._signals = max(1, self._signals) if number == signal.SIGHUP else self._signals + 1
+        with suppress(OSError):  # for `nightshift status`; the count is what the night goes by
+            self.wish(NOW if self.now else AFTER_RUN)
 
     def _wish(self) -> str:
         try:

@@ -56,10 +56,10 @@ def test_status_counts_and_names_the_best():
     assert "best val_bpb 1.250000 (#1), 0.250000 below the baseline's 1.500000" in lines
 
 
-def test_the_picture_has_a_panel_for_each_protocol(rows, tmp_path):
+def test_the_picture_has_a_panel_for_each_night(rows, tmp_path):
     report.plot(rows, tmp_path / "one.svg")
     picture = (tmp_path / "one.svg").read_text()
-    assert picture.count('id="axes_') == 3  # another protocol, this one, and rows that came without
+    assert picture.count('id="axes_') == 3  # another night, this one, and rows that came without
     report.plot(rows, tmp_path / "one.png")
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
 
@@ -77,7 +77,8 @@ def test_crashes_and_words_are_no_points(tmp_path):
 def test_a_panel_says_where_and_for_how_long_its_rows_were_trained(rows, tmp_path):
     report.plot(rows, tmp_path / "p.svg")
     picture = (tmp_path / "p.svg").read_text()
-    for title in ("a CPU · 30s · protocol pppppppppppp", "a CPU · 30s · protocol another", "rows without a protocol"):
+    ours, theirs = "t · a CPU · 30s · protocol pppppppppppp", "u · a CPU · 30s · protocol another"
+    for title in (ours, theirs, "rows without a protocol"):
         assert f"<!-- {title} -->" in picture
 
 
@@ -89,3 +90,14 @@ def test_a_picture_of_nothing_is_refused(tmp_path):
 def test_a_place_that_cannot_be_written_is_named(rows, tmp_path):
     with pytest.raises(NightError, match=r"p\.nope cannot be written .* name a \.png or \.svg file"):
         report.plot(rows, tmp_path / "p.nope")
+
+
+def test_a_night_that_was_interrupted_says_what_is_unfinished():
+    history = [HISTORY[0], dataclasses.replace(HISTORY[1], decision=None, settled=False)]
+    lines = report.status_lines(NIGHT, history, pid=None, stopping=False)
+    assert lines[2:] == [
+        "2 attempts: 1 keep, 0 discard, 0 crash, 1 unfinished",
+        "best val_bpb 1.500000 (#0), the baseline",
+        "unfinished, redone on resume: #1 LR 0.1 → 0.2",
+    ]
+    assert report.status_lines(NIGHT, history, pid=7, stopping=False)[-1] == "at work: #1 LR 0.1 → 0.2"

@@ -50,3 +50,24 @@ def test_a_reader_that_goes_away_is_no_error():
     for _ in range(3):
         console.print("unheard")
     stream.close()
+
+
+def test_a_wish_to_stop_is_acknowledged_once():
+    console = Console(width=120, file=io.StringIO())
+    screen = Screen(console, budget_s=300, stopping=lambda: True)
+    screen.run_began(HISTORY[1], seed=0)
+    for second in range(5):
+        screen.progressed(HALFWAY, second)
+    assert console.file.getvalue().count("the night ends after this run; Ctrl-C again ends the run too") == 1
+
+
+def test_scoring_is_not_called_starting():
+    console = Console(width=120, file=io.StringIO(), force_terminal=True)
+    screen = Screen(console, budget_s=300)
+    screen.attempt_began(HISTORY[1])
+    screen.run_began(HISTORY[1], seed=0)
+    screen.scoring_began(HISTORY[1])
+    screen.progressed(None, 12.0)
+    screen.close()
+    assert "scoring · 12 s" in console.file.getvalue()
+    assert "starting · 12 s" not in console.file.getvalue()

@@ -34,7 +34,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 class Search:
     """Raises ScriptError when the script has no dial with a range."""
 
-    def __init__(self, device_kind: str, seed: int) -> None:
+    def __init__(self, device_kind: str, seed: int | str) -> None:
         self._device_kind = device_kind
         self._seed = seed
 
