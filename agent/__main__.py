@@ -134,7 +134,8 @@ def results(options: argparse.Namespace) -> int:
         if options.tag and not rows:
             raise NightError(f"results.tsv has no night {options.tag}; see them all with: nightshift results --all")
     if not rows:
-        raise NightError("no attempt of this night is settled yet; see: nightshift status, nightshift results --all")
+        begin = "see: nightshift status, nightshift results --all" if place.tags() else "begin with: nightshift run"
+        raise NightError(f"no results yet; {begin}")
     Console().print(report.results_table(rows))
     return 0
 

@@ -9,6 +9,7 @@ A dial is an UPPER_CASE constant at module level. Where a search may turn it, it
 import ast
 import hashlib
 import io
+import math
 import re
 import tokenize
 from collections.abc import Iterator, Mapping
@@ -140,7 +141,9 @@ def _interval(text: str, value: Value) -> Interval | None:
         return None
     low, high = bounds
     log, whole = match[2] is not None, isinstance(value, int)
-    if not (is_number(low) and is_number(high)) or not low < high or (log and low <= 0):  # type: ignore[operator]
+    if not (is_number(low) and is_number(high)) or not low < high:  # type: ignore[operator]
+        return None
+    if not math.isfinite(high - low) or (log and min(low, value) <= 0):  # type: ignore[operator, type-var]
         return None
     if whole and not (isinstance(low, int) and isinstance(high, int)):
         return None

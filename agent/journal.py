@@ -16,6 +16,7 @@ from agent.errors import NightError
 from agent.experiment import Attempt, Decision, Ending, Night, Proposal, Run, Score, Status, Summary
 
 VERSION = 1
+LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 SCHEMA = """
 CREATE TABLE night (fact TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE attempts (
@@ -45,6 +46,7 @@ class Journal:
         self._path = path
         self._db = database
         self._db.row_factory = sqlite3.Row
+        self._inode = path.stat().st_ino
 
     @classmethod
     def create(cls, path: Path, night: Night) -> "Journal":
@@ -137,6 +139,18 @@ class Journal:
             "UPDATE attempts SET status = ?, reason = ? WHERE number = ?", (decision.status, decision.reason, number)
         )
 
+    def check_in_place(self) -> None:
+        """Raises NightError when the file was removed or replaced: what is written from then on nobody will read."""
+        try:
+            there = self._path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            there = False
+        if not there:
+            raise NightError(
+                f"{self._path} was removed while its night ran; results.tsv and the refs hold what it found, "
+                f"begin a new night with: nightshift run"
+            )
+
     def settle(self, number: int) -> None:
         self._db.execute("UPDATE attempts SET settled = 1 WHERE number = ?", (number,))
 
@@ -164,7 +178,7 @@ def disk_is_full(error: Exception) -> bool:
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     try:
         address = f"{path.absolute().as_uri()}?mode={mode}"
-        database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=30)
+        database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=LOCKED_S)
         version = database.execute("PRAGMA user_version").fetchone()[0]
     except sqlite3.OperationalError as error:
         if disk_is_full(error):

@@ -1,9 +1,8 @@
-"""One night at a time in a repository: a lock in the user's cache folder that dies with its process.
+"""One night at a time in a repository: a lock in its git folder that dies with its process.
 
 The lock alone says whether a night is running; the file beside it only says which one.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -15,7 +14,6 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from agent.errors import NightError
-from hardware import cache_root
 
 BRIEFLY_S = 0.5  # to get the lock in: somebody who only asks about it has it for a moment
 
@@ -70,6 +68,8 @@ def is_held(repository: Path) -> bool:
             return False
     except Timeout:
         return True
+    except OSError:
+        return False  # a repository that cannot be written has no night
 
 
 def _lock(repository: Path) -> FileLock:
@@ -77,6 +77,5 @@ def _lock(repository: Path) -> FileLock:
 
 
 def _place(repository: Path) -> Path:
-    folder = cache_root() / "nights"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{hashlib.sha256(str(repository).encode()).hexdigest()[:16]}.json"
+    """In the git folder: shared by linked worktrees, whoever runs the night, and never cleaned."""
+    return repository / "nightshift.json"

@@ -18,6 +18,7 @@ from agent.experiment import (
     Ending,
     History,
     Judge,
+    Night,
     Proposal,
     Proposer,
     Run,
@@ -213,16 +214,22 @@ def settle(lab: Lab, number: int) -> Attempt:
     else:
         for run in attempt.runs:
             drop_weights(lab.shop.run_folder(number, run.seed))
-    write_ledger(lab.place)
+    write_ledger(lab.place, live=(lab.shop.night, history))
     lab.journal.settle(number)
+    lab.journal.check_in_place()
     lab.watcher.attempt_settled(attempt, before)
     return attempt
 
 
-def write_ledger(place: Place) -> None:
-    """Render results.tsv from every journal here; the rows of one that cannot be read stay as they are."""
-    nights = []
+def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> None:
+    """Render results.tsv from every journal here; the rows of one that cannot be read stay as they are.
+
+    A running night brings its own attempts: its journal may have been swept away under it.
+    """
+    nights = [] if live is None else [live]
     for tag in place.tags():
+        if live is not None and tag == live[0].tag:
+            continue
         with suppress(NightError), Journal.read(place.journal(tag)) as journal:
             nights.append((journal.night(), journal.attempts()))
     nights.sort(key=lambda pair: pair[0].started)

@@ -99,6 +99,7 @@ def supervise(
                 time.sleep(POLL_S)
         finally:
             end(keeper)
+            cut_log(log)
         wall_s, words = time.monotonic() - start, last_lines(log)
     if ending is not None:
         return Outcome(ending, None, wall_s, words)

@@ -7,6 +7,7 @@ repository stay off, so that nothing planted there runs in the middle of the nig
 import os
 import re
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from agent.errors import RepoError
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # a missing git is an error sentence, not an ImportError
 import git
 
+STALE_LOCK_S = 2.0  # git holds the lock of a ref for milliseconds
 SAFE = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.fsync=all", "gc.auto=0")
 NOBODY = {
     f"GIT_{role}_{field}": value
@@ -54,7 +56,9 @@ class Repo:
 
     def find(self, revision: str) -> str | None:
         """The commit that a revision names, None when there is none."""
-        status, sha, _ = _run(self.root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        status, sha, err = _run(self.root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        if status not in (0, 1):
+            raise RepoError(f"git could not look up {revision} in {self.root}: {err.strip() or f'exit code {status}'}")
         return sha if status == 0 else None
 
     def refs(self, prefix: str) -> tuple[str, ...]:
@@ -81,23 +85,38 @@ class Repo:
             return self.git("commit-tree", tree, "-p", parent, "-F", str(note), env={**self._identity(), **dates})
 
     def move_ref(self, ref: str, new: str, old: str | None, why: str) -> None:
-        """Compare-and-swap: raises RepoError unless the ref is at old (None: does not exist) or already at new."""
+        """Compare-and-swap: raises RepoError when the ref is neither at old (None: does not exist) nor at new.
+
+        One that is gone is made again: every attempt has a ref of its own, so nothing was lost with it.
+        """
         now = self.find(ref)
         if now == new:
             return
+        if now is None:
+            old = None
         if now != old:
             raise RepoError(
                 f"{ref} was moved to {now or 'nothing'} by somebody else (expected {old or 'nothing'}); "
                 f"start a new night with another --tag"
             )
+        self._break_stale_lock(ref)
         self.git("update-ref", "--create-reflog", "-m", f"nightshift: {why}", ref, new, old or "0" * len(new))
+
+    def _break_stale_lock(self, ref: str) -> None:
+        """A git that was killed leaves the lock of its ref. Only one night runs, and only nights write these refs."""
+        lock = self.common_dir() / f"{ref}.lock"
+        deadline = time.monotonic() + STALE_LOCK_S
+        while lock.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        lock.unlink(missing_ok=True)
 
     def diff(self, old: str, new: str) -> str:
         return self.git("diff-tree", "-p", "--no-ext-diff", "--no-textconv", old, new)
 
     def _mode(self, commit: str, path: str) -> str:
+        """Executable where it was; a link becomes the file that it showed."""
         entry = self.git("ls-tree", commit, "--", path)
-        return entry.split()[0] if entry else "100644"
+        return "100755" if entry.startswith("100755") else "100644"
 
     def _identity(self) -> dict[str, str]:
         """Nothing where git knows its user, else a name of our own: a night must not end for want of one."""

@@ -89,6 +89,8 @@ def test_setting_an_unknown_dial_names_it():
         "LR = 0.1  # step [0.1, 0.2",
         "LR = 0.1  # step [0.2, 0.1]",
         "LR = 0.1  # step [0.0, 0.2] log",
+        "LR = 0.0  # step [0.1, 0.2] log",
+        "LR = 0.1  # step [0.1, 1e999]",
         "LR = 0.1  # step [0.1, 0.2] logarithmic",
         "LR = 0.1  # step {0.1}",
         "LR = 0.1  # step {a, b}",

@@ -13,6 +13,7 @@ from test_ledger import HISTORY
 from agent.errors import MachineError, NightError, ScriptError
 from agent.experiment import Ending, Proposal
 from agent.journal import Journal
+from agent.lock import only_night
 from agent.night import Limits, run_night
 from agent.opening import Place, Request, branch_name, free_tag, open_night
 
@@ -285,3 +286,29 @@ def test_a_night_of_a_script_in_a_subfolder_commits_it_there(tmp_path):
     place = Place.of(root / "lab" / "train_mlx.py")
     assert open_night(place, Request("t", 0.05)).script == "lab/train_mlx.py"
     assert place.ledger == root / "results.tsv"
+
+
+class Sweeper(Quiet):
+    """A user who cleans the repository while its night runs: nights are ignored files."""
+
+    def attempt_settled(self, attempt, before):
+        super().attempt_settled(attempt, before)
+        if attempt.number == 1:
+            git(self.root, "clean", "-fdxq", "-e", "results.tsv")
+
+
+def test_a_night_whose_journal_is_swept_away_ends_with_every_row_in_the_ledger(grounds):
+    with scripted_lab(grounds.root, "t", [BETTER, WORSE, unigram(SHARPNESS=0.3)]) as lab:
+        watcher = Sweeper()
+        watcher.root = grounds.root
+        with pytest.raises(NightError, match="was removed while its night ran"):
+            run_night(dataclasses.replace(lab, watcher=watcher))
+    assert [row["attempt"] for row in grounds.rows()] == ["0", "1", "2"]
+
+
+def test_two_nights_with_other_caches_are_still_two_nights(grounds, tmp_path):
+    with only_night(grounds.root / ".git") as tell:
+        tell("first")
+        said = grounds.nightshift("run", NIGHTSHIFT_CACHE=str(tmp_path / "another"))
+    assert said.returncode == 2
+    assert "night first (pid" in said.stderr

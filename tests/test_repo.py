@@ -50,6 +50,31 @@ def test_an_executable_script_stays_executable(repo, root):
     assert git(root, "ls-tree", commit(repo), "train_mlx.py").startswith("100755")
 
 
+def test_a_linked_script_becomes_a_file(repo, root):
+    (root / "real.py").write_text("A = 1\n")
+    (root / "train_mlx.py").unlink()
+    (root / "train_mlx.py").symlink_to("real.py")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "linked")
+    assert git(root, "ls-tree", commit(repo), "train_mlx.py").startswith("100644")
+
+
+def test_the_lock_that_a_killed_git_left_on_a_ref_is_broken(repo, root):
+    sha, lock = commit(repo), root / ".git" / "refs" / "experiments" / "t" / "0001.lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    repo.move_ref("refs/experiments/t/0001", sha, None, "after a kill")
+    assert repo.find("refs/experiments/t/0001") == sha
+
+
+def test_a_branch_that_was_deleted_is_made_again(repo, root):
+    first, second = commit(repo), commit(repo, "A = 3\n")
+    repo.move_ref("refs/heads/experiments/x", first, None, "create")
+    git(root, "branch", "-D", "experiments/x")
+    repo.move_ref("refs/heads/experiments/x", second, first, "keep")
+    assert repo.find("refs/heads/experiments/x") == second
+
+
 def test_hooks_and_filters_of_the_repository_do_not_run(repo, root):
     for hook in ("reference-transaction", "post-index-change", "pre-commit"):
         path = root / ".git" / "hooks" / hook

@@ -128,3 +128,10 @@ def test_title_and_hypothesis_name_what_is_turned():
 def test_a_script_without_ranges_says_how_to_write_one():
     with pytest.raises(ScriptError, match=r"no dial with a range.*LR = 0.04  # step size"):
         Search("cpu", 0).propose([attempt(0, "LR = 0.04\n", 1.0, keep=True)])
+
+
+def test_words_and_switches_are_turned_like_numbers():
+    night_of_one = Search("cpu", 0).propose([attempt(0, "FLAG = True  # {True, False}\n", 1.0, keep=True)])
+    assert night_of_one.title == "FLAG True → False"
+    patterns = [values(one.proposal.script)["PATTERN"] for one in night(lambda dials: 1.0, 40)[1:]]
+    assert sum(pattern != "SL" for pattern in patterns) >= 5

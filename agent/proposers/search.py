@@ -57,8 +57,11 @@ class Search:
         rng = random.Random(f"{self._seed} {len(history)} {turn}")
         count = min(len(dials), rng.choices(TURNED, TURNED_WEIGHTS)[0])
         chosen = rng.sample(dials, count)
-        trial = self._study(dials, history, rng.getrandbits(31)).ask({dial.name: _reach(dial) for dial in chosen})
-        values = {dial.name: _value(dial, trial.params[dial.name]) for dial in chosen}
+        axes = {dial.name: _reach(dial) for dial in chosen if not _is_unordered(dial)}
+        trial = self._study(dials, history, rng.getrandbits(31)).ask(axes)
+        values = {dial.name: _value(dial, trial.params[dial.name]) for dial in chosen if dial.name in axes}
+        # TPE likes best what is known to be good, which of a few words is nearly always the incumbent's
+        values |= {dial.name: rng.choice(_others(dial)) for dial in chosen if dial.name not in axes}
         return {dial.name: values[dial.name] for dial in chosen if _is_a_step(dial, values[dial.name])}
 
     def _study(self, dials: tuple[Dial, ...], history: History, seed: int) -> optuna.Study:
@@ -114,6 +117,14 @@ def _reach(dial: Dial) -> BaseDistribution:
             step_size = MAX_STEP * (axis.high - axis.low)
             return FloatDistribution(max(axis.low, here - step_size), min(axis.high, here + step_size))
     return axis
+
+
+def _is_unordered(dial: Dial) -> bool:
+    return isinstance(_axis(dial), CategoricalDistribution)
+
+
+def _others(dial: Dial) -> list[Value]:
+    return [option for option in _options(dial) if option != dial.value]
 
 
 def _options(dial: Dial) -> tuple[Value, ...]:
