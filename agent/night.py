@@ -209,8 +209,7 @@ def settle(lab: Lab, number: int) -> Attempt:
     history = lab.journal.attempts()
     attempt, before = history[number], incumbent(history[:number])
     if attempt.status is Status.KEEP and attempt.commit is not None:
-        old = before.commit if before else None
-        lab.place.repo.move_ref(lab.shop.night.branch, attempt.commit, old, f"keep attempt {number}")
+        advance_branch(lab, attempt.commit, history[:number], f"keep attempt {number}")
     else:
         for run in attempt.runs:
             drop_weights(lab.shop.run_folder(number, run.seed))
@@ -219,6 +218,19 @@ def settle(lab: Lab, number: int) -> Attempt:
     lab.journal.check_in_place()
     lab.watcher.attempt_settled(attempt, before)
     return attempt
+
+
+def advance_branch(lab: Lab, commit: str, before: History, why: str) -> None:
+    """Move the night's branch, unless somebody has checked it out: HEAD and index are theirs. It catches up later."""
+    repo, branch = lab.place.repo, lab.shop.night.branch
+    if branch in repo.checked_out():
+        lab.watcher.said(
+            f"{branch.removeprefix('refs/heads/')} is checked out and stays; the best script is {commit[:7]}"
+        )
+        return
+    now, best = repo.find(branch), incumbent(before)
+    kept = [attempt.commit for attempt in before if attempt.status is Status.KEEP]
+    repo.move_ref(branch, commit, now if now in kept else best.commit if best else None, why)
 
 
 def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> None:

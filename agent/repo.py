@@ -102,6 +102,11 @@ class Repo:
         self._break_stale_lock(ref)
         self.git("update-ref", "--create-reflog", "-m", f"nightshift: {why}", ref, new, old or "0" * len(new))
 
+    def checked_out(self) -> tuple[str, ...]:
+        """The branches that somebody works on, in this working tree or a linked one."""
+        lines = self.git("worktree", "list", "--porcelain").splitlines()
+        return tuple(line.removeprefix("branch ") for line in lines if line.startswith("branch "))
+
     def _break_stale_lock(self, ref: str) -> None:
         """A git that was killed leaves the lock of its ref. Only one night runs, and only nights write these refs."""
         lock = self.common_dir() / f"{ref}.lock"

@@ -312,3 +312,26 @@ def test_two_nights_with_other_caches_are_still_two_nights(grounds, tmp_path):
         said = grounds.nightshift("run", NIGHTSHIFT_CACHE=str(tmp_path / "another"))
     assert said.returncode == 2
     assert "night first (pid" in said.stderr
+
+
+class Visitor(Quiet):
+    """A user who looks at the night's branch while it runs, and goes back."""
+
+    def attempt_settled(self, attempt, before):
+        super().attempt_settled(attempt, before)
+        if attempt.number == 0:
+            git(self.root, "checkout", "-q", "experiments/0.05s-t")
+        if attempt.number == 1:
+            self.seen = git(self.root, "rev-parse", "HEAD"), git(self.root, "status", "--porcelain", "-uno")
+            git(self.root, "checkout", "-q", "-")
+
+
+def test_a_branch_that_somebody_has_checked_out_waits_for_them(grounds):
+    with scripted_lab(grounds.root, "t", [unigram(SHARPNESS=0.6), BETTER]) as lab:
+        watcher = Visitor()
+        watcher.root = grounds.root
+        run_night(dataclasses.replace(lab, watcher=watcher))
+    attempts = grounds.attempts("t")
+    assert [one.status for one in attempts] == ["keep", "keep", "keep"]
+    assert watcher.seen == (attempts[0].commit, "")
+    assert tip(grounds) == attempts[2].commit
