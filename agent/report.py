@@ -174,7 +174,7 @@ def _frame(axes: "Axes", kept: Sequence[float], rest: Sequence[tuple[int, float]
     if span > 0 and above:
         axes.set_ylim(min([*kept, *(bpb for _, bpb in rest)]) - 0.1 * span, ceiling)
         just_below = [ceiling - 0.05 * span] * len(above)
-        axes.plot(above, just_below, "^", color="0.75", label="discarded, off the scale")
+        axes.plot(above, just_below, "^", color="0.75", label="off the scale")
 
 
 def _label(axes: "Axes", kept: Sequence[tuple[int, float, str]]) -> None:
