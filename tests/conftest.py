@@ -6,6 +6,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from nights import Grounds, make_repository, unigram
 
 import corpus
 import hardware
@@ -29,3 +30,16 @@ def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny_data")
     text = write_library_text(folder / "library.txt", chars=1_500_000)
     return prepare.prepare(str(text), TEST_SCALE, cache=folder / "cache", workers=1)
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small corpus, and a cache that no other test sees."""
+    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def grounds(tmp_path: Path, own_cache: None) -> Grounds:
+    """A user's repository with a script that trains in no time."""
+    return Grounds(make_repository(tmp_path / "user", unigram()))

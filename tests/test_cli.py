@@ -19,16 +19,7 @@ from agent.experiment import Ending
 from agent.opening import Place, free_tag
 from agent.stop import Stop
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, tiny_data, monkeypatch):
-    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def grounds(tmp_path):
-    return Grounds(make_repository(tmp_path / "user", unigram()))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def wait_until(true: Callable[[], object], seconds: float = 30) -> None:

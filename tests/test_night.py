@@ -28,15 +28,7 @@ TALKS_NONSENSE = (
 )
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, tiny_data, monkeypatch):
-    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def grounds(tmp_path):
-    return Grounds(make_repository(tmp_path / "user", unigram()))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture(scope="module")
