@@ -16,7 +16,6 @@ import os
 import re
 import sys
 import sysconfig
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -39,6 +38,7 @@ INSTALLED = {"site-packages", "dist-packages", "__pycache__"}  # other people's 
 
 UNIT_BYTES = 2 << 20  # a second of tokenising: little is lost by an interruption
 DOCUMENT_CHARS = 8 << 10  # paragraphs are joined up to this length
+NEAR_CHARS = 1 << 10  # the end of that, where a blank line is looked for first: to find all took 4 % of tokenising
 LONGEST_CHARS = 256 << 10  # longer documents are cut
 
 BLANK_LINES = re.compile(r"\n(?:[ \t\r]*\n)+")
@@ -312,14 +312,23 @@ def _text_field(line: str | bytes, path: str | Path) -> str:
 
 def paragraphs(text: str) -> Iterator[str]:
     """Paragraphs joined up to DOCUMENT_CHARS, cut after blank lines."""
-    ends = [match.end() for match in BLANK_LINES.finditer(text)]
-    start = at = 0
-    while at < len(ends):
-        # the last blank line within reach, or else the next one, however far
-        at = max(bisect_right(ends, start + DOCUMENT_CHARS, at), at + 1)
-        yield text[start : ends[at - 1]]
-        start = ends[at - 1]
+    start = 0
+    while (stop := _document_end(text, start)) is not None:
+        yield text[start:stop]
+        start = stop
     yield text[start:]
+
+
+def _document_end(text: str, start: int) -> int | None:
+    """Behind the last blank line within reach of `start`, or else behind the next one, however far."""
+    reach = start + DOCUMENT_CHARS
+    for begin in (max(start, reach - NEAR_CHARS), start):
+        ends = (match.end() for match in BLANK_LINES.finditer(text, begin))
+        last = max(itertools.takewhile(lambda end: end <= reach, ends), default=None)
+        if last is not None:
+            return last
+    following = BLANK_LINES.search(text, start)
+    return None if following is None else following.end()
 
 
 def cut(document: str) -> Iterator[str]:

@@ -68,6 +68,27 @@ def test_paragraphs_make_documents_of_about_8_kib(tmp_path):
     assert max(lengths) <= corpus.LONGEST_CHARS
 
 
+def cut_by_the_list_of_all_ends(text):
+    """What `paragraphs` promises, by the plainest means."""
+    ends = [match.end() for match in corpus.BLANK_LINES.finditer(text)]
+    start = 0
+    while later := [end for end in ends if end > start]:
+        stop = max((end for end in later if end <= start + corpus.DOCUMENT_CHARS), default=later[0])
+        yield text[start:stop]
+        start = stop
+    yield text[start:]
+
+
+@pytest.mark.parametrize("letters", ["\n", "\n \r", "\n a", "\nabcd", "\n\n\nabcdefghijklmnopqrst"])
+def test_paragraphs_end_at_the_last_blank_line_in_reach_wherever_it_is_looked_for(letters, monkeypatch):
+    monkeypatch.setattr(corpus, "DOCUMENT_CHARS", 24)
+    monkeypatch.setattr(corpus, "NEAR_CHARS", 6)
+    rng = random.Random(letters)
+    for length in range(200):
+        text = "".join(rng.choices(letters, k=length))
+        assert list(corpus.paragraphs(text)) == list(cut_by_the_list_of_all_ends(text))
+
+
 def test_long_documents_are_cut_at_line_ends(tmp_path):
     path = tmp_path / "long.py"
     path.write_text("x = 1  # a line\n" * 40_000)
