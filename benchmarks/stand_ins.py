@@ -1,0 +1,154 @@
+"""What a peer's train.py imports, over our prepared corpus: its module `prepare`, and where it needs one, `kernels`.
+
+The peers are karpathy/autoresearch (PyTorch) and trevin-creator/autoresearch-mlx (MLX). Both import MAX_SEQ_LEN,
+TIME_BUDGET, Tokenizer, make_dataloader and evaluate_bpb from `prepare`; the first also gets FlashAttention-3 from the
+Hugging Face hub through `kernels.get_kernel`. The stand-ins give them our rows of training text, packed and prefetched
+in a thread, and score them on our validation text with our count of bytes, so that every score is of the same bits
+over the same bytes.
+
+This is a module of its own, not part of peers.py: torch.compile looks up the globals of what it compiles by the name
+of their module, and a program's is `__main__`, which by then is the peer's script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import measure
+import numpy as np
+
+import prepare
+
+LOGITS_BYTES = 2**31  # of float32 logits that an MLX peer may hold while it is scored, its own limit
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is equal for everybody."""
+
+    data: prepare.Data
+    budget_s: float
+    seed: int  # of the order of the text; a peer seeds its weights itself
+
+
+class Tokenizer:
+    """Our tokenizer as far as a training script needs one: how many tokens there are."""
+
+    data: prepare.Data  # set by stand_in
+
+    @classmethod
+    def from_directory(cls, tokenizer_dir: str | None = None) -> Tokenizer:
+        return cls()
+
+    def get_vocab_size(self) -> int:
+        return self.data.vocab_size
+
+    def get_bos_token_id(self) -> int:
+        return self.data.bos
+
+
+def stand_in(terms: Terms, make_dataloader: Callable, evaluate_bpb: Callable) -> ModuleType:
+    """A module `prepare` with a peer's names."""
+    module = ModuleType("prepare", "A stand-in over another corpus.")
+    Tokenizer.data = terms.data
+    budget_s = int(terms.budget_s) if terms.budget_s == int(terms.budget_s) else terms.budget_s
+    module.__dict__.update(
+        MAX_SEQ_LEN=terms.data.seq_len,
+        TIME_BUDGET=budget_s,
+        EVAL_TOKENS=len(terms.data.split("validation").tokens),
+        VOCAB_SIZE=terms.data.vocab_size,
+        Tokenizer=Tokenizer,
+        make_dataloader=make_dataloader,
+        evaluate_bpb=evaluate_bpb,
+    )
+    return module
+
+
+def rows_of(terms: Terms, split: str, rows: int, seq_len: int) -> Iterator[np.ndarray]:
+    tokens = terms.data.split("train" if split == "train" else "validation")
+    return prepare.batches(tokens, terms.data.bos, rows=rows, seq_len=seq_len, seed=terms.seed)
+
+
+# ---- MLX -------------------------------------------------------------------------------------------------------------
+
+
+def for_mlx(terms: Terms) -> ModuleType:
+    import mlx.core as mx
+
+    def make_dataloader(tokenizer: Tokenizer, batch_size: int, seq_len: int, split: str, buffer_size: int = 0):
+        for batch in rows_of(terms, split, batch_size, seq_len):
+            rows = mx.array(batch)
+            yield rows[:, :-1], rows[:, 1:], 1
+
+    def evaluate_bpb(model: Any, tokenizer: Tokenizer, batch_size: int) -> float:
+        def losses_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+            losses = model(mx.array(x), mx.array(y), reduction="none").astype(mx.float32)
+            mx.eval(losses)
+            return np.array(losses).reshape(x.shape)
+
+        rows = min(batch_size, max(1, LOGITS_BYTES // (4 * terms.data.seq_len * terms.data.vocab_size)))
+        return measure.bits_per_byte(losses_of, terms.data, rows=rows)
+
+    return stand_in(terms, make_dataloader, evaluate_bpb)
+
+
+# ---- PyTorch ---------------------------------------------------------------------------------------------------------
+
+
+def for_torch(terms: Terms, device: str = "cuda") -> ModuleType:
+    import torch
+
+    def to_device(array: np.ndarray) -> Any:
+        rows = torch.from_numpy(array)
+        rows = rows.pin_memory().to(device, non_blocking=True) if device == "cuda" else rows
+        return rows.long()  # widened there: half the bytes to copy
+
+    def make_dataloader(tokenizer: Tokenizer, B: int, T: int, split: str, buffer_size: int = 0):
+        for batch in rows_of(terms, split, B, T):
+            rows = to_device(batch)
+            yield rows[:, :-1].contiguous(), rows[:, 1:].contiguous(), 1
+
+    @torch.no_grad()
+    def evaluate_bpb(model: Any, tokenizer: Tokenizer, batch_size: int) -> float:
+        def losses_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+            return model(to_device(x), to_device(y), reduction="none").float().view(x.shape).cpu().numpy()
+
+        return measure.bits_per_byte(losses_of, terms.data, rows=batch_size)
+
+    return stand_in(terms, make_dataloader, evaluate_bpb)
+
+
+def kernels_for_torch(attention: str) -> ModuleType:
+    """A module `kernels` whose FlashAttention-3 is PyTorch's own attention, in one of two forms:
+
+    causal   scaled_dot_product_attention, cuDNN's where it can be had. It ignores windows: a layer meant to see half a
+             row sees all of it, which costs arithmetic and loses nothing.
+    window   the FlashAttention-2 that PyTorch carries, with the windows as they were asked for
+    """
+    forms = {"causal": causal_attention, "window": windowed_attention}
+    interface = SimpleNamespace(flash_attn_interface=SimpleNamespace(flash_attn_func=forms[attention]))
+    module = ModuleType("kernels", "A stand-in for a package of the Hugging Face hub.")
+    module.__dict__["get_kernel"] = lambda repository, *args, **options: interface
+    return module
+
+
+def causal_attention(q: Any, k: Any, v: Any, causal: bool = True, window_size: tuple[int, int] = (-1, -1)) -> Any:
+    """q, k, v: (B, T, H, D) → (B, T, H, D)"""
+    import torch.nn.functional as F  # noqa: N812
+
+    q, k, v = (z.transpose(1, 2) for z in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
+
+
+def windowed_attention(q: Any, k: Any, v: Any, causal: bool = True, window_size: tuple[int, int] = (-1, -1)) -> Any:
+    """q, k, v: (B, T, H, D), on CUDA → (B, T, H, D)"""
+    import torch
+
+    q, k, v = (z.to(torch.bfloat16) for z in (q, k, v))
+    T, (left, right) = q.shape[1], window_size
+    window = {} if left < 0 or left >= T else {"window_size_left": left, "window_size_right": right}
+    flash = torch.ops.aten._flash_attention_forward
+    return flash(q, k, v, None, None, T, k.shape[1], 0.0, causal, False, scale=None, **window)[0]
