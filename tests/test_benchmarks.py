@@ -1,0 +1,341 @@
+"""The benchmarks: what they measure is what they say, and their twin in PyTorch is one.
+
+The tests of the twin need PyTorch, which the project does not: they are skipped where it is missing.
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import psutil
+import pytest
+from mlx.utils import tree_flatten
+
+import prepare
+import train_mlx
+
+BENCHMARKS = Path(train_mlx.__file__).parent / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import five_minutes  # noqa: E402
+import measure  # noqa: E402
+import peers  # noqa: E402
+import train_speed  # noqa: E402
+
+SMALL = ("--set", "DEPTH=2", "--set", "ASPECT_RATIO=32", "--set", "HEAD_DIM=32")
+
+UNIGRAM_PEER = """
+import time
+import mlx.core as mx
+from prepare import MAX_SEQ_LEN, TIME_BUDGET, Tokenizer, evaluate_bpb, make_dataloader
+
+tokenizer = Tokenizer.from_directory()
+counts = mx.ones(tokenizer.get_vocab_size())
+loader = make_dataloader(tokenizer, 8, MAX_SEQ_LEN, "train")
+start, step = time.time(), 0
+while time.time() - start < TIME_BUDGET:
+    x, y, epoch = next(loader)
+    counts = counts.at[y.reshape(-1)].add(1)
+    mx.eval(counts)
+    step += 1
+    print(f"\\rstep {step:05d} | tok/sec: 1,{step % 1000:03d} | remaining", end="", flush=True)
+
+
+def model(x, y, reduction="mean"):
+    assert x.shape == y.shape == (3, MAX_SEQ_LEN)
+    return (mx.log(mx.sum(counts)) - mx.log(counts[y])).reshape(-1)
+
+
+print("\\n---")
+print(f"val_bpb:          {evaluate_bpb(model, tokenizer, 3):.6f}")
+print(f"training_seconds: {TIME_BUDGET:.1f}")
+print(f"peak_vram_mb:     {mx.get_peak_memory() / 2**20:.1f}")
+print(f"total_tokens_M:   {step * 8 * MAX_SEQ_LEN / 1e6:.1f}")
+"""
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Path:
+    """A clone of somebody's: a training script for MLX that counts tokens."""
+    (tmp_path / "peer").mkdir()
+    (tmp_path / "peer" / "train.py").write_text(UNIGRAM_PEER)
+    return tmp_path / "peer"
+
+
+def run_program(name: str, *options: object) -> subprocess.CompletedProcess:
+    command = [sys.executable, BENCHMARKS / name, *map(str, options)]
+    return subprocess.run(command, cwd=BENCHMARKS.parent, capture_output=True, text=True, timeout=120, check=False)
+
+
+# --- watching processes -------------------------------------------------------------------------
+
+
+def test_a_start_ends_where_the_first_step_that_trains_begins():
+    lines = ((0.5, "warming up"), (4.0, "step     1   12.5%"), (6.0, "step     2"))
+    watched = measure.Watched(seconds=9.0, lines=lines, peak_rss_gb=0.1)
+    assert measure.start_seconds(watched, [{"t_s": 1.5}, {"t_s": 3.5}]) == 2.5
+
+
+def test_a_program_that_fails_is_quoted(tmp_path):
+    code = "print('reading'); raise SystemExit('no such corpus')"
+    with pytest.raises(measure.Failed, match="exit code 1; its last lines:\n    reading\n    no such corpus"):
+        measure.watch([sys.executable, "-c", code], env=dict(os.environ), cwd=tmp_path, limit_s=30)
+
+
+def test_a_program_that_outlasts_its_limit_is_ended_with_its_children(tmp_path):
+    code = "import subprocess as s; print(s.Popen(['sleep', '60']).pid, flush=True); s.run(['sleep', '60'])"
+    with pytest.raises(measure.Failed, match="was still running at its limit") as caught:
+        measure.watch([sys.executable, "-c", code], env=dict(os.environ), cwd=tmp_path, limit_s=0.5)
+    time.sleep(0.1)
+    assert has_ended(int(str(caught.value).split()[-1]))
+
+
+def has_ended(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_caches_of_kernels_are_fresh_and_the_corpus_is_not(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLX_PTX_CACHE_DIR", "/somewhere/warm")
+    env = measure.environment(tmp_path / "caches", tmp_path / "corpus")
+    assert "MLX_PTX_CACHE_DIR" not in env
+    assert env["NIGHTSHIFT_DATA"] == str(tmp_path / "corpus")
+    for name in ("TMPDIR", "NIGHTSHIFT_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH"):
+        assert list(Path(env[name]).iterdir()) == []
+        assert Path(env[name]).is_relative_to(tmp_path / "caches")
+
+
+def test_overwriting_a_dial_leaves_the_rest_of_the_script_alone(tmp_path):
+    copy = measure.overwritten(measure.SCRIPT, ["BATCH_ROWS=128", "WINDOW_PATTERN='L'"], tmp_path)
+    before, after = measure.SCRIPT.read_text().splitlines(), copy.read_text().splitlines()
+    changed = [line for line, old in zip(after, before, strict=True) if line != old]
+    assert [line.split("#")[0].strip() for line in changed] == [
+        "WINDOW_PATTERN = 'L'",
+        "BATCH_ROWS = by_device(cpu=128, metal=128, cuda=128)",
+    ]
+    assert measure.overwritten(measure.SCRIPT, [], tmp_path) == measure.SCRIPT
+
+
+# --- the score ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64])
+def test_the_score_for_any_library_is_that_of_the_harness(tiny_data, rows):
+    data = prepare.load_data(tiny_data)
+    mx.random.seed(0)
+    logits = mx.random.normal((data.vocab_size, data.vocab_size))
+
+    def losses_of(x, y):
+        assert x.shape == y.shape == (rows, data.seq_len)
+        chosen = logits[mx.array(x)]
+        return np.array(mx.logsumexp(chosen, -1) - mx.take_along_axis(chosen, mx.array(y)[..., None], -1)[..., 0])
+
+    ours = prepare.evaluate_bpb(lambda tokens: logits[tokens], data)
+    assert measure.bits_per_byte(losses_of, data, rows=rows) == pytest.approx(ours, abs=1e-6)
+
+
+def unigram_score(data: prepare.Data, counts: np.ndarray) -> float:
+    tokens = data.split("validation").tokens[1:]
+    nats = np.log(counts.sum()) - np.log(counts[tokens])
+    of_text = data.token_bytes[tokens] > 0
+    return float(nats[of_text].sum() / math.log(2) / data.token_bytes[tokens].sum())
+
+
+# --- the programs -------------------------------------------------------------------------------
+
+
+def test_train_speed_measures_both_ways_of_running_the_script(own_cache, tmp_path):
+    flat_file = tmp_path / "flat.json"
+    done = run_program("train_speed.py", "--quick", "--contestants", "ours,stock_mlx", *SMALL, "--json", flat_file)
+    assert done.returncode == 0, done.stderr
+    flat = json.loads(flat_file.read_text())
+    assert flat["ratio_stock_mlx"] == pytest.approx(flat["tokens_s"] / flat["stock_mlx_tokens_s"], rel=1e-3)
+    assert (flat["depth"], flat["width"]) == (2, 64)
+    assert flat["batch_rows"] == 1
+    assert flat["device_kind"] == "cpu"
+    assert 0 < flat["warm_start_s"] < 60
+    assert 0 < flat["cold_start_s"] < 60
+    assert 0 < flat["mfu"] < 1
+    assert 0.05 < flat["peak_memory_gb"] < 8
+    assert flat["torch_tokens_s"] is flat["ratio"] is None
+    assert "ours" in done.stdout
+    assert "stock_mlx" in done.stdout
+
+
+def test_five_minutes_scores_a_peer_on_our_text_and_goes_on_where_it_stopped(own_cache, peer, tmp_path, tiny_data):
+    flat_file, folder = tmp_path / "flat.json", tmp_path / "kept"
+    options = ("--quick", "--budget-s", "1", *SMALL, "--peer", f"uni-gram={peer}", "--folder", folder)
+    done = run_program("five_minutes.py", *options, "--json", flat_file)
+    assert done.returncode == 0, done.stderr
+    flat = json.loads(flat_file.read_text())
+    data = prepare.load_data(tiny_data)
+    counts = np.bincount(data.split("train").tokens, minlength=data.vocab_size) + 1.0
+    assert flat["uni_gram_val_bpb"] == pytest.approx(unigram_score(data, counts), abs=0.05)
+    assert flat["ratio_uni_gram_val_bpb"] == pytest.approx(flat["val_bpb"] / flat["uni_gram_val_bpb"], abs=1e-3)
+    assert 1000 <= flat["uni_gram_tokens_s"] < 2000
+    for prefix in ("", "uni_gram_"):
+        assert 0 < flat[prefix + "seconds_beyond"] < 60
+        assert 0.05 < flat[prefix + "peak_memory_gb"] < 8
+        assert flat[prefix + "tokens_M"] >= 0
+        assert flat[prefix + "training_s"] == pytest.approx(1, abs=0.6)
+    (peer / "train.py").write_text("import mlx; raise SystemExit('this must not run again')")
+    again = run_program("five_minutes.py", *options, "--json", tmp_path / "again.json")
+    assert again.returncode == 0, again.stderr
+    assert json.loads((tmp_path / "again.json").read_text()) == flat
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "remedy"),
+    [
+        (train_speed, ["--set", "BATCH_ROWS"], "write NAME=VALUE"),
+        (train_speed, ["--set", "NO_SUCH_DIAL=1"], "no dial called NO_SUCH_DIAL"),
+        (train_speed, ["--set", "DEPTH=deep"], "write NAME=VALUE"),
+        (train_speed, ["--json", "/no/such/folder/file"], "name a file in a folder that exists"),
+        (train_speed, ["--torch-python", "/no/such/python", "--quick"], "name a Python interpreter"),
+        (five_minutes, ["--peer", "autoresearch"], "NAME=PATH"),
+        (five_minutes, ["--peer", "autoresearch=/no/such/clone"], "name a clone of the peer"),
+        (five_minutes, ["--no-ours"], "nobody is left"),
+        (peers, ["/no/such/clone"], "name a clone of the peer"),
+    ],
+)
+def test_misuse_is_told_in_a_sentence(own_cache, program, options, remedy, capsys):
+    assert program.main(options) == 2
+    said = capsys.readouterr().err
+    assert remedy in said
+    assert said.startswith(f"{program.__name__}: ")
+
+
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [(train_speed, ["--runs", "0"]), (train_speed, ["--contestants", "jax"]), (five_minutes, ["--budget-s", "0"])],
+)
+def test_numbers_and_names_that_mean_nothing_are_refused(program, options, capsys):
+    with pytest.raises(SystemExit) as caught:
+        program.main(options)
+    assert caught.value.code == 2
+    assert options[0] in capsys.readouterr().err
+
+
+# --- the twin in PyTorch ------------------------------------------------------------------------
+
+V, T = 50, 64
+
+
+def pair(attention: str, windows: tuple[int, ...], kv_heads: int = 4):
+    """The MLX model and its twin with the same weights, none of them zero."""
+    pytest.importorskip("torch")
+    import torch
+    import torch_twin
+
+    shape = {"depth": len(windows), "width": 64, "heads": 4, "kv_heads": kv_heads, "windows": windows}
+    mx.random.seed(0)
+    config = train_mlx.GPTConfig(**shape, vocab_size=V, seq_len=T, mlp_ratio=4, softcap=15.0, rope_base=10000.0)
+    model = train_mlx.GPT(config)
+    weights = tree_flatten(model.trainable_parameters())
+    model.load_weights([(name, w + 0.1 * mx.random.normal(w.shape)) for name, w in weights])
+    twin = torch_twin.GPT(torch_twin.Dials(**shape, dtype="float32", attention=attention), V, T)
+    twin.load_state_dict(
+        {name: torch.from_numpy(np.array(w)) for name, w in tree_flatten(model.trainable_parameters())}
+    )
+    return model, twin
+
+
+def random_rows(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, V, (3, T + 1), dtype=np.int32)
+
+
+@pytest.mark.parametrize("attention", ["blocks", "squares"])
+@pytest.mark.parametrize(("windows", "kv_heads"), [((32, T), 4), ((16, T), 2), ((31, 10, T), 4), ((T,), 1)])
+def test_the_twin_computes_the_same_loss(attention, windows, kv_heads):
+    model, twin = pair(attention, windows, kv_heads)
+    import torch
+
+    tokens = random_rows(0)[:, :-1]
+    theirs = twin(torch.from_numpy(tokens).long()).detach().numpy()
+    np.testing.assert_allclose(theirs, model(mx.array(tokens)), atol=2e-4)
+
+
+def test_the_twin_trains_the_same(monkeypatch):
+    """Loss after loss, with the twin's warm-up step before, which must leave no trace."""
+    model, twin = pair("squares", (32, T))
+    import torch_twin
+
+    monkeypatch.setattr(train_mlx, "MICRO_STEPS", 1)
+    params = dict(tree_flatten(model.trainable_parameters()))
+    optimizer = train_mlx.MuonAdamW(params, 64)
+    state, step = optimizer.init(params), train_mlx.make_step(model, optimizer)
+    ours, batches = [], iter([random_rows(i) for i in range(6)])
+    for i in range(6):
+        params, state, loss = step(params, state, batches, train_mlx.schedule(i, i / 6))
+        ours.append(loss)
+    trainer = torch_twin.Trainer(twin, compiled=False)
+    trainer.warm_up(torch_twin.to_device(random_rows(9), "cpu"))
+    batches = torch_twin.on_device(iter([random_rows(i) for i in range(7)]), "cpu")
+    theirs = [trainer.step(batches, i, i / 6) for i in range(6)]
+    np.testing.assert_allclose(theirs, ours, atol=1e-4)
+    for name, p in twin.named_parameters():
+        np.testing.assert_allclose(p.detach().numpy(), params[name], atol=0.01, err_msg=name)
+
+
+def test_the_twin_knows_every_dial_of_the_script(own_cache):
+    pytest.importorskip("torch")
+    import torch_twin
+
+    description = measure.describe(measure.SCRIPT)
+    dials = torch_twin.Dials(**train_speed.twin_config(description))
+    assert len(dials.windows) == dials.depth
+    assert dials.batch_rows == description["dials"]["BATCH_ROWS"]
+
+
+def test_a_run_of_the_twin_learns_scores_and_writes_what_ours_writes(own_cache, tmp_path):
+    pytest.importorskip("torch")
+    size = ("--depth", 2, "--width", 64, "--heads", 2, "--kv-heads", 2, "--batch-rows", 4)
+    done = run_program("torch_twin.py", "--steps", 20, *size, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    metrics = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in metrics] == list(range(1, 21))
+    assert list(metrics[0]) == ["step", "t_s", "progress", "loss", "tokens", "tokens_s", "mfu"]
+    assert metrics[-1]["loss"] < metrics[0]["loss"] - 0.3
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert 1 < summary["val_bpb"] < 6
+    assert summary["num_steps"] == 20
+    assert done.stdout.count("---\n") == 1
+
+
+def test_a_torch_peer_gets_our_rows_and_our_score(tiny_data):
+    torch = pytest.importorskip("torch")
+    import stand_ins
+
+    data = prepare.load_data(tiny_data)
+    module = stand_ins.for_torch(stand_ins.Terms(data, budget_s=1, seed=3), device="cpu")
+    tokenizer = module.Tokenizer.from_directory()
+    x, y, _ = next(module.make_dataloader(tokenizer, 4, data.seq_len, "train"))
+    packed = next(prepare.batches(data.split("train"), data.bos, rows=4, seq_len=data.seq_len, seed=3))
+    assert x.dtype == torch.int64
+    assert x.is_contiguous()
+    assert y.is_contiguous()
+    np.testing.assert_array_equal(x.numpy(), packed[:, :-1])
+    np.testing.assert_array_equal(y.numpy(), packed[:, 1:])
+    counts = torch.arange(1.0, data.vocab_size + 1)
+
+    def model(x, y, reduction):
+        return (counts.sum().log() - counts[y].log()).view(-1)
+
+    assert module.evaluate_bpb(model, tokenizer, 5) == pytest.approx(unigram_score(data, counts.numpy()), abs=1e-6)
+
+
+def test_what_stands_in_for_flash_attention_is_causal_attention():
+    torch = pytest.importorskip("torch")
+    import stand_ins
+
+    attend = stand_ins.kernels_for_torch("causal").get_kernel("a/repository").flash_attn_interface.flash_attn_func
+    q, k, v = (torch.randn(2, 16, 4, 8) for _ in range(3))
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * 8**-0.5
+    scores = scores.masked_fill(torch.ones(16, 16).triu(1).bool(), -math.inf)
+    expected = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v)
+    torch.testing.assert_close(attend(q, k, v, causal=True, window_size=(16, 0)), expected, atol=1e-5, rtol=1e-4)
