@@ -71,24 +71,28 @@ def watch(command: Sequence[str | Path], *, env: dict[str, str], cwd: Path, limi
         [str(part) for part in command], cwd=cwd, env=env, text=True, errors="replace", bufsize=1,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
-    assert process.stdout is not None
+    lines: list[tuple[float, str]] = []
+    reader = threading.Thread(target=read_lines, args=[process.stdout, start, lines])
     timer = threading.Timer(limit_s, end_group, [process.pid])
+    reader.start()
     timer.start()
     try:
-        lines = tuple((time.perf_counter() - start, line.rstrip("\n")) for line in process.stdout)
-        _, status, usage = os.wait4(process.pid, 0)
+        _, status, usage = os.wait4(process.pid, 0)  # of this process alone: compilers that it started may live on
         seconds = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
     finally:
         timer.cancel()
-        if process.returncode is None:
-            end_group(process.pid)
-            process.wait()
-        process.stdout.close()
+        end_group(process.pid)
+        reader.join()
     if process.returncode != 0:
         raise Failed(why_it_failed(command, process.returncode, [line for _, line in lines], seconds >= limit_s))
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
-    return Watched(seconds, lines, usage.ru_maxrss * unit / 1e9)
+    return Watched(seconds, tuple(lines), usage.ru_maxrss * unit / 1e9)
+
+
+def read_lines(stream: IO[str], start: float, lines: list[tuple[float, str]]) -> None:
+    with stream:
+        lines.extend((time.perf_counter() - start, line.rstrip("\n")) for line in stream)
 
 
 def end_group(pid: int) -> None:

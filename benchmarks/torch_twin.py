@@ -6,7 +6,8 @@
 Same shapes, parameter names, initial distributions, dials, batches, schedule and clock; the same files in DIR. Weights
 are float32, activations bfloat16 on a GPU and float32 on a CPU, as in the original. Where PyTorch has a faster way to
 the same numbers it is taken: one projection for q, k, v and gates, cuDNN or flash attention, torch.compile for
-the loss with its gradients and for the optimizer, TF32 for the Newton-Schulz products, batches copied ahead.
+the loss with its gradients and for the optimizer, TF32 for the Newton-Schulz products, batches copied and steps queued
+ahead.
 
 Attention within windows (--attention) has two forms of the same arithmetic, and one that is not the same:
   blocks   queries in blocks of half a window, each against the keys it may see (flash attention, lower-right mask)
@@ -27,6 +28,7 @@ import os
 import resource
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
@@ -105,14 +107,21 @@ def causal(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
+def spans(T: int, window: int) -> list[tuple[int, int, int]]:
+    """Blocks of queries: each one's first and last-but-one position, and the first key that it may see."""
+    block = (min(window, T) + 1) // 2
+    stops = [*range(block, T, block), T]
+    return [(start, stop, max(0, stop - window)) for start, stop in zip([0, *stops], stops, strict=False)]
+
+
 def blocks(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-    T, block = q.shape[2], max(1, window // 2)
+    T = q.shape[2]
     if window >= T:
         return causal(q, k, v, T)
-    pieces = []
-    for start in range(0, T, block):
-        stop, first = min(start + block, T), max(0, start + block - window)
-        pieces.append(lower_right(q[:, :, start:stop], k[:, :, first:stop], v[:, :, first:stop]))
+    pieces = [
+        lower_right(q[:, :, start:stop], k[:, :, first:stop], v[:, :, first:stop])
+        for start, stop, first in spans(T, window)
+    ]
     return torch.cat(pieces, dim=2)
 
 
@@ -128,17 +137,14 @@ def lower_right(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def squares(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-    T, block = q.shape[2], max(1, window // 2)
-    if window >= T:
-        return causal(q, k, v, T)
-    pieces, done = [], 0
-    while done < T:
-        stop = min(2 * block if done == 0 else done + block, T)  # the first two blocks see everything before them
-        first = max(0, done + block - window) if done else 0
-        square = causal(*(z[:, :, first:stop] for z in (q, k, v)), window)
-        pieces.append(square[:, :, done - first :])
-        done = stop
-    return torch.cat(pieces, dim=2)
+    T, pieces = q.shape[2], spans(q.shape[2], window)
+    whole = [stop for _, stop, first in pieces if first == 0][-1]  # up to here, everybody sees everything before
+    outputs = [causal(q[:, :, :whole], k[:, :, :whole], v[:, :, :whole], whole)]
+    for start, stop, first in pieces:
+        if first > 0:
+            square = causal(q[:, :, first:stop], k[:, :, first:stop], v[:, :, first:stop], window)
+            outputs.append(square[:, :, start - first :])
+    return torch.cat(outputs, dim=2) if len(outputs) > 1 else outputs[0]
 
 
 ATTENTION: dict[str, Attend] = {"blocks": blocks, "squares": squares, "causal": causal}
@@ -419,6 +425,9 @@ def schedule(dials: Dials, step: int, progress: float) -> list[float]:
 # ---- the loop --------------------------------------------------------------------------------------------------------
 
 
+QUEUED_STEPS = {"cpu": 0, "mps": 0, "cuda": 1}  # steps that the device is given ahead of time
+
+
 def synchronize(device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()
@@ -439,6 +448,22 @@ def on_device(batches: Iterator[np.ndarray], device: str) -> Iterator[Tensor]:
         yield here
 
 
+class Coming:
+    """The loss of a step that the device may still be at. Reading it waits for that step, and for no later one."""
+
+    def __init__(self, loss: Tensor):
+        self.loss, self.done = loss, None
+        if loss.is_cuda:
+            self.loss, self.done = torch.empty((), pin_memory=True), torch.cuda.Event()
+            self.loss.copy_(loss, non_blocking=True)
+            self.done.record()
+
+    def item(self) -> float:
+        if self.done is not None:
+            self.done.synchronize()
+        return self.loss.item()
+
+
 class Trainer:
     """The model, its optimizer, and one step of both."""
 
@@ -448,7 +473,7 @@ class Trainer:
         self.optimizer = MuonAdamW(model, compiled=compiled)
         self.loss_of = torch.compile(model.loss, dynamic=False) if compiled else model.loss
 
-    def step(self, batches: Iterator[Tensor], steps: int, progress: float) -> float:
+    def step(self, batches: Iterator[Tensor], steps: int, progress: float) -> Coming:
         losses = []
         for _ in range(self.dials.micro_steps):
             loss = self.loss_of(next(batches)) / self.dials.micro_steps
@@ -456,7 +481,7 @@ class Trainer:
             losses.append(loss.detach())
         self.optimizer.update(to_device(schedule(self.dials, steps, progress), self.device))
         self.model.zero_grad(set_to_none=True)
-        return torch.stack(losses).sum().item()  # waits for all of the above
+        return Coming(torch.stack(losses).sum())
 
     def warm_up(self, batch: Tensor) -> None:
         """A step that compiles everything and trains nothing, as in train_mlx.py."""
@@ -488,19 +513,29 @@ def train(trainer: Trainer, data: prepare.Data, args: argparse.Namespace) -> Tra
     gc.collect()
     gc.freeze()
     gc.disable()
-    steps, elapsed_s, progress, smooth_loss, done = 0, 0.0, 0.0, None, False
+    queued: deque[Coming] = deque()  # losses of steps that the device has still to finish
+    steps, elapsed_s, step_s, smooth_loss = 0, 0.0, 0.0, None
+
+    def progress() -> float:
+        """The share of the budget that has passed when what is queued is done; 1 when no other step is due."""
+        ends_s, all_steps = elapsed_s + len(queued) * step_s, steps + len(queued)
+        if all_steps == args.steps or (steps and ends_s + step_s / 2 >= budget_s):
+            return 1.0
+        return min(0.999, max(ends_s / budget_s, all_steps / args.steps if args.steps else 0.0))
+
     start = time.perf_counter()
-    while not done:
-        loss = trainer.step(batches, steps, progress)
+    while queued or progress() < 1:
+        while len(queued) <= QUEUED_STEPS[trainer.device] and progress() < 1:
+            queued.append(trainer.step(batches, steps + len(queued), progress()))
+        loss = queued.popleft().item()
         steps += 1
         if not math.isfinite(loss):
             raise measure.Failed(f"the loss became {loss} at step {steps}: lower a learning rate")
         smooth_loss = loss if smooth_loss is None else 0.9 * smooth_loss + 0.1 * loss
         step_s = time.perf_counter() - start - elapsed_s
         elapsed_s += step_s
-        progress = min(1.0, max(elapsed_s / budget_s, steps / args.steps if args.steps else 0.0))
-        done = elapsed_s + step_s / 2 >= budget_s or steps == args.steps
-        log.step(steps, elapsed_s, 1.0 if done else progress, smooth_loss, steps * tokens_per_step, step_s)
+        shown = min(0.999, elapsed_s / budget_s) if queued else progress()
+        log.step(steps, elapsed_s, shown, smooth_loss, steps * tokens_per_step, step_s)
     gc.enable()
     return Trained(elapsed_s, steps, steps * tokens_per_step)
 
@@ -539,7 +574,8 @@ def evaluate(trainer: Trainer, data: prepare.Data, *, compiled: bool) -> float:
     def losses(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return losses_of(*(to_device(z, trainer.device).long() for z in (x, y))).float().cpu().numpy()
 
-    rows = max(1, prepare.EVAL_LOGITS_BYTES // (4 * data.seq_len * data.vocab_size))
+    logits_bytes = 2**27 if trainer.device == "cpu" else 2**31
+    rows = max(1, logits_bytes // (4 * data.seq_len * data.vocab_size))
     return measure.bits_per_byte(losses, data, rows=rows)
 
 

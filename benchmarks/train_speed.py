@@ -120,8 +120,11 @@ def stock_effort(args: argparse.Namespace) -> tuple[int, int]:
 # ---- measuring -------------------------------------------------------------------------------------------------------
 
 
-def measure_all(setup: Setup) -> dict[str, list[Run]]:
-    """Everyone's runs, in turns; whoever fails once is out, with a word about it. Raises Failed if ours does."""
+def measure_all(setup: Setup, json_path: Path | None) -> dict[str, list[Run]]:
+    """Everyone's runs, in turns; whoever fails once is out, with a word about it. Raises Failed if the first does.
+
+    The results are written after every run: whatever ends this program leaves what was measured.
+    """
     runs: dict[str, list[Run]] = {contestant.name: [] for contestant in setup.contestants}
     out: set[str] = set()
     for turn in range(max(contestant.runs for contestant in setup.contestants)):
@@ -139,6 +142,7 @@ def measure_all(setup: Setup) -> dict[str, list[Run]]:
             runs[contestant.name].append(run)
             progress = f"run {turn + 1}/{contestant.runs}  {contestant.name:15} {run.tokens_s:12,.0f} tokens/s"
             measure.say(f"{progress}  start {run.start_s:6.1f} s  loss {run.loss:.3f}")
+            measure.write_json(json_path, flatten(setup, runs))
     return runs
 
 
@@ -177,7 +181,7 @@ def columns(runs: list[Run], device: str, factor: float | None) -> Flat:
     }
 
 
-def flatten(setup: Setup, runs: dict[str, list[Run]], args: argparse.Namespace) -> Flat:
+def flatten(setup: Setup, runs: dict[str, list[Run]]) -> Flat:
     first = setup.contestants[0].name
     factor = mfu_factor(runs[first])
     flat: Flat = {}
@@ -201,8 +205,8 @@ def flatten(setup: Setup, runs: dict[str, list[Run]], args: argparse.Namespace) 
         "batch_rows": dials["BATCH_ROWS"],
         "depth": setup.description["model"]["depth"],
         "width": setup.description["model"]["width"],
-        "runs": args.runs,
-        "steps": args.steps,
+        "runs": len(runs[first]),
+        "steps": runs[first][0].steps,
     }
 
 
@@ -266,10 +270,8 @@ def run(args: argparse.Namespace) -> int:
         kind = description["device"]["kind"]
         args.steps = args.steps or (6 if args.quick else 40 if kind == "cuda" else 20)
         setup = Setup(description, contestants(args, script, description), folder)
-        runs = measure_all(setup)
-        flat = flatten(setup, runs, args)
-        print_results(setup, runs, flat)
-        measure.write_json(args.json, flat)
+        runs = measure_all(setup, args.json)
+        print_results(setup, runs, flatten(setup, runs))
     return 0
 
 

@@ -232,6 +232,7 @@ def pair(attention: str, windows: tuple[int, ...], kv_heads: int = 4):
     import torch
     import torch_twin
 
+    torch.set_num_threads(1)  # beside MLX's own threads, more would wait for one another
     shape = {"depth": len(windows), "width": 64, "heads": 4, "kv_heads": kv_heads, "windows": windows}
     mx.random.seed(0)
     config = train_mlx.GPTConfig(**shape, vocab_size=V, seq_len=T, mlp_ratio=4, softcap=15.0, rope_base=10000.0)
@@ -269,14 +270,14 @@ def test_the_twin_trains_the_same(monkeypatch):
     params = dict(tree_flatten(model.trainable_parameters()))
     optimizer = train_mlx.MuonAdamW(params, 64)
     state, step = optimizer.init(params), train_mlx.make_step(model, optimizer)
-    ours, batches = [], iter([random_rows(i) for i in range(6)])
+    ours, batches = [], iter([mx.array(random_rows(i)) for i in range(6)])
     for i in range(6):
         params, state, loss = step(params, state, batches, train_mlx.schedule(i, i / 6))
-        ours.append(loss)
+        ours.append(float(loss))
     trainer = torch_twin.Trainer(twin, compiled=False)
     trainer.warm_up(torch_twin.to_device(random_rows(9), "cpu"))
     batches = torch_twin.on_device(iter([random_rows(i) for i in range(7)]), "cpu")
-    theirs = [trainer.step(batches, i, i / 6) for i in range(6)]
+    theirs = [trainer.step(batches, i, i / 6).item() for i in range(6)]
     np.testing.assert_allclose(theirs, ours, atol=1e-4)
     for name, p in twin.named_parameters():
         np.testing.assert_allclose(p.detach().numpy(), params[name], atol=0.01, err_msg=name)
