@@ -11,6 +11,7 @@ which makes it another script: it is meant for trying this on a machine that is 
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
 import sys
 import tempfile
@@ -41,6 +42,7 @@ def stand_in_for(script: Path, args: argparse.Namespace, stack: ExitStack) -> No
     if is_mlx(script):
         sys.modules["prepare"] = stand_ins.for_mlx(terms)
         return
+    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")  # the script's own; it would come too late
     try:
         from torch.nn.attention import SDPBackend, sdpa_kernel
     except ModuleNotFoundError as error:
