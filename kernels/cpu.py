@@ -1,0 +1,173 @@
+"""The Linux CPU's kernels: cpu.c, compiled on first use by the machine's own C compiler, called on MLX's memory.
+
+MLX knows no CPU kernels of ours, so each launch first evaluates its inputs: inside mx.compile, where nothing has a
+value yet, the plain definitions run.
+"""
+
+import ctypes
+import hashlib
+import itertools
+import math
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+
+import hardware
+from kernels.windows import Piece, Span
+
+DTYPE = mx.float32
+POSITION_AXIS = 2  # of queries, keys and values: (B, H, T, D), in which a head is one matrix for BLAS
+SOURCE = Path(__file__).with_name("cpu.c")
+# What -ffast-math has and NaN survives: losses that are no numbers must stay so.
+FLAGS = (
+    *("-O3", "-march=native", "-shared", "-fPIC", "-std=gnu11"),
+    *("-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros", "-freciprocal-math"),
+)
+
+
+def available() -> str | None:
+    try:
+        library()
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"no C compiler made {SOURCE.name} ({error})"
+    return None
+
+
+def can_run(x: mx.array) -> bool:
+    try:
+        mx.eval(x)
+    except ValueError:  # inside mx.compile or mx.vmap
+        return False
+    return True
+
+
+@cache
+def library() -> ctypes.CDLL:
+    source = SOURCE.read_bytes()
+    recipe = hashlib.sha256(repr((source, FLAGS, processor())).encode()).hexdigest()[:16]
+    binary = hardware.cache_root() / "kernels" / f"cpu-{recipe}.so"
+    if not binary.exists():
+        compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
+        if compiler is None:
+            raise FileNotFoundError("neither cc, gcc nor clang is on PATH")
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        aside = binary.with_suffix(f".{os.getpid()}.tmp")
+        subprocess.run([compiler, *FLAGS, "-o", aside, SOURCE, "-lm"], check=True, capture_output=True)
+        aside.replace(binary)  # whole or not at all, whoever else is making it
+    return ctypes.CDLL(str(binary))
+
+
+def processor() -> str:
+    """What -march=native depends on: a cache folder may be shared by different machines."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    return next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), platform.machine())
+
+
+@cache
+def workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(hardware.usable_cores(), thread_name_prefix="kernels")
+
+
+def launch(
+    kernel: str,
+    inputs: Sequence[mx.array],
+    shapes: Sequence[Sequence[int]],
+    sizes: Mapping[str, int],
+    work: int,
+    dtypes: Sequence[mx.Dtype] | None = None,
+    *,
+    blocks: Sequence[Span] = (),
+) -> list[mx.array]:
+    """In as many threads as there are cores, each with its part of the work."""
+    arrays = [mx.contiguous(array) for array in inputs]
+    outputs = [mx.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes or [DTYPE] * len(shapes), strict=True)]
+    mx.eval(arrays, outputs)
+    pointers = (ctypes.c_void_p * (len(arrays) + len(outputs)))(*map(address, (*arrays, *outputs)))
+    integers = [*sizes.values()]
+    if blocks:
+        integers += [len(blocks), *(at for field in zip(*blocks, strict=True) for at in field)]
+    numbers = (ctypes.c_int64 * len(integers))(*integers)
+    function = getattr(library(), kernel)
+
+    def run(part: tuple[int, int]) -> None:
+        function(pointers, numbers, ctypes.c_int64(part[0]), ctypes.c_int64(part[1]))  # without Python's lock
+
+    bounds = [work * i // hardware.usable_cores() for i in range(hardware.usable_cores() + 1)]
+    list(workers().map(run, itertools.pairwise(bounds)))
+    return outputs
+
+
+def address(array: mx.array) -> int:
+    return np.array(array, copy=False).ctypes.data
+
+
+def head_shape(B: int, T: int, heads: int, D: int) -> tuple[int, ...]:
+    return B, heads, T, D
+
+
+def by_head(array: mx.array) -> mx.array:
+    return array
+
+
+def partial_sums(rows: int) -> int:
+    return rows  # one a row
+
+
+def embedding_gradient(rows: mx.array, ids: mx.array, vocab_size: int) -> mx.array:
+    N, C = rows.shape
+    return launch("embedding_backward", [rows, ids], [(vocab_size, C)], {"C": C, "rows": N, "V": vocab_size}, C)[0]
+
+
+def cross_entropy(logits: mx.array, targets: mx.array) -> mx.array:
+    sizes = {"rows": targets.size, "V": logits.shape[-1]}
+    return launch("plain_cross_entropy", [logits, targets], [targets.shape], sizes, targets.size)[0]
+
+
+def attend(pieces: list[Piece]) -> mx.array:
+    """Scores and sums by BLAS, softmax by our kernel; the probabilities are kept for the backward pass."""
+    outputs = [attend_piece(*piece)[0] for piece in pieces]
+    whole = outputs[0] if len(outputs) == 1 else mx.concatenate(outputs, axis=2)  # (B, H, T, D)
+    B, _, T, _ = whole.shape
+    return whole.transpose(0, 2, 1, 3).reshape(B, T, -1)
+
+
+@mx.custom_function
+def attend_piece(q: mx.array, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
+    B, H, t, D = q.shape
+    K = k.shape[1]
+    scores = q.reshape(B, K, H // K, t, D) @ k[:, :, None].swapaxes(-1, -2)  # (B, K, H/K, t, s)
+    inputs = [scores, mx.array([D**-0.5])]
+    (p,) = launch("causal_softmax_forward", inputs, [scores.shape], softmax_sizes(scores), math.prod(scores.shape[:-1]))
+    return (p @ v[:, :, None]).reshape(q.shape), p
+
+
+@attend_piece.vjp
+def _(
+    primals: Sequence[mx.array], gradients: Sequence[mx.array], outputs: Sequence[mx.array]
+) -> tuple[mx.array, mx.array, mx.array]:
+    q, k, v = primals
+    p, D = outputs[1], q.shape[-1]
+    dy = gradients[0].reshape(*p.shape[:-1], D)  # (B, K, H/K, t, D)
+    dp = dy @ v[:, :, None].swapaxes(-1, -2)
+    inputs = [p, dp, mx.array([D**-0.5])]
+    (ds,) = launch("causal_softmax_backward", inputs, [p.shape], softmax_sizes(p), math.prod(p.shape[:-1]))
+    dq = (ds @ k[:, :, None]).reshape(q.shape)
+    dk = (ds.swapaxes(-1, -2) @ q.reshape(dy.shape)).sum(2)  # over the queries' heads that share a key
+    dv = (p.swapaxes(-1, -2) @ dy).sum(2)
+    return dq, dk, dv
+
+
+def softmax_sizes(scores: mx.array) -> dict[str, int]:
+    t, s = scores.shape[-2:]
+    return {"rows": scores.size // s, "t": t, "s": s}

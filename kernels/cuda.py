@@ -1,0 +1,183 @@
+"""NVIDIA's kernels: cuda.cu, compiled by NVRTC on first use for the sizes at hand, the machine code kept in the cache.
+
+`mx.fast.cuda_kernel` would compile again in every process and pull in MLX's headers, half a minute for all of them;
+this takes two seconds once.
+"""
+
+import ctypes
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import mlx.core as mx
+
+import hardware
+from kernels import plain
+from kernels.windows import Span
+
+DTYPE = mx.bfloat16
+POSITION_AXIS = 1  # of queries, keys and values: (B, T, H, D), as the projection leaves them
+SOURCE = Path(__file__).with_name("cuda.cu")
+RUN = 16  # neighbours that a warp of the embedding's gradient adds up
+THREADS = 256  # of a block
+
+attend, cross_entropy = plain.attend, plain.cross_entropy  # MLX has kernels for these
+
+
+def threads(kernel: str, sizes: Mapping[str, int]) -> int:
+    """How many threads a kernel needs."""
+    match kernel:
+        case "norm_forward" | "norm_backward" | "mix_norm_forward" | "mix_norm_backward" | "embedding_forward":
+            return 32 * sizes["rows"]
+        case "rotary_qkv_forward" | "rotary_qkv_backward":
+            return sizes["tokens"] * (sizes["H"] + 2 * sizes["K"]) * sizes["D"] // 16
+        case "embedding_backward":
+            return 32 * -(-sizes["rows"] // RUN)
+        case "cross_entropy_forward" | "cross_entropy_backward":
+            return THREADS * sizes["rows"]
+        case _:
+            return sizes["vectors"]
+
+
+def available() -> str | None:
+    try:
+        nvrtc()
+    except OSError as error:
+        return f"NVRTC, NVIDIA's compiler library, cannot be loaded ({error})"
+    return None
+
+
+def can_run(x: mx.array) -> bool:
+    return True  # the graph runs later
+
+
+def launch(
+    kernel: str,
+    inputs: Sequence[mx.array],
+    shapes: Sequence[Sequence[int]],
+    sizes: Mapping[str, int],
+    work: int,
+    dtypes: Sequence[mx.Dtype] | None = None,
+    *,
+    blocks: Sequence[Span] = (),
+    start_at: float | None = None,
+) -> list[mx.array]:
+    """A node of MLX's graph, whose outputs hold `start_at` before the kernel runs; what work it has, sizes say."""
+    constants = tuple(value for name, value in sizes.items() if name.isupper())
+    name, binary = compiled(kernel, constants, tuple(blocks))
+    return mx.fast.precompiled_cuda_kernel(
+        name=name,
+        compiled_source=binary,
+        inputs=list(inputs),
+        output_shapes=[tuple(shape) for shape in shapes],
+        output_dtypes=list(dtypes or [DTYPE] * len(shapes)),
+        scalars=[value for name, value in sizes.items() if name.islower()],
+        grid=(threads(kernel, sizes), 1, 1),
+        threadgroup=(THREADS, 1, 1),
+        init_value=start_at,
+        ensure_row_contiguous=True,
+    )
+
+
+def head_shape(B: int, T: int, heads: int, D: int) -> tuple[int, ...]:
+    return B, T, heads, D
+
+
+def by_head(array: mx.array) -> mx.array:
+    return array.transpose(0, 2, 1, 3)
+
+
+def partial_sums(rows: int) -> int:
+    return -(-rows // (THREADS // 32))  # one a block, which has a warp for each of its rows
+
+
+def embedding_gradient(rows: mx.array, ids: mx.array, vocab_size: int) -> mx.array:
+    N, C = rows.shape
+    inputs, sizes = [rows, ids, mx.argsort(ids)], {"C": C, "RUN": RUN, "rows": N}
+    return launch("embedding_backward", inputs, [(vocab_size, C)], sizes, N, [mx.float32], start_at=0.0)[0]
+
+
+# ---- compiling ------------------------------------------------------------------------------------------------------
+
+
+@cache
+def compiled(kernel: str, constants: tuple[int, ...], blocks: tuple[Span, ...]) -> tuple[str, bytes]:
+    """The name and the machine code of one kernel for these sizes. Raises RuntimeError with the compiler's words."""
+    expression = f"{kernel}<{', '.join(map(str, constants))}>"
+    options = (f"--gpu-architecture={mx.device_info()['architecture']}", "--std=c++17", *piece_options(blocks))
+    recipe = repr((SOURCE.read_bytes(), expression, options, nvrtc_version()))
+    file = hardware.cache_root() / "kernels" / f"{kernel}-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.cubin"
+    try:
+        name, _, binary = file.read_bytes().partition(b"\n")
+    except FileNotFoundError:
+        name, binary = compile_source(expression, options)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        aside = file.with_suffix(f".{os.getpid()}.tmp")
+        aside.write_bytes(name + b"\n" + binary)
+        aside.replace(file)  # whole or not at all, whoever else is making it
+    return name.decode(), binary
+
+
+def piece_options(blocks: Sequence[Span]) -> list[str]:
+    """What the kernel must know of a row's pieces: how many, where, and a pointer to the three gradients of each."""
+    if not blocks:
+        return []
+    names = {of: [f"{of}{i}" for i in range(len(blocks))] for of in ("dq", "dk", "dv")}
+    defined = {
+        "PIECES": str(len(blocks)),
+        "START": ",".join(str(span.start) for span in blocks),
+        "STOP": ",".join(str(span.stop) for span in blocks),
+        "FROM": ",".join(str(span.first) for span in blocks),
+        "PIECE_ARGUMENTS": ",".join(f"const bf16* {name}" for name in (*names["dq"], *names["dk"], *names["dv"])),
+        **{f"PIECE_{of.upper()}": ",".join(names[of]) for of in names},
+    }
+    return [f"--define-macro={name}={value}" for name, value in defined.items()]
+
+
+@cache
+def nvrtc() -> ctypes.CDLL:
+    """The library, which MLX has loaded already."""
+    for name in ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"):
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:
+            reason = error
+    raise reason
+
+
+def nvrtc_version() -> tuple[int, int]:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    nvrtc().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return major.value, minor.value
+
+
+def compile_source(expression: str, options: Sequence[str]) -> tuple[bytes, bytes]:
+    """The mangled name and the cubin of one instance of a kernel's template."""
+    library, program = nvrtc(), ctypes.c_void_p()
+    check(library.nvrtcCreateProgram(ctypes.byref(program), SOURCE.read_bytes(), b"cuda.cu", 0, None, None))
+    try:
+        check(library.nvrtcAddNameExpression(program, expression.encode()))
+        arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        status = library.nvrtcCompileProgram(program, len(options), arguments)
+        if status:
+            raise RuntimeError(f"{expression} does not compile: {text(library, program, 'ProgramLog').decode()}")
+        name = ctypes.c_char_p()
+        check(library.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(name)))
+        return bytes(name.value or b""), text(library, program, "CUBIN")
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def text(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    check(getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+    buffer = ctypes.create_string_buffer(size.value)
+    check(getattr(library, f"nvrtcGet{what}")(program, buffer))
+    return buffer.raw
+
+
+def check(status: int) -> None:
+    if status:
+        raise RuntimeError(f"NVRTC failed with status {status}")

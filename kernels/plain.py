@@ -1,0 +1,110 @@
+"""Every operation of this package as its definition, in plain MLX: what runs where no kernel of our own does, and what
+the kernels are tested against.
+
+Letters in the margin: B rows, T positions, N = B · T, C width, H query heads, K key-value heads, D head size,
+V vocabulary, F outputs of a matrix.
+"""
+
+from functools import partial
+
+import mlx.core as mx
+
+from kernels.windows import Piece, cut
+
+EPS = 1e-6  # of every norm
+ADAM_EPS = 1e-10
+
+
+def norm(x: mx.array) -> mx.array:
+    return mx.fast.rms_norm(x, None, EPS)
+
+
+def residual_norm(x: mx.array) -> tuple[mx.array, mx.array]:
+    return x, norm(x)
+
+
+def mix_norm(
+    x: mx.array, x0: mx.array, keep: mx.array, again: mx.array
+) -> tuple[mx.array, mx.array, mx.array]:  # each (B, T, C)
+    x = keep.astype(x.dtype) * x + again.astype(x.dtype) * x0
+    return x, norm(x), x0
+
+
+def embedding(table: mx.array, tokens: mx.array, dtype: mx.Dtype) -> mx.array:
+    return table[tokens].astype(dtype)  # (B, T, C)
+
+
+def linear(x: mx.array, weight: mx.array) -> mx.array:
+    return x @ weight.astype(x.dtype).T  # (B, T, F)
+
+
+def linear_add(residual: mx.array, x: mx.array, weight: mx.array) -> mx.array:
+    return residual + linear(x, weight)
+
+
+def relu_squared(x: mx.array) -> mx.array:
+    return mx.square(mx.maximum(x, 0))
+
+
+def rotary_qkv(
+    qkv: mx.array,
+    values: mx.array | None,
+    tokens: mx.array,
+    *,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    window: int,
+    rope_base: float,
+) -> list[Piece]:
+    B, T, _ = qkv.shape
+    H, K, D = heads, kv_heads, head_dim
+    q, k, v, gates = mx.split(qkv, [H * D, (H + K) * D, (H + 2 * K) * D], axis=-1)
+    q, k, v = (z.reshape(B, T, -1, D) for z in (q, k, v))
+    if values is not None:
+        gate = 2 * mx.sigmoid(gates[..., :K, None])  # (B, T, K, 1)
+        v = v + gate * embedding(values, tokens, v.dtype).reshape(v.shape)
+    # A rotation keeps lengths, so normalising before it is the same as after, and spares a copy.
+    q, k, v = (z.transpose(0, 2, 1, 3) for z in (norm(q), norm(k), v))  # (B, H, T, D)
+    turn = partial(mx.fast.rope, dims=D, traditional=False, base=rope_base, scale=1.0, offset=0)
+    return cut(turn(q), turn(k), v, window, axis=2)
+
+
+def attend(pieces: list[Piece]) -> mx.array:
+    outputs = [
+        mx.fast.scaled_dot_product_attention(q, k, v, scale=q.shape[-1] ** -0.5, mask="causal").transpose(0, 2, 1, 3)
+        for q, k, v in pieces
+    ]
+    whole = outputs[0] if len(outputs) == 1 else mx.concatenate(outputs, axis=1)  # (B, T, H, D)
+    return whole.reshape(*whole.shape[:2], -1)
+
+
+def softcap(logits: mx.array, cap: float) -> mx.array:
+    return cap * mx.tanh(logits.astype(mx.float32) / cap)
+
+
+def cross_entropy(logits: mx.array, targets: mx.array) -> mx.array:
+    return mx.fast.cross_entropy(logits.astype(mx.float32), targets)
+
+
+def softcapped_cross_entropy(logits: mx.array, targets: mx.array, cap: float) -> mx.array:
+    return cross_entropy(softcap(logits, cap), targets)
+
+
+def adamw(
+    p: mx.array, grad: mx.array, m: mx.array, v: mx.array, *, lr: mx.array, beta1: float, beta2: float, step: mx.array
+) -> tuple[mx.array, mx.array, mx.array]:
+    m = beta1 * m + (1 - beta1) * grad
+    v = beta2 * v + (1 - beta2) * mx.square(grad)
+    m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
+    return p - lr * m_hat / (mx.sqrt(v_hat) + ADAM_EPS), m, v
+
+
+def nesterov(momentum: mx.array, grad: mx.array, mu: mx.array) -> tuple[mx.array, mx.array]:
+    momentum = mu * momentum + (1 - mu) * grad
+    return momentum, (1 - mu) * grad + mu * momentum
+
+
+def cautious_step(p: mx.array, update: mx.array, scale: mx.array, *, lr: mx.array, decay: mx.array) -> mx.array:
+    step = update * scale
+    return p - lr * (step + decay * p * (step * p >= 0))
