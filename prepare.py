@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from corpus import SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say, write_atomically
-from hardware import cache_root, device_kind, usable_cores
+from hardware import cache_root, device_kind, memory_bytes, usable_cores
 
 TIME_BUDGET_S = 300  # seconds of training in one experiment
 
@@ -41,7 +41,7 @@ SCALES = {
 SCALE_OF_DEVICE = {"cpu": "tiny", "metal": "small", "cuda": "full"}
 
 POOL = 1000  # pieces of documents that packing chooses from
-EVAL_LOGITS_BYTES = 2**27  # float32 logits of one evaluation batch
+EVAL_LOGITS_BYTES = {"cpu": 2**27, "metal": 2**28, "cuda": 2**31}  # float32 logits of one evaluation batch, at most
 
 
 # ---- where -----------------------------------------------------------------------------------------------------------
@@ -301,7 +301,8 @@ def evaluate_bpb(model: Any, data: Data, split: Split = "validation") -> float:
     Each byte of the split counts once, BOS never. Raises ValueError when the logits have another shape.
     """
     inputs, targets = evaluation_rows(data.split(split), data.bos, data.seq_len)  # (R, T)
-    rows = max(1, EVAL_LOGITS_BYTES // (4 * data.seq_len * data.vocab_size))
+    logits_bytes = min(EVAL_LOGITS_BYTES[device_kind()], memory_bytes() // 64)
+    rows = max(1, logits_bytes // (4 * data.seq_len * data.vocab_size))
     nats = 0.0
     for at in range(0, len(inputs), rows):
         losses = _losses(model, inputs[at : at + rows], targets[at : at + rows], rows, data)
@@ -314,14 +315,15 @@ def _losses(model: Any, inputs: np.ndarray, targets: np.ndarray, rows: int, data
     """Cross-entropy (R, T) in nats and float32; the batch always has `rows` rows, as a new shape is a new graph."""
     import mlx.core as mx
 
+    import kernels
+
     missing = ((0, rows - len(inputs)), (0, 0))
     x = mx.array(np.pad(inputs, missing, constant_values=data.bos))  # (B, T)
     y = mx.array(np.pad(targets, missing, constant_values=data.bos))
     logits = model(x)
     if logits.shape != (expected := (*x.shape, data.vocab_size)):
         raise ValueError(f"the model's logits have shape {logits.shape} where (B, T, vocabulary) = {expected} is due")
-    logits = logits.astype(mx.float32)
-    losses = mx.logsumexp(logits, axis=-1) - mx.take_along_axis(logits, y[..., None], axis=-1)[..., 0]
+    losses = kernels.cross_entropy(logits.astype(mx.float32), y)
     mx.eval(losses)
     return np.array(losses)[: len(inputs)]
 

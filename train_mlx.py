@@ -20,9 +20,13 @@ import json
 import math
 import sys
 import time
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 import hardware
 import prepare
@@ -33,6 +37,7 @@ import mlx.core as mx  # noqa: E402
 import mlx.nn as nn  # noqa: E402
 from mlx.utils import tree_flatten, tree_map, tree_unflatten  # noqa: E402
 
+import kernels  # noqa: E402
 from hardware import by_device  # noqa: E402
 
 # ---------------------------------------------------------------------------
@@ -69,7 +74,9 @@ FINAL_LR_FRACTION = 0.0  # what is left of it at the end  [0.0, 0.2]
 
 # Machinery
 DTYPE = by_device(cpu=mx.float32, metal=mx.bfloat16, cuda=mx.bfloat16)  # of activations; weights are float32
-COMPILE = by_device(cpu=False, metal=True, cuda=True)  # on the CPU, 20 s of compiling buy 7 % of speed
+COMPILE = by_device(cpu=False, metal=True, cuda=False)  # kernels.py leaves it little to gain, and it starts slowly
+QUEUED_STEPS = by_device(cpu=0, metal=0, cuda=1)  # steps that the device is given ahead of time
+UPLOADED_BATCHES = by_device(cpu=1, metal=1, cuda=16)  # batches that go to the device at once
 LOG_EVERY_S = 5.0  # between plain progress lines
 
 # ---------------------------------------------------------------------------
@@ -120,33 +127,6 @@ def config_from_dials(*, vocab_size: int, seq_len: int) -> GPTConfig:
     )
 
 
-def norm(x: mx.array) -> mx.array:
-    return mx.fast.rms_norm(x, None, 1e-6)
-
-
-def cast_linear(layer: nn.Linear, x: mx.array) -> mx.array:
-    """x @ Wᵀ in the dtype of x: the weight itself stays float32 for the optimizer."""
-    return x @ layer.weight.astype(x.dtype).T
-
-
-def windowed_attention(q: mx.array, k: mx.array, v: mx.array, window: int) -> mx.array:
-    """Causal attention in which a query reaches back over at least window / 2 and at most `window` positions.
-
-    Queries are cut into blocks of window / 2, each against the keys that its last query may see. Every piece then is
-    plain causal attention, which has a fused kernel (masks have none), and no score outside the window is computed.
-    A window of T or more is exact causal attention.
-
-    q: (B, H, T, D); k, v: (B, K, T, D) → (B, H, T, D)
-    """
-    T, block, scale = q.shape[2], max(1, window // 2), q.shape[-1] ** -0.5
-    pieces = []
-    for start in range(0, T, block):
-        stop, first = min(start + block, T), max(0, start + block - window)
-        queries, keys, values = q[:, :, start:stop], k[:, :, first:stop], v[:, :, first:stop]
-        pieces.append(mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask="causal"))
-    return mx.concatenate(pieces, axis=2)
-
-
 class Attention(nn.Module):
     """Grouped-query attention with rotary positions, normalised queries and keys, and, on every other layer, a value
     embedding: a vector looked up for each token and mixed into its value, as much as an input-dependent gate says
@@ -155,7 +135,7 @@ class Attention(nn.Module):
     def __init__(self, config: GPTConfig, layer: int):
         super().__init__()
         C, D = config.width, config.width // config.heads
-        self.heads, self.kv_heads, self.head_dim = config.heads, config.kv_heads, D
+        self.shape = {"heads": config.heads, "kv_heads": config.kv_heads, "head_dim": D}
         self.window, self.rope_base = config.windows[layer], config.rope_base
         self.c_q = nn.Linear(C, config.heads * D, bias=False)
         self.c_k = nn.Linear(C, config.kv_heads * D, bias=False)
@@ -166,21 +146,21 @@ class Attention(nn.Module):
             self.value_embedding = nn.Embedding(config.vocab_size, config.kv_heads * D)
             self.gate = nn.Linear(min(GATE_CHANNELS, C), config.kv_heads, bias=False)
 
-    def __call__(self, x: mx.array, tokens: mx.array) -> mx.array:
-        B, T, _ = x.shape
-        q = cast_linear(self.c_q, x).reshape(B, T, self.heads, self.head_dim)  # (B, T, H, D)
-        k = cast_linear(self.c_k, x).reshape(B, T, self.kv_heads, self.head_dim)  # (B, T, K, D)
-        v = cast_linear(self.c_v, x).reshape(B, T, self.kv_heads, self.head_dim)
+    def __call__(self, x: mx.array, normed: mx.array, tokens: mx.array) -> mx.array:
+        """x, normed: (B, T, C), tokens: (B, T) → x + what attention adds to it"""
+        weights = [self.c_q.weight, self.c_k.weight, self.c_v.weight]
         if self.has_value_embedding:
-            gate = 2 * mx.sigmoid(cast_linear(self.gate, x[..., : self.gate.weight.shape[1]]))  # (B, T, K), 1 at first
-            embedded = self.value_embedding(tokens).astype(x.dtype).reshape(v.shape)
-            v = v + gate[..., None] * embedded
-        # A rotation keeps lengths, so normalising before it is the same as after, and spares a copy.
-        q, k, v = (z.transpose(0, 2, 1, 3) for z in (norm(q), norm(k), v))  # (B, H, T, D)
-        turn = {"dims": self.head_dim, "traditional": False, "base": self.rope_base, "scale": 1.0, "offset": 0}
-        q, k = mx.fast.rope(q, **turn), mx.fast.rope(k, **turn)
-        y = windowed_attention(q, k, v, self.window).transpose(0, 2, 1, 3).reshape(B, T, -1)
-        return cast_linear(self.c_proj, y)
+            weights.append(self.gate_rows())
+        qkv = kernels.linear(normed, mx.concatenate(weights))  # (B, T, (H + 2K) · D [+ gates])
+        values = self.value_embedding.weight if self.has_value_embedding else None
+        pieces = kernels.rotary_qkv(qkv, values, tokens, **self.shape, window=self.window, rope_base=self.rope_base)
+        y = kernels.attend(pieces)  # (B, T, H · D)
+        return kernels.linear_add(x, y, self.c_proj.weight)
+
+    def gate_rows(self) -> mx.array:
+        """The gates as rows of the one projection: zero for channels they do not read, padded to a multiple of 8."""
+        K, channels = self.gate.weight.shape
+        return mx.pad(self.gate.weight, [(0, -K % 8), (0, self.c_q.weight.shape[1] - channels)])
 
 
 class MLP(nn.Module):
@@ -189,8 +169,9 @@ class MLP(nn.Module):
         self.c_fc = nn.Linear(config.width, config.mlp_ratio * config.width, bias=False)
         self.c_proj = nn.Linear(config.mlp_ratio * config.width, config.width, bias=False)
 
-    def __call__(self, x: mx.array) -> mx.array:
-        return cast_linear(self.c_proj, mx.square(nn.relu(cast_linear(self.c_fc, x))))  # ReLU² (arXiv:2109.08668)
+    def __call__(self, x: mx.array, normed: mx.array) -> mx.array:
+        hidden = kernels.relu_squared(kernels.linear(normed, self.c_fc.weight))
+        return kernels.linear_add(x, hidden, self.c_proj.weight)
 
 
 class Block(nn.Module):
@@ -199,9 +180,9 @@ class Block(nn.Module):
         self.attn = Attention(config, layer)
         self.mlp = MLP(config)
 
-    def __call__(self, x: mx.array, tokens: mx.array) -> mx.array:
-        x = x + self.attn(norm(x), tokens)
-        return x + self.mlp(norm(x))
+    def __call__(self, x: mx.array, normed: mx.array, tokens: mx.array) -> mx.array:
+        x = self.attn(x, normed, tokens)
+        return self.mlp(*kernels.residual_norm(x))
 
 
 class GPT(nn.Module):
@@ -231,11 +212,21 @@ class GPT(nn.Module):
 
     def __call__(self, tokens: mx.array) -> mx.array:
         """tokens: (B, T) int32 → logits: (B, T, V) float32, within ±softcap"""
-        x0 = x = norm(self.token_embedding(tokens).astype(DTYPE))  # (B, T, C)
+        return kernels.softcap(kernels.linear(self.hidden(tokens), self.lm_head.weight), self.config.softcap)
+
+    def losses(self, tokens: mx.array, targets: mx.array) -> mx.array:
+        """tokens, targets: (B, T) int32 → cross-entropy of each target in nats: (B, T) float32"""
+        logits = kernels.linear(self.hidden(tokens), self.lm_head.weight)
+        return kernels.softcapped_cross_entropy(logits, targets, self.config.softcap)
+
+    def hidden(self, tokens: mx.array) -> mx.array:
+        """What the output matrix reads: (B, T, C), normalised"""
+        _, x = kernels.residual_norm(kernels.embedding(self.token_embedding.weight, tokens, DTYPE))
+        x0 = x
         for block, keep, again in zip(self.blocks, self.resid_lambdas, self.x0_lambdas, strict=True):
-            x = block(keep.astype(DTYPE) * x + again.astype(DTYPE) * x0, tokens)
-        logits = cast_linear(self.lm_head, norm(x)).astype(mx.float32)
-        return self.config.softcap * mx.tanh(logits / self.config.softcap)
+            x, normed, x0 = kernels.mix_norm(x, x0, keep, again)
+            x = block(x, normed, tokens)
+        return kernels.norm(x)
 
 
 def save_model(model: GPT, path: Path) -> None:
@@ -289,13 +280,12 @@ def orthogonalize(G: mx.array, dtype: mx.Dtype = mx.float32) -> mx.array:
     """
     X = G.astype(dtype)
     X = X / (mx.linalg.norm(X, axis=(-2, -1), keepdims=True) * 1.02 + 1e-6)
-    tall = G.shape[-2] > G.shape[-1]
-    if tall:  # A = XXᵀ is then the small side
-        X = X.swapaxes(-1, -2)
+    wide = G.shape[-2] <= G.shape[-1]  # A is the product of the short side
     for a, b, c in POLAR_EXPRESS:
-        A = X @ X.swapaxes(-1, -2)
-        X = a * X + (b * A + c * (A @ A)) @ X
-    return X.swapaxes(-1, -2) if tall else X
+        A = X @ X.swapaxes(-1, -2) if wide else X.swapaxes(-1, -2) @ X
+        B = mx.addmm(A, A, A, alpha=c, beta=b)  # bA + cA²
+        X = mx.addmm(X, B, X, beta=a) if wide else mx.addmm(X, X, B, beta=a)
+    return X
 
 
 class MuonAdamW:
@@ -339,8 +329,15 @@ class MuonAdamW:
     ) -> tuple[dict[str, mx.array], dict[str, mx.array]]:
         params, state = dict(params), dict(state)
         for name, (lr, beta1) in self.adam.items():
-            params[name], state[f"m.{name}"], state[f"v.{name}"] = adamw_step(
-                params[name], grads[name], state[f"m.{name}"], state[f"v.{name}"], now, lr=lr, beta1=beta1
+            params[name], state[f"m.{name}"], state[f"v.{name}"] = kernels.adamw(
+                params[name],
+                grads[name],
+                state[f"m.{name}"],
+                state[f"v.{name}"],
+                lr=lr * now.lr,
+                beta1=beta1,
+                beta2=ADAM_BETA2,
+                step=now.step,
             )
         for shape, names in self.muon.items():
             stacked, state[f"momentum.{shape}"], state[f"variance.{shape}"] = muon_step(
@@ -355,20 +352,11 @@ class MuonAdamW:
         return params, state
 
 
-def adamw_step(p, grad, m, v, now: "Schedule", *, lr: float, beta1: float, eps: float = 1e-10):
-    """One step without weight decay. Returns parameter, first and second moment."""
-    m = beta1 * m + (1 - beta1) * grad
-    v = ADAM_BETA2 * v + (1 - ADAM_BETA2) * mx.square(grad)
-    m_hat = m / (1 - beta1**now.step)
-    v_hat = v / (1 - ADAM_BETA2**now.step)
-    return p - lr * now.lr * m_hat / (mx.sqrt(v_hat) + eps), m, v
-
-
 def muon_step(p, grad, momentum, variance, now: "Schedule", *, beta2: float = 0.95):
     """One step for N matrices of one shape. All: (N, rows, columns), `variance` with its short side reduced to 1."""
     rows, columns = p.shape[-2:]
-    momentum = now.momentum * momentum + (1 - now.momentum) * grad
-    update = orthogonalize((1 - now.momentum) * grad + now.momentum * momentum)
+    momentum, update = kernels.nesterov(momentum, grad, now.momentum)
+    update = orthogonalize(update)
     # NorMuon: even out the rows (or columns) by a running second moment, keeping the norm of the whole.
     axis = -1 if rows >= columns else -2
     mean_square = mx.mean(mx.square(update), axis=axis, keepdims=True)
@@ -376,11 +364,10 @@ def muon_step(p, grad, momentum, variance, now: "Schedule", *, beta2: float = 0.
     scale = mx.rsqrt(mx.maximum(variance, 1e-10))
     before = mx.sqrt(mx.sum(mean_square, axis=(-2, -1), keepdims=True))
     after = mx.sqrt(mx.sum(mean_square * mx.square(scale), axis=(-2, -1), keepdims=True))
-    update = update * (scale * before / mx.maximum(after, 1e-10))
-    # Cautious: decay only where it agrees with the step.
-    decay = now.weight_decay * p * (update * p >= 0)
+    scale = scale * before / mx.maximum(after, 1e-10)
+    # Cautious: weights decay only where the decay agrees with the step.
     lr = MATRIX_LR * max(1, rows / columns) ** 0.5 * now.lr
-    return p - lr * (update + decay), momentum, variance
+    return kernels.cautious_step(p, update, scale, lr=lr, decay=now.weight_decay), momentum, variance
 
 
 class Schedule(NamedTuple):
@@ -419,16 +406,14 @@ def make_step(model: GPT, optimizer: MuonAdamW):
 
     def loss_of(params, rows):  # rows: (B, T + 1)
         model.update(tree_unflatten(list(params.items())))
-        logits = model(rows[:, :-1])  # (B, T, V)
-        targets = rows[:, 1:]
-        return mx.mean(mx.logsumexp(logits, axis=-1) - mx.take_along_axis(logits, targets[..., None], -1)[..., 0])
+        return mx.mean(model.losses(rows[:, :-1], rows[:, 1:]))
 
     def add_gradients(params, rows, sums):
         loss, grads = mx.value_and_grad(loss_of)(params, rows)
         return tree_map(mx.add, sums, (loss, grads)) if sums else (loss, grads)
 
     def apply_gradients(params, state, sums, now):
-        loss, grads = tree_map(lambda total: total / MICRO_STEPS, sums)
+        loss, grads = tree_map(lambda total: total / MICRO_STEPS, sums) if MICRO_STEPS > 1 else sums
         return *optimizer.update(params, grads, state, now), loss
 
     if COMPILE:
@@ -437,12 +422,12 @@ def make_step(model: GPT, optimizer: MuonAdamW):
     def step(params, state, batches, now: Schedule):
         sums = ()
         for micro_step in range(MICRO_STEPS):
-            sums = add_gradients(params, mx.array(next(batches)), sums)
+            sums = add_gradients(params, next(batches), sums)
             if micro_step < MICRO_STEPS - 1:
                 mx.eval(sums)
         params, state, loss = apply_gradients(params, state, sums, now)
-        mx.eval(params, state, loss)
-        return params, state, loss.item()
+        mx.async_eval(params, state, loss)  # the device works, while Python prepares what comes next
+        return params, state, loss
 
     return step
 
@@ -489,35 +474,50 @@ def train(model: GPT, data: prepare.Data, *, budget_s: float, seed: int, max_ste
     optimizer = MuonAdamW(params, model.config.width)
     state = optimizer.init(params)
     step = make_step(model, optimizer)
-    batches = prepare.batches(data.split("train"), data.bos, rows=BATCH_ROWS, seq_len=data.seq_len, seed=seed)
+    split = data.split("train")
+    batches = prepare.batches(
+        split, data.bos, rows=BATCH_ROWS, seq_len=data.seq_len, seed=seed, prefetch=2 * UPLOADED_BATCHES
+    )
+    batches = uploaded(batches, UPLOADED_BATCHES)
     tokens_per_step = BATCH_ROWS * data.seq_len * MICRO_STEPS
     flops_per_step, peak_flops = flops_per_token(model) * tokens_per_step, hardware.peak_flops()
 
     # The first call compiles. Its results are dropped and its batch is used again: it trains nothing.
     log.say("compiling the step" if COMPILE else "warming up")
     first = next(batches)
-    step(params, state, itertools.repeat(first), schedule(0, 0.0))
+    mx.eval(step(params, state, itertools.repeat(first), schedule(0, 0.0)))
     batches = itertools.chain([first], batches)
 
     gc.collect()
     gc.freeze()  # a collection in the middle of a run stalls it for up to half a second
     gc.disable()
-    steps, elapsed_s, progress, smooth_loss, done = 0, 0.0, 0.0, None, False
+    queued: deque[mx.array] = deque()  # losses of steps that the device has still to finish
+    steps, elapsed_s, step_s, smooth_loss = 0, 0.0, 0.0, None
+
+    def progress() -> float:
+        """The share of the budget that has passed when the device has done what is queued: 1 if another step would end
+        further from the budget than this, since slow steps must not buy extra time."""
+        ends_s = elapsed_s + len(queued) * step_s
+        if steps + len(queued) == max_steps or (steps and ends_s + step_s / 2 >= budget_s):
+            return 1.0
+        return min(0.999, max(ends_s / budget_s, (steps + len(queued)) / max_steps if max_steps else 0.0))
+
     start = time.perf_counter()
-    while not done:
-        params, state, loss = step(params, state, batches, schedule(steps, progress))
+    while queued or progress() < 1:
+        while len(queued) <= QUEUED_STEPS and progress() < 1:
+            params, state, loss = step(params, state, batches, schedule(steps + len(queued), progress()))
+            queued.append(loss)
+        loss = queued.popleft().item()  # waits for the device
         steps += 1
         if not math.isfinite(loss):
             raise Diverged(f"the loss became {loss} at step {steps}: lower a learning rate")
         smooth_loss = loss if smooth_loss is None else 0.9 * smooth_loss + 0.1 * loss
         step_s = time.perf_counter() - start - elapsed_s
         elapsed_s += step_s
-        progress = min(1.0, max(elapsed_s / budget_s, steps / max_steps if max_steps else 0.0))
-        done = elapsed_s + step_s / 2 >= budget_s or steps == max_steps  # slow steps must not buy extra time
         log.step(
             step=steps,
             t_s=elapsed_s,
-            progress=1.0 if done else progress,
+            progress=progress() if not queued else min(0.999, elapsed_s / budget_s),
             loss=smooth_loss,
             tokens=steps * tokens_per_step,
             tokens_s=tokens_per_step / step_s,
@@ -526,6 +526,15 @@ def train(model: GPT, data: prepare.Data, *, budget_s: float, seed: int, max_ste
     gc.enable()
     model.update(tree_unflatten(list(params.items())))
     return Trained(elapsed_s, steps, steps * tokens_per_step, mfu=steps * flops_per_step / elapsed_s / peak_flops)
+
+
+def uploaded(batches: Iterator[np.ndarray], at_once: int) -> Iterator[mx.array]:
+    """The batches, each (B, T + 1), as arrays of the device. On CUDA an upload between steps takes the place of a
+    buffer that the step would have used again, which costs milliseconds: several are uploaded at once."""
+    while True:
+        block = mx.array(np.stack(list(itertools.islice(batches, at_once))))
+        mx.eval(block)
+        yield from block
 
 
 class Log:

@@ -30,6 +30,7 @@ def check_script(source: str, name: str) -> None:
 def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
     """The files beside the script that it and the scorer import, directly or not: the fixed part of every run.
 
+    A package is taken whole, with files of other kinds that its modules read. The paths are relative to the folder.
     Raises ScriptError when one that must be there is not, or does not parse.
     """
     found: set[str] = set()
@@ -37,7 +38,8 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
     while wanted - found:
         name = min(wanted - found)
         try:
-            wanted |= _siblings(folder, (folder / name).read_text(encoding="utf-8"))
+            text = (folder / name).read_text(encoding="utf-8")
+            wanted |= _siblings(folder, text) if name.endswith(".py") else set()
         except (OSError, SyntaxError, ValueError) as error:
             raise ScriptError(f"{folder / name} cannot be read ({error}); copy nightshift's own there") from error
         found.add(name)
@@ -45,7 +47,13 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
 
 
 def _siblings(folder: Path, source: str) -> set[str]:
-    return {f"{module}.py" for module in _imports(source) if (folder / f"{module}.py").is_file()}
+    found: set[str] = set()
+    for module in set(_imports(source)):
+        if (folder / f"{module}.py").is_file():
+            found.add(f"{module}.py")
+        elif (folder / module / "__init__.py").is_file():
+            found |= {path.relative_to(folder).as_posix() for path in (folder / module).iterdir() if path.is_file()}
+    return found
 
 
 def _imports(source: str) -> Iterator[str]:

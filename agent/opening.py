@@ -202,6 +202,7 @@ def _write_folder(place: Place, night: Night, files: Iterable[str]) -> None:
     fixed.mkdir(parents=True, exist_ok=True)
     (place.nights / ".gitignore").write_text("*\n")
     for name in files:
+        (fixed / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(place.script_path.parent / name, fixed / name)
     with Journal.create(place.journal(night.tag), night):
         pass

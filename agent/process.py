@@ -187,8 +187,8 @@ def lay_out(folder: Path, fixed: Path, script_name: str, script: str) -> None:
         folder.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
-    for file in fixed.glob("*.py"):
-        shutil.copyfile(file, folder / file.name)
+    if fixed.is_dir():  # where it was swept away with its night, the journal's own check ends the night
+        shutil.copytree(fixed, folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     (folder / script_name).write_bytes(script.encode())
 
 

