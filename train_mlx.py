@@ -31,7 +31,7 @@ import numpy as np
 import hardware
 import prepare
 
-hardware.tune_cpu()  # must come before MLX: on a Linux CPU it brings the fast BLAS
+hardware.tune()  # must come before MLX: on a Linux CPU it brings the fast BLAS
 
 import mlx.core as mx  # noqa: E402
 import mlx.nn as nn  # noqa: E402
@@ -51,7 +51,7 @@ ASPECT_RATIO = 64  # width = DEPTH × this, rounded up to whole heads  {32, 48, 
 HEAD_DIM = by_device(cpu=64, metal=64, cuda=128)  # channels of a head  {32, 64, 128}
 QUERIES_PER_KV = 1  # query heads that share one key-value head, at most: they must divide  {1, 2, 4}
 WINDOW_PATTERN = "SSSL"  # a letter a layer: S sees a short window, L everything; the last is L  {"L", "SL", "SSSL"}
-SHORT_WINDOW = 0.5  # the short window as a share of the row  {0.125, 0.25, 0.5}
+SHORT_WINDOW = by_device(cpu=0.5, metal=0.5, cuda=0.25)  # the short window as a share of the row  {0.125, 0.25, 0.5}
 MLP_RATIO = 4  # hidden channels of the MLP for each channel of the width  {2, 3, 4, 6}
 SOFTCAP = 15.0  # logits live in ±this, so that one wrong certainty cannot wreck a step  [8.0, 40.0] log
 ROPE_BASE = 10000.0  # the slowest rotation turns once in about 6 × this positions  [1000.0, 200000.0] log
@@ -288,6 +288,16 @@ def orthogonalize(G: mx.array, dtype: mx.Dtype = mx.float32) -> mx.array:
     return X
 
 
+# At the first step the gradients of the lambdas are zero but for rounding: a smaller eps would make whole steps of it.
+SCALAR_EPS = 1e-6
+
+
+class AdamGroup(NamedTuple):
+    lr: float
+    beta1: float
+    eps: float = 1e-10
+
+
 class MuonAdamW:
     """Two optimizers over one flat dictionary of parameters, as pure functions: `update` returns what is new.
 
@@ -298,17 +308,17 @@ class MuonAdamW:
 
     def __init__(self, params: dict[str, mx.array], width: int):
         by_width = (width / 768) ** -0.5  # the rates were tuned at width 768
-        self.adam: dict[str, tuple[float, float]] = {}  # name → learning rate, beta1
+        self.adam: dict[str, AdamGroup] = {}
         self.muon: dict[str, list[str]] = {}  # "rows×columns" → names
         for name, p in params.items():
             if "embedding" in name:
-                self.adam[name] = EMBEDDING_LR * by_width, ADAM_BETA1
+                self.adam[name] = AdamGroup(EMBEDDING_LR * by_width, ADAM_BETA1)
             elif name == "lm_head.weight":
-                self.adam[name] = UNEMBEDDING_LR * by_width, ADAM_BETA1
+                self.adam[name] = AdamGroup(UNEMBEDDING_LR * by_width, ADAM_BETA1)
             elif name == "resid_lambdas":
-                self.adam[name] = SCALAR_LR * 0.01, ADAM_BETA1
+                self.adam[name] = AdamGroup(SCALAR_LR * 0.01, ADAM_BETA1, eps=SCALAR_EPS)
             elif p.ndim < 2:
-                self.adam[name] = SCALAR_LR, 0.96
+                self.adam[name] = AdamGroup(SCALAR_LR, 0.96, eps=SCALAR_EPS)
             else:
                 self.muon.setdefault("×".join(map(str, p.shape)), []).append(name)
 
@@ -328,15 +338,16 @@ class MuonAdamW:
         self, params: dict[str, mx.array], grads: dict[str, mx.array], state: dict[str, mx.array], now: "Schedule"
     ) -> tuple[dict[str, mx.array], dict[str, mx.array]]:
         params, state = dict(params), dict(state)
-        for name, (lr, beta1) in self.adam.items():
+        for name, group in self.adam.items():
             params[name], state[f"m.{name}"], state[f"v.{name}"] = kernels.adamw(
                 params[name],
                 grads[name],
                 state[f"m.{name}"],
                 state[f"v.{name}"],
-                lr=lr * now.lr,
-                beta1=beta1,
+                lr=group.lr * now.lr,
+                beta1=group.beta1,
                 beta2=ADAM_BETA2,
+                eps=group.eps,
                 step=now.step,
             )
         for shape, names in self.muon.items():
@@ -442,10 +453,12 @@ def refuse_what_cannot_fit(model: GPT, limit_gb: float) -> None:
 
     Raises Refused, naming the sizes and the dials. The factors were fitted to measured peaks, a little above them.
     """
-    config, tokens = model.config, BATCH_ROWS * model.config.seq_len
+    config, tokens, fused = model.config, BATCH_ROWS * model.config.seq_len, kernels.kernel_device() is not None
+    logits = 2 * DTYPE.size if fused else 16  # bytes: they and their gradient, or four float32 copies
+    channels = 14 + 3 * config.mlp_ratio if fused else 16 + 5 * config.mlp_ratio  # of a layer, per channel of the width
     gigabytes = {
-        "logits": tokens * config.vocab_size * 16 / 1e9,  # four float32 copies live through the backward pass
-        "activations": tokens * config.depth * config.width * (16 + 5 * config.mlp_ratio) * DTYPE.size / 1e9,
+        "logits": tokens * config.vocab_size * logits / 1e9,
+        "activations": tokens * config.depth * config.width * channels * DTYPE.size / 1e9,
         "weights": 32 * num_params(model) / 1e9,  # float32: parameters, gradients, two moments, and the new ones
     }
     needed = sum(gigabytes.values())

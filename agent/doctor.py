@@ -23,7 +23,7 @@ SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 
 # Asked of a short process each: a broken MLX must not take the doctor with it.
 DEVICE = """
 import hardware, json
-hardware.tune_cpu()
+hardware.tune()
 print(json.dumps([hardware.device_kind(), hardware.device_name(), hardware.matmul_flops(1024) / 1e9]))
 """
 DATA = """

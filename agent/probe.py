@@ -37,7 +37,7 @@ def main(answer: str) -> None:
 def look() -> dict[str, object]:
     import hardware
 
-    hardware.tune_cpu()
+    hardware.tune()
     import prepare
     from corpus import DataError
 

@@ -13,7 +13,7 @@ from types import ModuleType
 def main(script: str, weights: str) -> None:
     import hardware
 
-    hardware.tune_cpu()  # before anything imports MLX
+    hardware.tune()  # before anything imports MLX
     import prepare
 
     model = load_script(Path(script)).load_model(weights)

@@ -12,7 +12,7 @@ from typing import Any
 import mlx.core as mx
 
 from kernels import fused, plain
-from kernels.device import device
+from kernels.device import kernel_device
 from kernels.plain import norm
 from kernels.windows import Piece, spans
 
@@ -23,6 +23,7 @@ __all__ = [
     "cautious_step",
     "cross_entropy",
     "embedding",
+    "kernel_device",
     "linear",
     "linear_add",
     "mix_norm",
@@ -43,7 +44,7 @@ HEAD_DIMS = (32, 64, 128, 256)
 
 def implementation(x: mx.array, *, dtype: mx.Dtype | None = None, can: bool = True) -> Any:
     """fused or plain: whether our kernels can work on x, in its dtype and in rows that can be read as vectors."""
-    here = device()
+    here = kernel_device()
     if here is None or not can or (dtype or x.dtype) != here.DTYPE or x.shape[-1] % 8 or not here.can_run(x):
         return plain
     return fused
@@ -134,10 +135,19 @@ def softcapped_cross_entropy(logits: mx.array, targets: mx.array, cap: float) ->
 
 
 def adamw(
-    p: mx.array, grad: mx.array, m: mx.array, v: mx.array, *, lr: mx.array, beta1: float, beta2: float, step: mx.array
+    p: mx.array,
+    grad: mx.array,
+    m: mx.array,
+    v: mx.array,
+    *,
+    lr: mx.array,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    step: mx.array,
 ) -> tuple[mx.array, mx.array, mx.array]:
     """AdamW (arXiv:1711.05101) without weight decay, `step` counted from 1 → parameter, first and second moment."""
-    return for_weights(p).adamw(p, grad, m, v, lr=lr, beta1=beta1, beta2=beta2, step=step)
+    return for_weights(p).adamw(p, grad, m, v, lr=lr, beta1=beta1, beta2=beta2, eps=eps, step=step)
 
 
 def nesterov(momentum: mx.array, grad: mx.array, mu: mx.array) -> tuple[mx.array, mx.array]:
@@ -154,5 +164,5 @@ def cautious_step(p: mx.array, update: mx.array, scale: mx.array, *, lr: mx.arra
 
 
 def for_weights(p: mx.array) -> Any:
-    here = device()
+    here = kernel_device()
     return implementation(p, dtype=here.DTYPE if here and p.dtype == mx.float32 else None)

@@ -58,7 +58,7 @@ class Device(Protocol):
 
 
 @cache
-def device() -> Device | None:
+def kernel_device() -> Device | None:
     """The kernels of this device; None where plain MLX runs, which on NVIDIA and Linux is said once."""
     kind = hardware.device_kind()
     if kind == "metal" or os.environ.get("NIGHTSHIFT_KERNELS") == "plain":
@@ -72,8 +72,8 @@ def device() -> Device | None:
 
 
 def this_device() -> Device:
-    """device(), where there is one, as fused.py may take for granted."""
-    found = device()
+    """kernel_device(), where there is one, as fused.py may take for granted."""
+    found = kernel_device()
     assert found is not None, "the package sends nothing here without kernels"
     return found
 

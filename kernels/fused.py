@@ -6,7 +6,6 @@ from functools import cache
 import mlx.core as mx
 
 from kernels.device import this_device
-from kernels.plain import ADAM_EPS
 from kernels.windows import Piece, cut, spans
 
 Arrays = Sequence[mx.array]
@@ -226,9 +225,18 @@ def softcapped_cross_entropy(logits: mx.array, targets: mx.array, cap: float) ->
 
 
 def adamw(
-    p: mx.array, grad: mx.array, m: mx.array, v: mx.array, *, lr: mx.array, beta1: float, beta2: float, step: mx.array
+    p: mx.array,
+    grad: mx.array,
+    m: mx.array,
+    v: mx.array,
+    *,
+    lr: mx.array,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    step: mx.array,
 ) -> tuple[mx.array, mx.array, mx.array]:
-    now = mx.stack([lr, mx.array(beta1), mx.array(beta2), 1 - beta1**step, 1 - beta2**step, mx.array(ADAM_EPS)])
+    now = mx.stack([lr, mx.array(beta1), mx.array(beta2), 1 - beta1**step, 1 - beta2**step, mx.array(eps)])
     p, m, v = by_element("adamw", [p, grad, m, v, now], outputs=3)
     return p, m, v
 

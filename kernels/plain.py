@@ -12,7 +12,6 @@ import mlx.core as mx
 from kernels.windows import Piece, cut
 
 EPS = 1e-6  # of every norm
-ADAM_EPS = 1e-10
 
 
 def norm(x: mx.array) -> mx.array:
@@ -92,12 +91,21 @@ def softcapped_cross_entropy(logits: mx.array, targets: mx.array, cap: float) ->
 
 
 def adamw(
-    p: mx.array, grad: mx.array, m: mx.array, v: mx.array, *, lr: mx.array, beta1: float, beta2: float, step: mx.array
+    p: mx.array,
+    grad: mx.array,
+    m: mx.array,
+    v: mx.array,
+    *,
+    lr: mx.array,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    step: mx.array,
 ) -> tuple[mx.array, mx.array, mx.array]:
     m = beta1 * m + (1 - beta1) * grad
     v = beta2 * v + (1 - beta2) * mx.square(grad)
     m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
-    return p - lr * m_hat / (mx.sqrt(v_hat) + ADAM_EPS), m, v
+    return p - lr * m_hat / (mx.sqrt(v_hat) + eps), m, v
 
 
 def nesterov(momentum: mx.array, grad: mx.array, mu: mx.array) -> tuple[mx.array, mx.array]:

@@ -12,7 +12,7 @@ import corpus
 import hardware
 import prepare
 
-hardware.tune_cpu()  # before any test imports MLX
+hardware.tune()  # before any test imports MLX
 
 TEST_SCALE = corpus.Scale("test", seq_len=128, vocab_size=512, eval_tokens=16384)
 
