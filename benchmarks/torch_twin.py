@@ -345,7 +345,7 @@ def adamw_step(params, grads, ms, vs, rates, now: Tensor, beta2: float) -> None:
         m.mul_(beta1).add_(grad, alpha=1 - beta1)
         v.mul_(beta2).add_(grad.square(), alpha=1 - beta2)
         m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
-        p.sub_(lr * scale * m_hat / (v_hat.sqrt() + 1e-10))
+        p.sub_(lr * scale * m_hat / (v_hat.sqrt() + (1e-6 if p.ndim < 2 else 1e-10)))
 
 
 def muon_step(params, grads, momentum: Tensor, variance: Tensor, now: Tensor, matrix_lr: float) -> None:
