@@ -93,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--tag", help="of this night (default: the latest)")
     picture = _add(commands, "plot", plot, "draw the progress: kept, discarded, running minimum")
     picture.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
+    _add_profile(commands)
     _add(commands, "doctor", doctor, "check Python, MLX, BLAS, git, disk, memory and data")
     return top
 
@@ -194,6 +195,14 @@ def doctor(options: argparse.Namespace) -> int:
     return examine(Console())
 
 
+def profile(options: argparse.Namespace) -> int:
+    from agent.phases import Request
+    from agent.phases import profile as take_apart
+
+    request = Request(options.script, options.steps, options.seed, options.trace, options.json)
+    return take_apart(request, Console())
+
+
 def _add_run(commands: Commands) -> None:
     night = _add(commands, "run", run, "run a night, or go on with one")
     night.add_argument(
@@ -222,6 +231,21 @@ def _add_run(commands: Commands) -> None:
         default=ALLOWANCE_S,
         metavar="S",
         help="for start, compilation and saving, beyond the budget, before a run is killed (default: %(default)g)",
+    )
+
+
+def _add_profile(commands: Commands) -> None:
+    look = _add(commands, "profile", profile, "where the time of a training step goes, phase by phase")
+    look.add_argument("--script", type=Path, default=Path("train_mlx.py"), metavar="PATH", help="default: %(default)s")
+    look.add_argument("--steps", type=_positive_int, default=16, metavar="N", help="to train (default: %(default)s)")
+    look.add_argument("--seed", type=_seed, default=0, metavar="K", help="default: %(default)s")
+    look.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    look.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="run once more under the GPU's own recorder: Metal System Trace (name a .trace file; unverified on a Mac) "
+        "or Nsight Systems",
     )
 
 
