@@ -21,12 +21,9 @@ import math
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 import hardware
 import prepare
@@ -76,7 +73,6 @@ FINAL_LR_FRACTION = 0.0  # what is left of it at the end  [0.0, 0.2]
 DTYPE = by_device(cpu=mx.float32, metal=mx.bfloat16, cuda=mx.bfloat16)  # of activations; weights are float32
 COMPILE = by_device(cpu=False, metal=True, cuda=False)  # kernels.py leaves it little to gain, and it starts slowly
 QUEUED_STEPS = by_device(cpu=0, metal=0, cuda=1)  # steps that the device is given ahead of time
-UPLOADED_BATCHES = by_device(cpu=1, metal=1, cuda=16)  # batches that go to the device at once
 LOG_EVERY_S = 5.0  # between plain progress lines
 
 # ---------------------------------------------------------------------------
@@ -433,7 +429,7 @@ def make_step(model: GPT, optimizer: MuonAdamW):
     def step(params, state, batches, now: Schedule):
         sums = ()
         for micro_step in range(MICRO_STEPS):
-            sums = add_gradients(params, next(batches), sums)
+            sums = add_gradients(params, mx.array(next(batches)), sums)
             if micro_step < MICRO_STEPS - 1:
                 mx.eval(sums)
         params, state, loss = apply_gradients(params, state, sums, now)
@@ -487,11 +483,7 @@ def train(model: GPT, data: prepare.Data, *, budget_s: float, seed: int, max_ste
     optimizer = MuonAdamW(params, model.config.width)
     state = optimizer.init(params)
     step = make_step(model, optimizer)
-    split = data.split("train")
-    batches = prepare.batches(
-        split, data.bos, rows=BATCH_ROWS, seq_len=data.seq_len, seed=seed, prefetch=2 * UPLOADED_BATCHES
-    )
-    batches = uploaded(batches, UPLOADED_BATCHES)
+    batches = prepare.batches(data.split("train"), data.bos, rows=BATCH_ROWS, seq_len=data.seq_len, seed=seed)
     tokens_per_step = BATCH_ROWS * data.seq_len * MICRO_STEPS
     flops_per_step, peak_flops = flops_per_token(model) * tokens_per_step, hardware.peak_flops()
 
@@ -539,15 +531,6 @@ def train(model: GPT, data: prepare.Data, *, budget_s: float, seed: int, max_ste
     gc.enable()
     model.update(tree_unflatten(list(params.items())))
     return Trained(elapsed_s, steps, steps * tokens_per_step, mfu=steps * flops_per_step / elapsed_s / peak_flops)
-
-
-def uploaded(batches: Iterator[np.ndarray], at_once: int) -> Iterator[mx.array]:
-    """The batches, each (B, T + 1), as arrays of the device. On CUDA an upload between steps takes the place of a
-    buffer that the step would have used again, which costs milliseconds: several are uploaded at once."""
-    while True:
-        block = mx.array(np.stack(list(itertools.islice(batches, at_once))))
-        mx.eval(block)
-        yield from block
 
 
 class Log:
