@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -86,8 +86,9 @@ class Job:
 def build(job: Job, workers: int) -> None:
     _check_text(job)
     _check_space(job)
-    tokenizer = _train_tokenizer(job)
-    parts = _tokenise(job, tokenizer, workers)
+    with processes(min(workers, len(job.units))) as pool:  # they start while the tokenizer is trained
+        tokenizer = _train_tokenizer(job)
+        parts = _tokenise(job, tokenizer, pool)
     _publish(job, _merge(job, tokenizer, parts))
 
 
@@ -171,18 +172,18 @@ def _token_bytes(encoding: tiktoken.Encoding) -> np.ndarray:  # (V,)
 # ---- tokenising ------------------------------------------------------------------------------------------------------
 
 
-def _tokenise(job: Job, tokenizer: Path, workers: int) -> list[Path]:
+def _tokenise(job: Job, tokenizer: Path, pool: Executor | None) -> list[Path]:
     """One part file for each unit, in their order; parts that are there already are kept."""
     stamp = _sha256(tokenizer.read_bytes())
     parts = [job.build / f"{_sha256((unit.key + stamp).encode())[:32]}.npz" for unit in job.units]
     missing = [(unit, tokenizer, part) for unit, part in zip(job.units, parts, strict=True) if not part.exists()]
-    done = _in_processes(_tokenise_unit, missing, workers)
+    done = work_through(missing, tokenise_unit, pool)
     for _ in _progress(done, len(missing), f"tokenising {job.dataset}"):
         pass
     return parts
 
 
-def _tokenise_unit(unit: Unit, tokenizer: Path, part: Path) -> None:
+def tokenise_unit(unit: Unit, tokenizer: Path, part: Path) -> None:
     encoding = _encoding_of_this_process(tokenizer)
     bos = np.array([encoding.n_vocab - 1], np.uint16)
     tokens: dict[Split, list[np.ndarray]] = {split: [] for split in SPLITS}
@@ -206,21 +207,37 @@ def _tokenise_unit(unit: Unit, tokenizer: Path, part: Path) -> None:
 _encoding_of_this_process = functools.lru_cache(1)(load_encoding)
 
 
-def _in_processes(work: Callable[..., None], jobs: Sequence[tuple[Any, ...]], workers: int) -> Iterator[None]:
-    """Yield once for every finished job; nothing is left running when the caller stops early."""
-    if workers == 1 or len(jobs) < 2:
-        yield from itertools.starmap(work, jobs)
+@contextmanager
+def processes(count: int) -> Iterator[Executor | None]:
+    """A pool of processes that have begun to start, or None for one, which is this; nothing is left running after."""
+    if count < 2:
+        yield None
         return
     context = multiprocessing.get_context("spawn")  # fork would copy the threads' locks
-    pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=_live_with_parent)
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_live_with_parent)
     try:
-        for job in as_completed([pool.submit(work, *arguments) for arguments in jobs]):
-            yield job.result()
+        for _ in range(count):
+            pool.submit(_import_tiktoken)
+        yield pool
     except BrokenProcessPool as error:
         remedy = "run the same command again, with fewer --workers if memory is short; finished work is kept"
-        raise DataError(f"one of {workers} worker processes was killed: {remedy}") from error
+        raise DataError(f"one of {count} worker processes was killed: {remedy}") from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _import_tiktoken() -> None:
+    """The first task of a process: the pool starts one for each task that finds none waiting."""
+    import tiktoken  # noqa: F401
+
+
+def work_through(jobs: Sequence[tuple[Any, ...]], work: Callable[..., None], pool: Executor | None) -> Iterator[None]:
+    """Yield once for every finished job."""
+    if pool is None:
+        yield from itertools.starmap(work, jobs)
+        return
+    for job in as_completed([pool.submit(work, *arguments) for arguments in jobs]):
+        yield job.result()
 
 
 def _live_with_parent() -> None:
