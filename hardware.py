@@ -212,7 +212,7 @@ def peak_flops() -> float:
     tflops = known_tflops(device_name())
     if tflops is not None:
         return tflops * 1e12
-    return matmul_flops(1024) if device_kind() == "cpu" else matmul_flops(8192, mx.bfloat16)
+    return matmul_flops(1024, repeats=10) if device_kind() == "cpu" else matmul_flops(8192, mx.bfloat16)
 
 
 def known_tflops(name: str) -> float | None:

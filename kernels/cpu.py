@@ -5,13 +5,13 @@ value yet, the plain definitions run.
 """
 
 import ctypes
-import hashlib
 import itertools
 import math
 import os
 import platform
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -21,6 +21,7 @@ import mlx.core as mx
 import numpy as np
 
 import hardware
+from kernels.cache import kept
 from kernels.windows import Piece, Span
 
 DTYPE = mx.float32
@@ -32,11 +33,13 @@ FLAGS = (
     *("-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros", "-freciprocal-math"),
 )
 
+COMPILE_TIMEOUT_S = 120.0
+
 
 def available() -> str | None:
     try:
         library()
-    except (OSError, subprocess.CalledProcessError) as error:
+    except (OSError, AttributeError, subprocess.SubprocessError) as error:
         return f"no C compiler made {SOURCE.name} ({error})"
     return None
 
@@ -51,18 +54,18 @@ def can_run(x: mx.array) -> bool:
 
 @cache
 def library() -> ctypes.CDLL:
-    source = SOURCE.read_bytes()
-    recipe = hashlib.sha256(repr((source, FLAGS, processor())).encode()).hexdigest()[:16]
-    binary = hardware.cache_root() / "kernels" / f"cpu-{recipe}.so"
-    if not binary.exists():
-        compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
-        if compiler is None:
-            raise FileNotFoundError("neither cc, gcc nor clang is on PATH")
-        binary.parent.mkdir(parents=True, exist_ok=True)
-        aside = binary.with_suffix(f".{os.getpid()}.tmp")
-        subprocess.run([compiler, *FLAGS, "-o", aside, SOURCE, "-lm"], check=True, capture_output=True)
-        aside.replace(binary)  # whole or not at all, whoever else is making it
-    return ctypes.CDLL(str(binary))
+    return ctypes.CDLL(str(kept("cpu", (SOURCE.read_bytes(), FLAGS, processor()), compile_source)))
+
+
+def compile_source() -> bytes:
+    compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise FileNotFoundError("neither cc, gcc nor clang is on PATH")
+    with tempfile.TemporaryDirectory() as aside:
+        binary = Path(aside) / "kernels.so"
+        command: list[str | Path] = [compiler, *FLAGS, "-o", binary, SOURCE, "-lm"]
+        subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=COMPILE_TIMEOUT_S)
+        return binary.read_bytes()
 
 
 def processor() -> str:

@@ -5,16 +5,14 @@ this takes two seconds once.
 """
 
 import ctypes
-import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import mlx.core as mx
 
-import hardware
 from kernels import plain
+from kernels.cache import kept
 from kernels.windows import Span
 
 DTYPE = mx.bfloat16
@@ -107,16 +105,8 @@ def compiled(kernel: str, constants: tuple[int, ...], blocks: tuple[Span, ...]) 
     """The name and the machine code of one kernel for these sizes. Raises RuntimeError with the compiler's words."""
     expression = f"{kernel}<{', '.join(map(str, constants))}>"
     options = (f"--gpu-architecture={mx.device_info()['architecture']}", "--std=c++17", *piece_options(blocks))
-    recipe = repr((SOURCE.read_bytes(), expression, options, nvrtc_version()))
-    file = hardware.cache_root() / "kernels" / f"{kernel}-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.cubin"
-    try:
-        name, _, binary = file.read_bytes().partition(b"\n")
-    except FileNotFoundError:
-        name, binary = compile_source(expression, options)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        aside = file.with_suffix(f".{os.getpid()}.tmp")
-        aside.write_bytes(name + b"\n" + binary)
-        aside.replace(file)  # whole or not at all, whoever else is making it
+    recipe = (SOURCE.read_bytes(), expression, options, nvrtc_version())
+    name, _, binary = kept(kernel, recipe, lambda: compile_source(expression, options)).read_bytes().partition(b"\n")
     return name.decode(), binary
 
 
@@ -153,8 +143,8 @@ def nvrtc_version() -> tuple[int, int]:
     return major.value, minor.value
 
 
-def compile_source(expression: str, options: Sequence[str]) -> tuple[bytes, bytes]:
-    """The mangled name and the cubin of one instance of a kernel's template."""
+def compile_source(expression: str, options: Sequence[str]) -> bytes:
+    """The mangled name, a line, and the cubin of one instance of a kernel's template."""
     library, program = nvrtc(), ctypes.c_void_p()
     check(library.nvrtcCreateProgram(ctypes.byref(program), SOURCE.read_bytes(), b"cuda.cu", 0, None, None))
     try:
@@ -165,7 +155,7 @@ def compile_source(expression: str, options: Sequence[str]) -> tuple[bytes, byte
             raise RuntimeError(f"{expression} does not compile: {text(library, program, 'ProgramLog').decode()}")
         name = ctypes.c_char_p()
         check(library.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(name)))
-        return bytes(name.value or b""), text(library, program, "CUBIN")
+        return bytes(name.value or b"") + b"\n" + text(library, program, "CUBIN")
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 

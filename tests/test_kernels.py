@@ -16,6 +16,7 @@ import pytest
 
 import kernels
 from kernels import fused, plain
+from kernels.cache import kept
 from kernels.device import kernel_device
 from kernels.windows import cut, spans
 
@@ -241,6 +242,50 @@ def test_adamw_follows_the_one_in_mlx():
         ours, m, v = kernels.adamw(ours, grad, m, v, **now)
         theirs = reference.apply_gradients({"p": grad}, {"p": theirs})["p"]
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def files_of(cache: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in (cache / "kernels").iterdir()}
+
+
+def test_kernels_are_compiled_in_the_first_step_and_never_again(tiny_data, tmp_path):
+    script = Path(kernels.__file__).parents[1] / "train_mlx.py"
+    environment = {**os.environ, "NIGHTSHIFT_DATA": str(tiny_data), "NIGHTSHIFT_CACHE": str(tmp_path)}
+    after = []
+    for steps in ("1", "6"):
+        command = [sys.executable, script, "--max-steps", steps, "--no-eval"]
+        subprocess.run(command, env=environment, capture_output=True, check=True)
+        after.append(files_of(tmp_path))
+    assert after[0]
+    assert after[0] == after[1]
+
+
+def test_machine_code_that_was_damaged_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path))
+    path = kept("test", "recipe", lambda: b"machine code")
+    assert kept("test", "recipe", lambda: b"never made") == path
+    path.write_bytes(b"machine")
+    again = kept("test", "recipe", lambda: b"machine code")
+    assert again.read_bytes() == b"machine code"
+
+
+def test_without_a_folder_to_keep_it_in_machine_code_is_made_for_this_process(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "file"))
+    assert kept("test", "recipe", lambda: b"machine code").read_bytes() == b"machine code"
+
+
+@pytest.mark.skipif(mx.float32 != DTYPE, reason="the CPU's kernels need a compiler")
+@pytest.mark.parametrize("compiler", ["/bin/false", "/nowhere/cc"])
+def test_without_a_compiler_that_works_plain_mlx_trains(tmp_path, compiler):
+    script = "import hardware; hardware.tune(); from kernels.device import kernel_device; print(kernel_device())"
+    root = Path(kernels.__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(root), "NIGHTSHIFT_CACHE": str(tmp_path), "CC": compiler}
+    if compiler == "/nowhere/cc":
+        environment["PATH"] = str(tmp_path)
+    process = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert process.stdout.strip() == "None", process.stderr
+    assert "training goes on with plain MLX" in process.stderr
 
 
 def test_the_environment_can_leave_every_kernel_aside():
