@@ -129,7 +129,7 @@ def test_misuse_is_one_sentence_with_its_remedy(grounds, options, words):
 # ---- scoring ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("score_s", "measured"), [(0.05, range(1, 6)), (60.0, range(8, 9))])
+@pytest.mark.parametrize(("score_s", "measured"), [(0.04, range(1, 5)), (60.0, range(8, 9))])
 def test_scoring_that_takes_long_is_measured_in_part(tiny_data, monkeypatch, score_s, measured):
     def evaluate(model, data):
         """Like prepare.evaluate_bpb: batches of 16 rows, the last filled up."""
