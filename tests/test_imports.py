@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[1]
 FLOOR = {
     # the fixed part, and the script that is edited
     "hardware": 0, "corpus": 0, "encode": 1, "prepare": 6, "train_mlx": 7,
-    "kernels.windows": 0, "kernels.plain": 1, "kernels.cache": 1, "kernels.cuda": 2, "kernels.cpu": 2, "kernels.device": 3,
-    "kernels.fused": 4, "kernels": 5,
+    "kernels.windows": 0, "kernels.plain": 1, "kernels.cache": 1, "kernels.cuda": 2, "kernels.cpu": 2,
+    "kernels.device": 3, "kernels.fused": 4, "kernels": 5,
     # programs that run in processes of their own
     "agent.keeper": 0, "agent.scorer": 7, "agent.probe": 7, "agent.profiler": 8,
     # the harness
