@@ -152,8 +152,13 @@ def device_name() -> str:
 
 
 def usable_cores() -> int:
-    """Cores this process may run on, which in a container is fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores this process may keep busy, which in a container are fewer than the machine has."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(cores, -(-int(quota) // int(period))))
+    except (OSError, ValueError):  # no such file, or "max"
+        return cores
 
 
 def memory_bytes() -> int:

@@ -71,7 +71,7 @@ FINAL_LR_FRACTION = 0.0  # what is left of it at the end  [0.0, 0.2]
 
 # Machinery
 DTYPE = by_device(cpu=mx.float32, metal=mx.bfloat16, cuda=mx.bfloat16)  # of activations; weights are float32
-COMPILE = by_device(cpu=False, metal=True, cuda=False)  # kernels.py leaves it little to gain, and it starts slowly
+COMPILE = by_device(cpu=False, metal=True, cuda=False)  # the kernels leave it little to gain, and it starts slowly
 QUEUED_STEPS = by_device(cpu=0, metal=0, cuda=1)  # steps that the device is given ahead of time
 LOG_EVERY_S = 5.0  # between plain progress lines
 
@@ -449,12 +449,15 @@ def refuse_what_cannot_fit(model: GPT, limit_gb: float) -> None:
 
     Raises Refused, naming the sizes and the dials. The factors were fitted to measured peaks, a little above them.
     """
-    config, tokens, fused = model.config, BATCH_ROWS * model.config.seq_len, kernels.kernel_device() is not None
+    config, tokens, device = model.config, BATCH_ROWS * model.config.seq_len, kernels.kernel_device()
+    fused = device is not None and device.DTYPE == DTYPE
     logits = 2 * DTYPE.size if fused else 16  # bytes: they and their gradient, or four float32 copies
     channels = 14 + 3 * config.mlp_ratio if fused else 16 + 5 * config.mlp_ratio  # of a layer, per channel of the width
+    scores = 4 if hardware.device_kind() == "cpu" else 0  # bytes of a probability, where they are kept
     gigabytes = {
         "logits": tokens * config.vocab_size * logits / 1e9,
         "activations": tokens * config.depth * config.width * channels * DTYPE.size / 1e9,
+        "attention": tokens * config.heads * sum(config.windows) * scores / 1e9,
         "weights": 32 * num_params(model) / 1e9,  # float32: parameters, gradients, two moments, and the new ones
     }
     needed = sum(gigabytes.values())

@@ -38,8 +38,8 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
     while wanted - found:
         name = min(wanted - found)
         try:
-            text = (folder / name).read_text(encoding="utf-8")
-            wanted |= _siblings(folder, text) if name.endswith(".py") else set()
+            if name.endswith(".py"):
+                wanted |= _siblings(folder, (folder / name).read_text(encoding="utf-8"))
         except (OSError, SyntaxError, ValueError) as error:
             raise ScriptError(f"{folder / name} cannot be read ({error}); copy nightshift's own there") from error
         found.add(name)
@@ -52,7 +52,8 @@ def _siblings(folder: Path, source: str) -> set[str]:
         if (folder / f"{module}.py").is_file():
             found.add(f"{module}.py")
         elif (folder / module / "__init__.py").is_file():
-            found |= {path.relative_to(folder).as_posix() for path in (folder / module).iterdir() if path.is_file()}
+            files = (path for path in (folder / module).iterdir() if path.is_file() and not path.name.startswith("."))
+            found |= {path.relative_to(folder).as_posix() for path in files}
     return found
 
 

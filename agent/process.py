@@ -27,7 +27,7 @@ LOG, WEIGHTS = "log.txt", "out/model.safetensors"
 KEEPER = Path(__file__).with_name("keeper.py")
 
 # A training script sees where programs, libraries, caches and devices are, and nothing that could be a key.
-ENV_LIBRARIES = frozenset({"PATH", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"})
+ENV_LIBRARIES = frozenset({"PATH", "CC", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"})
 ENV_PLACES = frozenset({"HOME", "USER", "LANG", "TZ", "TMPDIR", "XDG_CACHE_HOME"})
 ENV_PREFIXES = ("LC_", "MLX_", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "OPENBLAS_", "MKL_", "NIGHTSHIFT_")
 ENV_SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")

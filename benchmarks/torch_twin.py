@@ -137,7 +137,7 @@ def lower_right(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def squares(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-    T, pieces = q.shape[2], spans(q.shape[2], window)
+    pieces = spans(q.shape[2], window)
     whole = [stop for _, stop, first in pieces if first == 0][-1]  # up to here, everybody sees everything before
     outputs = [causal(q[:, :, :whole], k[:, :, :whole], v[:, :, :whole], whole)]
     for start, stop, first in pieces:

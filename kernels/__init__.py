@@ -2,11 +2,13 @@
 its own (cuda.cu, cpu.c). A kernel takes over by itself where there is one for the device, the dtype and the shape at
 hand; an edit that writes an operation out in MLX instead simply runs as MLX.
 
-`NIGHTSHIFT_KERNELS=plain` in the environment leaves every kernel aside.
+`NIGHTSHIFT_KERNELS=plain` in the environment leaves every kernel aside. Kernels have gradients, but gradients of
+gradients only where plain MLX runs.
 
 Letters: B rows, T positions, C width, H query heads, K key-value heads, D head size, V vocabulary, F outputs.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -36,35 +38,54 @@ __all__ = [
     "softcapped_cross_entropy",
 ]
 
+Arrays = Sequence[mx.array]
+
 MAX_WIDTH = 4096  # a row of the stream lives in the registers of a warp
 MAX_SOFTCAP = 40.0  # e^(-2 · cap) must not vanish in float32
 MAX_PIECES = 16  # of a row; a kernel has so many arguments
 HEAD_DIMS = (32, 64, 128, 256)
 
 
-def implementation(x: mx.array, *, dtype: mx.Dtype | None = None, can: bool = True) -> Any:
-    """fused or plain: whether our kernels can work on x, in its dtype and in rows that can be read as vectors."""
-    here = kernel_device()
-    if here is None or not can or (dtype or x.dtype) != here.DTYPE or x.shape[-1] % 8 or not here.can_run(x):
+def fitting(*, activations: Arrays = (), weights: Arrays = (), ids: Arrays = (), can: bool = True) -> Any:
+    """fused where our kernels can read all of these operands as they are, else plain, which computes or refuses.
+
+    activations: of the device's own dtype, weights: float32, ids: of any integer type; `can`: what else must hold.
+    """
+    here, vectors = kernel_device(), (*activations, *weights)
+    if here is None or not can or any(x.ndim == 0 or x.size == 0 or x.shape[-1] % 8 for x in vectors):
         return plain
-    return fused
+    right = (
+        all(x.dtype == here.DTYPE for x in activations)
+        and all(x.dtype == mx.float32 for x in weights)
+        and all(mx.issubdtype(x.dtype, mx.integer) for x in ids)
+    )
+    return fused if right and here.can_run(*vectors, *ids) else plain
+
+
+# ---- the stream -----------------------------------------------------------------------------------------------------
 
 
 def residual_norm(x: mx.array) -> tuple[mx.array, mx.array]:
     """x and its RMS norm. Where both are used, the backward pass adds their gradients in one pass over memory."""
-    return implementation(x, can=x.shape[-1] <= MAX_WIDTH).residual_norm(x)
+    return fitting(activations=[x], can=x.ndim > 0 and x.shape[-1] <= MAX_WIDTH).residual_norm(x)
 
 
 def mix_norm(
     x: mx.array, x0: mx.array, keep: mx.array, again: mx.array
 ) -> tuple[mx.array, mx.array, mx.array]:  # each (B, T, C)
     """keep · x + again · x0, its RMS norm, and x0: handed on from layer to layer, it sums its gradient on the way."""
-    return implementation(x, can=x.shape[-1] <= MAX_WIDTH).mix_norm(x, x0, keep, again)
+    can = x.shape == x0.shape and x.shape[-1] <= MAX_WIDTH and keep.ndim == again.ndim == 0
+    return fitting(activations=[x, x0], can=can and can_run(keep, again)).mix_norm(x, x0, keep, again)
 
 
 def embedding(table: mx.array, tokens: mx.array, dtype: mx.Dtype) -> mx.array:
     """The rows of table (V, C) for tokens (B, T), as dtype; gradients are summed in float32."""
-    return implementation(table, dtype=dtype).embedding(table, tokens, dtype)  # (B, T, C)
+    here = kernel_device()
+    can = here is not None and dtype == here.DTYPE and table.ndim == 2
+    return fitting(weights=[table], ids=[tokens], can=can).embedding(table, tokens, dtype)  # (B, T, C)
+
+
+# ---- matrix products ------------------------------------------------------------------------------------------------
 
 
 def linear(x: mx.array, weight: mx.array) -> mx.array:
@@ -74,12 +95,16 @@ def linear(x: mx.array, weight: mx.array) -> mx.array:
 
 def linear_add(residual: mx.array, x: mx.array, weight: mx.array) -> mx.array:
     """residual + linear(x, weight), summed inside the matrix product."""
-    return fused.linear_add(residual, x, weight)
+    same = residual.dtype == x.dtype and residual.shape == (*x.shape[:-1], weight.shape[0])
+    return (fused if same else plain).linear_add(residual, x, weight)
+
+
+# ---- inside a block -------------------------------------------------------------------------------------------------
 
 
 def relu_squared(x: mx.array) -> mx.array:
     """max(x, 0)² (arXiv:2109.08668)."""
-    return implementation(x).relu_squared(x)
+    return fitting(activations=[x]).relu_squared(x)
 
 
 def rotary_qkv(
@@ -98,8 +123,17 @@ def rotary_qkv(
     With a value embedding `values` (V, K · D), what it holds for a token is added to the token's value, 2σ(gate) times.
     qkv: (B, T, (H + 2K) · D), then, with a value embedding, a gate for each of the K heads; more columns are ignored.
     """
-    can = head_dim in HEAD_DIMS and len(spans(qkv.shape[1], window)) <= MAX_PIECES
-    return implementation(qkv, can=can).rotary_qkv(
+    B, T, columns = qkv.shape
+    needed = (heads + 2 * kv_heads) * head_dim + (kv_heads if values is not None else 0)
+    can = (
+        head_dim in HEAD_DIMS
+        and columns >= needed
+        and tokens.shape == (B, T)
+        and (values is None or values.shape[1:] == (kv_heads * head_dim,))
+        and len(spans(T, window)) <= MAX_PIECES
+    )
+    tables = [] if values is None else [values]
+    return fitting(activations=[qkv], weights=tables, ids=[tokens], can=can).rotary_qkv(
         qkv,
         values,
         tokens,
@@ -113,22 +147,33 @@ def rotary_qkv(
 
 def attend(pieces: list[Piece]) -> mx.array:
     """Causal softmax attention of the queries of each piece to its keys → (B, T, H · D)."""
-    return implementation(pieces[0].q).attend(pieces)
+    can = all(k.shape == v.shape and q.shape[2] <= k.shape[2] and q.shape[-1] == k.shape[-1] for q, k, v in pieces)
+    return fitting(activations=[array for piece in pieces for array in piece], can=can).attend(pieces)
+
+
+# ---- logits and loss ------------------------------------------------------------------------------------------------
 
 
 def softcap(logits: mx.array, cap: float) -> mx.array:
     """cap · tanh(logits / cap) in float32: logits that live in ±cap."""
-    return implementation(logits).softcap(logits, cap)
+    return fitting(activations=[logits], can=is_number(cap)).softcap(logits, cap)
 
 
 def cross_entropy(logits: mx.array, targets: mx.array) -> mx.array:
-    """The loss in nats of each target (…) under logits (…, V), in float32; nothing is differentiated."""
-    return implementation(logits).cross_entropy(logits, targets)
+    """The loss in nats of each target (…) under logits (…, V), in float32."""
+    same = targets.shape == logits.shape[:-1]
+    return fitting(activations=[logits], ids=[targets], can=same).cross_entropy(logits, targets)
 
 
 def softcapped_cross_entropy(logits: mx.array, targets: mx.array, cap: float) -> mx.array:
     """cross_entropy(softcap(logits, cap), targets), in one pass forward and one back; logits (…, V), targets (…)."""
-    return implementation(logits, can=cap <= MAX_SOFTCAP).softcapped_cross_entropy(logits, targets, cap)
+    can = targets.shape == logits.shape[:-1] and is_number(cap) and 0 < cap <= MAX_SOFTCAP
+    return fitting(activations=[logits], ids=[targets], can=can).softcapped_cross_entropy(logits, targets, cap)
+
+
+def is_number(cap: object) -> bool:
+    """A cap that is learnt is an array, whose gradient only plain MLX has."""
+    return isinstance(cap, (int, float))
 
 
 # ---- optimizer: float32 in, float32 out; nothing is differentiated --------------------------------------------------
@@ -147,12 +192,15 @@ def adamw(
     step: mx.array,
 ) -> tuple[mx.array, mx.array, mx.array]:
     """AdamW (arXiv:1711.05101) without weight decay, `step` counted from 1 → parameter, first and second moment."""
-    return for_weights(p).adamw(p, grad, m, v, lr=lr, beta1=beta1, beta2=beta2, eps=eps, step=step)
+    can = p.shape == grad.shape == m.shape == v.shape and are_scalars(lr, step)
+    module = fitting(weights=[p, grad, m, v], can=can)
+    return module.adamw(p, grad, m, v, lr=lr, beta1=beta1, beta2=beta2, eps=eps, step=step)
 
 
 def nesterov(momentum: mx.array, grad: mx.array, mu: mx.array) -> tuple[mx.array, mx.array]:
     """The running mean of the gradients with memory mu, and Nesterov's look ahead: where it will be one step on."""
-    return for_weights(momentum).nesterov(momentum, grad, mu)
+    can = momentum.shape == grad.shape and are_scalars(mu)
+    return fitting(weights=[momentum, grad], can=can).nesterov(momentum, grad, mu)
 
 
 def cautious_step(p: mx.array, update: mx.array, scale: mx.array, *, lr: mx.array, decay: mx.array) -> mx.array:
@@ -160,9 +208,15 @@ def cautious_step(p: mx.array, update: mx.array, scale: mx.array, *, lr: mx.arra
 
     p, update: (N, rows, columns), scale: (N, rows, 1) or (N, 1, columns)
     """
-    return for_weights(p).cautious_step(p, update, scale, lr=lr, decay=decay)
+    can = p.ndim == 3 and p.shape == update.shape and scale.dtype == mx.float32 and are_scalars(lr, decay)
+    can = can and scale.shape in {(*p.shape[:2], 1), (p.shape[0], 1, p.shape[2])} and can_run(scale)
+    return fitting(weights=[p, update], can=can).cautious_step(p, update, scale, lr=lr, decay=decay)
 
 
-def for_weights(p: mx.array) -> Any:
+def are_scalars(*numbers: mx.array) -> bool:
+    return all(isinstance(x, mx.array) and x.ndim == 0 and x.dtype == mx.float32 for x in numbers) and can_run(*numbers)
+
+
+def can_run(*arrays: mx.array) -> bool:
     here = kernel_device()
-    return implementation(p, dtype=here.DTYPE if here and p.dtype == mx.float32 else None)
+    return here is not None and here.can_run(*arrays)

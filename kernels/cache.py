@@ -1,9 +1,11 @@
 """Machine code that was compiled once: files in the user's cache folder whose names say what they hold."""
 
+import atexit
 import hashlib
-import os
+import shutil
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import hardware
@@ -12,28 +14,40 @@ import hardware
 def kept(kind: str, recipe: object, make: Callable[[], bytes]) -> Path:
     """The file that make() once made of this recipe; made again where it is missing or damaged.
 
-    Where the cache folder cannot be written, the file lies in a temporary one, and each process makes its own.
+    Where the cache folder cannot be used, the file lies in a temporary one for as long as this process lives.
     """
     folder = hardware.cache_root() / "kernels"
     stem = f"{kind}-{digest(repr(recipe).encode())}"
-    for path in folder.glob(f"{stem}-*"):
-        if path.name == f"{stem}-{digest(path.read_bytes())}":  # a damaged one could end the process that loads it
-            return path
+    try:
+        for path in folder.glob(f"{stem}-*"):
+            if path.name == f"{stem}-{digest(path.read_bytes())}":  # a damaged one could end the process that loads it
+                return path
+    except OSError:
+        pass
     content = make()
     try:
         return write(folder, f"{stem}-{digest(content)}", content)
     except OSError:
-        return write(Path(tempfile.mkdtemp(prefix="nightshift-kernels-")), stem, content)
+        return write(temporary_folder(), stem, content)
 
 
 def write(folder: Path, name: str, content: bytes) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    aside = folder / f".{name}.{os.getpid()}"
-    try:
-        aside.write_bytes(content)
-        return aside.replace(folder / name)  # whole or not at all, whoever else is making it
-    finally:
-        aside.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as aside:
+        try:
+            aside.write(content)
+            aside.flush()
+            return Path(aside.name).replace(folder / name)  # whole or not at all, whoever else is making it
+        except OSError:
+            Path(aside.name).unlink(missing_ok=True)
+            raise
+
+
+@cache
+def temporary_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="nightshift-kernels-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def digest(content: bytes) -> str:

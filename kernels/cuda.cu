@@ -328,8 +328,8 @@ __global__ void rotary_qkv_backward(const bf16* qkv, const float* cosine, const 
       bf16* out = dvalues + (token * K + h) * D;
       store(out + low, p); store(out + high, q);
       if (lane == 0) drow[SLOTS * D + h] = (bf16)pack(dot * 2 * open * (1 - open), 0);
-      if (h == 0) for (int pad = SLOTS * D + K + lane; pad < COLUMNS; pad += LANES) drow[pad] = 0;
     }
+    if (h == 0) for (int pad = SLOTS * D + (VALUES ? K : 0) + lane; pad < COLUMNS; pad += LANES) drow[pad] = 0;
   }
   store(drow + slot * D + low, x); store(drow + slot * D + high, y);
 }

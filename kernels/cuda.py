@@ -11,6 +11,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
+import hardware
 from kernels import plain
 from kernels.cache import kept
 from kernels.windows import Span
@@ -41,13 +42,15 @@ def threads(kernel: str, sizes: Mapping[str, int]) -> int:
 
 def available() -> str | None:
     try:
-        nvrtc()
+        compiled("norm_forward", (256,), ())
     except OSError as error:
         return f"NVRTC, NVIDIA's compiler library, cannot be loaded ({error})"
+    except RuntimeError as error:  # for instance on a GPU older than bfloat16
+        return f"{SOURCE.name} cannot be used ({str(error).strip().splitlines()[-1]})"
     return None
 
 
-def can_run(x: mx.array) -> bool:
+def can_run(*arrays: mx.array) -> bool:
     return True  # the graph runs later
 
 
@@ -129,7 +132,8 @@ def piece_options(blocks: Sequence[Span]) -> list[str]:
 @cache
 def nvrtc() -> ctypes.CDLL:
     """The library, which MLX has loaded already."""
-    for name in ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"):
+    versions = ("12", "13") if hardware.installed("mlx-cuda-12") else ("13", "12")
+    for name in (*(f"libnvrtc.so.{version}" for version in versions), "libnvrtc.so"):
         try:
             return ctypes.CDLL(name)
         except OSError as error:
@@ -152,7 +156,9 @@ def compile_source(expression: str, options: Sequence[str]) -> bytes:
         arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         status = library.nvrtcCompileProgram(program, len(options), arguments)
         if status:
-            raise RuntimeError(f"{expression} does not compile: {text(library, program, 'ProgramLog').decode()}")
+            raise RuntimeError(
+                f"{expression} does not compile: {text(library, program, 'ProgramLog').decode().rstrip(chr(0))}"
+            )
         name = ctypes.c_char_p()
         check(library.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(name)))
         return bytes(name.value or b"") + b"\n" + text(library, program, "CUBIN")

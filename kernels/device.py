@@ -21,8 +21,8 @@ class Device(Protocol):
     def available(self) -> str | None:
         """None when the kernels can run here, else the reason why not."""
 
-    def can_run(self, x: mx.array) -> bool:
-        """Whether they can run on x now."""
+    def can_run(self, *arrays: mx.array) -> bool:
+        """Whether they can run on these now."""
 
     def launch(
         self,
@@ -60,8 +60,11 @@ class Device(Protocol):
 @cache
 def kernel_device() -> Device | None:
     """The kernels of this device; None where plain MLX runs, which on NVIDIA and Linux is said once."""
-    kind = hardware.device_kind()
-    if kind == "metal" or os.environ.get("NIGHTSHIFT_KERNELS") == "plain":
+    kind, wanted = hardware.device_kind(), os.environ.get("NIGHTSHIFT_KERNELS", "")
+    if wanted not in ("", "plain"):
+        print(f"kernels: NIGHTSHIFT_KERNELS is {wanted!r}: write plain, or leave it out", file=sys.stderr)
+        raise SystemExit(2)
+    if kind == "metal" or wanted == "plain":
         return None
     found = _module(kind)
     reason = found.available()

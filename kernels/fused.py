@@ -60,17 +60,23 @@ def _(primals: Arrays, gradients: Arrays, _: Arrays) -> tuple[mx.array, mx.array
 
 def embedding(table: mx.array, tokens: mx.array, dtype: mx.Dtype) -> mx.array:
     V, C = table.shape
+    ids = as_ids(tokens, V)
 
     @mx.custom_function
     def look_up(table: mx.array) -> mx.array:
-        sizes, shape = {"C": C, "rows": tokens.size}, (*tokens.shape, C)
-        return this_device().launch("embedding_forward", [table, tokens], [shape], sizes, tokens.size, [dtype])[0]
+        sizes, shape = {"C": C, "rows": ids.size}, (*tokens.shape, C)
+        return this_device().launch("embedding_forward", [table, ids], [shape], sizes, ids.size, [dtype])[0]
 
     @look_up.vjp
     def _(table: mx.array, gradient: mx.array, _: mx.array) -> mx.array:
-        return this_device().embedding_gradient(flat(gradient), tokens.reshape(-1), V)
+        return this_device().embedding_gradient(flat(gradient), ids, V)
 
     return look_up(table)
+
+
+def as_ids(tokens: mx.array, vocab_size: int) -> mx.array:
+    """(N,) int32 below the vocabulary's size: a kernel reads what it is given, and -1 is the last, as in MLX."""
+    return mx.remainder(tokens.astype(mx.int32), vocab_size).reshape(-1)
 
 
 # ---- matrix products, with gradients as plain two-dimensional ones --------------------------------------------------
@@ -149,7 +155,7 @@ def rotary_qkv(
     H, K, D = heads, kv_heads, head_dim
     N, device, blocks = B * T, this_device(), spans(T, window)
     sizes = {"tokens": N, "T": T, "H": H, "K": K, "D": D, "COLUMNS": columns, "VALUES": int(values is not None)}
-    cos_sin, ids = rotations(T, D, rope_base), tokens.reshape(-1)
+    cos_sin, ids = rotations(T, D, rope_base), as_ids(tokens, 1 if values is None else values.shape[0])
 
     @mx.custom_function
     def split(qkv: mx.array, table: mx.array) -> tuple[mx.array, ...]:
@@ -205,7 +211,7 @@ def cross_entropy(logits: mx.array, targets: mx.array) -> mx.array:
 
 def softcapped_cross_entropy(logits: mx.array, targets: mx.array, cap: float) -> mx.array:
     device, sizes = this_device(), {"rows": targets.size, "V": logits.shape[-1]}
-    ids, limit = targets.reshape(-1), mx.array([cap])
+    ids, limit = as_ids(targets, logits.shape[-1]), mx.array([cap])
 
     @mx.custom_function
     def losses(logits: mx.array) -> tuple[mx.array, mx.array]:  # (N,), and the logsumexp of each row

@@ -14,6 +14,7 @@ import mlx.optimizers
 import numpy as np
 import pytest
 
+import hardware
 import kernels
 from kernels import fused, plain
 from kernels.cache import kept
@@ -21,7 +22,7 @@ from kernels.device import kernel_device
 from kernels.windows import cut, spans
 
 DEVICE = kernel_device()
-pytestmark = pytest.mark.skipif(DEVICE is None, reason="no kernels of our own for this device")
+needs_kernels = pytest.mark.skipif(DEVICE is None, reason="no kernels of our own for this device")
 
 DTYPE = DEVICE.DTYPE if DEVICE else mx.float32
 TOLERANCE = {mx.float32: 5e-5, mx.bfloat16: 2e-2}[DTYPE]
@@ -72,6 +73,7 @@ def assert_agree(kernel, definition, arguments: list[mx.array], kept: int = 0) -
         assert error(result, true) <= max(TOLERANCE, 1.1 * error(plainly, true))
 
 
+@needs_kernels
 @pytest.mark.parametrize("width", [8, 72, 256, 384, 1032])
 def test_norms_equal_their_definitions(width):
     x, x0 = normal(B, T, width), normal(B, T, width, seed=1)
@@ -79,16 +81,19 @@ def test_norms_equal_their_definitions(width):
     assert_agree(fused.mix_norm, plain.mix_norm, [x, x0, mx.array(0.9), mx.array(0.3)], kept=2)
 
 
+@needs_kernels
 def test_the_activation_equals_its_definition():
     assert_agree(fused.relu_squared, plain.relu_squared, [normal(B, T, C)])
 
 
+@needs_kernels
 def test_matrix_products_equal_their_definitions():
     x, residual, weight = normal(B, T, C), normal(B, T, 40, seed=1), normal(40, C, seed=2)
     assert_agree(fused.linear, plain.linear, [x, weight], kept=1)
     assert_agree(fused.linear_add, plain.linear_add, [residual, x, weight], kept=1)
 
 
+@needs_kernels
 @pytest.mark.parametrize("width", [8, C, 520])
 def test_an_embedding_equals_its_definition(width):
     ids = tokens(B, T)
@@ -137,6 +142,7 @@ def test_attention_equals_its_definition(heads, kv_heads, head_dim, window):
     assert_agree(attention(fused), attention(plain), qkv_arguments(heads, kv_heads, head_dim, values=False))
 
 
+@needs_kernels
 @pytest.mark.parametrize("softcap", [8.0, 15.0, 40.0])
 @pytest.mark.parametrize("vocab_size", [V, 4096])
 def test_the_loss_equals_its_definition(softcap, vocab_size):
@@ -148,6 +154,7 @@ def test_the_loss_equals_its_definition(softcap, vocab_size):
     )
 
 
+@needs_kernels
 def test_the_softcap_equals_its_definition():
     assert_agree(lambda x: fused.softcap(x, 15.0), lambda x: plain.softcap(x, 15.0), [normal(B, T, V, scale=20.0)])
 
@@ -157,6 +164,7 @@ def test_the_loss_of_any_logits_equals_its_definition():
     assert error(kernels.cross_entropy(logits, targets), plain.cross_entropy(logits, targets)) < 1e-5
 
 
+@needs_kernels
 def test_the_optimizers_steps_equal_their_definitions():
     p, grad, m, v = normal(4, 24, 40), normal(4, 24, 40, seed=1), normal(4, 24, 40, seed=2), normal(4, 24, 40, seed=3)
     now = {"lr": mx.array(0.01), "beta1": 0.8, "beta2": 0.95, "eps": 1e-10, "step": mx.array(3.0)}
@@ -173,6 +181,7 @@ def test_the_optimizers_steps_equal_their_definitions():
             assert error(result, truth) < 1e-5, name
 
 
+@needs_kernels
 def test_a_number_that_is_none_stays_none():
     broken = normal(2, 16, V)
     broken[1, 3, 5] = mx.nan
@@ -183,14 +192,77 @@ def test_a_number_that_is_none_stays_none():
         assert mx.isnan(operation(broken)[1, 3, 5]).item()
 
 
-def test_what_no_kernel_fits_runs_as_plain_mlx():
-    odd = normal(2, 3, 7)
-    np.testing.assert_allclose(kernels.relu_squared(odd), plain.relu_squared(odd), atol=1e-6)
-    other = normal(2, 3, 8).astype(mx.float16)
-    assert kernels.relu_squared(other).dtype == mx.float16
-    half = normal(2, 3, 8)
-    assert kernels.implementation(half.astype(DTYPE)) is fused
-    assert kernels.implementation(half.astype(mx.float16)) is plain
+def test_linux_and_nvidia_have_kernels():
+    assert DEVICE is not None or hardware.device_kind() == "metal"
+
+
+# Each with something that a kernel would read wrongly, or beyond its end: plain MLX must run, or refuse.
+ODD = {
+    "ids of 64 bits": lambda m: m.embedding(normal(V, 8), tokens(3, 4).astype(mx.int64), DTYPE),
+    "ids of 16 bits": lambda m: m.embedding(normal(V, 8), tokens(3, 4).astype(mx.uint16), DTYPE),
+    "negative ids": lambda m: m.embedding(normal(V, 8), -1 - tokens(3, 4), DTYPE),
+    "targets of 64 bits": lambda m: m.softcapped_cross_entropy(rows(5, V), tokens(5).astype(mx.int64), 15.0),
+    "negative targets": lambda m: m.softcapped_cross_entropy(rows(5, V), -1 - tokens(5), 15.0),
+    "a cap beyond float32": lambda m: m.softcapped_cross_entropy(rows(5, V), tokens(5), 60.0),
+    "a cap that is learnt": lambda m: m.softcap(rows(5, V), mx.array(15.0)),
+    "a table of half precision": lambda m: m.embedding(normal(V, 8).astype(mx.float16), tokens(3, 4), DTYPE),
+    "a row to be repeated": lambda m: m.mix_norm(rows(2, 3, 8), rows(1, 1, 8), mx.array(0.5), mx.array(0.5)),
+    "shares by channel": lambda m: m.mix_norm(rows(2, 3, 8), rows(2, 3, 8), mx.ones(8), mx.ones(8)),
+    "a bias": lambda m: m.linear_add(rows(8), rows(2, 3, 16), normal(8, 16)),
+    "one scale for all": lambda m: m.cautious_step(*[normal(2, 4, 8)] * 2, mx.array(2.0), **STEP),
+    "a scale each": lambda m: m.cautious_step(*[normal(2, 4, 8)] * 2, mx.abs(normal(2, 4, 8)), **STEP),
+    "a gradient of half precision": lambda m: m.adamw(*[normal(4, 8).astype(mx.float16)] * 3, mx.ones((4, 8)), **ADAM),
+    "a single number": lambda m: m.adamw(*[mx.array(1.0)] * 4, **ADAM),
+    "nothing": lambda m: m.relu_squared(mx.zeros((0, 8), DTYPE)),
+    "seven channels": lambda m: m.relu_squared(rows(2, 7)),
+    "another dtype": lambda m: m.relu_squared(normal(2, 8).astype(mx.float16)),
+}
+STEP = {"lr": mx.array(0.1), "decay": mx.array(0.3)}
+ADAM = {"lr": mx.array(0.1), "beta1": 0.8, "beta2": 0.95, "eps": 1e-10, "step": mx.array(2.0)}
+
+
+def rows(*shape: int) -> mx.array:
+    return normal(*shape).astype(DTYPE)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_operands_that_no_kernel_reads_are_computed_all_the_same(name):
+    results, truths = as_list(ODD[name](kernels)), as_list(ODD[name](plain))
+    for result, truth in zip(results, truths, strict=True):
+        assert result.dtype == truth.dtype
+        difference = mx.abs(result.astype(mx.float32) - truth.astype(mx.float32))
+        assert result.size == 0 or mx.max(difference).item() < (1e-4 if mx.float32 == DTYPE else 0.05)
+
+
+def test_fewer_targets_than_rows_are_refused():
+    with pytest.raises(ValueError, match="shape"):
+        mx.eval(kernels.softcapped_cross_entropy(rows(5, V), tokens(4), 15.0))
+
+
+def test_columns_that_nobody_reads_have_no_gradient():
+    shape = {"heads": 2, "kv_heads": 2, "head_dim": 32, "window": 8, "rope_base": 1000.0}
+
+    def total(qkv: mx.array) -> mx.array:
+        return kernels.attend(kernels.rotary_qkv(qkv, None, tokens(2, 8), **shape)).astype(mx.float32).sum()
+
+    assert not mx.any(mx.grad(total)(rows(2, 8, 6 * 32 + 16))[..., 6 * 32 :]).item()
+
+
+def test_the_loss_of_any_logits_has_a_gradient():
+    logits, targets = rows(5, V), tokens(5)
+    gradients = [mx.grad(lambda x, m=m: m.cross_entropy(x, targets).sum())(logits) for m in (kernels, plain)]
+    assert mx.any(gradients[0]).item()
+    assert error(gradients[0], gradients[1].astype(mx.float32)) < TOLERANCE
+
+
+def test_a_compiled_function_may_hold_its_weights():
+    table, weight = normal(V, 8), normal(V, 8, seed=1)
+
+    def logits(ids: mx.array) -> mx.array:
+        x, _ = kernels.residual_norm(kernels.embedding(table, ids, DTYPE))
+        return kernels.softcap(kernels.linear(x, weight), 15.0)
+
+    assert error(mx.compile(logits)(tokens(2, 4)), logits(tokens(2, 4))) < TOLERANCE
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 32, 33])
@@ -275,27 +347,43 @@ def test_without_a_folder_to_keep_it_in_machine_code_is_made_for_this_process(tm
     assert kept("test", "recipe", lambda: b"machine code").read_bytes() == b"machine code"
 
 
-@pytest.mark.skipif(mx.float32 != DTYPE, reason="the CPU's kernels need a compiler")
-@pytest.mark.parametrize("compiler", ["/bin/false", "/nowhere/cc"])
+needs_compiler = pytest.mark.skipif(hardware.device_kind() != "cpu", reason="only the CPU's kernels need a compiler")
+
+
+@needs_compiler
+@pytest.mark.parametrize("compiler", ["/bin/false", "/bin/true", "/nowhere/cc"])
 def test_without_a_compiler_that_works_plain_mlx_trains(tmp_path, compiler):
-    script = "import hardware; hardware.tune(); from kernels.device import kernel_device; print(kernel_device())"
-    root = Path(kernels.__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(root), "NIGHTSHIFT_CACHE": str(tmp_path), "CC": compiler}
+    environment = {**os.environ, "NIGHTSHIFT_CACHE": str(tmp_path), "CC": compiler}
     if compiler == "/nowhere/cc":
         environment["PATH"] = str(tmp_path)
-    process = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    process = ask_for_kernels(environment)
     assert process.stdout.strip() == "None", process.stderr
     assert "training goes on with plain MLX" in process.stderr
 
 
-def test_the_environment_can_leave_every_kernel_aside():
+@needs_compiler
+@pytest.mark.parametrize("junk", ['echo junk > "$out"', 'cc -shared -o "$out" -xc /dev/null'])
+def test_what_an_unsound_compiler_made_is_made_again(tmp_path, junk):
+    unsound = tmp_path / "cc"
+    unsound.write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\nout=$2\n{junk}\n')
+    unsound.chmod(0o755)
+    environment = {**os.environ, "NIGHTSHIFT_CACHE": str(tmp_path / "cache")}
+    assert ask_for_kernels({**environment, "CC": str(unsound)}).stdout.strip() == "None"
+    assert ask_for_kernels(environment).stdout.startswith("<module")
+
+
+@pytest.mark.parametrize(("value", "answer", "code"), [("", "<module", 0), ("plain", "None", 0), ("plian", "", 2)])
+@needs_kernels
+def test_the_environment_can_leave_every_kernel_aside(value, answer, code):
+    process = ask_for_kernels({**os.environ, "NIGHTSHIFT_KERNELS": value})
+    assert process.stdout.startswith(answer), process.stderr
+    assert process.returncode == code
+    assert ("write plain, or leave it out" in process.stderr) == (code == 2)
+
+
+def ask_for_kernels(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     script = "import hardware; hardware.tune(); from kernels.device import kernel_device; print(kernel_device())"
     root = Path(kernels.__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
-    process = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment | {"NIGHTSHIFT_KERNELS": "plain"},
-        capture_output=True,
-        text=True,
-    )
-    assert process.stdout.strip() == "None", process.stderr
+    path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, env={**environment, "PYTHONPATH": path}, capture_output=True, text=True)

@@ -279,7 +279,7 @@ def test_the_score_does_not_depend_on_the_size_of_a_batch(tiny_data, monkeypatch
 
     scores = []
     for rows in (1, 7, 128):
-        monkeypatch.setattr(prepare, "EVAL_LOGITS_BYTES", rows * 4 * 128 * 512)
+        monkeypatch.setitem(prepare.EVAL_LOGITS_BYTES, prepare.device_kind(), rows * 4 * 128 * 512)
         scores.append(evaluate_bpb(bigram, data))
     assert scores == pytest.approx([scores[0]] * 3, rel=1e-6)
     assert shapes == {(1, 128), (7, 128), (128, 128)}  # one shape, and so one graph, for each size
