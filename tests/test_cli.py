@@ -320,6 +320,13 @@ def mounted(at: Path, options: str) -> Iterator[Path]:
 
 def test_doctor_says_what_is_there(grounds):
     done = grounds.nightshift("doctor")
-    for part in ("✓ Python 3", "✓ MLX build: mlx", "✓ device: ", "GFLOP/s", "✓ git repository", "✓ disk", "✓ data: "):
+    for part in ("✓ Python 3", "✓ MLX build: mlx", "✓ device: ", "GFLOP/s", "✓ kernels: compiled", "✓ git repository"):
         assert part in done.stdout
+    assert "✓ disk" in done.stdout
+    assert "✓ data: " in done.stdout
     assert done.returncode == 0
+
+
+def test_doctor_misses_a_compiler(grounds, tmp_path):
+    done = grounds.nightshift("doctor", CC="/bin/false", NIGHTSHIFT_CACHE=str(tmp_path))
+    assert "✗ kernels: none of our own, plain MLX trains: install a C compiler such as gcc" in done.stdout
