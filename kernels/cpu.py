@@ -93,8 +93,13 @@ def processor() -> str:
 
 
 @cache
+def cores() -> int:
+    return hardware.usable_cores()
+
+
+@cache
 def workers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(hardware.usable_cores(), thread_name_prefix="kernels")
+    return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="kernels")
 
 
 def launch(
@@ -118,11 +123,15 @@ def launch(
     numbers = (ctypes.c_int64 * len(integers))(*integers)
     function = getattr(library(), kernel)
 
-    def run(part: tuple[int, int]) -> None:
-        function(pointers, numbers, ctypes.c_int64(part[0]), ctypes.c_int64(part[1]))  # without Python's lock
+    def run(begin: int, end: int) -> None:
+        function(pointers, numbers, ctypes.c_int64(begin), ctypes.c_int64(end))  # without Python's lock
 
-    bounds = [work * i // hardware.usable_cores() for i in range(hardware.usable_cores() + 1)]
-    list(workers().map(run, itertools.pairwise(bounds)))
+    bounds = [work * i // cores() for i in range(cores() + 1)]
+    mine, *others = itertools.pairwise(bounds)
+    running = [workers().submit(run, *part) for part in others]
+    run(*mine)
+    for part in running:
+        part.result()
     return outputs
 
 
