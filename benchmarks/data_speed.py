@@ -39,7 +39,7 @@ import encode
 import hardware
 import prepare
 
-LOADER_GOAL_TOKENS_S = 5e6  # five times what the fastest training step here takes
+LOADER_GOAL_TOKENS_S = 5e6  # three times what an H200 trains on
 TOKENISE_GOAL = 0.9  # of the number of cores
 ONE_THREAD_MB = 200  # of the text, at most, for the one thread: with many cores it would take minutes for all of it
 ROWS = {"tiny": 4, "small": 16, "full": 64}  # train_mlx.py's BATCH_ROWS on the device that the scale is meant for

@@ -109,11 +109,13 @@ def contestants(args: argparse.Namespace, script: Path, description: dict[str, A
             command = (sys.executable, script, "--max-steps", str(steps), "--no-eval")
             environment = {"ours": {}, "plain": {"NIGHTSHIFT_KERNELS": "plain"}, "stock_mlx": STOCK}[name]
             chosen.append(Contestant(name, command, runs, environment))
+    if not chosen:
+        raise measure.Misuse("no contestant is left to measure: name an interpreter that has PyTorch by --torch-python")
     return tuple(chosen)
 
 
 def stock_effort(args: argparse.Namespace) -> tuple[int, int]:
-    """Steps and runs of stock MLX on a CPU, which takes 15 times as long."""
+    """Steps and runs of stock MLX on a CPU, which takes thirty times as long."""
     return (1, 1) if args.quick else (min(args.steps, 3), args.runs)
 
 

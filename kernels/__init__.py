@@ -8,7 +8,9 @@ gradients only where plain MLX runs.
 Letters: B rows, T positions, C width, H query heads, K key-value heads, D head size, V vocabulary, F outputs.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import mlx.core as mx
@@ -16,7 +18,7 @@ import mlx.core as mx
 from kernels import fused, plain
 from kernels.device import kernel_device
 from kernels.plain import norm
-from kernels.windows import Piece, spans
+from kernels.windows import Piece, cut, spans
 
 __all__ = [
     "Piece",
@@ -24,6 +26,7 @@ __all__ = [
     "attend",
     "cautious_step",
     "cross_entropy",
+    "cut",
     "embedding",
     "kernel_device",
     "linear",
@@ -44,22 +47,43 @@ MAX_WIDTH = 4096  # a row of the stream lives in the registers of a warp
 MAX_SOFTCAP = 40.0  # e^(-2 · cap) must not vanish in float32
 MAX_PIECES = 16  # of a row; a kernel has so many arguments
 HEAD_DIMS = (32, 64, 128, 256)
+LARGE = 2**16  # elements, from which on a kernel that is missing matters
+FLOAT32 = mx.float32
 
 
-def fitting(*, activations: Arrays = (), weights: Arrays = (), ids: Arrays = (), can: bool = True) -> Any:
-    """fused where our kernels can read all of these operands as they are, else plain, which computes or refuses.
+def fitting(
+    operation: str, *, activations: Arrays = (), weights: Arrays = (), ids: Arrays = (), can: bool = True
+) -> Callable[..., Any]:
+    """fused's operation where our kernels can read all of these operands as they are, else plain's, which computes or
+    refuses; said once, where it costs.
 
     activations: of the device's own dtype, weights: float32, ids: of any integer type; `can`: what else must hold.
     """
     here, vectors = kernel_device(), (*activations, *weights)
-    if here is None or not can or any(x.ndim == 0 or x.size == 0 or x.shape[-1] % 8 for x in vectors):
-        return plain
-    right = (
-        all(x.dtype == here.DTYPE for x in activations)
-        and all(x.dtype == mx.float32 for x in weights)
-        and all(mx.issubdtype(x.dtype, mx.integer) for x in ids)
+    if here is None:
+        return getattr(plain, operation)
+    dtypes = [x.dtype for x in activations if x.dtype != here.DTYPE] + [x.dtype for x in weights if x.dtype != FLOAT32]
+    reason = None
+    if any(x.ndim == 0 or x.size == 0 or x.shape[-1] % 8 for x in vectors):
+        reason = f"rows of {vectors[0].shape[-1:]} elements are no multiple of 8"
+    elif not can or not all(mx.issubdtype(x.dtype, mx.integer) for x in ids):
+        reason = f"its sizes or options, with {[x.shape for x in vectors]}"
+    elif dtypes:
+        reason = f"its {dtypes[0]}, where {here.DTYPE} activations and {FLOAT32} weights have one"
+    elif not here.can_run(*vectors, *ids):
+        reason = "mx.compile or mx.vmap, inside which this device's kernels cannot run"
+    if reason is None:
+        return getattr(fused, operation)
+    if any(x.size >= LARGE for x in vectors):
+        say_once(operation, reason)
+    return getattr(plain, operation)
+
+
+@cache
+def say_once(operation: str, reason: str) -> None:
+    print(
+        f"kernels: {operation} runs as plain MLX, which is slower: no kernel for {reason}", file=sys.stderr, flush=True
     )
-    return fused if right and here.can_run(*vectors, *ids) else plain
 
 
 # ---- the stream -----------------------------------------------------------------------------------------------------
@@ -67,7 +91,7 @@ def fitting(*, activations: Arrays = (), weights: Arrays = (), ids: Arrays = (),
 
 def residual_norm(x: mx.array) -> tuple[mx.array, mx.array]:
     """x and its RMS norm. Where both are used, the backward pass adds their gradients in one pass over memory."""
-    return fitting(activations=[x], can=x.ndim > 0 and x.shape[-1] <= MAX_WIDTH).residual_norm(x)
+    return fitting("residual_norm", activations=[x], can=x.ndim > 0 and x.shape[-1] <= MAX_WIDTH)(x)
 
 
 def mix_norm(
@@ -75,14 +99,14 @@ def mix_norm(
 ) -> tuple[mx.array, mx.array, mx.array]:  # each (B, T, C)
     """keep · x + again · x0, its RMS norm, and x0: handed on from layer to layer, it sums its gradient on the way."""
     can = x.shape == x0.shape and x.shape[-1] <= MAX_WIDTH and keep.ndim == again.ndim == 0
-    return fitting(activations=[x, x0], can=can and can_run(keep, again)).mix_norm(x, x0, keep, again)
+    return fitting("mix_norm", activations=[x, x0], can=can and can_run(keep, again))(x, x0, keep, again)
 
 
 def embedding(table: mx.array, tokens: mx.array, dtype: mx.Dtype) -> mx.array:
     """The rows of table (V, C) for tokens (B, T), as dtype; gradients are summed in float32."""
     here = kernel_device()
     can = here is not None and dtype == here.DTYPE and table.ndim == 2
-    return fitting(weights=[table], ids=[tokens], can=can).embedding(table, tokens, dtype)  # (B, T, C)
+    return fitting("embedding", weights=[table], ids=[tokens], can=can)(table, tokens, dtype)  # (B, T, C)
 
 
 # ---- matrix products ------------------------------------------------------------------------------------------------
@@ -104,7 +128,7 @@ def linear_add(residual: mx.array, x: mx.array, weight: mx.array) -> mx.array:
 
 def relu_squared(x: mx.array) -> mx.array:
     """max(x, 0)² (arXiv:2109.08668)."""
-    return fitting(activations=[x]).relu_squared(x)
+    return fitting("relu_squared", activations=[x])(x)
 
 
 def rotary_qkv(
@@ -133,7 +157,7 @@ def rotary_qkv(
         and len(spans(T, window)) <= MAX_PIECES
     )
     tables = [] if values is None else [values]
-    return fitting(activations=[qkv], weights=tables, ids=[tokens], can=can).rotary_qkv(
+    return fitting("rotary_qkv", activations=[qkv], weights=tables, ids=[tokens], can=can)(
         qkv,
         values,
         tokens,
@@ -148,7 +172,7 @@ def rotary_qkv(
 def attend(pieces: list[Piece]) -> mx.array:
     """Causal softmax attention of the queries of each piece to its keys → (B, T, H · D)."""
     can = all(k.shape == v.shape and q.shape[2] <= k.shape[2] and q.shape[-1] == k.shape[-1] for q, k, v in pieces)
-    return fitting(activations=[array for piece in pieces for array in piece], can=can).attend(pieces)
+    return fitting("attend", activations=[array for piece in pieces for array in piece], can=can)(pieces)
 
 
 # ---- logits and loss ------------------------------------------------------------------------------------------------
@@ -156,19 +180,19 @@ def attend(pieces: list[Piece]) -> mx.array:
 
 def softcap(logits: mx.array, cap: float) -> mx.array:
     """cap · tanh(logits / cap) in float32: logits that live in ±cap."""
-    return fitting(activations=[logits], can=is_number(cap)).softcap(logits, cap)
+    return fitting("softcap", activations=[logits], can=is_number(cap))(logits, cap)
 
 
 def cross_entropy(logits: mx.array, targets: mx.array) -> mx.array:
     """The loss in nats of each target (…) under logits (…, V), in float32."""
     same = targets.shape == logits.shape[:-1]
-    return fitting(activations=[logits], ids=[targets], can=same).cross_entropy(logits, targets)
+    return fitting("cross_entropy", activations=[logits], ids=[targets], can=same)(logits, targets)
 
 
 def softcapped_cross_entropy(logits: mx.array, targets: mx.array, cap: float) -> mx.array:
     """cross_entropy(softcap(logits, cap), targets), in one pass forward and one back; logits (…, V), targets (…)."""
     can = targets.shape == logits.shape[:-1] and is_number(cap) and 0 < cap <= MAX_SOFTCAP
-    return fitting(activations=[logits], ids=[targets], can=can).softcapped_cross_entropy(logits, targets, cap)
+    return fitting("softcapped_cross_entropy", activations=[logits], ids=[targets], can=can)(logits, targets, cap)
 
 
 def is_number(cap: object) -> bool:
@@ -193,14 +217,14 @@ def adamw(
 ) -> tuple[mx.array, mx.array, mx.array]:
     """AdamW (arXiv:1711.05101) without weight decay, `step` counted from 1 → parameter, first and second moment."""
     can = p.shape == grad.shape == m.shape == v.shape and are_scalars(lr, step)
-    module = fitting(weights=[p, grad, m, v], can=can)
-    return module.adamw(p, grad, m, v, lr=lr, beta1=beta1, beta2=beta2, eps=eps, step=step)
+    step_of = fitting("adamw", weights=[p, grad, m, v], can=can)
+    return step_of(p, grad, m, v, lr=lr, beta1=beta1, beta2=beta2, eps=eps, step=step)
 
 
 def nesterov(momentum: mx.array, grad: mx.array, mu: mx.array) -> tuple[mx.array, mx.array]:
     """The running mean of the gradients with memory mu, and Nesterov's look ahead: where it will be one step on."""
     can = momentum.shape == grad.shape and are_scalars(mu)
-    return fitting(weights=[momentum, grad], can=can).nesterov(momentum, grad, mu)
+    return fitting("nesterov", weights=[momentum, grad], can=can)(momentum, grad, mu)
 
 
 def cautious_step(p: mx.array, update: mx.array, scale: mx.array, *, lr: mx.array, decay: mx.array) -> mx.array:
@@ -210,7 +234,7 @@ def cautious_step(p: mx.array, update: mx.array, scale: mx.array, *, lr: mx.arra
     """
     can = p.ndim == 3 and p.shape == update.shape and scale.dtype == mx.float32 and are_scalars(lr, decay)
     can = can and scale.shape in {(*p.shape[:2], 1), (p.shape[0], 1, p.shape[2])} and can_run(scale)
-    return fitting(weights=[p, update], can=can).cautious_step(p, update, scale, lr=lr, decay=decay)
+    return fitting("cautious_step", weights=[p, update], can=can)(p, update, scale, lr=lr, decay=decay)
 
 
 def are_scalars(*numbers: mx.array) -> bool:

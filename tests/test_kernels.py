@@ -234,6 +234,15 @@ def test_operands_that_no_kernel_reads_are_computed_all_the_same(name):
         assert result.size == 0 or mx.max(difference).item() < (1e-4 if mx.float32 == DTYPE else 0.05)
 
 
+@needs_kernels
+def test_an_operation_that_falls_back_where_it_costs_says_so_once(capsys):
+    kernels.say_once.cache_clear()
+    for _ in range(2):
+        kernels.relu_squared(normal(64, 1024).astype(mx.float16))
+        kernels.relu_squared(normal(2, 8).astype(mx.float16))
+    assert capsys.readouterr().err.count("relu_squared runs as plain MLX") == 1
+
+
 def test_fewer_targets_than_rows_are_refused():
     with pytest.raises(ValueError, match="shape"):
         mx.eval(kernels.softcapped_cross_entropy(rows(5, V), tokens(4), 15.0))

@@ -140,6 +140,14 @@ def test_a_window_pattern_of_other_letters_is_refused(monkeypatch, pattern):
         train_mlx.config_from_dials(vocab_size=V, seq_len=64)
 
 
+@pytest.mark.parametrize("dial", [{"HEAD_DIM": 45}, {"MLP_RATIO": 3.5}, {"SOFTCAP": 0.0}, {"BATCH_ROWS": 0}])
+def test_dials_without_meaning_are_refused(monkeypatch, dial):
+    for name, value in dial.items():
+        monkeypatch.setattr(train_mlx, name, value)
+    with pytest.raises(train_mlx.Refused, match="above zero"):
+        train_mlx.config_from_dials(vocab_size=V, seq_len=64)
+
+
 def test_a_saved_model_comes_back_the_same(tmp_path):
     model = tiny_model()
     train_mlx.save_model(model, tmp_path / "model.safetensors")
