@@ -34,7 +34,12 @@ def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own_cache(tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The small corpus, and a cache that no other test sees."""
+    """The small corpus, and a cache that no other test sees, but for the machine code, which takes a second to make."""
+    for folder in ("blas", "kernels"):
+        shared = hardware.cache_root() / folder
+        shared.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "cache").mkdir(exist_ok=True)
+        (tmp_path / "cache" / folder).symlink_to(shared)
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
 
