@@ -63,15 +63,16 @@ def fitting(
     if here is None:
         return getattr(plain, operation)
     dtypes = [x.dtype for x in activations if x.dtype != here.DTYPE] + [x.dtype for x in weights if x.dtype != FLOAT32]
+    odd = [x for x in vectors if x.ndim == 0 or x.size == 0 or x.shape[-1] % 8]
     reason = None
-    if any(x.ndim == 0 or x.size == 0 or x.shape[-1] % 8 for x in vectors):
-        reason = f"rows of {vectors[0].shape[-1:]} elements are no multiple of 8"
+    if odd:
+        reason = f"the shape {odd[0].shape}, whose last side must be a multiple of 8"
     elif not can or not all(mx.issubdtype(x.dtype, mx.integer) for x in ids):
-        reason = f"its sizes or options, with {[x.shape for x in vectors]}"
+        reason = f"these sizes or options, with the shapes {', '.join(str(x.shape) for x in vectors)}"
     elif dtypes:
-        reason = f"its {dtypes[0]}, where {here.DTYPE} activations and {FLOAT32} weights have one"
+        reason = f"{dtypes[0]}: activations must be {here.DTYPE}, weights {FLOAT32}"
     elif not here.can_run(*vectors, *ids):
-        reason = "mx.compile or mx.vmap, inside which this device's kernels cannot run"
+        reason = "arrays inside mx.compile or mx.vmap, which have no value yet"
     if reason is None:
         return getattr(fused, operation)
     if any(x.size >= LARGE for x in vectors):
@@ -98,7 +99,7 @@ def mix_norm(
     x: mx.array, x0: mx.array, keep: mx.array, again: mx.array
 ) -> tuple[mx.array, mx.array, mx.array]:  # each (B, T, C)
     """keep · x + again · x0, its RMS norm, and x0: handed on from layer to layer, it sums its gradient on the way."""
-    can = x.shape == x0.shape and x.shape[-1] <= MAX_WIDTH and keep.ndim == again.ndim == 0
+    can = x.ndim > 0 and x.shape == x0.shape and x.shape[-1] <= MAX_WIDTH and keep.ndim == again.ndim == 0
     return fitting("mix_norm", activations=[x, x0], can=can and can_run(keep, again))(x, x0, keep, again)
 
 
