@@ -17,6 +17,8 @@ class Ending(StrEnum):
     FINISHED = "finished"
     CRASHED = "crashed"  # a non-zero exit code, or the promised files are not there
     OVERRAN = "overran"  # killed by the harness's clock
+    EXCEEDED = "exceeded"  # killed at a limit of memory, disk or processes
+    SLEPT = "slept"  # the machine slept during it; redone
     STOPPED = "stopped"  # killed because the user asked; redone on resume
     LOST = "lost"  # the harness died during it; redone on resume
 
@@ -50,12 +52,29 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class Audit:
+    """Committed losses against logits that a fresh process gave for the same prefixes, without the targets."""
+
+    positions: int  # looked at
+    wrong: int  # of them, further off than an honest model ever is
+    worst_nats: float  # the largest difference
+    mean_nats: float  # audited minus committed loss: above zero, the commitment flatters
+    wall_s: float
+    failure: str | None = None  # None: passed
+
+    @property
+    def passed(self) -> bool:
+        return self.failure is None
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """The trusted scorer's answer: bits per byte, or why there are none."""
 
     val_bpb: float | None
     wall_s: float
     failure: str | None = None
+    audit: Audit | None = None  # None: nothing was to be kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +116,7 @@ class Attempt:
     @property
     def done_runs(self) -> tuple[Run, ...]:
         """The runs that count: an interrupted one is redone."""
-        return tuple(run for run in self.runs if run.ending not in (Ending.STOPPED, Ending.LOST))
+        return tuple(run for run in self.runs if run.ending not in (Ending.STOPPED, Ending.LOST, Ending.SLEPT))
 
     @property
     def scores_bpb(self) -> tuple[float, ...]:
@@ -117,8 +136,10 @@ class Attempt:
 
     @property
     def spent_s(self) -> float:
-        """Training and scoring together, by the harness's clock."""
-        return sum(run.wall_s + (run.score.wall_s if run.score else 0.0) for run in self.done_runs)
+        """Training, scoring and audit together, by the harness's clock."""
+        scores = [run.score for run in self.done_runs if run.score]
+        audits = [score.audit for score in scores if score.audit]
+        return sum(part.wall_s for part in (*self.done_runs, *scores, *audits))
 
     @property
     def summary(self) -> Summary | None:
@@ -149,6 +170,7 @@ class Night:
     protocol: str  # fingerprint of data, budget and device kind: only equals are compared
     data: str  # folder of the prepared corpus
     started: str  # ISO 8601, UTC
+    pins: str = "{}"  # JSON, file → sha256: what no score is taken without (agent/pins.py)
 
 
 def attempt_ref(tag: str, number: int) -> str:
@@ -184,5 +206,6 @@ class Watcher(Protocol):
     def run_began(self, attempt: Attempt, seed: int) -> None: ...
     def progressed(self, progress: Progress | None, elapsed_s: float) -> None: ...
     def scoring_began(self, attempt: Attempt) -> None: ...
+    def audit_began(self, attempt: Attempt) -> None: ...
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None: ...
     def said(self, sentence: str) -> None: ...

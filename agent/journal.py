@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 
 from agent.errors import NightError
-from agent.experiment import Attempt, Decision, Ending, Night, Proposal, Run, Score, Status, Summary
+from agent.experiment import Attempt, Audit, Decision, Ending, Night, Proposal, Run, Score, Status, Summary
 
-VERSION = 1
+VERSION = 2
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 SCHEMA = """
 CREATE TABLE night (fact TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -34,7 +34,8 @@ CREATE TABLE runs (
     seed INTEGER NOT NULL,
     ending TEXT,                         -- NULL while it runs
     exit_code INTEGER, wall_s REAL, summary TEXT, last_lines TEXT,
-    val_bpb REAL, score_s REAL, failure TEXT   -- score_s is NULL until scored
+    val_bpb REAL, score_s REAL, failure TEXT,  -- score_s is NULL until scored
+    audit TEXT                                 -- NULL until audited
 );
 """
 
@@ -134,6 +135,12 @@ class Journal:
             (score.val_bpb, score.wall_s, score.failure, attempt, seed, Ending.FINISHED),
         )
 
+    def record_audit(self, attempt: int, seed: int, audit: Audit) -> None:
+        self._db.execute(
+            "UPDATE runs SET audit = ? WHERE attempt = ? AND seed = ? AND ending = ?",
+            (json.dumps(dataclasses.asdict(audit)), attempt, seed, Ending.FINISHED),
+        )
+
     def record_decision(self, number: int, decision: Decision) -> None:
         self._db.execute(
             "UPDATE attempts SET status = ?, reason = ? WHERE number = ?", (decision.status, decision.reason, number)
@@ -220,4 +227,5 @@ def _run(row: sqlite3.Row) -> Run:
 
 def _score(row: sqlite3.Row) -> Score:
     val_bpb = row["val_bpb"]
-    return Score(None if val_bpb is None else float(val_bpb), float(row["score_s"]), row["failure"])
+    audit = Audit(**json.loads(row["audit"])) if row["audit"] else None
+    return Score(None if val_bpb is None else float(val_bpb), float(row["score_s"]), row["failure"], audit)
