@@ -13,7 +13,7 @@ FLOOR = {
     "kernels.windows": 0, "kernels.plain": 1, "kernels.cache": 1, "kernels.cuda": 2, "kernels.cpu": 2,
     "kernels.device": 3, "kernels.fused": 4, "kernels": 5,
     # programs that run in processes of their own
-    "agent.keeper": 0, "agent.scorer": 7, "agent.probe": 7, "agent.profiler": 8,
+    "agent.keeper": 0, "agent.landlock": 0, "agent.scorer": 7, "agent.probe": 7, "agent.profiler": 8,
     # the harness
     "agent": 0, "agent.proposers": 0, "agent.errors": 0, "agent.experiment": 0,
     "agent.judge": 1, "agent.dials": 1, "agent.contract": 1, "agent.process": 1, "agent.stop": 1,
