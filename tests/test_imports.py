@@ -15,7 +15,7 @@ FLOOR = {
     # programs that run in processes of their own
     "agent.keeper": 0, "agent.landlock": 0, "agent.scorer": 7, "agent.probe": 7, "agent.profiler": 8,
     # the harness
-    "agent": 0, "agent.proposers": 0, "agent.errors": 0, "agent.experiment": 0,
+    "agent": 0, "agent.cgroup": 0, "agent.clock": 0, "agent.proposers": 0, "agent.errors": 0, "agent.experiment": 0,
     "agent.judge": 1, "agent.dials": 1, "agent.contract": 1, "agent.process": 1, "agent.stop": 1,
     "agent.repo": 2, "agent.journal": 2, "agent.ledger": 2, "agent.lock": 2, "agent.run": 2, "agent.score": 2,
     "agent.screen": 2, "agent.proposers.search": 2, "agent.recorder": 2,
