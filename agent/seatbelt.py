@@ -1,0 +1,108 @@
+"""The box on macOS: a profile of our own for Seatbelt, the system's sandbox. Unverified on a Mac.
+
+The profiles that coding agents bring deny the GPU, and MLX then ends in the middle of its import. Ours allows what
+others have measured MLX to need (macOS 26, M4), and no more. It opens no cache of compiled GPU code to writing: what
+one run left there, another would execute. Seatbelt does not limit memory, and it cannot be nested.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+PROGRAM = "/usr/bin/sandbox-exec"
+ALLOW_ALL = "(version 1)(allow default)"
+PROBE_S = 10
+
+# Where dyld, the frameworks and the time zones are. Not /System as a whole: it holds /System/Volumes/Data, which is
+# every user's files under another name.
+SYSTEM = (
+    *("/usr/lib", "/usr/share", "/System/Library", "/System/Cryptexes", "/System/Volumes/Preboot/Cryptexes"),
+    *("/Library/Apple", "/private/var/db/dyld", "/private/var/db/timezone", "/private/etc/localtime"),
+)
+# Of kern., names one by one: kern.procargs2 would give away the arguments and the environment of other processes.
+FACTS = ("hw.", "machdep.", "vm.", "iogpu.", "kern.os", "sysctl.proc_")
+KERNEL_FACTS = (
+    *("argmax", "bootargs", "boottime", "clockrate", "hostname", "iossupportversion", "maxfilesperproc", "ngroups"),
+    *("secure_kernel", "tcsm_available", "tcsm_enable", "usrstack64", "version"),
+)
+
+
+def profile(read: Sequence[Path], write: Sequence[Path]) -> str:
+    """Seatbelt's rules for a process that reads the system and these paths, and writes below `write` alone."""
+    readable, writable = [_below(path) for path in read], [_below(path) for path in write]
+    system = [f"(subpath {_quoted(place)})" for place in SYSTEM]
+    return "\n".join(
+        [
+            "(version 1)",
+            "(deny default)",
+            "; the GPU: its driver, the shared events that order MLX's work, and the compiler of its kernels",
+            _allow("iokit-open", _named("iokit-user-client-class", "AGXDeviceUserClient", "IOSurfaceRootUserClient")),
+            _allow("mach-lookup", _named("global-name", "com.apple.MTLCompilerService")),
+            "; what libraries ask about the machine, which is nothing about other processes",
+            _allow("sysctl-read", _named("sysctl-name-prefix", *FACTS)),
+            _allow("sysctl-read", _named("sysctl-name", *(f"kern.{name}" for name in KERNEL_FACTS))),
+            "; itself, and a Python that becomes another Python; it starts no other process, which might outlive it",
+            "(allow process-info* (target self))",
+            "(allow signal (target self))",
+            _allow("process-exec*", readable),
+            "(deny process-fork)",
+            "; no network, not even to this machine",
+            "(deny network*)",
+            "; every folder on the way to a path is asked about, and dyld wants to read the first of them",
+            "(allow file-read-metadata)",
+            '(allow file-read* (literal "/"))',
+            "; programs and libraries: the system's, and what the run may read",
+            _allow("file-read*", [*system, *readable]),
+            _allow("file-map-executable", [*system, *readable]),
+            "; devices that are nobody's",
+            _allow("file-read*", _named("literal", "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")),
+            _allow("file-write-data", _named("literal", "/dev/null")),
+            "; its own folder",
+            _allow("file-read*", writable),
+            _allow("file-write*", writable),
+            "; all users' files under another name, should a path above have opened it",
+            '(deny file-read* file-write* (subpath "/System/Volumes/Data"))',
+            "",
+        ]
+    )
+
+
+def wrap(text: str, command: Sequence[str]) -> list[str]:
+    """The command that runs this command under a profile."""
+    return [PROGRAM, "-p", text, *command]
+
+
+def unusable(platform: str = sys.platform, program: str = PROGRAM) -> str | None:
+    """None where Seatbelt works, else one sentence that says why not."""
+    if platform != "darwin":
+        return f"Seatbelt is part of macOS, and this is {platform}"
+    try:
+        probe = [program, "-p", ALLOW_ALL, "/usr/bin/true"]
+        done = subprocess.run(probe, capture_output=True, text=True, errors="replace", timeout=PROBE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{program} cannot be started ({error})"
+    if done.returncode == 0:
+        return None
+    said = done.stderr.strip() or f"exit code {done.returncode}"
+    return f"Seatbelt starts no sandbox here ({said}), as inside another one: run nightshift from a plain terminal"
+
+
+def _allow(operation: str, filters: Iterable[str]) -> str:
+    """A rule for these filters. Without any it would allow all there is, so there is no rule then."""
+    told = " ".join(filters)
+    return f"(allow {operation} {told})" if told else f"; no {operation}"
+
+
+def _named(kind: str, *values: str) -> list[str]:
+    return [f"({kind} {_quoted(value)})" for value in values]
+
+
+def _below(path: Path) -> str:
+    """Seatbelt compares with the path that a link leads to: on macOS, /tmp is /private/tmp."""
+    return f"(subpath {_quoted(str(path.resolve()))})"
+
+
+def _quoted(text: str) -> str:
+    """A path is the user's: one with a quote in it would otherwise end its string and go on as rules."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
