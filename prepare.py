@@ -301,31 +301,42 @@ def evaluate_bpb(model: Any, data: Data, split: Split = "validation") -> float:
     Each byte of the split counts once, BOS never. Raises ValueError when the logits have another shape.
     """
     inputs, targets = evaluation_rows(data.split(split), data.bos, data.seq_len)  # (R, T)
-    logits_bytes = min(EVAL_LOGITS_BYTES[device_kind()], memory_bytes() // 64)
-    rows = max(1, logits_bytes // (4 * data.seq_len * data.vocab_size))
+    rows = rows_at_once(data)
     nats = 0.0
     for at in range(0, len(inputs), rows):
-        losses = _losses(model, inputs[at : at + rows], targets[at : at + rows], rows, data)
+        losses = token_losses(model, inputs[at : at + rows], targets[at : at + rows], rows, data)
         counted = data.token_bytes[targets[at : at + rows]] > 0
         nats += float(losses[counted].sum(dtype=np.float64))
     return nats / (math.log(2) * int(data.token_bytes[targets].sum(dtype=np.int64)))
 
 
-def _losses(model: Any, inputs: np.ndarray, targets: np.ndarray, rows: int, data: Data) -> np.ndarray:
-    """Cross-entropy (R, T) in nats and float32; the batch always has `rows` rows, as a new shape is a new graph."""
+def rows_at_once(data: Data) -> int:
+    """How many rows go through the model together: as many as leave room for their logits."""
+    logits_bytes = min(EVAL_LOGITS_BYTES[device_kind()], memory_bytes() // 64)
+    return max(1, logits_bytes // (4 * data.seq_len * data.vocab_size))
+
+
+def token_losses(model: Any, inputs: np.ndarray, targets: np.ndarray, rows: int, data: Data) -> np.ndarray:
+    """Cross-entropy of inputs and targets (R, T), R at most `rows`, in nats and float32."""
     import mlx.core as mx
 
     import kernels
 
-    missing = ((0, rows - len(inputs)), (0, 0))
-    x = mx.array(np.pad(inputs, missing, constant_values=data.bos))  # (B, T)
-    y = mx.array(np.pad(targets, missing, constant_values=data.bos))
+    y = mx.array(np.pad(targets.astype(np.int32), ((0, rows - len(targets)), (0, 0)), constant_values=data.bos))
+    losses = kernels.cross_entropy(checked_logits(model, inputs, rows, data).astype(mx.float32), y)
+    mx.eval(losses)
+    return np.array(losses)[: len(inputs)]
+
+
+def checked_logits(model: Any, inputs: np.ndarray, rows: int, data: Data) -> Any:  # (rows, T, V)
+    """Of inputs (R, T), filled up to `rows` rows: a new shape is a new graph. Raises ValueError for a wrong shape."""
+    import mlx.core as mx
+
+    x = mx.array(np.pad(inputs.astype(np.int32), ((0, rows - len(inputs)), (0, 0)), constant_values=data.bos))
     logits = model(x)
     if logits.shape != (expected := (*x.shape, data.vocab_size)):
         raise ValueError(f"the model's logits have shape {logits.shape} where (B, T, vocabulary) = {expected} is due")
-    losses = kernels.cross_entropy(logits.astype(mx.float32), y)
-    mx.eval(losses)
-    return np.array(losses)[: len(inputs)]
+    return logits
 
 
 # ---- command line ----------------------------------------------------------------------------------------------------

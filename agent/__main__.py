@@ -12,18 +12,21 @@ from typing import TypeAlias
 from rich.console import Console
 
 from agent import report
+from agent.box import Box, Mode, choose
+from agent.caps import caps_of_machine
+from agent.clock import kept_awake
 from agent.dials import searched
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, Night, incumbent
 from agent.journal import Journal, disk_is_full
-from agent.judge import Greedy
+from agent.judge import PLAUSIBLE_GAIN, Greedy
 from agent.lock import holder, is_held, only_night
 from agent.night import Lab, Limits, run_night, write_ledger
 from agent.opening import Place, Request, open_night
-from agent.process import Workshop
-from agent.run import ALLOWANCE_S
+from agent.run import FIRST_ALLOWANCE_S
 from agent.screen import Screen, let_go, steadfast
 from agent.stop import AFTER_RUN, NOW, Stop, like_ctrl_c
+from agent.workshop import Workshop
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Command = Callable[[argparse.Namespace], int]
@@ -104,6 +107,7 @@ def run(options: argparse.Namespace) -> int:
         # the lock comes before the tag: two nights begun at once must not find the same tag free
         tell = undo.enter_context(only_night(place.repo.common_dir()))
         with like_ctrl_c():
+            box = choose(options.sandbox)
             night = open_night(place, Request(options.tag, options.budget_s, options.seed), searched)
         tell(night.tag)
         from agent.proposers.search import Search  # Optuna takes a second to import; a refusal does without
@@ -111,14 +115,17 @@ def run(options: argparse.Namespace) -> int:
         stop = Stop(place.folder(night.tag))
         stop.forget()
         undo.enter_context(stop.on_signals())
+        undo.enter_context(kept_awake())
         journal = undo.enter_context(Journal.resume(place.journal(night.tag)))
         screen = Screen(Console(file=steadfast(sys.stdout)), night.budget_s, lambda: stop.after_run)
         undo.callback(screen.close)
-        _greet(screen, place, night, options)
-        shop = Workshop(night, place.folder(night.tag), options.allowance_s, lambda: stop.now, screen.progressed)
+        _greet(screen, place, night, box, options)
+        folder, caps = place.folder(night.tag), caps_of_machine()
+        shop = Workshop(night, folder, box, caps, options.allowance_s, lambda: stop.now, screen.progressed)
         limits = Limits(options.experiments, options.hours)
         search = Search(night.device_kind, f"{night.tag} {night.seed}")  # another night tries other things first
-        run_night(Lab(place, journal, shop, search, Greedy(), screen, stop, limits))
+        judge, plausible = Greedy(options.confirm), options.plausible_gain / 100
+        run_night(Lab(place, journal, shop, search, judge, screen, stop, limits, plausible))
         screen.close()
         _goodbye(screen, night, journal.attempts())
     return 0
@@ -228,9 +235,30 @@ def _add_run(commands: Commands) -> None:
     night.add_argument(
         "--allowance-s",
         type=_positive,
-        default=ALLOWANCE_S,
         metavar="S",
-        help="for start, compilation and saving, beyond the budget, before a run is killed (default: %(default)g)",
+        help="for start, compilation and saving, beyond the budget, before a run is killed (default: "
+        f"{FIRST_ALLOWANCE_S:g} for attempt 0, then what that took and little more)",
+    )
+    night.add_argument(
+        "--sandbox",
+        type=Mode,
+        choices=list(Mode),
+        default=Mode.AUTO,
+        help="auto: the strongest that works here; require: bubblewrap or Seatbelt, or refuse (default: %(default)s)",
+    )
+    night.add_argument(
+        "--confirm",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="measure what would be kept with N more seeds before it is (default: %(default)s)",
+    )
+    night.add_argument(
+        "--plausible-gain",
+        type=_positive,
+        default=100 * PLAUSIBLE_GAIN,
+        metavar="PERCENT",
+        help="a larger gain in one step is shown, not kept (default: %(default)g)",
     )
 
 
@@ -255,7 +283,7 @@ def _add(commands: Commands, name: str, command: Command, text: str) -> argparse
     return sub
 
 
-def _greet(screen: Screen, place: Place, night: Night, options: argparse.Namespace) -> None:
+def _greet(screen: Screen, place: Place, night: Night, box: Box, options: argparse.Namespace) -> None:
     until = [f"{options.experiments} experiments after attempt 0"] if options.experiments else []
     until += [f"{options.hours:g} hours"] if options.hours else []
     screen.said(f"night {night.tag} on branch {night.branch.removeprefix('refs/heads/')}")
@@ -263,6 +291,9 @@ def _greet(screen: Screen, place: Place, night: Night, options: argparse.Namespa
     screen.said(f"  device   {night.device} ({night.device_kind})")
     screen.said(f"  budget   {night.budget_s:g} s of training a run; {', '.join(until) or 'until stopped'}")
     screen.said(f"  data     {night.data} (protocol {night.protocol})")
+    screen.said(f"  sandbox  {box.name}")
+    for gap in box.uncovered:
+        screen.said(f"           not covered: {gap}")
     screen.said(f"  logs     {place.folder(night.tag) / 'runs'}")
     screen.said("  Ctrl-C ends after the current run, a second one ends the run too")
 
@@ -311,6 +342,12 @@ def _positive(text: str) -> float:
 def _positive_int(text: str) -> int:
     if not (text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 100):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 99")
     return int(text)
 
 

@@ -139,7 +139,8 @@ class Attempt:
         """Training, scoring and audit together, by the harness's clock."""
         scores = [run.score for run in self.done_runs if run.score]
         audits = [score.audit for score in scores if score.audit]
-        return sum(part.wall_s for part in (*self.done_runs, *scores, *audits))
+        parts = [run.wall_s for run in self.done_runs] + [score.wall_s for score in scores]
+        return sum(parts) + sum(audit.wall_s for audit in audits)
 
     @property
     def summary(self) -> Summary | None:

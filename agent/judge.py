@@ -2,12 +2,22 @@
 
 import math
 import signal
+from dataclasses import dataclass
 
 from agent.experiment import Attempt, Decision, Ending, History, Run, Status, incumbent
 
+# Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
+PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
 
+
+@dataclass(frozen=True, slots=True)
 class Greedy:
-    """One run each; keep what is strictly lower than the incumbent's mean. A tie is a discard."""
+    """Keep what is strictly lower than the incumbent's mean; a tie is a discard.
+
+    With confirm, what would be kept is measured with that many more seeds first, and judged by the mean.
+    """
+
+    confirm: int = 0
 
     def judge(self, attempt: Attempt, history: History) -> Decision:
         failure = _failure(attempt)
@@ -16,7 +26,28 @@ class Greedy:
         best = incumbent(history)
         if best is None or best.val_bpb is None:
             return Decision(Status.KEEP, "baseline")
-        return _compare(attempt.val_bpb, best.val_bpb)
+        verdict = _compare(attempt.val_bpb, best.val_bpb)
+        if verdict.status is Status.KEEP and len(attempt.done_runs) <= self.confirm:
+            return Decision(None, "another seed has to confirm it")
+        if verdict.status is Status.KEEP and len(set(attempt.scores_bpb)) < len(attempt.scores_bpb):
+            return Decision(Status.DISCARD, "it ignores its seed: two seeds gave the very same score")
+        return verdict
+
+
+def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible: float = PLAUSIBLE_GAIN) -> Decision:
+    """What the judge would keep is kept once every run of it has passed its audit, and its gain can be believed."""
+    audits = [run.score.audit for run in attempt.done_runs if run.score and run.score.audit]
+    failure = next((audit.failure for audit in audits if audit.failure is not None), None)
+    if failure is not None:
+        return Decision(Status.DISCARD, f"audit: {failure}")
+    if best is not None and best.val_bpb and attempt.val_bpb is not None:
+        gain = 1 - attempt.val_bpb / best.val_bpb
+        if gain > plausible:
+            reason = (
+                f"quarantine: {gain:.0%} below the incumbent, more than {plausible:.0%} in one step is not believed"
+            )
+            return Decision(Status.DISCARD, reason)
+    return verdict
 
 
 def _compare(val_bpb: float, best_bpb: float) -> Decision:
@@ -37,6 +68,8 @@ def _failure(attempt: Attempt) -> str | None:
 def _run_failure(run: Run) -> str | None:
     if run.ending is Ending.OVERRAN:
         return _with_last_line(f"still running after {run.wall_s:.0f} s", run)
+    if run.ending is Ending.EXCEEDED:
+        return run.last_lines.strip().splitlines()[-1]  # which cap, in the harness's words
     if run.ending is not Ending.FINISHED:
         return _with_last_line(_how_it_ended(run.exit_code), run)
     if run.score is None:

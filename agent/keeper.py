@@ -1,34 +1,67 @@
 """Runs one command and lets nothing of it survive: a program of its own, between the harness and the command.
 
-It adopts whatever the command leaves behind (daemons too, on Linux), so when the command ends, when SIGTERM comes, or
-when the harness dies, it can end the whole tree. It exits with the command's exit code, 128 + n after signal n.
+It adopts whatever the command leaves behind (daemons too, on Linux), so when the command ends or goes beyond its caps,
+when SIGTERM comes, or when the harness dies, it can end the whole tree. It exits with the command's exit code, 128 + n
+after signal n, and tells through a pipe which cap was exceeded.
 
-    python keeper.py HARNESS_PID SECONDS_OF_GRACE MAX_FILE_BYTES COMMAND...
+    python keeper.py ORDER COMMAND...        ORDER: Order as JSON
 """
 
 import ctypes
+import json
 import os
 import resource
 import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import psutil
 
+sys.path[0] = str(Path(__file__).parents[1])  # its own package, which may not be installed, and no folder of a run
+from agent import cgroup  # noqa: E402
+from agent.caps import Caps, Watch  # noqa: E402
+
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.02
+MAX_TASKS = 4096  # where the kernel counts, threads are processes, and a large machine's libraries start many
+OOM_SCORE = b"1000"  # should the machine run out of memory all the same, the kernel takes the run, not the night
 
 
-def main(harness: int, grace_s: float, max_file_bytes: int, command: list[str]) -> int:
+@dataclass(frozen=True, slots=True)
+class Order:
+    harness: int  # the process to live for
+    grace_s: float  # between SIGTERM and SIGKILL
+    report: int  # file descriptor
+    caps: dict[str, Any] | None = None  # None: the user's own rights
+
+    def limits(self) -> Caps | None:
+        return Caps(**self.caps) if self.caps else None
+
+
+def main(order: Order, command: list[str]) -> int:
     told = Told()
     adopt_orphans()
     die_with_parent(signal.SIGTERM)
-    child = subprocess.Popen(command, preexec_fn=lambda: on_start(max_file_bytes))  # safe: no threads here
-    while child.poll() is None and not told.to_end and os.getppid() == harness:
-        time.sleep(POLL_S)
-    # an orphan ends at once: the night may be resumed already, and wants the same folder
-    end_tree(child, grace_s if os.getppid() == harness else 0)
+    caps = order.limits()
+    with cgroup.group(caps.memory_bytes, MAX_TASKS) if caps else nullcontext() as group:
+        tasks = own_tasks()
+        child = subprocess.Popen(command, preexec_fn=lambda: on_start(caps, group, tasks))  # safe: no threads here
+        watch = Watch(caps, Path.cwd(), descendants) if caps else None
+        over: str | None = None
+        while child.poll() is None and not told.to_end and over is None and os.getppid() == order.harness:
+            time.sleep(POLL_S)
+            over = watch.exceeded() if watch else None
+        # what takes too much ends at once; so does an orphan, for the night may be resumed and want the same folder
+        end_tree(child, group, order.grace_s if over is None and os.getppid() == order.harness else 0)
+        if over is None and caps and group and group.out_of_memory():
+            over = f"out of memory: {caps.memory_bytes / 2**30:.1f} GB are allowed"
+    with suppress(OSError):  # the harness may be gone
+        os.write(order.report, json.dumps(over).encode())
     code = child.returncode
     return 128 - code if code < 0 else code
 
@@ -55,53 +88,72 @@ def die_with_parent(number: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
-def on_start(max_file_bytes: int) -> None:
+def own_tasks() -> int:
+    """Threads of all processes of this user, which the kernel's limit counts."""
+    count = 0
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            count += process.num_threads() if process.uids().real == os.getuid() else 0
+    return count
+
+
+def on_start(caps: Caps | None, group: cgroup.Group | None, tasks: int) -> None:
     die_with_parent(signal.SIGKILL)
-    limit_file_size(max_file_bytes)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit(resource.RLIMIT_CORE, 0)
+    if group is not None:
+        group.join()
+    if caps is not None:
+        limit(resource.RLIMIT_FSIZE, caps.file_bytes)
+        limit(resource.RLIMIT_NPROC, tasks + MAX_TASKS)  # root is above it
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_bytes(OOM_SCORE)
 
 
-def limit_file_size(max_file_bytes: int) -> None:
+def limit(what: int, most: int) -> None:
     """A lower limit of the user's own stays: only root may lift it."""
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    limit = max_file_bytes if hard == resource.RLIM_INFINITY else min(max_file_bytes, hard)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    _, hard = resource.getrlimit(what)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(what, (most, most))
 
 
-def end_tree(child: subprocess.Popen[bytes], grace_s: float) -> None:
+def end_tree(child: subprocess.Popen[bytes], group: cgroup.Group | None, grace_s: float) -> None:
     """SIGTERM, then SIGKILL until no descendant is left: one that forks meanwhile is found in the next round."""
-    me = psutil.Process()
-    tell(me, psutil.Process.terminate)
+    if grace_s:
+        tell(psutil.Process.terminate, but="bwrap")  # a box that ends takes what is inside with it, without grace
     deadline = time.monotonic() + grace_s
-    while alive(me) and time.monotonic() < deadline:
+    while alive() and time.monotonic() < deadline:
         time.sleep(POLL_S)
         child.poll()
-    while alive(me):
-        tell(me, psutil.Process.kill)
+    while alive():
+        if child.poll() is None:
+            child.kill()  # of a box this is the end, however many are inside
+        if group is not None:
+            group.kill()
+        tell(psutil.Process.kill)
         time.sleep(POLL_S)
-        child.poll()
     child.wait()
 
 
-def alive(me: psutil.Process) -> list[psutil.Process]:
-    """The descendants that still run. An adopted one that is dead stays a zombie until we end, and does not count."""
+def descendants() -> list[psutil.Process]:
+    """Those that still run. An adopted one that is dead stays a zombie until we end, and does not count."""
     running = []
-    for process in me.children(recursive=True):
-        try:
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
             if process.status() != psutil.STATUS_ZOMBIE:
                 running.append(process)
-        except psutil.NoSuchProcess:
-            continue
     return running
 
 
-def tell(me: psutil.Process, message: object) -> None:
-    for process in me.children(recursive=True):
-        try:
-            message(process)  # type: ignore[operator]
-        except psutil.NoSuchProcess:
-            continue
+def alive() -> bool:
+    return bool(descendants())
+
+
+def tell(message: Any, but: str = "") -> None:
+    for process in descendants():
+        with suppress(psutil.Error):
+            if not but or process.name() != but:
+                message(process)
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]))
+    sys.exit(main(Order(**json.loads(sys.argv[1])), sys.argv[2:]))

@@ -28,11 +28,12 @@ from agent.experiment import (
     incumbent,
 )
 from agent.journal import Journal
+from agent.judge import PLAUSIBLE_GAIN, trusted
 from agent.opening import Place, check_disk, read_script, utc_now
-from agent.process import Workshop, drop_weights
-from agent.run import train
-from agent.score import score
+from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, train
+from agent.score import audit, score
 from agent.stop import Stop
+from agent.workshop import Workshop
 
 # A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that
 # are bad one after another are rare, and resuming costs a person one command.
@@ -70,6 +71,7 @@ class Lab:
     watcher: Watcher
     stop: Stop
     limits: Limits
+    plausible_gain: float = PLAUSIBLE_GAIN
 
 
 def run_night(lab: Lab) -> None:
@@ -116,7 +118,7 @@ def propose(lab: Lab, history: History) -> Proposal:
         return Proposal(read_script(lab.place), "baseline", "The script as it stands in the working tree.", "you")
     if incumbent(history) is None:
         raise ScriptError(
-            f"attempt 0, the script as it stands, crashed with: {why_and_where(lab, history[0])}; "
+            f"attempt 0, the script as it stands, has no score that counts: {why_and_where(lab, history[0])}; "
             f"mend it and start a new night"
         )
     proposal = lab.proposer.propose(history)
@@ -161,8 +163,9 @@ def commit(lab: Lab, attempt: Attempt) -> None:
 
 
 def measure(lab: Lab, number: int) -> bool:
-    """Run, score and judge until there is a decision; False when the user stopped it before."""
+    """Run, score, judge and audit until there is a decision; False when the user stopped it before."""
     while (step := next_step(lab, number)) is not None:
+        lab.journal.check_in_place()  # before minutes are spent that nobody would know of
         if not step():
             return False
     return True
@@ -179,9 +182,15 @@ def next_step(lab: Lab, number: int) -> Callable[[], bool] | None:
         return lambda: score_once(lab, attempt, unscored)
     if not attempt.done_runs:
         return lambda: run_once(lab, attempt)
-    decision = lab.judge.judge(attempt, history[:number])
+    before = history[:number]
+    decision = lab.judge.judge(attempt, before)
     if decision.status is None:
         return lambda: not lab.stop.after_run and run_once(lab, attempt)
+    if decision.status is Status.KEEP:
+        unaudited = next((run for run in attempt.done_runs if run.score and run.score.audit is None), None)
+        if unaudited is not None:
+            return lambda: audit_once(lab, attempt, unaudited)
+        decision = trusted(decision, attempt, incumbent(before), lab.plausible_gain)
     lab.journal.record_decision(number, decision)
     return None
 
@@ -189,10 +198,20 @@ def next_step(lab: Lab, number: int) -> Callable[[], bool] | None:
 def run_once(lab: Lab, attempt: Attempt) -> bool:
     seed = lab.shop.night.seed + len(attempt.done_runs)
     lab.watcher.run_began(attempt, seed)
+    allowance_s = lab.shop.allowance_s or allowed_s(lab, attempt)
     run_id = lab.journal.start_run(attempt.number, seed)
-    run = train(lab.shop, attempt.number, attempt.proposal.script, seed)
+    run = train(lab.shop, attempt.number, attempt.proposal.script, seed, allowance_s)
     lab.journal.end_run(run_id, run)
+    if run.ending is Ending.SLEPT:
+        lab.watcher.said("the machine slept during this run: it does not count and is done again")
     return run.ending is not Ending.STOPPED
+
+
+def allowed_s(lab: Lab, attempt: Attempt) -> float:
+    """What attempt 0 needs beyond its budget nobody knows; the others get what it took, and little more."""
+    if attempt.number == 0:
+        return FIRST_ALLOWANCE_S
+    return learnt_allowance_s(lab.journal.attempts(), lab.shop.night.budget_s)
 
 
 def score_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
@@ -204,6 +223,18 @@ def score_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
     return True
 
 
+def audit_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
+    """Against the incumbent's committed losses, where the largest gains are looked at hardest."""
+    best = incumbent(lab.journal.attempts()[: attempt.number])
+    lab.watcher.audit_began(attempt)
+    known = (best.number, best.done_runs[0].seed) if best and best.done_runs else None
+    found = audit(lab.shop, attempt.number, attempt.proposal.script, run.seed, known)
+    if found is None:
+        return False
+    lab.journal.record_audit(attempt.number, run.seed, found)
+    return True
+
+
 def settle(lab: Lab, number: int) -> Attempt:
     """Make branch, ledger and weights follow the decision; each of them may be done twice without harm."""
     history = lab.journal.attempts()
@@ -212,7 +243,7 @@ def settle(lab: Lab, number: int) -> Attempt:
         advance_branch(lab, attempt.commit, history[:number], f"keep attempt {number}")
     else:
         for run in attempt.runs:
-            drop_weights(lab.shop.run_folder(number, run.seed))
+            lab.shop.drop_weights(number, run.seed)
     write_ledger(lab.place, live=(lab.shop.night, history))
     lab.journal.settle(number)
     lab.journal.check_in_place()

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agent import ledger
+from agent import ledger, pins
 from agent.contract import check_script, fixed_files
 from agent.dials import read_dials
 from agent.errors import MachineError, NightError, RepoError, ScriptError
@@ -21,6 +21,7 @@ from agent.experiment import Night
 from agent.journal import Journal
 from agent.process import end
 from agent.repo import Repo, valid_tag
+from hardware import cache_root
 
 MIN_FREE_BYTES = 1 << 30  # logs, weights of the kept attempts and git objects of a night, with room to spare
 PROBE = Path(__file__).with_name("probe.py")
@@ -179,6 +180,7 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
     facts = probe(place.script_path.parent)
     check_dials(script, facts["device_kind"])
     budget_s = request.budget_s or float(facts["budget_s"])
+    _lay_out_fixed(place, tag, fixed)
     night = Night(
         tag=tag,
         branch=branch_name(budget_s, tag),
@@ -191,21 +193,25 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
         protocol=protocol(facts, budget_s),
         data=facts["data"],
         started=utc_now(),
+        pins=pins.take(place.folder(tag) / "fixed", Path(facts["data"])),
     )
-    _write_folder(place, night, fixed)
+    with Journal.create(place.journal(tag), night):  # last: a folder without a journal is no night
+        pass
     return night
 
 
-def _write_folder(place: Place, night: Night, files: Iterable[str]) -> None:
-    """The journal comes last: a folder without one is no night."""
-    fixed = place.folder(night.tag) / "fixed"
-    fixed.mkdir(parents=True, exist_ok=True)
+def _lay_out_fixed(place: Place, tag: str, files: Iterable[str]) -> None:
+    """The fixed files as they are now, and the machine code that earlier nights and runs of the user's own compiled."""
+    folder = place.folder(tag)
+    shutil.rmtree(folder / "fixed", ignore_errors=True)  # of an opening that was interrupted
+    (folder / "fixed").mkdir(parents=True)
     (place.nights / ".gitignore").write_text("*\n")
     for name in files:
-        (fixed / name).parent.mkdir(exist_ok=True)
-        shutil.copyfile(place.script_path.parent / name, fixed / name)
-    with Journal.create(place.journal(night.tag), night):
-        pass
+        (folder / "fixed" / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(place.script_path.parent / name, folder / "fixed" / name)
+    for name in ("kernels", "blas"):
+        if (cache_root() / name).is_dir():
+            shutil.copytree(cache_root() / name, folder / "warm" / "cache" / name, dirs_exist_ok=True)
 
 
 def _resume(place: Place, request: Request, tag: str) -> Night:
@@ -220,6 +226,7 @@ def _resume(place: Place, request: Request, tag: str) -> Night:
             )
     if place.script != night.script:
         raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {night.script}")
+    pins.verify(night, place.folder(tag) / "fixed")
     _check_same_machine(night, probe(place.folder(tag) / "fixed", night.data))
     return night
 

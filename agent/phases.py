@@ -17,10 +17,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from agent.box import View
+from agent.environment import scrubbed_env
 from agent.errors import NightError
 from agent.experiment import Ending
 from agent.opening import Place, probe, read_script
-from agent.process import Outcome, scrubbed_env, supervise
+from agent.process import Outcome, supervise
 from agent.recorder import record_command, recorded
 
 LIMIT_S = 3600.0  # of one run: a few steps and a few rows; an hour is a hang
@@ -154,7 +156,9 @@ def run(what: str, command: list[str], folder: Path, env: Mapping[str, str]) -> 
 
 
 def supervised(command: list[str], folder: Path, env: Mapping[str, str]) -> Outcome:
-    return supervise(command, folder, env=env, limit_s=LIMIT_S, stopped=lambda: False, tick=lambda elapsed_s: None)
+    return supervise(
+        command, View(folder), env=env, limit_s=LIMIT_S, stopped=lambda: False, tick=lambda elapsed_s: None
+    )
 
 
 def read_curve(out: Path) -> Iterator[Mapping[str, float]]:

@@ -1,42 +1,50 @@
-"""One training run: the committed script in its own folder, under a budget and the harness's clock."""
+"""One training run: the committed script in its own box, under a budget and the harness's clock."""
 
 import dataclasses
 import json
 import sys
 from pathlib import Path
 
-from agent.experiment import Ending, Progress, Run, Summary
-from agent.process import WEIGHTS, Outcome, Workshop, has_weights, lay_out, read_end, scrubbed_env, supervise
+from agent.experiment import Ending, History, Progress, Run, Summary
+from agent.process import Outcome
+from agent.workshop import WEIGHTS, Workshop, has_weights, read_end
 
 # Start, compilation and saving come on top of the budget. The slowest honest start measured is 150 s (a whole step
-# compiled by MLX for CUDA with cold caches); twice that is an allowance which only a hang uses up.
-ALLOWANCE_S = 300.0
+# compiled by MLX for CUDA with cold caches); attempt 0 gets twice that, which only a hang uses up.
+FIRST_ALLOWANCE_S = 300.0
+# What attempt 0 needed is known then, and what others get is not much more: beyond it a script would be training on.
+ALLOWANCE_FACTOR, LEAST_ALLOWANCE_S, ALLOWANCE_OF_BUDGET = 1.5, 10.0, 0.05
 POINT_BYTES, SUMMARY_BYTES = 4 << 10, 1 << 20  # far more than a line of the curve, or a summary, ever takes
 
 
-def train(shop: Workshop, number: int, script: str, seed: int) -> Run:
+def train(shop: Workshop, number: int, script: str, seed: int, allowance_s: float) -> Run:
     """Train once; a run of the same attempt and seed that was interrupted is begun anew."""
     folder = shop.run_folder(number, seed)
-    lay_out(folder, shop.fixed, shop.script_name, script)
+    shop.lay_out(folder, script)
     out = folder / "out"
     out.mkdir()
-    budget = f"{shop.night.budget_s:g}"
-    command = [sys.executable, shop.script_name, "--budget-s", budget, "--seed", str(seed), "--out", "out", "--no-eval"]
-    outcome = supervise(
-        command,
-        folder,
-        env=scrubbed_env(shop.night.data),
-        limit_s=shop.night.budget_s + shop.allowance_s,
-        stopped=shop.stopped,
-        tick=lambda elapsed_s: shop.progressed(read_progress(out), elapsed_s),
-    )
-    return _as_run(outcome, shop, out, seed)
+    budget_s = shop.night.budget_s
+    options = ["--budget-s", f"{budget_s:g}", "--seed", str(seed), "--out", "out", "--no-eval"]
+    command = [sys.executable, shop.script_name, *options]
+    outcome = shop.call(command, folder, budget_s + allowance_s, progress=lambda: read_progress(out))
+    if number == 0 and outcome.ending is Ending.FINISHED:
+        shop.keep_warm(folder)
+    shop.drop_temporary(folder)
+    return _as_run(outcome, budget_s, allowance_s, out, seed)
+
+
+def learnt_allowance_s(history: History, budget_s: float) -> float:
+    """What a run may take beyond its budget, from what attempt 0 took by the harness's clock."""
+    beyond_s = [run.wall_s - budget_s for run in history[0].done_runs if run.ending is Ending.FINISHED]
+    if not beyond_s:
+        return FIRST_ALLOWANCE_S
+    return max(LEAST_ALLOWANCE_S, ALLOWANCE_FACTOR * max(beyond_s) + ALLOWANCE_OF_BUDGET * budget_s)
 
 
 def read_progress(out: Path) -> Progress | None:
     """The last whole line of the training curve; None before there is one."""
     try:
-        point = json.loads(read_end(out / "metrics.jsonl", POINT_BYTES).rstrip(b"\n").rpartition(b"\n")[2])
+        point = json.loads(read_end(out, "metrics.jsonl", POINT_BYTES).rstrip(b"\n").rpartition(b"\n")[2])
         known = {name: point[name] for name in ("step", "loss", "tokens_s") if _is_finite(point.get(name))}
         return Progress(fraction=point["progress"], **known) if _is_finite(point["progress"]) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -46,7 +54,7 @@ def read_progress(out: Path) -> Progress | None:
 def read_summary(out: Path) -> Summary | None:
     """What the script wrote about itself; values that are no finite numbers are left out."""
     try:
-        said = json.loads(read_end(out / "summary.json", SUMMARY_BYTES))
+        said = json.loads(read_end(out, "summary.json", SUMMARY_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(said, dict):
@@ -55,10 +63,10 @@ def read_summary(out: Path) -> Summary | None:
     return Summary(**{name: said[name] for name in names if _is_finite(said.get(name))})
 
 
-def _as_run(outcome: Outcome, shop: Workshop, out: Path, seed: int) -> Run:
+def _as_run(outcome: Outcome, budget_s: float, allowance_s: float, out: Path, seed: int) -> Run:
     ending, last_lines = outcome.ending, outcome.last_lines
     if ending is Ending.OVERRAN:
-        allowed = f"{shop.night.budget_s:g} s of budget and {shop.allowance_s:g} s of allowance are over"
+        allowed = f"{budget_s:g} s of budget and {allowance_s:.3g} s for start and end are over"
         last_lines = f"{last_lines}\n{allowed}".strip()
     if ending is Ending.FINISHED and not has_weights(out.parent):
         ending, last_lines = Ending.CRASHED, f"{last_lines}\nit left no {WEIGHTS}".strip()

@@ -1,46 +1,186 @@
-"""Scoring from outside: a separate process loads the saved weights and measures bits per byte."""
+"""Scoring from outside, as commitment and audit: boxed processes answer, this one does the arithmetic.
+
+A scorer holds the script's own code, so nothing that it says is believed by itself. It commits to one loss for every
+token of the validation text; bits per byte are computed here. Before anything is kept, a second process, which knows
+nothing of the first, has to account for a sample of these losses (agent/audit.py).
+"""
 
 import json
 import math
+import secrets
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from agent.experiment import Ending, Score
-from agent.process import WEIGHTS, Outcome, Workshop, lay_out, read_end, scrubbed_env, supervise
+import numpy as np
+import numpy.typing as npt
 
-# Scoring is a forward pass over fixed rows: seconds on a GPU, under a minute on two CPU cores. An hour is a hang.
+import prepare
+from agent import audit as auditing
+from agent import pins
+from agent.experiment import Audit, Ending, Score
+from agent.process import Outcome
+from agent.workshop import Workshop, read_end
+
+# A forward pass over fixed rows: seconds on a GPU, under a minute on two CPU cores. An hour is a hang.
 LIMIT_S = 3600.0
-ANSWER_BYTES = 4 << 10
 SCORER = Path(__file__).with_name("scorer.py")
+ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """The evaluation rows of one split: every token after the first is a target once."""
+
+    inputs: npt.NDArray[np.uint16]  # (R, T)
+    targets: npt.NDArray[np.uint16]  # (R, T)
+    token_bytes: npt.NDArray[np.int32]  # (V,)
+
+    @classmethod
+    def of(cls, data: Path, split: Literal["validation", "holdout"] = "validation") -> "Rows":
+        corpus = prepare.load_data(data, verify=False)  # its pins were verified
+        inputs, targets = prepare.evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
+        return cls(inputs.astype(np.uint16), targets.astype(np.uint16), corpus.token_bytes)
+
+    @property
+    def counted(self) -> npt.NDArray[np.bool_]:
+        """(R, T): where the target has bytes, which BOS has not."""
+        return self.token_bytes[self.targets] > 0
+
+    def bits_per_byte(self, losses: npt.NDArray[np.float32]) -> float:
+        """Of losses (R, T) in nats; each byte counts once."""
+        nats = float(losses[self.counted].sum(dtype=np.float64))
+        return nats / (math.log(2) * int(self.token_bytes[self.targets].sum(dtype=np.int64)))
 
 
 def score(shop: Workshop, number: int, script: str, seed: int) -> Score | None:
-    """Measure the weights that a finished run left; None when the user stopped it in the middle."""
-    run_folder = shop.run_folder(number, seed)
+    """Measure the weights that a finished run left; None when the user stopped it in the middle.
+
+    The losses that the scorer committed to stay beside the run's folder. Raises MachineError when a pinned file is not
+    what it was.
+    """
+    pins.verify(shop.night, shop.fixed)
+    rows = Rows.of(Path(shop.night.data))
     folder = shop.score_folder(number, seed)
-    lay_out(folder, shop.fixed, shop.script_name, script)
+    order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
+    for attempt in ("first", "last"):
+        shop.lay_out(folder, script)
+        np.save(folder / "inputs.npy", rows.inputs[order])
+        np.save(folder / "targets.npy", rows.targets[order])
+        outcome = _ask(shop, folder, "losses", shop.weights(number, seed))
+        if outcome.ending is Ending.STOPPED:
+            return None
+        if attempt == "last" or not _may_be_the_machine(outcome):
+            break
+    answer = _answer(outcome, folder, "losses.f32", rows.inputs.size)
+    if isinstance(answer, str):
+        return Score(None, outcome.wall_s, answer)
+    losses = np.empty(rows.inputs.shape, np.float32)
+    losses[order] = answer.reshape(rows.inputs.shape)
+    failure = _implausible(losses[rows.counted])
+    if failure is not None:
+        return Score(None, outcome.wall_s, failure)
+    losses.tofile(shop.losses(number, seed))
+    return Score(rows.bits_per_byte(losses), outcome.wall_s)
+
+
+def audit(
+    shop: Workshop, number: int, script: str, seed: int, incumbent: tuple[int, int] | None
+) -> Audit | None:  # incumbent: attempt and seed
+    """Have a fresh process account for committed losses; None when the user stopped it in the middle.
+
+    What a failed audit found stays beside the run's folder. Raises MachineError as score() does.
+    """
+    pins.verify(shop.night, shop.fixed)
+    data, rng = Path(shop.night.data), np.random.default_rng(secrets.randbits(128))
+    rows = Rows.of(data)
+    committed = _read_losses(shop.losses(number, seed), rows)
+    if committed is None:
+        return Audit(0, 0, 0.0, 0.0, 0.0, "the committed losses are gone")
+    train = prepare.load_data(data, verify=False).split("train").tokens
+    reference = _read_losses(shop.losses(*incumbent), rows) if incumbent else None
+    if reference is None:
+        reference = auditing.unigram_losses(train, rows.targets, len(rows.token_bytes))
+    places = auditing.draw(committed, reference, rows.counted, rng)
+    asked = auditing.plan(rows.inputs, rows.targets, committed, places, train, rng)
+    folder = shop.audit_folder(number, seed)
+    shop.lay_out(folder, script)
+    np.save(folder / "inputs.npy", asked.rows)
+    np.save(folder / "positions.npy", asked.positions)
+    outcome = _ask(shop, folder, "logits", shop.weights(number, seed))
+    if outcome.ending is Ending.STOPPED:
+        return None
+    answer = _answer(outcome, folder, "logits.f32", len(places) * len(rows.token_bytes))
+    if isinstance(answer, str):
+        return Audit(len(places), len(places), 0.0, 0.0, outcome.wall_s, answer)
+    logits = answer.reshape(len(places), -1)
+    found = auditing.compare(asked, logits, outcome.wall_s)
+    if not found.passed:
+        _keep_evidence(shop.evidence(number, seed), asked, logits, found)
+    return found
+
+
+def _ask(shop: Workshop, folder: Path, what: Literal["losses", "logits"], weights: Path) -> Outcome:
     shutil.copyfile(SCORER, folder / SCORER.name)
-    command = [sys.executable, SCORER.name, shop.script_name, str(run_folder / WEIGHTS)]
-    outcome = supervise(
-        command,
-        folder,
-        env=scrubbed_env(shop.night.data),
-        limit_s=LIMIT_S,
-        stopped=shop.stopped,
-        tick=lambda elapsed_s: shop.progressed(None, elapsed_s),
-    )
-    return None if outcome.ending is Ending.STOPPED else _as_score(outcome, folder)
+    command = [sys.executable, SCORER.name, what, shop.script_name, str(weights)]
+    outcome = shop.call(command, folder, LIMIT_S, weights)
+    shop.drop_temporary(folder)
+    return outcome
 
 
-def _as_score(outcome: Outcome, folder: Path) -> Score:
+def _may_be_the_machine(outcome: Outcome) -> bool:
+    """Killed by a signal, as when memory ran short for a moment: worth a second try, as nothing was learnt."""
+    return outcome.ending is Ending.SLEPT or (outcome.exit_code is not None and outcome.exit_code < 0)
+
+
+def _answer(outcome: Outcome, folder: Path, name: str, count: int) -> npt.NDArray[np.float32] | str:
+    """The numbers that a scorer left, or why there are none. Raw floats: there is no header to be parsed."""
     if outcome.ending is not Ending.FINISHED:
         lines = outcome.last_lines.strip().splitlines()
-        return Score(None, outcome.wall_s, f"scoring {outcome.ending}: {lines[-1][:200] if lines else 'no output'}")
+        signal = f" by signal {-outcome.exit_code}" if outcome.exit_code and outcome.exit_code < 0 else ""
+        return f"scoring {outcome.ending}{signal}: {lines[-1][:200] if lines else 'no output'}"
     try:
-        val_bpb = float(json.loads(read_end(folder / "score.json", ANSWER_BYTES))["val_bpb"])
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        return Score(None, outcome.wall_s, f"scoring left no readable score.json ({error})")
-    if not math.isfinite(val_bpb):
-        return Score(None, outcome.wall_s, f"val_bpb is {val_bpb}")
-    return Score(val_bpb, outcome.wall_s)
+        content = read_end(folder, name, 4 * count + 1)
+    except OSError as error:
+        return f"scoring left no readable {name} ({error.strerror or error})"
+    if len(content) != 4 * count:
+        return f"scoring left {name} of another size: {count:,} numbers are due"
+    return np.frombuffer(content, np.float32)
+
+
+def _implausible(losses: npt.NDArray[np.float32]) -> str | None:
+    """None for losses that a normalised distribution can have."""
+    if not np.isfinite(losses).all():
+        worst = losses[~np.isfinite(losses)][0]
+        return f"{(~np.isfinite(losses)).sum():,} losses are not finite, the first is {worst}"
+    if losses.min() < -ROUNDING_NATS:
+        return f"a loss of {losses.min():.3g} nats is below zero"
+    return None
+
+
+def _read_losses(path: Path, rows: Rows) -> npt.NDArray[np.float32] | None:
+    try:
+        losses = np.fromfile(path, np.float32)
+    except OSError:
+        return None
+    return losses.reshape(rows.inputs.shape) if losses.size == rows.inputs.size else None
+
+
+def _keep_evidence(path: Path, asked: auditing.Plan, logits: npt.NDArray[np.float32], found: Audit) -> None:
+    with np.errstate(invalid="ignore", over="ignore"):
+        audited = auditing.audited_losses(logits, asked.targets)
+    records = [
+        {
+            "place": int(place),
+            "position": int(position),
+            "target": int(target),
+            "committed": float(said),
+            "audited": loss,
+        }
+        for place, position, target, said, loss in zip(
+            asked.places, asked.positions, asked.targets, asked.committed, audited.tolist(), strict=True
+        )
+    ]
+    path.write_text(json.dumps({"failure": found.failure, "positions": records}, indent=1))

@@ -1,24 +1,58 @@
-"""Runs in a folder of its own beside the committed script and the fixed files: weights in, score.json out.
+"""Runs in a box of its own, beside the committed script and the fixed files: weights in, numbers out.
 
-python scorer.py SCRIPT WEIGHTS
+    python scorer.py losses SCRIPT WEIGHTS      inputs.npy, targets.npy (R, T) → losses.f32 (R, T), in nats
+    python scorer.py logits SCRIPT WEIGHTS      inputs.npy (K, T), positions.npy (K,) → logits.f32 (K, V)
+
+It runs the script's own code and is believed nothing that the other mode of it, in another process, does not confirm.
 """
 
 import importlib.util
-import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import numpy as np
 
 
-def main(script: str, weights: str) -> None:
+def main(what: str, script: str, weights: str) -> None:
     import hardware
 
     hardware.tune()  # before anything imports MLX
     import prepare
 
+    data = prepare.load_data(verify=False)
+    inputs = np.load("inputs.npy")
     model = load_script(Path(script)).load_model(weights)
-    val_bpb = prepare.evaluate_bpb(model, prepare.load_data(verify=False), split="validation")
-    Path("score.json").write_text(json.dumps({"val_bpb": float(val_bpb)}))
+    rows = prepare.rows_at_once(data)
+    with Path(f"{what}.f32").open("wb") as file:
+        parts = losses(model, inputs, rows, data) if what == "losses" else logits(model, inputs, rows, data)
+        for part in parts:
+            file.write(np.ascontiguousarray(part, np.float32).tobytes())
+
+
+def losses(model: Any, inputs: np.ndarray, rows: int, data: Any) -> Iterator[np.ndarray]:
+    """Cross-entropies (B, T) of the rows, a batch at a time."""
+    import prepare
+
+    targets = np.load("targets.npy")
+    for at in range(0, len(inputs), rows):
+        yield prepare.token_losses(model, inputs[at : at + rows], targets[at : at + rows], rows, data)
+
+
+def logits(model: Any, inputs: np.ndarray, rows: int, data: Any) -> Iterator[np.ndarray]:
+    """Logits (B, V) at one position of each row, in batches of the shape that the losses were made in."""
+    import mlx.core as mx
+
+    import prepare
+
+    positions = np.load("positions.npy").astype(np.int32)
+    for at in range(0, len(inputs), rows):
+        batch = inputs[at : at + rows]
+        found = prepare.checked_logits(model, batch, rows, data)[: len(batch)]  # (B, T, V)
+        asked = mx.array(positions[at : at + rows])[:, None, None]
+        yield np.array(mx.take_along_axis(found, asked, axis=1)[:, 0].astype(mx.float32))
 
 
 def load_script(path: Path) -> ModuleType:

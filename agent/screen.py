@@ -57,6 +57,10 @@ class Screen:
         self._waiting_for = "scoring"
         self._show(None, "scoring")
 
+    def audit_began(self, attempt: Attempt) -> None:
+        self._waiting_for = "auditing"
+        self._show(None, "auditing")
+
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
         self.close()
         self._console.print(verdict(attempt, before), highlight=False, soft_wrap=True)
@@ -124,9 +128,15 @@ def verdict(attempt: Attempt, before: Attempt | None) -> str:
         words.append(f"val_bpb {attempt.val_bpb:.6f}")
         if before is not None and before.val_bpb is not None:
             words.append(f"Δ {attempt.val_bpb - before.val_bpb:+.6f}")
-    reason = f" ({escape(attempt.decision.reason)})" if attempt.decision and status is Status.CRASH else ""
+    reason = f" ({escape(attempt.decision.reason)})" if attempt.decision and _wants_a_reason(attempt) else ""
     words.append(f"[{COLOURS[status]}]{status}[/]{reason}")
     return " · ".join(words)
+
+
+def _wants_a_reason(attempt: Attempt) -> bool:
+    """A crash, and a good score that was not believed, are not self-evident."""
+    reason = attempt.decision.reason if attempt.decision else ""
+    return attempt.status is Status.CRASH or reason.startswith(("audit", "quarantine", "it ignores"))
 
 
 def describe(point: Point, budget_s: float) -> str:

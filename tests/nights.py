@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.box import Box, Mode, choose
+from agent.caps import caps_of_machine
 from agent.contract import fixed_files
 from agent.errors import Exhausted
 from agent.experiment import Attempt, History, Progress, Proposal
@@ -17,8 +19,8 @@ from agent.journal import Journal
 from agent.judge import Greedy
 from agent.night import Lab, Limits
 from agent.opening import Place, Request, open_night
-from agent.process import Workshop
 from agent.stop import Stop
+from agent.workshop import Workshop
 
 PROJECT = Path(__file__).parents[1]
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -128,6 +130,7 @@ class Quiet:
     def attempt_began(self, attempt: Attempt) -> None: ...
     def run_began(self, attempt: Attempt, seed: int) -> None: ...
     def scoring_began(self, attempt: Attempt) -> None: ...
+    def audit_began(self, attempt: Attempt) -> None: ...
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None: ...
 
     def progressed(self, progress: Progress | None, elapsed_s: float) -> None:
@@ -139,10 +142,23 @@ class Quiet:
 
 
 @contextlib.contextmanager
-def scripted_lab(root: Path, tag: str, scripts: Sequence[str], *, allowance_s: float = 60.0) -> Iterator[Lab]:
+def scripted_lab(
+    root: Path,
+    tag: str,
+    scripts: Sequence[str],
+    *,
+    allowance_s: float | None = 60.0,
+    sandbox: Mode | Box = Mode.OFF,
+    confirm: int = 0,
+    plausible_gain: float = 1.0,
+    budget_s: float = BUDGET_S,
+) -> Iterator[Lab]:
     place = Place.of(root / "train_mlx.py")
-    night = open_night(place, Request(tag, BUDGET_S))
+    night = open_night(place, Request(tag, budget_s))
     stop, watcher = Stop(place.folder(tag)), Quiet()
-    shop = Workshop(night, place.folder(tag), allowance_s, lambda: stop.now, watcher.progressed)
+    box = choose(sandbox) if isinstance(sandbox, Mode) else sandbox
+    caps = caps_of_machine()
+    shop = Workshop(night, place.folder(tag), box, caps, allowance_s, lambda: stop.now, watcher.progressed)
     with Journal.resume(place.journal(tag)) as journal:
-        yield Lab(place, journal, shop, Scripted(scripts), Greedy(), watcher, stop, Limits())
+        proposer = Scripted(scripts)
+        yield Lab(place, journal, shop, proposer, Greedy(confirm), watcher, stop, Limits(), plausible_gain)

@@ -13,13 +13,15 @@ import pytest
 from nights import PROJECT, SCRIPTS
 
 from agent import process
+from agent.box import View
+from agent.environment import scrubbed_env
 from agent.experiment import Ending
-from agent.process import Outcome, scrubbed_env, supervise
+from agent.process import Outcome, supervise
 
 
 def run(folder: Path, *command: str, limit_s: float = 30.0, **options: object) -> Outcome:
     settings = {"stopped": lambda: False, "tick": lambda elapsed_s: None, "env": scrubbed_env("/data")} | options
-    return supervise([sys.executable, *command], folder, limit_s=limit_s, **settings)  # type: ignore[arg-type]
+    return supervise([sys.executable, *command], View(folder), limit_s=limit_s, **settings)  # type: ignore[arg-type]
 
 
 def is_alive(pid: int) -> bool:
@@ -62,10 +64,10 @@ def test_a_log_that_the_child_deletes_can_still_be_quoted(tmp_path):
 
 def test_a_lower_limit_of_file_size_stays():
     code = f"""
-import resource, sys; sys.path.insert(0, {str(PROJECT / "agent")!r})
-import keeper
+import resource, sys; sys.path[0] = {str(PROJECT)!r}
+from agent import keeper
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-keeper.limit_file_size(1 << 36)
+keeper.limit(resource.RLIMIT_FSIZE, 1 << 36)
 print(resource.getrlimit(resource.RLIMIT_FSIZE))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -99,9 +101,11 @@ def test_the_run_and_its_daemon_die_with_the_harness(tmp_path):
     harness = f"""
 import sys; sys.path.insert(0, {str(PROJECT)!r})
 from pathlib import Path
-from agent.process import supervise, scrubbed_env
-supervise([sys.executable, {str(SCRIPTS / "hangs.py")!r}], Path({str(tmp_path)!r}), env=scrubbed_env(""), limit_s=99,
-          stopped=lambda: False, tick=lambda s: None)
+from agent.box import View
+from agent.environment import scrubbed_env
+from agent.process import supervise
+supervise([sys.executable, {str(SCRIPTS / "hangs.py")!r}], View(Path({str(tmp_path)!r})), env=scrubbed_env(""),
+          limit_s=99, stopped=lambda: False, tick=lambda s: None)
 """
     loop = subprocess.Popen([sys.executable, "-c", harness])
     daemon = int(wait_for(tmp_path / "daemon.pid"))

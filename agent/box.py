@@ -1,0 +1,268 @@
+"""The sandbox: what a training or scoring process may see and touch, and what holds it to that.
+
+bubblewrap on Linux, Landlock where bubblewrap cannot be used, Seatbelt on a Mac. Everything that is not listed here is
+absent (bubblewrap) or refused (the others): home, keys, .git, the harness, other runs, the network. A box starts with
+an environment that holds no secret, because /proc shows a process's first environment to whatever runs beside it.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from agent import landlock, seatbelt
+from agent.environment import boxed_env
+from agent.errors import MachineError
+
+TMPFS_BYTES = 64 << 20  # of /tmp and /dev/shm, which are memory; TMPDIR is on disk, in the run's own folder
+PROBE_S = 120  # a first import of MLX on a slow disk
+
+# Programs, libraries, compilers, and what libraries ask about the machine. Not /etc, /home, /opt, /run, /var as such.
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
+SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
+ABOUT = ("/sys/devices", "/sys/bus", "/sys/class", "/sys/fs/cgroup", "/sys/module/nvidia", "/sys/module/nvidia_uvm")
+GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dri/renderD*")
+PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
+MAC_SYSTEM = ("/usr", "/bin", "/sbin", "/System", "/Library/Developer", "/opt/homebrew")
+
+
+class Mode(StrEnum):
+    AUTO = "auto"  # the strongest that works here
+    REQUIRE = "require"  # bubblewrap or Seatbelt, else refuse
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one process sees besides system and Python, by absolute paths."""
+
+    folder: Path  # where it works: the one place it may write
+    readable: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()  # what lies below a place that it sees, and is not for its eyes
+
+
+class Box(Protocol):
+    @property
+    def name(self) -> str:
+        """As `auto` and `doctor` print it."""
+        ...
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """What this box does not keep a script from, in plain words."""
+        ...
+
+    def wrap(self, command: Sequence[str], view: View) -> list[str]:
+        """The command that runs this command inside."""
+        ...
+
+
+def choose(mode: Mode) -> Box:
+    """The box for this machine; raises MachineError where `require` cannot be met.
+
+    Each candidate has to import MLX inside, so that what is chosen also works.
+    """
+    if mode is Mode.OFF:
+        return Open("switched off by --sandbox off")
+    reasons = []
+    for candidate in _candidates():
+        reason = candidate if isinstance(candidate, str) else why_unfit(candidate)
+        if reason is None:
+            assert not isinstance(candidate, str)
+            return candidate
+        reasons.append(reason)
+        if mode is Mode.REQUIRE:
+            raise MachineError(f"--sandbox require: {reason}; mend it, or choose --sandbox auto")
+    return Open("; ".join(reasons))
+
+
+def _candidates() -> Iterator["Box | str"]:
+    """The strongest first; a sentence stands for one that cannot even be tried."""
+    if sys.platform == "darwin":
+        yield seatbelt.unusable() or Seatbelt()
+    elif sys.platform == "linux":
+        program = shutil.which("bwrap")
+        yield Bubblewrap.on_this_kernel(program) if program else "bubblewrap is not installed (apt install bubblewrap)"
+        abi = landlock.abi()
+        yield Landlock(abi) if abi else "this kernel has no Landlock"
+    else:
+        yield f"there is no sandbox for {sys.platform}"
+
+
+def why_unfit(box: Box) -> str | None:
+    """None where a process in the box can import MLX, else what it said."""
+    with tempfile.TemporaryDirectory(prefix="nightshift-") as folder:
+        view = View(Path(folder).resolve())
+        (view.folder / "tmp").mkdir()
+        command = box.wrap([sys.executable, "-c", "import mlx.core, numpy"], view)
+        env = boxed_env(view.folder, data="")
+        try:
+            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PROBE_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"{box.name} does not work here ({error})"
+    lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    return None if done.returncode == 0 else f"{box.name} does not work here ({lines[-1]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """No box: the process has the user's rights. The environment is scrubbed all the same."""
+
+    why: str
+
+    @property
+    def name(self) -> str:
+        return f"no sandbox: {self.why}"
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        return ("scripts run with your rights: files, network, processes",)
+
+    def wrap(self, command: Sequence[str], view: View) -> list[str]:
+        return list(command)
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """Namespaces of its own for files, processes, network: what is not mounted is not there."""
+
+    program: str
+    isolation: tuple[str, ...]
+
+    # A newer bubblewrap can also close user namespaces inside, the way to most of the kernel's attack surface. Root
+    # in a container may not be allowed to open one at all, and then does not need one.
+    ISOLATION = (("--unshare-user", "--disable-userns"), ("--unshare-user-try",))  # fmt: skip
+
+    @classmethod
+    def on_this_kernel(cls, program: str) -> "Bubblewrap | str":
+        """With the most isolation that works; a sentence where none does."""
+        said = ""
+        for isolation in cls.ISOLATION:
+            box = cls(program, isolation)
+            trial = subprocess.run(
+                [*box._namespaces(), "--ro-bind", "/", "/", "--", "/bin/true"],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            if trial.returncode == 0:
+                return box
+            said = trial.stderr.strip().partition("\n")[0]
+        return f"bubblewrap may not open namespaces here ({said}); see 'Sandbox' in README.md"
+
+    @property
+    def name(self) -> str:
+        return "bubblewrap"
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        return ()
+
+    def wrap(self, command: Sequence[str], view: View) -> list[str]:
+        memory = ["--size", str(TMPFS_BYTES), "--tmpfs"]
+        mounts = ["--proc", "/proc", "--dev", "/dev", *memory, "/dev/shm", *memory, "/tmp"]
+        mounts += _system_mounts()
+        for place in view.hidden:
+            if place.is_dir() and any(place.is_relative_to(seen) for seen in (*map(Path, SYSTEM), *python_places())):
+                mounts += ["--tmpfs", str(place), "--remount-ro", str(place)]
+        for place in (*python_places(), *view.readable):
+            mounts += ["--ro-bind-try", str(place), str(place)]
+        for device in gpu_devices():
+            mounts += ["--dev-bind-try", str(device), str(device)]
+        mounts += ["--bind", str(view.folder), str(view.folder), "--chdir", str(view.folder)]
+        # the root and /dev of a box are memory, too: nobody may write there
+        return [*self._namespaces(), *mounts, "--remount-ro", "/dev", "--remount-ro", "/", "--", *command]
+
+    def _namespaces(self) -> list[str]:
+        # the cgroup namespace stays: libraries read the machine's share of cores and memory there
+        unshared = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+        return [self.program, *self.isolation, *unshared, "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+
+
+@dataclass(frozen=True, slots=True)
+class Landlock:
+    """The kernel refuses what is not listed; for machines whose user namespaces are closed."""
+
+    abi: int
+
+    @property
+    def name(self) -> str:
+        return f"Landlock (ABI {self.abi})"
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        return landlock.uncovered(self.abi)
+
+    def wrap(self, command: Sequence[str], view: View) -> list[str]:
+        devices = (*(Path("/dev") / name for name in PLAIN_DEVICES), *gpu_devices())
+        system = (Path(place) for place in (*SYSTEM, *SETTINGS, *ABOUT, "/proc"))
+        rules = {
+            "read": [str(place) for place in (*system, *python_places(), *view.readable)],
+            "write": [str(view.folder)],
+            "devices": [str(device) for device in devices],
+        }
+        # -I and -S: nothing of the user's environment may run before the rules hold
+        return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(rules), *command]
+
+
+@dataclass(frozen=True, slots=True)
+class Seatbelt:
+    """macOS's own sandbox under our own profile: those of other agents keep MLX from starting."""
+
+    @property
+    def name(self) -> str:
+        return "Seatbelt"
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        return ("unverified on a Mac", "memory is watched, not capped")
+
+    def wrap(self, command: Sequence[str], view: View) -> list[str]:
+        system = (Path(place) for place in MAC_SYSTEM)
+        return seatbelt.wrap(seatbelt.profile([*system, *python_places(), *view.readable], [view.folder]), command)
+
+
+def _system_mounts() -> list[str]:
+    """/bin and its like are links into /usr on most systems: they stay what they are."""
+    mounts = []
+    for place in SYSTEM:
+        path = Path(place)
+        mounts += ["--symlink", str(path.readlink()), place] if path.is_symlink() else ["--ro-bind-try", place, place]
+    for place in (*SETTINGS, *ABOUT):
+        mounts += ["--ro-bind-try", place, place]
+    return mounts
+
+
+def python_places() -> tuple[Path, ...]:
+    """This interpreter, its packages, and the libraries the linker is told of: read-only in every box."""
+    found = [Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)]
+    found += [Path(entry) for entry in sys.path if any(Path(entry).glob("*.dist-info"))]
+    found += [Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":") if entry]
+    found += _steps_to_python()
+    places = {place for path in found if path.exists() for place in (path.absolute(), path.resolve())}
+    home = Path.home().resolve()
+    places = {place for place in places if not home.is_relative_to(place)}  # none may bring the whole home along
+    seen = [*places, *(Path(place) for place in SYSTEM)]
+    return tuple(sorted(place for place in places if not any(_is_below(place, other) for other in seen)))
+
+
+def _is_below(path: Path, other: Path) -> bool:
+    return path != other and path.is_relative_to(other)
+
+
+def _steps_to_python() -> Iterator[Path]:
+    """The interpreter of a virtual environment is a link to a link …: each has to be there to be followed."""
+    step = Path(sys.executable)
+    while step.is_symlink():
+        yield step
+        step = step.parent / step.readlink()
+    yield step
+
+
+def gpu_devices() -> tuple[Path, ...]:
+    return tuple(sorted(path for pattern in GPU_DEVICES for path in Path("/dev").glob(pattern)))

@@ -1,0 +1,183 @@
+"""Where a night's processes work: a folder for each, laid out anew, and what is read from it afterwards.
+
+A script may leave anything there: links to other places, pipes, folders a thousand deep. It is read as bytes from plain
+files, never through a link, and never more than asked for.
+"""
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.box import Box, View
+from agent.caps import Caps
+from agent.environment import TMP, boxed_env
+from agent.experiment import Ending, Night, Progress, Run
+from agent.process import LOG, Outcome, read_tail, supervise
+
+WEIGHTS = "out/model.safetensors"
+TRAINING_DATA = ("manifest.json", "token_bytes.npy", "tokenizer.*", "train.*")  # all of a corpus that a box shows
+WARM = ("cache/kernels", "cache/blas", "mlx", ".nv")  # machine code that a run leaves in its TMPDIR for the next one
+MAX_WARM_BYTES = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """A night's box and folders, and how its processes are watched."""
+
+    night: Night
+    folder: Path  # experiments/nights/<tag>
+    box: Box
+    caps: Caps
+    allowance_s: float | None  # beyond the budget; None: learnt from attempt 0
+    stopped: Callable[[], bool]  # has the user asked to end the run itself?
+    progressed: Callable[[Progress | None, float], None]
+
+    @property
+    def fixed(self) -> Path:
+        return self.folder / "fixed"
+
+    @property
+    def warm(self) -> Path:
+        """The machine code that every run begins with; only attempt 0, the user's own script, has filled it."""
+        return self.folder / "warm"
+
+    @property
+    def script_name(self) -> str:
+        return Path(self.night.script).name
+
+    def run_folder(self, number: int, seed: int) -> Path:
+        return self.folder / "runs" / f"{number:04d}" / f"seed{seed}"
+
+    def score_folder(self, number: int, seed: int) -> Path:
+        """Beside the run's folder, as all that the harness itself writes: within, a script could have laid a link."""
+        return self._beside(number, seed, "score")
+
+    def audit_folder(self, number: int, seed: int) -> Path:
+        return self._beside(number, seed, "audit")
+
+    def losses(self, number: int, seed: int) -> Path:
+        """What the scorer committed to: float32, one for every token of the evaluation rows."""
+        return self._beside(number, seed, "losses.f32")
+
+    def evidence(self, number: int, seed: int) -> Path:
+        """What a failed audit found."""
+        return self._beside(number, seed, "audit.json")
+
+    def weights(self, number: int, seed: int) -> Path:
+        return self.run_folder(number, seed) / WEIGHTS
+
+    def drop_weights(self, number: int, seed: int) -> None:
+        """Space for the next run; what a script put in the place of its weights stays, being none of our files."""
+        self.losses(number, seed).unlink(missing_ok=True)
+        if has_weights(self.run_folder(number, seed)):
+            self.weights(number, seed).unlink(missing_ok=True)
+
+    def _beside(self, number: int, seed: int, what: str) -> Path:
+        folder = self.run_folder(number, seed)
+        return folder.with_name(f"{folder.name}.{what}")
+
+    def log(self, number: int, run: Run) -> Path:
+        """What the last process about this run said: its scoring, where the training ended well."""
+        folder = self.score_folder if run.ending is Ending.FINISHED else self.run_folder
+        return folder(number, run.seed) / LOG
+
+    def lay_out(self, folder: Path, script: str) -> None:
+        """A fresh folder with the committed script, the fixed files and the warm caches; what was there is gone."""
+        remove(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.fixed.is_dir():  # where it was swept away with its night, the pins end the night
+            shutil.copytree(self.fixed, folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        (folder / self.script_name).write_bytes(script.encode())
+        # a copy: what a run does to its caches ends with it
+        if self.warm.is_dir():
+            shutil.copytree(self.warm, folder / TMP)
+        (folder / TMP / "cache").mkdir(parents=True, exist_ok=True)
+
+    def call(
+        self,
+        command: list[str],
+        folder: Path,
+        limit_s: float,
+        *readable: Path,
+        progress: Callable[[], Progress | None] = lambda: None,
+    ) -> Outcome:
+        """Run a command, boxed, in a folder that was laid out; it sees the readable files besides."""
+        return supervise(
+            command,
+            self.view(folder, *readable),
+            box=self.box,
+            caps=self.caps,
+            env=boxed_env(folder, self.night.data),
+            limit_s=limit_s,
+            stopped=self.stopped,
+            tick=lambda elapsed_s: self.progressed(progress(), elapsed_s),
+        )
+
+    def view(self, folder: Path, *readable: Path) -> View:
+        data = Path(self.night.data)
+        training = (path for pattern in TRAINING_DATA for path in sorted(data.glob(pattern)))
+        root = self.folder.parents[2]
+        return View(folder, (*training, *readable), hidden=(root, Path.home()))
+
+    def drop_temporary(self, folder: Path) -> None:
+        remove(folder / TMP)
+
+    def keep_warm(self, folder: Path) -> None:
+        """Take over the machine code that a run of attempt 0 compiled; more than is plausible is left alone."""
+        fresh = self.folder / "warm.new"
+        remove(fresh)
+        for name in WARM:
+            source = folder / TMP / name
+            if source.is_dir() and not source.is_symlink():
+                shutil.copytree(source, fresh / name, ignore=_links_and_pipes, dirs_exist_ok=True)
+        size = sum(path.stat().st_size for path in fresh.rglob("*") if path.is_file())
+        if fresh.is_dir() and size <= MAX_WARM_BYTES:
+            remove(self.warm)
+            fresh.replace(self.warm)
+        remove(fresh)
+
+
+def _links_and_pipes(folder: str, names: list[str]) -> list[str]:
+    kinds = {name: (Path(folder) / name).lstat().st_mode for name in names}
+    return [name for name, mode in kinds.items() if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))]
+
+
+def remove(folder: Path) -> None:
+    """Whatever is there, however deep it is and whoever closed it; by rm, which knows no longest path."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        folder.unlink()
+    if not folder.exists():
+        return
+    for attempt in ("rm", "chmod", "rm"):
+        arguments = ["-R", "u+rwX"] if attempt == "chmod" else ["-rf"]
+        subprocess.run([attempt, *arguments, "--", str(folder)], capture_output=True, check=False)
+        if not folder.exists():
+            return
+
+
+def read_end(folder: Path, name: str, most_bytes: int) -> bytes:
+    """The last bytes of a plain file right in this folder; OSError for a link, a pipe or nothing."""
+    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        # a pipe of that name would keep a plain open waiting for ever
+        file = os.fdopen(os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=inside), "rb")
+    finally:
+        os.close(inside)
+    with file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{folder / name} is no plain file")
+        return read_tail(file, most_bytes)
+
+
+def has_weights(run_folder: Path) -> bool:
+    """Whether a script left plain weights of its own in its own out folder: links could lead to those of another."""
+    weights = run_folder / WEIGHTS
+    with suppress(OSError):
+        found = weights.lstat()
+        return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not weights.parent.is_symlink()
+    return False
