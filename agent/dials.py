@@ -13,6 +13,7 @@ import math
 import re
 import tokenize
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from agent.errors import ScriptError
@@ -42,6 +43,17 @@ class Dial:
     line: int
 
 
+@contextmanager
+def _depth_is_told() -> Iterator[None]:
+    try:
+        yield
+    except (RecursionError, MemoryError) as error:  # MemoryError: the parser's own stack is full
+        raise ScriptError(
+            "the script is nested too deep to be read; split its longest expression, or its longest chain of elif"
+        ) from error
+
+
+@_depth_is_told()
 def read_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
     """The dials in the order of their lines; raises ScriptError for a range or a preset that cannot be read."""
     assignments, comments = tuple(_assignments(source)), _comments(source)
@@ -49,8 +61,8 @@ def read_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
     for name, node in assignments:
         try:
             value = ast.literal_eval(_literal(node, name, device_kind))
-        except ValueError:
-            continue  # computed from other dials: not one itself
+        except (ValueError, TypeError):
+            continue  # computed from other dials, or a set that cannot be: not one itself
         line = node.end_lineno or node.lineno
         dials.append(Dial(name, value, _span(comments.get(line, ""), name, value, line), line))
     return tuple(dials)
@@ -67,6 +79,7 @@ def searched(source: str, device_kind: str) -> tuple[Dial, ...]:
     return dials
 
 
+@_depth_is_told()
 def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str:
     """The source with these dials turned and every other character as it was; by_device keeps its other devices."""
     places = {name: _literal(node, name, device_kind) for name, node in _assignments(source) if name in values}
@@ -89,6 +102,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+@_depth_is_told()
 def normalised(source: str) -> str:
     """A hash that comments, blank lines, layout and the kind of quotes do not change: equal means a duplicate."""
     return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()
@@ -130,7 +144,7 @@ def _span(comment: str, name: str, value: Value, line: int) -> Interval | Choice
     text = comment[opening:].strip()
     span = _choices(text) if text[0] == "{" else _interval(text, value)
     if span is None:
-        raise ScriptError(f"line {line}: the range {text!r} of dial {name} cannot be read; write {FORMS}")
+        raise ScriptError(f"line {line}: the range {text[:80]!r} of dial {name} cannot be read; write {FORMS}")
     return span
 
 
@@ -161,7 +175,7 @@ def _elements(text: str) -> tuple[Value, ...] | None:
         tree = ast.parse(text, mode="eval").body
         if isinstance(tree, ast.List | ast.Set):
             return tuple(ast.literal_eval(element) for element in tree.elts)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     return None
 

@@ -113,3 +113,22 @@ def test_a_preset_without_this_device_says_what_to_add():
 def test_comments_layout_and_quotes_do_not_make_a_new_script():
     assert normalised("A = 'x'  # why\n\n\nB=1\n") == normalised('A = "x"\nB = 1  # because')
     assert normalised("A = 1") != normalised("A = 2")
+
+
+@pytest.mark.parametrize("value", ["+".join(["1"] * 20_000), "-" * 5_000 + "1", "lambda: " * 3_000 + "1"])
+def test_a_script_nested_too_deep_is_told_of(value):
+    source = f"LR = 0.1  # step [0.1, 0.2]\nX = {value}\n"
+    for read in (normalised, lambda source: read_dials(source, "cpu"), lambda source: set_dials(source, "cpu", {})):
+        with pytest.raises(ScriptError, match="the script is nested too deep to be read; split its longest expression"):
+            read(source)
+
+
+@pytest.mark.parametrize("span", ["[" + "+".join(["1"] * 20_000) + ", 2]", "{" + "-" * 5_000 + "1, 2}"])
+def test_a_range_nested_too_deep_is_quoted_in_part(span):
+    with pytest.raises(ScriptError) as caught:
+        read_dials(f"X = 1  # {span}\n", "cpu")
+    assert f"the range {span[:80]!r} of dial X cannot be read" in str(caught.value)
+
+
+def test_a_set_that_cannot_be_is_no_dial():
+    assert read_dials("X = {[]}  # [1, 2]\nY = {[]: 1}\nZ = 1\n", "cpu") == (Dial("Z", 1, None, 3),)
