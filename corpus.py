@@ -141,13 +141,18 @@ def find_sources(dataset: str, shards: int | None, cache: Path) -> list[Path]:
 
 
 def _files_below(folder: Path) -> list[Path]:
-    found = []
-    for root, folders, names in os.walk(folder):
+    found: list[Path] = []
+    closed: list[OSError] = []
+    for root, folders, names in os.walk(folder, onerror=closed.append):
         folders[:] = [name for name in folders if name not in INSTALLED and not name.startswith(".")]
         found += [Path(root, name) for name in names if name.lower().endswith(SUFFIXES)]
     files = sorted((path for path in found if path.is_file()), key=Path.as_posix)
+    example = f"{closed[0].filename} cannot be read ({closed[0].strerror})" if closed else ""
     if not files:
-        raise DataError(f"{folder} holds no {' '.join(SUFFIXES)} file: give a folder with text")
+        missing = example or f"{folder} holds no {' '.join(SUFFIXES)} file"
+        raise DataError(f"{missing}: give a folder with text")
+    if closed:
+        say(f"leaving out {len(closed)} folder{'s' * (len(closed) > 1)}: for example, {example}")
     tables = {path: error for path in files if (error := _without_text(path)) is not None}
     if tables and len(tables) == len(files):
         raise tables[files[0]]
@@ -302,7 +307,7 @@ def _json_lines(span: Span, text: str) -> Iterator[str]:
 def _text_field(line: str | bytes, path: str | Path) -> str:
     try:
         document = json.loads(line)["text"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):  # RecursionError: brackets in brackets, thousands deep
         document = None
     if not isinstance(document, str):
         start = (line.decode(errors="replace") if isinstance(line, bytes) else line).strip()[:60]

@@ -9,6 +9,7 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -173,6 +174,7 @@ def test_files_that_are_not_utf8_are_left_out_and_counted(tmp_path):
     [
         ("a.jsonl", b'{"text": "fine"}\n{"body": "no"}\n', r'a\.jsonl has a line that is not .*"body"'),
         ("a.jsonl", b"not json\n", "not json"),
+        ("a.jsonl", b'{"text": "fine"}\n' + b"[" * 100_000 + b"\n", r"a\.jsonl has a line that is not .*\('\[\[\["),
         ("a.parquet", b"PAR1 but not really", r"a\.parquet is not a readable parquet file"),
         ("a.docx", b"?", r"a\.docx is not a \.txt"),
     ],
@@ -197,6 +199,36 @@ def test_an_unknown_dataset_names_the_choices(tmp_path):
 def test_a_folder_without_text_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"holds no \.txt \.md"):
         find_sources(str(tmp_path), None, tmp_path)
+
+
+@pytest.fixture
+def closed_folder() -> Iterator[Path]:
+    """A folder with a text and a folder that only another user can read."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # root reads everything, so it becomes nobody meanwhile
+        (folder / "text.txt").write_text("open to all")
+        (folder / "closed").mkdir(mode=0o000)
+        root = os.geteuid() == 0
+        if root:
+            os.seteuid(65534)
+        try:
+            yield folder / "closed"
+        finally:
+            if root:
+                os.seteuid(0)
+            (folder / "closed").chmod(0o755)
+
+
+def test_a_folder_that_cannot_be_read_is_told_of(closed_folder, capsys):
+    assert [path.name for path in find_sources(str(closed_folder.parent), None, closed_folder)] == ["text.txt"]
+    said = f"leaving out 1 folder: for example, {closed_folder} cannot be read (Permission denied)\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_corpus_that_cannot_be_read_is_not_called_empty(closed_folder):
+    with pytest.raises(DataError, match=r"closed cannot be read \(Permission denied\): give a folder with text"):
+        find_sources(str(closed_folder), None, closed_folder)
 
 
 # ---- downloads -------------------------------------------------------------------------------------------------------
