@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
+from agent.box import Mode, choose
 from agent.errors import NightshiftError
 from agent.opening import MIN_FREE_BYTES
 from agent.repo import Repo
@@ -51,7 +52,7 @@ class Finding:
 def examine(console: Console) -> int:
     """Print every finding as it is made; 1 when something essential is missing, else 0."""
     healthy = True
-    for check in (_python, _mlx, _device, _kernels, _git, _disk, _memory, _data):
+    for check in (_python, _mlx, _device, _kernels, _git, _sandbox, _disk, _memory, _data):
         for finding in check():
             mark = "[green]✓[/]" if finding.good else "[red]✗[/]"
             console.print(mark, end=" ")
@@ -120,6 +121,13 @@ def _git() -> Iterator[Finding]:
         yield Finding(True, f"git repository: {Repo.containing(Path.cwd()).root}")
     except NightshiftError as error:
         yield Finding(False, f"git: {error}")
+
+
+def _sandbox() -> Iterator[Finding]:
+    box = choose(Mode.AUTO)
+    gaps = f"; not covered: {', '.join(box.uncovered)}" if box.uncovered else ""
+    remedy = "install bubblewrap: apt install bubblewrap, dnf install bubblewrap …"
+    yield Finding(not box.uncovered, f"sandbox: {box.name}{gaps}", "" if sys.platform == "darwin" else remedy, False)
 
 
 def _disk() -> Iterator[Finding]:

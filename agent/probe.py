@@ -9,6 +9,7 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -45,6 +46,7 @@ def look() -> dict[str, object]:
         data = prepare.ensure_data()
     except DataError as error:
         return {"error": str(error)}
+    compile_kernels()
     return {
         "device_kind": hardware.device_kind(),
         "device": hardware.device_name(),
@@ -52,6 +54,14 @@ def look() -> dict[str, object]:
         "fingerprint": data.fingerprint,
         "budget_s": prepare.TIME_BUDGET_S,
     }
+
+
+def compile_kernels() -> None:
+    """Into the user's cache, of which every run gets a copy: no run of a night compiles what all of them need."""
+    with suppress(ImportError):  # a script of the user's own may do without the package
+        from kernels.device import kernel_device
+
+        kernel_device()
 
 
 if __name__ == "__main__":

@@ -75,6 +75,7 @@ def score(shop: Workshop, number: int, script: str, seed: int) -> Score | None:
         if attempt == "last" or not _may_be_the_machine(outcome):
             break
     answer = _answer(outcome, folder, "losses.f32", rows.inputs.size)
+    shop.drop_all_but_log(folder)
     if isinstance(answer, str):
         return Score(None, outcome.wall_s, answer)
     losses = np.empty(rows.inputs.shape, np.float32)
@@ -113,6 +114,7 @@ def audit(
     if outcome.ending is Ending.STOPPED:
         return None
     answer = _answer(outcome, folder, "logits.f32", len(places) * len(rows.token_bytes))
+    shop.drop_all_but_log(folder)
     if isinstance(answer, str):
         return Audit(len(places), len(places), 0.0, 0.0, outcome.wall_s, answer)
     logits = answer.reshape(len(places), -1)
@@ -125,9 +127,7 @@ def audit(
 def _ask(shop: Workshop, folder: Path, what: Literal["losses", "logits"], weights: Path) -> Outcome:
     shutil.copyfile(SCORER, folder / SCORER.name)
     command = [sys.executable, SCORER.name, what, shop.script_name, str(weights)]
-    outcome = shop.call(command, folder, LIMIT_S, weights)
-    shop.drop_temporary(folder)
-    return outcome
+    return shop.call(command, folder, LIMIT_S, weights)
 
 
 def _may_be_the_machine(outcome: Outcome) -> bool:

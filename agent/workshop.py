@@ -127,6 +127,12 @@ class Workshop:
     def drop_temporary(self, folder: Path) -> None:
         remove(folder / TMP)
 
+    def drop_all_but_log(self, folder: Path) -> None:
+        """What a scorer worked on is as large as the evaluation text, and all here already."""
+        for path in folder.iterdir():
+            if path.name != LOG:
+                remove(path)
+
     def keep_warm(self, folder: Path) -> None:
         """Take over the machine code that a run of attempt 0 compiled; more than is plausible is left alone."""
         fresh = self.folder / "warm.new"
@@ -148,7 +154,7 @@ def _links_and_pipes(folder: str, names: list[str]) -> list[str]:
 
 
 def remove(folder: Path) -> None:
-    """Whatever is there, however deep it is and whoever closed it; by rm, which knows no longest path."""
+    """Whatever is there, a file or a folder, however deep and whoever closed it; by rm, which knows no longest path."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         folder.unlink()
     if not folder.exists():
