@@ -30,7 +30,8 @@ SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/al
 ABOUT = ("/sys/devices", "/sys/bus", "/sys/class", "/sys/fs/cgroup", "/sys/module/nvidia", "/sys/module/nvidia_uvm")
 GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dri/renderD*")
 PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
-MAC_SYSTEM = ("/usr", "/bin", "/sbin", "/System", "/Library/Developer", "/opt/homebrew")
+MAC_SYSTEM = ("/usr/bin", "/usr/lib", "/usr/share", "/bin", "/sbin", "/System/Library", "/Library/Developer")
+MAC_SYSTEM += tuple(f"/opt/homebrew/{part}" for part in ("Cellar", "Frameworks", "lib", "opt"))
 
 
 class Mode(StrEnum):
