@@ -1,0 +1,39 @@
+"""Scripts that try to cheat, and honest ones that look odd: each is one self-contained training script.
+
+cheats/base.py is an honest script; a file in cheats/caught/ or cheats/honest/ says in its first line what it does, and
+its code is put in front of the base's last lines, where its definitions replace the base's. A cheat may look up in
+WORLD what a well-informed attacker would know: where the user's repository, home and caches are, whom to talk to.
+"""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "cheats"
+BASE = (FOLDER / "base.py").read_text()
+GUARD = '\n\nif __name__ == "__main__":'
+
+
+@dataclass(frozen=True)
+class Script:
+    """One file of cheats/caught or cheats/honest."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def tries(self) -> str:
+        """What it does, in one sentence."""
+        return ast.get_docstring(ast.parse(self.path.read_text())) or ""
+
+    def compose(self, world: Mapping[str, object]) -> str:
+        before, guard, after = BASE.partition(GUARD)
+        return f"{before}\nWORLD = {dict(world)!r}\n\n{self.path.read_text()}\n{guard}{after}"
+
+
+CHEATS = tuple(Script(path) for path in sorted((FOLDER / "caught").glob("*.py")))
+HONEST = tuple(Script(path) for path in sorted((FOLDER / "honest").glob("*.py")))
