@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -30,8 +30,8 @@ SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/al
 ABOUT = ("/sys/devices", "/sys/bus", "/sys/class", "/sys/fs/cgroup", "/sys/module/nvidia", "/sys/module/nvidia_uvm")
 GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dri/renderD*")
 PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
-MAC_SYSTEM = ("/usr/bin", "/usr/lib", "/usr/share", "/bin", "/sbin", "/System/Library", "/Library/Developer")
-MAC_SYSTEM += tuple(f"/opt/homebrew/{part}" for part in ("Cellar", "Frameworks", "lib", "opt"))
+HOMEBREW = tuple(f"/opt/homebrew/{part}" for part in ("Cellar", "Frameworks", "lib", "opt"))
+MAC_SYSTEM = ("/usr/bin", "/usr/lib", "/usr/share", "/bin", "/sbin", "/System/Library", "/Library/Developer", *HOMEBREW)
 
 
 class Mode(StrEnum):
@@ -73,7 +73,7 @@ def choose(mode: Mode) -> Box:
     if mode is Mode.OFF:
         return Open("switched off by --sandbox off")
     reasons = []
-    for candidate in _candidates():
+    for candidate in candidates():
         reason = candidate if isinstance(candidate, str) else why_unfit(candidate)
         if reason is None:
             assert not isinstance(candidate, str)
@@ -84,7 +84,7 @@ def choose(mode: Mode) -> Box:
     return Open("; ".join(reasons))
 
 
-def _candidates() -> Iterator["Box | str"]:
+def candidates() -> Iterator["Box | str"]:
     """The strongest first; a sentence stands for one that cannot even be tried."""
     if sys.platform == "darwin":
         yield seatbelt.unusable() or Seatbelt()
@@ -167,17 +167,19 @@ class Bubblewrap:
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         memory = ["--size", str(TMPFS_BYTES), "--tmpfs"]
         mounts = ["--proc", "/proc", "--dev", "/dev", *memory, "/dev/shm", *memory, "/tmp"]
-        mounts += _system_mounts()
-        for place in view.hidden:
-            if place.is_dir() and any(place.is_relative_to(seen) for seen in (*map(Path, SYSTEM), *python_places())):
-                mounts += ["--tmpfs", str(place), "--remount-ro", str(place)]
-        for place in (*python_places(), *view.readable):
-            mounts += ["--ro-bind-try", str(place), str(place)]
+        python, hidden = python_places(), _hidden_places(view)
+        mounts += [*_system_mounts(), *_read_only(python)]
+        for place in hidden:
+            mounts += ["--tmpfs", str(place)]
+        # once more what lies in there, as the user's virtual environment may
+        mounts += _read_only([place for place in python if any(place.is_relative_to(other) for other in hidden)])
+        mounts += _read_only(view.readable)
         for device in gpu_devices():
             mounts += ["--dev-bind-try", str(device), str(device)]
         mounts += ["--bind", str(view.folder), str(view.folder), "--chdir", str(view.folder)]
-        # the root and /dev of a box are memory, too: nobody may write there
-        return [*self._namespaces(), *mounts, "--remount-ro", "/dev", "--remount-ro", "/", "--", *command]
+        for place in (*hidden, Path("/dev"), Path("/")):  # they are memory, too: nobody may write there
+            mounts += ["--remount-ro", str(place)]
+        return [*self._namespaces(), *mounts, "--", *command]
 
     def _namespaces(self) -> list[str]:
         # the cgroup namespace stays: libraries read the machine's share of cores and memory there
@@ -230,13 +232,22 @@ class Seatbelt:
 
 def _system_mounts() -> list[str]:
     """/bin and its like are links into /usr on most systems: they stay what they are."""
-    mounts = []
-    for place in SYSTEM:
-        path = Path(place)
-        mounts += ["--symlink", str(path.readlink()), place] if path.is_symlink() else ["--ro-bind-try", place, place]
-    for place in (*SETTINGS, *ABOUT):
-        mounts += ["--ro-bind-try", place, place]
+    links = [place for place in SYSTEM if Path(place).is_symlink()]
+    mounts = _read_only(Path(place) for place in (*SYSTEM, *SETTINGS, *ABOUT) if place not in links)
+    for link in links:
+        mounts += ["--symlink", str(Path(link).readlink()), link]
     return mounts
+
+
+def _read_only(places: Iterable[Path]) -> list[str]:
+    return [word for place in places for word in ("--ro-bind-try", str(place), str(place))]
+
+
+def _hidden_places(view: View) -> tuple[Path, ...]:
+    """Those that would be seen, a place within another one left out."""
+    seen = [*(Path(place) for place in SYSTEM), *python_places()]
+    found = {place for place in view.hidden if place.is_dir() and any(place.is_relative_to(other) for other in seen)}
+    return tuple(sorted(place for place in found if not any(_is_below(place, other) for other in found)))
 
 
 def python_places() -> tuple[Path, ...]:

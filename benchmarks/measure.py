@@ -308,7 +308,7 @@ def guarded(program: str, body: Callable[[], int]) -> int:
     """The one door for errors: 2 with a sentence for misuse, 1 for a measured program that failed, 130 for Ctrl-C."""
     try:
         return body()
-    except (Misuse, DataError) as error:
+    except (Misuse, DataError, NightshiftError) as error:
         say(f"{program}: {error}")
         return 2
     except Failed as error:
