@@ -31,6 +31,7 @@ ABOUT = ("/sys/devices", "/sys/bus", "/sys/class", "/sys/fs/cgroup", "/sys/modul
 GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dri/renderD*")
 PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
 HOMEBREW = tuple(f"/opt/homebrew/{part}" for part in ("Cellar", "Frameworks", "lib", "opt"))
+PYTHON_PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
 MAC_SYSTEM = ("/usr/bin", "/usr/lib", "/usr/share", "/bin", "/sbin", "/System/Library", "/Library/Developer", *HOMEBREW)
 
 
@@ -167,13 +168,11 @@ class Bubblewrap:
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         memory = ["--size", str(TMPFS_BYTES), "--tmpfs"]
         mounts = ["--proc", "/proc", "--dev", "/dev", *memory, "/dev/shm", *memory, "/tmp"]
-        python, hidden = python_places(), _hidden_places(view)
-        mounts += [*_system_mounts(), *_read_only(python)]
+        hidden = _hidden_in_system(view)
+        mounts += _system_mounts()
         for place in hidden:
             mounts += ["--tmpfs", str(place)]
-        # once more what lies in there, as the user's virtual environment may
-        mounts += _read_only([place for place in python if any(place.is_relative_to(other) for other in hidden)])
-        mounts += _read_only(view.readable)
+        mounts += _read_only([*_python_in(view), *view.readable])  # some of it in a hidden place, maybe
         for device in gpu_devices():
             mounts += ["--dev-bind-try", str(device), str(device)]
         mounts += ["--bind", str(view.folder), str(view.folder), "--chdir", str(view.folder)]
@@ -205,7 +204,7 @@ class Landlock:
         devices = (*(Path("/dev") / name for name in PLAIN_DEVICES), *gpu_devices())
         system = (Path(place) for place in (*SYSTEM, *SETTINGS, *ABOUT, "/proc"))
         rules = {
-            "read": [str(place) for place in (*system, *python_places(), *view.readable)],
+            "read": [str(place) for place in (*system, *_python_in(view), *view.readable)],
             "write": [str(view.folder)],
             "devices": [str(device) for device in devices],
         }
@@ -227,7 +226,7 @@ class Seatbelt:
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         system = (Path(place) for place in MAC_SYSTEM)
-        return seatbelt.wrap(seatbelt.profile([*system, *python_places(), *view.readable], [view.folder]), command)
+        return seatbelt.wrap(seatbelt.profile([*system, *_python_in(view), *view.readable], [view.folder]), command)
 
 
 def _system_mounts() -> list[str]:
@@ -243,11 +242,17 @@ def _read_only(places: Iterable[Path]) -> list[str]:
     return [word for place in places for word in ("--ro-bind-try", str(place), str(place))]
 
 
-def _hidden_places(view: View) -> tuple[Path, ...]:
-    """Those that would be seen, a place within another one left out."""
-    seen = [*(Path(place) for place in SYSTEM), *python_places()]
-    found = {place for place in view.hidden if place.is_dir() and any(place.is_relative_to(other) for other in seen)}
-    return tuple(sorted(place for place in found if not any(_is_below(place, other) for other in found)))
+def _hidden_in_system(view: View) -> tuple[Path, ...]:
+    """What would be seen with the system, a place within another one left out."""
+    found = {place for place in view.hidden if any(_is_below(place, Path(system)) for system in SYSTEM)}
+    return tuple(sorted(place for place in found if place.is_dir() and not any(_is_below(place, one) for one in found)))
+
+
+def _python_in(view: View) -> Iterator[Path]:
+    """python_places(), but of one that holds what is hidden no more than Python itself needs."""
+    for place in python_places():
+        holds = any(hidden.is_relative_to(place) for hidden in view.hidden)
+        yield from (place / part for part in PYTHON_PARTS) if holds else [place]
 
 
 def python_places() -> tuple[Path, ...]:
@@ -256,11 +261,16 @@ def python_places() -> tuple[Path, ...]:
     found += [Path(entry) for entry in sys.path if any(Path(entry).glob("*.dist-info"))]
     found += [Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":") if entry]
     found += _steps_to_python()
-    places = {place for path in found if path.exists() for place in (path.absolute(), path.resolve())}
+    spelled = {spelling for path in found if path.exists() for spelling in (_normal(path), path.resolve())}
     home = Path.home().resolve()
-    places = {place for place in places if not home.is_relative_to(place)}  # none may bring the whole home along
+    places = {place for place in spelled if not home.is_relative_to(place.resolve())}  # none may bring all of it along
     seen = [*places, *(Path(place) for place in SYSTEM)]
     return tuple(sorted(place for place in places if not any(_is_below(place, other) for other in seen)))
+
+
+def _normal(path: Path) -> Path:
+    """Without the .. of a link, for the folder that it leaves may not be there."""
+    return Path(os.path.normpath(path.absolute()))
 
 
 def _is_below(path: Path, other: Path) -> bool:
@@ -271,7 +281,7 @@ def _steps_to_python() -> Iterator[Path]:
     """The interpreter of a virtual environment is a link to a link …: each has to be there to be followed."""
     step = Path(sys.executable)
     while step.is_symlink():
-        yield step
+        yield from (step, step.parent.resolve() / step.name)
         step = step.parent / step.readlink()
     yield step
 
