@@ -4,8 +4,11 @@
 
 The command may read, list and execute what lies below the paths to read; do as it likes below those to write, but for
 making devices; and read, write and control the devices. Paths that do not exist are left out. All other files are
-closed to it, TCP as well, and whatever it starts inherits that. It has no capabilities, even where root starts it.
-What this box leaves open that bubblewrap closes, uncovered() says. Exit code 126: the kernel refused the box.
+closed to it, the network as well, and whatever it starts inherits that. It has no capabilities, even where root starts
+it. What this box leaves open that bubblewrap closes, uncovered() says. Exit code 126: the kernel refused the box.
+
+What honest scripts miss: sockets and shared memory, and so multiprocessing's locks, queues, pools, managers and fork
+server. Its processes and pipes work, as do threads and programs that a script starts.
 """
 
 import ctypes
@@ -14,6 +17,11 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+if __name__ == "__main__":  # -I leaves out the folder of a program; last, so that it hides nothing of Python's own
+    sys.path.append(str(Path(__file__).parents[1]))
+from agent import seccomp
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, of the same number on every architecture
 ASK_FOR_VERSION, PATH_BENEATH = 1, 1
@@ -42,20 +50,27 @@ SINCE_1 = READ | WRITE_FILE | MAKE_CHAR | MAKE_BLOCK | CHANGE & ~REFER
 # ---- what is not covered ---------------------------------------------------------------------------------------------
 
 ALWAYS_OPEN = (
-    "UDP, and DNS with it",
-    "unix sockets that have a path",
     "whether a file exists, its size and its times",
-    "the permissions, the owner and the times of the user's own files, which can be changed",
-    "whether other processes exist",
-    "shared memory and message queues of System V",
+    "the permissions and the times of the user's own files, which can be changed",
+    "which other processes run, and with what arguments",
+    "the priority and the cores of the user's other processes, which can be changed",
 )
 OPEN_BELOW = (
     (1, "every file of the user"),
     (3, "cutting short the user's own files"),
-    (4, "TCP"),
     (5, "commands to devices that are open to the user"),
-    (6, "unix sockets with an abstract name"),
     (6, "signals to the user's other processes"),
+)
+ALWAYS = sys.maxsize
+UNFILTERED_BELOW = (
+    (4, "TCP"),
+    (6, "unix sockets with an abstract name"),
+    (ALWAYS, "UDP, and DNS with it"),
+    (ALWAYS, "unix sockets that have a path"),
+    (ALWAYS, "shared memory and message queues of System V"),
+    (ALWAYS, "the owner and the attributes of the user's own files, which can be changed"),
+    (ALWAYS, "the names of files that appear in the user's folders"),
+    (ALWAYS, "the limits of the user's other processes, which can be changed"),
 )
 
 
@@ -72,7 +87,8 @@ def abi() -> int:
 
 def uncovered(abi: int) -> tuple[str, ...]:
     """What stays open inside, where the kernel's Landlock is of this version, that bubblewrap would close."""
-    return tuple(words for version, words in OPEN_BELOW if abi < version) + ALWAYS_OPEN
+    gaps = OPEN_BELOW if seccomp.available() else OPEN_BELOW + UNFILTERED_BELOW
+    return tuple(words for version, words in gaps if abi < version) + ALWAYS_OPEN
 
 
 def main(rules: Mapping[str, Iterable[str]], command: list[str]) -> int:
@@ -103,6 +119,8 @@ def restrict(rules: Mapping[str, Iterable[str]]) -> None:
     _checked("forbid new privileges", _libc().prctl(PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))))
     _checked("close the box", _call(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
+    if seccomp.available():
+        _checked("filter system calls", seccomp.install())
 
 
 def handled_files(version: int) -> int:

@@ -13,14 +13,14 @@ FLOOR = {
     "kernels.windows": 0, "kernels.plain": 1, "kernels.cache": 1, "kernels.cuda": 2, "kernels.cpu": 2,
     "kernels.device": 3, "kernels.fused": 4, "kernels": 5,
     # programs that run in processes of their own
-    "agent.keeper": 2, "agent.landlock": 0, "agent.scorer": 7, "agent.probe": 7, "agent.profiler": 8,
+    "agent.keeper": 2, "agent.landlock": 1, "agent.scorer": 7, "agent.probe": 7, "agent.profiler": 8,
     # the harness: what holds a process
     "agent": 0, "agent.errors": 0, "agent.experiment": 0, "agent.environment": 0, "agent.caps": 0, "agent.cgroup": 0,
-    "agent.clock": 0, "agent.seatbelt": 0, "agent.box": 1, "agent.process": 2, "agent.workshop": 3,
+    "agent.clock": 0, "agent.seatbelt": 0, "agent.seccomp": 0, "agent.box": 2, "agent.process": 3, "agent.workshop": 4,
     # what a night knows and decides
     "agent.proposers": 0, "agent.judge": 1, "agent.dials": 1, "agent.contract": 1, "agent.stop": 1, "agent.audit": 1,
     "agent.pins": 1, "agent.repo": 2, "agent.journal": 2, "agent.ledger": 2, "agent.lock": 2, "agent.screen": 2,
-    "agent.proposers.search": 2, "agent.recorder": 2, "agent.run": 4, "agent.opening": 4, "agent.report": 4,
+    "agent.proposers.search": 2, "agent.recorder": 2, "agent.run": 5, "agent.opening": 5, "agent.report": 4,
     # the trusted score reads the corpus through prepare
     "agent.score": 7, "agent.night": 8, "agent.doctor": 8, "agent.phases": 8, "agent.__main__": 9,
 }  # fmt: skip

@@ -1,0 +1,162 @@
+"""The filter of system calls, on its own: what it refuses works without it, and what training needs works with it."""
+
+import errno
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent import seccomp
+
+pytestmark = pytest.mark.skipif(not seccomp.available(), reason="nothing here filters system calls")
+
+MACHINES = tuple(seccomp.ARCHITECTURES)
+HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
+PRELUDE = f"""
+import ctypes, os, socket, sys
+sys.path.insert(0, {str(Path(seccomp.__file__).parents[1])!r})
+from agent import seccomp
+libc = ctypes.CDLL(None, use_errno=True)
+column = seccomp.ARCHITECTURES[os.uname().machine][1]
+numbers = {{name: row[column] for name, row in (seccomp.REFUSED | seccomp.BY_ARGUMENT).items() if row[column]}}
+
+def call(number, *arguments):
+    return ctypes.get_errno() if libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments)) < 0 else 0
+"""
+INSTALL = "assert libc.prctl(38, 1, 0, 0, 0) == 0 and seccomp.install() == 0\n"
+
+
+def run(code: str, *arguments: object) -> str:
+    """The last line that a Python program says."""
+    command = [sys.executable, "-c", PRELUDE + code, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return (done.stderr or done.stdout).strip().rpartition("\n")[2]
+
+
+def free(deed: str, *arguments: object) -> bool:
+    return run(f"{deed}; print('done')", *arguments) == "done"
+
+
+def refused(deed: str, *arguments: object) -> bool:
+    return run(f"{INSTALL}{deed}", *arguments).startswith(f"PermissionError: [Errno {errno.EPERM}]")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[socket.socket]:
+    """A service of the machine that takes datagrams, as the system's log does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(str(tmp_path / "log"))
+        server.settimeout(0.2)
+        yield server
+
+
+# ---- what it refuses -------------------------------------------------------------------------------------------------
+
+
+def test_each_call_of_the_table_is_refused():
+    code = "print({name for name in seccomp.REFUSED if name in numbers and call(numbers[name], 0, 0, 0, 0, 0) != 1})"
+    assert run(INSTALL + code) == "set()"
+
+
+@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK"])
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM", "SOCK_RAW"])
+def test_no_socket_leads_to_a_network(family, kind):
+    assert refused(f"socket.socket(socket.{family}, socket.{kind} | socket.SOCK_CLOEXEC)")
+
+
+@pytest.mark.parametrize("maker", ["socket.socket({0})", "socket.socketpair({0})[0]"])
+def test_no_datagram_reaches_a_service(log, maker):
+    made = maker.format("socket.AF_UNIX, socket.SOCK_DGRAM")
+    deed = f"{made}.sendto(b'out', sys.argv[1])"
+    assert free(deed, log.getsockname())
+    assert log.recv(9) == b"out"
+    assert refused(deed, log.getsockname())
+    with pytest.raises(TimeoutError):
+        log.recv(9)
+
+
+def test_a_socket_that_was_open_before_cannot_be_connected(log):
+    deed = f"s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); {INSTALL.strip()}; s.connect(sys.argv[1])"
+    assert run(deed, log.getsockname()).startswith("PermissionError")
+
+
+def test_no_namespace_is_opened():
+    assert run(INSTALL + "print(call(numbers['clone'], 0x10000000 | 17, 0, 0, 0, 0))") == str(errno.EPERM)
+    assert run(INSTALL + "print(call(numbers['clone3'], 0, 0))") == str(errno.ENOSYS)
+
+
+def test_limits_are_its_own_to_set():
+    own = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"
+    others = "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_CORE)"
+    assert free(own)
+    assert free(INSTALL + own)
+    assert free(others)
+    assert refused(others)
+
+
+def test_the_numbers_of_another_table_are_refused():
+    assert run(INSTALL + "print(call((1 << 30) + 39))") == str(errno.EPERM)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_32_bit_call_ends_the_program(tmp_path):
+    if run("print(os.uname().machine)") != "x86_64":
+        pytest.skip("32-bit calls have another way in here")
+    (tmp_path / "old.c").write_text('int main(void) { int a = 20; __asm__ volatile("int $0x80" : "+a"(a)); }')
+    subprocess.run(["cc", "old.c", "-o", "old"], cwd=tmp_path, check=True)
+    code = "import subprocess; print(subprocess.run([sys.argv[1]]).returncode)"
+    if run(code, tmp_path / "old") != "0":
+        pytest.skip("this kernel takes no 32-bit calls")
+    assert run(INSTALL + code, tmp_path / "old") == str(-signal.SIGSYS)
+
+
+def test_children_inherit_it_and_cannot_take_it_off():
+    child = "import socket, subprocess; subprocess.run([sys.executable, '-c', 'import socket; socket.socket()'])"
+    assert run(INSTALL + child).startswith("PermissionError")
+    assert run(INSTALL + "print(libc.prctl(22, 0, 0, 0, 0), ctypes.get_errno())") == f"-1 {errno.EINVAL}"
+
+
+# ---- what it lets through --------------------------------------------------------------------------------------------
+
+
+def test_pairs_of_connected_sockets_work():
+    for kind in ("SOCK_STREAM", "SOCK_SEQPACKET", "SOCK_STREAM | socket.SOCK_NONBLOCK"):
+        code = f"a, b = socket.socketpair(type=socket.{kind}); a.send(b'through'); print(b.recv(9))"
+        assert run(INSTALL + code) == "b'through'"
+
+
+def test_cuda_gets_the_socket_without_which_it_does_not_start():
+    deed = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind(f'\\0cuda-{os.getpid()}'); s.listen()"
+    assert free(INSTALL + deed)
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_numbers_are_those_of_the_kernel(machine):
+    header = Path(HEADERS[machine])
+    if not header.exists():
+        pytest.skip(f"{header} is not here")
+    kernel = {name: int(n) for name, n in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text())}
+    column = seccomp.ARCHITECTURES[machine][1]
+    ours = {name: row[column] for name, row in (seccomp.REFUSED | seccomp.BY_ARGUMENT).items()}
+    newer = {"setxattrat", "removexattrat"} - kernel.keys()  # than this machine's headers
+    assert {name: kernel.get(name) for name in ours.keys() - newer} == {
+        name: ours[name] for name in ours.keys() - newer
+    }
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_every_path_through_the_filter_ends_in_an_answer(machine):
+    program = seccomp.program(machine)
+    for at, (what, yes, no, _) in enumerate(program):
+        if what in (seccomp.EQUAL, seccomp.AT_LEAST, seccomp.ANY_OF):
+            assert at + 1 + max(yes, no) < len(program)
+    assert program[-1] == (seccomp.RETURN, 0, 0, seccomp.ALLOW)
