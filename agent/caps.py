@@ -83,7 +83,7 @@ class Watch:
     def _usage(self) -> str | None:
         caps = self._caps
         used = folder_usage(self._folder, caps.folder_bytes, caps.folder_files)
-        return f"its folder holds {used}: {caps.folder_bytes / GB:.0f} GB are allowed" if used else None
+        return f"its folder holds {used}" if used else None
 
 
 def footprint_bytes(process: psutil.Process) -> int:
@@ -110,9 +110,9 @@ def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
                     if used > most_bytes:
-                        return f"{used / GB:.1f} GB"
+                        return f"more than the {most_bytes / GB:.1f} GB that are allowed"
                     if files > most_files:
-                        return f"more than {most_files:,} files"
+                        return f"more than the {most_files:,} files that are allowed"
         except FileNotFoundError:
             continue  # gone meanwhile
         except OSError as error:  # deeper than a path can be long, or closed to its own owner

@@ -55,11 +55,10 @@ def main(order: Order, command: list[str]) -> int:
         over: str | None = None
         while child.poll() is None and not told.to_end and over is None and os.getppid() == order.harness:
             time.sleep(POLL_S)
-            over = watch.exceeded() if watch else None
+            over = out_of_memory(caps, group) or (watch.exceeded() if watch else None)
         # what takes too much ends at once; so does an orphan, for the night may be resumed and want the same folder
         end_tree(child, group, order.grace_s if over is None and os.getppid() == order.harness else 0)
-        if over is None and caps and group and group.out_of_memory():
-            over = f"out of memory: {caps.memory_bytes / 2**30:.1f} GB are allowed"
+        over = over or out_of_memory(caps, group)
     with suppress(OSError):  # the harness may be gone
         os.write(order.report, json.dumps(over).encode())
     code = child.returncode
@@ -114,6 +113,13 @@ def limit(what: int, most: int) -> None:
     _, hard = resource.getrlimit(what)
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(what, (most, most))
+
+
+def out_of_memory(caps: Caps | None, group: cgroup.Group | None) -> str | None:
+    """What the kernel killed for its memory may be one of many, and the others would wait for it."""
+    if caps is None or group is None or not group.out_of_memory():
+        return None
+    return f"out of memory: {caps.memory_bytes / 2**30:.1f} GB are allowed"
 
 
 def end_tree(child: subprocess.Popen[bytes], group: cgroup.Group | None, grace_s: float) -> None:

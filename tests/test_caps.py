@@ -1,0 +1,208 @@
+"""What a run may use of the machine: beyond it, its whole tree ends at once, and the log says why."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agent.box import View
+from agent.caps import GB, Caps, Watch, caps_of_machine, folder_usage, footprint_bytes
+from agent.environment import scrubbed_env
+from agent.experiment import Ending
+from agent.process import Outcome, supervise
+from agent.workshop import remove
+
+MB = 1 << 20
+PLENTY = Caps(memory_bytes=GB, spare_memory_bytes=0, spare_disk_bytes=0, folder_bytes=64 * MB, folder_files=500,
+              processes=100)  # fmt: skip
+
+
+def run(folder: Path, *command: str, **caps: int) -> Outcome:
+    """One command under caps of which all but the given ones are out of its reach."""
+    limits = Caps(**{name: caps.get(name, getattr(PLENTY, name)) for name in Caps.__slots__})
+    return supervise(
+        list(command),
+        View(folder),
+        env=scrubbed_env(""),
+        limit_s=60,
+        stopped=lambda: False,
+        tick=lambda elapsed_s: None,
+        caps=limits,
+    )
+
+
+def reason(folder: Path, *command: str, **caps: int) -> str:
+    """Why a command was ended that would otherwise last for a minute."""
+    outcome = run(folder, *command, **caps)
+    assert (outcome.ending, outcome.exit_code) == (Ending.EXCEEDED, None), outcome
+    assert outcome.wall_s < 30
+    return outcome.last_lines.splitlines()[-1]
+
+
+def shell(deed: str) -> tuple[str, ...]:
+    return ("sh", "-c", f"{deed}; sleep 60")
+
+
+def test_a_run_below_its_caps_is_left_alone(tmp_path):
+    deed = "mkdir a; touch $(seq 300); head -c 8000000 /dev/zero > big; for i in 1 2 3; do sleep 0.4 & done; wait"
+    outcome = run(tmp_path, "sh", "-c", f"{deed}; echo done")
+    assert (outcome.ending, outcome.exit_code, outcome.last_lines) == (Ending.FINISHED, 0, "done")
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_too_much_memory_is_named(tmp_path):
+    bomb = "x = []\nwhile True: x.append(bytearray(1 << 24))"
+    said = reason(tmp_path, sys.executable, "-c", bomb, memory_bytes=256 * MB)
+    assert said.startswith("out of memory: ")
+    assert said.endswith("0.2 GB are allowed")
+
+
+def test_the_memory_of_all_its_processes_counts(tmp_path):
+    deed = "import os, time\nfor _ in range(4): os.fork() or (globals().update(x=bytearray(100 << 20)), time.sleep(60))"
+    assert "out of memory" in reason(tmp_path, sys.executable, "-c", f"{deed}\ntime.sleep(60)", memory_bytes=256 * MB)
+
+
+def test_the_machine_keeps_a_reserve_of_memory(tmp_path):
+    said = reason(tmp_path, "sleep", "60", spare_memory_bytes=1 << 60)
+    assert said.startswith("out of memory: the machine had ")
+    assert said.endswith(f" GB left, {2**30}.00 GB are its reserve")
+
+
+@pytest.fixture
+def filled() -> Iterator[psutil.Process]:
+    """A process with 100 MB of memory of its own."""
+    code = "x = bytearray(100 << 20); print('up', flush=True); import time; time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield psutil.Process(process.pid)
+        process.kill()
+
+
+def test_memory_is_watched_where_the_kernel_does_not_hold_it(tmp_path, filled):
+    few, enough = (Caps(memory_bytes=most, spare_memory_bytes=0, spare_disk_bytes=0) for most in (50 * MB, 500 * MB))
+    assert Watch(few, tmp_path, lambda: [filled]).exceeded() == "out of memory: it used 0.1 GB, 0.0 GB are allowed"
+    assert Watch(enough, tmp_path, lambda: [filled]).exceeded() is None
+    assert Watch(enough, tmp_path, lambda: [filled] * 6).exceeded() is not None
+
+
+def test_a_process_that_is_gone_takes_no_memory(filled):
+    assert footprint_bytes(filled) > 100 * MB
+    filled.kill()
+    filled.wait()
+    assert footprint_bytes(filled) == 0
+
+
+# ---- processes -------------------------------------------------------------------------------------------------------
+
+
+def test_too_many_processes_are_counted(tmp_path):
+    said = reason(tmp_path, *shell("for i in $(seq 30); do sleep 60 & done"), processes=20)
+    assert said.endswith(", 20 are allowed")
+    assert 20 < int(said.removeprefix("too many processes: ").partition(",")[0]) <= 40
+
+
+def test_a_fork_bomb_is_dead_within_seconds(tmp_path):
+    bomb = """
+import mmap, os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+count = mmap.mmap(-1, 8)
+while True:
+    if int.from_bytes(count[:8], 'little') < 300:
+        count[:8] = (int.from_bytes(count[:8], 'little') + 1).to_bytes(8, 'little')
+        os.fork()
+    else: signal.pause()
+"""
+    start_s = time.monotonic()
+    assert "too many processes" in reason(tmp_path, sys.executable, "-c", bomb)
+    assert time.monotonic() - start_s < 30
+    assert [one for one in psutil.process_iter(["cmdline"]) if bomb in (one.info["cmdline"] or [])] == []
+
+
+# ---- its folder and the disk -----------------------------------------------------------------------------------------
+
+
+LONG = "d" * 200
+HOARDS = {
+    "files": "mkdir a b; touch $(seq 300); cd b; touch $(seq 300)",
+    "bytes": "head -c 70000000 /dev/zero > big",
+    "endless": f"for i in $(seq 30); do mkdir {LONG}; cd {LONG}; done",
+    "closed": "mkdir a; cd a; touch $(seq 600); cd ..; chmod 000 a",
+}
+
+
+@pytest.fixture(scope="module")
+def reasons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Why each of the hoards was ended; all at once, as a folder is measured once a second."""
+    folders = {kind: tmp_path_factory.mktemp(kind) for kind in HOARDS}
+    with ThreadPoolExecutor() as pool:
+        said = pool.map(lambda kind: reason(folders[kind], *shell(HOARDS[kind])), HOARDS)
+        found = dict(zip(HOARDS, said, strict=True))
+    for folder in folders.values():
+        remove(folder)  # pytest could not
+    assert [folder for folder in folders.values() if folder.exists()] == []
+    return found
+
+
+def test_too_many_files_are_counted(reasons):
+    assert reasons["files"] == "its folder holds more than the 500 files that are allowed"
+
+
+def test_a_folder_that_is_too_big_is_measured(reasons):
+    assert reasons["bytes"] == "its folder holds more than the 0.1 GB that are allowed"
+
+
+def test_folders_without_end_are_no_place_to_hide(reasons):
+    assert reasons["endless"] == "its folder holds a part that cannot be measured (File name too long)"
+
+
+def test_a_closed_folder_is_no_place_to_hide(reasons):
+    """To root it is not closed: then what it holds is found."""
+    closed = "its folder holds a part that cannot be measured (Permission denied)"
+    assert reasons["closed"] in (closed, reasons["files"])
+
+
+def test_a_single_file_ends_at_its_limit(tmp_path):
+    outcome = run(tmp_path, sys.executable, "-c", "open('big', 'wb').write(bytes(2 << 20))", file_bytes=MB)
+    assert outcome.ending is Ending.CRASHED
+    assert outcome.last_lines.endswith("OSError: [Errno 27] File too large")
+    assert (tmp_path / "big").stat().st_size == MB
+
+
+def test_the_disk_keeps_a_reserve(tmp_path):
+    said = reason(tmp_path, "sleep", "60", spare_disk_bytes=1 << 60)
+    assert said.startswith("disk full: ")
+    assert said.endswith(f" GB are left, {2**30}.00 GB are the night's reserve")
+
+
+def test_usage_is_what_the_disk_holds(tmp_path):
+    (tmp_path / "sparse").touch()
+    with (tmp_path / "sparse").open("r+b") as file:
+        file.truncate(1 << 40)
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert folder_usage(tmp_path, MB, 10) is None
+    (tmp_path / "full").write_bytes(bytes(2 * MB))
+    assert folder_usage(tmp_path, MB, 10) == "more than the 0.0 GB that are allowed"
+    assert folder_usage(tmp_path, GB, 2) == "more than the 2 files that are allowed"
+    assert folder_usage(tmp_path / "gone", 0, 0) is None
+
+
+def test_a_folder_that_a_script_removed_is_within_its_caps(tmp_path):
+    assert Watch(PLENTY, tmp_path / "gone", list).exceeded() is None
+
+
+# ---- the machine's own -----------------------------------------------------------------------------------------------
+
+
+def test_this_machines_caps_leave_something_to_it():
+    caps, memory = caps_of_machine(), psutil.virtual_memory().total
+    assert memory // 2 <= caps.memory_bytes < memory
+    assert 0 < caps.spare_memory_bytes <= memory - caps.memory_bytes
+    assert caps.spare_disk_bytes > 0
