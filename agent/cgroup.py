@@ -2,7 +2,9 @@
 
 That is mostly root, in a container or without one: a desktop user's group belongs to the system. Under version 2 the
 own group must also be free to hand its controllers down, which the kernel allows to the root of the tree alone as
-long as processes live in it. Where no group can be made there is none, and somebody else has to watch.
+long as processes live in it. They are not moved out of the way: among them are the user's shell or a container's
+first process, a killed harness would leave them moved, and whoever made the group, systemd or a container's runtime,
+could start nothing more in it. Where no group can be made there is none, and somebody else has to watch.
 """
 
 import itertools
