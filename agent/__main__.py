@@ -4,8 +4,8 @@ import argparse
 import math
 import sqlite3
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -18,11 +18,12 @@ from agent.clock import kept_awake
 from agent.dials import searched
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, Night, incumbent
-from agent.journal import Journal, disk_is_full
+from agent.journal import Journal, disk_is_broken, disk_is_full
 from agent.judge import PLAUSIBLE_GAIN, Greedy
 from agent.lock import holder, is_held, only_night
 from agent.night import Lab, Limits, run_night, write_ledger
 from agent.opening import Place, Request, open_night
+from agent.repo import Repo
 from agent.run import FIRST_ALLOWANCE_S
 from agent.screen import Screen, let_go, steadfast
 from agent.stop import AFTER_RUN, NOW, Stop, like_ctrl_c
@@ -67,6 +68,11 @@ def _mended_by_hand(error: OSError | sqlite3.OperationalError) -> str:
     """What a full disk or a lack of permission says; any other error of SQLite is ours, and raised again."""
     if disk_is_full(error):
         return "no space left on the disk; free some and resume with: nightshift run --tag TAG (nothing is lost)"
+    if disk_is_broken(error):
+        return (
+            f"the disk failed ({error}); see what the system's log says about it, free space if there is none, "
+            f"and resume with: nightshift run --tag TAG (nothing is lost)"
+        )
     if isinstance(error, OSError):
         what = f"cannot use {error.filename}: " if error.filename else ""
         return f"{what}{error.strerror or error}; check its path, owner and permissions"
@@ -109,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
         with like_ctrl_c():
             box = choose(options.sandbox)
             night = open_night(place, Request(options.tag, options.budget_s, options.seed), searched)
-        tell(night.tag)
+        tell(night.tag, place.folder(night.tag))
         from agent.proposers.search import Search  # Optuna takes a second to import; a refusal does without
 
         stop = Stop(place.folder(night.tag))
@@ -117,6 +123,7 @@ def run(options: argparse.Namespace) -> int:
         undo.enter_context(stop.on_signals())
         undo.enter_context(kept_awake())
         journal = undo.enter_context(Journal.resume(place.journal(night.tag)))
+        undo.enter_context(last_row(place, journal))
         screen = Screen(Console(file=steadfast(sys.stdout)), night.budget_s, lambda: stop.after_run)
         undo.callback(screen.close)
         _greet(screen, place, night, box, options)
@@ -131,8 +138,21 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+@contextmanager
+def last_row(place: Place, journal: Journal) -> Iterator[None]:
+    """A full disk ends a night, but not before the ledger has a row of everything that the journal knows."""
+    try:
+        yield
+    except (OSError, sqlite3.OperationalError) as error:
+        if disk_is_full(error):
+            journal.give_reserve()
+            with suppress(OSError, sqlite3.OperationalError, NightError):
+                write_ledger(place, live=(journal.night(), journal.attempts()))
+        raise
+
+
 def results(options: argparse.Namespace) -> int:
-    place = _here()
+    place = _where(options.tag)
     if place.tags() and not is_held(place.repo.common_dir()):
         write_ledger(place)  # a running night does it by itself, and must not be overtaken by an older rendering
     rows = report.read_rows(place.ledger)
@@ -149,7 +169,7 @@ def results(options: argparse.Namespace) -> int:
 
 
 def status(options: argparse.Namespace) -> int:
-    place = _here()
+    place = _where()
     who = holder(place.repo.common_dir())
     tag = who.tag if who and place.journal(who.tag).exists() else None
     night, history = _night(place, tag)
@@ -161,7 +181,7 @@ def status(options: argparse.Namespace) -> int:
 
 
 def stop(options: argparse.Namespace) -> int:
-    place = _here()
+    place = _where()
     who = holder(place.repo.common_dir())
     if who is None or not place.folder(who.tag).is_dir():
         raise NightError("no night is running in this repository; see: nightshift status")
@@ -171,16 +191,18 @@ def stop(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> int:
-    place = _here()
+    place = _where(options.tag)
     night, history = _night(place, options.tag)
     attempt = _pick(history, options.number, night)
     folder = place.folder(night.tag) / "runs" / f"{attempt.number:04d}"
-    Console().print(report.attempt_view(night, attempt, folder))
+    who = holder(place.repo.common_dir())
+    running = who is not None and who.tag == night.tag
+    Console().print(report.attempt_view(night, attempt, folder, running=running))
     return 0
 
 
 def diff(options: argparse.Namespace) -> int:
-    place = _here()
+    place = _where(options.tag)
     night, history = _night(place, options.tag)
     attempt = _pick(history, options.number, night)
     parent = night.base if attempt.parent is None else history[attempt.parent].commit
@@ -191,7 +213,7 @@ def diff(options: argparse.Namespace) -> int:
 
 
 def plot(options: argparse.Namespace) -> int:
-    report.plot(report.read_rows(_here().ledger), options.out)
+    report.plot(report.read_rows(_where().ledger), options.out)
     print(f"wrote {options.out}")
     return 0
 
@@ -309,6 +331,15 @@ def _goodbye(screen: Screen, night: Night, history: Sequence[Attempt]) -> None:
 
 def _here() -> Place:
     return Place.of(Path("train_mlx.py"))
+
+
+def _where(tag: str | None = None) -> Place:
+    """Here; but where a night runs in another working tree of the repository and may be meant, that one."""
+    here = _here()
+    who = holder(here.repo.common_dir())
+    if who is None or tag not in (None, who.tag) or not Path(who.folder, "journal.sqlite").is_file():
+        return here
+    return Place(Repo(Path(who.folder).parents[2]), here.script)
 
 
 def _night(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:

@@ -6,8 +6,9 @@ Any number of readers may look at a journal while its night goes on.
 import dataclasses
 import errno
 import json
+import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,7 @@ from agent.errors import NightError
 from agent.experiment import Attempt, Audit, Decision, Ending, Night, Proposal, Run, Score, Status, Summary
 
 VERSION = 2
+RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 SCHEMA = """
 CREATE TABLE night (fact TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -48,17 +50,20 @@ class Journal:
         self._db = database
         self._db.row_factory = sqlite3.Row
         self._inode = path.stat().st_ino
+        self._reserve: Path | None = None  # of one that is open for writing
 
     @classmethod
     def create(cls, path: Path, night: Night) -> "Journal":
         """The journal appears under its name only when it is whole, so a night either exists or does not."""
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(path.name + ".new")
-        aside.unlink(missing_ok=True)
+        for left in (aside, aside.with_name(aside.name + "-journal")):  # by one that was killed here
+            left.unlink(missing_ok=True)
         database = sqlite3.connect(aside, isolation_level=None)
         facts = [(field.name, getattr(night, field.name)) for field in dataclasses.fields(night)]
-        database.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+        database.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {VERSION};")
         database.executemany("INSERT INTO night VALUES (?, ?)", facts)
+        database.execute("COMMIT")
         database.close()
         aside.replace(path)
         return cls.resume(path)
@@ -70,6 +75,14 @@ class Journal:
         journal._db.execute("PRAGMA journal_mode = WAL")
         journal._db.execute("PRAGMA synchronous = FULL")
         journal._db.execute("PRAGMA fullfsync = 1")  # macOS: a plain fsync leaves it in the drive's cache
+        reserve = path.with_name("reserve")
+        try:
+            reserve.write_bytes(os.urandom(RESERVE_BYTES))  # which no file system makes smaller
+        except OSError:
+            journal._db.close()
+            reserve.unlink(missing_ok=True)
+            raise
+        journal._reserve = reserve
         return journal
 
     @classmethod
@@ -80,6 +93,7 @@ class Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.give_reserve()
         self._db.close()
 
     def night(self) -> Night:
@@ -108,43 +122,59 @@ class Journal:
         return self.attempts()[number]
 
     def add_attempt(self, number: int, parent: int | None, proposal: Proposal, started: str) -> None:
-        self._db.execute(
+        self._write(
             "INSERT INTO attempts (number, parent, script, title, hypothesis, source, started)"
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
             (number, parent, proposal.script, proposal.title, proposal.hypothesis, proposal.source, started),
         )
 
     def record_commit(self, number: int, sha: str) -> None:
-        self._db.execute("UPDATE attempts SET commit_sha = ? WHERE number = ?", (sha, number))
+        self._write("UPDATE attempts SET commit_sha = ? WHERE number = ?", (sha, number))
 
     def start_run(self, attempt: int, seed: int) -> int:
         """Before the process starts, so that a run that takes the machine down leaves its trace. Returns its id."""
-        cursor = self._db.execute("INSERT INTO runs (attempt, seed) VALUES (?, ?)", (attempt, seed))
+        cursor = self._write("INSERT INTO runs (attempt, seed) VALUES (?, ?)", (attempt, seed))
         return int(cursor.lastrowid or 0)
 
     def end_run(self, run_id: int, run: Run) -> None:
         summary = json.dumps(dataclasses.asdict(run.summary)) if run.summary else None
-        self._db.execute(
+        self._write(
             "UPDATE runs SET ending = ?, exit_code = ?, wall_s = ?, summary = ?, last_lines = ? WHERE id = ?",
             (run.ending, run.exit_code, run.wall_s, summary, run.last_lines, run_id),
         )
 
     def record_score(self, attempt: int, seed: int, score: Score) -> None:
-        self._db.execute(
+        self._write(
             "UPDATE runs SET val_bpb = ?, score_s = ?, failure = ? WHERE attempt = ? AND seed = ? AND ending = ?",
             (score.val_bpb, score.wall_s, score.failure, attempt, seed, Ending.FINISHED),
         )
 
     def record_audit(self, attempt: int, seed: int, audit: Audit) -> None:
-        self._db.execute(
+        self._write(
             "UPDATE runs SET audit = ? WHERE attempt = ? AND seed = ? AND ending = ?",
             (json.dumps(dataclasses.asdict(audit)), attempt, seed, Ending.FINISHED),
         )
 
     def record_decision(self, number: int, decision: Decision) -> None:
-        self._db.execute(
+        self._write(
             "UPDATE attempts SET status = ?, reason = ? WHERE number = ?", (decision.status, decision.reason, number)
         )
+
+    def give_reserve(self) -> bool:
+        """Make a little room on a full disk; False where there is none to be made."""
+        reserve, self._reserve = self._reserve, None
+        if reserve is not None:
+            reserve.unlink(missing_ok=True)
+        return reserve is not None
+
+    def _write(self, statement: str, values: Sequence[object]) -> sqlite3.Cursor:
+        """On a full disk with the reserve's room: what took five minutes to find out shall not be found out twice."""
+        try:
+            return self._db.execute(statement, values)
+        except sqlite3.OperationalError as error:
+            if not (disk_is_full(error) and self.give_reserve()):
+                raise
+            return self._db.execute(statement, values)
 
     def check_in_place(self) -> None:
         """Raises NightError when the file was removed or replaced: what is written from then on nobody will read."""
@@ -159,11 +189,11 @@ class Journal:
             )
 
     def settle(self, number: int) -> None:
-        self._db.execute("UPDATE attempts SET settled = 1 WHERE number = ?", (number,))
+        self._write("UPDATE attempts SET settled = 1 WHERE number = ?", (number,))
 
     def mark_lost_runs(self) -> int:
         """Runs that were going on when the harness died; returns how many there were."""
-        return self._db.execute("UPDATE runs SET ending = ? WHERE ending IS NULL", (Ending.LOST,)).rowcount
+        return self._write("UPDATE runs SET ending = ? WHERE ending IS NULL", (Ending.LOST,)).rowcount
 
     @contextmanager
     def _legible(self) -> Iterator[None]:
@@ -171,15 +201,22 @@ class Journal:
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError, IndexError) as error:
-            if disk_is_full(error):
+            if disk_is_full(error) or disk_is_broken(error):
                 raise
             raise NightError(f"{self._path} is damaged ({error}); move its folder away to go on without it") from error
 
 
-def disk_is_full(error: Exception) -> bool:
+def disk_is_full(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     return isinstance(error, sqlite3.OperationalError) and "full" in str(error)
+
+
+def disk_is_broken(error: BaseException) -> bool:
+    """Or full in a way that SQLite cannot tell from broken: only a flush to the disk met it."""
+    if isinstance(error, OSError):
+        return error.errno == errno.EIO
+    return isinstance(error, sqlite3.OperationalError) and "disk I/O" in str(error)
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -188,7 +225,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=LOCKED_S)
         version = database.execute("PRAGMA user_version").fetchone()[0]
     except sqlite3.OperationalError as error:
-        if disk_is_full(error):
+        if disk_is_full(error) or disk_is_broken(error):
             raise
         raise NightError(f"{path} cannot be opened ({error}); make it and its folder readable and writable") from error
     except sqlite3.Error as error:

@@ -23,13 +23,14 @@ class Holder:
     pid: int
     tag: str
     since: str
+    folder: str = ""  # of the night: it may be in another working tree of the repository
 
 
 @contextmanager
-def only_night(repository: Path) -> Iterator[Callable[[str], None]]:
+def only_night(repository: Path) -> Iterator[Callable[[str, Path], None]]:
     """Hold the repository (its git folder, shared by linked worktrees); raises NightError naming who does already.
 
-    Yields a function that tells others the night's tag, once it is known.
+    Yields a function that tells others the night's tag and folder, once they are known.
     """
     place, lock = _place(repository), _lock(repository)
     try:
@@ -40,8 +41,8 @@ def only_night(repository: Path) -> Iterator[Callable[[str], None]]:
         raise NightError(f"{named} is running in this repository; end it with: nightshift stop") from error
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
-    def tell(tag: str) -> None:
-        place.write_text(json.dumps(asdict(Holder(os.getpid(), tag, since))))
+    def tell(tag: str, folder: Path) -> None:
+        place.write_text(json.dumps(asdict(Holder(os.getpid(), tag, since, str(folder)))))
 
     try:
         place.unlink(missing_ok=True)  # a night that was killed could not

@@ -4,19 +4,31 @@ Every commit is made on a private index; every ref moves by compare-and-swap. Ho
 repository stay off, so that nothing planted there runs in the middle of the night.
 """
 
+import errno
 import os
 import re
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import RepoError
 
-os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # a missing git is an error sentence, not an ImportError
-import git
+# GitPython runs `git version` as it is imported, and the stub that a Mac has before its tools are installed would be
+# an ImportError. It is shown no git at all: a missing or failing one is an error sentence, said where it is needed.
+_before = {name: os.environ.get(name) for name in ("GIT_PYTHON_REFRESH", "GIT_PYTHON_GIT_EXECUTABLE")}
+os.environ.update(GIT_PYTHON_REFRESH="quiet", GIT_PYTHON_GIT_EXECUTABLE=os.devnull)
+import git  # noqa: E402
 
+for _name, _value in _before.items():
+    os.environ.pop(_name)
+    if _value is not None:
+        os.environ[_name] = _value
+
+TRIES = 3  # at a commit: a `git gc --prune=now` may take its half-made objects away, or memory run out for git alone
+NO_SPACE = ("No space left on device", "Disk quota exceeded")  # GitPython asks git for its untranslated words
 STALE_LOCK_S = 2.0  # git holds the lock of a ref for milliseconds
 SAFE = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.fsync=all", "gc.auto=0")
 NOBODY = {
@@ -47,8 +59,10 @@ class Repo:
         return repo
 
     def git(self, *arguments: str, env: Mapping[str, str] | None = None) -> str:
-        """One plumbing command; raises RepoError with what git said."""
+        """One plumbing command; raises RepoError with what git said, OSError where the disk is full."""
         status, out, err = _run(self.root, *arguments, env=env)
+        if status != 0 and any(words in err for words in NO_SPACE):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.root))
         if status != 0:
             said = (err or out).strip().splitlines()
             raise RepoError(f"git {arguments[0]} failed in {self.root}: {said[0] if said else f'exit code {status}'}")
@@ -71,6 +85,12 @@ class Repo:
 
     def commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
         """A commit whose tree is the parent's with one file replaced; the same arguments give the same commit."""
+        for _ in range(TRIES - 1):
+            with suppress(RepoError):
+                return self._commit_script(parent, path, script, message, when)
+        return self._commit_script(parent, path, script, message, when)
+
+    def _commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
         with tempfile.TemporaryDirectory(prefix="nightshift-") as folder:
             private = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
             content, note = Path(folder) / "script", Path(folder) / "message"

@@ -11,8 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from agent import ledger
 from agent.errors import MachineError, NightError
-from agent.experiment import Attempt, History, Night, Run, Status, attempt_ref, incumbent
+from agent.experiment import Attempt, Ending, History, Night, Run, Status, attempt_ref, incumbent
 from agent.screen import COLOURS
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ PANEL_PT = (650.0, 250.0)  # about what a panel's axes measure
 
 def read_rows(path: Path) -> list[Row]:
     """The rows of a ledger; cells that an older or foreign row lacks are empty."""
+    ledger.check_plain(path)
     if not path.exists():
         return []
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
@@ -76,8 +78,8 @@ def status_lines(night: Night, history: History, *, pid: int | None, stopping: b
     return lines
 
 
-def attempt_view(night: Night, attempt: Attempt, folder: Path) -> RenderableType:
-    """Everything that is known about one attempt."""
+def attempt_view(night: Night, attempt: Attempt, folder: Path, *, running: bool = False) -> RenderableType:
+    """Everything that is known about one attempt; running: of a night that is at work now."""
     facts = Table(box=None, pad_edge=False, show_header=False)
     decision = attempt.decision
     for name, value in (
@@ -94,7 +96,10 @@ def attempt_view(night: Night, attempt: Attempt, folder: Path) -> RenderableType
         ("folder", str(folder)),
     ):
         facts.add_row(Text(name, style="bold"), Text(value))
-    return Group(facts, *(_run_view(run) for run in attempt.runs))
+    going_on = running and decision is None and bool(attempt.runs) and attempt.runs[-1].ending is Ending.LOST
+    ended = attempt.runs[:-1] if going_on else attempt.runs
+    now = [Text(f"\nrun with seed {attempt.runs[-1].seed}: going on")] if going_on else []
+    return Group(facts, *(_run_view(run) for run in ended), *now)
 
 
 def plot(rows: Sequence[Row], out: Path) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from agent.box import Box, Mode, choose
 from agent.caps import caps_of_machine
 from agent.contract import fixed_files
@@ -162,3 +164,14 @@ def scripted_lab(
     with Journal.resume(place.journal(tag)) as journal:
         proposer = Scripted(scripts)
         yield Lab(place, journal, shop, proposer, Greedy(confirm), watcher, stop, Limits(), plausible_gain)
+
+
+@contextlib.contextmanager
+def mounted(at: Path, options: str) -> Iterator[Path]:
+    at.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(at)], check=False).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", str(at)], check=True)

@@ -1,6 +1,5 @@
 """The command line as a person meets it: real processes, real signals, one clear sentence for every mistake."""
 
-import contextlib
 import fcntl
 import os
 import pty
@@ -8,12 +7,12 @@ import signal
 import subprocess
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
-from nights import SCRIPTS, Grounds, command, environment, git, make_repository, unigram
+from nights import SCRIPTS, Grounds, command, environment, git, make_repository, mounted, unigram
 
 from agent.experiment import Ending
 from agent.opening import Place, free_tag
@@ -305,17 +304,6 @@ def test_a_disk_without_space(tmp_path):
         grounds = Grounds(make_repository(small / "user", unigram()))
         assert "GB are free on the disk" in refused(grounds.nightshift("run"))
         assert grounds.nightshift("doctor").returncode == 1
-
-
-@contextlib.contextmanager
-def mounted(at: Path, options: str) -> Iterator[Path]:
-    at.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(at)], check=False).returncode != 0:
-        pytest.skip("mounting is not allowed here")
-    try:
-        yield at
-    finally:
-        subprocess.run(["umount", str(at)], check=True)
 
 
 def test_doctor_says_what_is_there(grounds):

@@ -1,12 +1,15 @@
 """The journal: durable, readable meanwhile, and the same records out as went in."""
 
+import os
 import sqlite3
+from pathlib import Path
 
 import pytest
+from nights import mounted
 
 from agent.errors import NightError
 from agent.experiment import Decision, Ending, Night, Proposal, Run, Score, Status, Summary
-from agent.journal import Journal
+from agent.journal import RESERVE_BYTES, VERSION, Journal, disk_is_broken, disk_is_full
 
 NIGHT = Night(
     tag="t", branch="refs/heads/experiments/30s-t", script="train_mlx.py", base="b" * 40, budget_s=30.0, seed=7,
@@ -144,5 +147,50 @@ def test_a_journal_knows_when_it_was_last_at_work(journal):
 
 def test_a_journal_of_another_version_is_refused(journal, path):
     journal._db.execute("PRAGMA user_version = 99")
-    with pytest.raises(NightError, match="has format 99, this nightshift reads 1"):
+    with pytest.raises(NightError, match=f"has format 99, this nightshift reads {VERSION}"):
         Journal.read(path)
+
+
+def test_what_a_killed_beginning_left_is_swept(path):
+    path.parent.mkdir()
+    for name in ("journal.sqlite.new", "journal.sqlite.new-journal"):
+        (path.parent / name).write_text("half of something")
+    with Journal.create(path, NIGHT) as journal:
+        assert journal.night() == NIGHT
+    assert [left.name for left in path.parent.iterdir()] == ["journal.sqlite"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/mounts").exists(), reason="mounts a small disk")
+def test_a_full_disk_takes_the_last_facts_in_the_room_of_the_reserve(tmp_path):
+    with mounted(tmp_path / "small", f"size={RESERVE_BYTES + (1 << 20)}") as small:
+        fill_to_the_last(small)
+
+
+def add(journal: Journal, numbers: range, proposal: Proposal) -> None:
+    for number in numbers:
+        journal.add_attempt(number, None, proposal, "now")
+
+
+def fill_to_the_last(small: Path) -> None:
+    with Journal.create(small / "journal.sqlite", NIGHT) as journal:
+        written = 0
+        while (small / "reserve").exists():
+            proposal = Proposal("A" * 100_000, "title", "why", "you")
+            journal.add_attempt(written, None, proposal, "now")
+            written += 1
+        assert len(journal.attempts()) == written
+        with pytest.raises(sqlite3.OperationalError, match="full"):  # the reserve does not last for ever
+            add(journal, range(written, written + 100), proposal)
+        whole = len(journal.attempts())
+    with pytest.raises(OSError, match="No space left"):
+        Journal.resume(small / "journal.sqlite")
+    with Journal.read(small / "journal.sqlite") as journal:
+        assert len(journal.attempts()) == whole
+
+
+def test_full_and_broken_disks_are_told_apart():
+    assert disk_is_full(sqlite3.OperationalError("database or disk is full"))
+    assert disk_is_full(OSError(28, "No space left on device"))
+    assert disk_is_broken(sqlite3.OperationalError("disk I/O error"))
+    assert disk_is_broken(OSError(5, "Input/output error"))
+    assert not disk_is_full(OSError(5, "Input/output error"))

@@ -2,12 +2,15 @@
 
 import dataclasses
 import io
+import os
+import subprocess
 
 import pandas as pd
 import pytest
 from test_journal import NIGHT
 
-from agent import ledger
+from agent import ledger, report
+from agent.errors import NightError
 from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Summary
 
 FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
@@ -119,3 +122,31 @@ def test_the_analysis_code_of_the_ancestor_reads_it():
     assert kept["val_bpb"].iloc[1:].cummin().tolist() == [1.5, 1.25]
     hits = kept.assign(delta=kept["val_bpb"].shift(1) - kept["val_bpb"]).iloc[1:].sort_values("delta", ascending=False)
     assert hits.iloc[0]["description"] == "LR 0.1 → 0.2"
+
+
+def test_a_link_stays_a_link_and_its_end_is_written(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "results.tsv").symlink_to(tmp_path / "elsewhere" / "mine.tsv")
+    ledger.write(tmp_path / "results.tsv", "one\n")  # where the end does not exist yet, too
+    ledger.write(tmp_path / "results.tsv", "two\n")
+    assert (tmp_path / "results.tsv").is_symlink()
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["mine.tsv"]
+    assert ledger.read(tmp_path / "results.tsv") == (tmp_path / "elsewhere" / "mine.tsv").read_text() == "two\n"
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "results.tsv")
+    for use in (ledger.read, report.read_rows, lambda path: ledger.write(path, "text\n")):
+        with pytest.raises(NightError, match=r"results\.tsv is no plain file; move it away"):
+            use(tmp_path / "results.tsv")
+
+
+def test_what_killed_writers_left_is_swept_and_living_ones_are_left_alone(tmp_path):
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = [tmp_path / f".results.tsv.{pid}" for pid in (dead.pid, os.getppid())]
+    mine = [tmp_path / name for name in (".results.tsv.swp", ".results.tsv")]
+    for path in (*left, *mine):
+        path.touch()
+    ledger.write(tmp_path / "results.tsv", "text\n")
+    assert [path.exists() for path in (*left, *mine)] == [False, True, True, True]

@@ -300,7 +300,7 @@ def test_a_night_whose_journal_is_swept_away_ends_with_every_row_in_the_ledger(g
 
 def test_two_nights_with_other_caches_are_still_two_nights(grounds, tmp_path):
     with only_night(grounds.root / ".git") as tell:
-        tell("first")
+        tell("first", grounds.folder("first"))
         said = grounds.nightshift("run", NIGHTSHIFT_CACHE=str(tmp_path / "another"))
     assert said.returncode == 2
     assert "night first (pid" in said.stderr

@@ -1,7 +1,11 @@
 """Git by plumbing, on real repositories."""
 
+import os
+import shutil
+from pathlib import Path
+
 import pytest
-from nights import git, make_repository, unigram
+from nights import Grounds, git, make_repository, unigram
 
 from agent.errors import RepoError
 from agent.repo import Repo, valid_tag
@@ -67,6 +71,60 @@ def test_the_lock_that_a_killed_git_left_on_a_ref_is_broken(repo, root):
     assert repo.find("refs/experiments/t/0001") == sha
 
 
+def test_locks_and_half_made_objects_that_killed_gits_left_are_in_nobodys_way(repo, root):
+    repo.move_ref("refs/experiments/t/0000", commit(repo), None, "before")
+    git(root, "pack-refs", "--all")
+    for name in ("index.lock", "HEAD.lock", "packed-refs.lock", "config.lock", "shallow.lock", "gc.pid"):
+        (root / ".git" / name).touch()
+    (root / ".git" / "objects" / "pack" / "tmp_pack_8aZ3").write_bytes(b"PACK half")
+    for folder in (root / ".git" / "objects").iterdir():
+        (folder / "tmp_obj_Xy12ab").write_bytes(b"half")
+    second = commit(repo, "A = 3\n")
+    for ref, old in (
+        ("refs/experiments/t/0000", repo.find("refs/experiments/t/0000")),
+        ("refs/heads/experiments/x", None),
+    ):
+        repo.move_ref(ref, second, old, "after")
+        assert repo.find(ref) == second
+    assert git(root, "fsck", "--strict", "--no-dangling") == ""
+
+
+def stand_before_git(folder: Path, script: str, monkeypatch) -> None:
+    """A program called git that is found first."""
+    folder.mkdir()
+    (folder / "git").write_text(f"#!/bin/sh\nreal={shutil.which('git')}\n{script}\n")
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_objects_swept_away_in_the_middle_of_a_commit_are_made_again(repo, root, tmp_path, monkeypatch):
+    sweep = f'case "$*" in *write-tree*) mkdir {tmp_path}/once && $real -C {root} prune --expire=now;; esac 2>/dev/null'
+    stand_before_git(tmp_path / "bin", f'{sweep}\nexec $real "$@"', monkeypatch)
+    sha = commit(repo)
+    assert (tmp_path / "once").exists()
+    assert git(root, "show", f"{sha}:train_mlx.py") == "A = 2"
+    assert git(root, "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_a_disk_that_is_full_for_git_is_full(repo, tmp_path, monkeypatch):
+    said = (
+        'case "$*" in *hash-object*) echo "error: unable to write file x: No space left on device" >&2; exit 128;; esac'
+    )
+    stand_before_git(tmp_path / "bin", f'{said}\nexec $real "$@"', monkeypatch)
+    with pytest.raises(OSError, match="No space left on device"):
+        commit(repo)
+
+
+def test_a_git_that_only_says_how_to_install_one_is_a_sentence(root, tmp_path, monkeypatch):
+    stub = "echo 'xcode-select: note: No developer tools were found, requesting install.' >&2; exit 1"
+    stand_before_git(tmp_path / "bin", stub, monkeypatch)
+    said = Grounds(root).nightshift("status")
+    assert (said.returncode, said.stderr.count("\n")) == (2, 1)
+    assert "xcode-select: note: No developer tools were found" in said.stderr
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "git is not installed or not on PATH" in Grounds(root).nightshift("status").stderr
+
+
 def test_a_branch_that_was_deleted_is_made_again(repo, root):
     first, second = commit(repo), commit(repo, "A = 3\n")
     repo.move_ref("refs/heads/experiments/x", first, None, "create")
@@ -81,11 +139,34 @@ def test_hooks_and_filters_of_the_repository_do_not_run(repo, root):
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"#!/bin/sh\ntouch {root}/hook-ran\n")
         path.chmod(0o755)
-    git(root, "config", "filter.evil.clean", f"touch {root}/filter-ran; cat")
-    (root / ".gitattributes").write_text("* filter=evil\n")
-    repo.move_ref("refs/experiments/t/0001", commit(repo), None, "test")
+    for step in ("clean", "smudge", "process"):
+        git(root, "config", f"filter.evil.{step}", f"touch {root}/filter-ran; cat")
+    git(root, "config", "diff.evil.textconv", f"touch {root}/filter-ran; cat")
+    git(root, "config", "diff.evil.command", f"touch {root}/filter-ran")
+    git(root, "config", "diff.external", f"touch {root}/filter-ran")
+    (root / "watcher").write_text(f"#!/bin/sh\ntouch {root}/hook-ran\n")
+    (root / "watcher").chmod(0o755)
+    git(root, "config", "core.fsmonitor", str(root / "watcher"))
+    git(root, "config", "core.hooksPath", str(root / ".git" / "hooks"))
+    (root / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    sha = commit(repo)
+    repo.move_ref("refs/experiments/t/0001", sha, None, "test")
+    repo.move_ref("refs/heads/experiments/x", sha, None, "test")
+    assert "+A = 2" in repo.diff(repo.find("HEAD") or "", sha)
+    repo.checked_out()
     assert not (root / "hook-ran").exists()
     assert not (root / "filter-ran").exists()
+
+
+def test_a_detached_head_and_a_user_on_another_branch_are_as_good(repo, root):
+    sha = commit(repo)
+    for place in (("checkout", "-q", "--detach"), ("checkout", "-q", "-b", "elsewhere")):
+        git(root, *place)
+        before = (root / ".git" / "HEAD").read_bytes(), (root / ".git" / "index").read_bytes()
+        assert commit(repo, parent=sha) != sha
+        repo.move_ref(f"refs/heads/experiments/{place[-1].strip('-')}", sha, None, "keep")
+        assert ((root / ".git" / "HEAD").read_bytes(), (root / ".git" / "index").read_bytes()) == before
+    assert git(root, "status", "--porcelain") == ""
 
 
 def test_a_ref_moves_only_from_where_it_is_expected(repo):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -10,7 +11,7 @@ from test_ledger import HISTORY, UPSTREAM
 
 from agent import ledger, report
 from agent.errors import NightError
-from agent.experiment import Attempt
+from agent.experiment import Attempt, Ending
 from agent.screen import verdict
 
 
@@ -54,6 +55,18 @@ def test_status_counts_and_names_the_best():
     lines = "\n".join(report.status_lines(NIGHT, HISTORY, pid=None, stopping=False))
     assert "4 attempts: 2 keep, 1 discard, 1 crash" in lines
     assert "best val_bpb 1.250000 (#1), 0.250000 below the baseline's 1.500000" in lines
+
+
+def test_a_run_that_goes_on_is_not_called_lost():
+    lost = dataclasses.replace(HISTORY[3].runs[0], ending=Ending.LOST, score=None)
+    at_work = dataclasses.replace(HISTORY[3], runs=(lost, lost), decision=None, settled=False)
+    there = shown(report.attempt_view(NIGHT, at_work, Path("runs"), running=True)).splitlines()
+    gone = shown(report.attempt_view(NIGHT, at_work, Path("runs"))).splitlines()
+    assert [line for line in there if "run with" in line] == [
+        "run with seed 0: lost, exit code 0, 31.5 s",
+        "run with seed 0: going on",
+    ]
+    assert sum("lost" in line for line in gone) == 2
 
 
 def test_the_picture_has_a_panel_for_each_night(rows, tmp_path):
