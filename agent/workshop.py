@@ -75,6 +75,7 @@ class Workshop:
         """Space for the next run; what a script put in the place of its weights stays, being none of our files."""
         self.losses(number, seed).unlink(missing_ok=True)
         if has_weights(self.run_folder(number, seed)):
+            _reopen(self.weights(number, seed).parent)
             self.weights(number, seed).unlink(missing_ok=True)
 
     def _beside(self, number: int, seed: int, what: str) -> Path:
@@ -107,7 +108,7 @@ class Workshop:
         progress: Callable[[], Progress | None] = lambda: None,
     ) -> Outcome:
         """Run a command, boxed, in a folder that was laid out; it sees the readable files besides."""
-        return supervise(
+        outcome = supervise(
             command,
             self.view(folder, *readable),
             box=self.box,
@@ -117,6 +118,8 @@ class Workshop:
             stopped=self.stopped,
             tick=lambda elapsed_s: self.progressed(progress(), elapsed_s),
         )
+        _reopen(folder)
+        return outcome
 
     def view(self, folder: Path, *readable: Path) -> View:
         data = Path(self.night.data)
@@ -129,23 +132,30 @@ class Workshop:
 
     def drop_all_but_log(self, folder: Path) -> None:
         """What a scorer worked on is as large as the evaluation text, and all here already."""
-        for path in folder.iterdir():
+        for path in folder.iterdir() if folder.is_dir() else ():
             if path.name != LOG:
                 remove(path)
 
     def keep_warm(self, folder: Path) -> None:
-        """Take over the machine code that a run of attempt 0 compiled; more than is plausible is left alone."""
+        """Add the machine code that a process of attempt 0 compiled; more than is plausible is left alone."""
         fresh = self.folder / "warm.new"
         remove(fresh)
-        for name in WARM:
-            source = folder / TMP / name
-            if source.is_dir() and not source.is_symlink():
-                shutil.copytree(source, fresh / name, ignore=_links_and_pipes, dirs_exist_ok=True)
-        size = sum(path.stat().st_size for path in fresh.rglob("*") if path.is_file())
-        if fresh.is_dir() and size <= MAX_WARM_BYTES:
-            remove(self.warm)
-            fresh.replace(self.warm)
+        with suppress(OSError, RecursionError):  # closed, or nested without end: nothing that a compiler leaves
+            if self.warm.is_dir():
+                shutil.copytree(self.warm, fresh)
+            for name in WARM:
+                if _is_folder_without_links(folder, f"{TMP}/{name}"):
+                    shutil.copytree(folder / TMP / name, fresh / name, ignore=_links_and_pipes, dirs_exist_ok=True)
+            size = sum(path.stat().st_size for path in fresh.rglob("*") if path.is_file())
+            if fresh.is_dir() and size <= MAX_WARM_BYTES:
+                remove(self.warm)  # killed right here, the night goes on with cold caches
+                fresh.replace(self.warm)
         remove(fresh)
+
+
+def _is_folder_without_links(root: Path, name: str) -> bool:
+    steps = [root / name, *(root / step for step in Path(name).parents)]
+    return all(step.is_dir() and not step.is_symlink() for step in steps)
 
 
 def _links_and_pipes(folder: str, names: list[str]) -> list[str]:
@@ -153,17 +163,20 @@ def _links_and_pipes(folder: str, names: list[str]) -> list[str]:
     return [name for name, mode in kinds.items() if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))]
 
 
-def remove(folder: Path) -> None:
+def remove(path: Path) -> None:
     """Whatever is there, a file or a folder, however deep and whoever closed it; by rm, which knows no longest path."""
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        folder.unlink()
-    if not folder.exists():
-        return
     for attempt in ("rm", "chmod", "rm"):
-        arguments = ["-R", "u+rwX"] if attempt == "chmod" else ["-rf"]
-        subprocess.run([attempt, *arguments, "--", str(folder)], capture_output=True, check=False)
-        if not folder.exists():
+        if not os.path.lexists(path) or (attempt == "chmod" and path.is_symlink()):  # chmod would follow it
             return
+        arguments = ["-R", "u+rwX"] if attempt == "chmod" else ["-rf"]
+        subprocess.run([attempt, *arguments, "--", str(path)], capture_output=True, check=False)
+
+
+def _reopen(folder: Path) -> None:
+    """A script may close a folder to everybody, us included; what is in there is removed by and by."""
+    with suppress(OSError):
+        if not folder.is_symlink():
+            folder.chmod(0o700)
 
 
 def read_end(folder: Path, name: str, most_bytes: int) -> bytes:
@@ -171,13 +184,16 @@ def read_end(folder: Path, name: str, most_bytes: int) -> bytes:
     inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         # a pipe of that name would keep a plain open waiting for ever
-        file = os.fdopen(os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=inside), "rb")
+        file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=inside)
     finally:
         os.close(inside)
-    with file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):  # before Python makes a file of it, which fails for a folder
             raise OSError(f"{folder / name} is no plain file")
-        return read_tail(file, most_bytes)
+        with os.fdopen(file, "rb", closefd=False) as plain:
+            return read_tail(plain, most_bytes)
+    finally:
+        os.close(file)
 
 
 def has_weights(run_folder: Path) -> bool:

