@@ -205,7 +205,7 @@ class Landlock:
         system = (Path(place) for place in (*SYSTEM, *SETTINGS, *ABOUT, "/proc"))
         rules = {
             "read": [str(place) for place in (*system, *_python_in(view), *view.readable)],
-            "write": [str(view.folder)],
+            "write": [str(view.folder), "/proc/self"],  # CUDA names its threads there, and gives up where it may not
             "devices": [str(device) for device in devices],
         }
         # -I and -S: nothing of the user's environment may run before the rules hold

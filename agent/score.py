@@ -69,7 +69,7 @@ def score(shop: Workshop, number: int, script: str, seed: int) -> Score | None:
         shop.lay_out(folder, script)
         np.save(folder / "inputs.npy", rows.inputs[order])
         np.save(folder / "targets.npy", rows.targets[order])
-        outcome = _ask(shop, folder, "losses", shop.weights(number, seed))
+        outcome = _ask(shop, number, folder, "losses", shop.weights(number, seed))
         if outcome.ending is Ending.STOPPED:
             return None
         if attempt == "last" or not _may_be_the_machine(outcome):
@@ -110,7 +110,7 @@ def audit(
     shop.lay_out(folder, script)
     np.save(folder / "inputs.npy", asked.rows)
     np.save(folder / "positions.npy", asked.positions)
-    outcome = _ask(shop, folder, "logits", shop.weights(number, seed))
+    outcome = _ask(shop, number, folder, "logits", shop.weights(number, seed))
     if outcome.ending is Ending.STOPPED:
         return None
     answer = _answer(outcome, folder, "logits.f32", len(places) * len(rows.token_bytes))
@@ -124,10 +124,13 @@ def audit(
     return found
 
 
-def _ask(shop: Workshop, folder: Path, what: Literal["losses", "logits"], weights: Path) -> Outcome:
+def _ask(shop: Workshop, number: int, folder: Path, what: Literal["losses", "logits"], weights: Path) -> Outcome:
     shutil.copyfile(SCORER, folder / SCORER.name)
     command = [sys.executable, SCORER.name, what, shop.script_name, str(weights)]
-    return shop.call(command, folder, LIMIT_S, weights)
+    outcome = shop.call(command, folder, LIMIT_S, weights)
+    if number == 0 and outcome.ending is Ending.FINISHED:
+        shop.keep_warm(folder)
+    return outcome
 
 
 def _may_be_the_machine(outcome: Outcome) -> bool:
