@@ -171,7 +171,7 @@ class Night:
     protocol: str  # fingerprint of data, budget and device kind: only equals are compared
     data: str  # folder of the prepared corpus
     started: str  # ISO 8601, UTC
-    pins: str = "{}"  # JSON, file → sha256: what no score is taken without (agent/pins.py)
+    pins: str = "{}"  # JSON, kind → file → sha256: what no score is taken without (agent/pins.py)
 
 
 def attempt_ref(tag: str, number: int) -> str:

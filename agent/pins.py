@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agent.errors import MachineError
@@ -14,23 +14,30 @@ SCORED = ("manifest.json", "token_bytes.npy", "tokenizer.*", "validation.*", "ho
 
 def take(fixed: Path, data: Path) -> str:
     """The pins of a night, as its journal keeps them."""
-    return json.dumps({str(path.relative_to(root)): digest(path) for root, path in _pinned(fixed, data)})
+    found = {kind: {name: digest(root / name) for name in names} for kind, root, names in _pinned(fixed, data)}
+    return json.dumps(found)
 
 
 def verify(night: Night, fixed: Path) -> None:
     """Raises MachineError naming the first file that is not as it was when the night opened."""
-    pins: Mapping[str, str] = json.loads(night.pins)
-    for root, paths in ((fixed, _fixed(fixed)), (Path(night.data), _corpus(Path(night.data)))):
-        for name in sorted({str(path.relative_to(root)) for path in paths} - pins.keys()):
-            raise MachineError(f"{root / name} came after night {night.tag} had opened; remove it and resume the night")
-    for name, wanted in pins.items():
-        path = next((root / name for root in (fixed, Path(night.data)) if (root / name).is_file()), None)
-        if path is None or digest(path) != wanted:
-            how = "is gone" if path is None else "was changed"
-            raise MachineError(
-                f"{path or fixed / name} {how} after night {night.tag} had opened, so scores would not compare; "
-                f"restore it and resume the night, or begin a new one"
-            )
+    pins: Mapping[str, Mapping[str, str]] = json.loads(night.pins)
+    if not pins:
+        raise MachineError(f"night {night.tag} was opened by a version that took no pins; begin a new one")
+    for kind, root, names in _pinned(fixed, Path(night.data)):
+        wanted = pins.get(kind, {})
+        for name in sorted({*names, *wanted}):
+            _verify(night, root / name, wanted.get(name))
+
+
+def _verify(night: Night, path: Path, wanted: str | None) -> None:
+    if wanted is None:
+        raise MachineError(f"{path} came after night {night.tag} had opened; remove it and resume the night")
+    if not path.is_file() or digest(path) != wanted:
+        how = "was changed" if path.is_file() else "is gone"
+        raise MachineError(
+            f"{path} {how} after night {night.tag} had opened, so scores would not compare; "
+            f"restore it and resume the night, or begin a new one"
+        )
 
 
 def digest(path: Path) -> str:
@@ -38,14 +45,9 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _pinned(fixed: Path, data: Path) -> Iterator[tuple[Path, Path]]:
-    yield from ((fixed, path) for path in _fixed(fixed))
-    yield from ((data, path) for path in _corpus(data))
-
-
-def _fixed(fixed: Path) -> Iterable[Path]:
-    return sorted(path for path in fixed.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-
-
-def _corpus(data: Path) -> Iterable[Path]:
-    return sorted(path for pattern in SCORED for path in data.glob(pattern))
+def _pinned(fixed: Path, data: Path) -> Iterator[tuple[str, Path, list[str]]]:
+    """Kind, folder and names; apart, as a file of the one must not stand in for one of the other."""
+    code = (path for path in fixed.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    corpus = (path for pattern in SCORED for path in data.glob(pattern))
+    for kind, root, paths in (("fixed", fixed, code), ("corpus", data, corpus)):
+        yield kind, root, [str(path.relative_to(root)) for path in paths]
