@@ -1,0 +1,201 @@
+"""Is anything ever lost? Nights that are killed a thousand times, and what else can go wrong on a machine.
+
+    python benchmarks/faults.py [--quick] [--json FILE] [--kills N] [--workers N] [--seed K] [--only kills|others]
+
+kills    SIGKILL at every call with which the loop changes a file or makes a change durable, half of the writes torn;
+         at every such call of the git commands that it starts, with the loop and without; at random moments, to the
+         loop alone and to all of its processes. After every kill the same command resumes; journal, ledger,
+         repository and the user's own files are looked at each time, and the night's end is compared with that of an
+         undisturbed one.
+others   a full and a broken disk, torn files after a power cut, damaged corpora, clocks that jump, a second loop, a
+         loop that is stopped for a while.
+
+Exit code 1 when anything was lost, counted twice, damaged, left running or left unexplained. Linux, with a C compiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+import kills
+import measure
+import others
+import sweeps
+from kills import Tally
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from sweeps import BUDGETS_S, Reference, Task
+
+import corpus
+import prepare
+
+SCALE = corpus.Scale("faults", seq_len=128, vocab_size=512, eval_tokens=16384)
+TEXT_CHARS = 1_500_000
+QUICK_KILLS = 30
+COUNTS = ("kills", "lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where nights run, and what they are compared with."""
+
+    folder: Path
+    references: dict[float, Reference]
+
+
+def make_corpus(folder: Path) -> Path:
+    modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    text = folder / "library.txt"
+    text.write_text("\n\n".join(module.read_text(errors="replace") for module in modules)[:TEXT_CHARS])
+    return prepare.prepare(str(text), SCALE, cache=folder / "cache", workers=1)
+
+
+def prepared(folder: Path) -> Lab:
+    kills.build_strike(folder)
+    os.environ["NIGHTSHIFT_DATA"] = str(make_corpus(folder))
+    os.environ["TMPDIR"] = str(folder / "tmp")  # what killed processes leave there goes with the folder
+    (folder / "tmp").mkdir()
+    kills.adopt_orphans()
+    references = {
+        budget_s: Reference.of(folder / f"undisturbed-{budget_s:g}", budget_s)
+        for budget_s in sorted(set(BUDGETS_S.values()))
+    }
+    return Lab(folder, references)
+
+
+# ---- running ---------------------------------------------------------------------------------------------------------
+
+
+def run_task(task: Task, folder: Path, lab: Lab) -> tuple[str, Tally]:
+    return task.kind, task.run(folder, lab.references[BUDGETS_S[task.kind]])
+
+
+def run_other(fault: others.Fault, folder: Path, lab: Lab) -> tuple[str, Tally]:
+    folder.mkdir()
+    return fault.name, fault.run(folder, lab.references[BUDGETS_S["sweep"]])
+
+
+def run_kills(count: int, seed: int, lab: Lab, pool: ProcessPoolExecutor, sums: dict[str, Tally]) -> None:
+    """By the plan, then at random moments until there are as many as were asked for."""
+    tasks = sweeps.plan(count, lab.references[BUDGETS_S["sweep"]], seed)
+    with bar(count) as advance:
+        while tasks:
+            folders = [lab.folder / f"night-{seed}-{number}" for number in range(len(tasks))]
+            jobs = [pool.submit(run_task, task, at, lab) for task, at in zip(tasks, folders, strict=True)]
+            for name, tally in collect(jobs, sums):
+                advance(tally.kills, f"kills: {name}")
+            missing = count - sum(sums[name].kills for name in BUDGETS_S if name in sums)
+            seed += len(tasks)
+            tasks = sweeps.more(missing, seed) if count >= 100 else []
+
+
+def run_others(quick: bool, lab: Lab, pool: ProcessPoolExecutor, sums: dict[str, Tally]) -> None:
+    faults = others.every_fault(quick)
+    with bar(len(faults)) as advance:
+        folders = [lab.folder / f"other-{number}" for number in range(len(faults))]
+        jobs = [pool.submit(run_other, fault, at, lab) for fault, at in zip(faults, folders, strict=True)]
+        for name, _ in collect(jobs, sums):
+            advance(1, name)
+
+
+def collect(jobs: list[Future[tuple[str, Tally]]], sums: dict[str, Tally]) -> Iterator[tuple[str, Tally]]:
+    for job in as_completed(jobs):
+        name, tally = job.result()
+        sums.setdefault(name, Tally()).add(tally)
+        yield name, tally
+
+
+class bar:  # noqa: N801, used like a function
+    """A progress bar on a terminal; silence elsewhere."""
+
+    def __init__(self, total: int) -> None:
+        columns = (
+            TextColumn("{task.description}", style="bold"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+        )
+        console = Console(stderr=True)
+        self._progress = Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal)
+        self._task = self._progress.add_task("preparing", total=total)
+
+    def __enter__(self) -> Callable[[int, str], None]:
+        self._progress.start()
+        return lambda count, name: self._progress.update(self._task, advance=count, description=name)
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+
+# ---- what comes of it ------------------------------------------------------------------------------------------------
+
+
+def report(sums: dict[str, Tally], lab: Lab) -> measure.Flat:
+    names = {
+        "sweep": f"the loop's own calls ({len(lab.references[BUDGETS_S['sweep']].points)} in a night)",
+        "git": "calls of its git commands",
+        "moments": "random moments",
+    }
+    rows = []
+    for name, tally in sums.items():
+        times = tally.kills if name in names else tally.times
+        rows.append([names.get(name, name), str(times), *(str(getattr(tally, count)) for count in COUNTS[1:])])
+    measure.print_table("What was lost", ["fault", "times", *(count.replace("_", " ") for count in COUNTS[1:])], rows)
+    total = Tally()
+    for tally in sums.values():
+        total.add(tally)
+    flat: measure.Flat = {name: getattr(total, name) for name in COUNTS}
+    flat["kills"] = sum(sums[name].kills for name in names if name in sums)
+    flat["points_of_a_night"] = len(lab.references[BUDGETS_S["sweep"]].points)
+    for name, tally in sums.items():
+        key = name.replace(" ", "_").replace(",", "")
+        flat[f"{key}_times"] = tally.kills if name in names else tally.times
+        flat[f"{key}_wrong"] = len(tally.notes)
+    for note in total.notes:
+        measure.say(note)
+    return flat
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(argv)
+
+    def body() -> int:
+        measure.check_writable(options.json)
+        if sys.platform != "linux":
+            raise measure.Misuse("processes that survive a kill are counted as Linux does it: run it there")
+        count = options.kills or (QUICK_KILLS if options.quick else 1000)
+        sums: dict[str, Tally] = {}
+        with measure.workshop(options.out) as folder:
+            lab = prepared(folder)
+            with ProcessPoolExecutor(options.workers, initializer=kills.adopt_orphans) as pool:
+                if options.only != "others":
+                    run_kills(count, options.seed, lab, pool, sums)
+                if options.only != "kills":
+                    run_others(options.quick, lab, pool, sums)
+            flat = report(sums, lab)
+        measure.write_json(options.json, flat)
+        return int(any(flat[name] for name in COUNTS[1:]))
+
+    return measure.guarded("faults", body)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser("faults.py", description="Is anything ever lost?")
+    top.add_argument("--quick", action="store_true", help=f"under a minute: {QUICK_KILLS} kills")
+    top.add_argument("--json", type=Path, metavar="FILE", help="write the counts there, too")
+    top.add_argument("--kills", type=int, metavar="N", help="about how many (default: 1000)")
+    top.add_argument("--workers", type=int, default=2, metavar="N", help="nights at a time (default: %(default)s)")
+    top.add_argument("--seed", type=int, default=0, metavar="K", help="of the random moments (default: %(default)s)")
+    top.add_argument("--only", choices=["kills", "others"], help="one half of it")
+    top.add_argument("--out", type=Path, metavar="DIR", help="keep the nights there (default: removed)")
+    return top
+
+
+if __name__ == "__main__":
+    sys.exit(main())

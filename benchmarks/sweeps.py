@@ -1,0 +1,162 @@
+"""Ways to spread kills over nights: every point of the loop, every point of its git commands, moments at random."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kills import Outcome, Strike, Tally, Victim
+
+from agent.experiment import Ending
+
+COMMANDS = ("hash-object", "read-tree", "update-index", "write-tree", "commit-tree", "update-ref")  # those that write
+BUDGETS_S = {"sweep": 0.05, "git": 0.05, "moments": 0.4}
+CHAIN = 10  # kills of one night at random moments
+WAIT_S = 4.0  # at most, before a random moment: an undisturbed night takes about six
+
+SHIM = """\
+#!/bin/sh
+# stands before git on PATH: the first call of one command dies at one of its points, and the loop with it or not
+for word in "$@"; do
+    if [ "$word" = "$VICTIM_COMMAND" ] && mkdir "$VICTIM_MARK" 2>/dev/null; then
+        LD_PRELOAD=$NIGHTSHIFT_STRIKE STRIKE_AT=$VICTIM_AT STRIKE_TORN=$VICTIM_TORN "$VICTIM_GIT" "$@"
+        code=$?
+        [ $code = 137 ] || exit $code
+        touch "$VICTIM_MARK/killed"
+        [ -z "$VICTIM_LOOP" ] || kill -KILL $PPID
+        kill -KILL $$
+    fi
+done
+exec "$VICTIM_GIT" "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A night that nobody disturbed."""
+
+    outcome: Outcome
+    points: tuple[tuple[str, str], ...]
+    start_up: int  # points of a resumed loop before the work that the journal asks for
+
+    @classmethod
+    def of(cls, folder: Path, budget_s: float) -> Reference:
+        victim = Victim(folder, budget_s)
+        end = victim.go_on(Strike())
+        outcome = victim.outcome()
+        again = victim.go_on(Strike())
+        tally = victim.finish(outcome)
+        assert tally.clean, tally.notes
+        assert len(outcome.rows) == len(outcome.attempts) == len(outcome.refs) == outcome.runs, end.said
+        return cls(outcome, end.points, again.forgot_stop + end.greeting)
+
+    def boundaries(self) -> Iterator[int]:
+        """The numbers of the points that come next when the journal has a new fact on disk; 1 is the opening."""
+        yield 1
+        for number, (call, path) in enumerate(self.points, start=1):
+            if call in ("fsync", "fdatasync") and path.endswith("journal.sqlite-wal"):
+                yield number + 1
+
+
+@dataclass(frozen=True)
+class Task:
+    """One night and how it is killed."""
+
+    kind: str  # sweep, git or moments
+    first: int = 1  # sweep: the point of the first kill
+    stride: int = 1
+    facts: int | None = 1  # sweep: how many new facts to walk through; None: all
+    command: str = ""  # git: which
+    loop: bool = False  # git: does the loop die with it?
+    kills: int = CHAIN  # moments: at most
+    seed: int = 0
+
+    def run(self, folder: Path, reference: Reference) -> Tally:
+        victim = Victim(folder, BUDGETS_S[self.kind])
+        match self.kind:
+            case "sweep":
+                self.walk(victim, reference.start_up)
+            case "git":
+                self.tear_git(victim)
+            case "moments":
+                self.surprise(victim)
+        tally = victim.finish(reference.outcome)
+        if tally.clean:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            tally.notes = [f"{note}  [{self}; see {folder}]" for note in tally.notes]
+        return tally
+
+    def walk(self, victim: Victim, start_up: int) -> None:
+        """Kill at a point, resume, kill at the next: until the journal knows more, from where it begins anew."""
+        end = victim.go_on(Strike(self.first))
+        if begun_a_run(victim) and self.facts is not None:
+            return  # between two facts: the walk from the one before comes by here
+        before, left, number = state(victim), self.facts, self.first if self.first == 1 else start_up - self.stride
+        while end.killed:
+            number += self.stride
+            end = victim.go_on(Strike(number, torn=number % 2 == 0))
+            if state(victim) != before:
+                before, number = state(victim), start_up - self.stride
+                left = None if left is None else left - 1
+            if left == 0:
+                return
+
+    def tear_git(self, victim: Victim) -> None:
+        mark, shim = victim.said.with_name("mark"), victim.said.with_name("bin")
+        shim.mkdir()
+        (shim / "git").write_text(SHIM)
+        (shim / "git").chmod(0o755)
+        number, missed = 1, 0
+        while missed < 2:  # a call that finds its work done writes less than one that does it
+            shutil.rmtree(mark, ignore_errors=True)
+            end = victim.go_on(
+                PATH=f"{shim}{os.pathsep}{os.environ['PATH']}", VICTIM_GIT=shutil.which("git") or "git",
+                VICTIM_COMMAND=self.command, VICTIM_MARK=str(mark), VICTIM_AT=str(number),
+                VICTIM_TORN=str(number % 2), VICTIM_LOOP="yes" if self.loop else "",
+            )  # fmt: skip
+            hit = (mark / "killed").exists()
+            victim.tally.kills += hit and not end.killed
+            number, missed = (number + 1, missed) if hit else (number, missed + 1)
+            if end.code == 0:
+                return
+
+    def surprise(self, victim: Victim) -> None:
+        dice = random.Random(self.seed)
+        for _ in range(self.kills):
+            end = victim.kill_after(dice.uniform(0.2, WAIT_S), whole=dice.random() < 0.5)
+            if not end.killed:
+                return
+            time.sleep(dice.choice((0.0, 0.0, 0.3)))
+
+
+def state(victim: Victim) -> tuple[bool, int]:
+    return (victim.folder / "journal.sqlite").exists(), len(victim.facts())
+
+
+def begun_a_run(victim: Victim) -> bool:
+    _, history = victim.journal()
+    return bool(history) and bool(history[-1].runs) and history[-1].runs[-1].ending is Ending.LOST
+
+
+def plan(kills: int, reference: Reference, seed: int) -> list[Task]:
+    """About so many kills: two thirds at points of the loop, a tenth inside of git, the rest at random moments."""
+    if kills < len(reference.points) // 2:  # too few for a night of its own from every boundary
+        stride = max(1, 3 * len(reference.points) // (2 * kills))
+        sweep = [Task("sweep", first=1 + stride // 3 * at, stride=stride, facts=None) for at in (0, 1)]
+        git = [Task("git", command=command, loop=True) for command in COMMANDS[5:]]
+        return [*sweep, *git, Task("moments", kills=max(1, kills // 5), seed=seed)]
+    stride = max(1, round(3 * len(reference.points) / (2 * kills)))
+    sweep = [Task("sweep", first=first, stride=stride) for first in reference.boundaries()]
+    git = [Task("git", command=command, loop=loop) for command in COMMANDS for loop in (False, True)]
+    return [*sweep, *git]
+
+
+def more(missing: int, seed: int) -> list[Task]:
+    """Nights at random moments for the kills that are still missing; some end before they have taken theirs."""
+    return [Task("moments", seed=seed + at) for at in range(-(-missing // CHAIN))]
