@@ -31,7 +31,7 @@ from agent.journal import Journal
 from agent.judge import PLAUSIBLE_GAIN, trusted
 from agent.opening import Place, check_disk, read_script, utc_now
 from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, train
-from agent.score import audit, score
+from agent.score import audit, learnt_limit_s, score
 from agent.stop import Stop
 from agent.workshop import Workshop
 
@@ -216,7 +216,8 @@ def allowed_s(lab: Lab, attempt: Attempt) -> float:
 
 def score_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
     lab.watcher.scoring_began(attempt)
-    measured = score(lab.shop, attempt.number, attempt.proposal.script, run.seed)
+    limit_s = learnt_limit_s(lab.journal.attempts())
+    measured = score(lab.shop, attempt.number, attempt.proposal.script, run.seed, limit_s)
     if measured is None:
         return False
     lab.journal.record_score(attempt.number, run.seed, measured)
@@ -225,10 +226,11 @@ def score_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
 
 def audit_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
     """Against the incumbent's committed losses, where the largest gains are looked at hardest."""
-    best = incumbent(lab.journal.attempts()[: attempt.number])
     lab.watcher.audit_began(attempt)
+    history = lab.journal.attempts()
+    best = incumbent(history[: attempt.number])
     known = (best.number, best.done_runs[0].seed) if best and best.done_runs else None
-    found = audit(lab.shop, attempt.number, attempt.proposal.script, run.seed, known)
+    found = audit(lab.shop, attempt.number, attempt.proposal.script, run.seed, learnt_limit_s(history), known)
     if found is None:
         return False
     lab.journal.record_audit(attempt.number, run.seed, found)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from agent import ledger
 from agent.errors import MachineError, NightError
-from agent.experiment import Attempt, Ending, History, Night, Run, Status, attempt_ref, incumbent
+from agent.experiment import Attempt, Audit, Ending, History, Night, Run, Status, attempt_ref, incumbent
 from agent.screen import COLOURS
 
 if TYPE_CHECKING:
@@ -205,8 +205,13 @@ def _run_view(run: Run) -> Text:
         code = f", signal {-run.exit_code}"
     score = f", val_bpb {run.score.val_bpb:.6f}" if run.score and run.score.val_bpb is not None else ""
     why = f", {run.score.failure}" if run.score and run.score.failure else ""
-    text = f"\nrun with seed {run.seed}: {run.ending}{code}, {run.wall_s:.1f} s{score}{why}\n"
+    audit = f", {_audit_words(run.score.audit)}" if run.score and run.score.audit else ""
+    text = f"\nrun with seed {run.seed}: {run.ending}{code}, {run.wall_s:.1f} s{score}{why}{audit}\n"
     return Text(text + "\n".join(f"    {line}" for line in run.last_lines.splitlines()))
+
+
+def _audit_words(audit: Audit) -> str:
+    return f"audit: {audit.failure or f'passed at {audit.positions} positions'}"
 
 
 def _style(status: str) -> str:

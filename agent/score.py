@@ -7,6 +7,7 @@ nothing of the first, has to account for a sample of these losses (agent/audit.p
 
 import json
 import math
+import os
 import secrets
 import shutil
 import sys
@@ -20,12 +21,13 @@ import numpy.typing as npt
 import prepare
 from agent import audit as auditing
 from agent import pins
-from agent.experiment import Audit, Ending, Score
+from agent.experiment import Audit, Ending, History, Score
 from agent.process import Outcome
 from agent.workshop import Workshop, read_end
 
-# A forward pass over fixed rows: seconds on a GPU, under a minute on two CPU cores. An hour is a hang.
-LIMIT_S = 3600.0
+# A forward pass over fixed rows: seconds on a GPU, under a minute on two CPU cores. An hour is a hang; once attempt 0
+# has been scored, so is ten times of what that took, for a model that is honestly larger was trained in the same time.
+FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 60.0, 10.0
 SCORER = Path(__file__).with_name("scorer.py")
 ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
 
@@ -55,7 +57,14 @@ class Rows:
         return nats / (math.log(2) * int(self.token_bytes[self.targets].sum(dtype=np.int64)))
 
 
-def score(shop: Workshop, number: int, script: str, seed: int) -> Score | None:
+def learnt_limit_s(history: History) -> float:
+    """How long a scoring process may take, from what those of attempt 0 took."""
+    scores = [run.score for run in history[0].done_runs if run.score] if history else []
+    known = [score.wall_s for score in scores] + [score.audit.wall_s for score in scores if score.audit]
+    return max(LEAST_LIMIT_S, LIMIT_FACTOR * max(known)) if known else FIRST_LIMIT_S
+
+
+def score(shop: Workshop, number: int, script: str, seed: int, limit_s: float) -> Score | None:
     """Measure the weights that a finished run left; None when the user stopped it in the middle.
 
     The losses that the scorer committed to stay beside the run's folder. Raises MachineError when a pinned file is not
@@ -69,7 +78,7 @@ def score(shop: Workshop, number: int, script: str, seed: int) -> Score | None:
         shop.lay_out(folder, script)
         np.save(folder / "inputs.npy", rows.inputs[order])
         np.save(folder / "targets.npy", rows.targets[order])
-        outcome = _ask(shop, number, folder, "losses", shop.weights(number, seed))
+        outcome = _ask(shop, number, folder, "losses", shop.weights(number, seed), limit_s)
         if outcome.ending is Ending.STOPPED:
             return None
         if attempt == "last" or not _may_be_the_machine(outcome):
@@ -83,12 +92,12 @@ def score(shop: Workshop, number: int, script: str, seed: int) -> Score | None:
     failure = _implausible(losses[rows.counted])
     if failure is not None:
         return Score(None, outcome.wall_s, failure)
-    losses.tofile(shop.losses(number, seed))
+    _commit(shop.losses(number, seed), losses)
     return Score(rows.bits_per_byte(losses), outcome.wall_s)
 
 
 def audit(
-    shop: Workshop, number: int, script: str, seed: int, incumbent: tuple[int, int] | None
+    shop: Workshop, number: int, script: str, seed: int, limit_s: float, incumbent: tuple[int, int] | None
 ) -> Audit | None:  # incumbent: attempt and seed
     """Have a fresh process account for committed losses; None when the user stopped it in the middle.
 
@@ -110,7 +119,7 @@ def audit(
     shop.lay_out(folder, script)
     np.save(folder / "inputs.npy", asked.rows)
     np.save(folder / "positions.npy", asked.positions)
-    outcome = _ask(shop, number, folder, "logits", shop.weights(number, seed))
+    outcome = _ask(shop, number, folder, "logits", shop.weights(number, seed), limit_s)
     if outcome.ending is Ending.STOPPED:
         return None
     answer = _answer(outcome, folder, "logits.f32", len(places) * len(rows.token_bytes))
@@ -124,10 +133,12 @@ def audit(
     return found
 
 
-def _ask(shop: Workshop, number: int, folder: Path, what: Literal["losses", "logits"], weights: Path) -> Outcome:
+def _ask(
+    shop: Workshop, number: int, folder: Path, what: Literal["losses", "logits"], weights: Path, limit_s: float
+) -> Outcome:
     shutil.copyfile(SCORER, folder / SCORER.name)
     command = [sys.executable, SCORER.name, what, shop.script_name, str(weights)]
-    outcome = shop.call(command, folder, LIMIT_S, weights)
+    outcome = shop.call(command, folder, limit_s, weights)
     if number == 0 and outcome.ending is Ending.FINISHED:
         shop.keep_warm(folder)
     return outcome
@@ -161,6 +172,14 @@ def _implausible(losses: npt.NDArray[np.float32]) -> str | None:
     if losses.min() < -ROUNDING_NATS:
         return f"a loss of {losses.min():.3g} nats is below zero"
     return None
+
+
+def _commit(path: Path, losses: npt.NDArray[np.float32]) -> None:
+    """On disk before the journal says that there is a score."""
+    with path.open("wb") as file:
+        losses.tofile(file)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _read_losses(path: Path, rows: Rows) -> npt.NDArray[np.float32] | None:

@@ -30,7 +30,7 @@ from agent.contract import fixed_files
 from agent.experiment import Ending, Night
 from agent.opening import Place, Request, open_night
 from agent.run import FIRST_ALLOWANCE_S, train
-from agent.score import audit, score
+from agent.score import FIRST_LIMIT_S, audit, score
 from agent.workshop import Workshop
 
 
@@ -79,11 +79,11 @@ def sample(shop: Workshop, number: int, script: str) -> Sample:
     rows = measure.after_the_first_few([json.loads(line) for line in curve])
     tokens_s = (rows[-1]["tokens"] - rows[0]["tokens"]) / (rows[-1]["t_s"] - rows[0]["t_s"])
     began = time.monotonic()
-    found = score(shop, number, script, 0)
+    found = score(shop, number, script, 0, FIRST_LIMIT_S)
     scored = time.monotonic()
     if found is None or found.val_bpb is None:
         raise measure.Failed(f"scoring: {found.failure if found else 'stopped'}")
-    verdict = audit(shop, number, script, 0, incumbent=None)
+    verdict = audit(shop, number, script, 0, FIRST_LIMIT_S, incumbent=None)
     if verdict is None or not verdict.passed:
         raise measure.Failed(f"audit: {verdict.failure if verdict else 'stopped'}")
     return Sample(around_s, tokens_s, scored - began, time.monotonic() - scored, verdict.worst_nats)
