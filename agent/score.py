@@ -78,7 +78,7 @@ def score(shop: Workshop, number: int, script: str, seed: int, limit_s: float) -
         shop.lay_out(folder, script)
         np.save(folder / "inputs.npy", rows.inputs[order])
         np.save(folder / "targets.npy", rows.targets[order])
-        outcome = _ask(shop, number, folder, "losses", shop.weights(number, seed), limit_s)
+        outcome = _ask(shop, folder, "losses", shop.weights(number, seed), limit_s)
         if outcome.ending is Ending.STOPPED:
             return None
         if attempt == "last" or not _may_be_the_machine(outcome):
@@ -119,7 +119,7 @@ def audit(
     shop.lay_out(folder, script)
     np.save(folder / "inputs.npy", asked.rows)
     np.save(folder / "positions.npy", asked.positions)
-    outcome = _ask(shop, number, folder, "logits", shop.weights(number, seed), limit_s)
+    outcome = _ask(shop, folder, "logits", shop.weights(number, seed), limit_s)
     if outcome.ending is Ending.STOPPED:
         return None
     answer = _answer(outcome, folder, "logits.f32", len(places) * len(rows.token_bytes))
@@ -133,15 +133,10 @@ def audit(
     return found
 
 
-def _ask(
-    shop: Workshop, number: int, folder: Path, what: Literal["losses", "logits"], weights: Path, limit_s: float
-) -> Outcome:
+def _ask(shop: Workshop, folder: Path, what: Literal["losses", "logits"], weights: Path, limit_s: float) -> Outcome:
     shutil.copyfile(SCORER, folder / SCORER.name)
     command = [sys.executable, SCORER.name, what, shop.script_name, str(weights)]
-    outcome = shop.call(command, folder, limit_s, weights)
-    if number == 0 and outcome.ending is Ending.FINISHED:
-        shop.keep_warm(folder)
-    return outcome
+    return shop.call(command, folder, limit_s, weights)
 
 
 def _may_be_the_machine(outcome: Outcome) -> bool:

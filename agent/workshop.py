@@ -137,7 +137,10 @@ class Workshop:
                 remove(path)
 
     def keep_warm(self, folder: Path) -> None:
-        """Add the machine code that a process of attempt 0 compiled; more than is plausible is left alone."""
+        """Add the machine code that a training run of attempt 0 compiled; more than is plausible is left alone.
+
+        Only training: a scorer has seen validation text, and could leave it there for whoever comes later.
+        """
         fresh = self.folder / "warm.new"
         remove(fresh)
         with suppress(OSError, RecursionError):  # closed, or nested without end: nothing that a compiler leaves
