@@ -8,7 +8,7 @@ closed to it, the network as well, and whatever it starts inherits that. It has 
 it. What this box leaves open that bubblewrap closes, uncovered() says. Exit code 126: the kernel refused the box.
 
 What honest scripts miss: sockets and shared memory, and so multiprocessing's locks, queues, pools, managers and fork
-server. Its processes and pipes work, as do threads and programs that a script starts.
+server. Its processes and pipes work, as do threads and programs that a script starts, but CUDA in the script alone.
 """
 
 import ctypes
@@ -152,7 +152,10 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         rights &= OF_FILES
     rule = _PathBeneath(rights, place)
     _checked(f"open {path}", _call(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0))
-    os.close(place)
+    if path.startswith("/proc/"):  # what nobody holds, the kernel forgets when short of memory, and the rule with it
+        os.set_inheritable(place, True)
+    else:
+        os.close(place)
 
 
 def _give_up_capabilities() -> None:

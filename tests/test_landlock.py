@@ -136,6 +136,18 @@ def test_links_lead_nowhere(box):
     assert not (box.inside / "hard").exists()
 
 
+def test_a_process_keeps_the_folder_that_tells_of_it(box):
+    box.rules["write"] += ["/proc/self"]
+    code = """
+import os
+open("/proc/self/comm", "w").write("named")
+held = [os.readlink(f"/proc/self/fd/{fd}") for fd in range(3, 6) if os.path.islink(f"/proc/self/fd/{fd}")]
+print(open("/proc/self/comm").read().strip(), held == [f"/proc/{os.getpid()}"])
+"""
+    assert box.run(code) == "named True"
+    assert box.refuses("open(f'/proc/{os.getppid()}/oom_score_adj', 'w')")
+
+
 def test_no_device_can_be_made(box):
     assert box.refuses("os.mknod('disk', 0o60600, os.makedev(8, 0))")
 
