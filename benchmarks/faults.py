@@ -31,14 +31,14 @@ import sweeps
 from kills import Tally
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from sweeps import BUDGETS_S, Reference, Task
+from sweeps import BUDGET_S, LONGER_S, Reference, Task
 
 import corpus
 import prepare
 
 SCALE = corpus.Scale("faults", seq_len=128, vocab_size=512, eval_tokens=16384)
 TEXT_CHARS = 1_500_000
-QUICK_KILLS = 30
+QUICK_KILLS, MANY_KILLS = 24, 100
 COUNTS = ("kills", "lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
 
 
@@ -57,43 +57,39 @@ def make_corpus(folder: Path) -> Path:
     return prepare.prepare(str(text), SCALE, cache=folder / "cache", workers=1)
 
 
-def prepared(folder: Path) -> Lab:
+def prepared(folder: Path, budgets_s: Sequence[float]) -> Lab:
     kills.build_strike(folder)
     os.environ["NIGHTSHIFT_DATA"] = str(make_corpus(folder))
     os.environ["TMPDIR"] = str(folder / "tmp")  # what killed processes leave there goes with the folder
     (folder / "tmp").mkdir()
     kills.adopt_orphans()
-    references = {
-        budget_s: Reference.of(folder / f"undisturbed-{budget_s:g}", budget_s)
-        for budget_s in sorted(set(BUDGETS_S.values()))
-    }
-    return Lab(folder, references)
+    return Lab(folder, {length: Reference.of(folder / f"undisturbed-{length:g}", length) for length in budgets_s})
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
 def run_task(task: Task, folder: Path, lab: Lab) -> tuple[str, Tally]:
-    return task.kind, task.run(folder, lab.references[BUDGETS_S[task.kind]])
+    return task.kind, task.run(folder, lab.references[task.budget_s])
 
 
 def run_other(fault: others.Fault, folder: Path, lab: Lab) -> tuple[str, Tally]:
     folder.mkdir()
-    return fault.name, fault.run(folder, lab.references[BUDGETS_S["sweep"]])
+    return fault.name, fault.run(folder, lab.references[BUDGET_S])
 
 
 def run_kills(count: int, seed: int, lab: Lab, pool: ProcessPoolExecutor, sums: dict[str, Tally]) -> None:
     """By the plan, then at random moments until there are as many as were asked for."""
-    tasks = sweeps.plan(count, lab.references[BUDGETS_S["sweep"]], seed)
+    tasks = sweeps.plan(count, lab.references[BUDGET_S], seed)
     with bar(count) as advance:
         while tasks:
             folders = [lab.folder / f"night-{seed}-{number}" for number in range(len(tasks))]
             jobs = [pool.submit(run_task, task, at, lab) for task, at in zip(tasks, folders, strict=True)]
             for name, tally in collect(jobs, sums):
                 advance(tally.kills, f"kills: {name}")
-            missing = count - sum(sums[name].kills for name in BUDGETS_S if name in sums)
+            missing = count - sum(tally.kills for tally in sums.values())
             seed += len(tasks)
-            tasks = sweeps.more(missing, seed) if count >= 100 else []
+            tasks = sweeps.more(missing, seed) if count >= MANY_KILLS else []
 
 
 def run_others(quick: bool, lab: Lab, pool: ProcessPoolExecutor, sums: dict[str, Tally]) -> None:
@@ -138,7 +134,7 @@ class bar:  # noqa: N801, used like a function
 
 def report(sums: dict[str, Tally], lab: Lab) -> measure.Flat:
     names = {
-        "sweep": f"the loop's own calls ({len(lab.references[BUDGETS_S['sweep']].points)} in a night)",
+        "sweep": f"the loop's own calls ({len(lab.references[BUDGET_S].points)} in a night)",
         "git": "calls of its git commands",
         "moments": "random moments",
     }
@@ -152,7 +148,7 @@ def report(sums: dict[str, Tally], lab: Lab) -> measure.Flat:
         total.add(tally)
     flat: measure.Flat = {name: getattr(total, name) for name in COUNTS}
     flat["kills"] = sum(sums[name].kills for name in names if name in sums)
-    flat["points_of_a_night"] = len(lab.references[BUDGETS_S["sweep"]].points)
+    flat["points_of_a_night"] = len(lab.references[BUDGET_S].points)
     for name, tally in sums.items():
         key = name.replace(" ", "_").replace(",", "")
         flat[f"{key}_times"] = tally.kills if name in names else tally.times
@@ -172,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         count = options.kills or (QUICK_KILLS if options.quick else 1000)
         sums: dict[str, Tally] = {}
         with measure.workshop(options.out) as folder:
-            lab = prepared(folder)
+            lab = prepared(folder, (BUDGET_S, LONGER_S) if count >= MANY_KILLS else (BUDGET_S,))
             with ProcessPoolExecutor(options.workers, initializer=kills.adopt_orphans) as pool:
                 if options.only != "others":
                     run_kills(count, options.seed, lab, pool, sums)

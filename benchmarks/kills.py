@@ -35,7 +35,6 @@ from agent.journal import Journal
 PR_SET_CHILD_SUBREAPER = 36
 ORPHAN_S = 2.0  # what still lives so long after its loop died is an orphan
 LIMIT_S = 120.0  # of one call of the loop, which takes seconds
-EXPERIMENTS = 2
 FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
 LIBRARY = measure.HERE / "strike.c"
 ALL_CALLS = "write,pwrite64,writev,sendfile,copy_file_range,fsync,fdatasync,ftruncate,mkdir,rmdir,unlink,unlinkat"
@@ -50,13 +49,19 @@ class Strike:
     until: int | None = None
     failure: int = 0  # an errno; 0: SIGKILL
     torn: bool = False  # half of a write goes out before the kill
+    only: str = ""  # count calls on files alone whose path has this in it
     clock_s: int = 0  # how far the clock of the day jumps, back and forth
 
     def env(self, trace: Path) -> dict[str, str]:
         numbers = {"AT": self.at, "UNTIL": self.until or self.at, "ERRNO": self.failure, "TORN": int(self.torn)}
         numbers["CLOCK_S"] = self.clock_s
         told = {f"STRIKE_{name}": str(value) for name, value in numbers.items()}
-        return {**told, "STRIKE_TRACE": str(trace), "LD_PRELOAD": os.environ["NIGHTSHIFT_STRIKE"]}
+        return {
+            **told,
+            **({"STRIKE_PATH": self.only} if self.only else {}),
+            "STRIKE_TRACE": str(trace),
+            "LD_PRELOAD": os.environ["NIGHTSHIFT_STRIKE"],
+        }
 
 
 @dataclass
@@ -116,8 +121,8 @@ class Ended:
 class Victim:
     """One night in a repository of its own, and all that is known about it after each kill."""
 
-    def __init__(self, folder: Path, budget_s: float = 0.05, *, options: Sequence[str] = ()) -> None:
-        self.root, self.budget_s, self.options = folder / "user", budget_s, options
+    def __init__(self, folder: Path, budget_s: float = 0.05, experiments: int = 2, options: Sequence[str] = ()) -> None:
+        self.root, self.budget_s, self.experiments, self.options = folder / "user", budget_s, experiments, options
         self.said = folder / "said.txt"
         self.tally = Tally()
         self._left: list[tuple[psutil.Process, float]] = []
@@ -135,7 +140,7 @@ class Victim:
         return self.root / "experiments" / "nights" / "t"
 
     def command(self) -> list[str]:
-        limits = ["--experiments", str(EXPERIMENTS), "--budget-s", f"{self.budget_s:g}"]
+        limits = ["--experiments", str(self.experiments), "--budget-s", f"{self.budget_s:g}"]
         return command("run", "--tag", "t", *limits, *self.options)
 
     def start(self, **env: str) -> subprocess.Popen[bytes]:
@@ -250,16 +255,20 @@ class Victim:
 
     def finish(self, undisturbed: Outcome) -> Tally:
         """Let the night end by itself and compare."""
+        self.end_well()
+        self.outcome().compare(undisturbed, self.tally)
+        return self.tally
+
+    def end_well(self) -> None:
+        """Let the night end by itself, and see that nothing is left over."""
         end = self.go_on()
         if end.code != 0:
             self.tally.blame("lost", f"the night does not end: exit code {end.code}, {end.said.strip()[-300:]}")
         while self._left:
             time.sleep(0.05)
             self.count_orphans()
-        self.outcome().compare(undisturbed, self.tally)
         litter = [path.name for path in self.root.iterdir() if path.name.startswith(".results")]
         self.tally.blame("damaged", f"left behind: {litter}", len(litter))
-        return self.tally
 
     def outcome(self) -> Outcome:
         _, history = self.journal()
@@ -286,6 +295,10 @@ class Outcome:
     rows: tuple[tuple[str, ...], ...]
     tree: str
     refs: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        return len(self.attempts) == len(self.rows) == len(self.refs) == self.runs > 1
 
     def compare(self, undisturbed: Outcome, tally: Tally) -> None:
         missing = set(undisturbed.attempts) - set(self.attempts)

@@ -1,6 +1,7 @@
 /* Preloaded into one process, it counts the calls that change files or make changes durable, and strikes at one.
 
    STRIKE_AT, STRIKE_UNTIL  from which call on and until which (default: the same); 1 is the first
+   STRIKE_PATH              count only calls on files whose path has this in it
    STRIKE_ERRNO             what the calls fail with, 0 (default): SIGKILL as the call is entered
    STRIKE_TORN              1: half of what a killed write was to write goes out first
    STRIKE_CLOCK_S           how far the clock of the day is off, now ahead and now behind; the monotonic one is not
@@ -28,6 +29,7 @@
 
 static long counted, at, until, clock_s;
 static int failure, torn, trace = -1;
+static const char *only;
 
 static long number(const char *name, long otherwise) {
     const char *text = getenv(name);
@@ -40,22 +42,27 @@ __attribute__((constructor)) static void begin(void) {
     failure = number("STRIKE_ERRNO", 0);
     torn = number("STRIKE_TORN", 0);
     clock_s = number("STRIKE_CLOCK_S", 0);
+    only = getenv("STRIKE_PATH");
     const char *file = getenv("STRIKE_TRACE");
     if (file && *file) trace = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     unsetenv("LD_PRELOAD");
 }
 
-static void note(const char *call, int fd, const char *path) {
+/* Does this call count? */
+static int seen(const char *call, int fd, const char *path) {
     char line[PATH_MAX + 64], link[32], target[PATH_MAX];
-    if (trace < 0) return;
+    if (trace < 0 && !only) return 1;
     if (!path) {
         snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
         ssize_t length = readlink(link, target, sizeof target - 1);
         target[length > 0 ? length : 0] = 0;
         path = target;
     }
+    if (only && !strstr(path, only)) return 0;
+    if (trace < 0) return 1;
     int length = snprintf(line, sizeof line, "%s %s\n", call, path);
     syscall(SYS_write, trace, line, length < (int)sizeof line ? length : (int)sizeof line - 1);
+    return 1;
 }
 
 static void die(void) {
@@ -65,8 +72,8 @@ static void die(void) {
 
 /* Is this call struck? 1: it is to fail, and errno says how; 2: it is to be the last one. */
 static int struck(const char *call, int fd, const char *path) {
+    if (!seen(call, fd, path)) return 0;
     long now = __sync_add_and_fetch(&counted, 1);
-    note(call, fd, path);
     if (now < at || now > until) return 0;
     if (!failure) return 2;
     /* a full or broken disk has nothing to say about terminals, and removing always works */

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import measure
 from kills import Outcome, Strike, Tally, Victim
 
 from agent.experiment import Ending
 
 COMMANDS = ("hash-object", "read-tree", "update-index", "write-tree", "commit-tree", "update-ref")  # those that write
-BUDGETS_S = {"sweep": 0.05, "git": 0.05, "moments": 0.4}
+BUDGET_S, LONGER_S = 0.05, 0.4
 CHAIN = 10  # kills of one night at random moments
 WAIT_S = 4.0  # at most, before a random moment: an undisturbed night takes about six
 
@@ -50,9 +51,8 @@ class Reference:
         end = victim.go_on(Strike())
         outcome = victim.outcome()
         again = victim.go_on(Strike())
-        tally = victim.finish(outcome)
-        assert tally.clean, tally.notes
-        assert len(outcome.rows) == len(outcome.attempts) == len(outcome.refs) == outcome.runs, end.said
+        if again.code != 0 or not victim.tally.clean or victim.outcome() != outcome or not outcome.whole:
+            raise measure.Failed(f"a night left alone ended so: {victim.tally.notes} {end.said} {again.said}")
         return cls(outcome, end.points, again.forgot_stop + end.greeting)
 
     def boundaries(self) -> Iterator[int]:
@@ -75,9 +75,10 @@ class Task:
     loop: bool = False  # git: does the loop die with it?
     kills: int = CHAIN  # moments: at most
     seed: int = 0
+    budget_s: float = BUDGET_S
 
     def run(self, folder: Path, reference: Reference) -> Tally:
-        victim = Victim(folder, BUDGETS_S[self.kind])
+        victim = Victim(folder, self.budget_s)
         match self.kind:
             case "sweep":
                 self.walk(victim, reference.start_up)
@@ -148,9 +149,8 @@ def plan(kills: int, reference: Reference, seed: int) -> list[Task]:
     """About so many kills: two thirds at points of the loop, a tenth inside of git, the rest at random moments."""
     if kills < len(reference.points) // 2:  # too few for a night of its own from every boundary
         stride = max(1, 3 * len(reference.points) // (2 * kills))
-        sweep = [Task("sweep", first=1 + stride // 3 * at, stride=stride, facts=None) for at in (0, 1)]
-        git = [Task("git", command=command, loop=True) for command in COMMANDS[5:]]
-        return [*sweep, *git, Task("moments", kills=max(1, kills // 5), seed=seed)]
+        sweep, moments = Task("sweep", stride=stride, facts=None), Task("moments", kills=max(1, kills // 5), seed=seed)
+        return [sweep, Task("git", command=COMMANDS[-1], loop=True), moments]
     stride = max(1, round(3 * len(reference.points) / (2 * kills)))
     sweep = [Task("sweep", first=first, stride=stride) for first in reference.boundaries()]
     git = [Task("git", command=command, loop=loop) for command in COMMANDS for loop in (False, True)]
@@ -159,4 +159,4 @@ def plan(kills: int, reference: Reference, seed: int) -> list[Task]:
 
 def more(missing: int, seed: int) -> list[Task]:
     """Nights at random moments for the kills that are still missing; some end before they have taken theirs."""
-    return [Task("moments", seed=seed + at) for at in range(-(-missing // CHAIN))]
+    return [Task("moments", seed=seed + at, budget_s=LONGER_S) for at in range(-(-missing // CHAIN))]
