@@ -343,6 +343,7 @@ def test_a_box_in_which_mlx_cannot_be_imported_is_not_chosen(monkeypatch):
 # ---- where Python is -------------------------------------------------------------------------------------------------
 
 
+@only_bubblewrap
 def test_an_environment_whose_python_is_a_link_to_a_link_works(box, tmp_path):
     real = Path(sys.base_prefix) / "bin" / "python3"
     (tmp_path / "tools").mkdir()

@@ -1,9 +1,10 @@
 """The verdict: a pure function of scores."""
 
+import dataclasses
 import math
 
-from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status
-from agent.judge import Greedy
+from agent.experiment import Attempt, Audit, Decision, Ending, Proposal, Run, Score, Status
+from agent.judge import Greedy, trusted
 
 
 def attempt(number: int, *scores: float | None, ending: Ending = Ending.FINISHED, **details: object) -> Attempt:
@@ -74,3 +75,42 @@ def test_interrupted_runs_do_not_count():
     lost = attempt(1, 1.0, ending=Ending.LOST)
     assert lost.done_runs == ()
     assert lost.val_bpb is None
+
+
+# ---- confirmed, audited, believed ------------------------------------------------------------------------------------
+
+
+def test_what_would_be_kept_is_measured_with_more_seeds_first():
+    judge, best = Greedy(confirm=2), kept(0, 1.5)
+    for scores in ((1.4,), (1.4, 1.45)):
+        assert judge.judge(attempt(1, *scores), (best,)).status is None
+    assert judge.judge(attempt(1, 1.4, 1.45, 1.46), (best,)).status is Status.KEEP
+    assert judge.judge(attempt(1, 1.4, 1.7), (best,)).status is Status.DISCARD
+
+
+def test_a_script_that_ignores_its_seed_confirms_nothing():
+    decision = Greedy(confirm=1).judge(attempt(1, 1.4, 1.4), (kept(0, 1.5),))
+    assert decision == Decision(Status.DISCARD, "it ignores its seed: two seeds gave the very same score")
+
+
+def test_a_gain_beyond_the_plausible_is_not_kept():
+    verdict = Decision(Status.KEEP, "lower")
+    assert trusted(verdict, attempt(1, 1.2), kept(0, 1.5), plausible=0.25) == verdict
+    doubted = trusted(verdict, attempt(1, 1.0), kept(0, 1.5), plausible=0.25)
+    assert doubted.status is Status.DISCARD
+    assert doubted.reason.startswith("quarantine: 33% below the incumbent, more than 25%")
+
+
+def test_the_first_attempt_has_nothing_to_be_compared_with():
+    verdict = Decision(Status.KEEP, "baseline")
+    assert trusted(verdict, attempt(0, 0.1), None) == verdict
+
+
+def test_one_failed_audit_is_enough():
+    honest, cheat = attempt(1, 1.4, 1.3).runs
+    runs = tuple(
+        dataclasses.replace(run, score=dataclasses.replace(run.score, audit=Audit(256, wrong, 1.0, 0.0, 1.0, failure)))
+        for run, wrong, failure in ((honest, 0, None), (cheat, 9, "9 are wrong"))
+    )
+    candidate = dataclasses.replace(attempt(1, 1.4, 1.3), runs=runs)
+    assert trusted(Decision(Status.KEEP, "lower"), candidate, kept(0, 1.5)).reason == "audit: 9 are wrong"

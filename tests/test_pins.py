@@ -15,12 +15,10 @@ from agent.experiment import Night
 from agent.journal import Journal
 from agent.night import run_night
 
-BETTER = unigram(SHARPNESS=1.0)
-
 
 @dataclasses.dataclass(frozen=True)
 class Pinned:
-    """A night after attempt 0, and the corpus that it alone reads."""
+    """A night that has opened, and the corpus that it alone reads."""
 
     grounds: Grounds
     data: Path
@@ -42,7 +40,8 @@ def pinned(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(root / "data"))
         grounds = Grounds(make_repository(root / "user", unigram()))
-        grounds.try_scripts("t", [])
+        with scripted_lab(grounds.root, "t", []):
+            pass
         yield Pinned(grounds, root / "data")
 
 
@@ -69,7 +68,7 @@ def test_what_is_not_as_it_was_is_named(pinned, tmp_path, name, deed, sentence):
         shutil.copy(path, tmp_path / "aside")
     deed(path)
     with pytest.raises(MachineError, match=rf"{path} {sentence} after night t had opened"):
-        pinned.grounds.try_scripts("t", [BETTER])
+        pinned.grounds.try_scripts("t", [])
     path.unlink(missing_ok=True)
     if (tmp_path / "aside").exists():
         shutil.copy(tmp_path / "aside", path)
@@ -104,26 +103,25 @@ def test_a_night_from_before_there_were_pins_is_not_gone_on_with(pinned):
 
 
 class Tamperer(Quiet):
-    """Somebody who edits a fixed file while attempt 1 trains."""
+    """Somebody who edits a fixed file while attempt 0 trains."""
 
     path: Path
 
     def scoring_began(self, attempt):
-        if attempt.number == 1 and self.path.read_text().endswith("\n"):
-            self.path.write_text(self.path.read_text() + "# better")
+        self.path.write_text(self.path.read_text() + "# better")
 
 
 def test_an_edit_in_the_middle_of_a_night_ends_it_and_undone_it_goes_on(pinned):
     path = pinned.fixed / "prepare.py"
     before = path.read_text()
-    with scripted_lab(pinned.grounds.root, "t", [BETTER]) as lab:
+    with scripted_lab(pinned.grounds.root, "t", []) as lab:
         watcher = Tamperer()
         watcher.path = path
         with pytest.raises(MachineError, match=rf"{path} was changed .* restore it and resume the night"):
             run_night(dataclasses.replace(lab, watcher=watcher))
-    assert pinned.grounds.attempts("t")[1].runs[0].score is None
+    assert pinned.grounds.attempts("t")[0].runs[0].score is None
     path.write_text(before)
-    pinned.grounds.try_scripts("t", [BETTER])
-    attempts = pinned.grounds.attempts("t")
-    assert [one.status for one in attempts] == ["keep", "keep"]
-    assert len(attempts[1].runs) == 1  # its training was not lost
+    pinned.grounds.try_scripts("t", [])
+    (attempt,) = pinned.grounds.attempts("t")
+    assert attempt.status == "keep"
+    assert len(attempt.runs) == 1  # its training was not lost
