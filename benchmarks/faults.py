@@ -1,6 +1,6 @@
 """Is anything ever lost? Nights that are killed a thousand times, and what else can go wrong on a machine.
 
-    python benchmarks/faults.py [--quick] [--json FILE] [--kills N] [--workers N] [--seed K] [--only kills|others]
+    python benchmarks/faults.py [--quick] [--json FILE] [--kills N] [--minutes M] [--only kills|others] [--seed K]
 
 kills    SIGKILL at every call with which the loop changes a file or makes a change durable, half of the writes torn;
          at every such call of the git commands that it starts, with the loop and without; at random moments, to the
@@ -19,6 +19,7 @@ import argparse
 import os
 import sys
 import sysconfig
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -48,6 +49,11 @@ class Lab:
 
     folder: Path
     references: dict[float, Reference]
+    deadline: float  # of the monotonic clock
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self.deadline
 
 
 def make_corpus(folder: Path) -> Path:
@@ -57,13 +63,14 @@ def make_corpus(folder: Path) -> Path:
     return prepare.prepare(str(text), SCALE, cache=folder / "cache", workers=1)
 
 
-def prepared(folder: Path, budgets_s: Sequence[float]) -> Lab:
+def prepared(folder: Path, budgets_s: Sequence[float], minutes: float) -> Lab:
     kills.build_strike(folder)
     os.environ["NIGHTSHIFT_DATA"] = str(make_corpus(folder))
     os.environ["TMPDIR"] = str(folder / "tmp")  # what killed processes leave there goes with the folder
     (folder / "tmp").mkdir()
     kills.adopt_orphans()
-    return Lab(folder, {length: Reference.of(folder / f"undisturbed-{length:g}", length) for length in budgets_s})
+    references = {length: Reference.of(folder / f"undisturbed-{length:g}", length) for length in budgets_s}
+    return Lab(folder, references, time.monotonic() + 60 * minutes)
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
@@ -82,10 +89,10 @@ def run_kills(count: int, seed: int, lab: Lab, pool: ProcessPoolExecutor, sums: 
     """By the plan, then at random moments until there are as many as were asked for."""
     tasks = sweeps.plan(count, lab.references[BUDGET_S], seed)
     with bar(count) as advance:
-        while tasks:
+        while tasks and not lab.late:
             folders = [lab.folder / f"night-{seed}-{number}" for number in range(len(tasks))]
             jobs = [pool.submit(run_task, task, at, lab) for task, at in zip(tasks, folders, strict=True)]
-            for name, tally in collect(jobs, sums):
+            for name, tally in collect(jobs, lab, sums):
                 advance(tally.kills, f"kills: {name}")
             missing = count - sum(tally.kills for tally in sums.values())
             seed += len(tasks)
@@ -97,19 +104,24 @@ def run_others(quick: bool, lab: Lab, pool: ProcessPoolExecutor, sums: dict[str,
     with bar(len(faults)) as advance:
         folders = [lab.folder / f"other-{number}" for number in range(len(faults))]
         jobs = [pool.submit(run_other, fault, at, lab) for fault, at in zip(faults, folders, strict=True)]
-        for name, _ in collect(jobs, sums):
+        for name, _ in collect(jobs, lab, sums):
             advance(1, name)
 
 
-def collect(jobs: list[Future[tuple[str, Tally]]], sums: dict[str, Tally]) -> Iterator[tuple[str, Tally]]:
+def collect(jobs: list[Future[tuple[str, Tally]]], lab: Lab, sums: dict[str, Tally]) -> Iterator[tuple[str, Tally]]:
+    """As they end; when time is up, those that have begun end, and no other begins."""
     for job in as_completed(jobs):
-        name, tally = job.result()
-        sums.setdefault(name, Tally()).add(tally)
-        yield name, tally
+        if lab.late:
+            for other in jobs:
+                other.cancel()
+        if not job.cancelled():
+            name, tally = job.result()
+            sums.setdefault(name, Tally()).add(tally)
+            yield name, tally
 
 
 class bar:  # noqa: N801, used like a function
-    """A progress bar on a terminal; silence elsewhere."""
+    """A progress bar on a terminal, a line for every night elsewhere."""
 
     def __init__(self, total: int) -> None:
         columns = (
@@ -123,7 +135,13 @@ class bar:  # noqa: N801, used like a function
 
     def __enter__(self) -> Callable[[int, str], None]:
         self._progress.start()
-        return lambda count, name: self._progress.update(self._task, advance=count, description=name)
+        return self._advance
+
+    def _advance(self, count: int, name: str) -> None:
+        self._progress.update(self._task, advance=count, description=name)
+        if self._progress.disable:
+            task = self._progress.tasks[0]
+            measure.say(f"{time.strftime('%H:%M:%S')} {task.completed:.0f}/{task.total:.0f} {name}")
 
     def __exit__(self, *error: object) -> None:
         self._progress.stop()
@@ -168,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         count = options.kills or (QUICK_KILLS if options.quick else 1000)
         sums: dict[str, Tally] = {}
         with measure.workshop(options.out) as folder:
-            lab = prepared(folder, (BUDGET_S, LONGER_S) if count >= MANY_KILLS else (BUDGET_S,))
+            lab = prepared(folder, (BUDGET_S, LONGER_S) if count >= MANY_KILLS else (BUDGET_S,), options.minutes)
             with ProcessPoolExecutor(options.workers, initializer=kills.adopt_orphans) as pool:
                 if options.only != "others":
                     run_kills(count, options.seed, lab, pool, sums)
@@ -186,6 +204,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--quick", action="store_true", help=f"under a minute: {QUICK_KILLS} kills")
     top.add_argument("--json", type=Path, metavar="FILE", help="write the counts there, too")
     top.add_argument("--kills", type=int, metavar="N", help="about how many (default: 1000)")
+    top.add_argument("--minutes", type=float, default=600, metavar="M", help="begin no night after that (default: 600)")
     top.add_argument("--workers", type=int, default=2, metavar="N", help="nights at a time (default: %(default)s)")
     top.add_argument("--seed", type=int, default=0, metavar="K", help="of the random moments (default: %(default)s)")
     top.add_argument("--only", choices=["kills", "others"], help="one half of it")

@@ -30,6 +30,7 @@
 static long counted, at, until, clock_s;
 static int failure, torn, trace = -1;
 static const char *only;
+static pid_t self;  /* a fork that has not become another program yet is not the one that is meant */
 
 static long number(const char *name, long otherwise) {
     const char *text = getenv(name);
@@ -37,6 +38,7 @@ static long number(const char *name, long otherwise) {
 }
 
 __attribute__((constructor)) static void begin(void) {
+    self = getpid();
     at = number("STRIKE_AT", 0);
     until = number("STRIKE_UNTIL", at);
     failure = number("STRIKE_ERRNO", 0);
@@ -72,7 +74,7 @@ static void die(void) {
 
 /* Is this call struck? 1: it is to fail, and errno says how; 2: it is to be the last one. */
 static int struck(const char *call, int fd, const char *path) {
-    if (!seen(call, fd, path)) return 0;
+    if (getpid() != self || !seen(call, fd, path)) return 0;
     long now = __sync_add_and_fetch(&counted, 1);
     if (now < at || now > until) return 0;
     if (!failure) return 2;

@@ -18,7 +18,7 @@ from agent.experiment import Ending
 COMMANDS = ("hash-object", "read-tree", "update-index", "write-tree", "commit-tree", "update-ref")  # those that write
 BUDGET_S, LONGER_S = 0.05, 0.4
 CHAIN = 10  # kills of one night at random moments
-WAIT_S = 4.0  # at most, before a random moment: an undisturbed night takes about six
+WAIT_S = 3.0  # at most, before a random moment: an undisturbed night takes about six
 
 SHIM = """\
 #!/bin/sh
@@ -70,6 +70,7 @@ class Task:
     kind: str  # sweep, git or moments
     first: int = 1  # sweep: the point of the first kill
     stride: int = 1
+    torn: int = 0  # sweep: are the even (0) or the odd (1) points torn?
     facts: int | None = 1  # sweep: how many new facts to walk through; None: all
     command: str = ""  # git: which
     loop: bool = False  # git: does the loop die with it?
@@ -101,7 +102,7 @@ class Task:
         before, left, number = state(victim), self.facts, self.first if self.first == 1 else start_up - self.stride
         while end.killed:
             number += self.stride
-            end = victim.go_on(Strike(number, torn=number % 2 == 0))
+            end = victim.go_on(Strike(number, torn=number % 2 == self.torn))
             if state(victim) != before:
                 before, number = state(victim), start_up - self.stride
                 left = None if left is None else left - 1
@@ -146,15 +147,18 @@ def begun_a_run(victim: Victim) -> bool:
 
 
 def plan(kills: int, reference: Reference, seed: int) -> list[Task]:
-    """About so many kills: two thirds at points of the loop, a tenth inside of git, the rest at random moments."""
+    """About so many kills: every point of the loop, twice where that is not too much, and of its git commands."""
     if kills < len(reference.points) // 2:  # too few for a night of its own from every boundary
         stride = max(1, 3 * len(reference.points) // (2 * kills))
         sweep, moments = Task("sweep", stride=stride, facts=None), Task("moments", kills=max(1, kills // 5), seed=seed)
         return [sweep, Task("git", command=COMMANDS[-1], loop=True), moments]
+    passes = range(2 if kills >= 3 * len(reference.points) else 1)
     stride = max(1, round(3 * len(reference.points) / (2 * kills)))
-    sweep = [Task("sweep", first=first, stride=stride) for first in reference.boundaries()]
+    sweep = [Task("sweep", first, stride, torn) for torn in passes for first in reference.boundaries()]
     git = [Task("git", command=command, loop=loop) for command in COMMANDS for loop in (False, True)]
-    return [*sweep, *git]
+    tasks = [*sweep, *git]
+    random.Random(seed).shuffle(tasks)  # so that a run cut short has seen something of everything
+    return tasks
 
 
 def more(missing: int, seed: int) -> list[Task]:
