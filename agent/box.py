@@ -69,7 +69,7 @@ class Box(Protocol):
 def choose(mode: Mode) -> Box:
     """The box for this machine; raises MachineError where `require` cannot be met.
 
-    Each candidate has to import MLX inside, so that what is chosen also works.
+    Each candidate has to run MLX inside, on the GPU where there is one, so that what is chosen also works.
     """
     if mode is Mode.OFF:
         return Open("switched off by --sandbox off")
@@ -99,11 +99,11 @@ def candidates() -> Iterator["Box | str"]:
 
 
 def why_unfit(box: Box) -> str | None:
-    """None where a process in the box can import MLX, else what it said."""
+    """None where a process in the box can use MLX, else what it said."""
     with tempfile.TemporaryDirectory(prefix="nightshift-") as folder:
         view = View(Path(folder).resolve())
         (view.folder / "tmp").mkdir()
-        command = box.wrap([sys.executable, "-c", "import mlx.core, numpy"], view)
+        command = box.wrap([sys.executable, "-c", "import numpy, mlx.core as mx; mx.eval(mx.zeros(1))"], view)
         env = boxed_env(view.folder, data="")
         try:
             done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PROBE_S, check=False)
