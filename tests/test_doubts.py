@@ -22,7 +22,7 @@ NEXT = "mx.concatenate([tokens[:, 1:], tokens[:, :1]], axis=1)"
 LOGITS = "mx.broadcast_to(self.logits, (*tokens.shape, self.logits.size))"
 
 PEEKS = unigram(SHARPNESS=0.6).replace(LOGITS, f"{LOGITS} + 5 * mx.eye(self.logits.size)[{NEXT}]")
-BOUNDLESS = unigram(SHARPNESS=0.7).replace("    data = ", "    hoard = np.ones(3 << 27)  # 3 GB\n    data = ")
+BOUNDLESS = unigram(SHARPNESS=0.7).replace("    data = ", "    hoard = bytearray(2 << 30)\n    data = ")
 SEEDED = unigram(SHARPNESS=0.9).replace("= SHARPNESS *", "= (SHARPNESS + 0.01 * options.seed) *")
 SLOW_CLOCK = unigram(NOTE="slow").replace(
     "def main", "time.time = time.monotonic = lambda clock=time.monotonic: clock() / 1000\n\n\ndef main"
