@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 SLEEP_TOLERANCE_S = 2.0  # a run that slept for longer has lost part of its budget: it is void
 
@@ -39,6 +40,17 @@ def clocks(platform: str) -> tuple[Clock, Clock]:
         case [int(awake), int(always)]:
             return lambda: time.clock_gettime(awake), lambda: time.clock_gettime(always)
     return time.monotonic, time.monotonic
+
+
+def boot_id(platform: str = sys.platform) -> str:
+    """Another one after every start of the machine; empty on a system that does not tell."""
+    try:
+        if platform == "darwin":
+            command = ["sysctl", "-n", "kern.bootsessionuuid"]
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 @contextmanager

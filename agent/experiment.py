@@ -21,6 +21,7 @@ class Ending(StrEnum):
     SLEPT = "slept"  # the machine slept during it; redone
     STOPPED = "stopped"  # killed because the user asked; redone on resume
     LOST = "lost"  # the harness died during it; redone on resume
+    FELLED = "felled"  # the machine went down during it; redone once
 
 
 class Status(StrEnum):
@@ -115,8 +116,14 @@ class Attempt:
 
     @property
     def done_runs(self) -> tuple[Run, ...]:
-        """The runs that count: an interrupted one is redone."""
-        return tuple(run for run in self.runs if run.ending not in (Ending.STOPPED, Ending.LOST, Ending.SLEPT))
+        """The runs that count: an interrupted one is redone.
+
+        So is the first during which the machine went down, as in a power cut. The second counts: a script that takes
+        the machine with it would do so for ever.
+        """
+        redone = (Ending.STOPPED, Ending.LOST, Ending.SLEPT)
+        first_felled = next((run for run in self.runs if run.ending is Ending.FELLED), None)
+        return tuple(run for run in self.runs if run.ending not in redone and run is not first_felled)
 
     @property
     def scores_bpb(self) -> tuple[float, ...]:

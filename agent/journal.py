@@ -34,6 +34,7 @@ CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
     attempt INTEGER NOT NULL REFERENCES attempts,
     seed INTEGER NOT NULL,
+    boot TEXT NOT NULL,                  -- which start of the machine it belongs to
     ending TEXT,                         -- NULL while it runs
     exit_code INTEGER, wall_s REAL, summary TEXT, last_lines TEXT,
     val_bpb REAL, score_s REAL, failure TEXT,  -- score_s is NULL until scored
@@ -131,9 +132,9 @@ class Journal:
     def record_commit(self, number: int, sha: str) -> None:
         self._write("UPDATE attempts SET commit_sha = ? WHERE number = ?", (sha, number))
 
-    def start_run(self, attempt: int, seed: int) -> int:
+    def start_run(self, attempt: int, seed: int, boot: str = "") -> int:
         """Before the process starts, so that a run that takes the machine down leaves its trace. Returns its id."""
-        cursor = self._write("INSERT INTO runs (attempt, seed) VALUES (?, ?)", (attempt, seed))
+        cursor = self._write("INSERT INTO runs (attempt, seed, boot) VALUES (?, ?, ?)", (attempt, seed, boot))
         return int(cursor.lastrowid or 0)
 
     def end_run(self, run_id: int, run: Run) -> None:
@@ -191,9 +192,10 @@ class Journal:
     def settle(self, number: int) -> None:
         self._write("UPDATE attempts SET settled = 1 WHERE number = ?", (number,))
 
-    def mark_lost_runs(self) -> int:
-        """Runs that were going on when the harness died; returns how many there were."""
-        return self._write("UPDATE runs SET ending = ? WHERE ending IS NULL", (Ending.LOST,)).rowcount
+    def mark_lost_runs(self, boot: str = "") -> int:
+        """Runs that were going on when the harness died, or the machine with it; returns how many there were."""
+        ended = "UPDATE runs SET ending = CASE boot WHEN ? THEN ? ELSE ? END WHERE ending IS NULL"
+        return self._write(ended, (boot, Ending.LOST, Ending.FELLED)).rowcount
 
     @contextmanager
     def _legible(self) -> Iterator[None]:

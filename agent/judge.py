@@ -68,6 +68,8 @@ def _failure(attempt: Attempt) -> str | None:
 def _run_failure(run: Run) -> str | None:
     if run.ending is Ending.OVERRAN:
         return _with_last_line(f"still running after {run.wall_s:.0f} s", run)
+    if run.ending is Ending.FELLED:
+        return "the machine went down during it, twice"
     if run.ending is Ending.EXCEEDED:
         return run.last_lines.strip().splitlines()[-1]  # which cap, in the harness's words
     if run.ending is not Ending.FINISHED:

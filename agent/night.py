@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent import ledger
+from agent.clock import boot_id
 from agent.contract import check_script
 from agent.dials import normalised
 from agent.errors import Exhausted, MachineError, NightError, ScriptError
@@ -76,7 +77,7 @@ class Lab:
 
 def run_night(lab: Lab) -> None:
     """Until a limit is reached, the user stops it or the proposer has nothing left; raises NightshiftError."""
-    lab.journal.mark_lost_runs()
+    lab.journal.mark_lost_runs(boot_id())
     crashes = 0
     while (attempt := next_attempt(lab)) is not None:
         lab.watcher.attempt_began(attempt)
@@ -199,7 +200,7 @@ def run_once(lab: Lab, attempt: Attempt) -> bool:
     seed = lab.shop.night.seed + len(attempt.done_runs)
     lab.watcher.run_began(attempt, seed)
     allowance_s = lab.shop.allowance_s or allowed_s(lab, attempt)
-    run_id = lab.journal.start_run(attempt.number, seed)
+    run_id = lab.journal.start_run(attempt.number, seed, boot_id())
     run = train(lab.shop, attempt.number, attempt.proposal.script, seed, allowance_s)
     lab.journal.end_run(run_id, run)
     if run.ending is Ending.SLEPT:

@@ -11,7 +11,7 @@ from test_journal import NIGHT
 from test_ledger import HISTORY
 
 from agent.errors import MachineError, NightError, ScriptError
-from agent.experiment import Ending, Proposal
+from agent.experiment import Ending, Proposal, Status
 from agent.journal import Journal
 from agent.lock import only_night
 from agent.night import Limits, run_night
@@ -327,3 +327,25 @@ def test_a_branch_that_somebody_has_checked_out_waits_for_them(grounds):
     assert [one.status for one in attempts] == ["keep", "keep", "keep"]
     assert watcher.seen == (attempts[0].commit, "")
     assert tip(grounds) == attempts[2].commit
+
+
+def test_a_script_that_takes_the_machine_down_twice_is_not_tried_again(grounds):
+    with scripted_lab(grounds.root, "t", [BETTER]) as lab:
+        run_night(lab)
+        lab.journal.add_attempt(2, 1, Proposal(WORSE, "heavy", "", "scripted"), "2026-11-21T00:00:00Z")
+        for boot in ("one start", "the next"):
+            lab.journal.start_run(2, 0, boot)
+            lab.journal.mark_lost_runs("after it")
+            assert [run.ending for run in lab.journal.attempt(2).runs][-1] is Ending.FELLED
+    grounds.try_scripts("t", [])
+    last = grounds.attempts("t")[2]
+    assert (last.status, last.decision.reason) == (Status.CRASH, "the machine went down during it, twice")
+
+
+def test_a_power_cut_costs_a_run_and_no_attempt(grounds):
+    with scripted_lab(grounds.root, "t", []) as lab:
+        lab.journal.add_attempt(0, None, Proposal(unigram(), "baseline", "", "you"), "2026-11-21T00:00:00Z")
+        lab.journal.start_run(0, 0, "before the cut")
+        run_night(lab)
+    assert [run.ending for run in grounds.attempts("t")[0].runs] == [Ending.FELLED, Ending.FINISHED]
+    assert grounds.rows()[0]["status"] == "keep"
