@@ -155,7 +155,7 @@ class Bubblewrap:
             if trial.returncode == 0:
                 return box
             said = trial.stderr.strip().partition("\n")[0]
-        return f"bubblewrap may not open namespaces here ({said}); see 'Sandbox' in README.md"
+        return f"bubblewrap may not open namespaces here ({said}); README.md says what Ubuntu and containers want"
 
     @property
     def name(self) -> str:
