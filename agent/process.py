@@ -152,7 +152,14 @@ def cut_log(log: BinaryIO) -> None:
 
 
 def last_lines(log: BinaryIO, count: int = 20) -> str:
-    return "\n".join(read_tail(log, LOG_TAIL_BYTES).decode("utf-8", errors="backslashreplace").splitlines()[-count:])
+    """The end of a log, fit for a terminal and a table: no command to either is left in it."""
+    text = read_tail(log, LOG_TAIL_BYTES).decode("utf-8", errors="backslashreplace")
+    return "\n".join(harmless(line) for line in text.splitlines()[-count:])
+
+
+def harmless(text: str) -> str:
+    """What is not printable, such as an escape sequence or an invisible character, as its code."""
+    return "".join(one if one.isprintable() or one == "\t" else ascii(one)[1:-1] for one in text)
 
 
 def read_tail(file: BinaryIO, count: int) -> bytes:

@@ -62,6 +62,13 @@ def test_a_log_that_the_child_deletes_can_still_be_quoted(tmp_path):
     assert (outcome.ending, outcome.last_lines) == (Ending.FINISHED, "still here")
 
 
+def test_a_log_holds_no_commands_to_the_terminal_that_shows_it(tmp_path):
+    outcome = run(
+        tmp_path, "-c", r"print('\x1b[2J\x1b]0;title\x07 \u202e tschüß \udc80'.encode('utf-8', 'replace').decode())"
+    )
+    assert outcome.last_lines == r"\x1b[2J\x1b]0;title\x07 \u202e tschüß ?"
+
+
 def test_a_lower_limit_of_file_size_stays():
     code = f"""
 import resource, sys; sys.path[0] = {str(PROJECT)!r}
