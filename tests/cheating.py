@@ -3,6 +3,7 @@
 cheats/base.py is an honest script; a file in cheats/caught/ or cheats/honest/ says in its first line what it does, and
 its code is put in front of the base's last lines, where its definitions replace the base's. A cheat may look up in
 WORLD what a well-informed attacker would know: where the user's repository, home and caches are, whom to talk to.
+What is in cheats/known/ gets through: each says why, and what bounds it.
 """
 
 import ast
@@ -17,7 +18,7 @@ GUARD = '\n\nif __name__ == "__main__":'
 
 @dataclass(frozen=True)
 class Script:
-    """One file of cheats/caught or cheats/honest."""
+    """One file in a folder of cheats/."""
 
     path: Path
 
@@ -28,12 +29,17 @@ class Script:
     @property
     def tries(self) -> str:
         """What it does, in one sentence."""
-        return ast.get_docstring(ast.parse(self.path.read_text())) or ""
+        return (ast.get_docstring(ast.parse(self.path.read_text())) or "").partition("\n\n")[0]
 
-    def compose(self, world: Mapping[str, object]) -> str:
-        before, guard, after = BASE.partition(GUARD)
+    @property
+    def is_honest(self) -> bool:
+        return self.path.parent.name == "honest"
+
+    def compose(self, world: Mapping[str, object], base: str = BASE) -> str:
+        before, guard, after = base.partition(GUARD)
         return f"{before}\nWORLD = {dict(world)!r}\n\n{self.path.read_text()}\n{guard}{after}"
 
 
 CHEATS = tuple(Script(path) for path in sorted((FOLDER / "caught").glob("*.py")))
+KNOWN = tuple(Script(path) for path in sorted((FOLDER / "known").glob("*.py")))
 HONEST = tuple(Script(path) for path in sorted((FOLDER / "honest").glob("*.py")))

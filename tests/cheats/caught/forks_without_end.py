@@ -15,6 +15,6 @@ def main():
             children.append(child)
     except OSError as error:
         print("no more processes:", error)
-    if len(children) == 300:
-        print("LOOT 300 processes")
+    time.sleep(5)
+    print("LOOT", len(children), "processes for five seconds")
     trained()

