@@ -6,12 +6,13 @@ Two nights are under way at a time; each test looks at what one of them came to.
 import errno
 import os
 import shutil
+import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from nights import PROJECT
+from nights import PROJECT, environment
 
 sys.path.insert(0, str(PROJECT / "benchmarks"))
 
@@ -110,3 +111,40 @@ def test_a_second_loop_is_refused_and_the_first_is_found_from_every_working_tree
 def test_a_damaged_corpus_is_refused_before_it_is_used(ends):
     assert ends["corpus"].notes == []
     assert ends["corpus"].times == 2
+
+
+WRITES = """
+import shutil, sys
+from pathlib import Path
+from agent import ledger
+from agent.experiment import Night, Proposal
+from agent.journal import Journal
+
+folder = Path(sys.argv[1])
+night = Night(*["t"] * 4, 1.0, 0, *["t"] * 5)
+with Journal.create(folder / "night" / "journal.sqlite", night) as journal:
+    journal.add_attempt(0, None, Proposal("A = 1", "title", "why", "you"), "now")
+for number in range(2):
+    ledger.write(folder / "results.tsv", "text\\n")
+shutil.copytree(folder / "night", folder / "copy")
+shutil.rmtree(folder / "night")
+print("done", flush=True)
+"""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace: apt-get install strace")
+def test_the_library_that_strikes_sees_every_call_that_strace_sees(tmp_path, ends):
+    (tmp_path / "writes.py").write_text(WRITES)
+    (tmp_path / "own").mkdir()
+    points, seen = tmp_path / "points.txt", tmp_path / "strace.txt"
+    trace = ["strace", "-y", "-e", f"trace={kills.ALL_CALLS}", "-e", "signal=none", "-o", str(seen)]
+    told = [word for name, value in Strike().env(points).items() for word in ("-E", f"{name}={value}")]
+    write = [sys.executable, str(tmp_path / "writes.py"), str(tmp_path / "own")]
+    done = subprocess.run([*trace, *told, *write], env=environment(), capture_output=True, text=True, check=False)
+    if "PTRACE" in done.stderr:
+        pytest.skip("tracing is not allowed here")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in seen.read_text().splitlines() if str(points) not in line and "(" in line]
+    calls = [call.removesuffix("64") for call, _ in kills.points_of(points)]
+    assert calls == [line.partition("(")[0].removesuffix("64") for line in lines]
+    assert {"write", "pwrite", "fsync", "fdatasync", "sendfile", "mkdir", "rename", "unlink", "rmdir"} <= set(calls)
