@@ -28,6 +28,8 @@ PROBE_S = 120  # a first import of MLX on a slow disk
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
 ABOUT = ("/sys/devices", "/sys/bus", "/sys/class", "/sys/fs/cgroup", "/sys/module/nvidia", "/sys/module/nvidia_uvm")
+# Root may write these without any capability, and with /proc/sys/kernel/core_pattern run programs outside of the box.
+SWITCHES = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr"))
 GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dri/renderD*")
 PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
 HOMEBREW = tuple(f"/opt/homebrew/{part}" for part in ("Cellar", "Frameworks", "lib", "opt"))
@@ -167,7 +169,8 @@ class Bubblewrap:
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         memory = ["--size", str(TMPFS_BYTES), "--tmpfs"]
-        mounts = ["--proc", "/proc", "--dev", "/dev", *memory, "/dev/shm", *memory, "/tmp"]
+        mounts = ["--proc", "/proc", *_read_only(map(Path, SWITCHES))]
+        mounts += ["--dev", "/dev", *memory, "/dev/shm", *memory, "/tmp"]
         hidden = _hidden_in_system(view)
         mounts += _system_mounts()
         for place in hidden:

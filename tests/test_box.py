@@ -227,6 +227,20 @@ def test_no_tcp_server_of_the_machine_answers(world):
         assert world.run(CONNECT, "tcp", port) == ""
 
 
+SWITCHES = """
+for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/net/core/somaxconn", "/proc/sysrq-trigger", "/dev/kmsg"):
+    try:
+        open(path, "r+b", buffering=0).close()
+        print(path)
+    except OSError:
+        pass
+"""
+
+
+def test_the_machines_own_switches_cannot_be_turned_even_by_root(world):
+    assert world.run(SWITCHES) == ""
+
+
 def test_no_datagram_gets_out(world):
     skip_if_open(world.shop.box, "UDP, and DNS with it")
     send = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto(b'{}', ('127.0.0.1', {}))"
