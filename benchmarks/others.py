@@ -47,7 +47,7 @@ def every_fault(quick: bool) -> list[Fault]:
             Fault("a second loop", second_loop),
             Fault("torn files", torn_files, (quick,)),
         ]
-    disks, firsts, stride = [(errno.ENOSPC, "a full disk"), (errno.EIO, "a broken disk")], range(1, 25, 4), 24
+    disks, firsts, stride = [(errno.ENOSPC, "a full disk"), (errno.EIO, "a broken disk")], (4, 16, 28), 36
     failing = [Fault(name, failing_disk, (code, first, stride)) for code, name in disks for first in firsts]
     rest = [
         Fault("a damaged corpus", damaged_corpus, (quick,)),
