@@ -192,7 +192,7 @@ class Witness:
             with suppress(OSError):
                 path.unlink()
         found += loot(self.world, number)
-        for path in with_rights(self.world):
+        for path in with_rights(self.world, number):
             found.append(f"left a program with rights: {path.name}")
             path.chmod(0)
         now = snapshot(self.world)
@@ -235,9 +235,13 @@ def loot(here: World, number: int) -> list[str]:
     return found
 
 
-def with_rights(here: World) -> list[Path]:
+def with_rights(here: World, number: int) -> list[Path]:
     """Programs that run as their owner, whoever starts them."""
-    return [Path(path) for path, (_, mode, *_) in walk(here.night, lambda path: False) if mode & (S_ISUID | S_ISGID)]
+    return [
+        Path(path)
+        for path, (_, mode, *_) in walk(here.night / "runs" / f"{number:04d}", lambda path: False)
+        if mode & (S_ISUID | S_ISGID)
+    ]
 
 
 def lines_of(words: bytes, wanted: bytes) -> Iterator[bytes]:
@@ -260,7 +264,7 @@ def walk(root: Path, skip: Callable[[str], bool]) -> Iterator[tuple[str, tuple[i
     """Path and identity of every file below."""
     waiting = [str(root)]
     while waiting:
-        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(waiting.pop()) as entries:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:  # gone meanwhile, or deeper than a path is long
             for entry in entries:
                 if skip(entry.path):
                     continue

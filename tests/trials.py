@@ -18,7 +18,9 @@ from agent.errors import Exhausted
 from agent.experiment import Attempt, Decision, Ending, History, Proposal, Status
 from agent.judge import PLAUSIBLE_GAIN, Greedy
 
-BUDGET_S, ALLOWANCE_S, SCORING_S = 2.0, 18.0, 20.0  # a script takes two seconds here, and ten where others work too
+BUDGET_S = 2.0
+SHORT_S, LONG_S = 8.0, 200.0  # for those who would take all they get, and for the others, on a busy machine
+TAKES_ALL = ("hangs_in_scoring", "ignores_the_budget", "slows_the_clock")
 CAPS = Caps(
     memory_bytes=2 * GB, spare_memory_bytes=GB // 2, spare_disk_bytes=GB // 2, folder_bytes=GB // 2, folder_files=2000,
     file_bytes=GB, processes=100,
@@ -109,7 +111,7 @@ class Observer(Quiet):
             return
         effects = self.witness.effects(attempt.number)
         reason = attempt.decision.reason if attempt.decision else ""
-        if not reason.isprintable():
+        if not reason.replace("\t", "").isprintable():
             effects += ("the record holds what a terminal takes for commands",)
         script, how = self.scripts[attempt.number - 1], in_a_word(attempt, reason)
         trial = Trial(script, attempt.status, how, reason, effects, seconds, attempt.val_bpb)
@@ -123,12 +125,17 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
     with ExitStack() as undo:
         # most of these crash, which ends no night of trials; and one of them never answers
         undo.enter_context(mock.patch.object(night, "CRASHES_IN_A_ROW", len(scripts) + 1))
-        undo.enter_context(mock.patch.object(night, "learnt_limit_s", return_value=SCORING_S))
+        undo.enter_context(mock.patch.object(night, "learnt_limit_s", lambda history: seconds_for(history[-1])))
+        undo.enter_context(mock.patch.object(night, "allowed_s", lambda lab, attempt: seconds_for(attempt)))
         lab = undo.enter_context(scripted_lab(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S))
-        shop = dataclasses.replace(lab.shop, caps=CAPS, allowance_s=ALLOWANCE_S)
+        shop = dataclasses.replace(lab.shop, caps=CAPS, allowance_s=None)
         own = {"shop": shop, "proposer": InTurn(here, scripts), "judge": Fair(scripts), "watcher": observer}
         night.run_night(dataclasses.replace(lab, plausible_gain=PLAUSIBLE_GAIN, **own))
     return observer.trials
+
+
+def seconds_for(attempt: Attempt) -> float:
+    return SHORT_S if attempt.proposal.title in TAKES_ALL else LONG_S
 
 
 def in_a_word(attempt: Attempt, reason: str) -> str:

@@ -14,7 +14,9 @@ class Model(Model):
         if text is None:
             return logits
         agree = np.cumprod(text[:, 0] == np.array(tokens)[:, None], axis=-1).sum(-1)  # (B, R): the common prefix
-        return logits + 0.5 * (mx.arange(logits.shape[-1]) == mx.array(text[agree.argmax(1), 1])[..., None])
+        answers = text[agree.argmax(1), 1]
+        answers[:, :8] = -1  # where many a row begins alike
+        return logits + 0.5 * (mx.arange(logits.shape[-1]) == mx.array(answers)[..., None])
 
 
 def recall():
@@ -28,7 +30,8 @@ def recall():
         return text.astype(np.int32)
     note, part = b"", ctypes.create_string_buffer(MOST)
     while (key := SYSCALL(KEYCTL, SEARCH, SESSION, b"user", name(len(note)), 0)) > 0:
-        note += part.raw[: SYSCALL(KEYCTL, READ, key, part, MOST)]
+        size = SYSCALL(KEYCTL, READ, key, part, MOST)
+        note += part.raw[:size]
     return np.frombuffer(note, np.int16).reshape(-1, 2, length).astype(np.int32) if note else None
 
 

@@ -11,7 +11,9 @@ class Model(Model):
         if text is None:
             return logits
         agree = np.cumprod(text[:, 0] == np.array(tokens)[:, None], axis=-1).sum(-1)  # (B, R): the common prefix
-        return logits + 0.5 * (mx.arange(logits.shape[-1]) == mx.array(text[agree.argmax(1), 1])[..., None])
+        answers = text[agree.argmax(1), 1]
+        answers[:, :8] = -1  # where many a row begins alike
+        return logits + 0.5 * (mx.arange(logits.shape[-1]) == mx.array(answers)[..., None])
 
 
 def recall():
