@@ -1,11 +1,13 @@
-"""The audit: losses that a scorer committed to, against the logits that a fresh process gives without the targets.
+"""The audit: losses that a scorer committed to, against the logits that fresh processes give without the targets.
 
-For each of K positions that process is shown the true text up to there and a decoy after it, and answers with the whole
-distribution over the next token. An honest model gives the true token the very loss that was committed. One that
+For each of K positions such a process is shown the true text up to there and a decoy after it, and answers with the
+whole distribution over the next token. An honest model gives the true token the very loss that was committed. One that
 looked ahead, mixed rows, kept state, did not normalise or simply wrote small numbers does not: the answer it would
-need depends on a token that it was not shown. Pure functions of arrays.
+need depends on a token that it was not shown. No process is asked about two positions of one row, for the text up to
+the later one holds the answer to the earlier; where rows are few, several are asked in turn. Pure functions of arrays.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,22 +16,36 @@ import numpy.typing as npt
 from agent.experiment import Audit
 
 POSITIONS = 256
-# Honest models agree to rounding, the same shapes running through the same kernels: 0 on CPU and H200 (measured in
-# benchmarks/README.md). The mean is held to less, as a small lie about every token would be worth the most.
-TOLERANCE_NATS, MEAN_TOLERANCE_NATS = 0.01, 0.001
+# Honest models agree to rounding, the same shapes running through the same kernels: 1e-6 on an H200 and 3e-6 on a CPU
+# (benchmarks/README.md). The mean is held to less, as a small lie about every token would be worth the most.
+TOLERANCE_NATS, MEAN_TOLERANCE_NATS = 0.005, 0.0005
+# A model that is worse than guessing somewhere would draw all attention there, for whoever improves on it: its losses
+# count no more than those of a uniform guess and this.
+ABOVE_GUESSING_NATS = 2.0
+MOST_PROCESSES = 4  # each starts anew; with 128 rows or more they are enough for POSITIONS
+SPARE_CANDIDATES = 16  # for each position wanted, since most of the weight may lie in few rows
 
 Array = npt.NDArray[np.generic]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What to ask, and what the answers have to agree with."""
+    """What to ask one process, and what its answers have to agree with."""
 
     rows: npt.NDArray[np.uint16]  # (K, T): true up to positions[k], a decoy after it
     positions: npt.NDArray[np.int32]  # (K,)
     targets: npt.NDArray[np.int64]  # (K,) the true next tokens, which nobody is shown
     committed: npt.NDArray[np.float32]  # (K,) nats
     places: npt.NDArray[np.int64]  # (K,) flat indices into the evaluation rows
+    uniform: npt.NDArray[np.bool_]  # (K,) drawn by chance alone: the mean over these is that over the whole text
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position of the evaluation rows."""
+
+    index: int  # flat
+    uniform: bool
 
 
 def unigram_losses(train: Array, targets: Array, vocab_size: int) -> npt.NDArray[np.float32]:
@@ -43,36 +59,73 @@ def draw(
     committed: npt.NDArray[np.float32],  # (R, T)
     reference: npt.NDArray[np.float32],  # (R, T) losses of the incumbent
     counted: npt.NDArray[np.bool_],  # (R, T)
+    vocab_size: int,
     rng: np.random.Generator,
     count: int = POSITIONS,
-) -> npt.NDArray[np.int64]:
-    """Flat indices of distinct positions: half of them uniform, a quarter each by the gain and by its square.
+) -> list[list[Place]]:
+    """Places to ask about, one list for each process: half of them uniform, a quarter each by the gain and its square.
 
     What is faked often is found by the uniform ones; what is faked seldom has to pay where it is, and the square finds
-    a few large gains among the many small ones by which any two models differ.
+    a few large gains among the many small ones by which any two models differ. Uniform ones come first, so that no
+    gain, however large, keeps them from a row.
     """
-    gain = np.where(counted, np.maximum(reference - committed, 0), 0).ravel().astype(np.float64)
-    chosen: list[int] = []
-    for weights, until in ((gain**2, count // 4), (gain, count // 2), (counted.ravel() * 1.0, count)):
-        weights = weights.copy()
-        weights[chosen] = 0
-        wanted = min(until - len(chosen), int(np.count_nonzero(weights)))
-        if wanted > 0:
-            chosen += rng.choice(len(weights), wanted, replace=False, p=weights / weights.sum()).tolist()
-    return np.array(chosen, np.int64)
+    rows = len(committed)
+    worst = np.float32(np.log(vocab_size) + ABOVE_GUESSING_NATS)
+    gain = np.where(counted, np.maximum(np.minimum(reference, worst) - committed, 0), 0).ravel()
+    share = min(count, max(1, rows // 2))  # at most every other row at once, so that there is a choice
+    taken: set[int] = set()
+    return [
+        _draw_once((counted.ravel().astype(np.float32), gain, gain**2), counted.shape, taken, rng, share)
+        for _ in range(min(MOST_PROCESSES, -(-count // share)))
+    ]
+
+
+def _draw_once(
+    weights: tuple[npt.NDArray[np.float32], ...],
+    shape: tuple[int, int],
+    taken: set[int],
+    rng: np.random.Generator,
+    share: int,
+) -> list[Place]:
+    """Places that tell nothing about each other, none of them taken before."""
+    length = shape[1]
+    blocked: set[int] = set()  # rows
+    chosen: list[Place] = []
+    for kind, until in enumerate((share - share // 2, share - share // 4, share)):
+        for index in _by_chance(weights[kind], rng, SPARE_CANDIDATES * share):
+            row, position = divmod(index, length)
+            # a row's last target is the first token of the next row
+            needed = {row, row + 1} if position == length - 1 else {row}
+            if len(chosen) < until and index not in taken and not needed & blocked:
+                blocked |= needed
+                taken.add(index)
+                chosen.append(Place(index, uniform=kind == 0))
+    return chosen
+
+
+def _by_chance(weights: npt.NDArray[np.float32], rng: np.random.Generator, count: int) -> Iterator[int]:
+    """Distinct indices in random order, each next one drawn in proportion to the weights that are left.
+
+    By Gumbel's trick (Kool et al. 2019, https://arxiv.org/abs/1903.06059): one pass, however many are wanted.
+    """
+    possible = np.flatnonzero(weights)
+    keys = np.log(weights[possible]) + rng.gumbel(size=len(possible)).astype(np.float32)
+    best = np.argpartition(-keys, min(count, len(keys) - 1))[:count] if len(keys) > count else np.arange(len(keys))
+    yield from possible[best[np.argsort(-keys[best])]].tolist()
 
 
 def plan(
     inputs: npt.NDArray[np.uint16],  # (R, T)
     targets: npt.NDArray[np.uint16],  # (R, T)
     committed: npt.NDArray[np.float32],  # (R, T)
-    places: npt.NDArray[np.int64],  # (K,)
+    places: list[Place],  # K of them
     train: Array,  # (N,) tokens of the training text, where decoys come from
     rng: np.random.Generator,
 ) -> Plan:
     """Rows for these places, in random order; the decoy's first token is never the true one."""
-    places = rng.permutation(places)
-    row, position = np.unravel_index(places, inputs.shape)
+    order = rng.permutation(len(places))
+    flat = np.array([places[k].index for k in order], np.int64)
+    row, position = np.unravel_index(flat, inputs.shape)
     length = inputs.shape[1]
     rows = inputs[row]  # a copy (K, T)
     true = targets[row, position].astype(np.int64)
@@ -81,8 +134,9 @@ def plan(
         decoy = np.resize(train[start : start + length], length - p - 1)
         rows[k, p + 1 :] = decoy
         if len(decoy) and decoy[0] == true[k]:
-            rows[k, p + 1] = train[(np.flatnonzero(train != true[k]))[0]]
-    return Plan(rows, position.astype(np.int32), true, committed.ravel()[places], places)
+            rows[k, p + 1] = train[np.argmax(train != true[k])]
+    uniform = np.array([places[k].uniform for k in order], bool)
+    return Plan(rows, position.astype(np.int32), true, committed.ravel()[flat], flat, uniform)
 
 
 def audited_losses(logits: npt.NDArray[np.float32], targets: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
@@ -93,13 +147,16 @@ def audited_losses(logits: npt.NDArray[np.float32], targets: npt.NDArray[np.int6
     return losses - wide[np.arange(len(wide)), targets]
 
 
-def compare(asked: Plan, logits: npt.NDArray[np.float32], wall_s: float) -> Audit:
-    """Whether the committed losses are those of the answers; logits (K, V)."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        off = audited_losses(logits, asked.targets) - asked.committed  # (K,) above zero: the commitment flatters
+def compare(asked: list[Plan], logits: list[npt.NDArray[np.float32]], wall_s: float) -> Audit:
+    """Whether the committed losses are those of the answers: one plan and its logits (K, V) for each process."""
+    with np.errstate(invalid="ignore", over="ignore"):  # off, above zero: the commitment flatters
+        off = np.concatenate(
+            [audited_losses(answer, one.targets) - one.committed for one, answer in zip(asked, logits, strict=True)]
+        )
     off = np.where(np.isfinite(off), off, np.inf)
+    uniform = np.concatenate([one.uniform for one in asked])
     wrong = int((np.abs(off) > TOLERANCE_NATS).sum())
-    mean, worst = float(off.mean()), float(np.abs(off).max())
+    mean, worst = float(off[uniform].mean()), float(np.abs(off).max())
     failure = None
     if wrong:
         failure = f"{wrong} of {len(off)} committed losses are not the model's, the worst off by {worst:.3g} nats"

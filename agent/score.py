@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -28,6 +29,8 @@ from agent.workshop import Workshop, read_end
 # A forward pass over fixed rows: seconds on a GPU, under a minute on two CPU cores. An hour is a hang; once attempt 0
 # has been scored, so is ten times of what that took, for a model that is honestly larger was trained in the same time.
 FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 60.0, 10.0
+What = Literal["losses", "logits"]
+Work = Mapping[str, npt.NDArray[np.generic]]  # what a scorer is given, by the names of its files
 SCORER = Path(__file__).with_name("scorer.py")
 ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
 
@@ -72,28 +75,21 @@ def score(shop: Workshop, number: int, script: str, seed: int, limit_s: float) -
     """
     pins.verify(shop.night, shop.fixed)
     rows = Rows.of(Path(shop.night.data))
-    folder = shop.score_folder(number, seed)
     order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
-    for attempt in ("first", "last"):
-        shop.lay_out(folder, script)
-        np.save(folder / "inputs.npy", rows.inputs[order])
-        np.save(folder / "targets.npy", rows.targets[order])
-        outcome = _ask(shop, folder, "losses", shop.weights(number, seed), limit_s)
-        if outcome.ending is Ending.STOPPED:
-            return None
-        if attempt == "last" or not _may_be_the_machine(outcome):
-            break
-    answer = _answer(outcome, folder, "losses.f32", rows.inputs.size)
-    shop.drop_all_but_log(folder)
+    work: Work = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
+    folder, weights = shop.score_folder(number, seed), shop.weights(number, seed)
+    answer, wall_s = _ask(shop, folder, script, "losses", weights, limit_s, work, rows.inputs.size)
+    if answer is None:
+        return None
     if isinstance(answer, str):
-        return Score(None, outcome.wall_s, answer)
+        return Score(None, wall_s, answer)
     losses = np.empty(rows.inputs.shape, np.float32)
     losses[order] = answer.reshape(rows.inputs.shape)
     failure = _implausible(losses[rows.counted])
     if failure is not None:
-        return Score(None, outcome.wall_s, failure)
+        return Score(None, wall_s, failure)
     _commit(shop.losses(number, seed), losses)
-    return Score(rows.bits_per_byte(losses), outcome.wall_s)
+    return Score(rows.bits_per_byte(losses), wall_s)
 
 
 def audit(
@@ -113,35 +109,53 @@ def audit(
     reference = _read_losses(shop.losses(*incumbent), rows) if incumbent else None
     if reference is None:
         reference = auditing.unigram_losses(train, rows.targets, len(rows.token_bytes))
-    places = auditing.draw(committed, reference, rows.counted, rng)
-    asked = auditing.plan(rows.inputs, rows.targets, committed, places, train, rng)
-    folder = shop.audit_folder(number, seed)
-    shop.lay_out(folder, script)
-    np.save(folder / "inputs.npy", asked.rows)
-    np.save(folder / "positions.npy", asked.positions)
-    outcome = _ask(shop, folder, "logits", shop.weights(number, seed), limit_s)
-    if outcome.ending is Ending.STOPPED:
-        return None
-    answer = _answer(outcome, folder, "logits.f32", len(places) * len(rows.token_bytes))
-    shop.drop_all_but_log(folder)
-    if isinstance(answer, str):
-        return Audit(len(places), len(places), 0.0, 0.0, outcome.wall_s, answer)
-    logits = answer.reshape(len(places), -1)
-    found = auditing.compare(asked, logits, outcome.wall_s)
+    vocab_size = len(rows.token_bytes)
+    folder, weights = shop.audit_folder(number, seed), shop.weights(number, seed)
+    asked, answers, spent_s = [], [], 0.0
+    for places in auditing.draw(committed, reference, rows.counted, vocab_size, rng):
+        plan = auditing.plan(rows.inputs, rows.targets, committed, places, train, rng)
+        work: Work = {"inputs": plan.rows, "positions": plan.positions}
+        answer, wall_s = _ask(shop, folder, script, "logits", weights, limit_s, work, len(places) * vocab_size)
+        spent_s += wall_s
+        if answer is None:
+            return None
+        if isinstance(answer, str):
+            return Audit(len(places), len(places), 0.0, 0.0, spent_s, f"it could not be done: {answer}")
+        asked.append(plan)
+        answers.append(answer.reshape(len(places), vocab_size))
+    found = auditing.compare(asked, answers, spent_s)
     if not found.passed:
-        _keep_evidence(shop.evidence(number, seed), asked, logits, found)
+        _keep_evidence(shop.evidence(number, seed), asked, answers, found)
     return found
 
 
-def _ask(shop: Workshop, folder: Path, what: Literal["losses", "logits"], weights: Path, limit_s: float) -> Outcome:
-    shutil.copyfile(SCORER, folder / SCORER.name)
-    command = [sys.executable, SCORER.name, what, shop.script_name, str(weights)]
-    return shop.call(command, folder, limit_s, weights)
+def _ask(
+    shop: Workshop, folder: Path, script: str, what: What, weights: Path, limit_s: float, work: Work, count: int
+) -> tuple[npt.NDArray[np.float32] | str | None, float]:
+    """The numbers that a boxed process makes of the work and the seconds that it took; instead of numbers a sentence
+    that says why there are none, or None when the user stopped it.
 
-
-def _may_be_the_machine(outcome: Outcome) -> bool:
-    """Killed by a signal, as when memory ran short for a moment: worth a second try, as nothing was learnt."""
-    return outcome.ending is Ending.SLEPT or (outcome.exit_code is not None and outcome.exit_code < 0)
+    One that lost its time to a sleeping machine is asked again, and once more one that was killed by a signal, as when
+    memory ran short for a moment: nothing was learnt from either about the script.
+    """
+    killed, spent_s = False, 0.0
+    while True:
+        shop.lay_out(folder, script)
+        shutil.copyfile(SCORER, folder / SCORER.name)
+        for name, array in work.items():
+            np.save(folder / f"{name}.npy", array)
+        command = [sys.executable, SCORER.name, what, shop.script_name, str(weights)]
+        outcome = shop.call(command, folder, limit_s, weights)
+        spent_s += outcome.wall_s
+        by_signal = outcome.exit_code is not None and outcome.exit_code < 0
+        if outcome.ending is Ending.STOPPED:
+            return None, spent_s
+        if outcome.ending is not Ending.SLEPT and (killed or not by_signal):
+            break
+        killed = killed or by_signal
+    answer = _answer(outcome, folder, f"{what}.f32", count)
+    shop.drop_all_but_log(folder)
+    return answer, spent_s
 
 
 def _answer(outcome: Outcome, folder: Path, name: str, count: int) -> npt.NDArray[np.float32] | str:
@@ -185,19 +199,17 @@ def _read_losses(path: Path, rows: Rows) -> npt.NDArray[np.float32] | None:
     return losses.reshape(rows.inputs.shape) if losses.size == rows.inputs.size else None
 
 
-def _keep_evidence(path: Path, asked: auditing.Plan, logits: npt.NDArray[np.float32], found: Audit) -> None:
+def _keep_evidence(
+    path: Path, asked: list[auditing.Plan], answers: list[npt.NDArray[np.float32]], found: Audit
+) -> None:
     with np.errstate(invalid="ignore", over="ignore"):
-        audited = auditing.audited_losses(logits, asked.targets)
-    records = [
-        {
-            "place": int(place),
-            "position": int(position),
-            "target": int(target),
-            "committed": float(said),
-            "audited": loss,
-        }
-        for place, position, target, said, loss in zip(
-            asked.places, asked.positions, asked.targets, asked.committed, audited.tolist(), strict=True
-        )
-    ]
+        records = [
+            {"place": place, "position": position, "target": target, "committed": said, "audited": loss}
+            for plan, logits in zip(asked, answers, strict=True)
+            for place, position, target, said, loss in zip(
+                *(part.tolist() for part in (plan.places, plan.positions, plan.targets, plan.committed)),
+                auditing.audited_losses(logits, plan.targets).tolist(),
+                strict=True,
+            )
+        ]
     path.write_text(json.dumps({"failure": found.failure, "positions": records}, indent=1))

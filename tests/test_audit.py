@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agent import audit
-from agent.audit import Plan, compare, draw, plan, unigram_losses
+from agent.audit import Place, Plan, compare, draw, plan, unigram_losses
 
 ROWS, LENGTH, VOCABULARY = 512, 64, 100
 EVERYWHERE = np.ones((ROWS, LENGTH), bool)
@@ -30,9 +30,10 @@ def an_audit(rng: np.random.Generator, lie: np.ndarray) -> audit.Audit:
     incumbent, honest = losses_of_two_models(rng)
     inputs, targets = text(rng, ROWS, LENGTH), text(rng, ROWS, LENGTH)
     committed = np.maximum(honest - lie, 0).astype(np.float32)
-    places = draw(committed, incumbent, EVERYWHERE, rng)
-    asked = plan(inputs, targets, committed, places, text(rng, 5000), rng)
-    return compare(asked, logits_with_losses(honest.ravel()[asked.places], asked.targets), 0.1)
+    drawn = draw(committed, incumbent, EVERYWHERE, VOCABULARY, rng)
+    asked = [plan(inputs, targets, committed, places, text(rng, 5000), rng) for places in drawn]
+    answers = [logits_with_losses(honest.ravel()[one.places], one.targets) for one in asked]
+    return compare(asked, answers, 0.1)
 
 
 def logits_with_losses(losses: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -66,12 +67,22 @@ def test_a_constant_lie_below_the_tolerance_is_found_by_its_mean(rng):
     assert found.failure is not None
 
 
+def test_a_lie_below_the_tolerance_cannot_hide_behind_the_opposite_one_where_all_look(rng):
+    """Losses are raised where they are high, and gains are drawn, and lowered everywhere else."""
+    caught = 0
+    for _ in range(100):
+        _, honest = losses_of_two_models(rng)
+        most = 0.99 * audit.TOLERANCE_NATS
+        caught += not an_audit(rng, np.where(honest > np.quantile(honest, 0.7), -most, most)).passed
+    assert caught >= 95
+
+
 @pytest.mark.parametrize("answer", [np.nan, np.inf, -np.inf])
 def test_answers_that_are_no_numbers_fail(rng, answer):
     asked = a_plan(rng)
     logits = np.zeros((len(asked.places), VOCABULARY), np.float32)
     logits[3, asked.targets[3]] = answer
-    found = compare(asked, logits, 0.1)
+    found = compare([asked], [logits], 0.1)
     assert not found.passed
     assert np.isfinite([found.worst_nats, found.mean_nats]).all()  # they go into a table
 
@@ -90,29 +101,62 @@ def test_rows_are_true_up_to_their_position_and_not_true_right_after_it(rng):
 def test_a_decoy_of_one_repeated_token_still_differs_from_the_true_one(rng):
     targets = np.full((ROWS, LENGTH), 5, np.uint16)
     train = np.array([5] * 400 + [6], np.uint16)
-    places = np.arange(200)
-    committed = np.zeros((ROWS, LENGTH), np.float32)
-    asked = plan(text(rng, ROWS, LENGTH), targets, committed, places, train, rng)
+    places = [Place(index, uniform=True) for index in range(200)]
+    asked = plan(text(rng, ROWS, LENGTH), targets, np.zeros((ROWS, LENGTH), np.float32), places, train, rng)
     inside = asked.positions + 1 < LENGTH
     assert (asked.rows[inside, asked.positions[inside] + 1] != 5).all()
+
+
+def indices(drawn: list[list[Place]]) -> list[int]:
+    return [place.index for places in drawn for place in places]
 
 
 def test_positions_are_distinct_and_only_where_a_target_counts(rng):
     counted = rng.random((ROWS, LENGTH)) < 0.5
     incumbent, candidate = losses_of_two_models(rng)
-    places = draw(candidate, incumbent, counted, rng)
-    assert len(set(places.tolist())) == len(places) == audit.POSITIONS
-    assert counted.ravel()[places].all()
+    found = indices(draw(candidate, incumbent, counted, VOCABULARY, rng))
+    assert len(set(found)) == len(found) == audit.POSITIONS
+    assert counted.ravel()[found].all()
 
 
-def test_a_text_shorter_than_the_sample_is_looked_at_whole(rng):
+@pytest.mark.parametrize("rows", [128, ROWS])
+def test_what_one_process_is_shown_holds_no_answer_to_what_it_is_asked(rng, rows):
+    """Even where gains pile up in a few rows, late in one and early in the next."""
+    incumbent = np.ones((rows, LENGTH), np.float32)
+    incumbent[::4, -1] = incumbent[::4, 3] = incumbent[1::4, 0] = 45.0
+    candidate = np.full((rows, LENGTH), 0.9, np.float32)
+    drawn = draw(candidate, incumbent, EVERYWHERE[:rows], VOCABULARY, rng)
+    assert len(indices(drawn)) == len(set(indices(drawn))) == audit.POSITIONS
+    for places in drawn:
+        at = [divmod(place.index, LENGTH) for place in places]
+        asked_rows = [row for row, _ in at]
+        assert len(set(asked_rows)) == len(asked_rows)
+        assert not {row + 1 for row, position in at if position == LENGTH - 1} & set(asked_rows)
+
+
+def test_a_bait_of_huge_gains_keeps_no_row_from_being_looked_at(rng):
+    """A model that was bad on purpose in one place of each row, and is mended there, lies everywhere else in it."""
+    incumbent, honest = losses_of_two_models(rng)
+    incumbent[::4, -1] = 45.0
+    lie = np.zeros((ROWS, LENGTH))
+    lie[::4, :-1] = 1.0
+    committed = np.maximum(honest - lie, 0).astype(np.float32)
+    for _ in range(20):
+        found = indices(draw(committed, incumbent, EVERYWHERE, VOCABULARY, rng))
+        assert (lie.ravel()[found] > 0).sum() > 20
+
+
+def test_a_short_text_is_looked_at_in_a_few_places(rng):
     few = np.zeros((2, 5), np.float32)
-    assert sorted(draw(few, few + 1, np.ones((2, 5), bool), rng).tolist()) == list(range(10))
+    found = indices(draw(few, few + 1, np.ones((2, 5), bool), VOCABULARY, rng))
+    assert len(found) == len(set(found)) == audit.MOST_PROCESSES
 
 
 def test_a_candidate_without_any_gain_is_sampled_uniformly(rng):
     incumbent, _ = losses_of_two_models(rng)
-    assert len(draw(incumbent + 1, incumbent, EVERYWHERE, rng)) == audit.POSITIONS
+    drawn = draw(incumbent + 1, incumbent, EVERYWHERE, VOCABULARY, rng)
+    assert len(indices(drawn)) == audit.POSITIONS // 2
+    assert all(place.uniform for places in drawn for place in places)
 
 
 def test_the_reference_of_a_first_attempt_is_how_often_a_token_comes():
@@ -125,5 +169,5 @@ def a_plan(rng: np.random.Generator, inputs: np.ndarray | None = None, targets: 
     incumbent, candidate = losses_of_two_models(rng)
     inputs = text(rng, ROWS, LENGTH) if inputs is None else inputs
     targets = text(rng, ROWS, LENGTH) if targets is None else targets
-    places = draw(candidate, incumbent, EVERYWHERE, rng)
+    places = draw(candidate, incumbent, EVERYWHERE, VOCABULARY, rng)[0]
     return plan(inputs, targets, candidate, places, text(rng, 5000), rng)
