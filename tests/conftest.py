@@ -14,7 +14,7 @@ import prepare
 
 hardware.tune()  # before any test imports MLX
 
-TEST_SCALE = corpus.Scale("test", seq_len=128, vocab_size=512, eval_tokens=16384)
+TEST_SCALE = corpus.Scale("test", seq_len=128, vocab_size=512, eval_tokens=272 * 128)
 
 
 def write_library_text(path: Path, chars: int) -> Path:

@@ -99,7 +99,7 @@ def test_a_run_during_which_the_machine_slept_is_void_and_done_again(doubts):
 
 
 def test_a_scorer_that_a_signal_ended_is_asked_once_more(doubts):
-    assert doubts.diary.read_text() == "loaded\n" * 3  # killed, scored, audited
+    assert doubts.diary.read_text() == "loaded\n" * 4  # killed, scored, audited in two processes
     assert doubts[1].val_bpb is not None
 
 
