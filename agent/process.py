@@ -5,6 +5,7 @@ end the harness.
 """
 
 import dataclasses
+import errno
 import json
 import os
 import signal
@@ -18,13 +19,18 @@ from typing import BinaryIO
 
 from agent.box import Box, Open, View
 from agent.caps import Caps
+from agent.cgroup import KILL_S, REMOVE_S
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import Ending
+from agent.plain_text import harmless
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
+# A keeper kills twice, in its group and as it removes it, and then waits for the group's folders; a second to spare.
+SWEEP_S = GRACE_S + 2 * KILL_S + 2 * REMOVE_S + 1.0
 POLL_S = 0.05
 LOG_CAP_BYTES, LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 << 20, 1 << 20, 4 << 10
 REPORT_BYTES = 4 << 10
+DISK_FAILED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})  # what ends a night, whoever met it
 LOG = "log.txt"
 KEEPER = Path(__file__).with_name("keeper.py")
 
@@ -55,9 +61,8 @@ def supervise(
     """
     command = (box or Open("not asked for")).wrap(command, view)
     watch = Stopwatch()
-    # append mode, so that the log can be cut while it is written; kept open, since a script may delete the file
-    with (view.folder / LOG).open("a+b", buffering=0) as log:
-        keeper, report = start_keeper(command, view.folder, env, log, caps)
+    with open_log(view.folder / LOG) as log:
+        keeper, report = start_keeper(command, view.folder, env, caps)
         ending: Ending | None = None
         try:
             while keeper.poll() is None and ending is None:
@@ -90,9 +95,12 @@ def _due(watch: Stopwatch, limit_s: float, stopped: Callable[[], bool]) -> Endin
 
 
 def start_keeper(
-    command: list[str], folder: Path, env: Mapping[str, str], log: BinaryIO, caps: Caps | None
+    command: list[str], folder: Path, env: Mapping[str, str], caps: Caps | None
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """The keeper, and the end of the pipe where it reports."""
+    """The keeper, and the end of the pipe where it reports.
+
+    It writes to the log through an opening of its own: flags and position of ours are nothing that a script can set.
+    """
     report, told = os.pipe()
     order = {
         "harness": os.getpid(),
@@ -101,16 +109,20 @@ def start_keeper(
         "caps": dataclasses.asdict(caps) if caps else None,
     }
     try:
-        keeper = subprocess.Popen(
-            [sys.executable, str(KEEPER), json.dumps(order), *command],
-            cwd=folder,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=(told,),
-            start_new_session=True,
-        )
+        log = os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        try:
+            keeper = subprocess.Popen(
+                [sys.executable, str(KEEPER), json.dumps(order), *command],
+                cwd=folder,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(told,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(log)
     except BaseException:
         os.close(report)
         raise
@@ -137,31 +149,50 @@ def end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.terminate()
     try:
-        process.wait(GRACE_S * 3)
+        process.wait(SWEEP_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
 
+# ---- the log: a file of the script, which may do with it what it likes -----------------------------------------------
+
+
+def open_log(path: Path) -> BinaryIO:
+    """A new file, which stays ours to read and to cut when the script deletes its name."""
+    path.unlink(missing_ok=True)
+    # append mode, so that it can be cut while it is written
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "a+b", 0)
+
+
 def cut_log(log: BinaryIO) -> None:
-    """A log that floods keeps its head, its tail and what comes later."""
-    if os.fstat(log.fileno()).st_size > LOG_CAP_BYTES:
-        tail = read_tail(log, LOG_TAIL_BYTES)
-        log.truncate(LOG_HEAD_BYTES)
-        log.write(b"\n[... cut by nightshift ...]\n" + tail)
+    """A log that floods keeps its head, its tail and what comes later; one that cannot be cut stays as it is."""
+    try:
+        if os.fstat(log.fileno()).st_size > LOG_CAP_BYTES:
+            tail = read_tail(log, LOG_TAIL_BYTES)
+            log.truncate(LOG_HEAD_BYTES)
+            log.write(b"\n[... cut by nightshift ...]\n" + tail)
+    except OSError as error:
+        _let_pass(error)
 
 
 def last_lines(log: BinaryIO, count: int = 20) -> str:
     """The end of a log, fit for a terminal and a table: no command to either is left in it."""
-    text = read_tail(log, LOG_TAIL_BYTES).decode("utf-8", errors="backslashreplace")
+    try:
+        tail = read_tail(log, LOG_TAIL_BYTES)
+    except OSError as error:
+        _let_pass(error)
+        return ""
+    text = tail.replace(b"\0", b"").decode("utf-8", errors="backslashreplace")  # a hole in a file reads as zeros
     return "\n".join(harmless(line) for line in text.splitlines()[-count:])
-
-
-def harmless(text: str) -> str:
-    """What is not printable, such as an escape sequence or an invisible character, as its code."""
-    return "".join(one if one.isprintable() or one == "\t" else ascii(one)[1:-1] for one in text)
 
 
 def read_tail(file: BinaryIO, count: int) -> bytes:
     size = os.fstat(file.fileno()).st_size
     return os.pread(file.fileno(), count, max(0, size - count))
+
+
+def _let_pass(error: OSError) -> None:
+    """Whatever a script did to its log is no log; a disk that is full or broken concerns the night."""
+    if error.errno in DISK_FAILED:
+        raise error

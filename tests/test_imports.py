@@ -16,7 +16,8 @@ FLOOR = {
     "agent.keeper": 2, "agent.landlock": 1, "agent.scorer": 7, "agent.probe": 7, "agent.profiler": 8,
     # the harness: what holds a process
     "agent": 0, "agent.errors": 0, "agent.experiment": 0, "agent.environment": 0, "agent.caps": 0, "agent.cgroup": 0,
-    "agent.clock": 0, "agent.seatbelt": 0, "agent.seccomp": 0, "agent.box": 2, "agent.process": 3, "agent.workshop": 4,
+    "agent.clock": 0, "agent.plain_text": 0, "agent.seatbelt": 0, "agent.seccomp": 0, "agent.box": 2,
+    "agent.process": 3, "agent.workshop": 4,
     # what a night knows and decides
     "agent.proposers": 0, "agent.judge": 1, "agent.dials": 1, "agent.contract": 1, "agent.stop": 1, "agent.audit": 1,
     "agent.pins": 1, "agent.repo": 2, "agent.journal": 2, "agent.ledger": 2, "agent.lock": 2, "agent.screen": 2,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from nights import PROJECT, SCRIPTS
+from nights import PROJECT, SCRIPTS, mounted
 
 from agent import process
 from agent.box import View
@@ -140,6 +140,56 @@ def test_a_flooding_log_is_cut_to_head_and_tail(tmp_path, monkeypatch):
 
 def test_a_log_that_is_no_text_can_still_be_quoted(tmp_path):
     assert run(tmp_path, str(SCRIPTS / "floods.py")).last_lines.endswith("last words")
+
+
+VANDALISM = {
+    "reads only whole blocks": "fcntl.fcntl(1, fcntl.F_SETFL, os.O_DIRECT)",
+    "has no place left": """
+fcntl.fcntl(1, fcntl.F_SETFL, 0)
+os.ftruncate(1, 9 << 20)
+os.lseek(1, LARGEST, os.SEEK_SET)""",
+    "looks endless": "os.truncate('log.txt', LARGEST)",
+    "is endless again and again": """
+for _ in range(100_000):
+    os.truncate('log.txt', LARGEST)""",
+    "grows while it is cut": """
+for _ in range(20):
+    os.truncate('log.txt', 9 << 20)
+    time.sleep(0.02)""",
+    "is a folder": "os.remove('log.txt'); os.mkdir('log.txt')",
+    "leads elsewhere": "os.remove('log.txt'); os.symlink('/dev/full', 'log.txt')",
+    "is no more": "os.close(1); os.close(2); os.truncate('log.txt', 0)",
+}
+
+
+@pytest.mark.parametrize("deed", VANDALISM.values(), ids=VANDALISM)
+def test_a_log_that_the_child_spoils_holds_up_nobody(tmp_path, deed):
+    (tmp_path / "probe").touch()
+    largest = 1 << 62
+    while largest:  # that this file system takes
+        try:
+            os.truncate(tmp_path / "probe", largest)
+            break
+        except OSError:
+            largest >>= 1
+    (tmp_path / "work").mkdir()
+    code = f"import fcntl, os, time\nLARGEST = {largest}\nprint('words', flush=True)\n{deed}\ntime.sleep(0.3)"
+    outcome = run(tmp_path / "work", "-c", code)
+    assert (outcome.ending, outcome.exit_code) == (Ending.FINISHED, 0)
+    assert outcome.last_lines.splitlines()[-1:] in ([], ["words"], ["[... cut by nightshift ...]"])
+    log = (tmp_path / "work" / "log.txt").lstat()
+    assert log.st_size <= process.LOG_CAP_BYTES + process.LOG_TAIL_BYTES
+    assert log.st_blocks * 512 < 1 << 20
+
+
+def test_a_full_disk_is_no_spoilt_log(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "LOG_CAP_BYTES", 1)
+    monkeypatch.setattr(process, "LOG_HEAD_BYTES", 4096)
+    with mounted(tmp_path / "small", "size=8k") as folder, process.open_log(folder / "log.txt") as log:
+        log.write(bytes(4096))
+        (folder / "other").write_bytes(bytes(4096))
+        with pytest.raises(OSError, match="No space left"):
+            process.cut_log(log)
 
 
 def test_keys_do_not_reach_the_run(tmp_path, monkeypatch):
