@@ -23,6 +23,7 @@ from agent.judge import PLAUSIBLE_GAIN, Greedy
 from agent.lock import holder, is_held, only_night
 from agent.night import Lab, Limits, run_night, write_ledger
 from agent.opening import Place, Request, open_night
+from agent.plain_text import harmless_lines
 from agent.repo import Repo
 from agent.run import FIRST_ALLOWANCE_S
 from agent.screen import Screen, let_go, steadfast
@@ -208,7 +209,7 @@ def diff(options: argparse.Namespace) -> int:
     parent = night.base if attempt.parent is None else history[attempt.parent].commit
     if attempt.commit is None or parent is None:
         raise NightError(f"attempt {attempt.number} of night {night.tag} is not committed yet; try again in a moment")
-    print(place.repo.diff(parent, attempt.commit))
+    print(harmless_lines(place.repo.diff(parent, attempt.commit)))
     return 0
 
 

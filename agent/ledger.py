@@ -9,6 +9,7 @@ import psutil
 
 from agent.errors import NightError
 from agent.experiment import Attempt, History, Night
+from agent.plain_text import harmless
 
 COLUMNS = (
     *("commit", "val_bpb", "memory_gb", "status", "description"),  # what every tool of this family reads
@@ -17,6 +18,7 @@ COLUMNS = (
 )
 HEADER = "\t".join(COLUMNS)
 TAG = COLUMNS.index("tag")
+ABSURD = 1e9  # no gigabytes, millions or seconds of a run are as many; a script may claim what it likes
 
 
 def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
@@ -119,9 +121,9 @@ def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
 
 
 def _number(value: float | None, decimals: int) -> str:
-    return "" if value is None else f"{value:.{decimals}f}"
+    return f"{value:.{decimals}f}" if value is not None and 0 <= value < ABSURD else ""
 
 
 def _clean(text: str) -> str:
     """One cell of one line: whatever splits a line or a cell becomes a space; no quote opens a quoted field."""
-    return " ".join(text.split()).replace('"', "'")
+    return harmless(" ".join(text.split())).replace('"', "'")

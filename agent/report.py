@@ -14,6 +14,7 @@ from rich.text import Text
 from agent import ledger
 from agent.errors import MachineError, NightError
 from agent.experiment import Attempt, Audit, Ending, History, Night, Run, Status, attempt_ref, incumbent
+from agent.plain_text import harmless, harmless_lines
 from agent.screen import COLOURS
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def results_table(rows: Iterable[Row]) -> Table:
             row.get(name, "")
             for name in ("tag", "attempt", "val_bpb", "memory_gb", "wall_s", "status", "description", "commit")
         ]
-        table.add_row(*(Text(cell) for cell in cells), style=style)
+        table.add_row(*(Text(harmless(cell)) for cell in cells), style=style)
     return table
 
 
@@ -75,7 +76,7 @@ def status_lines(night: Night, history: History, *, pid: int | None, stopping: b
     if history and not history[-1].settled:
         state = "at work" if pid else "unfinished, redone on resume"
         lines.append(f"{state}: #{history[-1].number} {history[-1].proposal.title}")
-    return lines
+    return [harmless(line) for line in lines]
 
 
 def attempt_view(night: Night, attempt: Attempt, folder: Path, *, running: bool = False) -> RenderableType:
@@ -95,7 +96,7 @@ def attempt_view(night: Night, attempt: Attempt, folder: Path, *, running: bool 
         ("started", attempt.started),
         ("folder", str(folder)),
     ):
-        facts.add_row(Text(name, style="bold"), Text(value))
+        facts.add_row(Text(name, style="bold"), Text(harmless_lines(value)))
     going_on = running and decision is None and bool(attempt.runs) and attempt.runs[-1].ending is Ending.LOST
     ended = attempt.runs[:-1] if going_on else attempt.runs
     now = [Text(f"\nrun with seed {attempt.runs[-1].seed}: going on")] if going_on else []
@@ -207,7 +208,7 @@ def _run_view(run: Run) -> Text:
     why = f", {run.score.failure}" if run.score and run.score.failure else ""
     audit = f", {_audit_words(run.score.audit)}" if run.score and run.score.audit else ""
     text = f"\nrun with seed {run.seed}: {run.ending}{code}, {run.wall_s:.1f} s{score}{why}{audit}\n"
-    return Text(text + "\n".join(f"    {line}" for line in run.last_lines.splitlines()))
+    return Text(harmless_lines(text + "\n".join(f"    {line}" for line in run.last_lines.splitlines())))
 
 
 def _audit_words(audit: Audit) -> str:

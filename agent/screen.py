@@ -10,9 +10,11 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from agent.experiment import Attempt, Status
 from agent.experiment import Progress as Point
+from agent.plain_text import harmless, harmless_lines
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 PLAIN_EVERY_S = 60.0
+ABSURD = 1e9  # no step, loss or speed is as large
 
 
 class Screen:
@@ -29,7 +31,7 @@ class Screen:
         self._task = TaskID(0)
 
     def attempt_began(self, attempt: Attempt) -> None:
-        title = f"#{attempt.number} {attempt.proposal.title}"
+        title = harmless(f"#{attempt.number} {attempt.proposal.title}")
         if not self._console.is_terminal:
             self.said(title)
             return
@@ -48,7 +50,7 @@ class Screen:
         if point is None:
             self._show(None, f"{self._waiting_for} · {elapsed_s:.0f} s")
         else:
-            self._show(point.fraction, describe(point, self._budget_s))
+            self._show(_within_one(point.fraction), describe(point, self._budget_s))
         if not self._console.is_terminal and point is not None and elapsed_s - self._said_s >= PLAIN_EVERY_S:
             self._said_s = elapsed_s
             self.said(f"   {describe(point, self._budget_s)}")
@@ -66,7 +68,7 @@ class Screen:
         self._console.print(verdict(attempt, before), highlight=False, soft_wrap=True)
 
     def said(self, sentence: str) -> None:
-        self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(harmless_lines(sentence), markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         if self._bar is not None:
@@ -123,12 +125,12 @@ def let_go(stream: TextIO) -> None:
 def verdict(attempt: Attempt, before: Attempt | None) -> str:
     """Number, title, score, difference to the incumbent that was, decision; rich markup."""
     status = attempt.status or Status.CRASH
-    words = [f"#{attempt.number}", escape(attempt.proposal.title)]
+    words = [f"#{attempt.number}", escape(harmless(attempt.proposal.title))]
     if attempt.val_bpb is not None:
         words.append(f"val_bpb {attempt.val_bpb:.6f}")
         if before is not None and before.val_bpb is not None:
             words.append(f"Δ {attempt.val_bpb - before.val_bpb:+.6f}")
-    reason = f" ({escape(attempt.decision.reason)})" if attempt.decision and _wants_a_reason(attempt) else ""
+    reason = f" ({escape(harmless(attempt.decision.reason))})" if attempt.decision and _wants_a_reason(attempt) else ""
     words.append(f"[{COLOURS[status]}]{status}[/]{reason}")
     return " · ".join(words)
 
@@ -140,13 +142,18 @@ def _wants_a_reason(attempt: Attempt) -> bool:
 
 
 def describe(point: Point, budget_s: float) -> str:
-    """Where a training run stands, as far as it says."""
-    words = [f"{point.fraction:.0%}"]
-    if point.step is not None:
+    """Where a training run stands, as far as it says so within reason."""
+    done = _within_one(point.fraction)
+    words = [f"{done:.0%}"]
+    if point.step is not None and 0 <= point.step < ABSURD:
         words.append(f"step {point.step:.0f}")
-    if point.loss is not None:
+    if point.loss is not None and abs(point.loss) < ABSURD:
         words.append(f"loss {point.loss:.3f}")
-    if point.tokens_s is not None:
+    if point.tokens_s is not None and 0 <= point.tokens_s < ABSURD:
         words.append(f"{point.tokens_s:,.0f} tokens/s")
-    words.append(f"{max(0.0, 1 - point.fraction) * budget_s:.0f} s left")
+    words.append(f"{(1 - done) * budget_s:.0f} s left")
     return " · ".join(words)
+
+
+def _within_one(fraction: float) -> float:
+    return min(1.0, max(0.0, fraction))

@@ -64,6 +64,16 @@ def test_tabs_newlines_and_quotes_in_a_title_stay_one_cell():
     assert cells(ledger.rows(NIGHT, HISTORY)[2])["description"] == "a 'quoted' title of two lines"
 
 
+def test_no_cell_holds_commands_to_a_terminal_or_absurd_numbers():
+    boast = Summary(training_seconds=-1e299, peak_vram_mb=1e299, total_tokens_M=1e299, num_params_M=1e299)
+    odd = attempt(1, 1.25, Status.KEEP, "wiped\x1b[2K\u202e\x00\udc80")
+    row = cells(
+        ledger.rows(NIGHT, [dataclasses.replace(odd, runs=(dataclasses.replace(odd.runs[0], summary=boast),))])[0]
+    )
+    assert row["description"] == r"wiped\x1b[2K\u202e\x00\udc80"
+    assert [row[name] for name in ("memory_gb", "tokens_M", "params_M", "train_s")] == [""] * 4
+
+
 def test_an_attempt_still_at_work_has_no_row():
     at_work = dataclasses.replace(attempt(4, 1.0, Status.KEEP), decision=None)
     assert len(ledger.rows(NIGHT, (*HISTORY, at_work))) == 4

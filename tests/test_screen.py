@@ -7,7 +7,7 @@ from rich.console import Console
 from test_ledger import HISTORY
 
 from agent.experiment import Progress
-from agent.screen import Screen, steadfast
+from agent.screen import Screen, describe, steadfast
 
 HALFWAY = Progress(fraction=0.5, step=70, loss=4.25, tokens_s=1850)
 
@@ -59,6 +59,17 @@ def test_a_wish_to_stop_is_acknowledged_once():
     for second in range(5):
         screen.progressed(HALFWAY, second)
     assert console.file.getvalue().count("the night ends after this run; Ctrl-C again ends the run too") == 1
+
+
+def test_absurd_numbers_do_not_flood_the_screen():
+    assert describe(Progress(1e299, step=1e299, loss=-1e299, tokens_s=1e299), 300) == "100% · 0 s left"
+    assert describe(Progress(-1e299, step=-7, loss=2.5, tokens_s=-1), 300) == "0% · loss 2.500 · 300 s left"
+    console = Console(width=120, file=io.StringIO(), force_terminal=True)
+    screen = Screen(console, budget_s=300)
+    screen.attempt_began(HISTORY[1])
+    screen.progressed(Progress(-1e299, step=10**299), 1.0)
+    screen.close()
+    assert "0" * 20 not in console.file.getvalue()
 
 
 def test_scoring_is_not_called_starting():
