@@ -7,7 +7,7 @@ difference between going on and resuming: after a kill the same questions find t
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent import ledger
 from agent.clock import boot_id
@@ -31,6 +31,7 @@ from agent.experiment import (
 from agent.journal import Journal
 from agent.judge import PLAUSIBLE_GAIN, trusted
 from agent.opening import Place, check_disk, read_script, utc_now
+from agent.plain_text import one_line, paragraphs
 from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, train
 from agent.score import audit, learnt_limit_s, score
 from agent.stop import Stop
@@ -39,6 +40,7 @@ from agent.workshop import Workshop
 # A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that
 # are bad one after another are rare, and resuming costs a person one command.
 CRASHES_IN_A_ROW = 5
+TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def next_attempt(lab: Lab) -> Attempt | None:
     if lab.limits.reached(history):
         return None
     try:
-        proposal = propose(lab, history)
+        proposal = presentable(propose(lab, history))
     except Exhausted as error:
         lab.watcher.said(str(error))
         return None
@@ -127,16 +129,27 @@ def propose(lab: Lab, history: History) -> Proposal:
     return proposal
 
 
+def presentable(proposal: Proposal) -> Proposal:
+    """Words fit for the journal, a commit message and a terminal, whoever found them."""
+    return replace(
+        proposal,
+        title=one_line(proposal.title, TITLE_CHARS) or "untitled",
+        hypothesis=paragraphs(proposal.hypothesis, HYPOTHESIS_CHARS),
+        source=one_line(proposal.source, SOURCE_CHARS) or "unknown",
+    )
+
+
 def check_proposal(proposal: Proposal, history: History, script: str) -> None:
     """Before it costs a run: raises NightError for a script that cannot count as a new attempt."""
+    who = presentable(proposal).source
     try:
         check_script(proposal.script, script)
     except ScriptError as error:
-        raise NightError(f"{proposal.source} proposed a script that cannot be run: {error}") from error
+        raise NightError(f"{who} proposed a script that cannot be run: {error}") from error
     wanted = normalised(proposal.script)
     known = next((one.number for one in history if normalised(one.proposal.script) == wanted), None)
     if known is not None:
-        raise NightError(f"{proposal.source} proposed the script of attempt {known} again; it has to be a new one")
+        raise NightError(f"{who} proposed the script of attempt {known} again; it has to be a new one")
 
 
 def why_and_where(lab: Lab, crashed: Attempt) -> str:
