@@ -55,6 +55,7 @@ def main(order: Order, command: list[str]) -> int:
         over: str | None = None
         while child.poll() is None and not told.to_end and over is None and os.getppid() == order.harness:
             time.sleep(POLL_S)
+            alive(child)  # buries the dead
             over = out_of_memory(caps, group) or (watch.exceeded() if watch else None)
         # what takes too much ends at once; so does an orphan, for the night may be resumed and want the same folder
         end_tree(child, group, order.grace_s if over is None and os.getppid() == order.harness else 0)
@@ -127,31 +128,59 @@ def end_tree(child: subprocess.Popen[bytes], group: cgroup.Group | None, grace_s
     if grace_s:
         tell(psutil.Process.terminate, but="bwrap")  # a box that ends takes what is inside with it, without grace
     deadline = time.monotonic() + grace_s
-    while alive() and time.monotonic() < deadline:
+    while alive(child) and time.monotonic() < deadline:
         time.sleep(POLL_S)
-        child.poll()
-    while alive():
+    while alive(child):
         if child.poll() is None:
             child.kill()  # of a box this is the end, however many are inside
         if group is not None:
             group.kill()
+        tell(psutil.Process.suspend)  # what stands still forks no more while the others are killed
         tell(psutil.Process.kill)
+        chase(child)
         time.sleep(POLL_S)
     child.wait()
 
 
+def alive(child: subprocess.Popen[bytes]) -> bool:
+    """Whether anything of the tree is left. The dead are buried, for zombies fill the table of processes, too.
+
+    The kernel knows who is left to wait for; in a list of all processes, one that forks and ends meanwhile is missing.
+    """
+    child.poll()
+    if sys.platform != "linux":
+        return bool(descendants())
+    with suppress(ChildProcessError):  # nobody is left
+        for _ in range(MAX_TASKS):
+            dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if dead is None:
+                return True
+            if dead.si_pid == child.pid and child.returncode is None:
+                child.poll()  # its exit code is for nobody else
+            else:
+                os.waitpid(dead.si_pid, 0)
+        return True
+    return False
+
+
+def chase(child: subprocess.Popen[bytes]) -> None:
+    """A chain that forks and ends every millisecond is in no list, but its last link is always adopted by us."""
+    own = Path(f"/proc/self/task/{os.getpid()}/children")
+    deadline = time.monotonic() + POLL_S
+    with suppress(FileNotFoundError):  # a Mac, or a kernel built without this list
+        while alive(child) and time.monotonic() < deadline:
+            for pid in own.read_text().split():
+                os.kill(int(pid), signal.SIGKILL)  # nobody else's: a child's number is free only once it is buried
+
+
 def descendants() -> list[psutil.Process]:
-    """Those that still run. An adopted one that is dead stays a zombie until we end, and does not count."""
+    """Those that still run."""
     running = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             if process.status() != psutil.STATUS_ZOMBIE:
                 running.append(process)
     return running
-
-
-def alive() -> bool:
-    return bool(descendants())
 
 
 def tell(message: Any, but: str = "") -> None:

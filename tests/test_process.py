@@ -97,6 +97,63 @@ def test_a_daemon_does_not_outlive_a_good_end_either(tmp_path):
     assert [one for one in psutil.process_iter(["cmdline"]) if code in (one.info["cmdline"] or [])] == []
 
 
+CHAIN = """
+import os, signal, time
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    signal.signal(number, signal.SIG_IGN)
+links, until_s = 0, time.monotonic() + 20
+if os.fork() == 0:
+    os.setsid()
+    while time.monotonic() < until_s:  # should nobody end it
+        if links % 100 == 0: open('links', 'w').write(str(links))
+        links += 1
+        if os.fork(): os._exit(0)
+        time.sleep(PAUSE)
+"""
+
+
+def last_link(folder: Path) -> int:
+    time.sleep(0.3)  # enough for hundreds
+    return int((folder / "links").read_text())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt")
+@pytest.mark.parametrize("pause_s", [0.0, 0.001])
+@pytest.mark.parametrize(("lasts_s", "limit_s", "ending"), [(1, 30, Ending.FINISHED), (60, 1.5, Ending.OVERRAN)])
+def test_a_chain_of_forks_ends_and_leaves_no_zombies(tmp_path, pause_s, lasts_s, limit_s, ending):
+    code = CHAIN.replace("PAUSE", str(pause_s)) + f"time.sleep({lasts_s})"
+    zombies = []
+
+    def count(elapsed_s: float) -> None:
+        states = [one.info["status"] for one in psutil.process_iter(["status"])]
+        zombies.append(states.count(psutil.STATUS_ZOMBIE))
+
+    outcome = run(tmp_path, "-c", code, limit_s=limit_s, tick=count)
+    assert outcome.ending is ending
+    assert outcome.wall_s < 1.5 + process.GRACE_S + 5
+    reached = last_link(tmp_path)
+    assert reached > 100
+    assert last_link(tmp_path) == reached
+    assert max(zombies) < 400
+
+
+def test_a_keeper_has_the_time_to_sweep():
+    """In the worst case it waits for its grace and then for the kernel to end the group."""
+    slow = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(7), sys.exit(5)))\n"
+    command = [sys.executable, "-c", f"{slow}print('up', flush=True); time.sleep(60)"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdout is not None
+        keeper.stdout.readline()
+        process.end(keeper)
+    assert keeper.returncode == 5
+
+
+def test_an_exit_code_comes_through_a_crowd_of_orphans(tmp_path):
+    code = "import os\nfor _ in range(200):\n if os.fork() == 0:\n  os.fork(); os._exit(1)\nos._exit(7)"
+    for _ in range(3):
+        assert run(tmp_path, "-c", code).exit_code == 7
+
+
 def test_stopping_ends_the_run_at_once(tmp_path):
     asked_s = time.monotonic() + 0.5
     outcome = run(tmp_path, "-c", "import time; time.sleep(60)", stopped=lambda: time.monotonic() > asked_s)
