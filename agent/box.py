@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from agent import landlock, seatbelt
+from agent import landlock, seatbelt, seccomp
 from agent.environment import boxed_env
 from agent.errors import MachineError
 
@@ -34,6 +34,7 @@ GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dri/renderD*")
 PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
 HOMEBREW = tuple(f"/opt/homebrew/{part}" for part in ("Cellar", "Frameworks", "lib", "opt"))
 PYTHON_PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
+UNFILTERED = "notes to a later run in the kernel: in its keyrings, and in which pages of files are in its memory"
 MAC_SYSTEM = ("/usr/bin", "/usr/lib", "/usr/share", "/bin", "/sbin", "/System/Library", "/Library/Developer", *HOMEBREW)
 
 
@@ -165,23 +166,25 @@ class Bubblewrap:
 
     @property
     def uncovered(self) -> tuple[str, ...]:
-        return ()
+        return () if seccomp.available() else (UNFILTERED,)
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         memory = ["--size", str(TMPFS_BYTES), "--tmpfs"]
         mounts = ["--proc", "/proc", *_read_only(map(Path, SWITCHES))]
         mounts += ["--dev", "/dev", *memory, "/dev/shm", *memory, "/tmp"]
         hidden = _hidden_in_system(view)
-        mounts += _system_mounts()
-        for place in hidden:
-            mounts += ["--tmpfs", str(place)]
-        mounts += _read_only([*_python_in(view), *view.readable])  # some of it in a hidden place, maybe
+        mounts += _system_mounts(hidden, _python_in(view))
+        mounts += _read_only(view.readable)  # in a hidden place, mostly
         for device in gpu_devices():
             mounts += ["--dev-bind-try", str(device), str(device)]
         mounts += ["--bind", str(view.folder), str(view.folder), "--chdir", str(view.folder)]
         for place in (*hidden, Path("/dev"), Path("/")):  # they are memory, too: nobody may write there
             mounts += ["--remount-ro", str(place)]
-        return [*self._namespaces(), *mounts, "--", *command]
+        return [*self._filtered(), *self._namespaces(), *mounts, "--", *command]
+
+    def _filtered(self) -> list[str]:
+        """The program that becomes bubblewrap with a filter of system calls, where there is one for this machine."""
+        return [sys.executable, "-I", "-S", seccomp.__file__] if seccomp.available() else []
 
     def _namespaces(self) -> list[str]:
         # the cgroup namespace stays: libraries read the machine's share of cores and memory there
@@ -206,8 +209,9 @@ class Landlock:
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         devices = (*(Path("/dev") / name for name in PLAIN_DEVICES), *gpu_devices())
         system = (Path(place) for place in (*SYSTEM, *SETTINGS, *ABOUT, "/proc"))
+        seen = _around_hidden([*system, *_python_in(view)], view)
         rules = {
-            "read": [str(place) for place in (*system, *_python_in(view), *view.readable)],
+            "read": [str(place) for place in (*seen, *view.readable)],
             "write": [str(view.folder), "/proc/self"],  # CUDA names its threads there, and gives up where it may not
             "devices": [str(device) for device in devices],
         }
@@ -228,17 +232,21 @@ class Seatbelt:
         return ("unverified on a Mac", "memory is watched, not capped")
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
-        system = (Path(place) for place in MAC_SYSTEM)
-        return seatbelt.wrap(seatbelt.profile([*system, *_python_in(view), *view.readable], [view.folder]), command)
+        seen = _around_hidden([*map(Path, MAC_SYSTEM), *_python_in(view)], view)
+        return seatbelt.wrap(seatbelt.profile([*seen, *view.readable], [view.folder]), command)
 
 
-def _system_mounts() -> list[str]:
-    """/bin and its like are links into /usr on most systems: they stay what they are."""
+def _system_mounts(hidden: Iterable[Path], python: Iterable[Path]) -> list[str]:
+    """What is hidden in a place comes after it, and what Python needs of that once more after.
+
+    /bin and its like are links into /usr on most systems: they stay what they are.
+    """
     links = [place for place in SYSTEM if Path(place).is_symlink()]
-    mounts = _read_only(Path(place) for place in (*SYSTEM, *SETTINGS, *ABOUT) if place not in links)
-    for link in links:
-        mounts += ["--symlink", str(Path(link).readlink()), link]
-    return mounts
+    seen = [Path(place) for place in (*SYSTEM, *SETTINGS, *ABOUT) if place not in links]
+    mounts = {place: ["--tmpfs", str(place)] for place in hidden}
+    mounts |= {place: _read_only([place]) for place in (*seen, *python)}
+    steps = [word for link in links for word in ("--symlink", str(Path(link).readlink()), link)]
+    return steps + [word for place in sorted(mounts) for word in mounts[place]]
 
 
 def _read_only(places: Iterable[Path]) -> list[str]:
@@ -246,20 +254,46 @@ def _read_only(places: Iterable[Path]) -> list[str]:
 
 
 def _hidden_in_system(view: View) -> tuple[Path, ...]:
-    """What would be seen with the system, a place within another one left out."""
-    found = {place for place in view.hidden if any(_is_below(place, Path(system)) for system in SYSTEM)}
+    """What would be seen with the system or with Python, a place within another one left out."""
+    seen = [*map(Path, SYSTEM), *_python_in(view)]
+    found = {place for place in _hidden(view) if any(_is_below(place, one) for one in seen)}
     return tuple(sorted(place for place in found if place.is_dir() and not any(_is_below(place, one) for one in found)))
+
+
+def _around_hidden(places: Iterable[Path], view: View) -> Iterator[Path]:
+    """These places, one that holds what is hidden replaced by all else that it holds: for boxes that only allow."""
+    for place in places:
+        real, hidden = place.resolve(), _hidden(view)
+        if not any(_is_below(one, real) for one in hidden):
+            yield place
+            continue
+        try:
+            inside = sorted(real.iterdir())
+        except OSError as error:
+            raise MachineError(
+                f"{real} holds what no script may see, and cannot be listed ({error.strerror})"
+            ) from None
+        # a link opens nothing of its own: it counts where it leads
+        yield from _around_hidden([one for one in inside if one not in hidden and not one.is_symlink()], view)
+
+
+def _hidden(view: View) -> list[Path]:
+    return [place.resolve() for place in view.hidden]
 
 
 def _python_in(view: View) -> Iterator[Path]:
     """python_places(), but of one that holds what is hidden no more than Python itself needs."""
-    for place in python_places():
-        holds = any(hidden.is_relative_to(place) for hidden in view.hidden)
+    hidden = _hidden(view)
+    for place in python_places(hidden):
+        holds = any(one.is_relative_to(place.resolve()) for one in hidden)
         yield from (place / part for part in PYTHON_PARTS) if holds else [place]
 
 
-def python_places() -> tuple[Path, ...]:
-    """This interpreter, its packages, and the libraries the linker is told of: read-only in every box."""
+def python_places(hidden: Sequence[Path] = ()) -> tuple[Path, ...]:
+    """This interpreter, its packages, and the libraries the linker is told of: read-only in every box.
+
+    One that is seen with another is left out, unless it lies in what is hidden of that.
+    """
     found = [Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)]
     found += [Path(entry) for entry in sys.path if any(Path(entry).glob("*.dist-info"))]
     found += [Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":") if entry]
@@ -268,7 +302,12 @@ def python_places() -> tuple[Path, ...]:
     home = Path.home().resolve()
     places = {place for place in spelled if not home.is_relative_to(place.resolve())}  # none may bring all of it along
     seen = [*places, *(Path(place) for place in SYSTEM)]
-    return tuple(sorted(place for place in places if not any(_is_below(place, other) for other in seen)))
+    return tuple(sorted(place for place in places if not any(_shows(other, place, hidden) for other in seen)))
+
+
+def _shows(other: Path, place: Path, hidden: Iterable[Path]) -> bool:
+    between = (one for one in hidden if _is_below(one, other))
+    return _is_below(place, other) and not any(place.is_relative_to(one) for one in between)
 
 
 def _normal(path: Path) -> Path:

@@ -9,6 +9,7 @@ it. What this box leaves open that bubblewrap closes, uncovered() says. Exit cod
 
 What honest scripts miss: sockets and shared memory, and so multiprocessing's locks, queues, pools, managers and fork
 server. Its processes and pipes work, as do threads and programs that a script starts, but CUDA in the script alone.
+Libraries that a script compiles can be loaded, but programs not be started: their permissions stay what they were.
 """
 
 import ctypes
@@ -51,9 +52,8 @@ SINCE_1 = READ | WRITE_FILE | MAKE_CHAR | MAKE_BLOCK | CHANGE & ~REFER
 
 ALWAYS_OPEN = (
     "whether a file exists, its size and its times",
-    "the permissions and the times of the user's own files, which can be changed",
+    "notes to a later run in when a file was last read, and in how fast it can be read again",
     "which other processes run, and with what arguments",
-    "the priority and the cores of the user's other processes, which can be changed",
 )
 OPEN_BELOW = (
     (1, "every file of the user"),
@@ -67,10 +67,11 @@ UNFILTERED_BELOW = (
     (6, "unix sockets with an abstract name"),
     (ALWAYS, "UDP, and DNS with it"),
     (ALWAYS, "unix sockets that have a path"),
-    (ALWAYS, "shared memory and message queues of System V"),
-    (ALWAYS, "the owner and the attributes of the user's own files, which can be changed"),
+    (ALWAYS, "shared memory, and message queues"),
+    (ALWAYS, "keyrings of the kernel, and which pages of files are in its memory"),
+    (ALWAYS, "the owner, permissions, times and attributes of the user's own files, which can be changed"),
     (ALWAYS, "the names of files that appear in the user's folders"),
-    (ALWAYS, "the limits of the user's other processes, which can be changed"),
+    (ALWAYS, "the limits, the priority and the cores of the user's other processes, which can be changed"),
 )
 
 

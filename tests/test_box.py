@@ -70,12 +70,12 @@ os.wait()
 while not os.path.exists('daemon') or not os.path.getsize('daemon'): time.sleep(0.01)
 """
 LAWFUL = """
-import os, subprocess, tempfile
+import ctypes, os, subprocess, tempfile
 import mlx.core as mx, numpy as np
 assert mx.array(np.ones(3)).sum().item() == 3
 with tempfile.NamedTemporaryFile() as file: print(os.path.dirname(file.name))
-subprocess.run(['cc', '-x', 'c', '-o', 'program', '-'], input=b'int main() { return 7; }', check=True)
-print(subprocess.run(['./program']).returncode)
+subprocess.run(['cc', '-x', 'c', '-shared', '-o', 'seven.so', '-'], input=b'int seven() { return 7; }', check=True)
+print(ctypes.CDLL('./seven.so').seven())
 """
 
 
@@ -209,6 +209,31 @@ def test_the_training_split_is_seen_and_no_other(world):
     assert set(seen) == {"manifest", "token_bytes", "tokenizer", "train"}
 
 
+def test_a_repository_below_usr_is_hidden_and_its_runs_are_not(world, monkeypatch):
+    monkeypatch.setattr(boxes, "SYSTEM", (*boxes.SYSTEM, str(world.root)))
+    (world.root / "program").write_text("of the system's")
+    (world.root / "program2").symlink_to(world.root / "user")
+    assert world.run(READ, *world.private, world.root / "program2" / "train_mlx.py") == ""
+    assert world.run(READ, world.root / "program") != ""
+    assert world.run("open('own', 'w'); print('written')") == "written\n"
+    world.run(WRITE, *world.private, world.root / "user" / "new", world.root / "new")
+    assert not (world.root / "user" / "new").exists()
+    assert not (world.root / "new").exists()
+
+
+@pytest.mark.parametrize("variable", ["LD_LIBRARY_PATH", "prefix"])
+def test_a_repository_that_is_taken_for_a_part_of_python_is_not_shown(world, monkeypatch, variable):
+    user = world.root / "user"
+    if variable == "prefix":  # a virtual environment in the repository's own top folder
+        monkeypatch.setattr(sys, "prefix", str(user))
+    else:
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(user))
+    (user / "bin").mkdir()
+    (user / "bin" / "tool").write_text("a part of Python")
+    assert world.run(READ, *world.private, user / ".git") == ""
+    assert world.run(READ, user / "bin" / "tool") != ""
+
+
 # ---- processes and the network ---------------------------------------------------------------------------------------
 
 
@@ -298,15 +323,11 @@ def test_other_processes_are_not_there(world, stranger):
 
 
 @only_bubblewrap
-def test_a_repository_below_usr_is_hidden_and_its_runs_are_not(world, monkeypatch):
+def test_of_a_repository_below_usr_nothing_is_listed_but_the_way_to_the_run(world, monkeypatch):
     monkeypatch.setattr(boxes, "SYSTEM", (*boxes.SYSTEM, str(world.root)))
-    assert [path for path in map(str, world.private) if path in world.run(READ, *world.private)] == []
     assert world.run(READ, world.root / "user", world.root / "home").split() == [
         str(world.root / "user"), "['experiments']", str(world.root / "home"), "[]",
     ]  # fmt: skip
-    assert world.run("open('own', 'w'); print('written')") == "written\n"
-    world.run(WRITE, *world.private, world.root / "user" / "new")
-    assert not (world.root / "user" / "new").exists()
 
 
 # ---- which box -------------------------------------------------------------------------------------------------------
@@ -350,52 +371,5 @@ def test_no_box_says_so():
 
 def test_a_box_in_which_mlx_cannot_be_imported_is_not_chosen(monkeypatch):
     found = usable(bubblewrap())
-    monkeypatch.setattr(boxes, "python_places", lambda: (Path(sys.executable), Path(sys.base_prefix)))
+    monkeypatch.setattr(boxes, "python_places", lambda hidden: (Path(sys.executable), Path(sys.base_prefix)))
     assert "No module named 'mlx'" in (boxes.why_unfit(found) or "")
-
-
-# ---- where Python is -------------------------------------------------------------------------------------------------
-
-
-@only_bubblewrap
-def test_an_environment_whose_python_is_a_link_to_a_link_works(box, tmp_path):
-    real = Path(sys.base_prefix) / "bin" / "python3"
-    (tmp_path / "tools").mkdir()
-    (tmp_path / "tools" / "python3").symlink_to(real)
-    environment = tmp_path / "environment"
-    (environment / "bin").mkdir(parents=True)
-    (environment / "bin" / "python3").symlink_to("../../tools/python3")
-    (environment / "pyvenv.cfg").write_text(f"home = {real.parent}\n")
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    (environment / "lib" / version).mkdir(parents=True)
-    packages = next(Path(entry) for entry in sys.path if any(Path(entry).glob("mlx-*.dist-info")))
-    (environment / "lib" / version / "site-packages").symlink_to(packages)
-    code = f"from agent import box; print(box.why_unfit(box.{box!r}), box.sys.prefix)"
-    done = subprocess.run(
-        [environment / "bin" / "python3", "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["None", str(environment)]
-
-
-def test_home_is_never_shown_however_odd_the_prefix(tmp_path, monkeypatch):
-    home = tmp_path / "home"
-    (home / "python").mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(home))
-    for odd in (home, tmp_path, "/", home / "python" / ".."):
-        monkeypatch.setattr(sys, "prefix", str(odd))
-        assert not [place for place in python_places() if home.is_relative_to(place.resolve())]
-    monkeypatch.setattr(sys, "prefix", str(home / "python"))
-    assert home / "python" in python_places()
-
-
-@pytest.mark.parametrize("variable", ["LD_LIBRARY_PATH", "prefix"])
-def test_a_repository_that_is_taken_for_a_part_of_python_is_not_shown(world, monkeypatch, variable):
-    user = world.root / "user"
-    if variable == "prefix":  # a virtual environment in the repository's own top folder
-        monkeypatch.setattr(sys, "prefix", str(user))
-    else:
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(user))
-    (user / "bin").mkdir()
-    (user / "bin" / "tool").write_text("a part of Python")
-    assert world.run(READ, *world.private, user / ".git") == ""
-    assert world.run(READ, user / "bin" / "tool") != ""

@@ -130,6 +130,16 @@ os.remove("c/moved"); os.rmdir("c"); print(open("a/linked").read(), sorted(os.li
     assert box.run(code) == "te ['a', 'd', 'pipe', 'socket']"
 
 
+@needs_filter
+def test_times_and_permissions_stay_though_the_kernel_says_that_they_changed(box):
+    deed = "os.chmod(sys.argv[1], 0o604); os.utime(sys.argv[1], (1, 1)); shutil.copystat('/etc', sys.argv[1])"
+    before = box.secret.stat()
+    assert box.run(f"import os, shutil, sys; {deed}; print('done')", box.secret) == "done"
+    assert box.secret.stat() == before
+    boxed_unfiltered(box.rules, sys.executable, "-c", f"import os, shutil, sys; {deed}", str(box.secret))
+    assert box.secret.stat() != before
+
+
 def test_links_lead_nowhere(box):
     assert box.refuses("os.symlink(sys.argv[1], 'soft'); open('soft')", box.secret)
     assert "Error" in box.run("import os, sys; os.link(sys.argv[1], 'hard')", box.secret)
@@ -307,16 +317,17 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_the_c_compiler_works_inside(box):
-    (box.inside / "hello.c").write_text('#include <stdio.h>\nint main(void) { puts("hello"); }\n')
-    done = boxed(box.rules, "sh", "-c", "TMPDIR=$PWD cc hello.c -o hello && ./hello", cwd=box.inside)
-    assert (done.stdout, done.stderr) == ("hello\n", "")
+    (box.inside / "seven.c").write_text("int seven(void) { return 7; }\n")
+    done = boxed(box.rules, "sh", "-c", "TMPDIR=$PWD cc -shared -fPIC seven.c -o seven.so", cwd=box.inside)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert box.run("import ctypes; print(ctypes.CDLL('./seven.so').seven())") == "7"
 
 
 @needs_filter
 @pytest.mark.parametrize("what", ["Lock()", "Queue()", "Pool(1)", "Manager().list()"])
 def test_what_multiprocessing_misses_is_refused_not_hung(box, what):
     code = f"import multiprocessing as m, os; os.environ['TMPDIR'] = os.getcwd(); m.get_context('fork').{what}"
-    assert "PermissionError" in box.run(code)
+    assert box.run(code).startswith(("PermissionError", "EOFError"))  # the latter where a socket's path is too long
 
 
 def test_the_exit_code_is_the_commands_own(box):
@@ -370,16 +381,12 @@ def test_no_kernel_is_asked_for_rights_that_it_does_not_know():
 def test_what_stays_open_is_said(box, stranger):
     words = landlock.uncovered(landlock.abi())
     assert set(words) < set(landlock.uncovered(5)) < set(landlock.uncovered(2)) < set(landlock.uncovered(0))
-    assert "the permissions and the times of the user's own files, which can be changed" in words
-    deed = "import os, sys; os.chmod(sys.argv[1], 0o600); os.utime(sys.argv[1]); print(os.stat(sys.argv[1]).st_size)"
-    assert box.run(deed, box.secret) == "3"
+    assert "whether a file exists, its size and its times" in words
+    assert box.run("import os, sys; print(os.stat(sys.argv[1]).st_size)", box.secret) == "3"
     assert "which other processes run, and with what arguments" in words
     box.rules["read"] = [*SYSTEM, "/proc"]
     read = "import sys; print(open(f'/proc/{sys.argv[1]}/cmdline').read().split(chr(0)))"
     assert box.run(read, stranger.pid) == "['sleep', '60', '']"
-    assert "the priority and the cores of the user's other processes, which can be changed" in words
-    if os.geteuid() != 0:  # root's other processes have capabilities, and are above those that have none
-        assert box.run("import os, sys; print(os.setpriority(0, int(sys.argv[1]), 19))", stranger.pid) == "None"
 
 
 @needs_filter

@@ -17,6 +17,8 @@ from agent import seccomp
 pytestmark = pytest.mark.skipif(not seccomp.available(), reason="nothing here filters system calls")
 
 MACHINES = tuple(seccomp.ARCHITECTURES)
+NAMES = ("REFUSED", "PRETENDED", "BY_ARGUMENT", "REFUSED_TOO", "PRETENDED_TOO", "BY_ARGUMENT_TOO")
+ROWS = {name: row for table in NAMES for name, row in getattr(seccomp, table).items()}
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
 PRELUDE = f"""
 import ctypes, os, socket, sys
@@ -24,7 +26,8 @@ sys.path.insert(0, {str(Path(seccomp.__file__).parents[1])!r})
 from agent import seccomp
 libc = ctypes.CDLL(None, use_errno=True)
 column = seccomp.ARCHITECTURES[os.uname().machine][1]
-numbers = {{name: row[column] for name, row in (seccomp.REFUSED | seccomp.BY_ARGUMENT).items() if row[column]}}
+tables = (getattr(seccomp, name) for name in {NAMES})
+numbers = {{name: row[column] for table in tables for name, row in table.items() if row[column] is not None}}
 
 def call(number, *arguments):
     return ctypes.get_errno() if libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments)) < 0 else 0
@@ -60,8 +63,11 @@ def log(tmp_path: Path) -> Iterator[socket.socket]:
 
 
 def test_each_call_of_the_table_is_refused():
-    code = "print({name for name in seccomp.REFUSED if name in numbers and call(numbers[name], 0, 0, 0, 0, 0) != 1})"
-    assert run(INSTALL + code) == "set()"
+    code = """
+for answer, table in ((1, seccomp.REFUSED | seccomp.REFUSED_TOO), (0, seccomp.PRETENDED | seccomp.PRETENDED_TOO)):
+    print({name for name in table if name in numbers and call(numbers[name], -1, 0, 0, 0, 0) != answer}, end=' ')
+"""
+    assert run(INSTALL + code) == "set() set()"
 
 
 @pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK"])
@@ -98,6 +104,44 @@ def test_limits_are_its_own_to_set():
     assert free(INSTALL + own)
     assert free(others)
     assert refused(others)
+
+
+OTHERS = """
+print([os.getpriority(os.PRIO_PROCESS, int(sys.argv[1])), os.sched_getscheduler(int(sys.argv[1])),
+       len(os.sched_getaffinity(int(sys.argv[1]))) > 1])
+"""
+
+
+def test_priority_and_cores_are_its_own_to_set():
+    """What another process was given it keeps, though the kernel says that it was changed."""
+    deed = """
+pid, idle = int(sys.argv[1]), os.sched_param(0)
+os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, pid) + 3)
+os.setpriority(os.PRIO_PGRP, os.getpgid(pid), 19)
+os.sched_setscheduler(pid, os.SCHED_IDLE, idle)
+os.sched_setaffinity(pid, {min(os.sched_getaffinity(pid))})
+"""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        before = run(OTHERS, other.pid)
+        assert run(INSTALL + deed + OTHERS, other.pid) == before
+        run(INSTALL + deed.replace("pid, idle = int(sys.argv[1])", "pid, idle = 0") + OTHERS, other.pid)
+        assert run(OTHERS, other.pid) == before
+        assert run(deed + OTHERS, other.pid) == "[19, 5, False]"
+        other.kill()
+    assert run(INSTALL + deed.replace("int(sys.argv[1])", "0") + OTHERS, 0) == "[3, 5, False]"  # not its group's
+
+
+def test_no_file_is_marked(tmp_path):
+    (tmp_path / "file").touch()
+    mark = """
+import fcntl, struct
+with open(sys.argv[1]) as file:
+    flags, = struct.unpack('i', fcntl.ioctl(file, 0x80086601, bytes(8))[:4])
+    fcntl.ioctl(file, 0x40086602, struct.pack('q', flags | 0x40))  # not to be dumped
+"""
+    if not free(mark, tmp_path / "file"):
+        pytest.skip("files have no such marks here")
+    assert refused(mark, tmp_path / "file")
 
 
 def test_the_numbers_of_another_table_are_refused():
@@ -146,21 +190,27 @@ def test_the_numbers_are_those_of_the_kernel(machine):
         pytest.skip(f"{header} is not here")
     kernel = {name: int(n) for name, n in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text())}
     column = seccomp.ARCHITECTURES[machine][1]
-    ours = {name: row[column] for name, row in (seccomp.REFUSED | seccomp.BY_ARGUMENT).items()}
-    newer = {"setxattrat", "removexattrat"} - kernel.keys()  # than this machine's headers
+    ours = {name: row[column] for name, row in ROWS.items()}
+    newer = {
+        "setxattrat",
+        "removexattrat",
+        "file_setattr",
+        "fchmodat2",
+        "cachestat",
+    } - kernel.keys()  # than these
     assert {name: kernel.get(name) for name in ours.keys() - newer} == {
         name: ours[name] for name in ours.keys() - newer
     }
 
 
-def answer(machine: str, name: str, *arguments: int, architecture: int | None = None) -> int:
+def answer(machine: str, name: str, *arguments: int, namespaces: bool = False, architecture: int | None = None) -> int:
     """As the kernel would run the filter, also for the machine that this one is not."""
     own, column = seccomp.ARCHITECTURES[machine]
-    number = (seccomp.REFUSED | seccomp.BY_ARGUMENT | {"read": (0, 63)})[name][column]
+    number = (ROWS | {"read": (0, 63)})[name][column]
     data = {seccomp.NUMBER: number, seccomp.ARCHITECTURE: architecture or own}
-    data |= dict(zip((seccomp.FIRST, seccomp.SECOND), arguments, strict=False))
+    data |= {16 + 8 * at: argument for at, argument in enumerate(arguments)}
     tests = {seccomp.EQUAL: int.__eq__, seccomp.AT_LEAST: int.__ge__, seccomp.ANY_OF: int.__and__}
-    program, at, held = seccomp.program(machine), 0, 0
+    program, at, held = seccomp.program(machine, namespaces=namespaces), 0, 0
     while program[at][0] != seccomp.RETURN:
         what, yes, no, value = program[at]
         if what in tests:
@@ -171,16 +221,46 @@ def answer(machine: str, name: str, *arguments: int, architecture: int | None = 
     return program[at][3]
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-def test_on_either_machine_the_same_is_refused(machine):
+def there(machine: str, *tables: dict[str, tuple[int | None, int | None]]) -> list[str]:
     column = seccomp.ARCHITECTURES[machine][1]
-    there = [name for name, row in seccomp.REFUSED.items() if row[column] is not None]
-    assert {answer(machine, name) for name in there} == {seccomp.REFUSE}
-    assert answer(machine, "read") == answer(machine, "clone", 0x3D0F00) == seccomp.ALLOW
-    assert answer(machine, "clone", 0x10000011) == seccomp.REFUSE
-    assert answer(machine, "clone3") == seccomp.UNKNOWN
+    return [name for table in tables for name, row in table.items() if row[column] is not None]
+
+
+@pytest.mark.parametrize("namespaces", [True, False], ids=["bubblewrap", "landlock"])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_on_either_machine_and_in_either_box_notes_are_refused(machine, namespaces):
+    def said(name: str, *arguments: int) -> int:
+        return answer(machine, name, *arguments, namespaces=namespaces)
+
+    assert {said(name) for name in there(machine, seccomp.REFUSED)} == {seccomp.REFUSE}
+    assert {said(name) for name in there(machine, seccomp.PRETENDED)} == {seccomp.DONE}
+    assert said("read") == said("clone", 0x3D0F00) == seccomp.ALLOW
+    assert said("clone", 0x10000011) == seccomp.REFUSE
+    assert said("clone3") == seccomp.UNKNOWN
+    advice = {value: said("madvise", 0, 0, value) for value in range(26)}
+    assert {value for value, told in advice.items() if told == seccomp.INVALID} == {20, 21}
+    assert {value for value, told in advice.items() if told == seccomp.DONE} == {1, 3}
+    assert advice[4] == seccomp.ALLOW  # allocators give memory back by it
+    flags = [said("preadv2", 0, 0, 0, 0, 0, flag) for flag in (0, 1, 8, 9, 0x80)]
+    assert flags == [seccomp.ALLOW] * 2 + [seccomp.UNSUPPORTED] * 3
+    assert answer(machine, "read", architecture=0x40000003, namespaces=namespaces) == seccomp.KILL
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_beside_landlock_more_is_refused(machine):
+    refused = there(machine, seccomp.REFUSED_TOO)
+    pretended = there(machine, seccomp.PRETENDED_TOO)
+    assert {answer(machine, name) for name in refused} == {seccomp.REFUSE}
+    assert {answer(machine, name) for name in pretended} == {seccomp.DONE}
+    with_namespaces = [*refused, *pretended, "socket", "prlimit64", "setpriority", "ioctl"]
+    assert {answer(machine, name, 2, 2, namespaces=True) for name in with_namespaces} == {seccomp.ALLOW}
     assert [answer(machine, "prlimit64", pid) for pid in (0, 7)] == [seccomp.ALLOW, seccomp.REFUSE]
+    for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+        assert [answer(machine, name, pid) for pid in (0, 7)] == [seccomp.ALLOW, seccomp.DONE]
+    for name, own in (("setpriority", 0), ("ioprio_set", 1)):
+        whose = [(own, 0), (own, 7), (own + 1, 0), (own + 2, 0)]
+        assert [answer(machine, name, *one) for one in whose] == [seccomp.ALLOW] + [seccomp.DONE] * 3
+    assert [answer(machine, "ioctl", 3, what) for what in (0x40086602, 0x5401)] == [seccomp.REFUSE, seccomp.ALLOW]
     kinds = [(1, 1), (1, 5 | 0x80000), (1, 2), (1, 3), (2, 1), (16, 3)]
     for maker in ("socket", "socketpair"):
         assert [answer(machine, maker, *kind) == seccomp.ALLOW for kind in kinds] == [True, True, *[False] * 4]
-    assert answer(machine, "read", architecture=0x40000003) == seccomp.KILL
