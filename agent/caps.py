@@ -5,10 +5,12 @@ Mac, the size of a folder, and the machine's own reserves, which nothing that ru
 """
 
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,11 @@ import psutil
 
 QUICK_S, THOROUGH_S = 0.1, 1.0  # a gigabyte is filled in 0.08 s; finding every process costs milliseconds
 GB = 1 << 30
+TREE = Path("/sys/fs/cgroup")
+CONTAINER = (  # limit, use, and what tells how much of the use is files, by version of the kernel's control groups
+    ("memory.max", "memory.current", "memory.stat"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +37,38 @@ class Caps:
 
 
 def caps_of_machine() -> Caps:
-    """All memory but a tenth, which is 1 GB at least; the disk's last half gigabyte is for the night's own records."""
-    total = psutil.virtual_memory().total
-    spare = max(GB, total // 20)
-    return Caps(
-        memory_bytes=max(total - 2 * spare, total // 2), spare_memory_bytes=spare // 2, spare_disk_bytes=GB // 2
-    )
+    """A run gets all memory but a tenth, which is 2 GB at least and half of a small machine's at most.
+
+    A quarter of that is the reserve, which nobody may use up. The disk's last half gigabyte is for the night's records.
+    """
+    total = memory().total
+    spare = min(max(2 * GB, total // 10), total // 2)
+    return Caps(memory_bytes=total - spare, spare_memory_bytes=spare // 4, spare_disk_bytes=GB // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    total: int
+    available: int
+
+
+def memory(tree: Path = TREE) -> Memory:
+    """The machine's, or that of the container this runs in, where it has less."""
+    machine = psutil.virtual_memory()
+    total, available = machine.total, machine.available
+    for limit, use, stat in CONTAINER:
+        with suppress(OSError, ValueError):  # another version, or a limit of "max"
+            most = int((tree / limit).read_text())
+            if most < machine.total:
+                left = most - int((tree / use).read_text()) + _droppable_bytes((tree / stat).read_text())
+                total, available = most, min(available, left)
+    return Memory(total, available)
+
+
+def _droppable_bytes(stat: str) -> int:
+    """Pages of files, such as the corpus, count as used until somebody else needs the memory."""
+    sizes = dict(line.split() for line in stat.splitlines())
+    return sum(int(sizes.get(f"total_{name}", sizes.get(name, 0))) for name in ("active_file", "inactive_file"))
 
 
 class Watch:
@@ -46,6 +79,7 @@ class Watch:
         self._folder = folder
         self._tree = tree
         self._known: list[psutil.Process] = []
+        self._closed = False  # was a part of the folder, when it was last measured?
         self._quick_s = self._thorough_s = 0.0
 
     def exceeded(self) -> str | None:
@@ -65,7 +99,7 @@ class Watch:
         return f"too many processes: {count}, {most} are allowed" if count > most else None
 
     def _memory(self) -> str | None:
-        spare, least = psutil.virtual_memory().available, self._caps.spare_memory_bytes
+        spare, least = memory().available, self._caps.spare_memory_bytes
         if spare < least:
             return f"out of memory: the machine had {spare / GB:.2f} GB left, {least / GB:.2f} GB are its reserve"
         used, most = sum(footprint_bytes(process) for process in self._known), self._caps.memory_bytes
@@ -81,24 +115,38 @@ class Watch:
         return None
 
     def _usage(self) -> str | None:
-        caps = self._caps
-        used = folder_usage(self._folder, caps.folder_bytes, caps.folder_files)
+        caps, used = self._caps, None
+        before, self._closed = self._closed, False
+        try:
+            used = folder_usage(self._folder, caps.folder_bytes, caps.folder_files)
+        except PermissionError as error:
+            self._closed = True
+            if before:  # for a moment, a folder that is being made or removed may be closed, too
+                used = _unmeasured(error)
         return f"its folder holds {used}" if used else None
 
 
 def footprint_bytes(process: psutil.Process) -> int:
-    """Memory that this process alone fills; 0 for one that has just ended."""
+    """Memory that this process fills; 0 for one that has just ended.
+
+    Pages that it shares count, but those of files, such as the corpus, do not: they can be dropped.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError):
+            status = Path(f"/proc/{process.pid}/status").read_bytes()
+            if sizes := re.findall(rb"(?m)^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB", status):
+                return 1024 * sum(map(int, sizes))
     try:
         if sys.platform == "darwin":  # unverified on a Mac
             return int(process.memory_full_info().uss)
-        memory = process.memory_info()
-        return int(memory.rss - memory.shared)  # pages of mapped files, such as the corpus, can be dropped
+        taken = process.memory_info()
+        return int(taken.rss - taken.shared)
     except psutil.Error:
         return 0
 
 
 def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
-    """What is too much in a folder, or None; looks no further than it has to."""
+    """What is too much in a folder, or None; looks no further than it has to. PermissionError for a closed part."""
     used = files = 0
     waiting = [str(folder)]
     while waiting:
@@ -113,11 +161,17 @@ def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
                         return f"more than the {most_bytes / GB:.1f} GB that are allowed"
                     if files > most_files:
                         return f"more than the {most_files:,} files that are allowed"
-        except FileNotFoundError:
-            continue  # gone meanwhile
-        except OSError as error:  # deeper than a path can be long, or closed to its own owner
-            return f"a part that cannot be measured ({error.strerror})"
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # gone meanwhile, or a file now
+        except PermissionError:
+            raise  # closed to its own owner
+        except OSError as error:  # deeper than a path can be long
+            return _unmeasured(error)
     return None
+
+
+def _unmeasured(error: OSError) -> str:
+    return f"a part that cannot be measured ({error.strerror})"
 
 
 def _blocks_bytes(entry: "os.DirEntry[str]") -> int:

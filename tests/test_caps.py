@@ -1,7 +1,9 @@
 """What a run may use of the machine: beyond it, its whole tree ends at once, and the log says why."""
 
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from agent import caps as caps_module
 from agent.box import View
-from agent.caps import GB, Caps, Watch, caps_of_machine, folder_usage, footprint_bytes
+from agent.caps import GB, Caps, Watch, caps_of_machine, folder_usage, footprint_bytes, memory
 from agent.environment import scrubbed_env
 from agent.experiment import Ending
 from agent.process import Outcome, supervise
@@ -75,10 +78,19 @@ def test_the_machine_keeps_a_reserve_of_memory(tmp_path):
     assert said.endswith(f" GB left, {2**30}.00 GB are its reserve")
 
 
-@pytest.fixture
-def filled() -> Iterator[psutil.Process]:
-    """A process with 100 MB of memory of its own."""
-    code = "x = bytearray(100 << 20); print('up', flush=True); import time; time.sleep(60)"
+PIECEWISE = "for at in range(0, SIZE, 1 << 20): x[at : at + (1 << 20)] = bytes(1 << 20)"
+FILLS = {
+    "own": "x = bytearray(SIZE)",
+    "shared": f"x = mmap.mmap(-1, SIZE)\n{PIECEWISE}",
+    "memfd": f"f = os.memfd_create('x'); os.ftruncate(f, SIZE); x = mmap.mmap(f, SIZE)\n{PIECEWISE}",
+}
+KINDS = FILLS if sys.platform == "linux" else ["own"]
+
+
+@pytest.fixture(params=KINDS)
+def filled(request: pytest.FixtureRequest) -> Iterator[psutil.Process]:
+    """A process with 100 MB of memory of its own, of one kind or another."""
+    code = f"import mmap, os, time\nSIZE = 100 << 20\n{FILLS[request.param]}\nprint('up', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -91,6 +103,24 @@ def test_memory_is_watched_where_the_kernel_does_not_hold_it(tmp_path, filled):
     assert Watch(few, tmp_path, lambda: [filled]).exceeded() == "out of memory: it used 0.1 GB, 0.0 GB are allowed"
     assert Watch(enough, tmp_path, lambda: [filled]).exceeded() is None
     assert Watch(enough, tmp_path, lambda: [filled] * 6).exceeded() is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_kind_of_memory_is_a_place_to_hide(tmp_path, kind):
+    code = f"import mmap, os, time\nSIZE = 400 << 20\n{FILLS[kind]}\ntime.sleep(60)"
+    said = reason(tmp_path, sys.executable, "-c", code, memory_bytes=256 * MB)
+    assert said.startswith("out of memory: ")
+
+
+def test_pages_of_files_are_nobodys_memory(tmp_path):
+    (tmp_path / "corpus").write_bytes(bytes(100 << 20))
+    code = "import mmap, time\nf = open('corpus', 'r+b'); x = mmap.mmap(f.fileno(), 0); sum(x[::4096])\n"
+    command = [sys.executable, "-c", f"{code}print('up', flush=True); time.sleep(60)"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert 1 * MB < footprint_bytes(psutil.Process(process.pid)) < 60 * MB
+        process.kill()
 
 
 def test_a_process_that_is_gone_takes_no_memory(filled):
@@ -169,6 +199,29 @@ def test_a_closed_folder_is_no_place_to_hide(reasons):
     assert reasons["closed"] in (closed, reasons["files"])
 
 
+def test_a_folder_that_is_closed_for_a_moment_is_left_alone(monkeypatch):
+    """Only somebody else than root can meet a closed folder."""
+    monkeypatch.setattr(caps_module, "QUICK_S", 0.0)
+    monkeypatch.setattr(caps_module, "THOROUGH_S", 0.0)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        with tempfile.TemporaryDirectory(dir="/tmp") as name:
+            part = Path(name) / "part"
+            part.mkdir()
+            watch = Watch(PLENTY, Path(name), list)
+            said = []
+            for mode in (0o700, 0o000, 0o700, 0o000, 0o000, 0o700):
+                part.chmod(mode)
+                said.append(watch.exceeded())
+    finally:
+        if is_root:
+            os.seteuid(0)
+    closed = "its folder holds a part that cannot be measured (Permission denied)"
+    assert said == [None, None, None, None, closed, None]
+
+
 def test_a_single_file_ends_at_its_limit(tmp_path):
     outcome = run(tmp_path, sys.executable, "-c", "open('big', 'wb').write(bytes(2 << 20))", file_bytes=MB)
     assert outcome.ending is Ending.CRASHED
@@ -192,6 +245,7 @@ def test_usage_is_what_the_disk_holds(tmp_path):
     assert folder_usage(tmp_path, MB, 10) == "more than the 0.0 GB that are allowed"
     assert folder_usage(tmp_path, GB, 2) == "more than the 2 files that are allowed"
     assert folder_usage(tmp_path / "gone", 0, 0) is None
+    assert folder_usage(tmp_path / "full", 0, 0) is None  # a file where a folder was a moment ago
 
 
 def test_a_folder_that_a_script_removed_is_within_its_caps(tmp_path):
@@ -202,7 +256,26 @@ def test_a_folder_that_a_script_removed_is_within_its_caps(tmp_path):
 
 
 def test_this_machines_caps_leave_something_to_it():
-    caps, memory = caps_of_machine(), psutil.virtual_memory().total
-    assert memory // 2 <= caps.memory_bytes < memory
-    assert 0 < caps.spare_memory_bytes <= memory - caps.memory_bytes
+    caps, total = caps_of_machine(), memory().total
+    assert total // 2 <= caps.memory_bytes < total <= psutil.virtual_memory().total
+    assert 0 < caps.spare_memory_bytes <= total - caps.memory_bytes
     assert caps.spare_disk_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("names", "prefix"),
+    [
+        (("memory.max", "memory.current", "memory.stat"), ""),
+        (("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"), "total_"),
+    ],
+)
+def test_in_a_container_its_memory_is_all_there_is(tmp_path, names, prefix):
+    (tmp_path / "memory").mkdir()
+    stat = f"cache 1\nactive_file 7\n{prefix}active_file {20 * MB}\n{prefix}inactive_file {30 * MB}\n"
+    for name, text in zip(names, (f"{500 * MB}\n", f"{400 * MB}\n", stat), strict=True):
+        (tmp_path / name).write_text(text)
+    found = memory(tmp_path)
+    assert (found.total, found.available) == (500 * MB, 150 * MB)  # what files take can be had
+    for limit in ("max\n", f"{2**63 - 4096}\n"):
+        (tmp_path / names[0]).write_text(limit)
+        assert memory(tmp_path).total == psutil.virtual_memory().total
