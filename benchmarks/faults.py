@@ -39,7 +39,7 @@ import prepare
 
 SCALE = corpus.Scale("faults", seq_len=128, vocab_size=512, eval_tokens=16384)
 TEXT_CHARS = 1_500_000
-QUICK_KILLS, MANY_KILLS = 24, 100
+QUICK_KILLS, MANY_KILLS = 10, 100
 COUNTS = ("kills", "lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
 
 

@@ -42,7 +42,7 @@ class Fault:
 def every_fault(quick: bool) -> list[Fault]:
     if quick:
         return [
-            Fault("a full disk", failing_disk, (errno.ENOSPC, 40, 120)),
+            Fault("a full disk", failing_disk, (errno.ENOSPC, 40, 400)),
             Fault("a damaged corpus", damaged_corpus, (quick,)),
             Fault("a second loop", second_loop),
             Fault("torn files", torn_files, (quick,)),
