@@ -131,6 +131,7 @@ def world(folder: Path, data: Path, *, base: str = BASE, champion: bool = True) 
     places = {"HOME": folder / "home", "TMPDIR": folder / "tmp", "NIGHTSHIFT_CACHE": folder / "cache"}
     keys = dict.fromkeys(("OPENAI_API_KEY", "GITHUB_TOKEN", "MLX_API_KEY", "SOME_VARIABLE"), canary)
     env = {name: str(value) for name, value in places.items()} | keys | {"NIGHTSHIFT_DATA": str(data)}
+    env["OPENBLAS_NUM_THREADS"] = "1"  # products are small here, and threads that wait for others take their time
     log_in()
     with mock.patch.dict(os.environ, env), Server.listening(own_address(), token, folder / "home") as server:
         here = World(folder, token, canary, data, server, base)

@@ -13,8 +13,8 @@ from agent.dials import normalised
 
 EVERY = (*CHEATS, *HONEST, *KNOWN)
 TOLD_APART = (
-    "peeks_at_1_in_1000", "lies_in_cross_entropy", "shaves_a_hundredth", "leaves_a_note_in_files", "rewrites_at_exit",
-    "survives", "reads_keys", "phones_home_over_tcp", "writes_outside", "computes_in_bfloat16", "mixes_experts",
+    "peeks_at_1_in_1000", "lies_in_cross_entropy", "shaves_a_hundredth", "leaves_a_note_in_files", "survives",
+    "reads_keys", "phones_home_over_tcp", "writes_outside", "computes_in_bfloat16",
 )  # fmt: skip
 QUICK_BASE = BASE.replace("STEPS = 80", "STEPS = 20")
 
@@ -52,15 +52,8 @@ def test_cheats_come_to_nothing_and_honest_scripts_are_kept(trials, name):
 
 
 def test_what_cheats_about_the_score_is_found_by_the_audit(trials):
-    assert [name for name, trial in trials.items() if trial.how == "audit"] == sorted(
-        (
-            "leaves_a_note_in_files",
-            "lies_in_cross_entropy",
-            "peeks_at_1_in_1000",
-            "rewrites_at_exit",
-            "shaves_a_hundredth",
-        )
-    )
+    found = {name for name, trial in trials.items() if trial.how == "audit"}
+    assert found == {"leaves_a_note_in_files", "lies_in_cross_entropy", "peeks_at_1_in_1000", "shaves_a_hundredth"}
 
 
 def test_the_server_would_hear_who_gets_out(tmp_path):
