@@ -104,14 +104,10 @@ def _draw_once(
 
 
 def _by_chance(weights: npt.NDArray[np.float32], rng: np.random.Generator, count: int) -> Iterator[int]:
-    """Distinct indices in random order, each next one drawn in proportion to the weights that are left.
-
-    By Gumbel's trick (Kool et al. 2019, https://arxiv.org/abs/1903.06059): one pass, however many are wanted.
-    """
-    possible = np.flatnonzero(weights)
-    keys = np.log(weights[possible]) + rng.gumbel(size=len(possible)).astype(np.float32)
-    best = np.argpartition(-keys, min(count, len(keys) - 1))[:count] if len(keys) > count else np.arange(len(keys))
-    yield from possible[best[np.argsort(-keys[best])]].tolist()
+    """Indices in proportion to the weights; to leave out what came before is to draw without putting back."""
+    steps = np.cumsum(weights, dtype=np.float64)
+    if steps[-1] > 0:
+        yield from np.searchsorted(steps, rng.random(count) * steps[-1], side="right").tolist()
 
 
 def plan(

@@ -2,12 +2,15 @@
 
 import math
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 
 from agent.experiment import Attempt, Decision, Ending, History, Run, Status, incumbent
 
 # Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
 PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
+SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,14 @@ class Greedy:
         verdict = _compare(attempt.val_bpb, best.val_bpb)
         if verdict.status is Status.KEEP and len(attempt.done_runs) <= self.confirm:
             return Decision(None, "another seed has to confirm it")
-        if verdict.status is Status.KEEP and len(set(attempt.scores_bpb)) < len(attempt.scores_bpb):
+        if verdict.status is Status.KEEP and any(math.isclose(*pair, rel_tol=SAME) for pair in pairs(attempt)):
             return Decision(Status.DISCARD, "it ignores its seed: two seeds gave the very same score")
         return verdict
+
+
+def pairs(attempt: Attempt) -> Iterator[tuple[float, float]]:
+    """Scores of every two runs of it."""
+    return combinations(attempt.scores_bpb, 2)
 
 
 def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible: float = PLAUSIBLE_GAIN) -> Decision:
@@ -51,10 +59,10 @@ def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible
 
 
 def _compare(val_bpb: float, best_bpb: float) -> Decision:
+    if math.isclose(val_bpb, best_bpb, rel_tol=SAME):
+        return Decision(Status.DISCARD, "a tie with the incumbent")
     if val_bpb < best_bpb:
         return Decision(Status.KEEP, f"{best_bpb - val_bpb:.6f} below the incumbent")
-    if val_bpb == best_bpb:
-        return Decision(Status.DISCARD, "a tie with the incumbent")
     return Decision(Status.DISCARD, f"{val_bpb - best_bpb:.6f} above the incumbent")
 
 

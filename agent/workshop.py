@@ -119,6 +119,8 @@ class Workshop:
             tick=lambda elapsed_s: self.progressed(progress(), elapsed_s),
         )
         _reopen(folder)
+        # what runs with the rights of its owner would do so for whoever finds it later
+        subprocess.run(["chmod", "-R", "ug-s", "--", str(folder)], capture_output=True, check=False)
         return outcome
 
     def view(self, folder: Path, *readable: Path) -> View:

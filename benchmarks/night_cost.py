@@ -83,7 +83,7 @@ def sample(shop: Workshop, number: int, script: str) -> Sample:
     scored = time.monotonic()
     if found is None or found.val_bpb is None:
         raise measure.Failed(f"scoring: {found.failure if found else 'stopped'}")
-    verdict = audit(shop, number, script, 0, FIRST_LIMIT_S, incumbent=None)
+    verdict = audit(shop, number, script, 0, FIRST_LIMIT_S, incumbent=(0, 0) if number else None)
     if verdict is None or not verdict.passed:
         raise measure.Failed(f"audit: {verdict.failure if verdict else 'stopped'}")
     return Sample(around_s, tokens_s, scored - began, time.monotonic() - scored, verdict.worst_nats)
