@@ -46,7 +46,7 @@ def profiled(tmp_path: Path, changes: dict[str, str]) -> tuple[str, dict[str, fl
 
 def test_every_phase_has_its_row_and_together_they_are_the_fenced_step(tmp_path):
     said, found = profiled(tmp_path, {})
-    for row in ("waiting for a batch", "forward + backward", "optimizer", "Python", "true step", "all 128 rows"):
+    for row in ("waiting for a batch", "forward + backward", "optimizer", "Python", "true step", "all 272 rows"):
         assert row in said
     assert "was not called" not in said
     assert sum(found[phase] for phase in (*PHASES, "python_s")) == pytest.approx(found["fenced_step_s"], abs=1e-5)
