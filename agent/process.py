@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -145,13 +146,18 @@ def exit_code(status: int) -> int:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """A keeper ends its tree by itself; where it cannot, the kernel ends its child with it."""
-    if process.poll() is None:
+    """A keeper ends its tree by itself; where it cannot, its session is ended for it.
+
+    SIGTERM is sent more than once: what comes in the middle of an import may be lost on Python.
+    """
+    deadline = time.monotonic() + SWEEP_S
+    while process.poll() is None and time.monotonic() < deadline:
         process.terminate()
-    try:
-        process.wait(SWEEP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_S)
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

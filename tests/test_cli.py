@@ -75,7 +75,7 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
     night = grounds.start("run", "--budget-s", "0.6", "--tag", "t")
     wait_until(training(grounds, "t"))
     night.terminate()
-    assert "go on with: nightshift run --tag t" in night.communicate(timeout=30)[0]
+    assert "go on with: nightshift run --tag t" in night.communicate(timeout=120)[0]
     assert night.returncode == 0
     assert [(one.number, one.settled) for one in grounds.attempts("t")] == [(0, True)]
 
@@ -85,7 +85,7 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
     time.sleep(0.2)
     assert night.poll() is None
     night.send_signal(signal.SIGINT)
-    night.communicate(timeout=30)
+    night.communicate(timeout=120)
     assert night.returncode == 0
     assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.STOPPED]
 
@@ -110,7 +110,7 @@ def test_a_closed_terminal_ends_the_night_after_its_run(grounds):
     wait_until(training(grounds, "t"))
     os.read(outer, 1 << 16)
     os.close(outer)  # SIGHUP, and every word to the terminal is an error from here on
-    assert night.wait(timeout=30) == 0
+    assert night.wait(timeout=120) == 0
     assert [(one.number, one.settled) for one in grounds.attempts("t")] == [(0, True)]
 
 
@@ -129,7 +129,7 @@ def test_a_night_goes_on_when_nobody_reads_what_it_says(grounds):
     night = grounds.start("run", "--hours", "0.000001", "--budget-s", "0.3", "--tag", "t")
     night.stdout.readline()
     night.stdout.close()
-    assert night.wait(timeout=30) == 0
+    assert night.wait(timeout=120) == 0
     assert [one.settled for one in grounds.attempts("t")] == [True]
 
 
@@ -151,7 +151,7 @@ def test_a_signal_while_data_are_prepared_leaves_nothing_running(grounds, tmp_pa
         os.killpg(night.pid, number)  # as a terminal does
     else:
         night.terminate()
-    said = night.communicate(timeout=30)[0]
+    said = night.communicate(timeout=120)[0]
     assert night.returncode == code, said
     assert "Traceback" not in said
     assert [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE] == []
