@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sysconfig
 from pathlib import Path
 
@@ -13,6 +14,10 @@ import hardware
 import prepare
 
 hardware.tune()  # before any test imports MLX
+
+# A shell's background job, and nohup, leave these ignored for all processes below, whose answers to them are tested.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 TEST_SCALE = corpus.Scale("test", seq_len=128, vocab_size=512, eval_tokens=272 * 128)
 
