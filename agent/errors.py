@@ -5,6 +5,7 @@ NightshiftError
 ├── RepoError      git: not a repository, no commits, a branch that somebody else moved
 ├── NightError     tags, locks, journals, options that do not fit the night
 ├── MachineError   disk, data, devices, missing packages
+├── NoIdea         a proposer has no idea this time; another may have one
 └── Exhausted      a proposer has nothing left to propose; the night ends in good order
 """
 
@@ -27,6 +28,10 @@ class NightError(NightshiftError):
 
 class MachineError(NightshiftError):
     """Something is missing on, or used up in, this machine."""
+
+
+class NoIdea(NightshiftError):
+    """A proposer could not propose anything this time, as when its server is down."""
 
 
 class Exhausted(NightshiftError):

@@ -5,8 +5,8 @@ run that ended in good order has a *score*; the scores lead to a *decision*. Abs
 """
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -36,6 +36,8 @@ class Proposal:
     title: str
     hypothesis: str
     source: str  # who proposed it: "you" for attempt 0, else the proposer's name
+    repairs: int | None = None  # the crashed attempt that it mends
+    without: tuple[int, ...] = ()  # dawn's question, no idea: the kept edits that are taken out of the parent's script
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +91,41 @@ class Run:
     summary: Summary | None
     last_lines: str  # the end of its log
     score: Score | None = None
+    dawn: bool = False  # made to confirm, with a seed that no choice has seen
+    holdout: Score | None = None  # of a run at dawn: bits per byte of text that no run of the night was judged by
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """A few seconds of training and scoring before the minutes: what breaks at the end of a run breaks here."""
+
+    wall_s: float
+    failure: str | None  # None: nothing broke
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     status: Status | None  # None asks for a run with another seed
     reason: str
+    gain_bpb: float | None = None  # what the edit brings over its parent, by the judge's shrunken estimate
+    sure: float | None = None  # the probability that it brings anything, 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a judge thinks of settled attempts, in the light of all that came after them."""
+
+    again: int | None = None  # the attempt to measure with another seed before the next idea
+    decisions: Mapping[int, Decision] = field(default_factory=dict)  # those that are no longer as they were recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How far scores move with the seed alone."""
+
+    sigma_bpb: float  # standard deviation of one run
+    runs: int  # repeated runs that it is learnt from
+    smallest_bpb: float  # the smallest difference between two single runs that is not luck, 19 times in 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +140,7 @@ class Attempt:
     runs: tuple[Run, ...] = ()
     decision: Decision | None = None
     settled: bool = False  # branch, ledger and weights follow the decision
+    dry_run: DryRun | None = None  # None where nothing but dials was turned: nothing can break that did not before
 
     @property
     def status(self) -> Status | None:
@@ -195,15 +227,60 @@ class Progress:
     tokens_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One call to a source of ideas outside of the harness: what it cost, and whether anything came of it."""
+
+    attempt: int  # the number that the idea would get
+    source: str
+    started: str  # ISO 8601, UTC
+    wall_s: float
+    model: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    usd: float | None = None
+    failure: str | None = None  # None: a proposal came of it
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A proposal that was turned down before it cost a run."""
+
+    proposal: Proposal
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Briefing:
+    """All that a proposer is told before it proposes."""
+
+    night: Night
+    history: History
+    parent: Attempt  # whose script is to be edited: the incumbent
+    noise: Noise | None = None  # None until two runs of one attempt were scored
+    program: str = ""  # program.md, as it stands now
+    notes: tuple[str, ...] = ()  # what people told the night since it began, in their order
+    asks: Sequence[Ask] = ()  # of the whole night
+    refused: tuple[Refusal, ...] = ()  # of this very proposal: what was wrong with the last tries
+    broken: Attempt | None = None  # it crashed just now: whoever made it may mend it, once
+
+
 class Proposer(Protocol):
-    def propose(self, history: History) -> Proposal:
-        """The next edit of the incumbent's script; raises Exhausted when nothing is left to try."""
+    def propose(self, briefing: Briefing) -> Proposal:
+        """The next edit of the parent's script.
+
+        Raises NoIdea when it has none this time, and Exhausted when it never will again.
+        """
         ...
 
 
 class Judge(Protocol):
     def judge(self, attempt: Attempt, history: History) -> Decision:
         """Decide about an attempt from its runs so far and the settled attempts before it; pure."""
+        ...
+
+    def review(self, history: History) -> Review:
+        """What the settled attempts are worth by now, and whether one of them should be measured again; pure."""
         ...
 
 

@@ -12,11 +12,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from agent.errors import NightError
-from agent.experiment import Attempt, Audit, Decision, Ending, Night, Proposal, Run, Score, Status, Summary
+from agent.experiment import (
+    Ask,
+    Attempt,
+    Audit,
+    Decision,
+    DryRun,
+    Ending,
+    Night,
+    Proposal,
+    Run,
+    Score,
+    Status,
+    Summary,
+)
 
-VERSION = 2
+VERSION = 3
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 SCHEMA = """
@@ -25,9 +39,11 @@ CREATE TABLE attempts (
     number INTEGER PRIMARY KEY,
     parent INTEGER REFERENCES attempts,
     script TEXT NOT NULL, title TEXT NOT NULL, hypothesis TEXT NOT NULL, source TEXT NOT NULL,
+    repairs INTEGER, without TEXT NOT NULL,
     started TEXT NOT NULL,
     commit_sha TEXT,                     -- NULL until committed
-    status TEXT, reason TEXT,            -- NULL until judged
+    dry_run TEXT,                        -- NULL until it was made, and where none is
+    status TEXT, reason TEXT, gain_bpb REAL, sure REAL,  -- NULL until judged
     settled INTEGER NOT NULL DEFAULT 0   -- branch, ledger and weights follow the decision
 );
 CREATE TABLE runs (
@@ -38,7 +54,14 @@ CREATE TABLE runs (
     ending TEXT,                         -- NULL while it runs
     exit_code INTEGER, wall_s REAL, summary TEXT, last_lines TEXT,
     val_bpb REAL, score_s REAL, failure TEXT,  -- score_s is NULL until scored
-    audit TEXT                                 -- NULL until audited
+    audit TEXT,                                -- NULL until audited
+    dawn INTEGER NOT NULL DEFAULT 0,
+    holdout TEXT                               -- NULL until scored there
+);
+CREATE TABLE asks (
+    id INTEGER PRIMARY KEY,
+    attempt INTEGER NOT NULL, source TEXT NOT NULL, started TEXT NOT NULL, wall_s REAL NOT NULL,
+    model TEXT, tokens_in INTEGER, tokens_out INTEGER, usd REAL, failure TEXT
 );
 """
 
@@ -124,17 +147,38 @@ class Journal:
 
     def add_attempt(self, number: int, parent: int | None, proposal: Proposal, started: str) -> None:
         self._write(
-            "INSERT INTO attempts (number, parent, script, title, hypothesis, source, started)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (number, parent, proposal.script, proposal.title, proposal.hypothesis, proposal.source, started),
+            "INSERT INTO attempts (number, parent, script, title, hypothesis, source, repairs, without, started)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(number, parent, proposal.script, proposal.title, proposal.hypothesis, proposal.source),
+                *(proposal.repairs, json.dumps(proposal.without), started),
+            ),
         )
 
     def record_commit(self, number: int, sha: str) -> None:
         self._write("UPDATE attempts SET commit_sha = ? WHERE number = ?", (sha, number))
 
-    def start_run(self, attempt: int, seed: int, boot: str = "") -> int:
+    def record_dry_run(self, number: int, dry_run: DryRun) -> None:
+        self._write(
+            "UPDATE attempts SET dry_run = ? WHERE number = ?", (json.dumps(dataclasses.asdict(dry_run)), number)
+        )
+
+    def record_ask(self, ask: Ask) -> None:
+        """As soon as it is over: what was paid for is known, whatever comes of it."""
+        facts = dataclasses.asdict(ask)
+        marks = ", ".join("?" for _ in facts)
+        self._write(f"INSERT INTO asks ({', '.join(facts)}) VALUES ({marks})", tuple(facts.values()))
+
+    def asks(self) -> tuple[Ask, ...]:
+        """In the order in which they ended."""
+        names = ", ".join(field.name for field in dataclasses.fields(Ask))
+        with self._legible():
+            return tuple(Ask(*row) for row in self._db.execute(f"SELECT {names} FROM asks ORDER BY id"))
+
+    def start_run(self, attempt: int, seed: int, boot: str = "", *, dawn: bool = False) -> int:
         """Before the process starts, so that a run that takes the machine down leaves its trace. Returns its id."""
-        cursor = self._write("INSERT INTO runs (attempt, seed, boot) VALUES (?, ?, ?)", (attempt, seed, boot))
+        facts = (attempt, seed, boot, dawn)
+        cursor = self._write("INSERT INTO runs (attempt, seed, boot, dawn) VALUES (?, ?, ?, ?)", facts)
         return int(cursor.lastrowid or 0)
 
     def end_run(self, run_id: int, run: Run) -> None:
@@ -156,9 +200,17 @@ class Journal:
             (json.dumps(dataclasses.asdict(audit)), attempt, seed, Ending.FINISHED),
         )
 
-    def record_decision(self, number: int, decision: Decision) -> None:
+    def record_holdout(self, attempt: int, seed: int, score: Score) -> None:
         self._write(
-            "UPDATE attempts SET status = ?, reason = ? WHERE number = ?", (decision.status, decision.reason, number)
+            "UPDATE runs SET holdout = ? WHERE attempt = ? AND seed = ? AND ending = ?",
+            (json.dumps(dataclasses.asdict(score)), attempt, seed, Ending.FINISHED),
+        )
+
+    def record_decision(self, number: int, decision: Decision) -> None:
+        """The first, or a later one in the light of more runs: what follows from it has to be settled then."""
+        self._write(
+            "UPDATE attempts SET status = ?, reason = ?, gain_bpb = ?, sure = ?, settled = 0 WHERE number = ?",
+            (decision.status, decision.reason, decision.gain_bpb, decision.sure, number),
         )
 
     def give_reserve(self) -> bool:
@@ -242,13 +294,23 @@ def _attempt(row: sqlite3.Row, runs: tuple[Run, ...]) -> Attempt:
     return Attempt(
         number=row["number"],
         parent=row["parent"],
-        proposal=Proposal(row["script"], row["title"], row["hypothesis"], row["source"]),
+        proposal=_proposal(row),
         started=row["started"],
         commit=row["commit_sha"],
+        dry_run=DryRun(**json.loads(row["dry_run"])) if row["dry_run"] else None,
         runs=runs,
-        decision=Decision(Status(row["status"]), row["reason"]) if row["status"] else None,
+        decision=_decision(row) if row["status"] else None,
         settled=bool(row["settled"]),
     )
+
+
+def _proposal(row: sqlite3.Row) -> Proposal:
+    words = row["script"], row["title"], row["hypothesis"], row["source"]
+    return Proposal(*words, repairs=row["repairs"], without=tuple(json.loads(row["without"])))
+
+
+def _decision(row: sqlite3.Row) -> Decision:
+    return Decision(Status(row["status"]), row["reason"], row["gain_bpb"], row["sure"])
 
 
 def _run(row: sqlite3.Row) -> Run:
@@ -261,7 +323,13 @@ def _run(row: sqlite3.Row) -> Run:
         summary=Summary(**json.loads(row["summary"])) if row["summary"] else None,
         last_lines=row["last_lines"] or "",
         score=_score(row) if row["score_s"] is not None else None,
+        dawn=bool(row["dawn"]),
+        holdout=_holdout(json.loads(row["holdout"])) if row["holdout"] else None,
     )
+
+
+def _holdout(facts: dict[str, Any]) -> Score:
+    return Score(**facts | {"audit": Audit(**facts["audit"]) if facts["audit"] else None})
 
 
 def _score(row: sqlite3.Row) -> Score:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from agent.experiment import Attempt, Decision, Ending, History, Run, Status, incumbent
+from agent.experiment import Attempt, Decision, Ending, History, Review, Run, Status, incumbent
 
 # Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
 PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
@@ -35,6 +35,10 @@ class Greedy:
         if verdict.status is Status.KEEP and any(math.isclose(*pair, rel_tol=SAME) for pair in pairs(attempt)):
             return Decision(Status.DISCARD, "it ignores its seed: two seeds gave the very same score")
         return verdict
+
+    def review(self, history: History) -> Review:
+        """What was decided once stays decided."""
+        return Review()
 
 
 def pairs(attempt: Attempt) -> Iterator[tuple[float, float]]:

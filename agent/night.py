@@ -16,6 +16,7 @@ from agent.dials import normalised
 from agent.errors import Exhausted, MachineError, NightError, ScriptError
 from agent.experiment import (
     Attempt,
+    Briefing,
     Ending,
     History,
     Judge,
@@ -119,12 +120,13 @@ def propose(lab: Lab, history: History) -> Proposal:
     """Attempt 0 is the user's own script; without a score of it there is nothing to improve on."""
     if not history:
         return Proposal(read_script(lab.place), "baseline", "The script as it stands in the working tree.", "you")
-    if incumbent(history) is None:
+    best = incumbent(history)
+    if best is None:
         raise ScriptError(
             f"attempt 0, the script as it stands, has no score that counts: {why_and_where(lab, history[0])}; "
             f"mend it and start a new night"
         )
-    proposal = lab.proposer.propose(history)
+    proposal = lab.proposer.propose(Briefing(lab.shop.night, history, best))
     check_proposal(proposal, history, lab.place.script)
     return proposal
 

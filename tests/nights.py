@@ -16,7 +16,7 @@ from agent.box import Box, Mode, choose
 from agent.caps import caps_of_machine
 from agent.contract import fixed_files
 from agent.errors import Exhausted
-from agent.experiment import Attempt, History, Progress, Proposal
+from agent.experiment import Attempt, Briefing, Progress, Proposal
 from agent.journal import Journal
 from agent.judge import Greedy
 from agent.night import Lab, Limits
@@ -116,10 +116,11 @@ class Scripted:
 
     scripts: Sequence[str]
 
-    def propose(self, history: History) -> Proposal:
-        if len(history) > len(self.scripts):
+    def propose(self, briefing: Briefing) -> Proposal:
+        number = len(briefing.history)
+        if number > len(self.scripts):
             raise Exhausted("no more scripts")
-        return Proposal(self.scripts[len(history) - 1], f"script {len(history)}", "It might be better.", "scripted")
+        return Proposal(self.scripts[number - 1], f"script {number}", "It might be better.", "scripted")
 
 
 class Quiet:

@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 from nights import Scripted, scripted_lab, unigram
 
-from agent.experiment import History, Proposal
+from agent.experiment import Briefing, Proposal
 from agent.night import run_night
 from agent.plain_text import INVISIBLE, harmless, harmless_lines, one_line, paragraphs
 
@@ -42,10 +42,10 @@ def test_a_text_that_is_cut_says_so():
 
 
 class Nasty(Scripted):
-    def propose(self, history: History) -> Proposal:
-        plain = super().propose(history)
+    def propose(self, briefing: Briefing) -> Proposal:
+        plain = super().propose(briefing)
         odd = (("", "", ""), (NASTY, f"{NASTY}\nnext", NASTY), ("t" * 10**6, "h" * 10**6, "s" * 10**6))
-        title, hypothesis, source = odd[len(history) - 1]
+        title, hypothesis, source = odd[len(briefing.history) - 1]
         return dataclasses.replace(plain, title=title, hypothesis=hypothesis, source=source)
 
 

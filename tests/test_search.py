@@ -3,10 +3,11 @@
 import math
 
 import pytest
+from test_journal import NIGHT
 
 from agent.dials import normalised, read_dials
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status
+from agent.experiment import Attempt, Briefing, Decision, Ending, Proposal, Run, Score, Status, incumbent
 from agent.proposers.search import MAX_STEP, MIN_STEP, Search
 
 SCRIPT = """\
@@ -25,11 +26,17 @@ def attempt(number: int, script: str, bpb: float | None, *, keep: bool = False) 
     return Attempt(number, None, Proposal(script, "", "", ""), "", "c", (run,), Decision(status, ""), True)
 
 
+def brief(history: list[Attempt]) -> Briefing:
+    best = incumbent(history)
+    assert best is not None
+    return Briefing(NIGHT, history, best)
+
+
 def night(bpb_of, count: int, seed: int = 0, script: str = SCRIPT) -> list[Attempt]:
     history = [attempt(0, script, bpb_of(values(script)), keep=True)]
     best = history[0].val_bpb
     for number in range(1, count + 1):
-        proposed = Search("cpu", seed).propose(history).script
+        proposed = Search("cpu", seed).propose(brief(history)).script
         bpb = bpb_of(values(proposed))
         history.append(attempt(number, proposed, bpb, keep=bpb is not None and bpb < best))
         best = min(best, bpb if bpb is not None else best)
@@ -109,17 +116,17 @@ def test_small_spaces_end_in_good_order():
 
 def test_a_value_outside_of_its_range_is_within_reach():
     script = "LR = 0.5  # [0.005, 0.2] log\n"
-    assert values(Search("cpu", 0).propose([attempt(0, script, 1.0, keep=True)]).script)["LR"] <= 0.5
+    assert values(Search("cpu", 0).propose(brief([attempt(0, script, 1.0, keep=True)])).script)["LR"] <= 0.5
 
 
 def test_attempts_by_others_with_other_dials_do_no_harm():
     history = [attempt(0, SCRIPT, 1.0, keep=True), attempt(1, "LR = 'high'\nDEPTH = 5\n", 1.1)]
     history.append(attempt(2, "LR = 0.1  # [broken\n", None))
-    assert Search("cpu", 0).propose(history).source == "search"
+    assert Search("cpu", 0).propose(brief(history)).source == "search"
 
 
 def test_title_and_hypothesis_name_what_is_turned():
-    proposal = Search("cpu", 0).propose([attempt(0, "LR = 0.04  # [0.005, 0.2] log\n", 1.0, keep=True)])
+    proposal = Search("cpu", 0).propose(brief([attempt(0, "LR = 0.04  # [0.005, 0.2] log\n", 1.0, keep=True)]))
     new = values(proposal.script)["LR"]
     assert proposal.title == f"LR 0.04 → {new}"
     assert f"LR = {new}" in proposal.hypothesis
@@ -127,11 +134,11 @@ def test_title_and_hypothesis_name_what_is_turned():
 
 def test_a_script_without_ranges_says_how_to_write_one():
     with pytest.raises(ScriptError, match=r"no dial with a range.*LR = 0.04  # step size"):
-        Search("cpu", 0).propose([attempt(0, "LR = 0.04\n", 1.0, keep=True)])
+        Search("cpu", 0).propose(brief([attempt(0, "LR = 0.04\n", 1.0, keep=True)]))
 
 
 def test_words_and_switches_are_turned_like_numbers():
-    night_of_one = Search("cpu", 0).propose([attempt(0, "FLAG = True  # {True, False}\n", 1.0, keep=True)])
+    night_of_one = Search("cpu", 0).propose(brief([attempt(0, "FLAG = True  # {True, False}\n", 1.0, keep=True)]))
     assert night_of_one.title == "FLAG True → False"
     patterns = [values(one.proposal.script)["PATTERN"] for one in night(lambda dials: 1.0, 40)[1:]]
     assert sum(pattern != "SL" for pattern in patterns) >= 5

@@ -18,7 +18,7 @@ from optuna.trial import TrialState, create_trial
 
 from agent.dials import Choices, Dial, Interval, Value, is_number, normalised, read_dials, searched, set_dials, show
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import Attempt, History, Proposal, incumbent
+from agent.experiment import Attempt, Briefing, History, Proposal
 
 MAX_TRIES = 400  # draws before the dials count as exhausted
 MIN_STEP = 0.04  # of a dial's range: smaller turns drown in the noise of the seed
@@ -38,11 +38,8 @@ class Search:
         self._device_kind = device_kind
         self._seed = seed
 
-    def propose(self, history: History) -> Proposal:
-        best = incumbent(history)
-        if best is None:
-            raise Exhausted("search needs a baseline to start from, and attempt 0 has no score; see its log")
-        script = best.proposal.script
+    def propose(self, briefing: Briefing) -> Proposal:
+        history, script = briefing.history, briefing.parent.proposal.script
         dials = searched(script, self._device_kind)
         tried = {normalised(attempt.proposal.script) for attempt in history}
         for turn in range(MAX_TRIES):
