@@ -15,7 +15,7 @@ from agent import night
 from agent.box import Box
 from agent.caps import GB, Caps
 from agent.errors import Exhausted
-from agent.experiment import Attempt, Decision, Ending, History, Proposal, Status
+from agent.experiment import Attempt, Briefing, Decision, Ending, History, Proposal, Review, Status
 from agent.judge import PLAUSIBLE_GAIN, Greedy
 
 BUDGET_S = 2.0
@@ -73,6 +73,9 @@ class Fair:
         confirm = attempt.proposal.title in NEEDS_CONFIRMING
         return Greedy(confirm=int(confirm)).judge(attempt, history[:1])
 
+    def review(self, history: History) -> Review:
+        return Review()
+
 
 @dataclass(frozen=True)
 class InTurn:
@@ -81,10 +84,11 @@ class InTurn:
     world: World
     scripts: Sequence[Script]
 
-    def propose(self, history: History) -> Proposal:
-        if len(history) > len(self.scripts):
+    def propose(self, briefing: Briefing) -> Proposal:
+        number = len(briefing.history)
+        if number > len(self.scripts):
             raise Exhausted("no more scripts")
-        script = self.scripts[len(history) - 1]
+        script = self.scripts[number - 1]
         return Proposal(script.compose(self.world.known(), self.world.base), script.name, script.tries, "cheats")
 
 
