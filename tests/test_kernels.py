@@ -13,6 +13,7 @@ import mlx.core as mx
 import mlx.optimizers
 import numpy as np
 import pytest
+from test_train import SMALL, run_script, with_dials
 
 import hardware
 import kernels
@@ -334,14 +335,14 @@ def files_of(cache: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in (cache / "kernels").iterdir()}
 
 
-def test_kernels_are_compiled_in_the_first_step_and_never_again(tiny_data, tmp_path):
-    script = Path(kernels.__file__).parents[1] / "train_mlx.py"
-    environment = {**os.environ, "NIGHTSHIFT_DATA": str(tiny_data), "NIGHTSHIFT_CACHE": str(tmp_path)}
+def test_kernels_are_compiled_in_the_first_step_and_never_again(tiny_data, tmp_path, monkeypatch):
+    script, cache = with_dials(tmp_path, **SMALL), tmp_path / "cache"
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(cache))
     after = []
     for steps in ("1", "6"):
-        command = [sys.executable, script, "--max-steps", steps, "--no-eval"]
-        subprocess.run(command, env=environment, capture_output=True, check=True)
-        after.append(files_of(tmp_path))
+        done = run_script(tiny_data, "--max-steps", steps, "--no-eval", script=script)
+        assert done.returncode == 0, done.stderr
+        after.append(files_of(cache))
     assert after[0]
     assert after[0] == after[1]
 
