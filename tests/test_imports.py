@@ -22,6 +22,9 @@ FLOOR = {
     "agent.proposers": 0, "agent.judge": 1, "agent.dials": 1, "agent.contract": 1, "agent.stop": 1, "agent.audit": 1,
     "agent.pins": 1, "agent.repo": 2, "agent.journal": 2, "agent.ledger": 2, "agent.lock": 2, "agent.screen": 2,
     "agent.proposers.search": 2, "agent.recorder": 2, "agent.run": 5, "agent.opening": 5, "agent.report": 4,
+    # sources of ideas, and what steers them
+    "agent.throwaway": 1, "agent.proposers.checked": 2, "agent.proposers.mix": 3, "agent.notes": 5,
+    "agent.proposers.queue": 5, "agent.proposers.desk": 5, "agent.proposers.command": 6,
     # the trusted score reads the corpus through prepare
     "agent.score": 7, "agent.night": 8, "agent.doctor": 8, "agent.phases": 8, "agent.__main__": 9,
 }  # fmt: skip

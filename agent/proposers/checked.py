@@ -1,0 +1,62 @@
+"""What every proposal has to be before it costs a run: a script that keeps the contract and has not been tried."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from agent.contract import check_script
+from agent.dials import normalised
+from agent.errors import NightError, NoIdea, ScriptError
+from agent.experiment import Briefing, History, Proposal, Proposer, Refusal
+from agent.plain_text import one_line
+
+TRIES = 3
+SOURCE_CHARS = 80
+KNOWN_SCRIPTS = 1024  # whose hashes are kept: a night asks for those of all its attempts before every proposal
+
+fingerprint = lru_cache(KNOWN_SCRIPTS)(normalised)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Asks again, saying what was wrong, until a proposal can be run; raises NoIdea after TRIES of them."""
+
+    proposer: Proposer
+    script_name: str
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        why = ""
+        for _ in range(TRIES):
+            proposal = self._ask(briefing)
+            try:
+                check_proposal(proposal, briefing.history, self.script_name)
+            except NightError as error:
+                why = str(error)
+                briefing = replace(briefing, refused=(*briefing.refused, Refusal(proposal, why)))
+            else:
+                return proposal
+        raise NoIdea(f"{TRIES} proposals were refused, the last because {why}")
+
+    def _ask(self, briefing: Briefing) -> Proposal:
+        """Where an edit left no dial that can be read, the search is lost; others may do with the script what they can."""
+        try:
+            return self.proposer.propose(briefing)
+        except ScriptError as error:
+            raise NoIdea(f"the best script is nothing to work on: {error}") from error
+
+
+def check_proposal(proposal: Proposal, history: History, script: str) -> None:
+    """Raises NightError for a script that cannot count as a new attempt; script is its name, for the sentence."""
+    who = one_line(proposal.source, SOURCE_CHARS) or "somebody"
+    try:
+        check_script(proposal.script, script)
+    except ScriptError as error:
+        raise NightError(f"{who} proposed a script that cannot be run: {error}") from error
+    known = tried_as(proposal.script, history)
+    if known is not None:
+        raise NightError(f"{who} proposed the script of attempt {known} again; it has to be a new one")
+
+
+def tried_as(script: str, history: History) -> int | None:
+    """The attempt that had this very script, but for comments and layout."""
+    wanted = fingerprint(script)
+    return next((one.number for one in history if fingerprint(one.proposal.script) == wanted), None)
