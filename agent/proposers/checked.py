@@ -37,7 +37,7 @@ class Checked:
         raise NoIdea(f"{TRIES} proposals were refused, the last because {why}")
 
     def _ask(self, briefing: Briefing) -> Proposal:
-        """Where an edit left no dial that can be read, the search is lost; others may do with the script what they can."""
+        """Where an edit left no dial that can be read, the search is lost; others may still know what to do."""
         try:
             return self.proposer.propose(briefing)
         except ScriptError as error:

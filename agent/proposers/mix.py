@@ -1,0 +1,204 @@
+"""Several sources of ideas in one night: a bandit that gives each its share, and sources that stand in for others.
+
+What a source is worth is its gain per hour, training and asking together. Gains are counted in typical keeps (the
+mean gain of what the night has kept), so that a source's keeps are events of a Poisson process in its hours, whose rate
+has a Gamma posterior. Thompson sampling (Thompson, 1933; Chapelle & Li, 2011) draws a rate for each source and asks
+the one with the highest. The prior is one typical keep in the hours of two attempts, better than any source is for
+long: what has not been tried yet is.
+"""
+
+import random
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from agent.errors import Exhausted, NoIdea
+from agent.experiment import Ask, Attempt, Briefing, History, Proposal, Proposer, Status
+
+Number = TypeVar("Number", int, float)
+
+FIRST = "queue"  # what a person has asked for is tried before anything is drawn
+MENDERS = frozenset({"llm", "command"})  # they can read why something broke
+PRIOR_KEEPS, PRIOR_ATTEMPTS = 1.0, 2.0  # what is believed of a source before anything is known of it
+RESTS_AFTER, MOST_RESTED = 2, 32  # attempts: failed in a row, and rested at most
+
+
+class Mix:
+    """Sources by their names; the source of a Proposal or an Ask begins with its name: llm, or llm:some-model.
+
+    Equal seeds, histories and asks give equal draws, so a resumed night goes on as an undisturbed one would have.
+    """
+
+    def __init__(self, sources: Mapping[str, Proposer], seed: int | str) -> None:
+        self._turns = Turns(sources)
+        self._seed = seed
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        order = by_promise(self._turns.names, briefing, self._seed)
+        return self._turns.first_idea(sorted(order, key=lambda name: name != FIRST), briefing).proposal
+
+
+class Fallback:
+    """The first of these sources that has an idea; whenever the ideas come from another one than before, it is said."""
+
+    def __init__(self, sources: Mapping[str, Proposer], say: Callable[[str], None]) -> None:
+        self._turns = Turns(sources)
+        self._say = say
+        self._at_work = next(iter(sources))
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        idea = self._turns.first_idea(self._turns.names, briefing)
+        if idea.name != self._at_work:
+            self._say("; ".join((*idea.failures, f"ideas now come from {idea.name}")))
+            self._at_work = idea.name
+        return idea.proposal
+
+
+# ---- taking turns ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Idea:
+    name: str  # of the source
+    proposal: Proposal
+    failures: tuple[str, ...]  # why those that were asked before it had none
+
+
+class Turns:
+    """Asks one source after another; those that are exhausted are not asked again."""
+
+    def __init__(self, sources: Mapping[str, Proposer]) -> None:
+        self._sources = dict(sources)
+        self._exhausted: dict[str, str] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of those that may still have ideas."""
+        return tuple(name for name in self._sources if name not in self._exhausted)
+
+    def first_idea(self, order: Iterable[str], briefing: Briefing) -> Idea:
+        """Of the first source in this order that has one; who made what broke just now is asked before all others.
+
+        One that has failed again and again is left to the last while it rests. Raises Exhausted when all are, and
+        NoIdea with every reason.
+        """
+        until = {name: rest for name in order if (rest := rests_until(name, briefing)) is not None}
+        failures = [f"{name} failed again and again and rests until attempt {rest}" for name, rest in until.items()]
+        maker = self._mender(briefing)
+        for name in dict.fromkeys((*maker, *(name for name in order if name not in until), *until)):
+            mine = briefing if name in maker else replace(briefing, broken=None)
+            try:
+                return Idea(name, self._sources[name].propose(mine), tuple(failures))
+            except NoIdea as error:
+                failures.append(f"{name}: {error}")
+            except Exhausted as error:
+                self._exhausted[name] = f"{name}: {error}"
+                failures.append(f"{name}: {error}")
+        if not self.names:
+            raise Exhausted("; ".join(self._exhausted.values()))
+        raise NoIdea("; ".join(failures))
+
+    def _mender(self, briefing: Briefing) -> tuple[str, ...]:
+        name = source_name(briefing.broken.proposal.source) if briefing.broken else ""
+        return (name,) if name in MENDERS and name in self.names else ()
+
+
+def rests_until(name: str, briefing: Briefing) -> int | None:
+    """The attempt at which a source is asked again that failed in its last turns: each failure doubles its rest."""
+    failed: list[int] = []
+    for ask in reversed(briefing.asks):
+        if source_name(ask.source) == name:
+            if ask.failure is None:
+                break
+            failed.append(ask.attempt)
+    turns = len(set(failed))  # it may have been asked several times for one attempt
+    if turns < RESTS_AFTER:
+        return None
+    until = max(failed) + 1 + min(MOST_RESTED, 2 ** (turns - RESTS_AFTER))
+    return until if until > len(briefing.history) else None
+
+
+def source_name(source: str) -> str:
+    """llm of llm:some-model."""
+    return source.partition(":")[0]
+
+
+# ---- what each has brought -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One source's part of a night: what it brought, and what it cost."""
+
+    source: str
+    attempts: int
+    kept: int
+    gain_bpb: float  # summed over what was kept, by the judge's shrunken estimates
+    hours: float  # of training, scoring and asking
+    calls: int
+    failures: int  # of the calls
+    tokens_in: int | None  # None: not told
+    tokens_out: int | None
+    usd: float | None
+
+
+def shares(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
+    """A row for every source that has proposed or was asked, the one that gained most first."""
+    ideas = [attempt for attempt in history if attempt.parent is not None and attempt.is_idea]
+    names = {source_name(one.proposal.source) for one in ideas} | {source_name(ask.source) for ask in asks}
+    rows = [
+        _share(
+            name,
+            [one for one in ideas if source_name(one.proposal.source) == name],
+            [ask for ask in asks if source_name(ask.source) == name],
+            history,
+        )
+        for name in names
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.gain_bpb, row.source)))
+
+
+def _share(name: str, ideas: Sequence[Attempt], asks: Sequence[Ask], history: History) -> Share:
+    return Share(
+        source=name,
+        attempts=len(ideas),
+        kept=sum(one.status is Status.KEEP for one in ideas),
+        gain_bpb=sum(gain_bpb(one, history) for one in ideas),
+        hours=(sum(one.spent_s for one in ideas) + sum(ask.wall_s for ask in asks)) / 3600,
+        calls=len(asks),
+        failures=sum(ask.failure is not None for ask in asks),
+        tokens_in=_sum(ask.tokens_in for ask in asks),
+        tokens_out=_sum(ask.tokens_out for ask in asks),
+        usd=_sum(ask.usd for ask in asks),
+    )
+
+
+def gain_bpb(attempt: Attempt, history: History) -> float:
+    """What the attempt brought, 0 unless it was kept; from the two scores where the judge gave no estimate."""
+    if attempt.status is not Status.KEEP or attempt.decision is None or attempt.parent is None:
+        return 0.0
+    if attempt.decision.gain_bpb is not None:
+        return max(0.0, attempt.decision.gain_bpb)
+    before, after = history[attempt.parent].val_bpb, attempt.val_bpb
+    return max(0.0, before - after) if before is not None and after is not None else 0.0
+
+
+def by_promise(names: Iterable[str], briefing: Briefing, seed: int | str) -> list[str]:
+    """The names in the order of gains per hour drawn from what is known of them."""
+    history, asks = briefing.history, briefing.asks
+    rng = random.Random(f"{seed} {len(history)} {len(asks)}")
+    known = {share.source: share for share in shares(history, asks)}
+    typical_bpb = statistics.fmean([gain for one in history if (gain := gain_bpb(one, history)) > 0] or [1.0])
+    attempt_h = (statistics.fmean(one.spent_s for one in history) or briefing.night.budget_s) / 3600
+    rates = {}
+    for name in names:
+        share = known.get(name)
+        keeps, hours = (share.gain_bpb / typical_bpb, share.hours) if share else (0.0, 0.0)
+        rates[name] = rng.gammavariate(PRIOR_KEEPS + keeps, 1 / (PRIOR_ATTEMPTS * attempt_h + hours))
+    return sorted(rates, key=lambda name: -rates[name])
+
+
+def _sum(values: Iterable[Number | None]) -> Number | None:
+    told = [value for value in values if value is not None]
+    return sum(told) if told else None

@@ -1,0 +1,290 @@
+"""Several sources in one night: each gets the share that its gains have earned, and none can hold up the others."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from test_journal import NIGHT
+
+from agent.errors import Exhausted, NoIdea, ScriptError
+from agent.experiment import Ask, Attempt, Briefing, Decision, Ending, Proposal, Run, Score, Status
+from agent.proposers.checked import TRIES, Checked, check_proposal
+from agent.proposers.mix import MOST_RESTED, Fallback, Mix, rests_until, shares
+
+SCRIPT = "def main(): ...\ndef load_model(): ...\n"
+EMPTY = NoIdea("nothing in it")
+
+
+def attempt(number: int, source: str, gain_bpb: float = 0.0, spent_s: float = 300.0, **more: object) -> Attempt:
+    status = Status.KEEP if gain_bpb or number == 0 else more.pop("status", Status.DISCARD)
+    run = Run(0, Ending.FINISHED, 0, spent_s, None, "", Score(1.0 - 0.001 * number, 0.0))
+    proposal = Proposal(f"{SCRIPT}LR = {number}\n", f"attempt {number}", "", source, **more)
+    decision = Decision(status, "", gain_bpb if number else None)
+    return Attempt(number, 0 if number else None, proposal, "", "c", (run,), decision, True)
+
+
+def asked(number: int, source: str, failure: str | None = None, wall_s: float = 10.0, **costs: float) -> Ask:
+    return Ask(number, source, "2026-11-21T00:00:00Z", wall_s, failure=failure, **costs)
+
+
+def brief(history: list[Attempt], asks: tuple[Ask, ...] = (), **more: object) -> Briefing:
+    best = next(one for one in reversed(history) if one.status is Status.KEEP)
+    return Briefing(NIGHT, history, best, asks=asks, **more)
+
+
+@dataclass
+class Source:
+    """Proposes something new under its name, or raises what it was given."""
+
+    name: str
+    error: Exception | None = None
+    briefings: list[Briefing] = field(default_factory=list)
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        self.briefings.append(briefing)
+        if self.error is not None:
+            raise self.error
+        return Proposal(f"{SCRIPT}X = {len(self.briefings)}\n", "an idea", "", self.name)
+
+
+def run_bandit(rates: dict[str, float], attempts: int, gain_bpb: float = 0.01, spent_s: dict | None = None) -> Counter:
+    """A night in which the k-th attempt of a source is kept where its rate has summed up to a whole number."""
+    mix, history, count = Mix({name: Source(name) for name in rates}, seed=0), [attempt(0, "you")], Counter()
+    for number in range(1, attempts + 1):
+        name = mix.propose(brief(history)).source
+        count[name] += 1
+        kept = int(count[name] * rates[name]) > int((count[name] - 1) * rates[name])
+        history.append(attempt(number, name, gain_bpb if kept else 0.0, (spent_s or {}).get(name, 300.0)))
+    return count
+
+
+# ---- the bandit ------------------------------------------------------------------------------------------------------
+
+
+def test_every_source_is_tried_before_a_night_is_old():
+    count = run_bandit({"search": 0.1, "llm": 0.1, "command": 0.1}, 12)
+    assert set(count) == {"search", "llm", "command"}
+
+
+def test_a_source_that_gains_gets_the_larger_share_and_the_other_is_not_forgotten():
+    count = run_bandit({"search": 0.02, "llm": 0.4}, 80)
+    assert count["llm"] > 3 * count["search"]
+    assert count["search"] >= 2
+
+
+def test_shares_follow_gains_and_not_names():
+    assert run_bandit({"search": 0.4, "llm": 0.02}, 80).most_common(1)[0][0] == "search"
+
+
+def test_what_costs_hours_has_to_bring_more():
+    count = run_bandit({"search": 0.2, "llm": 0.2}, 80, spent_s={"search": 300.0, "llm": 1500.0})
+    assert count["search"] > 2 * count["llm"]
+
+
+def test_time_spent_on_asking_counts_as_well():
+    history = [attempt(0, "you")] + [attempt(n, "search" if n % 2 else "llm", 0.01) for n in range(1, 21)]
+    slow = tuple(asked(number, "llm:large", wall_s=3000.0) for number in range(2, 21, 2))
+    chosen = Counter(
+        Mix({"search": Source("search"), "llm": Source("llm")}, seed).propose(brief(history, slow)).source
+        for seed in range(40)
+    )
+    assert chosen["search"] > 35
+
+
+def test_equal_seeds_and_histories_choose_alike():
+    history = [attempt(0, "you"), attempt(1, "search", 0.01), attempt(2, "llm")]
+    sources = {"search": Source("search"), "llm": Source("llm")}
+    for asks in ((), (asked(2, "llm"),)):
+        for seed in range(10):
+            first, again = (Mix(sources, seed).propose(brief(history, asks)).source for _ in range(2))
+            assert first == again
+
+
+def test_seeds_differ():
+    history = [attempt(0, "you")]
+    sources = {"search": Source("search"), "llm": Source("llm")}
+    assert {Mix(sources, seed).propose(brief(history)).source for seed in range(20)} == {"search", "llm"}
+
+
+# ---- turns -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_queue_comes_first_while_it_holds_something():
+    sources = {"search": Source("search"), "queue": Source("queue"), "llm": Source("llm")}
+    assert [Mix(sources, seed).propose(brief([attempt(0, "you")])).source for seed in range(20)] == ["queue"] * 20
+    sources["queue"].error = EMPTY
+    assert Mix(sources, 0).propose(brief([attempt(0, "you")])).source in ("search", "llm")
+
+
+def test_a_source_without_an_idea_is_passed_over():
+    sources = {"search": Source("search"), "llm": Source("llm", NoIdea("the server is down"))}
+    assert [Mix(sources, seed).propose(brief([attempt(0, "you")])).source for seed in range(10)] == ["search"] * 10
+
+
+def test_when_nobody_has_an_idea_every_reason_is_told():
+    sources = {"queue": Source("queue", EMPTY), "llm": Source("llm", NoIdea("the server is down"))}
+    with pytest.raises(NoIdea, match=r"queue: nothing in it; llm: the server is down"):
+        Mix(sources, 0).propose(brief([attempt(0, "you")]))
+
+
+def test_an_exhausted_source_is_never_asked_again():
+    sources = {"search": Source("search", Exhausted("all settings tried")), "llm": Source("llm")}
+    mix = Mix(sources, 0)
+    for _ in range(20):
+        mix.propose(brief([attempt(0, "you")]))
+    assert len(sources["search"].briefings) <= 1
+
+
+def test_a_mix_is_exhausted_when_all_of_it_is():
+    sources = {"search": Source("search", Exhausted("all settings tried")), "llm": Source("llm", Exhausted("no money"))}
+    mix = Mix(sources, 0)
+    for _ in range(2):
+        with pytest.raises(Exhausted, match=r"search: all settings tried"):
+            mix.propose(brief([attempt(0, "you")]))
+    assert len(sources["llm"].briefings) == 1
+
+
+def test_an_exhausted_search_does_not_end_a_night_whose_queue_is_open():
+    mix = Mix({"search": Source("search", Exhausted("done")), "queue": Source("queue", EMPTY)}, 0)
+    with pytest.raises(NoIdea):
+        mix.propose(brief([attempt(0, "you")]))
+
+
+def test_what_broke_goes_back_to_its_maker_alone():
+    sources = {"queue": Source("queue"), "search": Source("search"), "llm": Source("llm", EMPTY)}
+    broken = attempt(1, "llm:some-model", status=Status.CRASH)
+    assert Mix(sources, 0).propose(brief([attempt(0, "you"), broken], broken=broken)).source == "queue"
+    assert [one.broken for one in sources["llm"].briefings] == [broken]
+    assert [one.broken for one in sources["queue"].briefings] == [None]
+
+
+def test_a_broken_turn_of_a_dial_is_nobodys_to_mend():
+    sources = {"search": Source("search"), "llm": Source("llm")}
+    broken = attempt(1, "search", status=Status.CRASH)
+    for seed in range(10):
+        Mix(sources, seed).propose(brief([attempt(0, "you"), broken], broken=broken))
+    assert {one.broken for source in sources.values() for one in source.briefings} == {None}
+
+
+def test_a_source_that_fails_again_and_again_rests_longer_each_time():
+    down, until = [], []
+    for number in (3, 4, 6, 9, 14):
+        down.append(asked(number, "llm:some-model", "no answer"))
+        history = [attempt(k, "search") for k in range(number + 1)]
+        until.append(rests_until("llm", brief(history, tuple(down))))
+    assert until == [None, 6, 9, 14, 23]
+    assert rests_until("llm", brief([attempt(k, "search") for k in range(23)], tuple(down))) is None
+    assert rests_until("search", brief([attempt(0, "you")], tuple(down))) is None
+
+
+def test_no_rest_is_longer_than_the_most_and_an_answer_ends_it():
+    down = tuple(asked(number, "llm", "no answer") for number in range(2000))
+    history = [attempt(0, "you")]
+    assert rests_until("llm", brief(history, down)) == 2000 + MOST_RESTED
+    assert rests_until("llm", brief(history, (*down, asked(2000, "llm")))) is None
+
+
+def test_a_resting_source_is_asked_when_all_others_have_nothing():
+    sources = {"llm": Source("llm"), "search": Source("search", EMPTY)}
+    down = tuple(asked(number, "llm", "no answer") for number in (1, 2, 3))
+    history = [attempt(k, "search") for k in range(4)]
+    assert Mix(sources, 0).propose(brief(history, down)).source == "llm"
+    sources["search"].error = None
+    assert [Mix(sources, seed).propose(brief(history, down)).source for seed in range(20)] == ["search"] * 20
+
+
+# ---- stand-ins -------------------------------------------------------------------------------------------------------
+
+
+def test_search_stands_in_for_a_model_that_fails_and_it_is_said_once():
+    said: list[str] = []
+    llm = Source("llm", NoIdea("the server is down"))
+    both = Fallback({"llm": llm, "search": Source("search")}, said.append)
+    history = [attempt(0, "you")]
+    assert [both.propose(brief(history)).source for _ in range(3)] == ["search"] * 3
+    llm.error = None
+    assert [both.propose(brief(history)).source for _ in range(2)] == ["llm"] * 2
+    assert said == ["llm: the server is down; ideas now come from search", "ideas now come from llm"]
+
+
+def test_a_resumed_night_says_why_search_stands_in():
+    said: list[str] = []
+    down = tuple(asked(number, "llm", "no answer") for number in (1, 2, 3))
+    both = Fallback({"llm": Source("llm"), "search": Source("search")}, said.append)
+    assert both.propose(brief([attempt(k, "search") for k in range(4)], down)).source == "search"
+    assert said == ["llm failed again and again and rests until attempt 6; ideas now come from search"]
+
+
+def test_a_fallback_without_any_idea_says_all_reasons():
+    both = Fallback({"llm": Source("llm", EMPTY), "search": Source("search", Exhausted("done"))}, print)
+    with pytest.raises(NoIdea, match="llm: nothing in it; search: done"):
+        both.propose(brief([attempt(0, "you")]))
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_shares_tell_what_each_source_brought_and_cost():
+    history = [
+        attempt(0, "you"),
+        attempt(1, "search", 0.002),
+        attempt(2, "llm:some-model", 0.01),
+        attempt(3, "llm:other-model"),
+        attempt(4, "dawn", without=(1,)),
+    ]
+    asks = (
+        asked(2, "llm:some-model", wall_s=600.0, tokens_in=1000, tokens_out=200, usd=0.02),
+        asked(3, "llm:other-model", "garbage", wall_s=300.0, tokens_in=500),
+        asked(3, "llm:other-model", wall_s=300.0, usd=0.01),
+    )
+    llm, search = shares(history, asks)
+    assert (llm.source, llm.attempts, llm.kept, llm.gain_bpb, llm.calls, llm.failures) == ("llm", 2, 1, 0.01, 3, 1)
+    assert llm.hours == pytest.approx((2 * 300 + 1200) / 3600)
+    assert (llm.tokens_in, llm.tokens_out, llm.usd) == (1500, 200, pytest.approx(0.03))
+    assert (search.source, search.attempts, search.calls, search.tokens_in, search.usd) == ("search", 1, 0, None, None)
+
+
+def test_a_gain_without_an_estimate_is_read_from_the_scores():
+    kept = attempt(1, "search", 0.002)
+    greedy = Attempt(1, 0, kept.proposal, "", "c", kept.runs, Decision(Status.KEEP, ""), True)
+    (row,) = shares([attempt(0, "you"), greedy], ())
+    assert row.gain_bpb == pytest.approx(0.001)
+
+
+# ---- checked ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Listed:
+    scripts: list[str]
+    briefings: list[Briefing] = field(default_factory=list)
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        self.briefings.append(briefing)
+        return Proposal(self.scripts[len(self.briefings) - 1], "", "", "llm:some-model")
+
+
+def test_a_refused_proposal_is_asked_for_again_with_the_reason():
+    history = [attempt(0, "you")]
+    listed = Listed(["def main(:", f"{SCRIPT}LR=0 # reworded\n", f"{SCRIPT}LR = 1\n"])
+    assert Checked(listed, "train_mlx.py").propose(brief(history)).script == f"{SCRIPT}LR = 1\n"
+    assert [len(one.refused) for one in listed.briefings] == [0, 1, 2]
+    syntax, twice = (one.why for one in listed.briefings[-1].refused)
+    assert syntax.startswith("llm:some-model proposed a script that cannot be run: train_mlx.py line 1 does not parse")
+    assert twice == "llm:some-model proposed the script of attempt 0 again; it has to be a new one"
+
+
+def test_who_keeps_proposing_nonsense_has_no_idea():
+    listed = Listed(["nonsense("] * TRIES)
+    with pytest.raises(NoIdea, match=f"{TRIES} proposals were refused, the last because llm:some-model proposed"):
+        Checked(listed, "train_mlx.py").propose(brief([attempt(0, "you")]))
+    assert len(listed.briefings) == TRIES
+
+
+def test_a_parent_that_a_source_cannot_read_is_no_end_of_the_night():
+    with pytest.raises(NoIdea, match="no dial with a range"):
+        Checked(Source("search", ScriptError("no dial with a range")), "t.py").propose(brief([attempt(0, "you")]))
+
+
+def test_a_new_script_passes():
+    check_proposal(Proposal(f"{SCRIPT}NEW = 1\n", "", "", "llm"), [attempt(0, "you")], "train_mlx.py")
