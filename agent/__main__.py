@@ -1,51 +1,35 @@
 """The command line: parse, wire, exit code. Every error that a person can mend passes through one door, here."""
 
 import argparse
-import math
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
 
 from rich.console import Console
 
 from agent import report
-from agent.box import Box, Mode, choose
-from agent.caps import caps_of_machine
-from agent.clock import kept_awake
-from agent.dials import searched
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, Night, incumbent
 from agent.journal import Journal, disk_is_broken, disk_is_full
-from agent.judge import PLAUSIBLE_GAIN, Greedy
-from agent.lock import holder, is_held, only_night
-from agent.night import Lab, Limits, run_night, write_ledger
-from agent.opening import Place, Request, open_night
+from agent.lab import Lab, Limits
+from agent.lock import holder, is_held
+from agent.night import run_night
+from agent.opening import Place
+from agent.options import parser
 from agent.plain_text import harmless_lines
 from agent.repo import Repo
-from agent.run import FIRST_ALLOWANCE_S
-from agent.screen import Screen, let_go, steadfast
-from agent.stop import AFTER_RUN, NOW, Stop, like_ctrl_c
-from agent.workshop import Workshop
-
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-Command = Callable[[argparse.Namespace], int]
-EXAMPLES = """\
-examples:
-  nightshift run                                    five-minute experiments until you stop it
-  nightshift run --experiments 3 --budget-s 30      a first look
-  nightshift run --hours 8 --tag wide               a night; the same command with the tag goes on after a stop
-  nightshift status ; nightshift results            how it goes
-  nightshift show 4 ; nightshift diff 4             one attempt: what, why, how it ended
-"""
+from agent.screen import let_go
+from agent.steps import write_ledger
+from agent.stop import AFTER_RUN, NOW, Stop
+from agent.wiring import open_lab, search_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
-        code = int(options.command(options))
+        code = COMMANDS[options.command](options)
         sys.stdout.flush()
     except NightshiftError as error:
         return _refuse(str(error))
@@ -82,74 +66,13 @@ def _mended_by_hand(error: OSError | sqlite3.OperationalError) -> str:
     raise error
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
-        prog="nightshift",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Research on one training script overnight: propose, commit, train, score, keep what is better.",
-    )
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
-    _add_run(commands)
-    table = _add(commands, "results", results, "the ledger as a table")
-    table.add_argument("--tag", help="this night only (default: the latest)")
-    table.add_argument("--all", action="store_true", help="every night, also those that came with the repository")
-    _add(commands, "status", status, "what runs now, and how the latest night stands")
-    end = _add(commands, "stop", stop, "end the running night after its current run")
-    end.add_argument("--now", action="store_true", help="end the run too; it is redone when the night is resumed")
-    for name, command, text in (("show", show, "everything about one attempt"), ("diff", diff, "an attempt's edit")):
-        one = _add(commands, name, command, text)
-        one.add_argument("number", type=int, metavar="N", help="the attempt's number")
-        one.add_argument("--tag", help="of this night (default: the latest)")
-    picture = _add(commands, "plot", plot, "draw the progress: kept, discarded, running minimum")
-    picture.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
-    _add_profile(commands)
-    _add(commands, "doctor", doctor, "check Python, MLX, BLAS, git, disk, memory and data")
-    return top
-
-
 def run(options: argparse.Namespace) -> int:
-    place = Place.of(options.script)
-    with ExitStack() as undo:
-        # the lock comes before the tag: two nights begun at once must not find the same tag free
-        tell = undo.enter_context(only_night(place.repo.common_dir()))
-        with like_ctrl_c():
-            box = choose(options.sandbox)
-            night = open_night(place, Request(options.tag, options.budget_s, options.seed), searched)
-        tell(night.tag, place.folder(night.tag))
-        from agent.proposers.search import Search  # Optuna takes a second to import; a refusal does without
-
-        stop = Stop(place.folder(night.tag))
-        stop.forget()
-        undo.enter_context(stop.on_signals())
-        undo.enter_context(kept_awake())
-        journal = undo.enter_context(Journal.resume(place.journal(night.tag)))
-        undo.enter_context(last_row(place, journal))
-        screen = Screen(Console(file=steadfast(sys.stdout)), night.budget_s, lambda: stop.after_run)
-        undo.callback(screen.close)
-        _greet(screen, place, night, box, options)
-        folder, caps = place.folder(night.tag), caps_of_machine()
-        shop = Workshop(night, folder, box, caps, options.allowance_s, lambda: stop.now, screen.progressed)
-        limits = Limits(options.experiments, options.hours)
-        search = Search(night.device_kind, f"{night.tag} {night.seed}")  # another night tries other things first
-        judge, plausible = Greedy(options.confirm), options.plausible_gain / 100
-        run_night(Lab(place, journal, shop, search, judge, screen, stop, limits, plausible))
-        screen.close()
-        _goodbye(screen, night, journal.attempts())
+    limits = Limits(options.experiments, options.hours, options.dawn)
+    with open_lab(options, limits, lambda night, *_: search_of(night)) as lab:
+        _greet(lab, options)
+        run_night(lab)
+        _goodbye(lab)
     return 0
-
-
-@contextmanager
-def last_row(place: Place, journal: Journal) -> Iterator[None]:
-    """A full disk ends a night, but not before the ledger has a row of everything that the journal knows."""
-    try:
-        yield
-    except (OSError, sqlite3.OperationalError) as error:
-        if disk_is_full(error):
-            journal.give_reserve()
-            with suppress(OSError, sqlite3.OperationalError, NightError):
-                write_ledger(place, live=(journal.night(), journal.attempts()))
-        raise
 
 
 def results(options: argparse.Namespace) -> int:
@@ -233,101 +156,30 @@ def profile(options: argparse.Namespace) -> int:
     return take_apart(request, Console())
 
 
-def _add_run(commands: Commands) -> None:
-    night = _add(commands, "run", run, "run a night, or go on with one")
-    night.add_argument(
-        "--experiments",
-        type=_positive_int,
-        metavar="N",
-        help="end after N proposals beyond attempt 0, counted over the whole night",
-    )
-    night.add_argument(
-        "--hours",
-        type=_positive,
-        metavar="H",
-        help="begin no attempt that would end after H hours, judged by the night's longest so far",
-    )
-    night.add_argument(
-        "--budget-s", type=_positive, metavar="S", help="training time of every run (default: prepare.TIME_BUDGET_S)"
-    )
-    night.add_argument("--tag", metavar="T", help="the night's name (default: the date); an existing one is resumed")
-    night.add_argument(
-        "--seed", type=_seed, metavar="K", help="of the first run of every attempt, and of the search (0)"
-    )
-    night.add_argument("--script", type=Path, default=Path("train_mlx.py"), metavar="PATH", help="default: %(default)s")
-    night.add_argument(
-        "--allowance-s",
-        type=_positive,
-        metavar="S",
-        help="for start, compilation and saving, beyond the budget, before a run is killed (default: "
-        f"{FIRST_ALLOWANCE_S:g} for attempt 0, then what that took and little more)",
-    )
-    night.add_argument(
-        "--sandbox",
-        type=Mode,
-        choices=list(Mode),
-        default=Mode.AUTO,
-        help="auto: the strongest that works here; require: bubblewrap or Seatbelt, or refuse (default: %(default)s)",
-    )
-    night.add_argument(
-        "--confirm",
-        type=_count,
-        default=0,
-        metavar="N",
-        help="measure what would be kept with N more seeds before it is (default: %(default)s)",
-    )
-    night.add_argument(
-        "--plausible-gain",
-        type=_positive,
-        default=100 * PLAUSIBLE_GAIN,
-        metavar="PERCENT",
-        help="a larger gain in one step is shown, not kept (default: %(default)g)",
-    )
-
-
-def _add_profile(commands: Commands) -> None:
-    look = _add(commands, "profile", profile, "where the time of a training step goes, phase by phase")
-    look.add_argument("--script", type=Path, default=Path("train_mlx.py"), metavar="PATH", help="default: %(default)s")
-    look.add_argument("--steps", type=_positive_int, default=16, metavar="N", help="to train (default: %(default)s)")
-    look.add_argument("--seed", type=_seed, default=0, metavar="K", help="default: %(default)s")
-    look.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
-    look.add_argument(
-        "--trace",
-        type=Path,
-        metavar="FILE",
-        help="run once more under the GPU's own recorder: Metal System Trace (name a .trace file; unverified on a Mac) "
-        "or Nsight Systems",
-    )
-
-
-def _add(commands: Commands, name: str, command: Command, text: str) -> argparse.ArgumentParser:
-    sub = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    sub.set_defaults(command=command)
-    return sub
-
-
-def _greet(screen: Screen, place: Place, night: Night, box: Box, options: argparse.Namespace) -> None:
+def _greet(lab: Lab, options: argparse.Namespace) -> None:
+    night, shop, say = lab.shop.night, lab.shop, lab.watcher.said
     until = [f"{options.experiments} experiments after attempt 0"] if options.experiments else []
     until += [f"{options.hours:g} hours"] if options.hours else []
-    screen.said(f"night {night.tag} on branch {night.branch.removeprefix('refs/heads/')}")
-    screen.said(f"  script   {place.script_path}")
-    screen.said(f"  device   {night.device} ({night.device_kind})")
-    screen.said(f"  budget   {night.budget_s:g} s of training a run; {', '.join(until) or 'until stopped'}")
-    screen.said(f"  data     {night.data} (protocol {night.protocol})")
-    screen.said(f"  sandbox  {box.name}")
-    for gap in box.uncovered:
-        screen.said(f"           not covered: {gap}")
-    screen.said(f"  logs     {place.folder(night.tag) / 'runs'}")
-    screen.said("  Ctrl-C ends after the current run, a second one ends the run too")
+    say(f"night {night.tag} on branch {night.branch.removeprefix('refs/heads/')}")
+    say(f"  script   {lab.place.script_path}")
+    say(f"  device   {night.device} ({night.device_kind})")
+    say(f"  budget   {night.budget_s:g} s of training a run; {', '.join(until) or 'until stopped'}")
+    say(f"  data     {night.data} (protocol {night.protocol})")
+    say(f"  sandbox  {shop.box.name}")
+    for gap in shop.box.uncovered:
+        say(f"           not covered: {gap}")
+    say(f"  logs     {shop.folder / 'runs'}")
+    say("  Ctrl-C ends after the current run, a second one ends the run too")
 
 
-def _goodbye(screen: Screen, night: Night, history: Sequence[Attempt]) -> None:
+def _goodbye(lab: Lab) -> None:
+    history, night = lab.journal.attempts(), lab.shop.night
     for line in report.status_lines(night, history, pid=None, stopping=False)[2:]:
-        screen.said(line)
+        lab.watcher.said(line)
     best = incumbent(history)
     if best is not None and best.number > 0:
-        screen.said(f"read next: nightshift show {best.number}, nightshift diff {best.number}, nightshift results")
-    screen.said(f"go on with: nightshift run --tag {night.tag}")
+        lab.watcher.said(f"read next: nightshift show {best.number}, nightshift diff {best.number}, nightshift results")
+    lab.watcher.said(f"go on with: nightshift run --tag {night.tag}")
 
 
 def _here() -> Place:
@@ -361,33 +213,9 @@ def _pick(history: Sequence[Attempt], number: int, night: Night) -> Attempt:
     return history[number]
 
 
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
-    return number
-
-
-def _positive_int(text: str) -> int:
-    if not (text.isdecimal() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not (text.isdecimal() and int(text) < 100):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 99")
-    return int(text)
-
-
-def _seed(text: str) -> int:
-    if not (text.isdecimal() and int(text) < 2**32):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**32 - 1}")
-    return int(text)
-
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    command.__name__: command for command in (run, results, status, stop, show, diff, plot, profile, doctor)
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -147,6 +147,11 @@ class Attempt:
         return self.decision.status if self.decision else None
 
     @property
+    def is_idea(self) -> bool:
+        """What dawn asks about the champion is none."""
+        return not self.proposal.without
+
+    @property
     def done_runs(self) -> tuple[Run, ...]:
         """The runs that count: an interrupted one is redone.
 
@@ -287,7 +292,9 @@ class Judge(Protocol):
 class Watcher(Protocol):
     """Who is told how the night goes: a terminal, a plain log, a test."""
 
+    def asking_began(self, number: int) -> None: ...
     def attempt_began(self, attempt: Attempt) -> None: ...
+    def dry_run_began(self, attempt: Attempt) -> None: ...
     def run_began(self, attempt: Attempt, seed: int) -> None: ...
     def progressed(self, progress: Progress | None, elapsed_s: float) -> None: ...
     def scoring_began(self, attempt: Attempt) -> None: ...

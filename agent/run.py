@@ -20,16 +20,21 @@ POINT_BYTES, SUMMARY_BYTES = 4 << 10, 1 << 20  # far more than a line of the cur
 def train(shop: Workshop, number: int, script: str, seed: int, allowance_s: float) -> Run:
     """Train once; a run of the same attempt and seed that was interrupted is begun anew."""
     folder = shop.run_folder(number, seed)
+    run = train_in(shop, folder, script, seed, shop.night.budget_s, allowance_s)
+    if number == 0 and run.ending is Ending.FINISHED:
+        shop.keep_warm(folder)
+    shop.drop_temporary(folder)
+    return run
+
+
+def train_in(shop: Workshop, folder: Path, script: str, seed: int, budget_s: float, allowance_s: float) -> Run:
+    """Train in a folder that is laid out anew."""
     shop.lay_out(folder, script)
     out = folder / "out"
     out.mkdir()
-    budget_s = shop.night.budget_s
     options = ["--budget-s", f"{budget_s:g}", "--seed", str(seed), "--out", "out", "--no-eval"]
     command = [sys.executable, shop.script_name, *options]
     outcome = shop.call(command, folder, budget_s + allowance_s, progress=lambda: read_progress(out))
-    if number == 0 and outcome.ending is Ending.FINISHED:
-        shop.keep_warm(folder)
-    shop.drop_temporary(folder)
     return _as_run(outcome, budget_s, allowance_s, out, seed)
 
 

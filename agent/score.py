@@ -30,6 +30,7 @@ from agent.workshop import Workshop, read_end
 # has been scored, so is ten times of what that took, for a model that is honestly larger was trained in the same time.
 FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 60.0, 10.0
 What = Literal["losses", "logits"]
+Split = Literal["validation", "holdout"]
 Work = Mapping[str, npt.NDArray[np.generic]]  # what a scorer is given, by the names of its files
 SCORER = Path(__file__).with_name("scorer.py")
 ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
@@ -44,7 +45,7 @@ class Rows:
     token_bytes: npt.NDArray[np.int32]  # (V,)
 
     @classmethod
-    def of(cls, data: Path, split: Literal["validation", "holdout"] = "validation") -> "Rows":
+    def of(cls, data: Path, split: Split = "validation") -> "Rows":
         corpus = prepare.load_data(data, verify=False)  # its pins were verified
         inputs, targets = prepare.evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
         return cls(inputs.astype(np.uint16), targets.astype(np.uint16), corpus.token_bytes)
@@ -67,46 +68,62 @@ def learnt_limit_s(history: History) -> float:
     return max(LEAST_LIMIT_S, LIMIT_FACTOR * max(known)) if known else FIRST_LIMIT_S
 
 
-def score(shop: Workshop, number: int, script: str, seed: int, limit_s: float) -> Score | None:
+def score(
+    shop: Workshop, number: int, script: str, seed: int, limit_s: float, split: Split = "validation"
+) -> Score | None:
     """Measure the weights that a finished run left; None when the user stopped it in the middle.
 
     The losses that the scorer committed to stay beside the run's folder. Raises MachineError when a pinned file is not
     what it was.
     """
     pins.verify(shop.night, shop.fixed)
-    rows = Rows.of(Path(shop.night.data))
-    order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
-    work: Work = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
+    rows = Rows.of(Path(shop.night.data), split)
     folder, weights = shop.score_folder(number, seed), shop.weights(number, seed)
-    answer, wall_s = _ask(shop, folder, script, "losses", weights, limit_s, work, rows.inputs.size)
-    if answer is None:
+    losses, wall_s = committed_losses(shop, folder, script, weights, limit_s, rows)
+    if losses is None:
         return None
-    if isinstance(answer, str):
-        return Score(None, wall_s, answer)
-    losses = np.empty(rows.inputs.shape, np.float32)
-    losses[order] = answer.reshape(rows.inputs.shape)
-    failure = _implausible(losses[rows.counted])
-    if failure is not None:
-        return Score(None, wall_s, failure)
-    _commit(shop.losses(number, seed), losses)
+    if isinstance(losses, str):
+        return Score(None, wall_s, losses)
+    _commit(shop.losses(number, seed, split), losses)
     return Score(rows.bits_per_byte(losses), wall_s)
 
 
+def committed_losses(
+    shop: Workshop, folder: Path, script: str, weights: Path, limit_s: float, rows: Rows
+) -> tuple[npt.NDArray[np.float32] | str | None, float]:
+    """What a boxed process says about rows that it gets in random order: losses (R, T) in nats and the seconds that it
+    took; a sentence instead where there are none, or none that can be, and None when the user stopped it."""
+    order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
+    work: Work = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
+    answer, wall_s = _ask(shop, folder, script, "losses", weights, limit_s, work, rows.inputs.size)
+    if answer is None or isinstance(answer, str):
+        return answer, wall_s
+    losses = np.empty(rows.inputs.shape, np.float32)
+    losses[order] = answer.reshape(rows.inputs.shape)
+    return _implausible(losses[rows.counted]) or losses, wall_s
+
+
 def audit(
-    shop: Workshop, number: int, script: str, seed: int, limit_s: float, incumbent: tuple[int, int] | None
-) -> Audit | None:  # incumbent: attempt and seed
+    shop: Workshop,
+    number: int,
+    script: str,
+    seed: int,
+    limit_s: float,
+    incumbent: tuple[int, int] | None,  # attempt and seed
+    split: Split = "validation",
+) -> Audit | None:
     """Have a fresh process account for committed losses; None when the user stopped it in the middle.
 
     What a failed audit found stays beside the run's folder. Raises MachineError as score() does.
     """
     pins.verify(shop.night, shop.fixed)
     data, rng = Path(shop.night.data), np.random.default_rng(secrets.randbits(128))
-    rows = Rows.of(data)
-    committed = _read_losses(shop.losses(number, seed), rows)
+    rows = Rows.of(data, split)
+    committed = _read_losses(shop.losses(number, seed, split), rows)
     if committed is None:
         return Audit(0, 0, 0.0, 0.0, 0.0, "the committed losses are gone")
     train = prepare.load_data(data, verify=False).split("train").tokens
-    reference = _read_losses(shop.losses(*incumbent), rows) if incumbent else None
+    reference = _read_losses(shop.losses(*incumbent, split), rows) if incumbent else None
     if reference is None:
         reference = auditing.unigram_losses(train, rows.targets, len(rows.token_bytes))
     vocab_size = len(rows.token_bytes)
@@ -125,7 +142,7 @@ def audit(
         answers.append(answer.reshape(len(places), vocab_size))
     found = auditing.compare(asked, answers, spent_s)
     if not found.passed:
-        _keep_evidence(shop.evidence(number, seed), asked, answers, found)
+        _keep_evidence(shop.evidence(number, seed, split), asked, answers, found)
     return found
 
 

@@ -30,15 +30,27 @@ class Screen:
         self._bar: Progress | None = None
         self._task = TaskID(0)
 
+    def asking_began(self, number: int) -> None:
+        self._start(f"#{number}", "asking for an idea")
+
     def attempt_began(self, attempt: Attempt) -> None:
         title = harmless(f"#{attempt.number} {attempt.proposal.title}")
         if not self._console.is_terminal:
             self.said(title)
+        self._start(title, "committing")
+
+    def _start(self, title: str, now: str) -> None:
+        self.close()
+        if not self._console.is_terminal:
             return
         columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[now]}")
         self._bar = Progress(*columns, console=self._console, transient=True)
-        self._task = self._bar.add_task(escape(title), total=None, now="committing")
+        self._task = self._bar.add_task(escape(title), total=None, now=now)
         self._bar.start()
+
+    def dry_run_began(self, attempt: Attempt) -> None:
+        self._waiting_for = "dry run"
+        self._show(None, "dry run")
 
     def run_began(self, attempt: Attempt, seed: int) -> None:
         self._said_s = 0.0

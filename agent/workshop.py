@@ -60,20 +60,24 @@ class Workshop:
     def audit_folder(self, number: int, seed: int) -> Path:
         return self._beside(number, seed, "audit")
 
-    def losses(self, number: int, seed: int) -> Path:
-        """What the scorer committed to: float32, one for every token of the evaluation rows."""
-        return self._beside(number, seed, "losses.f32")
+    def dry_folder(self, number: int) -> Path:
+        return self.folder / "runs" / f"{number:04d}" / "dry"
 
-    def evidence(self, number: int, seed: int) -> Path:
+    def losses(self, number: int, seed: int, split: str = "validation") -> Path:
+        """What the scorer committed to: float32, one for every token of the evaluation rows."""
+        return self._beside(number, seed, "losses.f32" if split == "validation" else f"{split}.f32")
+
+    def evidence(self, number: int, seed: int, split: str = "validation") -> Path:
         """What a failed audit found."""
-        return self._beside(number, seed, "audit.json")
+        return self._beside(number, seed, "audit.json" if split == "validation" else f"{split}.audit.json")
 
     def weights(self, number: int, seed: int) -> Path:
         return self.run_folder(number, seed) / WEIGHTS
 
     def drop_weights(self, number: int, seed: int) -> None:
         """Space for the next run; what a script put in the place of its weights stays, being none of our files."""
-        self.losses(number, seed).unlink(missing_ok=True)
+        for split in ("validation", "holdout"):
+            self.losses(number, seed, split).unlink(missing_ok=True)
         if has_weights(self.run_folder(number, seed)):
             _reopen(self.weights(number, seed).parent)
             self.weights(number, seed).unlink(missing_ok=True)

@@ -6,9 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Literal
+from unittest import mock
 
 import pytest
 
@@ -19,7 +22,7 @@ from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Progress, Proposal
 from agent.journal import Journal
 from agent.judge import Greedy
-from agent.night import Lab, Limits
+from agent.lab import Lab, Limits
 from agent.opening import Place, Request, open_night
 from agent.stop import Stop
 from agent.workshop import Workshop
@@ -64,6 +67,20 @@ class Grounds:
     root: Path
 
     def nightshift(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """In this process, which has imported all of it long ago: a fresh one would take a second to."""
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            with contextlib.ExitStack() as undo:
+                undo.enter_context(contextlib.chdir(self.root))
+                undo.enter_context(mock.patch.dict(os.environ, environment(**env)))
+                undo.enter_context(diverted("stdout", out))
+                undo.enter_context(diverted("stderr", err))
+                code = exit_code(arguments)
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
+
+    def nightshift_process(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """As nightshift(), where its start is what is looked at."""
         return subprocess.run(
             command(*arguments), cwd=self.root, env=environment(**env), capture_output=True, text=True, check=False
         )
@@ -106,6 +123,31 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "agent", *arguments]
 
 
+def exit_code(arguments: Sequence[str]) -> int:
+    """Of the command line in this process."""
+    from agent.__main__ import main  # later than the scripts that import this module and are soon killed
+
+    try:
+        return main(arguments)
+    except SystemExit as end:  # argparse's own
+        return int(end.code or 0)
+
+
+@contextlib.contextmanager
+def diverted(name: Literal["stdout", "stderr"], file: IO[str]) -> Iterator[None]:
+    """What this process and its children write there goes to the file."""
+    number = {"stdout": 1, "stderr": 2}[name]
+    getattr(sys, name).flush()
+    kept = os.dup(number)
+    os.dup2(file.fileno(), number)
+    try:
+        with os.fdopen(number, "w", closefd=False) as ours, mock.patch.object(sys, name, ours):
+            yield
+    finally:
+        os.dup2(kept, number)
+        os.close(kept)
+
+
 def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(PROJECT), "COLUMNS": "200", **more}
 
@@ -130,7 +172,9 @@ class Quiet:
         self.sentences: list[str] = []
         self.progress: list[Progress] = []
 
+    def asking_began(self, number: int) -> None: ...
     def attempt_began(self, attempt: Attempt) -> None: ...
+    def dry_run_began(self, attempt: Attempt) -> None: ...
     def run_began(self, attempt: Attempt, seed: int) -> None: ...
     def scoring_began(self, attempt: Attempt) -> None: ...
     def audit_began(self, attempt: Attempt) -> None: ...

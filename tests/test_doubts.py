@@ -14,7 +14,8 @@ from agent import process
 from agent.caps import GB
 from agent.clock import Stopwatch
 from agent.experiment import Attempt, Ending, Run, Status
-from agent.night import Lab, run_night
+from agent.lab import Lab
+from agent.night import run_night
 from agent.run import FIRST_ALLOWANCE_S, LEAST_ALLOWANCE_S, learnt_allowance_s, train
 
 LOADS = "def load_model(weights_path: str) -> Unigram:\n"

@@ -19,14 +19,17 @@ FLOOR = {
     "agent.clock": 0, "agent.plain_text": 0, "agent.seatbelt": 0, "agent.seccomp": 0, "agent.box": 2,
     "agent.process": 3, "agent.workshop": 4,
     # what a night knows and decides
-    "agent.proposers": 0, "agent.judge": 1, "agent.dials": 1, "agent.contract": 1, "agent.stop": 1, "agent.audit": 1,
+    "agent.proposers": 0, "agent.failures": 1, "agent.dials": 1, "agent.contract": 1, "agent.stop": 1,
+    "agent.audit": 1, "agent.judge": 4, "agent.lab": 6,
     "agent.pins": 1, "agent.repo": 2, "agent.journal": 2, "agent.ledger": 2, "agent.lock": 2, "agent.screen": 2,
     "agent.proposers.search": 2, "agent.recorder": 2, "agent.run": 5, "agent.opening": 5, "agent.report": 4,
     # sources of ideas, and what steers them
     "agent.throwaway": 1, "agent.proposers.checked": 2, "agent.proposers.mix": 3, "agent.notes": 5,
     "agent.proposers.queue": 5, "agent.proposers.desk": 5, "agent.proposers.command": 6,
     # the trusted score reads the corpus through prepare
-    "agent.score": 7, "agent.night": 8, "agent.doctor": 8, "agent.phases": 8, "agent.__main__": 9,
+    "agent.score": 7, "agent.dry_run": 8, "agent.steps": 9, "agent.night": 10, "agent.phases": 8, "agent.doctor": 8,
+    # the command line
+    "agent.options": 6, "agent.wiring": 12, "agent.__main__": 13,
 }  # fmt: skip
 
 

@@ -14,7 +14,8 @@ from agent.errors import MachineError, NightError, ScriptError
 from agent.experiment import Ending, Proposal, Status
 from agent.journal import Journal
 from agent.lock import only_night
-from agent.night import Limits, run_night
+from agent.lab import Limits
+from agent.night import run_night
 from agent.opening import Place, Request, branch_name, free_tag, open_night
 
 BETTER, WORSE = unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # tests/, for nights.py
 
 from nights import scripted_lab, unigram
 
-from agent import ledger, night
+from agent import ledger, night, steps
 from agent.journal import Journal
 from agent.repo import Repo
 
@@ -33,9 +33,9 @@ STEPS = {
     "ref": (Repo, "move_ref"),
     "commit": (Journal, "record_commit"),
     "start": (Journal, "start_run"),
-    "train": (night, "train"),
+    "train": (steps, "train"),
     "end": (Journal, "end_run"),
-    "score": (night, "score"),
+    "score": (steps, "score"),
     "scored": (Journal, "record_score"),
     "decide": (Journal, "record_decision"),
     "ledger": (ledger, "write"),

@@ -1,0 +1,45 @@
+"""A second of training and a few rows of scoring: what would break after the minutes breaks before them.
+
+Both work on training text, so that what they say may be shown to whoever made the edit.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+import prepare
+from agent.clock import Stopwatch
+from agent.experiment import DryRun, Ending
+from agent.failures import training_failure
+from agent.run import train_in
+from agent.score import Rows, committed_losses
+from agent.workshop import WEIGHTS, Workshop, remove
+
+BUDGET_S = 1.0
+ROWS = 2
+
+
+def rehearse(shop: Workshop, number: int, script: str, allowance_s: float, limit_s: float) -> DryRun | None:
+    """Train and score briefly; None when the user stopped it. Only the log stays."""
+    watch, folder = Stopwatch(), shop.dry_folder(number)
+    run = train_in(shop, folder, script, shop.night.seed, min(BUDGET_S, shop.night.budget_s), allowance_s)
+    if run.ending is Ending.STOPPED:
+        return None
+    failure = training_failure(run)
+    if failure is None:
+        aside = folder.with_name("dry.score")
+        losses, _ = committed_losses(shop, aside, script, folder / WEIGHTS, limit_s, _rows(Path(shop.night.data)))
+        if losses is None:
+            return None
+        failure = losses if isinstance(losses, str) else None
+        remove(aside)
+    shop.drop_all_but_log(folder)
+    return DryRun(watch.elapsed_s, failure)
+
+
+def _rows(data: Path) -> Rows:
+    """The first rows of the training text."""
+    corpus = prepare.load_data(data, verify=False)  # its pins were verified
+    line = np.array(corpus.split("train").tokens[: ROWS * corpus.seq_len + 1], np.uint16)
+    inputs, targets = (part.reshape(ROWS, corpus.seq_len) for part in (line[:-1], line[1:]))
+    return Rows(inputs, targets, corpus.token_bytes)

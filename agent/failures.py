@@ -1,0 +1,51 @@
+"""Why an attempt has no score that counts, in one sentence."""
+
+import math
+import signal
+
+from agent.experiment import Attempt, Ending, Run
+
+
+def failure(attempt: Attempt) -> str | None:
+    """One bad run is enough, since luck with the seed is no merit; None where every run has a finite score."""
+    if attempt.dry_run is not None and attempt.dry_run.failure is not None:
+        return f"dry run: {attempt.dry_run.failure}"
+    if not attempt.done_runs:
+        return "it was never run"
+    return next((why for run in attempt.done_runs if (why := run_failure(run)) is not None), None)
+
+
+def run_failure(run: Run) -> str | None:
+    if run.score is None:
+        return training_failure(run) or "not scored"
+    if run.score.val_bpb is None:
+        return run.score.failure or "no score"
+    if not math.isfinite(run.score.val_bpb) or run.score.val_bpb <= 0:
+        return f"val_bpb {run.score.val_bpb} is no score"
+    return None
+
+
+def training_failure(run: Run) -> str | None:
+    """How its process ended, where that was not in good order."""
+    if run.ending is Ending.OVERRAN:
+        return _with_last_line(f"still running after {run.wall_s:.0f} s", run)
+    if run.ending is Ending.FELLED:
+        return "the machine went down during it, twice"
+    if run.ending is Ending.EXCEEDED:
+        return run.last_lines.strip().splitlines()[-1]  # which cap, in the harness's words
+    if run.ending is not Ending.FINISHED:
+        return _with_last_line(_how_it_ended(run.exit_code), run)
+    return None
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "ended by a signal"
+    if exit_code == -signal.SIGKILL:
+        return f"killed by signal {-exit_code}, usually a sign that memory ran out"
+    return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
+
+
+def _with_last_line(how: str, run: Run) -> str:
+    lines = run.last_lines.strip().splitlines()
+    return f"{how}: {lines[-1].strip()[:200]}" if lines else how

@@ -1,0 +1,263 @@
+"""The words of the command line: what each command takes, and what is refused before anything begins."""
+
+import argparse
+import math
+import shlex
+from pathlib import Path
+from typing import TypeAlias
+
+from agent.box import Mode
+from agent.judge import PLAUSIBLE_GAIN
+from agent.run import FIRST_ALLOWANCE_S
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+JUDGES = ("balanced", "greedy", "strict")
+PROPOSERS = ("search", "llm", "command", "queue", "mix")
+CONFIRM_RUNS = 30  # what the simulations of benchmarks/judge_power.py take for a night of 96 runs
+EXAMPLES = """\
+examples:
+  nightshift run                                    five-minute experiments until you stop it
+  nightshift run --experiments 3 --budget-s 30      a first look
+  nightshift run --hours 8 --tag wide               a night; the same command with the tag goes on after a stop
+  nightshift run --proposer mix --llm openai:gpt-5  ideas from a model, the search and the queue, as each earns them
+  nightshift try -m "warm up longer, to ..."        one edit of yours: train, score, judge, record
+  nightshift status ; nightshift results            how it goes
+  nightshift show 4 ; nightshift diff 4             one attempt: what, why, how it ended
+"""
+TRY = (
+    "Try one edit of yours: commit, train, score, judge and record it, and print the verdict. The baseline is the "
+    "script as it is committed; a night that is here already goes on."
+)
+CONFIRM = (
+    "Measure the best script of a night against its baseline, with fresh seeds and on text that no attempt was judged "
+    "by; take each kept edit out to see what it is worth, and put what is left on the branch ...-confirmed."
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="nightshift",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Research on one training script overnight: propose, commit, train, score, keep what is better.",
+    )
+    commands = top.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    _add_run(commands)
+    _add_confirm(commands)
+    _add_try(commands)
+    _add_steering(commands)
+    _add_reading(commands)
+    _add_profile(commands)
+    _add(commands, "doctor", "check Python, MLX, BLAS, git, disk, memory and data")
+    return top
+
+
+def _add_run(commands: Commands) -> None:
+    night = _add(commands, "run", "run a night, or go on with one")
+    night.add_argument(
+        "--experiments",
+        type=positive_int,
+        metavar="N",
+        help="end after N proposals beyond attempt 0, counted over the whole night",
+    )
+    night.add_argument(
+        "--hours",
+        type=positive,
+        metavar="H",
+        help="begin no run that would end after H hours, judged by the night's longest so far",
+    )
+    night.add_argument(
+        "--dawn",
+        type=count,
+        metavar="RUNS",
+        help="runs kept for the end, to confirm as `nightshift confirm` does (default: an eighth of --hours, else 0)",
+    )
+    _add_lab(night)
+    _add_sources(night)
+
+
+def _add_confirm(commands: Commands) -> None:
+    dawn = _add(commands, "confirm", "re-test what a night has found, and drop what brings nothing", CONFIRM)
+    dawn.add_argument(
+        "--runs", type=positive_int, default=CONFIRM_RUNS, metavar="N", help="at most (default: %(default)s)"
+    )
+    dawn.add_argument("--json", type=Path, metavar="FILE", help="write the findings there, too")
+    _add_lab(dawn)
+
+
+def _add_try(commands: Commands) -> None:
+    one = _add(commands, "try", "train, score, judge and record one edit of yours", TRY)
+    one.add_argument("-m", "--message", required=True, metavar="TEXT", help="what and why; title: its first line")
+    one.add_argument("--json", action="store_true", help="print the verdict as JSON, and nothing else on stdout")
+    one.add_argument("--edit", type=Path, metavar="FILE", help="the edited script, where it is not --script itself")
+    _add_lab(one)
+
+
+def _add_lab(night: argparse.ArgumentParser) -> None:
+    """What everything that trains takes."""
+    night.add_argument(
+        "--budget-s", type=positive, metavar="S", help="training time of every run (default: prepare.TIME_BUDGET_S)"
+    )
+    night.add_argument("--tag", metavar="T", help="the night's name (default: the date); an existing one is resumed")
+    night.add_argument(
+        "--seed", type=seed, metavar="K", help="of the first run of every attempt, and of the search (0)"
+    )
+    night.add_argument("--script", type=Path, default=Path("train_mlx.py"), metavar="PATH", help="default: %(default)s")
+    judging = night.add_argument_group("judging")
+    judging.add_argument(
+        "--judge",
+        choices=JUDGES,
+        default=JUDGES[0],
+        help="balanced: further seeds where they pay, provisional keeps; greedy: one lower run is enough; "
+        "strict: hardly ever wrong, and slow (default: %(default)s)",
+    )
+    judging.add_argument(
+        "--confirm",
+        type=count,
+        default=0,
+        metavar="N",
+        help="with --judge greedy: measure what would be kept with N more seeds first (default: %(default)s)",
+    )
+    judging.add_argument(
+        "--plausible-gain",
+        type=positive,
+        default=100 * PLAUSIBLE_GAIN,
+        metavar="PERCENT",
+        help="a larger gain in one step is shown, not kept (default: %(default)g)",
+    )
+    safety = night.add_argument_group("safety")
+    safety.add_argument(
+        "--sandbox",
+        type=Mode,
+        choices=list(Mode),
+        default=Mode.AUTO,
+        help="auto: the strongest that works here; require: bubblewrap or Seatbelt, or refuse (default: %(default)s)",
+    )
+    safety.add_argument(
+        "--allowance-s",
+        type=positive,
+        metavar="S",
+        help="for start, compilation and saving, beyond the budget, before a run is killed (default: "
+        f"{FIRST_ALLOWANCE_S:g} for attempt 0, then what that took and little more)",
+    )
+    safety.add_argument(
+        "--no-dry-run",
+        action="store_true",
+        help="no second of training and scoring before edits of code are given a minute or more",
+    )
+
+
+def _add_sources(night: argparse.ArgumentParser) -> None:
+    ideas = night.add_argument_group("where ideas come from")
+    ideas.add_argument(
+        "--proposer",
+        choices=PROPOSERS,
+        default=PROPOSERS[0],
+        help="search: turns dials, needs no key; llm: a language model; command: any coding agent; queue: what "
+        "`nightshift submit` was given; mix: all that is set up, each as it earns (default: %(default)s)",
+    )
+    ideas.add_argument(
+        "--llm",
+        metavar="SPEC",
+        help="PROVIDER:MODEL[@URL], as in openai:gpt-5, anthropic:claude-sonnet-4-5 or "
+        "openai:qwen3-coder@http://localhost:11434/v1",
+    )
+    ideas.add_argument(
+        "--price", metavar="IN,OUT", help="of the model, in dollars for a million tokens: needed by --max-cost"
+    )
+    ideas.add_argument("--max-cost", type=positive, metavar="USD", help="ask the model no more once it has cost this")
+    ideas.add_argument(
+        "--command",
+        dest="agent",
+        type=agent_command,
+        metavar="CMD",
+        help="a coding agent's command line, run in a throwaway clone (docs/agents.md); {task} in it is the task's "
+        "text, which otherwise comes on its standard input",
+    )
+
+
+def _add_steering(commands: Commands) -> None:
+    drop = _add(commands, "submit", "put a script or a patch into the queue of --proposer queue and mix")
+    drop.add_argument("file", type=Path, metavar="FILE", help="a whole script (.py), or a patch of it (.patch, .diff)")
+    drop.add_argument(
+        "-m", "--message", required=True, metavar="TEXT", help="what and why; its first line is the title"
+    )
+    drop.add_argument("--script", type=Path, default=Path("train_mlx.py"), metavar="PATH", help="default: %(default)s")
+    word = _add(commands, "note", "tell whoever proposes something, from the next proposal on")
+    word.add_argument("text", nargs="+", metavar="TEXT", help='as in: nightshift note "leave the depth alone"')
+    word.add_argument("--tag", help="of this night (default: the running one, else the latest)")
+
+
+def _add_reading(commands: Commands) -> None:
+    table = _add(commands, "results", "the ledger as a table")
+    table.add_argument("--tag", help="this night only (default: the latest)")
+    table.add_argument("--all", action="store_true", help="every night, also those that came with the repository")
+    _add(commands, "status", "what runs now, and how the latest night stands")
+    end = _add(commands, "stop", "end the running night after its current run")
+    end.add_argument("--now", action="store_true", help="end the run too; it is redone when the night is resumed")
+    for name, text in (("show", "everything about one attempt"), ("diff", "an attempt's edit")):
+        one = _add(commands, name, text)
+        one.add_argument("number", type=int, metavar="N", help="the attempt's number")
+        one.add_argument("--tag", help="of this night (default: the latest)")
+    picture = _add(commands, "plot", "draw the progress: kept, discarded, running minimum")
+    picture.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
+
+
+def _add_profile(commands: Commands) -> None:
+    look = _add(commands, "profile", "where the time of a training step goes, phase by phase")
+    look.add_argument("--script", type=Path, default=Path("train_mlx.py"), metavar="PATH", help="default: %(default)s")
+    look.add_argument("--steps", type=positive_int, default=16, metavar="N", help="to train (default: %(default)s)")
+    look.add_argument("--seed", type=seed, default=0, metavar="K", help="default: %(default)s")
+    look.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    look.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="run once more under the GPU's own recorder: Metal System Trace (name a .trace file; unverified on a Mac) "
+        "or Nsight Systems",
+    )
+
+
+def _add(commands: Commands, name: str, text: str, description: str | None = None) -> argparse.ArgumentParser:
+    return commands.add_parser(name, help=text, description=description or text[0].upper() + text[1:] + ".")
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+def positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
+    return value
+
+
+def positive_int(text: str) -> int:
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(text)
+
+
+def count(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 1000):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 999")
+    return int(text)
+
+
+def seed(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 2**32):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**32 - 1}")
+    return int(text)
+
+
+def agent_command(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no command line ({error})") from error
+    if not words:
+        raise argparse.ArgumentTypeError("the command line is empty")
+    return text

@@ -1,0 +1,160 @@
+"""What is done to one attempt: committed, tried dry, run, scored, audited, settled.
+
+Each step writes to the journal what it found before the next begins, and may be done twice without harm.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+from agent import ledger
+from agent.clock import boot_id
+from agent.dry_run import rehearse
+from agent.errors import NightError
+from agent.experiment import Attempt, Ending, History, Night, Run, Status, attempt_ref, incumbent
+from agent.journal import Journal
+from agent.lab import Lab
+from agent.opening import Place
+from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, train
+from agent.score import audit, learnt_limit_s, score
+
+DAWN_SEED = 1000  # after the night's: what is confirmed is measured with seeds that no choice has seen
+
+
+def commit(lab: Lab, attempt: Attempt) -> None:
+    """The attempt's own commit and ref; made from recorded facts alone, so that doing it twice is doing it once."""
+    if attempt.commit is not None:
+        return
+    night, repo = lab.shop.night, lab.place.repo
+    parent = night.base if attempt.parent is None else lab.journal.attempt(attempt.parent).commit
+    if parent is None:
+        raise NightError(f"attempt {attempt.parent} of night {night.tag} has no commit; its journal was edited by hand")
+    proposal = attempt.proposal
+    facts = f"Source: {proposal.source}\nNight: {night.tag}\nAttempt: {attempt.number}\n"
+    message = f"{proposal.title}\n\n{proposal.hypothesis}\n\n{facts}"
+    sha = repo.commit_script(parent, night.script, proposal.script, message, when=attempt.started)
+    ref = attempt_ref(night.tag, attempt.number)
+    repo.move_ref(ref, sha, repo.find(ref), f"attempt {attempt.number}")
+    lab.journal.record_commit(attempt.number, sha)
+
+
+def dry_run_once(lab: Lab, attempt: Attempt) -> bool:
+    """False when the user stopped it, as with all that follow."""
+    lab.watcher.dry_run_began(attempt)
+    history = lab.journal.attempts()
+    limits_s = allowed_s(lab, attempt), learnt_limit_s(history)
+    found = rehearse(lab.shop, attempt.number, attempt.proposal.script, *limits_s)
+    if found is None:
+        return False
+    lab.journal.record_dry_run(attempt.number, found)
+    return True
+
+
+def run_once(lab: Lab, attempt: Attempt, *, dawn: bool = False) -> bool:
+    """With the next seed of its kind: the k-th run of every attempt has the same."""
+    done = sum(run.dawn == dawn for run in attempt.done_runs)
+    seed = lab.shop.night.seed + done + (DAWN_SEED if dawn else 0)
+    lab.watcher.run_began(attempt, seed)
+    allowance_s = lab.shop.allowance_s or allowed_s(lab, attempt)
+    run_id = lab.journal.start_run(attempt.number, seed, boot_id(), dawn=dawn)
+    run = train(lab.shop, attempt.number, attempt.proposal.script, seed, allowance_s)
+    lab.journal.end_run(run_id, run)
+    if run.ending is Ending.SLEPT:
+        lab.watcher.said("the machine slept during this run: it does not count and is done again")
+    return run.ending is not Ending.STOPPED
+
+
+def allowed_s(lab: Lab, attempt: Attempt) -> float:
+    """What attempt 0 needs beyond its budget nobody knows; the others get what it took, and little more."""
+    history = lab.journal.attempts()
+    if attempt.number == 0 and not any(run.ending is Ending.FINISHED for run in history[0].done_runs):
+        return FIRST_ALLOWANCE_S
+    return learnt_allowance_s(history, lab.shop.night.budget_s)
+
+
+def score_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
+    lab.watcher.scoring_began(attempt)
+    limit_s = learnt_limit_s(lab.journal.attempts())
+    measured = score(lab.shop, attempt.number, attempt.proposal.script, run.seed, limit_s)
+    if measured is None:
+        return False
+    lab.journal.record_score(attempt.number, run.seed, measured)
+    return True
+
+
+def score_holdout_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
+    """On text that no choice of the night has seen."""
+    lab.watcher.scoring_began(attempt)
+    limit_s = learnt_limit_s(lab.journal.attempts())
+    measured = score(lab.shop, attempt.number, attempt.proposal.script, run.seed, limit_s, "holdout")
+    if measured is None:
+        return False
+    lab.journal.record_holdout(attempt.number, run.seed, measured)
+    return True
+
+
+def audit_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
+    """Against the incumbent's committed losses, where the largest gains are looked at hardest."""
+    lab.watcher.audit_began(attempt)
+    history = lab.journal.attempts()
+    best = incumbent(history[: attempt.number])
+    known = (best.number, best.done_runs[0].seed) if best and best.done_runs else None
+    found = audit(lab.shop, attempt.number, attempt.proposal.script, run.seed, learnt_limit_s(history), known)
+    if found is None:
+        return False
+    lab.journal.record_audit(attempt.number, run.seed, found)
+    return True
+
+
+def settle(lab: Lab, number: int) -> Attempt:
+    """Make branch, ledger and weights follow the decision."""
+    history = lab.journal.attempts()
+    attempt, best = history[number], incumbent(history)
+    if attempt.status is not Status.KEEP:
+        for run in attempt.runs:
+            lab.shop.drop_weights(number, run.seed)
+    if best is not None and best.commit is not None:
+        point_branch(lab, lab.shop.night.branch, best.commit, f"best is attempt {best.number}")
+    write_ledger(lab.place, live=(lab.shop.night, history))
+    lab.journal.settle(number)
+    lab.journal.check_in_place()
+    return attempt
+
+
+def point_branch(lab: Lab, branch: str, commit: str, why: str) -> None:
+    """Move a branch of the night, unless somebody has it checked out: HEAD and index are theirs. It catches up later.
+
+    Raises RepoError where it is at a commit that this night did not make.
+    """
+    repo = lab.place.repo
+    now = repo.find(branch)
+    if now == commit:
+        return
+    if branch in repo.checked_out():
+        lab.watcher.said(
+            f"{branch.removeprefix('refs/heads/')} is checked out and stays; the best script is {commit[:7]}"
+        )
+        return
+    ours = {attempt.commit for attempt in lab.journal.attempts()}
+    repo.move_ref(branch, commit, now if now in ours else commit, why)
+
+
+def why_and_where(lab: Lab, crashed: Attempt) -> str:
+    """The reason of a crash, and the log that says more."""
+    reason = crashed.decision.reason if crashed.decision else "no score"
+    logs: list[Path] = [lab.shop.log(crashed.number, run) for run in crashed.done_runs]
+    return f"{reason} (log: {logs[-1]})" if logs else reason
+
+
+def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> None:
+    """Render results.tsv from every journal here; the rows of one that cannot be read stay as they are.
+
+    A running night brings its own attempts: its journal may have been swept away under it.
+    """
+    nights = [] if live is None else [live]
+    for tag in place.tags():
+        if live is not None and tag == live[0].tag:
+            continue
+        with suppress(NightError), Journal.read(place.journal(tag)) as journal:
+            nights.append((journal.night(), journal.attempts()))
+    nights.sort(key=lambda pair: pair[0].started)
+    ledger.write(place.ledger, ledger.render(ledger.read(place.ledger), nights))
