@@ -24,12 +24,12 @@ FLOOR = {
     "agent.pins": 1, "agent.repo": 2, "agent.journal": 2, "agent.ledger": 2, "agent.lock": 2, "agent.screen": 2,
     "agent.proposers.search": 2, "agent.recorder": 2, "agent.run": 5, "agent.opening": 5, "agent.report": 4,
     # sources of ideas, and what steers them
-    "agent.throwaway": 1, "agent.proposers.checked": 2, "agent.proposers.mix": 3, "agent.notes": 5,
-    "agent.proposers.queue": 5, "agent.proposers.desk": 5, "agent.proposers.command": 6,
+    "agent.throwaway": 1, "agent.proposers.checked": 2, "agent.proposers.mix": 3, "agent.proposers.patch": 2,
+    "agent.notes": 5, "agent.proposers.queue": 5, "agent.proposers.desk": 5, "agent.proposers.command": 6,
     # the trusted score reads the corpus through prepare
     "agent.score": 7, "agent.dry_run": 8, "agent.steps": 9, "agent.night": 10, "agent.phases": 8, "agent.doctor": 8,
     # the command line
-    "agent.options": 6, "agent.wiring": 12, "agent.__main__": 13,
+    "agent.proposers.given": 1, "agent.options": 6, "agent.wiring": 12, "agent.__main__": 13,
 }  # fmt: skip
 
 

@@ -1,0 +1,209 @@
+"""Scripts and patches that people or agents drop in while a night runs: first in, first tried.
+
+An entry is one numbered file. It stays in the queue until an attempt with its script stands in a journal, so one that
+was taken when the night was killed is taken again, and one that was tried is never tried twice.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from agent import ledger
+from agent.contract import MAX_SCRIPT_BYTES, check_script
+from agent.errors import NightError, NoIdea, ScriptError
+from agent.experiment import Attempt, Briefing, History, Proposal, Status
+from agent.journal import Journal
+from agent.plain_text import one_line, paragraphs
+from agent.proposers.checked import check_proposal
+from agent.proposers.patch import apply_patch, check_patch, is_patch
+from agent.repo import valid_tag
+from agent.workshop import read_end
+
+SOURCE = "queue"
+NAME = re.compile(r"[0-9]{4,9}\.json")
+DONE, REFUSED = "done", "refused"  # folders in the queue's own, with a line in a .txt file beside each entry
+MAX_ENTRY_BYTES = 8 * MAX_SCRIPT_BYTES  # in JSON an odd character takes six
+MAX_WAITING = 1000  # beyond it somebody's loop has run away
+TITLE_CHARS, HYPOTHESIS_CHARS = 200, 4000
+LOCKED_S = 10.0  # a submission takes milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What was submitted, and the last attempt to try it, which may not have come about."""
+
+    kind: str  # script or patch
+    text: str
+    title: str
+    hypothesis: str
+    submitted: str  # ISO 8601, UTC
+    night: str | None = None  # tag of the night that took it
+    sha256: str | None = None  # of the script that it became there
+
+
+def submit(folder: Path, text: str, message: str, *, script: str, now: str) -> Path:
+    """Put a script, or a patch of it, at the end of the queue; message is a title line and why it should help.
+
+    Returns the entry's file, whole and on disk. Raises ScriptError for what could never be tried, NightError for an
+    empty message and for a queue that is full or held up.
+    """
+    title, _, why = message.strip().partition("\n")
+    if not one_line(title, TITLE_CHARS):
+        raise NightError(
+            'say what is tried and why, as in: nightshift submit FILE -m "wider MLP: it learns more a step"'
+        )
+    kind = "patch" if is_patch(text) else "script"
+    if kind == "patch":
+        check_size(text)
+        check_patch(text, script)
+    else:
+        check_script(text, script)
+    entry = Entry(kind, text, one_line(title, TITLE_CHARS), paragraphs(why, HYPOTHESIS_CHARS), now)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ".gitignore").write_text("*\n")
+    try:
+        with FileLock(folder / ".lock", timeout=LOCKED_S):
+            path = folder / f"{_next_number(folder):04d}.json"
+            ledger.write(path, _as_json(entry))
+    except Timeout as error:
+        raise NightError(f"{folder / '.lock'} is held by another program; end it and submit again") from error
+    return path
+
+
+def check_size(text: str) -> None:
+    size = len(text.encode(errors="surrogatepass"))
+    if size > MAX_SCRIPT_BYTES:
+        raise ScriptError(f"the patch has {size:,} bytes, beyond the limit of {MAX_SCRIPT_BYTES:,}; make it smaller")
+
+
+def waiting(folder: Path) -> list[Path]:
+    """The entries' files, the oldest first."""
+    names = {path.name for path in folder.iterdir() if NAME.fullmatch(path.name)} if folder.is_dir() else set()
+    return [folder / name for name in sorted(names, key=lambda name: int(name.partition(".")[0]))]
+
+
+def _next_number(folder: Path) -> int:
+    """Higher than any before, so that a number names one entry for ever."""
+    queued = waiting(folder)
+    if len(queued) >= MAX_WAITING:
+        raise NightError(f"{len(queued)} entries wait in {folder}; remove those that nobody wants to see tried")
+    # in this order: an entry that moves meanwhile is seen in one place at least
+    everywhere = (*queued, *waiting(folder / DONE), *waiting(folder / REFUSED))
+    return max((int(path.stem) for path in everywhere), default=0) + 1
+
+
+class Queue:
+    """nights is the folder of all nights here, by whose journals it is known what was tried; say tells of refusals."""
+
+    def __init__(self, folder: Path, nights: Path, say: Callable[[str], None] = lambda sentence: None) -> None:
+        self._folder = folder.resolve()
+        self._nights = nights
+        self._say = say
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        """The oldest entry that can be tried; raises NoIdea while there is none. What cannot be is put aside."""
+        for path, entry in self._entries():
+            tried = self._tried_as(entry, briefing)
+            if tried is not None:
+                _put_aside(path, DONE, tried)
+                continue
+            try:
+                proposal = proposed(entry, briefing)
+            except (ScriptError, NightError) as error:
+                self._refuse(path, str(error))
+                continue
+            digest = _sha256(proposal.script)
+            ledger.write(path, _as_json(replace(entry, night=briefing.night.tag, sha256=digest)))
+            return proposal
+        raise NoIdea("the queue is empty")
+
+    def _entries(self) -> Iterator[tuple[Path, Entry]]:
+        """Links, pipes and files that are no entries by their names are none of ours."""
+        for path in waiting(self._folder):
+            try:
+                content = read_end(self._folder, path.name, MAX_ENTRY_BYTES + 1)
+            except OSError:
+                continue
+            try:
+                yield path, _parsed(content)
+            except NightError as error:
+                self._refuse(path, str(error))
+
+    def _tried_as(self, entry: Entry, briefing: Briefing) -> str | None:
+        """The attempt that it became; None where it was never taken, or the night was killed before it had begun."""
+        if entry.night is None:
+            return None
+        history = briefing.history if entry.night == briefing.night.tag else self._history(entry.night)
+        known = (one.number for one in history if _is_of(one, entry))
+        return next((f"attempt {number} of night {entry.night}" for number in known), None)
+
+    def _history(self, tag: str) -> History:
+        """Of an earlier night; nothing where its journal is gone, for an entry is rather tried twice than lost."""
+        try:
+            with Journal.read(self._nights / tag / "journal.sqlite") as journal:
+                return journal.attempts()
+        except NightError:
+            return ()
+
+    def _refuse(self, path: Path, why: str) -> None:
+        _put_aside(path, REFUSED, why)
+        self._say(f"{path.name} of the queue was refused: {why}")
+
+
+def proposed(entry: Entry, briefing: Briefing) -> Proposal:
+    """What the entry makes of the best script; raises ScriptError or NightError where it cannot be tried.
+
+    A script is taken as it stands, a patch applied; of an earlier best, it is merged with what was kept since.
+    """
+    script = entry.text
+    if entry.kind == "patch":
+        kept = [one for one in reversed(briefing.history) if one.status is Status.KEEP]
+        bases = {one.number: one.proposal.script for one in (briefing.parent, *kept)}
+        script = apply_patch(entry.text, briefing.night.script, list(bases.items()))
+    proposal = Proposal(script, entry.title, entry.hypothesis, SOURCE)
+    check_proposal(proposal, briefing.history, briefing.night.script)
+    refusal = next((one.why for one in briefing.refused if one.proposal.script == script), None)
+    if refusal is not None:
+        raise NightError(refusal)
+    return proposal
+
+
+def _is_of(attempt: Attempt, entry: Entry) -> bool:
+    return attempt.proposal.source == SOURCE and _sha256(attempt.proposal.script) == entry.sha256
+
+
+def _put_aside(path: Path, where: str, why: str) -> None:
+    """The reason first: an entry that moved without one would leave everybody guessing."""
+    place = path.parent / where / path.name
+    place.parent.mkdir(exist_ok=True)
+    ledger.write(place.with_suffix(".txt"), f"{why}\n")
+    path.rename(place)
+
+
+def _as_json(entry: Entry) -> str:
+    return json.dumps(asdict(entry), indent=1) + "\n"
+
+
+def _parsed(content: bytes) -> Entry:
+    """Raises NightError for what submit() never wrote."""
+    if len(content) > MAX_ENTRY_BYTES:
+        raise NightError(f"it has more than {MAX_ENTRY_BYTES:,} bytes; submit it with: nightshift submit")
+    try:
+        entry = Entry(**json.loads(content))
+        texts = [getattr(entry, field.name) for field in fields(Entry)]
+        sound = entry.kind in ("script", "patch") and all(isinstance(text, str) for text in texts[:5])
+        sound = sound and (entry.night is None or valid_tag(entry.night))
+    except (ValueError, TypeError, RecursionError):
+        sound = False
+    if not sound:
+        raise NightError("it is no entry of a queue; submit it with: nightshift submit")
+    return entry
+
+
+def _sha256(script: str) -> str:
+    return hashlib.sha256(script.encode()).hexdigest()
