@@ -1,29 +1,35 @@
 """The command line: parse, wire, exit code. Every error that a person can mend passes through one door, here."""
 
 import argparse
+import json
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from agent import report
 from agent.errors import NightError, NightshiftError
-from agent.experiment import Attempt, Night, incumbent
+from agent.experiment import Attempt, Night, Proposal, incumbent
 from agent.journal import Journal, disk_is_broken, disk_is_full
 from agent.lab import Lab, Limits
 from agent.lock import holder, is_held
-from agent.night import run_night
-from agent.opening import Place
+from agent.night import presentable, run_night
+from agent.notes import add_note
+from agent.opening import Place, read_text, utc_now
 from agent.options import parser
 from agent.plain_text import harmless_lines
+from agent.proposers import queue
+from agent.proposers.checked import check_proposal, fingerprint
+from agent.proposers.given import Given
 from agent.repo import Repo
 from agent.screen import let_go
 from agent.steps import write_ledger
 from agent.stop import AFTER_RUN, NOW, Stop
-from agent.wiring import open_lab, search_of
+from agent.wiring import committed, open_lab, search_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,6 +78,58 @@ def run(options: argparse.Namespace) -> int:
         _greet(lab, options)
         run_night(lab)
         _goodbye(lab)
+    return 0
+
+
+def try_one(options: argparse.Namespace) -> int:
+    """The night's loop, for one idea that is given."""
+    place = Place.of(options.script)
+    given = _given(options)
+    if options.tag is None and place.tags():
+        options.tag = place.tags()[-1]
+    if options.tag is None and fingerprint(given.proposal.script) == fingerprint(committed(place)):
+        raise NightError(f"{place.script} is as it was committed; edit it first, or name another file with --edit")
+    with open_lab(options, Limits(), lambda *_: given, searches=False, baseline=committed, aside=options.json) as lab:
+        before = lab.journal.attempts()
+        check_proposal(given.proposal, before, place.script)
+        ideas = sum(attempt.is_idea for attempt in before)
+        run_night(replace(lab, limits=Limits(experiments=max(1, ideas))))
+        night, history = lab.shop.night, lab.journal.attempts()
+        mine = next((one for one in history[len(before) :] if one.proposal == given.proposal and one.settled), None)
+        if mine is None:
+            lab.watcher.said(f"no verdict yet; go on with: nightshift run --tag {night.tag}")
+            return 130
+        if options.json:
+            print(json.dumps(report.verdict_facts(night, history, mine.number), indent=1))
+        else:
+            for line in report.verdict_lines(night, history, mine.number):
+                lab.watcher.said(line)
+    return 0
+
+
+def _given(options: argparse.Namespace) -> Given:
+    """The edited script and what was said of it."""
+    title, _, why = options.message.strip().partition("\n")
+    if not title.strip():
+        raise NightError('say what is tried and why, as in: nightshift try -m "warm up longer: early steps diverge"')
+    return Given(presentable(Proposal(read_text(options.edit or options.script), title, why or title, "you")))
+
+
+def submit(options: argparse.Namespace) -> int:
+    place = Place.of(options.script)
+    text = read_text(options.file)
+    path = queue.submit(place.queue, text, options.message, script=place.script, now=utc_now())
+    print(f"queued as {path.name}; a night with --proposer queue or mix tries it before all else")
+    return 0
+
+
+def note(options: argparse.Namespace) -> int:
+    place = _where(options.tag)
+    who = holder(place.repo.common_dir())
+    running = who.tag if who and place.journal(who.tag).exists() else None
+    night, _ = _night(place, options.tag or running)
+    add_note(place.folder(night.tag), " ".join(options.text), utc_now())
+    print(f"night {night.tag} is told before its next proposal")
     return 0
 
 
@@ -214,7 +272,8 @@ def _pick(history: Sequence[Attempt], number: int, night: Night) -> Attempt:
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    command.__name__: command for command in (run, results, status, stop, show, diff, plot, profile, doctor)
+    command.__name__.removesuffix("_one"): command
+    for command in (run, try_one, submit, note, results, status, stop, show, diff, plot, profile, doctor)
 }
 
 if __name__ == "__main__":

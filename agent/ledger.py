@@ -15,6 +15,7 @@ COLUMNS = (
     *("commit", "val_bpb", "memory_gb", "status", "description"),  # what every tool of this family reads
     *("attempt", "tag", "branch", "parent", "reason", "seeds", "val_bpb_std", "tokens_M", "params_M"),
     *("train_s", "wall_s", "source", "protocol", "device", "started"),
+    *("gain_bpb", "sure"),  # at the end, for the rows of nights that were before there were any
 )
 HEADER = "\t".join(COLUMNS)
 TAG = COLUMNS.index("tag")
@@ -94,7 +95,7 @@ def _sweep(path: Path) -> None:
 def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
     commits = {one.number: one.commit for one in history}
     parent = night.base if attempt.parent is None else commits.get(attempt.parent)
-    summary = attempt.summary
+    summary, decision = attempt.summary, attempt.decision
     cells: Mapping[str, str] = {
         "commit": (attempt.commit or "")[:7],
         "val_bpb": _number(attempt.val_bpb, 6),
@@ -105,7 +106,7 @@ def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
         "tag": night.tag,
         "branch": night.branch.removeprefix("refs/heads/"),
         "parent": (parent or "")[:7],
-        "reason": attempt.decision.reason if attempt.decision else "",
+        "reason": decision.reason if decision else "",
         "seeds": str(len(attempt.done_runs)),
         "val_bpb_std": _number(attempt.val_bpb_std, 6),
         "tokens_M": _number(summary.total_tokens_M if summary else None, 3),
@@ -116,6 +117,8 @@ def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
         "protocol": night.protocol,
         "device": night.device,
         "started": attempt.started,
+        "gain_bpb": "" if decision is None or decision.gain_bpb is None else f"{decision.gain_bpb:.6f}",
+        "sure": _number(decision.sure if decision else None, 2),
     }
     return "\t".join(_clean(cells[column]) for column in COLUMNS)
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 from functools import partial
 
 from agent.clock import boot_id
-from agent.contract import check_script
 from agent.dials import normalised, read_dials, set_dials
-from agent.errors import Exhausted, MachineError, NightError, NoIdea, ScriptError
+from agent.errors import Exhausted, MachineError, NoIdea, ScriptError
 from agent.experiment import (
     Attempt,
     Briefing,
@@ -27,8 +26,10 @@ from agent.experiment import (
 from agent.failures import failure
 from agent.judge import trusted
 from agent.lab import Lab
+from agent.notes import read_notes, read_program
 from agent.opening import check_disk, read_script, utc_now
 from agent.plain_text import one_line, paragraphs
+from agent.proposers.checked import check_proposal
 from agent.steps import audit_once, commit, dry_run_once, run_once, score_once, settle, why_and_where
 
 Step = Callable[[], bool]  # False: the user stopped it, or there is nothing more to do
@@ -101,25 +102,14 @@ def propose(lab: Lab, history: History) -> Proposal:
     return proposal
 
 
-def check_proposal(proposal: Proposal, history: History, script: str) -> None:
-    """Before it costs a run: raises NightError for a script that cannot count as a new attempt."""
-    who = presentable(proposal).source
-    try:
-        check_script(proposal.script, script)
-    except ScriptError as error:
-        raise NightError(f"{who} proposed a script that cannot be run: {error}") from error
-    wanted = normalised(proposal.script)
-    known = next((one.number for one in history if normalised(one.proposal.script) == wanted), None)
-    if known is not None:
-        raise NightError(f"{who} proposed the script of attempt {known} again; it has to be a new one")
-
-
 def brief(lab: Lab, history: History, best: Attempt) -> Briefing:
     last = history[-1]
     return Briefing(
         night=lab.shop.night,
         history=history,
         parent=best,
+        program=read_program(lab.place.script_path.parent / "program.md"),
+        notes=read_notes(lab.shop.folder),
         asks=lab.journal.asks(),
         broken=last if last.status is Status.CRASH and last.proposal.repairs is None else None,
     )

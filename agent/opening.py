@@ -57,6 +57,10 @@ class Place:
         return self.repo.root / "experiments" / "nights"
 
     @property
+    def queue(self) -> Path:
+        return self.repo.root / "experiments" / "queue"
+
+    @property
     def ledger(self) -> Path:
         return self.repo.root / "results.tsv"
 
@@ -96,15 +100,18 @@ def open_night(place: Place, request: Request, check_dials: Callable[[str, str],
 
 def read_script(place: Place) -> str:
     """The script as it stands in the working tree, uncommitted edits included; checked against the contract."""
-    path = place.script_path
+    source = read_text(place.script_path)
+    check_script(source, place.script)
+    return source
+
+
+def read_text(path: Path) -> str:
     try:
-        source = path.read_bytes().decode()
+        return path.read_bytes().decode()
     except FileNotFoundError:
         raise ScriptError(f"{path} does not exist; run from the folder of your script or pass --script PATH") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ScriptError(f"{path} cannot be read as a UTF-8 text file ({error}); pass --script PATH") from error
-    check_script(source, place.script)
-    return source
 
 
 def check_disk(folder: Path) -> None:

@@ -135,6 +135,13 @@ class Repo:
             time.sleep(0.05)
         lock.unlink(missing_ok=True)
 
+    def read(self, commit: str, path: str) -> str:
+        """A file as it was committed; raises RepoError where it was not, or is no UTF-8 text."""
+        status, out, _ = _run(self.root, "cat-file", "blob", f"{commit}:{path}", whole=True)
+        if status != 0:
+            raise RepoError(f"{path} is not committed; run: git add {path} && git commit -m start")
+        return out
+
     def diff(self, old: str, new: str) -> str:
         return self.git("diff-tree", "-p", "--no-ext-diff", "--no-textconv", old, new)
 
@@ -158,12 +165,22 @@ def valid_tag(tag: str) -> bool:
     )
 
 
-def _run(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
-    """Exit status, output, errors. Its own session: a Ctrl-C meant for the night must not tear a git command."""
+def _run(
+    folder: Path, *arguments: str, env: Mapping[str, str] | None = None, whole: bool = False
+) -> tuple[int, str, str]:
+    """Exit status, output, errors. Its own session: a Ctrl-C meant for the night must not tear a git command.
+
+    The last line end is left out, unless the whole output is wanted.
+    """
     command = ["git", *(word for option in SAFE for word in ("-c", option)), *arguments]
     try:
         status, out, err = git.Git(folder).execute(
-            command, env=dict(env or {}), with_extended_output=True, with_exceptions=False, start_new_session=True
+            command,
+            env=dict(env or {}),
+            with_extended_output=True,
+            with_exceptions=False,
+            strip_newline_in_stdout=not whole,
+            start_new_session=True,
         )
     except git.GitCommandNotFound as error:
         raise RepoError("git is not installed or not on PATH; install it from https://git-scm.com") from error

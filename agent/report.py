@@ -79,6 +79,44 @@ def status_lines(night: Night, history: History, *, pid: int | None, stopping: b
     return [harmless(line) for line in lines]
 
 
+def verdict_facts(night: Night, history: History, number: int) -> dict[str, object]:
+    """What `nightshift try --json` prints: how one attempt ended, and where the night stands."""
+    attempt, best = history[number], incumbent(history)
+    decision, summary = attempt.decision, attempt.summary
+    return {
+        "tag": night.tag,
+        "attempt": number,
+        "parent": attempt.parent,
+        "commit": attempt.commit,
+        "title": attempt.proposal.title,
+        "status": attempt.status,
+        "reason": decision.reason if decision else None,
+        "val_bpb": attempt.val_bpb,
+        "seeds": len(attempt.scores_bpb),
+        "gain_bpb": decision.gain_bpb if decision else None,
+        "sure": decision.sure if decision else None,
+        "num_steps": summary.num_steps if summary else None,
+        "total_tokens_M": summary.total_tokens_M if summary else None,
+        "peak_vram_mb": summary.peak_vram_mb if summary else None,
+        "wall_s": round(attempt.spent_s, 1),
+        "best_attempt": best.number if best else None,
+        "best_val_bpb": best.val_bpb if best else None,
+        "branch": _short(night.branch),
+    }
+
+
+def verdict_lines(night: Night, history: History, number: int) -> list[str]:
+    """The same for people, with what to do next."""
+    attempt, best = history[number], incumbent(history)
+    lines = [f"{attempt.status}: {attempt.decision.reason if attempt.decision else ''}"]
+    if best is not None and best.val_bpb is not None:
+        lines.append(f"best so far: #{best.number} {best.proposal.title}, val_bpb {best.val_bpb:.6f}")
+    if best is not None and best.number != number:
+        lines.append(f"go back to it with: git checkout {_short(night.branch)} -- {night.script}")
+    lines.append(f"more: nightshift show {number} --tag {night.tag}, nightshift results")
+    return [harmless(line) for line in lines]
+
+
 def attempt_view(night: Night, attempt: Attempt, folder: Path, *, running: bool = False) -> RenderableType:
     """Everything that is known about one attempt; running: of a night that is at work now."""
     facts = Table(box=None, pad_edge=False, show_header=False)

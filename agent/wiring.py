@@ -78,6 +78,11 @@ def judge_of(options: argparse.Namespace) -> Judge:
     return Greedy(options.confirm)
 
 
+def committed(place: Place) -> str:
+    """The script as it stands in HEAD: what edits of the working tree are measured against."""
+    return place.repo.read("HEAD", place.script)
+
+
 def search_of(night: Night) -> Proposer:
     from agent.proposers.search import Search  # Optuna takes a second to import; a refusal does without
 

@@ -1,0 +1,13 @@
+"""One idea that somebody has already had: what `nightshift try` tries."""
+
+from dataclasses import dataclass
+
+from agent.experiment import Briefing, Proposal
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    proposal: Proposal
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        return self.proposal
