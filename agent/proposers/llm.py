@@ -1,0 +1,158 @@
+"""A language model as a source of ideas: told what the night knows, asked for one edit, and read strictly.
+
+What it answers is text. It becomes a script only by agent/reply.py, and runs only where every script does: in the box.
+An answer that cannot be used is sent back once, with what is wrong with it.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from agent.errors import NightError, NoIdea
+from agent.experiment import Ask, Attempt, Briefing, Proposal
+from agent.prompt import Conversation, ask_again, compose
+from agent.proposers.chat import CallFailed, Chat, Patience, Reply, ask_in_time
+from agent.proposers.dialects import DIALECTS
+from agent.proposers.endpoint import Endpoint
+from agent.reply import BadReply, Edited, read_reply
+
+TRIES = 2  # an answer, and one that mends it
+USUAL = Patience()
+CHARS_PER_TOKEN = 3  # of a prompt, or a few more: what a call may have cost that nobody counted
+FAILURE_CHARS = 400
+SOURCE_CHARS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Dollars for a million tokens."""
+
+    usd_in: float
+    usd_out: float
+
+    def of(self, tokens_in: float, tokens_out: float) -> float:
+        return (tokens_in * self.usd_in + tokens_out * self.usd_out) / 1e6
+
+
+class LLM:
+    """Raises NightError for a spec, a key or a cap that does not fit, and MachineError without the provider's SDK.
+
+    Every call is told to record as soon as it is over, in the thread that called propose().
+    """
+
+    def __init__(
+        self,
+        spec: str,  # PROVIDER:MODEL[@URL]
+        record: Callable[[Ask], None],
+        *,
+        url: str | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+        price: Price | None = None,  # None: nobody knows
+        max_usd: float | None = None,  # of all asks of the night together
+        patience: Patience = USUAL,
+        stream: bool = False,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._endpoint = Endpoint.parse(spec, url, environ)
+        if max_usd is not None and price is None:
+            raise NightError(
+                f"--max-cost {max_usd:g} cannot be kept without a price; give --price IN,OUT in dollars for a million "
+                f"tokens, 0,0 for a model of your own"
+            )
+        self._dialect = DIALECTS[self._endpoint.provider]
+        self._dialect.sdk()  # a missing one is told before the night, not in it
+        self._record, self._stopped, self._patience, self._stream = record, stopped, patience, stream
+        self._price, self._max_usd = price, max_usd
+        self._uncounted_usd = 0.0  # at most, for calls after which no count of tokens came
+        self._refused: tuple[str, float] | None = None  # why, and until when nobody is asked
+        self.source = f"llm:{re.sub(r'[^A-Za-z0-9._:/-]', '_', self._endpoint.model)}"[:SOURCE_CHARS]
+
+    def __repr__(self) -> str:
+        return f"LLM({self.source!r})"
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        """An edit of the parent's script, or of a broken one that this source made; raises NoIdea."""
+        broken = briefing.broken
+        if broken is not None and broken.proposal.source != self.source:
+            broken = None
+        asked, wrong, spent_usd = compose(briefing, broken), "", _known_usd(briefing.asks)
+        for _ in range(TRIES):
+            self._check_allowed(spent_usd)
+            reply, ask = self._ask(asked, len(briefing.history))
+            try:
+                edited = self._read(reply, briefing, broken)
+            except BadReply as error:
+                wrong = str(error)
+                self._record(replace(ask, failure=self._presentable(f"the answer cannot be used: {wrong}")))
+                asked, spent_usd = ask_again(asked, reply.text, wrong), spent_usd + _known_usd((ask,))
+                continue
+            self._record(ask)
+            repairs = broken.number if broken is not None else None
+            return Proposal(edited.script, edited.title, edited.hypothesis, self.source, repairs)
+        raise NoIdea(self._presentable(f"{self.source}: no answer could be used, the last because {wrong}"))
+
+    def _check_allowed(self, spent_usd: float) -> None:
+        if self._stopped():
+            raise NoIdea(f"{self.source}: not asked, for the night was asked to stop")
+        if self._refused is not None and time.monotonic() < self._refused[1]:
+            raise NoIdea(self._refused[0])
+        spent_usd += self._uncounted_usd
+        if self._max_usd is not None and spent_usd >= self._max_usd:
+            raise NoIdea(
+                f"{self.source}: ${spent_usd:.2f} of --max-cost {self._max_usd:g} are spent; raise it to ask on"
+            )
+
+    def _ask(self, asked: Conversation, number: int) -> tuple[Reply, Ask]:
+        """The reply and its record, which is still to be told; raises NoIdea with the record told."""
+        started, start = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+        ask = Ask(number, self.source, started, 0.0, self._endpoint.model)
+        try:
+            chat = Chat(self._dialect, self._endpoint, self._patience)
+            reply = ask_in_time(chat, asked, self._patience.ask_s, self._stopped, stream=self._stream)
+        except CallFailed as error:
+            sentence = self._presentable(f"{self.source}: {error}")
+            if error.lasting:
+                self._refused = (sentence, time.monotonic() + self._patience.rest_s)
+            if error.charged:
+                self._uncounted_usd += self._most_usd(asked)
+            self._record(replace(ask, wall_s=time.monotonic() - start, failure=sentence))
+            raise NoIdea(sentence) from error
+        usd = self._usd(reply)
+        if usd is None:
+            self._uncounted_usd += self._most_usd(asked)
+        wall_s = time.monotonic() - start
+        return reply, replace(ask, wall_s=wall_s, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, usd=usd)
+
+    def _usd(self, reply: Reply) -> float | None:
+        if self._price is None or reply.tokens_in is None or reply.tokens_out is None:
+            return None
+        return self._price.of(reply.tokens_in, reply.tokens_out)
+
+    def _most_usd(self, asked: Conversation) -> float:
+        if self._price is None:
+            return 0.0
+        return self._price.of(asked.chars / CHARS_PER_TOKEN, self._patience.max_tokens)
+
+    def _read(self, reply: Reply, briefing: Briefing, broken: Attempt | None) -> Edited:
+        limit = self._patience.max_tokens
+        if reply.declined:
+            raise BadReply("the answer was declined: propose an ordinary edit of the training script")
+        if reply.cut_off:
+            early = reply.tokens_out is not None and reply.tokens_out < limit
+            where = "where the model's context was full" if early else f"at {limit:,} tokens"
+            raise BadReply(
+                f"the answer was cut off {where}: think and answer shorter, with SEARCH/REPLACE blocks rather than "
+                f"the whole script"
+            )
+        base = (broken or briefing.parent).proposal.script
+        return read_reply(reply.text, base, briefing.night.script)
+
+    def _presentable(self, sentence: str) -> str:
+        return self._endpoint.without_key(sentence, FAILURE_CHARS)
+
+
+def _known_usd(asks: Sequence[Ask]) -> float:
+    return sum(ask.usd for ask in asks if ask.usd is not None)
