@@ -1,10 +1,16 @@
 """Fixtures for every test."""
+# ruff: noqa: E402
 
 from __future__ import annotations
 
 import signal
+import sys
 import sysconfig
 from pathlib import Path
+
+# Hundreds of short processes follow, and half of their start is the compiler's where no bytecode was kept: installers
+# leave none, and $PYTHONDONTWRITEBYTECODE, which containers like to set, has every process compile anew.
+sys.dont_write_bytecode = False
 
 import pytest
 from nights import Grounds, make_repository, unigram

@@ -139,8 +139,9 @@ def test_a_chain_of_forks_ends_and_leaves_no_zombies(tmp_path, pause_s, lasts_s,
 
 def test_a_keeper_has_the_time_to_sweep():
     """In the worst case it waits for its grace and then for the kernel to end the group."""
-    slow = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(7), sys.exit(5)))\n"
-    command = [sys.executable, "-c", f"{slow}print('up', flush=True); time.sleep(60)"]
+    slow = "import signal, sys, time; told = []; signal.signal(signal.SIGTERM, lambda *_: told.append(1))\n"
+    waits = "print('up', flush=True)\nwhile not told: time.sleep(0.02)\ntime.sleep(7); sys.exit(5)"
+    command = [sys.executable, "-c", slow + waits]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as keeper:
         assert keeper.stdout is not None
         keeper.stdout.readline()
