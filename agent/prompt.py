@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agent.experiment import Attempt, Briefing, Ending, Noise, Run, Status, Summary
+from agent.experiment import Attempt, Briefing, Noise, Status, Summary
+from agent.failures import training_failure
 from agent.plain_text import harmless_lines, one_line, paragraphs
 
 # What the prompt may hold beside the script, which is shown in full: about 30,000 characters, 8,000 tokens
@@ -97,9 +98,9 @@ def what_happened(attempt: Attempt) -> str | None:
     """Why an attempt failed, from its records rather than from its reason; None for one that did not."""
     if attempt.dry_run is not None and attempt.dry_run.failure is not None:
         return f"it broke in a dry run of a few seconds: {quoted(attempt.dry_run.failure)}"
-    failed = next((run for run in attempt.done_runs if run.ending is not Ending.FINISHED), None)
-    if failed is not None:
-        return _ending(failed)
+    untrained = next((why for run in attempt.done_runs if (why := training_failure(run)) is not None), None)
+    if untrained is not None:
+        return f"its training failed: {quoted(untrained)}"
     scores = [run.score for run in attempt.done_runs if run.score is not None]
     if any(score.val_bpb is None for score in scores):
         return "it trained, but its scoring failed: look at load_model, the shapes and the values of its logits"
@@ -108,21 +109,6 @@ def what_happened(attempt: Attempt) -> str | None:
     if attempt.status is Status.DISCARD and attempt.decision and attempt.decision.reason.startswith("quarantine"):
         return "its gain was too large to be believed"
     return "it has no score" if attempt.status is Status.CRASH else None
-
-
-def _ending(run: Run) -> str:
-    lines = run.last_lines.strip().splitlines()
-    said = f"; the last line of its log: {quoted(lines[-1])}" if lines else "; it said nothing"
-    match run.ending:
-        case Ending.OVERRAN:
-            return f"it was still running after {run.wall_s:.0f} s{said}"
-        case Ending.EXCEEDED:
-            return f"it passed a limit of memory, disk or processes{said}"
-        case Ending.FELLED:
-            return "the machine went down during it"
-    if run.exit_code is None or run.exit_code >= 0:
-        return f"training ended with exit code {run.exit_code}{said}"
-    return f"training was killed by signal {-run.exit_code}{said}"
 
 
 def _section(title: str, text: str) -> str:

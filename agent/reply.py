@@ -35,11 +35,11 @@ SEARCH = re.compile(r"<{5,9} ?SEARCH\s*")
 DIVIDER = re.compile(r"={5,9}\s*")
 REPLACE = re.compile(r">{5,9} ?REPLACE\s*")
 FENCE = re.compile(r" {0,3}(`{3,})([^`]*)")
-FIELD = re.compile(r"[\s#>*_]*(TITLE|HYPOTHESIS|FILE)[\s*_]*:[\s*_]*(.*?)[\s*_]*", re.IGNORECASE)
+FIELD = re.compile(r"[\s#>*_]*(TITLE|HYPOTHESIS|FILE)[\s*_]*:(.*)", re.IGNORECASE)
 # a line that is a path and nothing else, as models write it above a block; and one after the language of a block
 PATH = re.compile(r"[\s#*`\"']*((?:[\w./\\~:-]*[\w~-]\.\w{1,8})|(?:[./\\~][\w./\\~-]*))[`*:\"'\s]*")
 LANGUAGE = re.compile(r"(?:python3?|py)?[\s:]*(?:(?:title|file(?:name)?|path)=)?", re.IGNORECASE)
-THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)  # some servers leave it in the text
+THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)  # some servers leave it before the answer
 ANSWER = "answer with TITLE:, HYPOTHESIS: and at least one SEARCH/REPLACE block, and nothing else"
 
 
@@ -80,7 +80,8 @@ def read_reply(text: str, base: str, name: str) -> Edited:
         raise BadReply(f"the reply has {len(text):,} characters, more than {REPLY_CHARS:,}: answer with short edits")
     if not text.strip():
         raise BadReply(f"the reply is empty: {ANSWER}")
-    edits, rest = _take_edits(THOUGHT.sub("", text.replace("\r\n", "\n"), count=1).split("\n"))
+    thought = THOUGHT.match(text)
+    edits, rest = _take_edits(text[thought.end() if thought else 0 :].replace("\r\n", "\n").split("\n"))
     blocks, prose = _take_blocks(rest)
     _check_names([*_names(prose), *(named for block in blocks for named in _names_of(block))], name)
     code = [block for block in blocks if not block.is_blank and not all(map(_path, filter(str.strip, block.lines)))]
@@ -134,11 +135,10 @@ def _find(edit: _Edit, keys: Sequence[str], number: int, name: str) -> int:
     wanted = [line.rstrip() for line in edit.search]
     if not any(wanted):
         raise BadReply(f"block {number} has an empty SEARCH: copy the lines into it that are to be replaced")
-    size = len(wanted)
-    starts = [at for at, key in enumerate(keys) if key == wanted[0] and keys[at : at + size] == wanted]
+    starts = _starts(keys, wanted)
     if len(starts) > 1:
         raise BadReply(
-            f"the SEARCH of block {number} stands at lines {', '.join(str(at + 1) for at in starts[:5])} of {name}: "
+            f"the SEARCH of block {number} stands in {name} at lines {' and '.join(str(at + 1) for at in starts)}: "
             f"copy more of the lines around it, so that it fits one place alone"
         )
     if not starts:
@@ -150,6 +150,14 @@ def _find(edit: _Edit, keys: Sequence[str], number: int, name: str) -> int:
             f"with their indentation and without leaving one out"
         )
     return starts[0]
+
+
+def _starts(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """The first two places where some lines stand among others; searched as text, in linear time."""
+    text, part = ("\n".join(["", *some, ""]) for some in (lines, wanted))
+    first = text.find(part)
+    second = text.find(part, first + 1) if first >= 0 else -1
+    return [text.count("\n", 0, at) for at in (first, second) if at >= 0]
 
 
 def _take_edits(lines: Sequence[str]) -> tuple[list[_Edit], list[str]]:
@@ -213,7 +221,7 @@ def _take_blocks(lines: Sequence[str]) -> tuple[list[_Block], list[str]]:
 def _names(lines: Sequence[str]) -> list[str]:
     """The files that lines name, as a field or by themselves."""
     fields = [found for line in lines if (found := FIELD.fullmatch(line)) and found[1].lower() == "file"]
-    named = [field[2].strip("`\"' ") for field in fields]
+    named = [field[2].strip("`*_\"' \t") for field in fields]
     return named + [path for line in lines if (path := _path(line)) is not None]
 
 
@@ -237,7 +245,7 @@ def _check_names(found: Sequence[str], name: str) -> None:
 
 def _field(prose: Sequence[str], name: str) -> str:
     found = (FIELD.fullmatch(line) for line in prose)
-    return next((field[2] for field in found if field and field[1].lower() == name), "")
+    return next((field[2].strip("*_ \t") for field in found if field and field[1].lower() == name), "")
 
 
 def _hypothesis(prose: Sequence[str]) -> str:
@@ -246,7 +254,7 @@ def _hypothesis(prose: Sequence[str]) -> str:
     for line in prose:
         field = FIELD.fullmatch(line)
         if words is None:
-            words = [field[2]] if field and field[1].lower() == "hypothesis" else None
+            words = [field[2].strip("*_ \t")] if field and field[1].lower() == "hypothesis" else None
         elif field or (any(words) and not line.strip()):
             break
         else:

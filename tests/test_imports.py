@@ -26,8 +26,8 @@ FLOOR = {
     # sources of ideas, and what steers them
     "agent.throwaway": 1, "agent.proposers.checked": 2, "agent.proposers.mix": 3, "agent.proposers.patch": 2,
     "agent.notes": 5, "agent.proposers.queue": 5, "agent.proposers.desk": 5, "agent.proposers.command": 6,
-    "agent.prompt": 1, "agent.reply": 2, "agent.proposers.endpoint": 1, "agent.proposers.chat": 2,
-    "agent.proposers.dialects": 3, "agent.proposers.llm": 4,
+    "agent.prompt": 2, "agent.reply": 2, "agent.proposers.endpoint": 1, "agent.proposers.chat": 3,
+    "agent.proposers.dialects": 4, "agent.proposers.llm": 5,
     # the trusted score reads the corpus through prepare
     "agent.score": 7, "agent.dry_run": 8, "agent.steps": 9, "agent.night": 10, "agent.phases": 8, "agent.doctor": 8,
     # the command line
