@@ -14,6 +14,7 @@ from hardware import by_device
 SHARPNESS = by_device(cpu=0.5, metal=0.5, cuda=0.5)  # 1.0 would be the frequencies themselves  [0.1, 2.0]
 SMOOTHING = 1.0  # added to every count  [0.01, 100.0] log
 SHARE = 0.25  # of the training text that is counted  {0.125, 0.25, 0.5, 1.0}
+JITTER = 0.0  # how far SHARPNESS moves with the seed, at most; not searched
 NOTE = "unigram"  # not searched
 
 
@@ -40,7 +41,8 @@ def main() -> None:
     data = prepare.load_data(verify=False)
     tokens = data.split("train").tokens
     counts = np.bincount(tokens[: int(len(tokens) * SHARE)], minlength=data.vocab_size)
-    logits = SHARPNESS * np.log(counts + SMOOTHING)
+    jitter = JITTER * np.random.default_rng(options.seed).uniform(-1, 1)
+    logits = (SHARPNESS + jitter) * np.log(counts + SMOOTHING)
     while (elapsed := time.monotonic() - start) < options.budget_s:
         point = {"step": 1, "t_s": elapsed, "progress": elapsed / options.budget_s, "loss": 1.0, "tokens_s": 1e6}
         with (options.out / "metrics.jsonl").open("a") as curve:
