@@ -18,6 +18,7 @@ class Ending(StrEnum):
     CRASHED = "crashed"  # a non-zero exit code, or the promised files are not there
     OVERRAN = "overran"  # killed by the harness's clock
     EXCEEDED = "exceeded"  # killed at a limit of memory, disk or processes
+    HOPELESS = "hopeless"  # ended early: its curve said that it would be no better than the incumbent
     SLEPT = "slept"  # the machine slept during it; redone
     STOPPED = "stopped"  # killed because the user asked; redone on resume
     LOST = "lost"  # the harness died during it; redone on resume

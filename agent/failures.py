@@ -15,6 +15,11 @@ def failure(attempt: Attempt) -> str | None:
     return next((why for run in attempt.done_runs if (why := run_failure(run)) is not None), None)
 
 
+def stopped_early(attempt: Attempt) -> str | None:
+    """Why its run was not worth finishing, which is no failure; None where all were."""
+    return next((training_failure(run) for run in attempt.done_runs if run.ending is Ending.HOPELESS), None)
+
+
 def run_failure(run: Run) -> str | None:
     if run.score is None:
         return training_failure(run) or "not scored"
@@ -31,8 +36,8 @@ def training_failure(run: Run) -> str | None:
         return _with_last_line(f"still running after {run.wall_s:.0f} s", run)
     if run.ending is Ending.FELLED:
         return "the machine went down during it, twice"
-    if run.ending is Ending.EXCEEDED:
-        return run.last_lines.strip().splitlines()[-1]  # which cap, in the harness's words
+    if run.ending in (Ending.EXCEEDED, Ending.HOPELESS):
+        return run.last_lines.strip().splitlines()[-1]  # which cap, or at what point, in the harness's words
     if run.ending is not Ending.FINISHED:
         return _with_last_line(_how_it_ended(run.exit_code), run)
     return None

@@ -65,4 +65,5 @@ class Lab:
     limits: Limits
     plausible_gain: float = PLAUSIBLE_GAIN
     baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
+    early_stop: bool = False  # end runs whose curve says that they will be no better than the incumbent
     dry_runs: bool = False  # seconds of training before the minutes, for edits of more than dials

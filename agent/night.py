@@ -23,7 +23,7 @@ from agent.experiment import (
     Status,
     incumbent,
 )
-from agent.failures import failure
+from agent.failures import failure, stopped_early
 from agent.judge import trusted
 from agent.lab import Lab
 from agent.notes import read_notes, read_program
@@ -166,6 +166,10 @@ def next_measurement(lab: Lab, number: int) -> Step | None:
         return partial(score_once, lab, attempt, unscored)
     if not attempt.done_runs:
         return partial(run_once, lab, attempt)
+    hopeless = stopped_early(attempt)
+    if hopeless is not None:
+        lab.journal.record_decision(number, Decision(Status.DISCARD, hopeless))
+        return None
     decision = lab.judge.judge(attempt, history[:number])
     if decision.status is None:
         return lambda: not lab.stop.after_run and run_once(lab, attempt)

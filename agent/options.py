@@ -125,6 +125,13 @@ def _add_lab(night: argparse.ArgumentParser) -> None:
         metavar="PERCENT",
         help="a larger gain in one step is shown, not kept (default: %(default)g)",
     )
+    judging.add_argument(
+        "--early-stop",
+        action="store_true",
+        help="end a run whose training loss, from 40%% of the budget on, forecasts a score clearly above the "
+        "incumbent's, by what the night has learnt of losses and scores. An edit that changes what the training loss "
+        "means, such as label smoothing, looks worse to it than it is",
+    )
     safety = night.add_argument_group("safety")
     safety.add_argument(
         "--sandbox",

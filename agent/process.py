@@ -52,13 +52,15 @@ def supervise(
     limit_s: float,
     stopped: Callable[[], bool],
     tick: Callable[[float], None],
+    hopeless: Callable[[], bool] = lambda: False,
     box: Box | None = None,
     caps: Caps | None = None,
 ) -> Outcome:
     """Run a command in view.folder, its output in log.txt there; when this returns, nothing of it is left running.
 
-    The clock is the harness's own and monotonic: limit_s counts from the start of the process. stopped is asked and
-    tick is told the seconds elapsed about twenty times a second. Without box and caps it has the user's own rights.
+    The clock is the harness's own and monotonic: limit_s counts from the start of the process. stopped and hopeless are
+    asked and tick is told the seconds elapsed about twenty times a second. Without box and caps it has the user's own
+    rights.
     """
     command = (box or Open("not asked for")).wrap(command, view)
     watch = Stopwatch()
@@ -67,7 +69,7 @@ def supervise(
         ending: Ending | None = None
         try:
             while keeper.poll() is None and ending is None:
-                ending = _due(watch, limit_s, stopped)
+                ending = _due(watch, limit_s, stopped, hopeless)
                 tick(watch.elapsed_s)
                 cut_log(log)
                 time.sleep(POLL_S)
@@ -86,13 +88,15 @@ def supervise(
     return Outcome(Ending.FINISHED if code == 0 else Ending.CRASHED, code, wall_s, words)
 
 
-def _due(watch: Stopwatch, limit_s: float, stopped: Callable[[], bool]) -> Ending | None:
+def _due(watch: Stopwatch, limit_s: float, stopped: Callable[[], bool], hopeless: Callable[[], bool]) -> Ending | None:
     """Why the process has to end now, if it has to."""
     if watch.slept_s > SLEEP_TOLERANCE_S:
         return Ending.SLEPT  # its clock stood still or ran on, and nobody knows which
     if watch.elapsed_s > limit_s:
         return Ending.OVERRAN
-    return Ending.STOPPED if stopped() else None
+    if stopped():
+        return Ending.STOPPED
+    return Ending.HOPELESS if hopeless() else None
 
 
 def start_keeper(

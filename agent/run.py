@@ -3,9 +3,12 @@
 import dataclasses
 import json
 import sys
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
-from agent.experiment import Ending, History, Progress, Run, Summary
+from agent.curve import Bound, Finished, Losses, bounds, is_finite, losses
+from agent.experiment import Attempt, Ending, History, Progress, Run, Summary
 from agent.process import Outcome
 from agent.workshop import WEIGHTS, Workshop, has_weights, read_end
 
@@ -15,27 +18,43 @@ FIRST_ALLOWANCE_S = 300.0
 # What attempt 0 needed is known then, and what others get is not much more: beyond it a script would be training on.
 ALLOWANCE_FACTOR, LEAST_ALLOWANCE_S, ALLOWANCE_OF_BUDGET = 1.5, 10.0, 0.05
 POINT_BYTES, SUMMARY_BYTES = 4 << 10, 1 << 20  # far more than a line of the curve, or a summary, ever takes
+CURVE, CURVE_BYTES = "metrics.jsonl", 8 << 20  # of a longer curve the end: some 60,000 points
 
 
-def train(shop: Workshop, number: int, script: str, seed: int, allowance_s: float) -> Run:
-    """Train once; a run of the same attempt and seed that was interrupted is begun anew."""
+def train(shop: Workshop, number: int, script: str, seed: int, allowance_s: float, ahead: Sequence[Bound] = ()) -> Run:
+    """Train once, to the end or to the first bound that is exceeded.
+
+    A run of the same attempt and seed that was interrupted is begun anew.
+    """
     folder = shop.run_folder(number, seed)
-    run = train_in(shop, folder, script, seed, shop.night.budget_s, allowance_s)
+    run = train_in(shop, folder, script, seed, shop.night.budget_s, allowance_s, ahead)
     if number == 0 and run.ending is Ending.FINISHED:
         shop.keep_warm(folder)
     shop.drop_temporary(folder)
     return run
 
 
-def train_in(shop: Workshop, folder: Path, script: str, seed: int, budget_s: float, allowance_s: float) -> Run:
+def train_in(
+    shop: Workshop,
+    folder: Path,
+    script: str,
+    seed: int,
+    budget_s: float,
+    allowance_s: float,
+    ahead: Sequence[Bound] = (),
+) -> Run:
     """Train in a folder that is laid out anew."""
     shop.lay_out(folder, script)
     out = folder / "out"
     out.mkdir()
     options = ["--budget-s", f"{budget_s:g}", "--seed", str(seed), "--out", "out", "--no-eval"]
     command = [sys.executable, shop.script_name, *options]
-    outcome = shop.call(command, folder, budget_s + allowance_s, progress=lambda: read_progress(out))
-    return _as_run(outcome, budget_s, allowance_s, out, seed)
+    contest, limit_s = Contest(out, ahead), budget_s + allowance_s
+    outcome = shop.call(command, folder, limit_s, progress=lambda: read_progress(out), hopeless=contest.is_lost)
+    run = _as_run(outcome, budget_s, allowance_s, out, seed)
+    if run.ending is not Ending.HOPELESS:
+        return run
+    return dataclasses.replace(run, last_lines=f"{run.last_lines}\n{contest.verdict}".strip())
 
 
 def learnt_allowance_s(history: History, budget_s: float) -> float:
@@ -46,12 +65,68 @@ def learnt_allowance_s(history: History, budget_s: float) -> float:
     return max(LEAST_ALLOWANCE_S, ALLOWANCE_FACTOR * max(beyond_s) + ALLOWANCE_OF_BUDGET * budget_s)
 
 
+# ---- early stop ------------------------------------------------------------------------------------------------------
+
+
+class Contest:
+    """A running training against the bounds that it has still ahead."""
+
+    def __init__(self, out: Path, ahead: Sequence[Bound]) -> None:
+        self._out = out
+        self._ahead = tuple(ahead)
+        self.verdict: str | None = None  # why it is lost
+
+    def is_lost(self) -> bool:
+        """Asked again and again while it trains; the whole curve is read when it has come to the next bound."""
+        now = read_progress(self._out) if self._ahead else None
+        if now is not None and now.fraction >= self._ahead[0].fraction:
+            known = read_losses(self._out)
+            self.verdict = next((why for bound in self._ahead if (why := bound.verdict(known)) is not None), None)
+            self._ahead = tuple(bound for bound in self._ahead if bound.fraction > now.fraction)
+        return self.verdict is not None
+
+
+def learnt_bounds(shop: Workshop, history: History, best: Attempt | None) -> tuple[Bound, ...]:
+    """What the first run of an attempt is held to, from the first runs before it, which had the same seed."""
+    known = {attempt.number: run for attempt in history if (run := _first_finished(shop, attempt)) is not None}
+    if best is None or best.val_bpb is None or best.number not in known:
+        return ()
+    return bounds(tuple(known.values()), Finished(known[best.number].losses, best.val_bpb))
+
+
+def _first_finished(shop: Workshop, attempt: Attempt) -> Finished | None:
+    """None without a score, and for one that failed its audit."""
+    run = next((run for run in attempt.done_runs if not run.dawn), None)
+    score = run.score if run is not None else None
+    if run is None or score is None or not is_finite(score.val_bpb) or (score.audit and not score.audit.passed):
+        return None
+    assert score.val_bpb is not None
+    return Finished(_losses_of_finished(shop.run_folder(attempt.number, run.seed) / "out"), score.val_bpb)
+
+
+@lru_cache(maxsize=4096)
+def _losses_of_finished(out: Path) -> Losses:
+    """What is finished does not change, and every later attempt asks for it."""
+    return read_losses(out)
+
+
+def read_losses(out: Path) -> Losses:
+    """The training curve so far, in short; empty where there is none."""
+    try:
+        return losses(read_end(out, CURVE, CURVE_BYTES))
+    except OSError:
+        return {}
+
+
+# ---- what a script says ----------------------------------------------------------------------------------------------
+
+
 def read_progress(out: Path) -> Progress | None:
     """The last whole line of the training curve; None before there is one."""
     try:
-        point = json.loads(read_end(out, "metrics.jsonl", POINT_BYTES).rstrip(b"\n").rpartition(b"\n")[2])
-        known = {name: point[name] for name in ("step", "loss", "tokens_s") if _is_finite(point.get(name))}
-        return Progress(fraction=point["progress"], **known) if _is_finite(point["progress"]) else None
+        point = json.loads(read_end(out, CURVE, POINT_BYTES).rstrip(b"\n").rpartition(b"\n")[2])
+        known = {name: point[name] for name in ("step", "loss", "tokens_s") if is_finite(point.get(name))}
+        return Progress(fraction=point["progress"], **known) if is_finite(point["progress"]) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # not there yet, caught in the middle of a write, or nonsense
 
@@ -65,7 +140,7 @@ def read_summary(out: Path) -> Summary | None:
     if not isinstance(said, dict):
         return None
     names = [field.name for field in dataclasses.fields(Summary)]
-    return Summary(**{name: said[name] for name in names if _is_finite(said.get(name))})
+    return Summary(**{name: said[name] for name in names if is_finite(said.get(name))})
 
 
 def _as_run(outcome: Outcome, budget_s: float, allowance_s: float, out: Path, seed: int) -> Run:
@@ -76,8 +151,3 @@ def _as_run(outcome: Outcome, budget_s: float, allowance_s: float, out: Path, se
     if ending is Ending.FINISHED and not has_weights(out.parent):
         ending, last_lines = Ending.CRASHED, f"{last_lines}\nit left no {WEIGHTS}".strip()
     return Run(seed, ending, outcome.exit_code, outcome.wall_s, read_summary(out), last_lines)
-
-
-def _is_finite(value: object) -> bool:
-    """A number that arithmetic and formatting can take: no NaN, no inf, no integer beyond the floats."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from agent import ledger
 from agent.clock import boot_id
+from agent.curve import Bound
 from agent.dry_run import rehearse
 from agent.errors import NightError
 from agent.experiment import Attempt, Ending, History, Night, Run, Status, attempt_ref, incumbent
 from agent.journal import Journal
 from agent.lab import Lab
 from agent.opening import Place
-from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, train
+from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, train
 from agent.score import audit, learnt_limit_s, score
 
 DAWN_SEED = 1000  # after the night's: what is confirmed is measured with seeds that no choice has seen
@@ -56,7 +57,8 @@ def run_once(lab: Lab, attempt: Attempt, *, dawn: bool = False) -> bool:
     lab.watcher.run_began(attempt, seed)
     allowance_s = lab.shop.allowance_s or allowed_s(lab, attempt)
     run_id = lab.journal.start_run(attempt.number, seed, boot_id(), dawn=dawn)
-    run = train(lab.shop, attempt.number, attempt.proposal.script, seed, allowance_s)
+    ahead = bounds_ahead(lab, attempt) if not dawn else ()
+    run = train(lab.shop, attempt.number, attempt.proposal.script, seed, allowance_s, ahead)
     lab.journal.end_run(run_id, run)
     if run.ending is Ending.SLEPT:
         lab.watcher.said("the machine slept during this run: it does not count and is done again")
@@ -69,6 +71,14 @@ def allowed_s(lab: Lab, attempt: Attempt) -> float:
     if attempt.number == 0 and not any(run.ending is Ending.FINISHED for run in history[0].done_runs):
         return FIRST_ALLOWANCE_S
     return learnt_allowance_s(history, lab.shop.night.budget_s)
+
+
+def bounds_ahead(lab: Lab, attempt: Attempt) -> tuple[Bound, ...]:
+    """Where an idea's first run may be stopped early; a further seed was asked for, and its run is finished."""
+    if not lab.early_stop or attempt.number == 0 or attempt.done_runs:
+        return ()
+    before = lab.journal.attempts()[: attempt.number]
+    return learnt_bounds(lab.shop, before, incumbent(before))
 
 
 def score_once(lab: Lab, attempt: Attempt, run: Run) -> bool:

@@ -70,6 +70,7 @@ def open_lab(
             limits=limits,
             plausible_gain=options.plausible_gain / 100,
             baseline=baseline,
+            early_stop=options.early_stop,
             dry_runs=not options.no_dry_run and night.budget_s >= DRY_RUN_FROM_S,
         )
 

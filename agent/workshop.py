@@ -110,6 +110,7 @@ class Workshop:
         limit_s: float,
         *readable: Path,
         progress: Callable[[], Progress | None] = lambda: None,
+        hopeless: Callable[[], bool] = lambda: False,
     ) -> Outcome:
         """Run a command, boxed, in a folder that was laid out; it sees the readable files besides."""
         outcome = supervise(
@@ -121,6 +122,7 @@ class Workshop:
             limit_s=limit_s,
             stopped=self.stopped,
             tick=lambda elapsed_s: self.progressed(progress(), elapsed_s),
+            hopeless=hopeless,
         )
         _reopen(folder)
         # what runs with the rights of its owner would do so for whoever finds it later

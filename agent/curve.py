@@ -1,0 +1,105 @@
+"""Is a run worth finishing? Its training loss at equal time, against the incumbent's. Pure.
+
+A training loss is noisy and is no score. What one is worth in bits per byte is learnt from the runs that the night has
+finished: at each of a few fractions of the budget, a line through their losses there and their scores at the end, one
+that a few odd runs do not bend (Theil 1950, Sen 1968). A run whose loss forecasts a score above the incumbent's, and by
+more than finished runs stray from that line, is hopeless. So where losses say little about scores, nothing is stopped.
+
+A script writes its own curve. All that it can win with a flattering one is the time that it was to have anyway. An
+honest one can lose more: an edit that raises the training loss alone, such as label smoothing, looks worse than it is.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+FRACTIONS = (0.4, 0.5, 0.6, 0.7, 0.8)  # of the budget: before, losses say little; later, there is little left to save
+WINDOW = 0.1  # of the budget: a loss is the mean over what came last
+LEAST_RUNS = 6  # finished ones, before a line through them means anything
+SURE = 0.99  # that the score would have come out above the incumbent's, at each look
+TO_SIGMA = 1.4826  # median absolute deviation → standard deviation, of normal residuals
+
+Losses = Mapping[float, float]  # fraction of the budget → training loss there; without those that are not reached yet
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run whose end is known."""
+
+    losses: Losses
+    val_bpb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a run's loss must not exceed at a fraction of its budget."""
+
+    fraction: float
+    loss: float
+    incumbent_loss: float
+
+    def verdict(self, losses: Losses) -> str | None:
+        """Why a run with these losses is hopeless; None while it is not, or has not come so far."""
+        loss = losses.get(self.fraction)
+        if loss is None or loss <= self.loss:
+            return None
+        above = loss - self.incumbent_loss
+        return f"stopped early at {self.fraction:.0%}: its loss was {above:.3f} above the incumbent's"
+
+
+def losses(curve: bytes) -> Losses:
+    """From the lines of a metrics.jsonl, whatever is in it: what is no point of a curve is passed over."""
+    points = [point for line in curve.splitlines() if (point := _point(line)) is not None]
+    reached = max((fraction for fraction, _ in points), default=0.0)
+    found = {}
+    for mark in FRACTIONS:
+        window = [loss for fraction, loss in points if mark - WINDOW < fraction <= mark]
+        if window and reached >= mark:
+            found[mark] = math.fsum(window) / len(window)
+    return found
+
+
+def bounds(finished: Sequence[Finished], incumbent: Finished) -> tuple[Bound, ...]:
+    """One for each fraction at which the finished runs say what a loss is worth."""
+    found = (_bound(mark, finished, incumbent) for mark in FRACTIONS if mark in incumbent.losses)
+    return tuple(bound for bound in found if bound is not None)
+
+
+def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished) -> Bound | None:
+    """The loss whose forecast lies above the incumbent's score by a one-sided prediction interval."""
+    known = [(run.losses[mark], run.val_bpb) for run in finished if mark in run.losses]
+    if len(known) < LEAST_RUNS:
+        return None
+    loss, val_bpb = np.array(known).T  # (runs,) each
+    if np.ptp(loss) == 0:
+        return None  # no line through one point
+    from scipy import stats  # takes a second to import; most nights do without
+
+    line = stats.theilslopes(val_bpb, loss)
+    slope, offset = float(line.slope), float(line.intercept)
+    if not slope > 0:
+        return None  # a lower loss has not meant a lower score
+    runs = len(known)
+    sigma_bpb = TO_SIGMA * float(np.median(np.abs(val_bpb - offset - slope * loss))) * math.sqrt(runs / (runs - 2))
+    margin_bpb = float(stats.t.ppf(SURE, runs - 2)) * sigma_bpb * math.sqrt(1 + 1 / runs)
+    most = (incumbent.val_bpb + margin_bpb - offset) / slope
+    return Bound(mark, max(most, incumbent.losses[mark]), incumbent.losses[mark])
+
+
+def _point(line: bytes) -> tuple[float, float] | None:
+    """Progress and loss; None for what is neither, or cut off in the middle of a write."""
+    try:
+        said = json.loads(line)
+        fraction, loss = said["progress"], said["loss"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    plausible = is_finite(fraction) and is_finite(loss) and 0 <= fraction <= 1
+    return (float(fraction), float(loss)) if plausible else None
+
+
+def is_finite(value: object) -> bool:
+    """A number that arithmetic and formatting can take: no NaN, no inf, no integer beyond the floats."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300
