@@ -44,7 +44,7 @@ class Bound:
     def verdict(self, losses: Losses) -> str | None:
         """Why a run with these losses is hopeless; None while it is not, or has not come so far."""
         loss = losses.get(self.fraction)
-        if loss is None or loss <= self.loss:
+        if loss is None or not loss > self.loss:
             return None
         above = loss - self.incumbent_loss
         return f"stopped early at {self.fraction:.0%}: its loss was {above:.3f} above the incumbent's"

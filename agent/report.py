@@ -2,6 +2,7 @@
 
 import csv
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -68,6 +69,9 @@ def status_lines(night: Night, history: History, *, pid: int | None, stopping: b
     if history and history[-1].decision is None:
         counted.append("1 unfinished")
     lines.append(f"{len(history)} attempt{'s' if len(history) != 1 else ''}: {', '.join(counted)}")
+    stopped = early_stops(history)
+    if stopped is not None:
+        lines.append(stopped)
     best, first = incumbent(history), history[0] if history else None
     if best is not None and first is not None and best.val_bpb is not None and first.val_bpb is not None:
         gain = f"{first.val_bpb - best.val_bpb:.6f} below the baseline's {first.val_bpb:.6f}"
@@ -77,6 +81,19 @@ def status_lines(night: Night, history: History, *, pid: int | None, stopping: b
         state = "at work" if pid else "unfinished, redone on resume"
         lines.append(f"{state}: #{history[-1].number} {history[-1].proposal.title}")
     return [harmless(line) for line in lines]
+
+
+def early_stops(history: History) -> str | None:
+    """How many runs were not finished because of their curves, and the training time which that saved; None: none."""
+    runs = [run for attempt in history for run in attempt.done_runs]
+    whole_s = [run.wall_s for run in runs if run.ending is Ending.FINISHED]
+    stopped_s = [run.wall_s for run in runs if run.ending is Ending.HOPELESS]
+    if not stopped_s or not whole_s:
+        return None
+    typical_s = statistics.median(whole_s)
+    saved_s = sum(max(0.0, typical_s - wall_s) for wall_s in stopped_s)
+    share = saved_s / (saved_s + sum(run.wall_s for run in runs))
+    return f"{len(stopped_s)} of {len(runs)} runs stopped early, which saved {saved_s:.0f} s of training ({share:.0%})"
 
 
 def verdict_facts(night: Night, history: History, number: int) -> dict[str, object]:

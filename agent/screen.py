@@ -148,9 +148,9 @@ def verdict(attempt: Attempt, before: Attempt | None) -> str:
 
 
 def _wants_a_reason(attempt: Attempt) -> bool:
-    """A crash, and a good score that was not believed, are not self-evident."""
+    """A crash, a run that was not finished, and a good score that was not believed, are not self-evident."""
     reason = attempt.decision.reason if attempt.decision else ""
-    return attempt.status is Status.CRASH or reason.startswith(("audit", "quarantine", "it ignores"))
+    return attempt.status is Status.CRASH or reason.startswith(("audit", "quarantine", "it ignores", "stopped early"))
 
 
 def describe(point: Point, budget_s: float) -> str:
