@@ -1,5 +1,7 @@
-"""What a night does about attempts that it had settled: measured again, revoked, brought down; and before it begins one:
-tried dry, repaired."""
+"""What a night does about attempts that it had settled: measured again, revoked, brought down.
+
+And before it begins one: tried dry, repaired.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -59,7 +61,7 @@ def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
     assert tip(grounds) == attempts[3].commit
     assert grounds.rows()[1]["reason"] == "revoked: it was luck"
     assert (grounds.rows()[1]["gain_bpb"], grounds.rows()[1]["sure"]) == ("-0.010000", "0.20")
-    weights = sorted(path.parents[2].name for path in grounds.folder("t").rglob("model.safetensors"))
+    weights = sorted({path.parents[2].name for path in grounds.folder("t").rglob("model.safetensors")})
     assert weights == ["0000", "0003"]
 
 
