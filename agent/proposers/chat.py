@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.errors import NightshiftError
+from agent.errors import MachineError, NightshiftError
 from agent.prompt import Conversation
 from agent.proposers.endpoint import Endpoint
 
@@ -75,21 +75,29 @@ class Dialect(Protocol):
 
 
 class Chat:
-    """Made for one question. close() from another thread ends it, at the latest when the server says something."""
+    """Made for one question. close() from another thread ends it, at the latest when the server says something.
+
+    Raises MachineError where the SDK is missing, or cannot be set up, as with a proxy that it does not understand.
+    """
 
     def __init__(self, dialect: Dialect, endpoint: Endpoint, patience: Patience) -> None:
         sdk = dialect.sdk()
         self._dialect, self._endpoint, self._patience, self._sdk = dialect, endpoint, patience, sdk
-        self._client = dialect.client(sdk)(
-            api_key=endpoint.key,
-            base_url=endpoint.url,
-            timeout=sdk.Timeout(patience.ask_s, connect=min(CONNECT_S, patience.ask_s)),
-            max_retries=patience.retries,
-            # a redirect would carry the key and the script to somebody else
-            http_client=sdk.DefaultHttpxClient(
-                follow_redirects=False, event_hooks={"response": [_retries_within(patience.wait_s)]}
-            ),
-        )
+        hooks = {"response": [_retries_within(patience.wait_s)]}
+        try:
+            self._client = dialect.client(sdk)(
+                api_key=endpoint.key,
+                base_url=endpoint.url,
+                timeout=sdk.Timeout(patience.ask_s, connect=min(CONNECT_S, patience.ask_s)),
+                max_retries=patience.retries,
+                # a redirect would carry the key and the script to somebody else
+                http_client=sdk.DefaultHttpxClient(follow_redirects=False, event_hooks=hooks),
+            )
+        except Exception as error:  # of certificates, proxies and whatever else an environment may set
+            said = endpoint.without_key(str(error), SAID_CHARS)
+            raise MachineError(
+                f"the {endpoint.provider} SDK cannot be set up ({said}); mend that and try again"
+            ) from error
 
     def ask(self, asked: Conversation, *, stream: bool) -> Reply:
         """Raises CallFailed, or whatever an SDK and a server make of each other: see explained()."""

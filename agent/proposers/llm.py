@@ -9,10 +9,10 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from agent.errors import NightError, NoIdea
 from agent.experiment import Ask, Attempt, Briefing, Proposal
+from agent.opening import utc_now
 from agent.prompt import Conversation, ask_again, compose
 from agent.proposers.chat import CallFailed, Chat, Patience, Reply, ask_in_time
 from agent.proposers.dialects import DIALECTS
@@ -21,7 +21,8 @@ from agent.reply import BadReply, Edited, read_reply
 
 TRIES = 2  # an answer, and one that mends it
 USUAL = Patience()
-CHARS_PER_TOKEN = 3  # of a prompt, or a few more: what a call may have cost that nobody counted
+CHARS_PER_TOKEN = 3  # of a question, or a few more: what a call may have cost that nobody counted
+MOST_CHARS_PER_TOKEN = 8  # of a question that was read to its end
 FAILURE_CHARS = 400
 SOURCE_CHARS = 80
 
@@ -63,8 +64,8 @@ class LLM:
                 f"tokens, 0,0 for a model of your own"
             )
         self._dialect = DIALECTS[self._endpoint.provider]
-        self._dialect.sdk()  # a missing one is told before the night, not in it
         self._record, self._stopped, self._patience, self._stream = record, stopped, patience, stream
+        self._chat().close()  # what cannot be set up is told before the night, not in it
         self._price, self._max_usd = price, max_usd
         self._uncounted_usd = 0.0  # at most, for calls after which no count of tokens came
         self._refused: tuple[str, float] | None = None  # why, and until when nobody is asked
@@ -85,14 +86,17 @@ class LLM:
             try:
                 edited = self._read(reply, briefing, broken)
             except BadReply as error:
-                wrong = str(error)
+                wrong = f"{error}{_hint(reply, asked)}"
                 self._record(replace(ask, failure=self._presentable(f"the answer cannot be used: {wrong}")))
-                asked, spent_usd = ask_again(asked, reply.text, wrong), spent_usd + _known_usd((ask,))
+                asked, spent_usd = ask_again(asked, reply.text, str(error)), spent_usd + _known_usd((ask,))
                 continue
             self._record(ask)
             repairs = broken.number if broken is not None else None
             return Proposal(edited.script, edited.title, edited.hypothesis, self.source, repairs)
         raise NoIdea(self._presentable(f"{self.source}: no answer could be used, the last because {wrong}"))
+
+    def _chat(self) -> Chat:
+        return Chat(self._dialect, self._endpoint, self._patience)
 
     def _check_allowed(self, spent_usd: float) -> None:
         if self._stopped():
@@ -107,11 +111,9 @@ class LLM:
 
     def _ask(self, asked: Conversation, number: int) -> tuple[Reply, Ask]:
         """The reply and its record, which is still to be told; raises NoIdea with the record told."""
-        started, start = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
-        ask = Ask(number, self.source, started, 0.0, self._endpoint.model)
+        ask, start = Ask(number, self.source, utc_now(), 0.0, self._endpoint.model), time.monotonic()
         try:
-            chat = Chat(self._dialect, self._endpoint, self._patience)
-            reply = ask_in_time(chat, asked, self._patience.ask_s, self._stopped, stream=self._stream)
+            reply = ask_in_time(self._chat(), asked, self._patience.ask_s, self._stopped, stream=self._stream)
         except CallFailed as error:
             sentence = self._presentable(f"{self.source}: {error}")
             if error.lasting:
@@ -152,6 +154,15 @@ class LLM:
 
     def _presentable(self, sentence: str) -> str:
         return self._endpoint.without_key(sentence, FAILURE_CHARS)
+
+
+def _hint(reply: Reply, asked: Conversation) -> str:
+    """Some servers, Ollama among them, silently cut a question down to the context that they were started with."""
+    if reply.tokens_in is None or reply.tokens_in * MOST_CHARS_PER_TOKEN >= asked.chars:
+        return ""
+    return (
+        f" (of a question of {asked.chars:,} characters it read {reply.tokens_in:,} tokens: give it a longer context)"
+    )
 
 
 def _known_usd(asks: Sequence[Ask]) -> float:
