@@ -9,9 +9,10 @@ from agent.judge import Greedy, trusted
 
 def attempt(number: int, *scores: float | None, ending: Ending = Ending.FINISHED, **details: object) -> Attempt:
     facts = {"exit_code": 0, "last_lines": "", "wall_s": 1.0, **details}
+    measured = [Score(value, 1.0, None if value else "no") if ending is Ending.FINISHED else None for value in scores]
     runs = tuple(
-        Run(seed=seed, ending=ending, summary=None, score=Score(value, 1.0, None if value else "no"), **facts)  # type: ignore[arg-type]
-        for seed, value in enumerate(scores)
+        Run(seed=seed, ending=ending, summary=None, score=score, **facts)  # type: ignore[arg-type]
+        for seed, score in enumerate(measured)
     )
     return Attempt(number, None, Proposal("", "", "", ""), "", commit="c", runs=runs)
 

@@ -1,0 +1,176 @@
+"""How far scores move with the seed alone, and what every attempt is worth in the light of that. Pure."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy import stats
+
+from agent.belief import STEP, Belief, Node, learn
+from agent.experiment import Attempt, History, Noise, Status
+
+SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
+NOT_BELIEVED = ("audit:", "quarantine:")  # how the reason of a discard begins whose scores are no measurement
+
+# What seeds move is between 0.002 and 0.03 bpb wherever it was measured; two runs already weigh more than this.
+TYPICAL_SIGMA_BPB, TYPICAL_SPREAD = 0.006, 1.2  # centre and width, in natural logarithms
+RUNG = 1.1  # sigma is learnt to ten per cent: finer would be pretence, and what is known of a rung can be kept
+TELLING_APART = 1.96 * math.sqrt(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """A night's belief in bits per byte: who stands where in its tree."""
+
+    belief: Belief
+    sigma_bpb: float
+    place: Mapping[int, int]  # attempt's number → its node
+    reference_bpb: float  # where the lattice has its zero
+    seeds: Mapping[int, float]  # what a seed adds to every score
+
+    def gain_bpb(self, number: int) -> float:
+        return self.belief.gain(self.place[number]) * self.sigma_bpb
+
+    def sure(self, number: int) -> float:
+        return self.belief.sure(self.place[number])
+
+    def merits(self, attempt: Attempt) -> tuple[float, ...]:
+        """Its scores in steps of the lattice, whether it stands in the tree or not."""
+        step = self.sigma_bpb * STEP
+        return tuple((self.reference_bpb - value) / step for value in readings((attempt,), self.seeds)[0])
+
+
+def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, ...]:
+    """Whose scores say something about ideas: settled, not crashed, believed, and no question of dawn's."""
+    known = [attempt for attempt in history if attempt.settled and attempt.status is not Status.CRASH]
+    said = [one for one in known if one.decision and not one.decision.reason.startswith(NOT_BELIEVED)]
+    both = [*said, judged] if judged is not None else said
+    return tuple(one for one in both if one.scores_bpb and one.is_idea)
+
+
+def readings(attempts: Sequence[Attempt], seeds: Mapping[int, float]) -> tuple[tuple[float, ...], ...]:
+    """Scores of every attempt, without what its seeds are known to do to any script."""
+    return tuple(tuple(value - seeds.get(seed, 0.0) for seed, value in scored(one).items()) for one in attempts)
+
+
+def scored(attempt: Attempt) -> dict[int, float]:
+    """Seed → bits per byte. A script that ignores its seed was measured once, however often it ran."""
+    found: dict[int, float] = {}
+    for run in attempt.done_runs:
+        value = run.score.val_bpb if run.score else None
+        if value is not None and not any(math.isclose(value, other, rel_tol=SAME) for other in found.values()):
+            found[run.seed] = value
+    return found
+
+
+def seed_effects(attempts: Sequence[Attempt], level: float = 0.01) -> dict[int, float]:
+    """What a seed adds to every script's score, shrunk; empty unless an analysis of variance finds it beyond doubt.
+
+    Two-way and additive, attempt + seed, over the attempts that share several seeds, by least squares (Scheffé 1959).
+    """
+    tables = [scored(one) for one in attempts]
+    counts: dict[int, int] = defaultdict(int)
+    for table in tables:
+        if len(table) > 1:
+            for seed in table:
+                counts[seed] += 1
+    shared = sorted(seed for seed, count in counts.items() if count > 1)
+    rows = [{seed: table[seed] for seed in shared if seed in table} for table in tables]
+    rows = [row for row in rows if len(row) > 1]
+    runs = sum(map(len, rows))
+    free = runs - len(rows) - (len(shared) - 1)
+    if len(shared) < 2 or free < 1:
+        return {}
+    owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    column = np.array([shared.index(seed) for row in rows for seed in row])
+    values = np.array([value for row in rows for value in row.values()])
+    design = np.eye(len(shared))[column]
+    inside = design - (np.eye(len(rows))[owner].T @ design / np.bincount(owner)[:, None])[owner]
+    spread = values - (np.bincount(owner, values) / np.bincount(owner))[owner]
+    effects = np.linalg.lstsq(inside, spread, rcond=None)[0]
+    left = float(((spread - inside @ effects) ** 2).sum())
+    explained = float((spread**2).sum()) - left
+    if left <= 0 or stats.f.sf(explained / (len(shared) - 1) / (left / free), len(shared) - 1, free) > level:
+        return {}
+    effects -= effects.mean()
+    sigma2 = left / free
+    tau2 = max(0.0, float(effects.var(ddof=1)) - sigma2 / float(np.mean([counts[seed] for seed in shared])))
+    return {
+        seed: float(effect) * tau2 / (tau2 + sigma2 / counts[seed])
+        for seed, effect in zip(shared, effects, strict=True)
+    }
+
+
+def know(attempts: Sequence[Attempt]) -> Knowledge | None:
+    """None where scores do not move with the seed at all, or where nothing was measured."""
+    if not attempts:
+        return None
+    place = {attempt.number: i for i, attempt in enumerate(attempts)}
+    parents = tuple(0 if one.parent is None else place[one.parent] for one in attempts)
+    seeds = seed_effects(attempts)
+    scores = readings(attempts, seeds)
+    rung = sigma_rung(parents, scores)
+    if rung is None:
+        return None
+    return Knowledge(believe(parents, scores, rung), RUNG**rung, place, scores[0][0], seeds)
+
+
+@lru_cache(maxsize=256)
+def believe(parents: tuple[int, ...], scores: tuple[tuple[float, ...], ...], rung: int) -> Belief:
+    reference, step = scores[0][0], RUNG**rung * STEP
+    return learn(
+        tuple(
+            Node(parent, tuple((reference - value) / step for value in values))
+            for parent, values in zip(parents, scores, strict=True)
+        )
+    )
+
+
+def sigma_rung(parents: tuple[int, ...], scores: tuple[tuple[float, ...], ...]) -> int | None:
+    """The most probable sigma, as a power of RUNG.
+
+    By the likelihood of all scores, lucky and unlucky: runs were repeated because of what the first one said, so their
+    spread alone would mislead. What came after the last repeat tells nothing new and is left out.
+    """
+    repeated = [i for i, values in enumerate(scores) if len(values) > 1]
+    if repeated and all(max(scores[i]) == min(scores[i]) for i in repeated):
+        return None
+    last = max(repeated, default=0) + 1
+    return most_probable_rung(parents[:last], scores[:last])
+
+
+@lru_cache(maxsize=256)
+def most_probable_rung(parents: tuple[int, ...], scores: tuple[tuple[float, ...], ...]) -> int:
+    def plausibility(rung: int) -> float:
+        sigma_bpb = RUNG**rung
+        evidence = believe(parents, scores, rung).log_evidence
+        runs = sum(map(len, scores))
+        prior = -0.5 * (math.log(sigma_bpb / TYPICAL_SIGMA_BPB) / TYPICAL_SPREAD) ** 2
+        return evidence - (runs - 1) * math.log(sigma_bpb) + prior
+
+    freedom = sum(len(values) - 1 for values in scores)
+    squares = sum(float(np.var(values)) * len(values) for values in scores)
+    start = math.sqrt(squares / freedom) if freedom else TYPICAL_SIGMA_BPB
+    rung = round(math.log(start, RUNG))
+    known = {rung: plausibility(rung)}
+    while True:
+        for near in (rung - 1, rung + 1):
+            known.setdefault(near, plausibility(near)) if near not in known else None
+        best = max((rung - 1, rung, rung + 1), key=known.__getitem__)
+        if best == rung:
+            return rung
+        rung = best
+
+
+def noise(history: History) -> Noise | None:
+    """What the night has learnt about its noise; None until two runs of one attempt were scored."""
+    attempts = measured(history)
+    repeated = sum(len(scored(one)) for one in attempts if len(one.scores_bpb) > 1)
+    if repeated == 0:
+        return None
+    knowledge = know(attempts)
+    sigma_bpb = 0.0 if knowledge is None else knowledge.sigma_bpb
+    return Noise(sigma_bpb, repeated, TELLING_APART * sigma_bpb)
