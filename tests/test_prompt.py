@@ -66,7 +66,7 @@ def told(*others: Attempt, broken: Attempt | None = None, **facts: object) -> st
 
 
 def line_of(number: int, text: str) -> str:
-    return next(line for line in text.splitlines() if line.startswith(f"- {number},"))
+    return next(line for line in text.splitlines() if line.startswith(f"- {number} (edits"))
 
 
 def test_the_owners_words_the_device_the_noise_and_the_whole_script_are_told():
@@ -92,9 +92,16 @@ def test_the_form_of_the_answer_names_the_script():
 def test_an_attempt_is_one_line_with_its_difference_and_how_sure_the_judge_is():
     decision = Decision(Status.DISCARD, "0.005 above the incumbent", gain_bpb=-0.002, sure=0.31)
     line = line_of(1, told(attempt(1, Status.DISCARD, trained(1.805), decision=decision), noise=NOISE))
-    assert "discard; val_bpb 1.805000; +0.005000 against what it edits; near miss" in line
-    assert "believed gain -0.002000, 31% sure" in line
-    assert '"an idea"' in line
+    assert line == '- 1 (edits 0): discard 1.805000 (+0.005000); near miss; gain -0.002000, 31% sure; "an idea"'
+
+
+def test_a_night_of_a_hundred_ideas_fits_whole():
+    decision = Decision(Status.DISCARD, "", gain_bpb=-0.01, sure=0.1)
+    history = [
+        attempt(number, Status.DISCARD, trained(1.81), title=f"MATRIX_LR 0.04 → 0.0{number}", decision=decision)
+        for number in range(1, 101)
+    ]
+    assert "left out" not in told(*history, noise=NOISE)
 
 
 def test_a_clear_loss_is_no_near_miss():
@@ -171,12 +178,14 @@ def test_a_script_and_a_program_cannot_close_their_fences():
 
 def test_the_prompt_keeps_its_budget_and_the_newest_stays():
     history = [attempt(number, Status.DISCARD, trained(1.9), title="x" * 500) for number in range(1, 400)]
+    history[40] = replace(history[40], decision=Decision(Status.KEEP, "better"))
     refused = tuple(Refusal(Proposal(SCRIPT, "t" * 500, "", "llm"), "w" * 900) for _ in range(50))
     notes = (*("n" * 5000 for _ in range(50)), "the newest")
     text = told(*history, program="p" * 100_000, notes=notes, refused=refused, noise=NOISE)
     assert len(text) - len(SCRIPT) < PROGRAM_CHARS + NOTES_CHARS + HISTORY_CHARS + REFUSED_CHARS + 2_000
     assert "- the newest" in text
-    assert "- 399," in text
+    assert all(f"- {number} (edits 0)" in text for number in (41, 350, 399))
+    assert "- 42 (" not in text
     assert "earlier ones are left out" in text
     assert "cut at 12,000 characters" in text
 
