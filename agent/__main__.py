@@ -6,12 +6,13 @@ import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from agent import report
+from agent.confirmation import Findings
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, Night, Proposal, incumbent
 from agent.journal import Journal, disk_is_broken, disk_is_full
@@ -20,16 +21,18 @@ from agent.lock import holder, is_held
 from agent.night import presentable, run_night
 from agent.notes import add_note
 from agent.opening import Place, read_text, utc_now
-from agent.options import parser
+from agent.options import JUDGES, parser
 from agent.plain_text import harmless_lines
 from agent.proposers import queue
 from agent.proposers.checked import check_proposal, fingerprint
-from agent.proposers.given import Given
+from agent.proposers.given import Given, Nobody
+from agent.proposers.mix import shares
 from agent.repo import Repo
 from agent.screen import let_go
+from agent.sources import check_sources, source_of
 from agent.steps import write_ledger
 from agent.stop import AFTER_RUN, NOW, Stop
-from agent.wiring import committed, open_lab, search_of
+from agent.wiring import committed, open_lab
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,11 +77,41 @@ def _mended_by_hand(error: OSError | sqlite3.OperationalError) -> str:
 
 def run(options: argparse.Namespace) -> int:
     limits = Limits(options.experiments, options.hours, options.dawn)
-    with open_lab(options, limits, lambda night, *_: search_of(night)) as lab:
+    check_sources(options)
+    source = source_of(options, Place.of(options.script))
+    with open_lab(options, limits, source, searches=options.proposer == "search") as lab:
         _greet(lab, options)
         run_night(lab)
+        runs = limits.runs_at_dawn(lab.journal.attempts())
+        if runs and not lab.stop.after_run:
+            lab.watcher.said(f"dawn: up to {runs} runs to confirm what was found")
+            _dawn(lab, runs)
         _goodbye(lab)
     return 0
+
+
+def confirm_one(options: argparse.Namespace) -> int:
+    place = Place.of(options.script)
+    night, _ = _night(place, options.tag)
+    options.tag = night.tag
+    with open_lab(options, Limits(), lambda *_: Nobody(), searches=False) as lab:
+        lab.watcher.said(f"dawn of night {night.tag}: up to {options.runs} runs of {night.budget_s:g} s")
+        found = _dawn(lab, options.runs)
+    if found is None:
+        raise NightError(f"night {night.tag} has kept no edit, so there is nothing to confirm; see: nightshift results")
+    if options.json:
+        options.json.write_text(json.dumps(asdict(found), indent=1))
+    return 0
+
+
+def _dawn(lab: Lab, runs: int) -> Findings | None:
+    from agent.dawn import confirm
+
+    found = confirm(lab, runs)
+    if found is not None:
+        for line in report.findings_lines(found, lab.journal.attempts(), f"{lab.shop.night.branch}-confirmed"):
+            lab.watcher.said(line)
+    return found
 
 
 def try_one(options: argparse.Namespace) -> int:
@@ -159,6 +192,10 @@ def status(options: argparse.Namespace) -> int:
     stopping = Stop(place.folder(night.tag)).after_run
     for line in report.status_lines(night, history, pid=who.pid if who and running else None, stopping=stopping):
         print(line)
+    with Journal.read(place.journal(night.tag)) as journal:
+        brought = shares(history, journal.asks())
+    for line in report.shares_lines(brought) if brought else ():
+        print(line)
     return 0
 
 
@@ -223,6 +260,7 @@ def _greet(lab: Lab, options: argparse.Namespace) -> None:
     say(f"  device   {night.device} ({night.device_kind})")
     say(f"  budget   {night.budget_s:g} s of training a run; {', '.join(until) or 'until stopped'}")
     say(f"  data     {night.data} (protocol {night.protocol})")
+    say(f"  judge    {JUDGES[options.judge]}")
     say(f"  sandbox  {shop.box.name}")
     for gap in shop.box.uncovered:
         say(f"           not covered: {gap}")
@@ -233,6 +271,9 @@ def _greet(lab: Lab, options: argparse.Namespace) -> None:
 def _goodbye(lab: Lab) -> None:
     history, night = lab.journal.attempts(), lab.shop.night
     for line in report.status_lines(night, history, pid=None, stopping=False)[2:]:
+        lab.watcher.said(line)
+    brought = shares(history, lab.journal.asks())
+    for line in report.shares_lines(brought) if len(history) > 1 else ():
         lab.watcher.said(line)
     best = incumbent(history)
     if best is not None and best.number > 0:
@@ -273,7 +314,7 @@ def _pick(history: Sequence[Attempt], number: int, night: Night) -> Attempt:
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     command.__name__.removesuffix("_one"): command
-    for command in (run, try_one, submit, note, results, status, stop, show, diff, plot, profile, doctor)
+    for command in (run, confirm_one, try_one, submit, note, results, status, stop, show, diff, plot, profile, doctor)
 }
 
 if __name__ == "__main__":

@@ -26,10 +26,12 @@ from agent.experiment import (
 from agent.failures import failure, stopped_early
 from agent.judge import trusted
 from agent.lab import Lab
+from agent.noise import noise
 from agent.notes import read_notes, read_program
 from agent.opening import check_disk, read_script, utc_now
 from agent.plain_text import one_line, paragraphs
 from agent.proposers.checked import check_proposal
+from agent.report import noise_line
 from agent.steps import audit_once, commit, dry_run_once, run_once, score_once, settle, why_and_where
 
 Step = Callable[[], bool]  # False: the user stopped it, or there is nothing more to do
@@ -108,6 +110,7 @@ def brief(lab: Lab, history: History, best: Attempt) -> Briefing:
         night=lab.shop.night,
         history=history,
         parent=best,
+        noise=noise(history),
         program=read_program(lab.place.script_path.parent / "program.md"),
         notes=read_notes(lab.shop.folder),
         asks=lab.journal.asks(),
@@ -135,6 +138,9 @@ def bring_to_an_end(lab: Lab, attempt: Attempt) -> bool:
     settled = settle(lab, attempt.number)
     parent = None if attempt.parent is None else lab.journal.attempt(attempt.parent)
     lab.watcher.attempt_settled(settled, parent)
+    found = noise(lab.journal.attempts()) if attempt.number == 0 else None
+    if found is not None:
+        lab.watcher.said(noise_line(found))
     return True
 
 
@@ -229,12 +235,17 @@ def second_thoughts(lab: Lab, history: History) -> Review:
     """The judge's, but an edit whose further run crashed, or failed its audit, is not kept whatever its score."""
     if incumbent(history) is None:
         return Review()
-    fallen = {attempt.number: verdict for attempt in history[1:] if (verdict := _fall(attempt)) is not None}
+    fallen = fallen_keeps(history)
     if fallen:
         return Review(decisions=fallen)
     review = lab.judge.review(history)
     again = review.again if review.again is None or failure(history[review.again]) is None else None
     return Review(again, review.decisions)
+
+
+def fallen_keeps(history: History) -> dict[int, Decision]:
+    """Kept attempts that a later run, or its audit, has spoken against."""
+    return {attempt.number: verdict for attempt in history[1:] if (verdict := _fall(attempt)) is not None}
 
 
 def _fall(attempt: Attempt) -> Decision | None:

@@ -11,7 +11,11 @@ from agent.judge import PLAUSIBLE_GAIN
 from agent.run import FIRST_ALLOWANCE_S
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-JUDGES = ("balanced", "greedy", "strict")
+JUDGES = {
+    "balanced": "balanced: the script first runs several times, to learn the noise; then further seeds where they pay",
+    "greedy": "greedy: one lower run is enough, and much of what is kept will be luck",
+    "strict": "strict: hardly anything is kept by luck, at the price of many runs",
+}
 PROPOSERS = ("search", "llm", "command", "queue", "mix")
 CONFIRM_RUNS = 30  # what the simulations of benchmarks/judge_power.py take for a night of 96 runs
 EXAMPLES = """\
@@ -106,8 +110,8 @@ def _add_lab(night: argparse.ArgumentParser) -> None:
     judging = night.add_argument_group("judging")
     judging.add_argument(
         "--judge",
-        choices=JUDGES,
-        default=JUDGES[0],
+        choices=tuple(JUDGES),
+        default=next(iter(JUDGES)),
         help="balanced: further seeds where they pay, provisional keeps; greedy: one lower run is enough; "
         "strict: hardly ever wrong, and slow (default: %(default)s)",
     )
@@ -169,8 +173,12 @@ def _add_sources(night: argparse.ArgumentParser) -> None:
         help="PROVIDER:MODEL[@URL], as in openai:gpt-5, anthropic:claude-sonnet-4-5 or "
         "openai:qwen3-coder@http://localhost:11434/v1",
     )
+    ideas.add_argument("--llm-url", metavar="URL", help="where the model is served, if not in SPEC")
     ideas.add_argument(
-        "--price", metavar="IN,OUT", help="of the model, in dollars for a million tokens: needed by --max-cost"
+        "--price",
+        type=price,
+        metavar="IN,OUT",
+        help="of the model, in dollars for a million tokens: needed by --max-cost",
     )
     ideas.add_argument("--max-cost", type=positive, metavar="USD", help="ask the model no more once it has cost this")
     ideas.add_argument(
@@ -258,6 +266,17 @@ def seed(text: str) -> int:
     if not (text.isdecimal() and int(text) < 2**32):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**32 - 1}")
     return int(text)
+
+
+def price(text: str) -> tuple[float, float]:
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        usd_in, usd_out = (float(part) for part in parts)
+    except ValueError:
+        usd_in = usd_out = math.nan
+    if not (0 <= usd_in < 1e6 and 0 <= usd_out < 1e6):
+        raise argparse.ArgumentTypeError(f"{text!r} is not two prices, in dollars for a million tokens, as in 1.25,10")
+    return usd_in, usd_out
 
 
 def agent_command(text: str) -> str:

@@ -1,6 +1,7 @@
 """What the morning shows: tables for the terminal, one attempt in full, and the picture of the progress."""
 
 import csv
+import io
 import math
 import statistics
 from collections.abc import Iterable, Sequence
@@ -8,20 +9,24 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from agent import ledger
+from agent.confirmation import Findings, Interval
 from agent.errors import MachineError, NightError
-from agent.experiment import Attempt, Audit, Ending, History, Night, Run, Status, attempt_ref, incumbent
+from agent.experiment import Attempt, Audit, Ending, History, Night, Noise, Run, Status, attempt_ref, incumbent
+from agent.noise import noise
 from agent.plain_text import harmless, harmless_lines
+from agent.proposers.mix import Share
 from agent.screen import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Row = dict[str, str]  # one line of results.tsv by column
+LINE_CHARS = 100
 LABEL_DEGREES, LABEL_CHARS = 20, 40
 LABEL_PT = (150.0, 9.0)  # length of a label at most, and its height
 LABEL_STARTS = 0.74  # of a panel's width: one that starts further to the right would not end inside
@@ -77,6 +82,9 @@ def status_lines(night: Night, history: History, *, pid: int | None, stopping: b
         gain = f"{first.val_bpb - best.val_bpb:.6f} below the baseline's {first.val_bpb:.6f}"
         gain = gain if best.number else "the baseline"
         lines.append(f"best val_bpb {best.val_bpb:.6f} (#{best.number}), {gain}")
+    found = noise(history)
+    if found is not None:
+        lines.append(noise_line(found))
     if history and not history[-1].settled:
         state = "at work" if pid else "unfinished, redone on resume"
         lines.append(f"{state}: #{history[-1].number} {history[-1].proposal.title}")
@@ -132,6 +140,67 @@ def verdict_lines(night: Night, history: History, number: int) -> list[str]:
         lines.append(f"go back to it with: git checkout {_short(night.branch)} -- {night.script}")
     lines.append(f"more: nightshift show {number} --tag {night.tag}, nightshift results")
     return [harmless(line) for line in lines]
+
+
+def findings_lines(found: Findings, history: History, confirmed: str) -> list[str]:
+    """What dawn has found, for people; confirmed is the branch with the script that it stands for."""
+    best = history[found.champion]
+    lines = [
+        f"dawn: #{found.champion} {best.proposal.title}, against the baseline",
+        f"  recorded gain   {found.recorded_bpb:+.6f} (by the night's own scores; shrunk: {found.believed_bpb:+.6f})",
+        f"  honest gain     {_interval(found.honest)} (fresh seeds)",
+        f"  on the holdout  {_interval(found.holdout)} (text that no attempt was judged by)",
+    ]
+    if found.honest and found.holdout and _are_apart(found.honest, found.holdout):
+        lines.append("  ALARM: the two differ by more than chance: the night has fitted its validation text")
+    for edit in found.edits:
+        if edit.runs:
+            word = "a passenger, dropped" if edit.number in found.passengers else "it stays"
+            title = history[edit.number].proposal.title
+            lines.append(f"  #{edit.number} brings {_interval(edit.effect)}, {word}: {title}")
+    if found.honest:
+        lines.append(f"  the confirmed script is on {_short(confirmed)}")
+    return [harmless(line) for line in lines]
+
+
+def _interval(found: Interval | None) -> str:
+    if found is None:
+        return "not measured: too few runs"
+    return f"{found.mean_bpb:+.6f} [{found.low_bpb:+.6f}, {found.high_bpb:+.6f}]"
+
+
+def _are_apart(one: Interval, other: Interval) -> bool:
+    return one.low_bpb > other.high_bpb or other.low_bpb > one.high_bpb
+
+
+def noise_line(found: Noise) -> str:
+    if found.sigma_bpb == 0:
+        return f"noise: none: {found.runs} runs of the same script with other seeds gave the same score"
+    return (
+        f"noise: σ {found.sigma_bpb:.6f} from {found.runs} repeated runs; two single runs tell differences "
+        f"above {found.smallest_bpb:.6f} apart"
+    )
+
+
+def shares_lines(rows: Iterable[Share]) -> list[str]:
+    """What each source of ideas has brought, and what it cost."""
+    console = Console(file=io.StringIO(), width=LINE_CHARS)
+    with console.capture() as shown:
+        console.print(_shares_table(rows))
+    return [line.rstrip() for line in shown.get().splitlines()]
+
+
+def _shares_table(rows: Iterable[Share]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("source")
+    for column in ("attempts", "kept", "gain_bpb", "hours", "calls", "failed", "tokens in", "out", "usd"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        counts = str(row.attempts), str(row.kept), f"{row.gain_bpb:.6f}", f"{row.hours:.2f}"
+        calls = (str(row.calls), str(row.failures)) if row.calls else ("", "")
+        tokens = ("" if count is None else f"{count:,}" for count in (row.tokens_in, row.tokens_out))
+        table.add_row(Text(harmless(row.source)), *counts, *calls, *tokens, "" if row.usd is None else f"{row.usd:.2f}")
+    return table
 
 
 def attempt_view(night: Night, attempt: Attempt, folder: Path, *, running: bool = False) -> RenderableType:

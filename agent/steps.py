@@ -4,6 +4,7 @@ Each step writes to the journal what it found before the next begins, and may be
 """
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from agent import ledger
@@ -16,7 +17,7 @@ from agent.journal import Journal
 from agent.lab import Lab
 from agent.opening import Place
 from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, train
-from agent.score import audit, learnt_limit_s, score
+from agent.score import Split, audit, learnt_limit_s, score
 
 DAWN_SEED = 1000  # after the night's: what is confirmed is measured with seeds that no choice has seen
 
@@ -81,37 +82,31 @@ def bounds_ahead(lab: Lab, attempt: Attempt) -> tuple[Bound, ...]:
     return learnt_bounds(lab.shop, before, incumbent(before))
 
 
-def score_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
+def score_once(lab: Lab, attempt: Attempt, run: Run, split: Split = "validation") -> bool:
     lab.watcher.scoring_began(attempt)
     limit_s = learnt_limit_s(lab.journal.attempts())
-    measured = score(lab.shop, attempt.number, attempt.proposal.script, run.seed, limit_s)
+    measured = score(lab.shop, attempt.number, attempt.proposal.script, run.seed, limit_s, split)
     if measured is None:
         return False
-    lab.journal.record_score(attempt.number, run.seed, measured)
+    record = lab.journal.record_score if split == "validation" else lab.journal.record_holdout
+    record(attempt.number, run.seed, measured)
     return True
 
 
-def score_holdout_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
-    """On text that no choice of the night has seen."""
-    lab.watcher.scoring_began(attempt)
-    limit_s = learnt_limit_s(lab.journal.attempts())
-    measured = score(lab.shop, attempt.number, attempt.proposal.script, run.seed, limit_s, "holdout")
-    if measured is None:
-        return False
-    lab.journal.record_holdout(attempt.number, run.seed, measured)
-    return True
-
-
-def audit_once(lab: Lab, attempt: Attempt, run: Run) -> bool:
+def audit_once(lab: Lab, attempt: Attempt, run: Run, split: Split = "validation") -> bool:
     """Against the incumbent's committed losses, where the largest gains are looked at hardest."""
     lab.watcher.audit_began(attempt)
     history = lab.journal.attempts()
     best = incumbent(history[: attempt.number])
     known = (best.number, best.done_runs[0].seed) if best and best.done_runs else None
-    found = audit(lab.shop, attempt.number, attempt.proposal.script, run.seed, learnt_limit_s(history), known)
+    limit_s = learnt_limit_s(history)
+    found = audit(lab.shop, attempt.number, attempt.proposal.script, run.seed, limit_s, known, split)
     if found is None:
         return False
-    lab.journal.record_audit(attempt.number, run.seed, found)
+    if split == "validation":
+        lab.journal.record_audit(attempt.number, run.seed, found)
+    elif run.holdout is not None:
+        lab.journal.record_holdout(attempt.number, run.seed, replace(run.holdout, audit=found))
     return True
 
 

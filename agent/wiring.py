@@ -15,7 +15,7 @@ from agent.dials import read_dials, searched
 from agent.errors import NightError
 from agent.experiment import Judge, Night, Proposer
 from agent.journal import Journal, disk_is_full
-from agent.judge import Greedy
+from agent.judge import choose_judge
 from agent.lab import Lab, Limits
 from agent.lock import only_night
 from agent.opening import Place, Request, open_night
@@ -39,7 +39,7 @@ def open_lab(
     aside: bool = False,  # what is said goes to stderr: stdout is for a program
 ) -> Iterator[Lab]:
     """Raises NightshiftError before anything is written where something does not fit."""
-    place = Place.of(options.script)
+    place, judge = Place.of(options.script), judge_of(options)
     with ExitStack() as undo:
         # the lock comes before the tag: two nights begun at once must not find the same tag free
         tell = undo.enter_context(only_night(place.repo.common_dir()))
@@ -64,7 +64,7 @@ def open_lab(
             journal=journal,
             shop=shop,
             proposer=source(night, journal, stop, screen),
-            judge=judge_of(options),
+            judge=judge,
             watcher=screen,
             stop=stop,
             limits=limits,
@@ -76,18 +76,14 @@ def open_lab(
 
 
 def judge_of(options: argparse.Namespace) -> Judge:
-    return Greedy(options.confirm)
+    if options.confirm and options.judge != "greedy":
+        raise NightError(f"--confirm is for --judge greedy; {options.judge} decides by itself how often to measure")
+    return choose_judge(options.judge, options.confirm)
 
 
 def committed(place: Place) -> str:
     """The script as it stands in HEAD: what edits of the working tree are measured against."""
     return place.repo.read("HEAD", place.script)
-
-
-def search_of(night: Night) -> Proposer:
-    from agent.proposers.search import Search  # Optuna takes a second to import; a refusal does without
-
-    return Search(night.device_kind, f"{night.tag} {night.seed}")  # another night tries other things first
 
 
 @contextmanager

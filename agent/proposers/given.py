@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from agent.errors import Exhausted
 from agent.experiment import Briefing, Proposal
 
 
@@ -11,3 +12,10 @@ class Given:
 
     def propose(self, briefing: Briefing) -> Proposal:
         return self.proposal
+
+
+class Nobody:
+    """Where nothing is to be proposed."""
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        raise Exhausted("nobody is asked for ideas")

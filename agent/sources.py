@@ -1,0 +1,76 @@
+"""Where a night's ideas come from, by the options of the command line: checked before it opens, built when it has."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from agent.errors import NightError
+from agent.experiment import Ask, Night, Proposer
+from agent.journal import Journal
+from agent.opening import Place
+from agent.proposers.checked import Checked
+from agent.proposers.command import Command
+from agent.proposers.llm import LLM, Price
+from agent.proposers.mix import Fallback, Mix
+from agent.proposers.queue import Queue
+from agent.screen import Screen
+from agent.stop import Stop
+
+NEEDS = {
+    "llm": "--llm SPEC, as in: nightshift run --proposer llm --llm openai:gpt-5",
+    "command": "--command CMD, as in: nightshift run --proposer command --command 'claude -p'",
+}
+
+
+def check_sources(options: argparse.Namespace) -> None:
+    """Raises NightError for a source that lacks what it needs or is never asked, MachineError for a missing SDK."""
+    given = {"llm": options.llm, "command": options.agent}
+    for name, value in given.items():
+        if options.proposer == name and value is None:
+            raise NightError(f"--proposer {name} needs {NEEDS[name]}")
+        if value is not None and options.proposer not in (name, "mix"):
+            raise NightError(f"--{name} is set, but --proposer {options.proposer} asks it nothing; use {name} or mix")
+    if options.llm is None and (options.price or options.max_cost):
+        raise NightError(f"--price and --max-cost are about a language model; name it with {NEEDS['llm']}")
+    if options.llm is not None:
+        _llm(options, lambda ask: None, lambda: False)
+
+
+def source_of(options: argparse.Namespace, place: Place) -> Callable[[Night, Journal, Stop, Screen], Proposer]:
+    """What open_lab builds the proposer with."""
+
+    def build(night: Night, journal: Journal, stop: Stop, screen: Screen) -> Proposer:
+        makers: Mapping[str, Callable[[], Proposer]] = {
+            "queue": lambda: Queue(place.queue, place.nights, screen.said),
+            "llm": lambda: _llm(options, journal.record_ask, lambda: stop.now),
+            "command": lambda: _command(options, place.folder(night.tag), journal.record_ask, stop, screen),
+            "search": lambda: search_of(night),
+        }
+        set_up = {"queue", "search"} | ({"llm"} if options.llm else set()) | ({"command"} if options.agent else set())
+        wanted = set_up if options.proposer == "mix" else {options.proposer, "search"}
+        sources = {name: Checked(make(), place.script) for name, make in makers.items() if name in wanted}
+        if options.proposer == "mix":
+            return Mix(sources, f"{night.tag} {night.seed}")
+        # whatever fails, the night goes on
+        return Fallback(sources, screen.said) if len(sources) > 1 else sources["search"]
+
+    return build
+
+
+def search_of(night: Night) -> Proposer:
+    from agent.proposers.search import Search  # Optuna takes a second to import; a refusal does without
+
+    return Search(night.device_kind, f"{night.tag} {night.seed}")  # another night tries other things first
+
+
+def _llm(options: argparse.Namespace, record: Callable[[Ask], None], stopped: Callable[[], bool]) -> LLM:
+    price = Price(*options.price) if options.price else None
+    return LLM(options.llm, record, url=options.llm_url, stopped=stopped, price=price, max_usd=options.max_cost)
+
+
+def _command(
+    options: argparse.Namespace, folder: Path, record: Callable[[Ask], None], stop: Stop, screen: Screen
+) -> Command:
+    return Command(
+        options.agent, folder, record, lambda: stop.now, tick=lambda elapsed_s: screen.progressed(None, elapsed_s)
+    )
