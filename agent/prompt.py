@@ -215,14 +215,14 @@ def _task(briefing: Briefing, broken: Attempt | None) -> str:
     if broken is None:
         return (
             f"Propose one edit of {script}, as it stands above, that lowers val_bpb and that nobody has tried yet. "
-            f"One idea, in the form that the first message asks for."
+            "One idea, in the form that you were given."
         )
     title, why = quoted(broken.proposal.title, TITLE_CHARS), what_happened(broken) or "it crashed"
     return (
         f"The script above is not the incumbent but your attempt {broken.number}, {title}, which failed: {why}. "
         f"{_where(broken, script)}You meant: {quoted(broken.proposal.hypothesis, HYPOTHESIS_CHARS)}. Mend it with the "
-        f"smallest edit of the script above that keeps the idea, in the form that the first message asks for. "
-        f"This is the only repair of it."
+        f"smallest edit of the script above that keeps the idea, in the form that you were given. "
+        "This is the only repair of it."
     )
 
 

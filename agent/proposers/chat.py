@@ -165,13 +165,13 @@ def ask_in_time(
 def _wait(
     outcomes: "queue.SimpleQueue[Reply | Exception]", end: float, stopped: Callable[[], bool]
 ) -> Reply | Exception | None:
-    """None when the user stopped it, or at its end."""
-    while (left_s := end - time.monotonic()) > 0 and not stopped():
+    """None when the user stopped it, or at its end; but an answer that is there is taken, for it is paid for."""
+    while True:
         try:
-            return outcomes.get(timeout=min(POLL_S, left_s))
+            return outcomes.get(timeout=max(0.0, min(POLL_S, end - time.monotonic())))
         except queue.Empty:
-            continue
-    return None
+            if stopped() or time.monotonic() >= end:
+                return None
 
 
 def _retries_within(wait_s: float) -> Callable[[Any], None]:
