@@ -4,6 +4,9 @@ A dial is an UPPER_CASE constant at module level. Where a search may turn it, it
 
     MATRIX_LR = 0.04  # Muon: every matrix of the blocks  [0.005, 0.2] log
     DEPTH = by_device(cpu=4, metal=6, cuda=8)  # transformer layers  {2, 4, 6, 8}
+
+Whoever writes one range has spoken: dials without one stay as they are. In a script without any range, those are
+searched for which a sensible one can be told from name and value.
 """
 
 import ast
@@ -14,11 +17,27 @@ import re
 import tokenize
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.errors import ScriptError
 
 Value = int | float | str | bool | tuple[object, ...] | None
+
+
+def _words(*words: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:^|_)(?:{'|'.join(words)})(?:_|$)")
+
+
+# What the name of a dial without a range says: how the run is made, which is no question of taste, …
+MACHINERY = _words(
+    *("SEED", "LOG", "EVAL", "EVERY", "INTERVAL", "PRINT", "SAVE", "CHECKPOINT", "WORKERS", "THREADS", "DEVICES?"),
+    *("PORT", "VERSION", "BUDGET", "TIME", "SECONDS", "S", "MINUTES", "HOURS", "TIMEOUT", "LIMIT", "MAX", "MIN"),
+    *("VOCAB", "SEQ", "LEN", "LENGTH", "CONTEXT", "TOKENS", "QUEUED", "PREFETCH", "EPS", "EPSILON"),
+)
+# … or what it measures
+MEMORY = _words("BETA[12S]?", "MOMENTUM", "EMA", "DECAY")
+SHARE = _words("DROPOUT", "FRACTION", "FRAC", "SHARE", "PROB", "PROBABILITY", "SMOOTHING", "WARMUP", "WARMDOWN")
+LEARNING_RATE = _words("LR", "RATE")
 FORMS = "[low, high]  or  [low, high] log  or  {a, b, c}"
 
 
@@ -69,14 +88,34 @@ def read_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
 
 
 def searched(source: str, device_kind: str) -> tuple[Dial, ...]:
-    """The dials with a range; raises ScriptError when there is none, or one cannot be read."""
-    dials = tuple(dial for dial in read_dials(source, device_kind) if dial.span is not None)
+    """The dials that a search may turn; raises ScriptError when there is none, or a range cannot be read."""
+    dials = read_dials(source, device_kind)
+    if all(dial.span is None for dial in dials):
+        dials = tuple(replace(dial, span=sensible(dial.name, dial.value)) for dial in dials)
+    dials = tuple(dial for dial in dials if dial.span is not None)
     if not dials:
         raise ScriptError(
             "the script has no dial with a range, so there is nothing to search; end "
             "a dial's comment with one, as in: LR = 0.04  # step size  [0.005, 0.2] log"
         )
     return dials
+
+
+def sensible(name: str, value: Value) -> Interval | Choices | None:
+    """A range for a dial whose author gave none, about its value; None where turning it may break what it serves."""
+    if not is_number(value) or MACHINERY.search(name):
+        return None
+    assert isinstance(value, int | float)
+    if isinstance(value, int):
+        return Choices(tuple(dict.fromkeys((max(1, value // 2), value, 2 * value)))) if value > 0 else None
+    if not math.isfinite(value) or value < 0:
+        return None
+    if MEMORY.search(name) and 0.5 <= value < 1:  # of a running mean: what counts is how far it is from 1
+        return Interval(max(0.5, 1 - 4 * (1 - value)), 1 - (1 - value) / 4, log=False, whole=False)
+    if SHARE.search(name) and value < 1:
+        return Interval(max(0.0, value - 0.2), min(0.95, value + 0.2), log=False, whole=False)
+    factor = 8 if LEARNING_RATE.search(name) else 4
+    return Interval(value / factor, value * factor, log=True, whole=False) if value > 0 else None
 
 
 @_depth_is_told()

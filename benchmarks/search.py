@@ -12,15 +12,16 @@ harness: commits, the box, the trusted score, the audit, the judge. What propose
     nothing    no edit at all: what it gains is luck, and shows how far the figures can be trusted
 
 After a night its champion and attempt 0 are trained again, alternating, each with --dawn-runs seeds that nothing was
-chosen by: their mean difference is the honest gain, in bits per byte of the validation text and of the holdout. Recorded is
-what the night believed by the scores that it chose by. Intervals are 95 %, by Student's t: of a night from its runs at
-dawn (Welch); of an arm from the runs of all its nights, so they speak of these nights; of search over random from the nights
-themselves, which also differ by what was drawn.
+chosen by: their mean difference is the honest gain, in bits per byte of the validation text and of the holdout.
+Recorded is what the night believed by the scores that it chose by. Intervals are 95 %, by Student's t: of a night from
+its runs at dawn (Welch); of an arm from the runs of all its nights, so they speak of these nights; of search over
+random from the nights themselves, which also differ by what was drawn.
 
 Each night is pinned to cores of its own. The program may be killed at any time: the same --work goes on where it was.
 
-Flat keys of --json, for each ARM: ARM_gain, ARM_gain_low, ARM_gain_high (validation), ARM_holdout_gain, ARM_recorded_gain,
-ARM_attempts, ARM_keeps, ARM_crashes; search_over_random with _low and _high; nights, budget_s, attempts, dawn_runs, device, judge.
+Flat keys of --json, for each ARM: ARM_gain, ARM_gain_low, ARM_gain_high (validation), ARM_holdout_gain,
+ARM_recorded_gain, ARM_attempts, ARM_runs, ARM_keeps, ARM_crashes; search_over_random with _low and _high; nights,
+budget_s, attempts, dawn_runs, device, judge.
 """
 
 from __future__ import annotations
@@ -108,9 +109,9 @@ class Nothing:
 
 def proposer(arm: str, night: Night) -> Proposer:
     seed = f"{night.tag} {night.seed}"
-    return {"search": lambda: Search(night.device_kind, seed), "random": lambda: Random(night.device_kind, seed)}.get(
-        arm, Nothing
-    )()
+    if arm == "search":
+        return Search(night.device_kind, seed)
+    return Random(night.device_kind, seed) if arm == "random" else Nothing()
 
 
 # ---- one night, in a process of its own ------------------------------------------------------------------------------
@@ -239,7 +240,8 @@ def run_nights(args: argparse.Namespace) -> None:
     if args.at_once * args.cores_each > len(cores):
         raise measure.Misuse(f"--at-once {args.at_once} nights of {args.cores_each} cores want more than {len(cores)}")
     free = [cores[i * args.cores_each : (i + 1) * args.cores_each] for i in range(args.at_once)]
-    waiting, running, failed = list(names(args)), {}, []
+    waiting, failed = list(names(args)), []
+    running: dict[str, tuple[subprocess.Popen[bytes], list[int]]] = {}
     try:
         while waiting or running:
             while waiting and free:
@@ -444,10 +446,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, metavar="DIR", help="the nights live here, and go on from here")
     parser.add_argument("--nights", type=int, help="of each arm (default: 3; quick: 1)")
-    parser.add_argument("--attempts", type=int, help="of each night, beyond attempt 0 (default: 40; quick: 3)")
+    parser.add_argument("--attempts", type=int, help="of each night, beyond attempt 0 (default: 40; quick: 2)")
     parser.add_argument("--budget-s", type=float, help="of each experiment (default: 20; quick: 0.05)")
     parser.add_argument(
-        "--dawn-runs", type=int, help="of the champion, and as many of attempt 0 (default: 6; quick: 2)"
+        "--dawn-runs", type=int, help="of the champion, and as many of attempt 0 (default: 6; quick: 1)"
     )
     parser.add_argument("--judge", choices=("balanced", "greedy", "strict"), default="balanced")
     parser.add_argument("--at-once", type=int, default=1, help="nights (default: %(default)s)")
@@ -458,7 +460,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--night", help=argparse.SUPPRESS)  # this process is that night
     parser.add_argument("--cores", type=lambda text: [int(core) for core in text.split(",")], help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
-    defaults = {"nights": (3, 1), "attempts": (40, 3), "budget_s": (20.0, 0.05), "dawn_runs": (6, 2)}
+    defaults = {"nights": (3, 1), "attempts": (40, 2), "budget_s": (20.0, 0.05), "dawn_runs": (6, 1)}
     for name, values in defaults.items():
         if getattr(args, name) is None:
             setattr(args, name, values[args.quick])

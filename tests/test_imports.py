@@ -22,7 +22,8 @@ FLOOR = {
     "agent.proposers": 0, "agent.failures": 1, "agent.dials": 1, "agent.contract": 1, "agent.stop": 1,
     "agent.audit": 1, "agent.belief": 0, "agent.noise": 1, "agent.judge": 4, "agent.confirmation": 2, "agent.lab": 6, "agent.curve": 0,
     "agent.pins": 1, "agent.repo": 2, "agent.journal": 2, "agent.ledger": 2, "agent.lock": 2, "agent.screen": 2,
-    "agent.proposers.search": 2, "agent.recorder": 2, "agent.run": 5, "agent.opening": 5, "agent.report": 8,
+    "agent.fit": 2, "agent.proposers.space": 2, "agent.proposers.surrogate": 0, "agent.proposers.search": 3,
+    "agent.recorder": 2, "agent.run": 5, "agent.opening": 5, "agent.report": 8,
     # sources of ideas, and what steers them
     "agent.throwaway": 1, "agent.proposers.checked": 2, "agent.proposers.mix": 3, "agent.proposers.patch": 2,
     "agent.notes": 5, "agent.proposers.queue": 5, "agent.proposers.desk": 5, "agent.proposers.command": 6,

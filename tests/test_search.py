@@ -8,7 +8,8 @@ from test_journal import NIGHT
 from agent.dials import normalised, read_dials
 from agent.errors import Exhausted, ScriptError
 from agent.experiment import Attempt, Briefing, Decision, Ending, Proposal, Run, Score, Status, incumbent
-from agent.proposers.search import MAX_STEP, MIN_STEP, Search
+from agent.proposers.search import Search
+from agent.proposers.space import MAX_STEP, MIN_STEP
 
 SCRIPT = """\
 LR = 0.04  # [0.005, 0.2] log
@@ -80,7 +81,7 @@ def test_a_single_turn_is_no_leap():
         assert abs(math.log(after["LR"] / before["LR"])) <= MAX_STEP * math.log(0.2 / 0.005) * 1.001
         assert abs(after["DECAY"] - before["DECAY"]) <= MAX_STEP * 0.6 * 1.001
         assert after["DEPTH"] in (2, 4, 6)
-        assert abs(after["HEADS"] - before["HEADS"]) <= 2
+        assert abs(after["HEADS"] - before["HEADS"]) <= 3
 
 
 def test_the_same_seed_and_history_give_the_same_night():
@@ -134,7 +135,7 @@ def test_title_and_hypothesis_name_what_is_turned():
 
 def test_a_script_without_ranges_says_how_to_write_one():
     with pytest.raises(ScriptError, match=r"no dial with a range.*LR = 0.04  # step size"):
-        Search("cpu", 0).propose(brief([attempt(0, "LR = 0.04\n", 1.0, keep=True)]))
+        Search("cpu", 0).propose(brief([attempt(0, "NAME = 'x'\n", 1.0, keep=True)]))
 
 
 def test_words_and_switches_are_turned_like_numbers():

@@ -1,172 +1,173 @@
-"""Search over the script's dials with Optuna's TPE: needs no key, knows nothing but numbers, never tires.
+"""Search over the script's dials: needs no key, knows nothing but numbers, never tires.
 
-A night has tens of experiments and a script has tens of dials, so a sampler that turns them all at once would leave
-the incumbent far behind. Here every proposal turns one to three dials of the incumbent's script. Which ones is drawn
-at random; their new values are asked of TPE, which has been told every attempt of the night with all of its dials.
-A proposal is a function of the history and the seed alone: nothing is kept between calls, so a resumed night
-proposes what an undisturbed one would have.
+A night has tens of experiments, a script tens of dials, and the noise of a seed is as large as most gains. So every
+proposal turns one to three dials of the incumbent's script, and all that was measured decides which: places near the
+incumbent are drawn, and the one with the largest expected improvement under a model of the scores so far is proposed
+(surrogate.py), less what is likely to crash and what cannot fit in memory.
+
+A proposal is a function of the history and the seed alone: nothing is kept between calls, so a resumed night proposes
+what an undisturbed one would have. What else was tried and did not pay is in benchmarks/README.md.
 """
 
-import math
 import random
-import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
-import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.trial import TrialState, create_trial
+import numpy as np
 
-from agent.dials import Choices, Dial, Interval, Value, is_number, normalised, read_dials, searched, set_dials, show
+from agent.dials import Dial, Value, normalised, read_dials, searched, set_dials, show
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import Attempt, Briefing, History, Proposal
+from agent.experiment import Attempt, Briefing, Ending, History, Proposal, Status
+from agent.fit import Memory
+from agent.proposers.space import Axis, Place, draw_near, turned
+from agent.proposers.surrogate import Scores, Surrogate, crash_risk, expected_improvement
 
-MAX_TRIES = 400  # draws before the dials count as exhausted
-MIN_STEP = 0.04  # of a dial's range: smaller turns drown in the noise of the seed
-MAX_STEP = 0.25  # of a dial's range: a few experiments cannot afford leaps, and several steps lead as far
-TURNED = (1, 2, 3)  # dials at once …
-TURNED_WEIGHTS = (3, 2, 1)  # … and how often each number is drawn
-STARTUP_TRIALS = 1  # from attempt 0 on TPE has one good point, which is where to search
-CANDIDATES = 8  # fewer than Optuna's 24: the best of many is always right beside the incumbent
+DRAWN = 400  # places near the incumbent, of which the best is proposed
+KNOWN_SCRIPTS = 4096  # whose dials are kept: every proposal asks for those of all attempts
+MILD = 3.0  # harm beyond so many typical differences counts by its logarithm: worse than bad is no further news
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)
+fingerprint = lru_cache(KNOWN_SCRIPTS)(normalised)
 
 
 class Search:
-    """Raises ScriptError when the script has no dial with a range."""
+    """earlier: nights of the same protocol, whose dials teach what this night's may do; memory_limit_gb: what a run may
+    take at most. Raises ScriptError when the script has no dial to turn, Exhausted when all were tried."""
 
-    def __init__(self, device_kind: str, seed: int | str) -> None:
+    def __init__(
+        self,
+        device_kind: str,
+        seed: int | str,
+        *,
+        earlier: Sequence[History] = (),
+        memory_limit_gb: float | None = None,
+    ) -> None:
         self._device_kind = device_kind
         self._seed = seed
+        self._earlier = tuple(earlier)
+        self._memory_limit_gb = memory_limit_gb
 
     def propose(self, briefing: Briefing) -> Proposal:
-        history, script = briefing.history, briefing.parent.proposal.script
-        dials = searched(script, self._device_kind)
-        tried = {normalised(attempt.proposal.script) for attempt in history}
-        for turn in range(MAX_TRIES):
-            changed = self._draw(dials, history, turn)
+        script = briefing.parent.proposal.script
+        axes = [Axis.of(dial) for dial in searched(script, self._device_kind)]
+        here = np.array([axis.place(axis.dial.value) for axis in axes], np.float64)
+        nights = [*self._earlier, briefing.history]
+        evidence = [one for night, history in enumerate(nights) for one in self._read(axes, here, history, night)]
+        rng = random.Random(f"{self._seed} {len(briefing.history)} {len(briefing.refused)}")
+        there = np.array(draw_near(axes, here, DRAWN, rng))
+        mean, spread, worth = _promise(briefing, axes, here, there, evidence)
+        memory = Memory.learnt(self._memory(briefing.history), self._memory_limit_gb)
+        seen = [attempt.proposal for attempt in briefing.history] + [refusal.proposal for refusal in briefing.refused]
+        tried = {fingerprint(proposal.script) for proposal in seen}
+        for best in np.argsort(-worth, kind="stable"):
+            changed = turned(axes, here, there[best])
+            if not changed or not memory.fits({axis.dial.name: axis.dial.value for axis in axes} | changed):
+                continue
             candidate = set_dials(script, self._device_kind, changed)
-            if changed and normalised(candidate) not in tried:
-                return _proposal(candidate, changed, dials, history)
-        raise Exhausted(f"search finds no untried setting of {len(dials)} dials; add dials or widen their ranges")
+            if normalised(candidate) not in tried:
+                expected = (float(mean[best]), float(spread[best]))
+                return _proposal(candidate, changed, [axis.dial for axis in axes], len(evidence), expected)
+        raise Exhausted(f"search finds no untried setting of {len(axes)} dials; add dials or widen their ranges")
 
-    def _draw(self, dials: tuple[Dial, ...], history: History, turn: int) -> dict[str, Value]:
-        """New values for a few dials; steps too small to be seen are left out."""
-        rng = random.Random(f"{self._seed} {len(history)} {turn}")
-        count = min(len(dials), rng.choices(TURNED, TURNED_WEIGHTS)[0])
-        chosen = rng.sample(dials, count)
-        axes = {dial.name: _reach(dial) for dial in chosen if not _is_unordered(dial)}
-        trial = self._study(dials, history, rng.getrandbits(31)).ask(axes)
-        values = {dial.name: _value(dial, trial.params[dial.name]) for dial in chosen if dial.name in axes}
-        # TPE likes best what is known to be good, which of a few words is nearly always the incumbent's
-        values |= {dial.name: rng.choice(_others(dial)) for dial in chosen if dial.name not in axes}
-        return {dial.name: values[dial.name] for dial in chosen if _is_a_step(dial, values[dial.name])}
-
-    def _study(self, dials: tuple[Dial, ...], history: History, seed: int) -> optuna.Study:
-        """All that the night knows, told to a fresh study. A crash counts as the worst score: a place to avoid."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS, n_ei_candidates=CANDIDATES)
-        study = optuna.create_study(sampler=sampler)
-        scores = [attempt.val_bpb for attempt in history if attempt.val_bpb is not None]
+    def _read(self, axes: Sequence[Axis], here: Place, history: History, night: int) -> list["Evidence"]:
+        """What these attempts say about these dials; those whose script says nothing about them are left out."""
+        found = []
         for attempt in history:
-            trial = self._trial(attempt, dials, worst=max(scores, default=math.inf))
-            if trial is not None:
-                study.add_trial(trial)
-        return study
+            dials = dials_of(attempt.proposal.script, self._device_kind)
+            values = {dial.name: dial.value for dial in dials or ()}
+            if any(axis.dial.name in values for axis in axes):
+                # a dial that is not there says nothing: it counts as where it is now
+                place = np.array([axis.place(values.get(axis.dial.name, axis.dial.value)) for axis in axes], np.float64)
+                if np.isfinite(place).all():
+                    group = f"{night} {skeleton(attempt.proposal.script, self._device_kind)}"
+                    found.append(Evidence(place, attempt, group))
+        return found
 
-    def _trial(self, attempt: Attempt, dials: tuple[Dial, ...], worst: float) -> optuna.trial.FrozenTrial | None:
-        """None for an attempt whose script says nothing about these dials."""
-        try:
-            theirs = {dial.name: dial.value for dial in read_dials(attempt.proposal.script, self._device_kind)}
-        except (ScriptError, SyntaxError):
-            return None
-        positions = {dial.name: _position(dial, theirs[dial.name]) for dial in dials if dial.name in theirs}
-        params = {name: position for name, position in positions.items() if position is not None}
-        axes = {dial.name: _axis(dial) for dial in dials if dial.name in params}
-        value = attempt.val_bpb if attempt.val_bpb is not None else worst
-        return create_trial(state=TrialState.COMPLETE, params=params, distributions=axes, value=value)
-
-
-def _axis(dial: Dial) -> BaseDistribution:
-    """A person's own value is always within reach, also where it lies outside of the range."""
-    match dial.span:
-        case Interval(low, high, log, whole=True):
-            return IntDistribution(int(min(low, _number(dial))), int(max(high, _number(dial))), log=log)
-        case Interval(low, high, log):
-            return FloatDistribution(min(low, _number(dial)), max(high, _number(dial)), log=log)
-    options = _options(dial)
-    if all(is_number(option) for option in options):
-        return IntDistribution(0, len(options) - 1)  # numbers in order: neighbours are alike
-    return CategoricalDistribution(range(len(options)))
+    def _memory(self, history: History) -> list[tuple[Mapping[str, Value], float]]:
+        """Dials and peak memory in GB of what has run."""
+        return [
+            ({dial.name: dial.value for dial in dials}, summary.peak_vram_mb * 2**20 / 1e9)
+            for past in (*self._earlier, history)
+            for attempt in past
+            if (summary := attempt.summary) is not None and summary.peak_vram_mb
+            if (dials := dials_of(attempt.proposal.script, self._device_kind))
+        ]
 
 
-def _reach(dial: Dial) -> BaseDistribution:
-    """The part of its axis that one proposal may turn a dial to: MAX_STEP to both sides, or the next choice."""
-    axis, here = _axis(dial), _position(dial, dial.value)
-    match axis, here:
-        case IntDistribution(), int():
-            step = 1 if isinstance(dial.span, Choices) or axis.log else max(1, round(MAX_STEP * (axis.high - axis.low)))
-            return IntDistribution(max(axis.low, here - step), min(axis.high, here + step), log=axis.log)
-        case FloatDistribution(log=True), int() | float():
-            factor = (axis.high / axis.low) ** MAX_STEP
-            return FloatDistribution(max(axis.low, here / factor), min(axis.high, here * factor), log=True)
-        case FloatDistribution(), int() | float():
-            step_size = MAX_STEP * (axis.high - axis.low)
-            return FloatDistribution(max(axis.low, here - step_size), min(axis.high, here + step_size))
-    return axis
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """An attempt as a place; only within a group are scores compared."""
+
+    place: Place
+    attempt: Attempt
+    group: str
+
+    @property
+    def crashed(self) -> bool:
+        return self.attempt.status is Status.CRASH or any(
+            run.ending in (Ending.CRASHED, Ending.EXCEEDED) for run in self.attempt.done_runs
+        )
 
 
-def _is_unordered(dial: Dial) -> bool:
-    return isinstance(_axis(dial), CategoricalDistribution)
+@lru_cache(KNOWN_SCRIPTS)
+def dials_of(script: str, device_kind: str) -> tuple[Dial, ...] | None:
+    try:
+        return read_dials(script, device_kind)
+    except (ScriptError, SyntaxError):
+        return None
 
 
-def _others(dial: Dial) -> list[Value]:
-    return [option for option in _options(dial) if option != dial.value]
+@lru_cache(KNOWN_SCRIPTS)
+def skeleton(script: str, device_kind: str) -> str:
+    """What is left of a script when its dials are taken out: equal for two scripts that differ in dials alone."""
+    names = [dial.name for dial in dials_of(script, device_kind) or ()]
+    return normalised(set_dials(script, device_kind, dict.fromkeys(names)))
 
 
-def _options(dial: Dial) -> tuple[Value, ...]:
-    assert isinstance(dial.span, Choices)
-    values = dial.span.values if dial.value in dial.span.values else (*dial.span.values, dial.value)
-    return tuple(sorted(values)) if all(is_number(value) for value in values) else values  # type: ignore[type-var]
+def _promise(
+    briefing: Briefing, axes: Sequence[Axis], here: Place, there: Place, evidence: Sequence[Evidence]
+) -> tuple[Place, Place, Place]:
+    """Of places (M, D): expected gain and its standard deviation in bpb, and what trying it is worth: (M,) each."""
+    ordered = np.array([axis.ordered for axis in axes])
+    fine = [one for one in evidence if one.attempt.val_bpb is not None and not one.crashed]
+    crashed = np.array([one.place for one in evidence if one.crashed]).reshape(-1, len(axes))
+    scores = _scores(fine, ordered, briefing.noise.sigma_bpb if briefing.noise else None)
+    surrogate = Surrogate.of(scores, briefing.noise.sigma_bpb if briefing.noise else None)
+    mean, spread = surrogate.gains(here, there)
+    risk = crash_risk(crashed, scores.places, there, ordered)
+    return mean, spread, expected_improvement(mean, spread) * (1 - risk)
 
 
-def _number(dial: Dial) -> float:
-    assert isinstance(dial.value, int | float)
-    return dial.value
+def _scores(fine: Sequence[Evidence], ordered: np.ndarray, sigma_bpb: float | None) -> Scores:
+    names = {group: i for i, group in enumerate(dict.fromkeys(one.group for one in fine))}
+    groups = np.array([names[one.group] for one in fine])
+    bpb = np.array([one.attempt.val_bpb for one in fine], np.float64)
+    for group in names.values():
+        bpb[groups == group] = _tempered(bpb[groups == group], sigma_bpb)
+    runs = np.array([len(one.attempt.scores_bpb) for one in fine], np.float64)
+    return Scores(np.array([one.place for one in fine]), bpb, runs, groups, ordered)
 
 
-def _position(dial: Dial, value: Value) -> float | int | None:
-    """Where a value lies on the dial's axis; None when it is not on it."""
-    if isinstance(dial.span, Choices):
-        options = _options(dial)
-        return options.index(value) if value in options else None
-    axis = _axis(dial)
-    assert isinstance(axis, IntDistribution | FloatDistribution)
-    on_it = isinstance(value, int | float) and is_number(value) and axis.low <= value <= axis.high
-    return value if on_it else None  # type: ignore[return-value]
+def _tempered(bpb: np.ndarray, sigma_bpb: float | None) -> np.ndarray:
+    """Scores of which the worst are drawn nearer: a learning rate that ruins a run must not set the scale for all."""
+    first = bpb[0]
+    harm = np.maximum(bpb - first, 0.0)
+    mild = MILD * max(float(np.median(np.abs(bpb - first))), sigma_bpb or 0.0)
+    if not mild:
+        return bpb
+    return np.where(harm > mild, first + mild * (1 + np.log(np.maximum(harm, mild) / mild)), bpb)
 
 
-def _value(dial: Dial, position: float | int) -> Value:
-    """The dial's value at a position; floats as they will be written."""
-    if isinstance(dial.span, Choices):
-        return _options(dial)[int(position)]
-    return int(position) if isinstance(dial.value, int) else float(show(float(position)))
-
-
-def _is_a_step(dial: Dial, value: Value) -> bool:
-    match dial.span, dial.value, value:
-        case Interval(low, high, log, whole=False), int() | float() as old, int() | float() as new:
-            scale = math.log if log else float
-            return abs(scale(new) - scale(old)) >= MIN_STEP * abs(scale(high) - scale(low))
-    return value != dial.value
-
-
-def _proposal(script: str, changed: Mapping[str, Value], dials: tuple[Dial, ...], history: History) -> Proposal:
+def _proposal(
+    script: str, changed: Mapping[str, Value], dials: Sequence[Dial], attempts: int, expected: tuple[float, float]
+) -> Proposal:
     before = {dial.name: dial.value for dial in dials}
     turns = [f"{name} {show(before[name])} → {show(value)}" for name, value in changed.items()]
-    hypothesis = (
-        f"TPE over {len(dials)} dials and {len(history)} attempts so far expects a lower val_bpb with "
-        + " and ".join(f"{name} = {show(value)}" for name, value in changed.items())
-        + f" than with the incumbent's {' and '.join(show(before[name]) for name in changed)}."
-    )
+    what = " and ".join(f"{name} = {show(value)}" for name, value in changed.items())
+    if attempts > 1:
+        falls = f"val_bpb falls by {expected[0]:.4f} ± {expected[1]:.4f}"
+        why = f"by what {attempts} attempts say about {len(dials)} dials, {falls}"
+    else:
+        why = f"nothing is known yet about {len(dials)} dials"
+    hypothesis = f"{what}: {why}. Of {DRAWN} places near the incumbent, none promises a larger expected improvement."
     return Proposal(script, ", ".join(turns), hypothesis, source="search")
