@@ -27,6 +27,7 @@ LIMIT_S = 600.0
 HOLE = "{task}"
 LOG_BYTES = 256 << 10  # kept of each log, its end
 SAID_CHARS = 200
+TOKENS_IN = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 # the folder and the words come as arguments, so that a shell reads neither
 WITH_TASK_ON_STDIN, WITHOUT_STDIN = f'cd "$0" && exec "$@" < {TASK}', 'cd "$0" && exec "$@"'
 
@@ -173,27 +174,29 @@ def _end_of_log(folder: Path) -> str:
 
 
 def read_bill(log: str) -> Bill:
-    """From the last line of JSON that speaks of costs: Claude Code's result, or a Codex event."""
-    for said in _objects(log):
-        usage = said.get("usage")
-        if "total_cost_usd" not in said and not isinstance(usage, dict):
-            continue
-        tokens = usage if isinstance(usage, dict) else {}
-        # Claude Code counts apart what a cache was filled with or spared it; Codex includes it
-        parts = [_count(tokens.get(name)) for name in ("input_tokens", *CACHED)]
-        known = [part for part in parts if part is not None]
-        models = said.get("modelUsage")
-        return Bill(
-            usd=_amount(said.get("total_cost_usd")),
-            tokens_in=sum(known) if known else None,
-            tokens_out=_count(tokens.get("output_tokens")),
-            model=_dearest(models) if isinstance(models, dict) and models else None,
-            said=said["result"] if isinstance(said.get("result"), str) else None,
-        )
-    return Bill()
+    """From the last line of JSON that speaks of costs: Claude Code's result, or the end of a turn of Codex."""
+    objects = list(_objects(log))
+    bill = next((one for one in objects if "total_cost_usd" in one or isinstance(one.get("usage"), dict)), {})
+    usage, models = bill.get("usage"), bill.get("modelUsage")
+    tokens = usage if isinstance(usage, dict) else {}
+    # Claude Code counts apart what a cache was filled with or spared it; Codex includes it
+    known = [part for name in TOKENS_IN if (part := _count(tokens.get(name))) is not None]
+    return Bill(
+        usd=_amount(bill.get("total_cost_usd")),
+        tokens_in=sum(known) if known else None,
+        tokens_out=_count(tokens.get("output_tokens")),
+        model=_dearest(models) if isinstance(models, dict) and models else None,
+        said=next((words for one in objects if (words := _words(one))), None),
+    )
 
 
-CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
+def _words(event: Mapping[str, Any]) -> str | None:
+    """What an event says to people: Claude Code's result, a message or an error of Codex."""
+    item, error = event.get("item"), event.get("error")
+    said = [event.get("result"), event.get("message")]
+    said += [item.get("text"), item.get("message")] if isinstance(item, dict) else []
+    said += [error.get("message")] if isinstance(error, dict) else []
+    return next((words for words in said if isinstance(words, str) and words.strip()), None)
 
 
 def _objects(log: str) -> Iterator[Mapping[str, Any]]:
