@@ -180,7 +180,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES | st.text(max_size=30), max_size=30).map("\n".join))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_no_reply_does_more_than_edit_or_be_refused(text):
     before = set(Path().iterdir())
     with suppress(BadReply):

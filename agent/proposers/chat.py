@@ -93,6 +93,7 @@ class Chat:
                 # a redirect would carry the key and the script to somebody else
                 http_client=sdk.DefaultHttpxClient(follow_redirects=False, event_hooks=hooks),
             )
+            self._method = dialect.method(self._client)  # the first time, an SDK takes seconds to import what it needs
         except Exception as error:  # of certificates, proxies and whatever else an environment may set
             said = endpoint.without_key(str(error), SAID_CHARS)
             raise MachineError(
@@ -101,12 +102,11 @@ class Chat:
 
     def ask(self, asked: Conversation, *, stream: bool) -> Reply:
         """Raises CallFailed, or whatever an SDK and a server make of each other: see explained()."""
-        method = self._dialect.method(self._client)
         question = self._dialect.question(asked, self._endpoint, self._patience.max_tokens)
         if not stream:
-            with method.with_streaming_response.create(**question) as response:
+            with self._method.with_streaming_response.create(**question) as response:
                 return self._dialect.whole(json.loads(_capped(response.iter_bytes())))
-        with method.create(**question, **self._dialect.stream_options()) as events:
+        with self._method.create(**question, **self._dialect.stream_options()) as events:
             return self._dialect.joined(event.to_dict(warnings=False) for event in events if hasattr(event, "to_dict"))
 
     def close(self) -> None:

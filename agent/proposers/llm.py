@@ -93,21 +93,19 @@ class LLM:
             self._record(ask)
             repairs = broken.number if broken is not None else None
             return Proposal(edited.script, edited.title, edited.hypothesis, self.source, repairs)
-        raise NoIdea(self._presentable(f"{self.source}: no answer could be used, the last because {wrong}"))
+        raise NoIdea(self._presentable(f"no answer could be used, the last because {wrong}"))
 
     def _chat(self) -> Chat:
         return Chat(self._dialect, self._endpoint, self._patience)
 
     def _check_allowed(self, spent_usd: float) -> None:
         if self._stopped():
-            raise NoIdea(f"{self.source}: not asked, for the night was asked to stop")
+            raise NoIdea("not asked, for the night was asked to stop")
         if self._refused is not None and time.monotonic() < self._refused[1]:
             raise NoIdea(self._refused[0])
         spent_usd += self._uncounted_usd
         if self._max_usd is not None and spent_usd >= self._max_usd:
-            raise NoIdea(
-                f"{self.source}: ${spent_usd:.2f} of --max-cost {self._max_usd:g} are spent; raise it to ask on"
-            )
+            raise NoIdea(f"${spent_usd:.2f} of --max-cost {self._max_usd:g} are spent; raise it to ask on")
 
     def _ask(self, asked: Conversation, number: int) -> tuple[Reply, Ask]:
         """The reply and its record, which is still to be told; raises NoIdea with the record told."""
@@ -115,7 +113,7 @@ class LLM:
         try:
             reply = ask_in_time(self._chat(), asked, self._patience.ask_s, self._stopped, stream=self._stream)
         except CallFailed as error:
-            sentence = self._presentable(f"{self.source}: {error}")
+            sentence = self._presentable(str(error))
             if error.lasting:
                 self._refused = (sentence, time.monotonic() + self._patience.rest_s)
             if error.charged:
