@@ -2,8 +2,9 @@
 
 A training loss is noisy and is no score. What one is worth in bits per byte is learnt from the runs that the night has
 finished: at each of a few fractions of the budget, a line through their losses there and their scores at the end, one
-that a few odd runs do not bend (Theil 1950, Sen 1968). A run whose loss forecasts a score above the incumbent's, and by
-more than finished runs stray from that line, is hopeless. So where losses say little about scores, nothing is stopped.
+that a few odd runs do not bend (Theil 1950, Sen 1968), by the runs that are nearest to the incumbent: wrecks teach
+nothing about it. A run whose loss forecasts a score above the incumbent's, and by more than finished runs stray from
+that line, is hopeless. So where losses say little about scores, little is stopped.
 
 A script writes its own curve. All that it can win with a flattering one is the time that it was to have anyway. An
 honest one can lose more: an edit that raises the training loss alone, such as label smoothing, looks worse than it is.
@@ -19,8 +20,8 @@ import numpy as np
 FRACTIONS = (0.4, 0.5, 0.6, 0.7, 0.8)  # of the budget: before, losses say little; later, there is little left to save
 WINDOW = 0.1  # of the budget: a loss is the mean over what came last
 LEAST_RUNS = 6  # finished ones, before a line through them means anything
-SURE = 0.99  # that the score would have come out above the incumbent's, at each look
-TO_SIGMA = 1.4826  # median absolute deviation → standard deviation, of normal residuals
+NEARER = 0.75  # share of them that are asked, by the distance of their losses from the incumbent's
+SURE = 1 - 0.01 / len(FRACTIONS)  # that the score would have been above the incumbent's: 0.01 for all looks together
 
 Losses = Mapping[float, float]  # fraction of the budget → training loss there; without those that are not reached yet
 
@@ -62,18 +63,20 @@ def losses(curve: bytes) -> Losses:
     return found
 
 
-def bounds(finished: Sequence[Finished], incumbent: Finished) -> tuple[Bound, ...]:
+def bounds(finished: Sequence[Finished], incumbent: Finished, sure: float = SURE) -> tuple[Bound, ...]:
     """One for each fraction at which the finished runs say what a loss is worth."""
-    found = (_bound(mark, finished, incumbent) for mark in FRACTIONS if mark in incumbent.losses)
+    found = (_bound(mark, finished, incumbent, sure) for mark in FRACTIONS if mark in incumbent.losses)
     return tuple(bound for bound in found if bound is not None)
 
 
-def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished) -> Bound | None:
+def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished, sure: float) -> Bound | None:
     """The loss whose forecast lies above the incumbent's score by a one-sided prediction interval."""
-    known = [(run.losses[mark], run.val_bpb) for run in finished if mark in run.losses]
+    here = incumbent.losses[mark]
+    known = sorted((run for run in finished if mark in run.losses), key=lambda run: abs(run.losses[mark] - here))
     if len(known) < LEAST_RUNS:
         return None
-    loss, val_bpb = np.array(known).T  # (runs,) each
+    near = known[: max(LEAST_RUNS, math.ceil(NEARER * len(known)))]
+    loss, val_bpb = np.array([(run.losses[mark], run.val_bpb) for run in near]).T  # (runs,) each
     if np.ptp(loss) == 0:
         return None  # no line through one point
     from scipy import stats  # takes a second to import; most nights do without
@@ -82,11 +85,10 @@ def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished) -> Bo
     slope, offset = float(line.slope), float(line.intercept)
     if not slope > 0:
         return None  # a lower loss has not meant a lower score
-    runs = len(known)
-    sigma_bpb = TO_SIGMA * float(np.median(np.abs(val_bpb - offset - slope * loss))) * math.sqrt(runs / (runs - 2))
-    margin_bpb = float(stats.t.ppf(SURE, runs - 2)) * sigma_bpb * math.sqrt(1 + 1 / runs)
-    most = (incumbent.val_bpb + margin_bpb - offset) / slope
-    return Bound(mark, max(most, incumbent.losses[mark]), incumbent.losses[mark])
+    runs = len(near)
+    sigma_bpb = math.sqrt(float(((val_bpb - offset - slope * loss) ** 2).sum()) / (runs - 2))
+    margin_bpb = float(stats.t.ppf(sure, runs - 2)) * sigma_bpb * math.sqrt(1 + 1 / runs)
+    return Bound(mark, max((incumbent.val_bpb + margin_bpb - offset) / slope, here), here)
 
 
 def _point(line: bytes) -> tuple[float, float] | None:

@@ -88,14 +88,14 @@ class Contest:
 
 def learnt_bounds(shop: Workshop, history: History, best: Attempt | None) -> tuple[Bound, ...]:
     """What the first run of an attempt is held to, from the first runs before it, which had the same seed."""
-    known = {attempt.number: run for attempt in history if (run := _first_finished(shop, attempt)) is not None}
+    known = {attempt.number: run for attempt in history if (run := first_finished(shop, attempt)) is not None}
     if best is None or best.val_bpb is None or best.number not in known:
         return ()
     return bounds(tuple(known.values()), Finished(known[best.number].losses, best.val_bpb))
 
 
-def _first_finished(shop: Workshop, attempt: Attempt) -> Finished | None:
-    """None without a score, and for one that failed its audit."""
+def first_finished(shop: Workshop, attempt: Attempt) -> Finished | None:
+    """What became of an attempt's first run; None without a score, and where it failed its audit."""
     run = next((run for run in attempt.done_runs if not run.dawn), None)
     score = run.score if run is not None else None
     if run is None or score is None or not is_finite(score.val_bpb) or (score.audit and not score.audit.passed):
