@@ -1,8 +1,16 @@
 """Dials are read by syntax tree and rewritten with every other character left alone."""
 
-import pytest
+import ast
+import io
+import sysconfig
+import tokenize
+from pathlib import Path
 
-from agent.dials import Choices, Dial, Interval, normalised, read_dials, set_dials
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.dials import Choices, Dial, Interval, normalised, read_dials, searched, sensible, set_dials
 from agent.errors import ScriptError
 
 SCRIPT = '''\
@@ -132,3 +140,124 @@ def test_a_range_nested_too_deep_is_quoted_in_part(span):
 
 def test_a_set_that_cannot_be_is_no_dial():
     assert read_dials("X = {[]}  # [1, 2]\nY = {[]: 1}\nZ = 1\n", "cpu") == (Dial("Z", 1, None, 3),)
+
+
+# ---- a script without any range --------------------------------------------------------------------------------------
+
+
+def test_where_one_range_is_given_the_other_dials_stay_as_they_are():
+    assert [dial.name for dial in searched("LR = 0.1  # [0.01, 1.0] log\nOTHER_LR = 0.1\n", "cpu")] == ["LR"]
+
+
+def test_without_any_range_the_sensible_ones_are_searched():
+    source = "LR = 0.04\nSEED = 3\nDEPTH = by_device(cpu=4, metal=6, cuda=8)\nNAME = 'x'\nFLAG = True\n"
+    assert {dial.name: dial.span for dial in searched(source, "cuda")} == {
+        "LR": Interval(0.005, 0.32, log=True, whole=False),
+        "DEPTH": Choices((4, 8, 16)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "low", "high", "log"),
+    [
+        ("EMBEDDING_LR", 0.8, 0.1, 6.4, True),
+        ("WEIGHT_DECAY", 0.2, 0.05, 0.8, True),
+        ("SOFTCAP", 15.0, 3.75, 60.0, True),
+        ("ADAM_BETA2", 0.96, 0.84, 0.99, False),
+        ("MOMENTUM", 0.8, 0.5, 0.95, False),
+        ("DROPOUT", 0.0, 0.0, 0.2, False),
+        ("WARMDOWN_FRACTION", 0.5, 0.3, 0.7, False),
+    ],
+)
+def test_a_sensible_range_lies_about_the_value(name, value, low, high, log):
+    span = sensible(name, value)
+    assert isinstance(span, Interval)
+    assert (span.low, span.high, span.log) == (pytest.approx(low), pytest.approx(high), log)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("LOG_EVERY_S", 5.0), ("MAX_SEQ_LEN", 2048), ("EVAL_TOKENS", 4096), ("ADAM_EPS", 1e-8), ("TIME_BUDGET", 300)),
+        *(("GAIN", 0.0), ("OFFSET", -1.5), ("HUGE", 1e999), ("NONE", 0), ("FLAG", True), ("NAME", "x")),
+    ],
+)
+def test_what_serves_the_run_and_what_has_no_scale_is_left_alone(name, value):
+    assert sensible(name, value) is None
+
+
+# ---- whatever the script ---------------------------------------------------------------------------------------------
+
+DEVICES = ("cpu", "metal", "cuda")
+NAMES = ("A", "LR", "DEPTH_2", "Ω_IS_NO_DIAL", "lower")
+LAYOUTS = ("{}", "(\n    {}\n)", "{} ; pass", "\\\n  {}")
+OTHERS = (
+    *("", "# Ω [not, a range", "def f():\n    A = 1  # inner", "x = '''A = 1\n# no comment'''", "\f", "if 1: LR = 2"),
+    *("LR += 1", "A, LR = 1, 2", "    # indented", "class LR:\n    A = 1  # {1, 2}"),
+)
+words = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")), max_size=12)
+floats = st.floats(-1e9, 1e9).map(lambda value: float(f"{value:.4g}"))  # as they are written
+numbers = st.integers(-(10**9), 10**9) | floats
+literals = st.recursive(numbers | words | st.booleans() | st.none(), lambda some: st.tuples(some, some), max_leaves=4)
+comments = st.just("") | words.map(lambda text: f"  # {text.replace('[', '').replace('{', '')}")
+
+
+@st.composite
+def lines(draw):
+    """A constant in one of its layouts, the same for every device or not, with a comment."""
+    values = [repr(draw(literals)) for _ in DEVICES]
+    value = f"by_device({', '.join(map('='.join, zip(DEVICES, values, strict=True)))})"
+    value = values[0] if draw(st.booleans()) else value
+    sign = draw(st.sampled_from((" = ", ": object = ", "=")))
+    return draw(st.sampled_from(NAMES)) + sign + draw(st.sampled_from(LAYOUTS)).format(value) + draw(comments)
+
+
+@st.composite
+def sources(draw):
+    parts = draw(st.lists(lines() | st.sampled_from(OTHERS), max_size=8))
+    source = "\n".join(parts) + draw(st.sampled_from(("", "\n")))
+    return source.replace("\n", "\r\n") if draw(st.booleans()) else source
+
+
+def comments_of(source: str) -> list[str]:
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return [token.string for token in tokens if token.type == tokenize.COMMENT]
+
+
+def written(source: str, device: str) -> dict[str, str]:
+    return {dial.name: repr(dial.value) for dial in read_dials(source, device)}
+
+
+@given(sources(), st.sampled_from(DEVICES), st.data())
+def test_a_rewrite_turns_the_dials_asked_for_and_nothing_else(source, device, data):
+    before = read_dials(source, device)
+    turned = {dial.name: data.draw(literals) for dial in before if data.draw(st.booleans())}
+    after = set_dials(source, device, turned)
+    assert written(after, device) == written(source, device) | {name: repr(value) for name, value in turned.items()}
+    assert comments_of(after) == comments_of(source)
+    for other in set(DEVICES) - {device}:
+        alone = {name: value for name, value in written(source, other).items() if name not in turned}
+        assert alone.items() <= written(after, other).items()
+    back = set_dials(after, device, {dial.name: dial.value for dial in before if dial.name in turned})
+    assert normalised(back) == normalised(source)
+
+
+@given(sources(), st.sampled_from(DEVICES))
+def test_layout_and_comments_change_no_hash_and_values_do(source, device):
+    assert normalised(ast.unparse(ast.parse(source))) == normalised(source)
+    assert normalised(f"# first\n\n{source}\n\n# last") == normalised(source)
+    for dial in read_dials(source, device):
+        assert normalised(set_dials(source, device, {dial.name: "another value"})) != normalised(source)
+
+
+@pytest.mark.parametrize("name", ["zipfile", "zipfile/__init__", "tarfile", "calendar", "plistlib", "token"])
+def test_scripts_by_others_survive_with_their_dials_turned(name):
+    path = Path(sysconfig.get_path("stdlib")) / f"{name}.py"
+    if not path.exists():
+        pytest.skip(f"this Python has no {name}.py")
+    source = path.read_text()
+    turned = {dial.name: 7 for dial in read_dials(source, "cpu")}
+    after = set_dials(source, "cpu", turned)
+    assert turned
+    assert written(after, "cpu").items() >= dict.fromkeys(turned, "7").items()
+    assert comments_of(after) == comments_of(source)
