@@ -1,0 +1,57 @@
+"""A language model at a loopback server, and the night that it is asked about."""
+
+import pytest
+from llm_servers import KEY, Server
+from nights import unigram
+from test_journal import NIGHT
+
+from agent.errors import NoIdea
+from agent.experiment import Ask, Attempt, Briefing, Decision, Ending, Proposal, Run, Score, Status
+from agent.proposers.chat import Patience
+from agent.proposers.llm import LLM
+
+SCRIPT = unigram()
+OLD = "SMOOTHING = 1.0  # added to every count  [0.01, 100.0] log"
+HEAD = "TITLE: less smoothing\nHYPOTHESIS: Counts are large.\n"
+
+
+def edit(new: str = OLD.replace("1.0", "0.5"), old: str = OLD, file: str = "train_mlx.py") -> str:
+    return f"{HEAD}FILE: {file}\n<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE\n"
+
+
+EDIT = edit()
+WANTED = SCRIPT.replace(OLD, OLD.replace("1.0", "0.5"))
+QUICK = Patience(ask_s=30.0, wait_s=1.0, retries=1, max_tokens=1000)
+PROVIDERS = pytest.mark.parametrize("provider", ["openai", "anthropic"])
+MANNERS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+TWO_WAYS = pytest.mark.parametrize(("provider", "stream"), [("openai", False), ("anthropic", True)])
+
+
+def attempt(number: int, script: str, *runs: Run, status: Status = Status.KEEP, source: str = "you") -> Attempt:
+    proposal = Proposal(script, f"script {number}", "It may help.", source)
+    return Attempt(number, 0 if number else None, proposal, "now", "c", runs, Decision(status, ""), True)
+
+
+BASELINE = attempt(0, SCRIPT, Run(0, Ending.FINISHED, 0, 31.0, None, "", Score(1.8, 1.0)))
+BRIEFING = Briefing(NIGHT, (BASELINE,), BASELINE, program="Lower val_bpb.")
+
+
+class Model:
+    """An LLM at a server, and what it recorded."""
+
+    def __init__(self, server: Server, provider: str = "openai", key: str = KEY, **options: object) -> None:
+        self.asks: list[Ask] = []
+        environ = {f"{provider.upper()}_API_KEY": key}
+        options = {"patience": QUICK, "environ": environ} | options
+        self.llm = LLM(server.spec(provider), self.asks.append, **options)  # type: ignore[arg-type]
+
+    def propose(self, briefing: Briefing = BRIEFING) -> Proposal:
+        return self.llm.propose(briefing)
+
+    def refusal(self, briefing: Briefing = BRIEFING) -> str:
+        with pytest.raises(NoIdea) as caught:
+            self.llm.propose(briefing)
+        sentence = str(caught.value)
+        assert "\n" not in sentence
+        assert KEY not in sentence
+        return sentence
