@@ -28,7 +28,8 @@ hardware.tune()  # before any test imports MLX
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-TEST_SCALE = corpus.Scale("test", seq_len=128, vocab_size=512, eval_tokens=272 * 128)
+# 544 rows: enough for one process to be asked for a whole audit, and one more costs every kept attempt half a second
+TEST_SCALE = corpus.Scale("test", seq_len=64, vocab_size=512, eval_tokens=544 * 64)
 
 
 def write_library_text(path: Path, chars: int) -> Path:
@@ -40,7 +41,7 @@ def write_library_text(path: Path, chars: int) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small prepared corpus, for $NIGHTSHIFT_DATA: sequences of 128, 512 tokens, 1.5 MB of text."""
+    """A small prepared corpus, for $NIGHTSHIFT_DATA: sequences of 64, 512 tokens, 1.5 MB of text."""
     folder = tmp_path_factory.mktemp("tiny_data")
     text = write_library_text(folder / "library.txt", chars=1_500_000)
     return prepare.prepare(str(text), TEST_SCALE, cache=folder / "cache", workers=1)

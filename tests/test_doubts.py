@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from conftest import TEST_SCALE, write_library_text
 from nights import Grounds, Quiet, make_repository, scripted_lab, unigram
 
+import prepare
 from agent import process
 from agent.caps import GB
 from agent.clock import Stopwatch
@@ -24,11 +26,12 @@ LOGITS = "mx.broadcast_to(self.logits, (*tokens.shape, self.logits.size))"
 
 PEEKS = unigram(SHARPNESS=0.6).replace(LOGITS, f"{LOGITS} + 5 * mx.eye(self.logits.size)[{NEXT}]")
 BOUNDLESS = unigram(SHARPNESS=0.7).replace("    data = ", "    hoard = bytearray(2 << 30)\n    data = ")
-SEEDED = unigram(SHARPNESS=0.9).replace("= SHARPNESS *", "= (SHARPNESS + 0.01 * options.seed) *")
+SEEDED = unigram(SHARPNESS=0.9, JITTER=0.01)
 SLOW_CLOCK = unigram(NOTE="slow").replace(
     "def main", "time.time = time.monotonic = lambda clock=time.monotonic: clock() / 1000\n\n\ndef main"
 )
 PLAUSIBLE_GAIN = 0.01
+LONG_ROWS = dataclasses.replace(TEST_SCALE, seq_len=128)  # so few of them that an audit takes two processes
 
 
 def frail(diary: Path) -> str:
@@ -56,12 +59,14 @@ class Doubts:
 
 
 @pytest.fixture(scope="module")
-def doubts(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Doubts]:
+def doubts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doubts]:
     root = tmp_path_factory.mktemp("doubts")
+    text = write_library_text(root / "library.txt", chars=1_500_000)
+    data = prepare.prepare(str(text), LONG_ROWS, cache=root / "cache", workers=1)
     grounds, diary = Grounds(make_repository(root / "user", unigram())), root / "diary"
     scripts = [frail(diary), PEEKS, BOUNDLESS, SEEDED]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        patch.setenv("NIGHTSHIFT_DATA", str(data))
         patch.setattr(process, "Stopwatch", Nap().stopwatch)
         with scripted_lab(grounds.root, "t", scripts[:3], plausible_gain=PLAUSIBLE_GAIN) as lab:
             caps = dataclasses.replace(lab.shop.caps, memory_bytes=GB)

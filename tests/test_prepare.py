@@ -260,7 +260,7 @@ def test_every_token_after_the_first_is_predicted_once_and_from_its_own_past(tin
     data = load_data(tiny_data)
     tokens = data.split("validation")
     inputs, targets = evaluation_rows(tokens, data.bos, data.seq_len)
-    assert inputs.shape == targets.shape == (-(-(len(tokens.tokens) - 1) // 128), 128)
+    assert inputs.shape == targets.shape == (544, 64)
     assert np.array_equal(targets.ravel()[: len(tokens.tokens) - 1], tokens.tokens[1:])
     assert np.array_equal(inputs.ravel()[: len(tokens.tokens)], tokens.tokens[: inputs.size])
     assert (targets.ravel()[len(tokens.tokens) - 1 :] == data.bos).all()
@@ -279,15 +279,15 @@ def test_the_score_does_not_depend_on_the_size_of_a_batch(tiny_data, monkeypatch
 
     scores = []
     for rows in (1, 7, 128):
-        monkeypatch.setitem(prepare.EVAL_LOGITS_BYTES, prepare.device_kind(), rows * 4 * 128 * 512)
+        monkeypatch.setitem(prepare.EVAL_LOGITS_BYTES, prepare.device_kind(), rows * 4 * 64 * 512)
         scores.append(evaluate_bpb(bigram, data))
     assert scores == pytest.approx([scores[0]] * 3, rel=1e-6)
-    assert shapes == {(1, 128), (7, 128), (128, 128)}  # one shape, and so one graph, for each size
+    assert shapes == {(1, 64), (7, 64), (128, 64)}  # one shape, and so one graph, for each size
 
 
 def test_logits_of_another_shape_are_refused(tiny_data):
     mx = pytest.importorskip("mlx.core")
-    with pytest.raises(ValueError, match=r"shape \(\d+, 128, 511\) where .*\(\d+, 128, 512\)"):
+    with pytest.raises(ValueError, match=r"shape \(\d+, 64, 511\) where .*\(\d+, 64, 512\)"):
         evaluate_bpb(lambda x: mx.zeros((*x.shape, 511)), load_data(tiny_data))
 
 
@@ -449,7 +449,7 @@ def test_the_fingerprint_is_that_of_the_protocol_alone(small):
         return load_data(small).fingerprint
 
     assert fingerprint(versions={}, dataset="elsewhere", skipped={}) == data.fingerprint
-    assert fingerprint(eval_tokens=1) != data.fingerprint != fingerprint(seq_len=64)
+    assert fingerprint(eval_tokens=1) != data.fingerprint != fingerprint(seq_len=128)
 
 
 # ---- where, and what cannot be used ----------------------------------------------------------------------------------

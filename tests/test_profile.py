@@ -46,12 +46,12 @@ def profiled(tmp_path: Path, changes: dict[str, str]) -> tuple[str, dict[str, fl
 
 def test_every_phase_has_its_row_and_together_they_are_the_fenced_step(tmp_path):
     said, found = profiled(tmp_path, {})
-    for row in ("waiting for a batch", "forward + backward", "optimizer", "Python", "true step", "all 272 rows"):
+    for row in ("waiting for a batch", "forward + backward", "optimizer", "Python", "true step", "all 544 rows"):
         assert row in said
     assert "was not called" not in said
     assert sum(found[phase] for phase in (*PHASES, "python_s")) == pytest.approx(found["fenced_step_s"], abs=1e-5)
     assert all(found[phase] > 0 for phase in PHASES)
-    assert found["tokens_s"] == pytest.approx(2 * 128 / found["step_s"], rel=1e-2)
+    assert found["tokens_s"] == pytest.approx(2 * 64 / found["step_s"], rel=1e-2)
     assert found["mfu"] == 0.25
     assert all(found[name] > 0 for name in ("peak_gb", "process_gb", "start_import_s", "start_first_step_s"))
 
@@ -129,7 +129,7 @@ def test_misuse_is_one_sentence_with_its_remedy(grounds, options, words):
 # ---- scoring ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("score_s", "measured"), [(0.04, range(1, 5)), (60.0, range(17, 18))])
+@pytest.mark.parametrize(("score_s", "measured"), [(0.04, range(1, 5)), (60.0, range(34, 35))])
 def test_scoring_that_takes_long_is_measured_in_part(tiny_data, monkeypatch, score_s, measured):
     def evaluate(model, data):
         """Like prepare.evaluate_bpb: batches of 16 rows, the last filled up."""
@@ -141,7 +141,7 @@ def test_scoring_that_takes_long_is_measured_in_part(tiny_data, monkeypatch, sco
     notes = profiler.Notes()
     data = prepare.load_data(tiny_data, verify=False)
     profiler.score_some(prepare, evaluate, lambda tokens: time.sleep(0.01), data, notes)
-    assert (notes.scoring["rows"], notes.scoring["of_rows"], notes.scoring["of_batches"]) == (16, 272, 17)
+    assert (notes.scoring["rows"], notes.scoring["of_rows"], notes.scoring["of_batches"]) == (16, 544, 34)
     assert notes.scoring["batches"] in measured
     assert notes.scoring["seconds"] >= 0.01 * notes.scoring["batches"]
 
