@@ -91,6 +91,9 @@ class Replay:
         }  # fmt: skip
 
 
+NONE = Replay(0, 0, 0.0, ())
+
+
 def most(count: int, of: int) -> float | None:
     """Upper end of the 95 % interval of a share (Clopper and Pearson, 1934)."""
     if of == 0:
@@ -138,6 +141,12 @@ def journals(folders: Iterable[Path]) -> list[Path]:
             raise measure.Misuse(f"{folder} holds no night: no journal.sqlite is below it")
         found += below
     return found
+
+
+def name_of(journal: Path) -> str:
+    """Repository and tag, of REPOSITORY/experiments/nights/TAG/journal.sqlite."""
+    night = journal.absolute().parent
+    return f"{night.parents[2].name}/{night.name}"
 
 
 def read_night(path: Path) -> list[Tried]:
@@ -226,38 +235,40 @@ def simulate(world: World, rng: np.random.Generator) -> list[Tried]:
     return night
 
 
+def simulated(world: World, nights: int, sure: float) -> Replay:
+    rng = np.random.default_rng(0)
+    return sum((replay(simulate(world, rng), sure) for _ in range(nights)), NONE)
+
+
 # ---- the program -----------------------------------------------------------------------------------------------------
 
 
-def show_all(replays: Mapping[str, Replay]) -> None:
+def show_all(replays: Sequence[tuple[str, Replay]]) -> None:
     rows = []
-    for name, found in replays.items():
+    for name, found in replays:
         flat = found.flat()
         share = [measure.show(flat[key], ".1%") for key in ("false_kill_rate_high", "lost_rate_high", "saved_share")]
         rows.append([name, *(str(flat[key]) for key in ("of", "stopped", "better", "false_kills")), *share])
     columns = "", "attempts", "stopped", "better", "false kills", "of stopped, at most", "of better, at most", "saved"
     measure.print_table("early stop, replayed (bounds: 95 %)", columns, rows)
-    for name, found in replays.items():
-        for one in found.stopped if name != "all" and name not in WORLDS else ():
-            print(f"{name} #{one.number} at {one.fraction:.0%}{': false kill' if one.good else ''}")
 
 
 def run(args: argparse.Namespace) -> int:
     measure.check_writable(args.json)
     if args.nights:
-        found = {str(path.parent): replay(read_night(path), args.sure) for path in journals(args.nights)}
-        total = sum(found.values(), Replay(0, 0, 0.0, ()))
-        show_all(found | {"all": total})
-        measure.write_json(args.json, {"nights": len(found), "sure": args.sure} | total.flat())
-        return 0
-    found = {}
-    for name, world in WORLDS.items():
-        rng = np.random.default_rng(0)
-        nights = [replay(simulate(world, rng), args.sure) for _ in range(args.simulate)]
-        found[name] = sum(nights, Replay(0, 0, 0.0, ()))
-    show_all(found)
-    flat = {f"{name}_{key}": value for name, one in found.items() for key, value in one.flat().items()}
-    measure.write_json(args.json, {"nights": args.simulate, "sure": args.sure} | flat)
+        found = [(name_of(path), replay(read_night(path), args.sure)) for path in journals(args.nights)]
+        total = sum((one for _, one in found), NONE)
+        show_all([*found, ("all", total)])
+        for name, night in found:
+            for one in night.stopped:
+                print(f"{name} #{one.number} at {one.fraction:.0%}{': false kill' if one.good else ''}")
+        flat = {"nights": len(found)} | total.flat()
+    else:
+        found = [(name, simulated(world, args.simulate, args.sure)) for name, world in WORLDS.items()]
+        show_all(found)
+        worlds = {f"{name}_{key}": value for name, one in found for key, value in one.flat().items()}
+        flat = {"nights": args.simulate} | worlds
+    measure.write_json(args.json, flat | {"sure": args.sure})
     return 0
 
 
@@ -267,11 +278,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--simulate", type=int, metavar="N", help="replay N nights of each simulated world")
     parser.add_argument("--sure", type=float, default=SURE, help="that a stopped run is worse (default: %(default)s)")
     parser.add_argument(
-        "--quick", action="store_true", help="under a minute on a CPU: 5 simulated nights of each world"
+        "--quick", action="store_true", help="under a minute on a CPU: 3 simulated nights of each world"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
     args = parser.parse_args(argv)
-    args.simulate = args.simulate or (5 if args.quick else 0)
+    args.simulate = args.simulate or (3 if args.quick else 0)
     if bool(args.nights) == bool(args.simulate) or args.simulate < 0 or not 0.5 < args.sure < 1:
         parser.error("name --nights, or --simulate above zero, or --quick; and --sure between 0.5 and 1")
     return args
