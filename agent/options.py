@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from agent.box import Mode
 from agent.judge import PLAUSIBLE_GAIN
+from agent.proposers.chat import MAX_TOKENS
 from agent.run import FIRST_ALLOWANCE_S
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -179,6 +180,12 @@ def _add_sources(night: argparse.ArgumentParser) -> None:
         type=price,
         metavar="IN,OUT",
         help="of the model, in dollars for a million tokens: needed by --max-cost",
+    )
+    ideas.add_argument(
+        "--llm-max-tokens", type=positive_int, metavar="N", help=f"of one answer, thinking included ({MAX_TOKENS:,})"
+    )
+    ideas.add_argument(
+        "--llm-stream", action="store_true", help="have answers streamed, for servers that drop silent connections"
     )
     ideas.add_argument("--max-cost", type=positive, metavar="USD", help="ask the model no more once it has cost this")
     ideas.add_argument(

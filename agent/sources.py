@@ -8,6 +8,7 @@ from agent.errors import NightError
 from agent.experiment import Ask, Night, Proposer
 from agent.journal import Journal
 from agent.opening import Place
+from agent.proposers.chat import MAX_TOKENS, Patience
 from agent.proposers.checked import Checked
 from agent.proposers.command import Command
 from agent.proposers.llm import LLM, Price
@@ -42,7 +43,7 @@ def source_of(options: argparse.Namespace, place: Place) -> Callable[[Night, Jou
     def build(night: Night, journal: Journal, stop: Stop, screen: Screen) -> Proposer:
         makers: Mapping[str, Callable[[], Proposer]] = {
             "queue": lambda: Queue(place.queue, place.nights, screen.said),
-            "llm": lambda: _llm(options, journal.record_ask, lambda: stop.now),
+            "llm": lambda: _llm(options, journal.record_ask, lambda: stop.after_run),
             "command": lambda: _command(options, place.folder(night.tag), journal.record_ask, stop, screen),
             "search": lambda: search_of(night),
         }
@@ -64,8 +65,16 @@ def search_of(night: Night) -> Proposer:
 
 
 def _llm(options: argparse.Namespace, record: Callable[[Ask], None], stopped: Callable[[], bool]) -> LLM:
-    price = Price(*options.price) if options.price else None
-    return LLM(options.llm, record, url=options.llm_url, stopped=stopped, price=price, max_usd=options.max_cost)
+    return LLM(
+        options.llm,
+        record,
+        url=options.llm_url,
+        stopped=stopped,
+        price=Price(*options.price) if options.price else None,
+        max_usd=options.max_cost,
+        patience=Patience(max_tokens=options.llm_max_tokens or MAX_TOKENS),
+        stream=options.llm_stream,
+    )
 
 
 def _command(

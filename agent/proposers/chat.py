@@ -19,6 +19,7 @@ from agent.prompt import Conversation
 from agent.proposers.endpoint import Endpoint
 
 REPLY_BYTES = 4 << 20
+MAX_TOKENS = 16_000
 SAID_CHARS = 200  # of what a server or an SDK said
 POLL_S = 0.1
 CONNECT_S = 10.0
@@ -37,7 +38,7 @@ class Patience:
     ask_s: float = 600.0  # until the whole reply is there, retries included
     wait_s: float = 60.0  # a server that asks to be left alone for longer is not waited for
     retries: int = 4  # by the SDK: after 429, 5xx and lost connections
-    max_tokens: int = 16_000  # of a reply, with what the model thinks before it
+    max_tokens: int = MAX_TOKENS  # of a reply, with what the model thinks before it
     rest_s: float = 1800.0  # for so long nobody is asked whose key or credit was refused
 
 
