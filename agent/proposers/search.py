@@ -25,7 +25,8 @@ from agent.proposers.surrogate import Scores, Surrogate, crash_risk, expected_im
 
 DRAWN = 400  # places near the incumbent, of which the best is proposed
 KNOWN_SCRIPTS = 4096  # whose dials are kept: every proposal asks for those of all attempts
-MILD = 3.0  # harm beyond so many typical differences counts by its logarithm: worse than bad is no further news
+MOST_EARLIER = 300  # attempts of earlier nights that are looked at, the latest: the model's cost grows with their cube
+MILD = 3.0  # typical differences: worse than bad is no further news
 
 fingerprint = lru_cache(KNOWN_SCRIPTS)(normalised)
 
@@ -44,7 +45,7 @@ class Search:
     ) -> None:
         self._device_kind = device_kind
         self._seed = seed
-        self._earlier = tuple(earlier)
+        self._earlier = _latest(earlier, MOST_EARLIER)
         self._memory_limit_gb = memory_limit_gb
 
     def propose(self, briefing: Briefing) -> Proposal:
@@ -109,6 +110,16 @@ class Evidence:
         )
 
 
+def _latest(nights: Sequence[History], most: int) -> tuple[History, ...]:
+    """Whole nights, the last ones, as far as they fit in."""
+    taken: list[History] = []
+    for night in reversed(nights):
+        if sum(map(len, taken)) + len(night) > most:
+            break
+        taken.insert(0, night)
+    return tuple(taken)
+
+
 @lru_cache(KNOWN_SCRIPTS)
 def dials_of(script: str, device_kind: str) -> tuple[Dial, ...] | None:
     try:
@@ -151,11 +162,8 @@ def _scores(fine: Sequence[Evidence], ordered: np.ndarray, sigma_bpb: float | No
 def _tempered(bpb: np.ndarray, sigma_bpb: float | None) -> np.ndarray:
     """Scores of which the worst are drawn nearer: a learning rate that ruins a run must not set the scale for all."""
     first = bpb[0]
-    harm = np.maximum(bpb - first, 0.0)
     mild = MILD * max(float(np.median(np.abs(bpb - first))), sigma_bpb or 0.0)
-    if not mild:
-        return bpb
-    return np.where(harm > mild, first + mild * (1 + np.log(np.maximum(harm, mild) / mild)), bpb)
+    return np.minimum(bpb, first + mild) if mild else bpb
 
 
 def _proposal(

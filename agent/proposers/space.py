@@ -1,4 +1,4 @@
-"""The dials of a script as axes of a space: places between 0 and 1, and back to values as they are written."""
+"""The dials of a script as axes of a space: from values to places, and back to values as they are written."""
 
 import math
 import random
@@ -14,12 +14,16 @@ Place = npt.NDArray[np.float64]  # (D,), a coordinate for every dial
 
 MIN_STEP = 0.04  # of a dial's range: smaller turns drown in the noise of the seed
 MAX_STEP = 0.4  # of a dial's range: what lies beyond is asked of the next step
+CHOICE_STEP = 0.35  # of a range, that the next number of a list counts as: people write choices that differ
 TURNED = (1, 1, 1, 2, 2, 3)  # dials at once; alone, each would cost a run
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One dial. Numbers are in order, also where they are choices: neighbours are alike. Words are not."""
+    """One dial. Numbers are in order, also where they are choices: neighbours are alike. Words are not.
+
+    An interval's places go from 0 to 1, those of choices on from 0.
+    """
 
     dial: Dial
     options: tuple[Value, ...] | None  # None: an interval
@@ -45,13 +49,13 @@ class Axis:
         return self.options is None or all(is_number(option) for option in self.options)
 
     def place(self, value: Value) -> float | None:
-        """Where a value lies, 0 to 1 within the range; None for what is of another kind than the dial."""
+        """Where a value lies; None for what is of another kind than the dial."""
         if self.options is not None and not self.ordered:
-            return self.options.index(value) / max(1, len(self.options) - 1) if value in self.options else None
+            return float(self.options.index(value)) if value in self.options else None
         if not isinstance(value, int | float) or isinstance(value, bool):
             return None
         if self.options is not None:
-            spots = np.linspace(0, 1, len(self.options))
+            spots = CHOICE_STEP * np.arange(len(self.options))
             return float(np.interp(value, np.array(self.options, np.float64), spots))
         if self.log:
             return math.log(value / self.low) / math.log(self.high / self.low) if value > 0 else None
@@ -60,7 +64,7 @@ class Axis:
     def value(self, place: float) -> Value:
         """The value at a place, as it will be written."""
         if self.options is not None:
-            return self.options[round(place * (len(self.options) - 1))]
+            return self.options[round(place / self._spacing)]
         at = self.low * (self.high / self.low) ** place if self.log else self.low + place * (self.high - self.low)
         return round(at) if isinstance(self.dial.value, int) else float(show(float(at)))
 
@@ -69,11 +73,15 @@ class Axis:
         if self.options is None:
             to = place + rng.choice((-1, 1)) * rng.uniform(MIN_STEP, MAX_STEP)
             return min(1.0, max(0.0, to))
-        last = len(self.options) - 1
-        at = round(place * last)
+        here, last = round(place / self._spacing), len(self.options) - 1
         if self.ordered:
-            return min(last, max(0, at + rng.choice((-1, 1)))) / max(1, last)
-        return rng.choice([i for i in range(last + 1) if i != at]) / max(1, last)
+            return min(last, max(0, here + rng.choice((-1, 1)))) * self._spacing
+        return rng.choice([i for i in range(last + 1) if i != here]) * self._spacing
+
+    @property
+    def _spacing(self) -> float:
+        """Of choices."""
+        return CHOICE_STEP if self.ordered else 1.0
 
 
 def draw_near(axes: Sequence[Axis], here: Place, count: int, rng: random.Random) -> list[Place]:

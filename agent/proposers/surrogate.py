@@ -68,11 +68,11 @@ class Surrogate:
 
 
 def _candidates(scores: Scores, sigma_bpb: float | None) -> Iterator[Surrogate]:
-    spread = float(np.std(scores.bpb)) or 1e-6
-    known = None if sigma_bpb is None else max(sigma_bpb, 1e-3 * spread)
     sums = kernel(scores.places, scores.places, scores.ordered).sum(axis=-1)
     same = scores.groups[:, None] == scores.groups[None, :]
     centred = scores.bpb - np.array([scores.bpb[scores.groups == group].mean() for group in scores.groups])
+    spread = float(np.std(centred)) or 1e-6
+    known = None if sigma_bpb is None else max(sigma_bpb, 1e-3 * spread)
     for sigma in [known] if known is not None else [spread * math.sqrt(share) for share in NOISE_SHARES]:
         for amplitude in AMPLITUDES:
             covariance = (amplitude * sigma) ** 2 * sums + (OFFSET * sigma) ** 2 * same
