@@ -31,6 +31,18 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # 544 rows: enough for one process to be asked for a whole audit, and one more costs every kept attempt half a second
 TEST_SCALE = corpus.Scale("test", seq_len=64, vocab_size=512, eval_tokens=544 * 64)
 
+# Files go to whichever worker is free; by default those with few tests come last, and among them are the longest.
+LONGEST = ("night", "cheats", "faults", "cli", "resume", "prepare", "process")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    first = {f"test_{name}.py": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: first.get(item.path.name, len(first)))
+
 
 def write_library_text(path: Path, chars: int) -> Path:
     """Real text that every machine has: the standard library's top-level modules, as one .txt file."""
