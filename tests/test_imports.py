@@ -25,8 +25,8 @@ FLOOR = {
     "agent.fit": 2, "agent.proposers.space": 2, "agent.proposers.surrogate": 0, "agent.proposers.search": 3,
     "agent.recorder": 2, "agent.run": 5, "agent.opening": 5, "agent.report": 8,
     # sources of ideas, and what steers them
-    "agent.throwaway": 1, "agent.proposers.checked": 2, "agent.proposers.mix": 3, "agent.proposers.patch": 2,
-    "agent.notes": 5, "agent.proposers.queue": 5, "agent.proposers.desk": 5, "agent.proposers.command": 6,
+    "agent.throwaway": 5, "agent.proposers.checked": 2, "agent.proposers.mix": 3, "agent.proposers.patch": 6,
+    "agent.notes": 5, "agent.proposers.queue": 7, "agent.proposers.desk": 6, "agent.proposers.command": 7,
     "agent.prompt": 2, "agent.reply": 2, "agent.proposers.endpoint": 1, "agent.proposers.chat": 3,
     "agent.proposers.dialects": 4, "agent.proposers.llm": 6,
     # the trusted score reads the corpus through prepare

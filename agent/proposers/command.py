@@ -20,7 +20,7 @@ from agent.opening import utc_now
 from agent.plain_text import one_line
 from agent.process import LOG, Outcome, supervise
 from agent.proposers.desk import TASK, Edit, lay_out, script_name, take
-from agent.throwaway import throwaway_folder, unleashed_env
+from agent.throwaway import throwaway_folder, detached_env
 from agent.workshop import read_end
 
 LIMIT_S = 600.0
@@ -76,7 +76,7 @@ class Command:
             desk = aside / "desk"
             desk.mkdir()
             task = lay_out(desk, briefing, self._folder / "fixed", self._limit_s)
-            (folder / TASK).write_text(task)
+            (folder / TASK).write_bytes(task.encode())
             outcome = self._run(task, desk, folder)
             bill = read_bill(_end_of_log(folder))
             edit, failure = self._taken(desk, briefing, outcome, bill)
@@ -93,7 +93,7 @@ class Command:
         return supervise(
             ["/bin/sh", "-c", start, str(desk), *words],
             View(folder),
-            env=unleashed_env(),
+            env=detached_env(),
             limit_s=self._limit_s,
             stopped=self._stopped,
             tick=self._tick,
