@@ -12,13 +12,14 @@ honest one can lose more: an edit that raises the training loss alone, such as l
 
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 FRACTIONS = (0.4, 0.5, 0.6, 0.7, 0.8)  # of the budget: before, losses say little; later, there is little left to save
-WINDOW = 0.1  # of the budget: a loss is the mean over what came last
+WINDOW = 0.1  # of the budget: a loss is the mean over this much before it
 LEAST_RUNS = 6  # finished ones, before a line through them means anything
 NEARER = 0.75  # share of them that are asked, by the distance of their losses from the incumbent's
 SURE = 1 - 0.01 / len(FRACTIONS)  # that the score would have been above the incumbent's: 0.01 for all looks together
@@ -41,6 +42,13 @@ class Bound:
     fraction: float
     loss: float
     incumbent_loss: float
+    slope: float  # of the line that it was read from: bits per byte for each nat of loss …
+    offset_bpb: float  # … and at a loss of zero
+
+    def forecast_bpb(self, losses: Losses) -> float | None:
+        """The score that a run with these losses would have come to; None where it has not come so far."""
+        loss = losses.get(self.fraction)
+        return None if loss is None else self.offset_bpb + self.slope * loss
 
     def verdict(self, losses: Losses) -> str | None:
         """Why a run with these losses is hopeless; None while it is not, or has not come so far."""
@@ -53,14 +61,22 @@ class Bound:
 
 def losses(curve: bytes) -> Losses:
     """From the lines of a metrics.jsonl, whatever is in it: what is no point of a curve is passed over."""
-    points = [point for line in curve.splitlines() if (point := _point(line)) is not None]
-    reached = max((fraction for fraction, _ in points), default=0.0)
-    found = {}
-    for mark in FRACTIONS:
-        window = [loss for fraction, loss in points if mark - WINDOW < fraction <= mark]
-        if window and reached >= mark:
-            found[mark] = math.fsum(window) / len(window)
-    return found
+    points = sorted(point for line in curve.splitlines() if (point := _point(line)) is not None)
+    found = {mark: _loss_at(mark, points) for mark in FRACTIONS}
+    return {mark: loss for mark, loss in found.items() if loss is not None}
+
+
+def _loss_at(mark: float, points: Sequence[tuple[float, float]]) -> float | None:
+    """The mean over the window before; where steps are so long that it holds none, between the steps around it."""
+    at = bisect_right(points, (mark, math.inf))
+    past, ahead = points[:at], points[at:]
+    if not past or not (ahead or past[-1][0] == mark):
+        return None
+    window = [loss for fraction, loss in past if fraction > mark - WINDOW]
+    if window:
+        return math.fsum(window) / len(window)
+    (start, before), (end, after) = past[-1], ahead[0]
+    return before + (after - before) * (mark - start) / (end - start)
 
 
 def bounds(finished: Sequence[Finished], incumbent: Finished, sure: float = SURE) -> tuple[Bound, ...]:
@@ -88,7 +104,7 @@ def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished, sure:
     runs = len(near)
     sigma_bpb = math.sqrt(float(((val_bpb - offset - slope * loss) ** 2).sum()) / (runs - 2))
     margin_bpb = float(stats.t.ppf(sure, runs - 2)) * sigma_bpb * math.sqrt(1 + 1 / runs)
-    return Bound(mark, max((incumbent.val_bpb + margin_bpb - offset) / slope, here), here)
+    return Bound(mark, max((incumbent.val_bpb + margin_bpb - offset) / slope, here), here, slope, offset)
 
 
 def _point(line: bytes) -> tuple[float, float] | None:

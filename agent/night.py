@@ -23,7 +23,7 @@ from agent.experiment import (
     Status,
     incumbent,
 )
-from agent.failures import failure, stopped_early
+from agent.failures import failure
 from agent.judge import trusted
 from agent.lab import Lab
 from agent.noise import noise
@@ -32,7 +32,7 @@ from agent.opening import check_disk, read_script, utc_now
 from agent.plain_text import one_line, paragraphs
 from agent.proposers.checked import check_proposal
 from agent.report import noise_line
-from agent.steps import audit_once, commit, dry_run_once, run_once, score_once, settle, why_and_where
+from agent.steps import audit_once, commit, dry_run_once, hopeless, run_once, score_once, settle, why_and_where
 
 Step = Callable[[], bool]  # False: the user stopped it, or there is nothing more to do
 
@@ -172,9 +172,9 @@ def next_measurement(lab: Lab, number: int) -> Step | None:
         return partial(score_once, lab, attempt, unscored)
     if not attempt.done_runs:
         return partial(run_once, lab, attempt)
-    hopeless = stopped_early(attempt)
-    if hopeless is not None:
-        lab.journal.record_decision(number, Decision(Status.DISCARD, hopeless))
+    given_up = hopeless(lab, attempt)
+    if given_up is not None:
+        lab.journal.record_decision(number, given_up)
         return None
     decision = lab.judge.judge(attempt, history[:number])
     if decision.status is None:

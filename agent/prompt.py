@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from agent.experiment import Attempt, Briefing, Noise, Status, Summary
-from agent.failures import training_failure
+from agent.failures import stopped_early, training_failure
 from agent.plain_text import harmless_lines, one_line, paragraphs
 
 # What the prompt may hold beside the script, which is shown in full: 30,000 characters and a few sentences
@@ -103,6 +103,8 @@ def what_happened(attempt: Attempt) -> str | None:
     """Why an attempt failed, from its records rather than from its reason; None for one that did not."""
     if attempt.dry_run is not None and attempt.dry_run.failure is not None:
         return f"it broke in a dry run of a few seconds: {quoted(attempt.dry_run.failure)}"
+    if (hopeless := stopped_early(attempt)) is not None:
+        return f"it was {hopeless}"
     untrained = next((why for run in attempt.done_runs if (why := training_failure(run)) is not None), None)
     if untrained is not None:
         return f"its training failed: {quoted(untrained)}"

@@ -12,11 +12,12 @@ from agent.clock import boot_id
 from agent.curve import Bound
 from agent.dry_run import rehearse
 from agent.errors import NightError
-from agent.experiment import Attempt, Ending, History, Night, Run, Status, attempt_ref, incumbent
+from agent.experiment import Attempt, Decision, Ending, History, Night, Run, Status, attempt_ref, incumbent
+from agent.failures import stopped_early
 from agent.journal import Journal
 from agent.lab import Lab
 from agent.opening import Place
-from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, train
+from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, read_losses, train
 from agent.score import Split, audit, learnt_limit_s, score
 
 DAWN_SEED = 1000  # after the night's: what is confirmed is measured with seeds that no choice has seen
@@ -80,6 +81,20 @@ def bounds_ahead(lab: Lab, attempt: Attempt) -> tuple[Bound, ...]:
         return ()
     before = lab.journal.attempts()[: attempt.number]
     return learnt_bounds(lab.shop, before, incumbent(before))
+
+
+def hopeless(lab: Lab, attempt: Attempt) -> Decision | None:
+    """About an attempt whose run was stopped early, which is a discard with a forecast for a score; None for others."""
+    why = stopped_early(attempt)
+    if why is None:
+        return None
+    before = lab.journal.attempts()[: attempt.number]
+    best, known = incumbent(before), read_losses(lab.shop.run_folder(attempt.number, attempt.done_runs[0].seed) / "out")
+    exceeded = (bound for bound in learnt_bounds(lab.shop, before, best) if bound.verdict(known) is not None)
+    forecast_bpb = next((bound.forecast_bpb(known) for bound in exceeded), None)
+    if forecast_bpb is None or best is None or best.val_bpb is None:
+        return Decision(Status.DISCARD, why)  # its curve is no longer there
+    return Decision(Status.DISCARD, why, gain_bpb=best.val_bpb - forecast_bpb)
 
 
 def score_once(lab: Lab, attempt: Attempt, run: Run, split: Split = "validation") -> bool:

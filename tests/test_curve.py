@@ -36,11 +36,12 @@ def test_a_loss_is_the_mean_over_the_tenth_of_the_budget_before():
 
 def test_fractions_that_are_not_reached_yet_have_no_loss():
     assert losses(lines((0.05, 9.0), (0.39, 4.0))) == {}
-    assert set(losses(lines((0.35, 5.0), (0.45, 4.0), (0.55, 3.0), (1.0, 2.0)))) == {0.4, 0.5, 0.6}
+    assert set(losses(lines((0.35, 5.0), (0.45, 4.0), (0.55, 3.0), (0.6, 2.0)))) == {0.4, 0.5, 0.6}
 
 
-def test_a_curve_with_a_gap_says_nothing_about_it():
-    assert losses(lines((0.1, 9.0), (0.75, 4.0))) == {}
+def test_between_two_long_steps_the_loss_is_in_between():
+    assert losses(lines((0.2, 9.0), (0.45, 4.0))) == {0.4: pytest.approx(5.0)}
+    assert losses(lines((0.9, 4.0))) == {}
 
 
 def test_nonsense_is_passed_over():
@@ -111,13 +112,14 @@ def test_an_edit_as_good_as_the_incumbent_is_hardly_ever_stopped():
 
 
 def test_the_verdict_names_the_point_and_the_difference():
-    bound = Bound(0.5, loss=3.1, incumbent_loss=3.0)
+    bound = Bound(0.5, loss=3.1, incumbent_loss=3.0, slope=0.5, offset_bpb=0.3)
     assert bound.verdict({0.5: 3.213}) == "stopped early at 50%: its loss was 0.213 above the incumbent's"
-    assert bound.verdict({0.5: 3.1}) is bound.verdict({0.4: 9.9}) is None
+    assert bound.verdict({0.5: 3.1}) is bound.verdict({0.4: 9.9}) is bound.forecast_bpb({0.4: 9.9}) is None
+    assert bound.forecast_bpb({0.5: 3.2}) == pytest.approx(1.9)
 
 
 def test_a_bound_that_was_passed_is_not_asked_again(tmp_path):
-    contest = Contest(tmp_path, (Bound(0.4, 3.0, 2.9), Bound(0.6, 2.0, 1.9)))
+    contest = Contest(tmp_path, (Bound(0.4, 3.0, 2.9, 1.0, 0.0), Bound(0.6, 2.0, 1.9, 1.0, 0.0)))
     curve = tmp_path / "metrics.jsonl"
     curve.write_bytes(lines((0.35, 2.5), (0.45, 2.5)))
     assert not contest.is_lost()
@@ -169,6 +171,7 @@ def test_a_hopeless_run_is_stopped_and_is_a_discard_without_a_score(morning):
     assert (run.ending, run.score, bad.status, bad.val_bpb) == (Ending.HOPELESS, None, Status.DISCARD, None)
     assert bad.decision.reason.startswith("stopped early at 40%: its loss was 0.600 above the incumbent's")
     assert bad.done_runs == bad.runs  # it counts as tried
+    assert bad.decision.gain_bpb < -0.1  # what its curve forecast, for those who learn from scores
 
 
 def test_what_came_before_enough_was_known_ran_to_its_end(morning):
