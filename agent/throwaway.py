@@ -41,7 +41,6 @@ def git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         **NO_SETTINGS,
         "GIT_CEILING_DIRECTORIES": str(folder.parent),
         "LC_ALL": "C",
-        **(env or {}),
     }
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.autocrlf=false", *arguments]
     # a session of its own: a Ctrl-C meant for the night must not tear it

@@ -20,7 +20,7 @@ from agent.opening import utc_now
 from agent.plain_text import one_line
 from agent.process import LOG, Outcome, supervise
 from agent.proposers.desk import TASK, Edit, lay_out, script_name, take
-from agent.throwaway import throwaway_folder, detached_env
+from agent.throwaway import detached_env, throwaway_folder
 from agent.workshop import read_end
 
 LIMIT_S = 600.0
