@@ -14,6 +14,7 @@ from agent import report
 from agent.curve import FRACTIONS, LEAST_RUNS, Bound, Finished, bounds, losses
 from agent.experiment import Ending, Status
 from agent.night import run_night
+from agent.options import parser
 from agent.run import Contest, read_losses
 
 
@@ -128,6 +129,10 @@ def test_a_bound_that_was_passed_is_not_asked_again(tmp_path):
     curve.write_bytes(lines((0.55, 2.5), (0.6, 2.5)))
     assert contest.is_lost()
     assert contest.verdict == "stopped early at 60%: its loss was 0.600 above the incumbent's"
+
+
+def test_it_is_off_unless_asked_for():
+    assert [parser().parse_args(["run", *more]).early_stop for more in ([], ["--early-stop"])] == [False, True]
 
 
 # ---- a night ---------------------------------------------------------------------------------------------------------
