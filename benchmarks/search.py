@@ -155,7 +155,7 @@ def live_through(args: argparse.Namespace, name: str) -> int:
     with open_lab(place, arm, SEEDS_APART * int(number), args) as lab:
         run_night(lab)
         if not lab.stop.after_run:
-            confirm(lab, args.work / f"{name}.dawn.jsonl", args.dawn_runs)
+            confirm(lab, args.work / f"{name}.dawn.json", args.dawn_runs)
         return 130 if lab.stop.after_run else 0
 
 
@@ -198,18 +198,20 @@ def confirm(lab: Lab, path: Path, runs: int) -> None:
     history = lab.journal.attempts()
     champion = incumbent(history)
     assert champion is not None
-    known = {(run.who, run.seed) for run in read_dawn(path)}
+    known = read_dawn(path)
     for turn in range(runs):
         pair = [("baseline", history[0]), ("champion", champion)]
         for who, attempt in pair if turn % 2 else reversed(pair):
             seed = FRESH[who] + lab.shop.night.seed + turn
-            if (who, seed) in known:
+            if (who, seed) in {(run.who, run.seed) for run in known}:
                 continue
             run = fresh_run(lab.shop, attempt, who, seed)
             if lab.stop.after_run:
                 return
-            with path.open("a") as file:
-                file.write(json.dumps(asdict(run)) + "\n")
+            known.append(run)
+            aside = path.with_suffix(".tmp")
+            aside.write_text(json.dumps([asdict(run) for run in known], indent=1))
+            aside.replace(path)
 
 
 def fresh_run(shop: Workshop, attempt: Attempt, who: str, seed: int) -> Fresh:
@@ -226,9 +228,7 @@ def fresh_run(shop: Workshop, attempt: Attempt, who: str, seed: int) -> Fresh:
 
 
 def read_dawn(path: Path) -> list[Fresh]:
-    """A line that a kill has cut off is done again."""
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [Fresh(**json.loads(line)) for line in lines if line.endswith("}\n")]
+    return [Fresh(**run) for run in json.loads(path.read_text())] if path.exists() else []
 
 
 # ---- several nights at once ------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def start(args: argparse.Namespace, name: str, cores: Sequence[int]) -> subproce
 
 def names(args: argparse.Namespace) -> Iterator[str]:
     """The long nights first; the nothings fit in where a place gets free."""
-    for arm in ARMS:
+    for arm in args.arms:
         yield from (f"{arm}-{number}" for number in range(args.nights))
 
 
@@ -326,7 +326,7 @@ def read_outcome(work: Path, name: str) -> Outcome | None:
         return None
     with Journal.read(journal_path) as journal:
         history, device = journal.attempts(), journal.night().device
-    dawn = read_dawn(work / f"{name}.dawn.jsonl")
+    dawn = read_dawn(work / f"{name}.dawn.json")
     return Outcome(name, history, device, gain(dawn, "validation_bpb"), gain(dawn, "holdout_bpb"))
 
 
@@ -423,7 +423,7 @@ def print_results(args: argparse.Namespace, outcomes: Sequence[Outcome], flat: m
     )
     title = f"{flat['device']}, experiments of {args.budget_s:g} s, judge {args.judge}, gains in bpb"
     measure.print_table(title, columns, rows)
-    rows = [[f"{arm}, {args.nights} nights", between(flat, f"{arm}_gain")] for arm in ARMS]
+    rows = [[f"{arm}, {args.nights} nights", between(flat, f"{arm}_gain")] for arm in args.arms]
     rows.append(["search over random, nights being the sample", between(flat, "search_over_random")])
     measure.print_table("Honest gain, validation, bpb", ("", "mean [95 %]"), rows)
 
@@ -445,6 +445,7 @@ def between(flat: measure.Flat, key: str) -> str:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, metavar="DIR", help="the nights live here, and go on from here")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS, help="what proposes (default: all)")
     parser.add_argument("--nights", type=int, help="of each arm (default: 3; quick: 1)")
     parser.add_argument("--attempts", type=int, help="of each night, beyond attempt 0 (default: 40; quick: 2)")
     parser.add_argument("--budget-s", type=float, help="of each experiment (default: 20; quick: 0.05)")
