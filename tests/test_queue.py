@@ -3,9 +3,11 @@
 import difflib
 import json
 import os
+import signal
 import subprocess
 import sys
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,6 @@ from test_mix import attempt
 from agent.errors import NightError, NoIdea, ScriptError
 from agent.experiment import Attempt, Briefing, Decision, Proposal, Refusal, Status
 from agent.journal import Journal
-from agent.proposers.patch import apply_patch
 from agent.proposers.queue import MAX_ENTRY_BYTES, Queue, submit, waiting
 
 SCRIPT = """\
@@ -168,76 +169,76 @@ def test_a_submission_says_what_it_tries(folder):
         put(folder, SCRIPT, " \n")
 
 
-# ---- patches ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_patch_is_applied_to_the_best_script(folder, queue):
-    put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
-    assert queue.propose(brief(SCRIPT)).script == SCRIPT.replace("LR = 0.04", "LR = 0.02")
-
-
-@pytest.mark.parametrize(("a", "b"), [("a/", "b/"), ("", ""), ("i/", "w/")])
-def test_patches_come_as_git_and_diff_write_them(folder, queue, a, b):
-    put(folder, patch(SCRIPT, SCRIPT.replace("DEPTH = 4", "DEPTH = 6"), a=a, b=b))
-    assert queue.propose(brief(SCRIPT)).script == SCRIPT.replace("DEPTH = 4", "DEPTH = 6")
-
-
-def test_a_script_in_a_folder_may_be_named_by_its_path_or_alone():
-    after = SCRIPT.replace("DEPTH = 4", "DEPTH = 6")
-    for name in ("lab/train_mlx.py", "train_mlx.py"):
-        assert apply_patch(patch(SCRIPT, after, name), "lab/train_mlx.py", [(0, SCRIPT)]) == after
-
-
-def test_a_patch_of_an_earlier_best_is_merged_with_what_was_kept_since(folder, queue):
-    put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
-    better = SCRIPT.replace("WIDTH = 64", "WIDTH = 96")
-    assert queue.propose(brief(SCRIPT, better, best=1)).script == better.replace("LR = 0.04", "LR = 0.02")
-
-
-def test_a_patch_against_what_was_kept_since_is_refused_with_the_reason(folder):
-    said: list[str] = []
-    put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
-    with pytest.raises(NoIdea):
-        Queue(folder, folder, said.append).propose(brief(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.03"), best=1))
-    why = "the patch conflicts with what was kept since attempt 0; make it anew, of the best script so far"
-    assert aside(folder, "refused") == {"0001": why}
-    assert said == [f"0001.json of the queue was refused: {why}"]
-
-
-def test_a_patch_of_something_else_is_refused_in_gits_words(folder, queue):
-    put(folder, patch("a\nb\nc\n", "a\nB\nc\n"))
-    with pytest.raises(NoIdea):
-        queue.propose(brief(SCRIPT))
-    assert aside(folder, "refused")["0001"].startswith(
-        "the patch does not apply to attempt 0, the best script so far (patch failed: train_mlx.py:1)"
-    )
-
-
-def test_a_patch_that_copies_from_elsewhere_brings_nothing_in(tmp_path, folder):
-    (tmp_path / "secret").write_text(SCRIPT)
-    text = f"diff --git a/x b/train_mlx.py\ncopy from {tmp_path}/secret\ncopy to train_mlx.py\n"
-    with pytest.raises(ScriptError, match="nothing else"):
-        put(folder, text + patch(SCRIPT, SCRIPT.replace("4", "5")).replace("a/train_mlx.py", "a/x"))
-
-
-LINES = st.lists(st.sampled_from(["x = 1", "y = 2", "", "# z", "  w = 'ü€'"]), min_size=1, max_size=12)
-
-
-@given(LINES, LINES)
-@settings(max_examples=12, deadline=None)
-def test_any_diff_of_two_texts_makes_the_one_into_the_other(before, after):
-    old, new = ("\n".join(lines) + "\nend = 0\n" for lines in (before, after))
-    if old != new:
-        assert apply_patch(patch(old, new), "train_mlx.py", [(0, old)]) == new
-
-
 # ---- taking ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_entry_taken_by_a_night_that_was_killed_is_taken_again(folder):
-    put(folder, SCRIPT.replace("4", "5"))
-    before = Queue(folder, folder).propose(brief(SCRIPT))
-    assert Queue(folder, folder).propose(brief(SCRIPT)) == before  # no attempt came of it
+def test_an_entry_taken_by_a_night_that_was_killed_is_taken_again(folder, queue):
+    put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
+    night = os.fork()
+    if night == 0:
+        Queue(folder, folder).propose(brief(SCRIPT))
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(night, 0)[1]) == -signal.SIGKILL
+    assert "sha256" in json.loads((folder / "0001.json").read_text())
+    assert queue.propose(brief(SCRIPT)).script == SCRIPT.replace("DEPTH = 4", "DEPTH = 5")  # no attempt came of it
+
+
+@dataclass
+class Nights:
+    """Nights that take from one queue, are killed anywhere, and are followed by others."""
+
+    folder: Path
+    tag: str = ""
+    taken: Proposal | None = None  # and not in a journal yet
+
+    def begin(self, count: int) -> None:
+        self.tag, self.taken = f"n{count:02d}", None
+        with Journal.create(self.path(self.tag), replace(NIGHT, tag=self.tag)) as journal:
+            journal.add_attempt(0, None, Proposal(SCRIPT, "baseline", "", "you"), NOW)
+
+    def take(self) -> None:
+        with Journal.read(self.path(self.tag)) as journal:
+            history = journal.attempts()
+        briefing = Briefing(replace(NIGHT, tag=self.tag), history, history[0])
+        self.taken = Queue(self.folder / "queue", self.folder / "nights").propose(briefing)
+
+    def enter(self) -> None:
+        if self.taken is not None:
+            with Journal.resume(self.path(self.tag)) as journal:
+                journal.add_attempt(len(journal.attempts()), 0, self.taken, NOW)
+            self.taken = None
+
+    def tried(self) -> list[str]:
+        found = []
+        for path in sorted((self.folder / "nights").glob("*/journal.sqlite")):
+            with Journal.read(path) as journal:
+                found += [one.proposal.title for one in journal.attempts()[1:]]
+        return found
+
+    def path(self, tag: str) -> Path:
+        return self.folder / "nights" / tag / "journal.sqlite"
+
+
+@given(st.lists(st.sampled_from(["submit", "take", "enter", "kill", "another night"]), min_size=12, max_size=24))
+@settings(max_examples=10, deadline=None)
+def test_every_entry_is_tried_once_and_in_order_wherever_nights_are_killed(tmp_path_factory, deeds):
+    nights, submitted = Nights(tmp_path_factory.mktemp("nights")), 0
+    nights.begin(0)
+    for count, deed in enumerate([*deeds, *["take", "enter"] * (deeds.count("submit") + 1)], 1):
+        match deed:
+            case "submit":
+                submitted += 1
+                put(nights.folder / "queue", f"{SCRIPT}A = {submitted}\n", f"idea {submitted}")
+            case "take":
+                with suppress(NoIdea):
+                    nights.take()
+            case "enter":
+                nights.enter()
+            case "kill":
+                nights.taken = None
+            case "another night":
+                nights.begin(count)
+    assert nights.tried() == [f"idea {number}" for number in range(1, submitted + 1)]
 
 
 def test_an_entry_that_became_an_attempt_is_not_tried_by_the_next_night(folder):
