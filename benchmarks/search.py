@@ -52,12 +52,13 @@ from agent.experiment import Attempt, Briefing, Ending, Night, Progress, Proposa
 from agent.journal import Journal
 from agent.judge import choose_judge
 from agent.lab import Lab, Limits
+from agent.lock import only_night
 from agent.night import run_night
 from agent.opening import Place, Request, open_night
 from agent.proposers.search import Search
 from agent.run import FIRST_ALLOWANCE_S, train
 from agent.score import FIRST_LIMIT_S, score
-from agent.stop import Stop
+from agent.stop import Stop, like_ctrl_c
 from agent.workshop import Workshop
 
 ARMS = ("search", "random", "nothing")
@@ -174,23 +175,27 @@ def make_repository(root: Path, script: Path) -> Place:
 
 @contextmanager
 def open_lab(place: Place, arm: str, seed: int, args: argparse.Namespace) -> Iterator[Lab]:
-    night = open_night(place, Request(arm, args.budget_s, seed))
-    stop, watcher = Stop(place.folder(arm)), Unseen()
-    stop.forget()
-    box, caps = choose(Mode.AUTO), caps_of_machine()
-    shop = Workshop(night, place.folder(arm), box, caps, None, lambda: stop.now, watcher.progressed)
-    with Journal.resume(place.journal(arm)) as journal, stop.on_signals():
-        yield Lab(
-            place=place,
-            journal=journal,
-            shop=shop,
-            proposer=proposer(arm, night),
-            judge=choose_judge(args.judge),
-            watcher=watcher,
-            stop=stop,
-            limits=Limits(experiments=args.attempts),
-            plausible_gain=1.0,  # a leap in twenty seconds of training is no sign of a cheat
-        )
+    watcher, box, caps = Unseen(), choose(Mode.AUTO), caps_of_machine()
+    with only_night(
+        place.repo.common_dir()
+    ) as tell:  # a call of this program that was killed may have left one running
+        night = open_night(place, Request(arm, args.budget_s, seed))
+        tell(night.tag, place.folder(arm))
+        stop = Stop(place.folder(arm))
+        stop.forget()
+        shop = Workshop(night, place.folder(arm), box, caps, None, lambda: stop.now, watcher.progressed)
+        with Journal.resume(place.journal(arm)) as journal, stop.on_signals():
+            yield Lab(
+                place=place,
+                journal=journal,
+                shop=shop,
+                proposer=proposer(arm, night),
+                judge=choose_judge(args.judge),
+                watcher=watcher,
+                stop=stop,
+                limits=Limits(args.attempts, args.minutes / 60 if args.minutes else None, dawn_runs=0),
+                plausible_gain=1.0,  # a leap in twenty seconds of training is no sign of a cheat
+            )
 
 
 def confirm(lab: Lab, path: Path, runs: int) -> None:
@@ -270,7 +275,8 @@ def start(args: argparse.Namespace, name: str, cores: Sequence[int]) -> subproce
     threads = str(len(cores))
     env = {**measure.with_path(), "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
     own = ["--night", name, "--cores", ",".join(map(str, cores)), "--work", str(args.work), "--judge", args.judge]
-    options = [f"--{word}={getattr(args, word.replace('-', '_'))}" for word in ("budget-s", "attempts", "dawn-runs")]
+    words = ("budget-s", "attempts", "dawn-runs", *(["minutes"] if args.minutes else []))
+    options = [f"--{word}={getattr(args, word.replace('-', '_'))}" for word in words]
     command = [sys.executable, __file__, *own, *options, *(["--quick"] if args.quick else [])]
     with (args.work / f"{name}.log").open("a") as log:
         return subprocess.Popen(
@@ -429,14 +435,14 @@ def print_results(args: argparse.Namespace, outcomes: Sequence[Outcome], flat: m
 
 
 def show(mean: Mean | None) -> str:
-    return f"{mean.value:.4f} [{mean.interval[0]:.4f}, {mean.interval[1]:.4f}]" if mean else ""
+    flat: measure.Flat = {}
+    put(flat, "gain", mean)
+    return between(flat, "gain")
 
 
 def between(flat: measure.Flat, key: str) -> str:
-    if flat[key] is None:
-        return ""
-    low, high = (measure.show(flat[f"{key}_{end}"], ".4f") for end in ("low", "high"))
-    return f"{flat[key]:.4f} [{low}, {high}]"
+    low, high = flat[f"{key}_low"], flat[f"{key}_high"]
+    return measure.show(flat[key], ".4f") + ("" if low is None else f" [{low:.4f}, {high:.4f}]")
 
 
 # ---- the command line ------------------------------------------------------------------------------------------------
@@ -448,6 +454,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS, help="what proposes (default: all)")
     parser.add_argument("--nights", type=int, help="of each arm (default: 3; quick: 1)")
     parser.add_argument("--attempts", type=int, help="of each night, beyond attempt 0 (default: 40; quick: 2)")
+    parser.add_argument("--minutes", type=float, help="of each night before its dawn, at most (default: no limit)")
     parser.add_argument("--budget-s", type=float, help="of each experiment (default: 20; quick: 0.05)")
     parser.add_argument(
         "--dawn-runs", type=int, help="of the champion, and as many of attempt 0 (default: 6; quick: 1)"
@@ -476,7 +483,8 @@ def run(args: argparse.Namespace) -> int:
     measure.check_writable(args.json)
     with measure.workshop(args.work) as args.work:
         if not args.report:
-            run_nights(args)
+            with like_ctrl_c():
+                run_nights(args)
         outcomes = [found for name in names(args) if (found := read_outcome(args.work, name))]
         flat = flatten(args, outcomes)
         print_results(args, outcomes, flat)
