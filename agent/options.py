@@ -194,7 +194,14 @@ def _add_sources(night: argparse.ArgumentParser) -> None:
         type=agent_command,
         metavar="CMD",
         help="a coding agent's command line, run in a throwaway clone (docs/agents.md); {task} in it is the task's "
-        "text, which otherwise comes on its standard input",
+        "text, which otherwise comes on its standard input; it runs with your rights",
+    )
+    ideas.add_argument(
+        "--agent-minutes",
+        type=positive,
+        default=10.0,
+        metavar="M",
+        help="how long the agent may take for one proposal (default: %(default)g)",
     )
 
 

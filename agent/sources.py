@@ -10,7 +10,7 @@ from agent.journal import Journal
 from agent.opening import Place
 from agent.proposers.chat import MAX_TOKENS, Patience
 from agent.proposers.checked import Checked
-from agent.proposers.command import Command
+from agent.proposers.command import Command, split
 from agent.proposers.llm import LLM, Price
 from agent.proposers.mix import Fallback, Mix
 from agent.proposers.queue import Queue
@@ -33,6 +33,8 @@ def check_sources(options: argparse.Namespace) -> None:
             raise NightError(f"--{name} is set, but --proposer {options.proposer} asks it nothing; use {name} or mix")
     if options.llm is None and (options.price or options.max_cost):
         raise NightError(f"--price and --max-cost are about a language model; name it with {NEEDS['llm']}")
+    if options.agent is not None:
+        split(options.agent)
     if options.llm is not None:
         _llm(options, lambda ask: None, lambda: False)
 
@@ -81,5 +83,10 @@ def _command(
     options: argparse.Namespace, folder: Path, record: Callable[[Ask], None], stop: Stop, screen: Screen
 ) -> Command:
     return Command(
-        options.agent, folder, record, lambda: stop.now, tick=lambda elapsed_s: screen.progressed(None, elapsed_s)
+        options.agent,
+        folder,
+        record,
+        lambda: stop.after_run,  # nothing else is going on meanwhile
+        limit_s=60 * options.agent_minutes,
+        tick=lambda elapsed_s: screen.progressed(None, elapsed_s),
     )
