@@ -92,7 +92,7 @@ def searched(source: str, device_kind: str) -> tuple[Dial, ...]:
     dials = read_dials(source, device_kind)
     if all(dial.span is None for dial in dials):
         dials = tuple(replace(dial, span=sensible(dial.name, dial.value)) for dial in dials)
-    dials = tuple(dial for dial in dials if dial.span is not None)
+    dials = tuple({dial.name: dial for dial in dials if dial.span is not None}.values())  # of one set twice, the last
     if not dials:
         raise ScriptError(
             "the script has no dial with a range, so there is nothing to search; end "

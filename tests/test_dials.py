@@ -149,6 +149,11 @@ def test_where_one_range_is_given_the_other_dials_stay_as_they_are():
     assert [dial.name for dial in searched("LR = 0.1  # [0.01, 1.0] log\nOTHER_LR = 0.1\n", "cpu")] == ["LR"]
 
 
+def test_of_a_dial_that_is_set_twice_the_last_is_searched():
+    (dial,) = searched("LR = 0.1  # [0.01, 1.0] log\nLR = 0.2  # [0.01, 1.0] log\n", "cpu")
+    assert (dial.value, dial.line) == (0.2, 2)
+
+
 def test_without_any_range_the_sensible_ones_are_searched():
     source = "LR = 0.04\nSEED = 3\nDEPTH = by_device(cpu=4, metal=6, cuda=8)\nNAME = 'x'\nFLAG = True\n"
     assert {dial.name: dial.span for dial in searched(source, "cuda")} == {

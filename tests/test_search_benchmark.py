@@ -11,6 +11,7 @@ from scipy import stats
 
 sys.path.insert(0, str(PROJECT / "benchmarks"))
 
+import landscapes
 import search
 
 
@@ -69,3 +70,21 @@ def test_what_cannot_be_is_refused(arguments):
 def test_more_cores_than_there_are_are_refused(tmp_path: Path, capsys):
     assert search.main(["--quick", "--at-once", "1000", "--work", str(tmp_path)]) == 2
     assert "--at-once 1000 nights of 2 cores want more than" in capsys.readouterr().err
+
+
+def test_simulated_nights_are_the_same_for_everybody_and_every_time(tmp_path: Path):
+    flats = []
+    for name in ("one.json", "other.json"):
+        options = ["--quick", "--runs", "8", "--kinds", "bowl", "--arms", "search", "random", "cma"]
+        assert landscapes.main([*options, "--json", str(tmp_path / name)]) == 0
+        flats.append(json.loads((tmp_path / name).read_text()))
+    assert flats[0] == flats[1]
+    assert {"search_share", "random_share", "cma_bowl_gain", "cma_crashes"} <= flats[0].keys()
+
+
+@pytest.mark.parametrize("kind", landscapes.GAINS)
+def test_a_landscape_holds_what_its_kind_says(kind):
+    land = landscapes.Landscape(kind, 0)
+    apart = landscapes.START - land.best
+    assert (land.weight * apart**2).sum() == pytest.approx(landscapes.GAINS[kind], rel=0.15)
+    assert not land.crashes(landscapes.START)
