@@ -19,6 +19,7 @@ from agent.opening import Place, free_tag
 from agent.stop import Stop
 
 pytestmark = pytest.mark.usefixtures("own_cache")
+ONE_RUN = ("--judge", "greedy")  # of each attempt: other judges have seeds of attempt 0 tell them the noise first
 
 
 def wait_until(true: Callable[[], object], seconds: float = 30) -> None:
@@ -72,14 +73,14 @@ def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds, tmp_pat
 
 
 def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds):
-    night = grounds.start("run", "--budget-s", "0.6", "--tag", "t")
+    night = grounds.start("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t")
     wait_until(training(grounds, "t"))
     night.terminate()
     assert "go on with: nightshift run --tag t" in night.communicate(timeout=120)[0]
     assert night.returncode == 0
     assert [(one.number, one.settled) for one in grounds.attempts("t")] == [(0, True)]
 
-    night = grounds.start("run", "--tag", "t")
+    night = grounds.start("run", *ONE_RUN, "--tag", "t")
     wait_until(training(grounds, "t", 1))
     night.send_signal(signal.SIGINT)
     time.sleep(0.2)
@@ -89,7 +90,7 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
     assert night.returncode == 0
     assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.STOPPED]
 
-    night = grounds.nightshift("run", "--tag", "t", "--experiments", "1")
+    night = grounds.nightshift("run", *ONE_RUN, "--tag", "t", "--experiments", "1")
     assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.STOPPED, Ending.FINISHED]
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
 
@@ -126,7 +127,7 @@ def test_nohup_is_heeded(tmp_path):
 
 
 def test_a_night_goes_on_when_nobody_reads_what_it_says(grounds):
-    night = grounds.start("run", "--hours", "0.000001", "--budget-s", "0.3", "--tag", "t")
+    night = grounds.start("run", *ONE_RUN, "--hours", "0.000001", "--budget-s", "0.3", "--tag", "t")
     night.stdout.readline()
     night.stdout.close()
     assert night.wait(timeout=120) == 0

@@ -13,6 +13,8 @@ STEPS = ("propose", "objects", "ref", "commit", "start", "train")
 STEPS += ("end", "score", "scored", "decide", "ledger", "settle")
 MOMENTS = [f"after:{step}" for step in STEPS]  # which is before the next one
 
+ONE_RUN = ("--judge", "greedy")  # of each attempt
+
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -45,7 +47,7 @@ def test_a_night_killed_at_every_step_ends_like_an_undisturbed_one(grounds, tmp_
 
 
 def test_a_loop_killed_in_the_middle_of_training_redoes_that_run_alone(grounds):
-    loop = grounds.start("run", "--experiments", "1", "--budget-s", "0.5", "--tag", "t")
+    loop = grounds.start("run", *ONE_RUN, "--experiments", "1", "--budget-s", "0.5", "--tag", "t")
     curve = grounds.folder("t") / "runs" / "0000" / "seed0" / "out" / "metrics.jsonl"
     deadline = time.monotonic() + 30
     while not curve.exists():
@@ -54,7 +56,7 @@ def test_a_loop_killed_in_the_middle_of_training_redoes_that_run_alone(grounds):
     loop.kill()
     loop.communicate()
     assert "night t: not running" in grounds.nightshift("status").stdout
-    finished = grounds.nightshift("run", "--experiments", "1", "--tag", "t")
+    finished = grounds.nightshift("run", *ONE_RUN, "--experiments", "1", "--tag", "t")
     assert finished.returncode == 0, finished.stderr
     first = grounds.attempts("t")[0]
     assert [run.ending for run in first.runs] == [Ending.LOST, Ending.FINISHED]
