@@ -98,7 +98,7 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
 def test_a_closed_terminal_ends_the_night_after_its_run(grounds):
     outer, inner = pty.openpty()
     night = subprocess.Popen(
-        command("run", "--budget-s", "0.6", "--tag", "t"),
+        command("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t"),
         cwd=grounds.root,
         env=environment(TERM="xterm"),
         stdin=inner,
