@@ -23,22 +23,29 @@ Array = NDArray[np.floating]
 STEP = 0.125  # sigma
 SIZE = 128  # points: 8 sigma to either side
 DIFFERENCES = np.arange(1 - SIZE, SIZE)  # between two points of one window
-OUTLIERS, WIDER = 0.05, 4.0  # their share, and how much wider they spread
+OUTLIERS, WIDER = 0.03, 3.5  # their share, and how much wider they spread
 SCALES = (0.5, 1.5, 4.5, 13.5, 40.5)  # sigma: mean sizes of effects, from hardly visible to unheard of
-GAINS = slice(1 + len(SCALES), None)  # of the components: nothing, harms, gains
+PEAKED = (3.0, 9.0)  # sigma: mean sizes of harms that are never small, as where all edits cost a compilation
+GAINS = slice(1 + len(SCALES) + len(PEAKED), None)  # of the components: nothing, harms, gains
 # What edits bring before any was seen, worth as much as this many of them: most do harm, in this and every such night.
 PRIOR_EDITS = 10.0
-PRIOR = np.array([0.2, 0.2, 0.2, 0.15, 0.04, 0.01, 0.08, 0.08, 0.03, 0.008, 0.002])
-ROUNDS, EM_STEPS = 2, 30
+PRIOR = np.array([0.2, 0.15, 0.15, 0.12, 0.04, 0.01, 0.08, 0.05, 0.08, 0.08, 0.03, 0.008, 0.002])
+ROUNDS, EM_STEPS = 3, 30
 TINY = 1e-200
 
 
 def effects(differences: NDArray[np.int64]) -> Array:  # (K, differences)
-    """Probability of an effect of so many steps under each component: geometric, so that the sign is never in doubt."""
+    """Probability of an effect of so many steps under each component; its sign is never in doubt.
+
+    Sizes are geometric, or, where peaked, negative binomial: the sum of three such.
+    """
+    away, up = np.abs(differences), differences > 0
+    beyond = np.maximum(away - 1, 0)
     stay = 1 - STEP / np.array(SCALES)[:, None]
-    away = np.abs(differences)
-    sizes = np.where(away > 0, (1 - stay) * stay ** np.maximum(away - 1, 0), 0.0)
-    return np.vstack([differences == 0, sizes * (differences < 0), sizes * (differences > 0)])
+    sizes = np.where(away > 0, (1 - stay) * stay**beyond, 0.0)
+    stay = 1 - 3 * STEP / (np.array(PEAKED)[:, None] + 2 * STEP)
+    peaked = np.where(away > 0, (beyond + 1) * (beyond + 2) / 2 * (1 - stay) ** 3 * stay**beyond, 0.0)
+    return np.vstack([differences == 0, sizes * ~up, peaked * ~up, sizes * up])
 
 
 def noise_density(errors: Array) -> Array:

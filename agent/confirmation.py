@@ -13,10 +13,12 @@ from scipy import stats
 from agent.belief import SIZE, STEP, TINY, Array, knowledge_gradient, likelihood, worths
 from agent.experiment import Attempt, History, Run, Status, incumbent
 from agent.noise import Knowledge, know, measured, seed_effects
+from agent.ties import price_of
 
 FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doubted
 LAST = 2  # runs of the script without all passengers
-PRICE = 0.5  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for ever
+MOST = 8  # runs without one edit
+PRICE = 0.6  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for ever
 TELLING = 0.004  # sigma: a run that is expected to bring less is not worth its minutes
 
 
@@ -150,6 +152,7 @@ def _doubts(history: History, champion: Attempt) -> tuple[Doubt, ...]:
 
 def _doubt(known: Knowledge, history: History, champion: Attempt, kept: Attempt) -> Doubt:
     """The night's posterior of an edit times the likelihood of the runs of the champion without it."""
+    assert kept.parent is not None
     belief, top = known.belief, known.place[champion.number]
     merit = belief.merit(top)
     points = np.arange(SIZE) * STEP
@@ -171,7 +174,7 @@ def _doubt(known: Knowledge, history: History, champion: Attempt, kept: Attempt)
         runs,
     )
     testable = without is None or _runs(without)
-    return Doubt(edit, probability * worths(differences, PRICE), blind, testable)
+    return Doubt(edit, probability * worths(differences, price_of(kept, history[kept.parent], PRICE)), blind, testable)
 
 
 def _passengers(doubts: tuple[Doubt, ...], impossible: Collection[tuple[int, ...]]) -> tuple[int, ...]:
@@ -201,7 +204,7 @@ def _runs(attempt: Attempt) -> bool:
 def _most_telling(
     history: History, champion: Attempt, doubts: tuple[Doubt, ...], impossible: Collection[tuple[int, ...]]
 ) -> Trial | None:
-    open_ = [one for one in doubts if one.testable and (one.edit.number,) not in impossible]
+    open_ = [one for one in doubts if one.testable and one.edit.runs < MOST and (one.edit.number,) not in impossible]
     best = max(open_, key=Doubt.telling, default=None)
     if best is None or best.telling() < TELLING:
         return None

@@ -1,7 +1,7 @@
 """Is this better? Pure functions of the scores so far."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -10,6 +10,7 @@ from scipy import stats
 from agent.experiment import Attempt, Decision, History, Judge, Review, Status, incumbent
 from agent.failures import failure
 from agent.noise import SAME, Knowledge, know, measured
+from agent.ties import price_of, simpler
 
 # Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
 PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
@@ -92,77 +93,109 @@ class Balanced:
     """
 
     calibration: int = 3
-    price: float = 0.3  # sigma
-    patience: float = 0.5  # a run of something known has to be worth so many times one of a new idea
-    tip_patience: float = 0.5
-    most: int = 6
+    price: float = 0.2  # sigma
+    patience: float = 0.5  # a further run has to be worth this many fresh ideas, which bring less than their promise
+    most: int = 6  # runs of one attempt
 
     def judge(self, attempt: Attempt, history: History) -> Decision:
         settled = _settled_at_once(attempt, history, self.calibration)
         if settled is not None:
             return settled
-        knowledge = know(measured(history, attempt))
-        if knowledge is None:
+        known = know(measured(history, attempt))
+        if known is None:
             return _without_noise(attempt, history)
-        belief, i = knowledge.belief, knowledge.place[attempt.number]
-        gain_bpb, sure = knowledge.gain_bpb(attempt.number), belief.sure(i)
-        runs = len(attempt.done_runs)
-        if runs < self.most and belief.value_of_runs(i, self.price) > self.patience * belief.value_of_idea(self.price):
-            return Decision(None, f"{sure:.0%} sure: another seed tells more than another idea", gain_bpb, sure)
-        if belief.value_of_keeping(i, self.price) > 0:
-            return Decision(Status.KEEP, _kept_because(gain_bpb, sure), gain_bpb, sure)
-        return Decision(Status.DISCARD, _dropped_because(gain_bpb, sure), gain_bpb, sure)
+        doubt = self._doubt(known, attempt, history)
+        if self._wants_run(known, doubt):
+            return doubt.told(None, f"{doubt.sure:.0%} sure: another seed tells more than another idea")
+        if doubt.worth <= 0:
+            return doubt.told(Status.DISCARD, doubt.against)
+        return doubt.told(Status.KEEP, doubt.in_favour)
 
     def review(self, history: History) -> Review:
         """Revokes keeps at the end of the chain that later scores speak against, confirms others, doubts the tip."""
-        knowledge = know(measured(history))
-        chain = [one for one in history if one.status is Status.KEEP and one.number > 0]
-        if knowledge is None or not chain:
+        known = know(measured(history))
+        chain = [one for one in history[1:] if one.status is Status.KEEP and one.is_idea]
+        if known is None or not chain or any(one.number not in known.place for one in chain):
             return Review()
-        revoked = self._revoked(knowledge, chain)
+        doubts = [self._doubt(known, one, history) for one in chain]
+        revoked = {
+            doubt.attempt.number: doubt.told(Status.DISCARD, f"revoked: {doubt.against}")
+            for doubt in doubts[_worthless_from(doubts) :]
+        }
         if revoked:
             return Review(decisions=revoked)
-        belief, tip = knowledge.belief, chain[-1]
-        i = knowledge.place[tip.number]
-        worth_a_run = self.tip_patience * belief.value_of_idea(self.price)
-        doubtful = len(tip.done_runs) < self.most and belief.value_of_runs(i, self.price) > worth_a_run
-        return Review(tip.number if doubtful else None, self._confirmed(knowledge, chain))
+        confirmed = {
+            doubt.attempt.number: doubt.told(Status.KEEP, doubt.in_favour) for doubt in doubts if doubt.is_over
+        }
+        again = chain[-1].number if self._wants_run(known, doubts[-1]) else None
+        return Review(again, confirmed)
 
-    def _revoked(self, knowledge: Knowledge, chain: list[Attempt]) -> Mapping[int, Decision]:
-        """The part of the chain's end whose edits together cost more than they bring."""
-        total, worst, cut = 0.0, 0.0, len(chain)
-        for k in reversed(range(len(chain))):
-            total += knowledge.belief.value_of_keeping(knowledge.place[chain[k].number], self.price)
-            if total < worst:
-                worst, cut = total, k
-        found = {}
-        for attempt in chain[cut:]:
-            gain_bpb, sure = knowledge.gain_bpb(attempt.number), knowledge.sure(attempt.number)
-            reason = f"revoked: {_dropped_because(gain_bpb, sure)} by now"
-            found[attempt.number] = Decision(Status.DISCARD, reason, gain_bpb, sure)
-        return found
+    def _doubt(self, known: Knowledge, attempt: Attempt, history: History) -> "Doubt":
+        return Doubt.of(known, attempt, history, self.price)
 
-    def _confirmed(self, knowledge: Knowledge, chain: list[Attempt]) -> Mapping[int, Decision]:
-        found = {}
-        for attempt in chain:
-            gain_bpb, sure = knowledge.gain_bpb(attempt.number), knowledge.sure(attempt.number)
-            assert attempt.decision is not None
-            if attempt.decision.reason.startswith(PROVISIONAL) and sure >= CONFIRMED:
-                found[attempt.number] = Decision(Status.KEEP, _kept_because(gain_bpb, sure), gain_bpb, sure)
-        return found
+    def _wants_run(self, known: Knowledge, doubt: "Doubt") -> bool:
+        idea = known.belief.value_of_idea(self.price)
+        return len(doubt.attempt.done_runs) < self.most and doubt.value_of_run > self.patience * idea
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What is known of one edit, in the light of the whole night."""
+
+    attempt: Attempt
+    gain_bpb: float
+    sure: float
+    worth: float  # sigma: of keeping it
+    value_of_run: float  # sigma: of measuring it again
+    simpler: str | None  # in what, where that is why it is kept
+
+    @classmethod
+    def of(cls, known: Knowledge, attempt: Attempt, history: History, price: float) -> "Doubt":
+        belief, i = known.belief, known.place[attempt.number]
+        assert attempt.parent is not None
+        why, asked = simpler(attempt, history[attempt.parent]), price_of(attempt, history[attempt.parent], price)
+        only_simpler = why if belief.value_of_keeping(i, price) <= 0 else None
+        return cls(
+            attempt=attempt,
+            gain_bpb=known.gain_bpb(attempt.number),
+            sure=belief.sure(i),
+            worth=belief.value_of_keeping(i, asked),
+            value_of_run=belief.value_of_runs(i, asked),
+            simpler=only_simpler,
+        )
+
+    @property
+    def in_favour(self) -> str:
+        if self.simpler is not None:
+            return f"simpler: {self.simpler}, and {abs(self.gain_bpb):.6f} {self._side} its parent"
+        provisional = "" if self.sure >= CONFIRMED else PROVISIONAL
+        return f"{provisional}{self.gain_bpb:.6f} below its parent, {self.sure:.0%} sure"
+
+    @property
+    def against(self) -> str:
+        return f"{abs(self.gain_bpb):.6f} {self._side} its parent, {self.sure:.0%} sure of a gain"
+
+    @property
+    def is_over(self) -> bool:
+        """Kept on approval, and approved by now."""
+        recorded = self.attempt.decision.reason if self.attempt.decision else ""
+        return recorded.startswith(PROVISIONAL) and self.sure >= CONFIRMED
+
+    @property
+    def _side(self) -> str:
+        return "below" if self.gain_bpb >= 0 else "above"
+
+    def told(self, status: Status | None, reason: str) -> Decision:
+        return Decision(status, reason, self.gain_bpb, self.sure)
+
+
+def _worthless_from(chain: Sequence[Doubt]) -> int:
+    """Where the end of the chain begins whose edits together cost more than they bring; its length if nowhere."""
+    endings = [sum(doubt.worth for doubt in chain[k:]) for k in range(len(chain) + 1)]
+    return min(reversed(range(len(endings))), key=endings.__getitem__)
 
 
 PROVISIONAL, CONFIRMED = "provisional: ", 0.9
-
-
-def _kept_because(gain_bpb: float, sure: float) -> str:
-    return f"{'' if sure >= CONFIRMED else PROVISIONAL}{gain_bpb:.6f} below its parent, {sure:.0%} sure"
-
-
-def _dropped_because(gain_bpb: float, sure: float) -> str:
-    if gain_bpb < 0:
-        return f"{-gain_bpb:.6f} above its parent, {sure:.0%} sure of a gain"
-    return f"{gain_bpb:.6f} below its parent, but only {sure:.0%} sure"
 
 
 def _settled_at_once(attempt: Attempt, history: History, calibration: int) -> Decision | None:
@@ -177,6 +210,8 @@ def _settled_at_once(attempt: Attempt, history: History, calibration: int) -> De
         return Decision(Status.KEEP, "baseline")
     if any(math.isclose(*pair, rel_tol=SAME) for pair in pairs(attempt)):
         return Decision(Status.DISCARD, "it ignores its seed: two seeds gave the very same score")
+    if attempt.parent != best.number:
+        return Decision(Status.DISCARD, f"made from #{attempt.parent}, which is the best script no more")
     return None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from agent.belief import STEP, Belief, Node, learn
-from agent.experiment import Attempt, History, Noise, Status
+from agent.experiment import Attempt, Decision, History, Noise, Status
 
 SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
 NOT_BELIEVED = ("audit:", "quarantine:")  # how the reason of a discard begins whose scores are no measurement
@@ -44,11 +44,20 @@ class Knowledge:
 
 
 def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, ...]:
-    """Whose scores say something about ideas: settled, not crashed, believed, and no question of dawn's."""
-    known = [attempt for attempt in history if attempt.settled and attempt.status is not Status.CRASH]
-    said = [one for one in known if one.decision and not one.decision.reason.startswith(NOT_BELIEVED)]
-    both = [*said, judged] if judged is not None else said
-    return tuple(one for one in both if one.scores_bpb and one.is_idea)
+    """Whose scores say something about ideas: settled, not crashed, believed, and no question of dawn's.
+
+    What was made from a script that does not count does not count either.
+    """
+    found: dict[int, Attempt] = {}
+    for one in (*history, judged) if judged is not None else history:
+        counts = one is judged or (one.settled and one.decision is not None and _is_believed(one.decision))
+        if counts and one.scores_bpb and one.is_idea and (one.parent is None or one.parent in found):
+            found[one.number] = one
+    return tuple(found.values())
+
+
+def _is_believed(decision: Decision) -> bool:
+    return decision.status is not Status.CRASH and not decision.reason.startswith(NOT_BELIEVED)
 
 
 def readings(attempts: Sequence[Attempt], seeds: Mapping[int, float]) -> tuple[tuple[float, ...], ...]:
@@ -106,15 +115,13 @@ def seed_effects(attempts: Sequence[Attempt], level: float = 0.01) -> dict[int, 
 
 def know(attempts: Sequence[Attempt]) -> Knowledge | None:
     """None where scores do not move with the seed at all, or where nothing was measured."""
-    if not attempts:
+    if not attempts or (len(attempts[0].scores_bpb) > 1 and len(scored(attempts[0])) == 1):
         return None
     place = {attempt.number: i for i, attempt in enumerate(attempts)}
     parents = tuple(0 if one.parent is None else place[one.parent] for one in attempts)
     seeds = seed_effects(attempts)
     scores = readings(attempts, seeds)
     rung = sigma_rung(parents, scores)
-    if rung is None:
-        return None
     return Knowledge(believe(parents, scores, rung), RUNG**rung, place, scores[0][0], seeds)
 
 
@@ -129,16 +136,13 @@ def believe(parents: tuple[int, ...], scores: tuple[tuple[float, ...], ...], run
     )
 
 
-def sigma_rung(parents: tuple[int, ...], scores: tuple[tuple[float, ...], ...]) -> int | None:
+def sigma_rung(parents: tuple[int, ...], scores: tuple[tuple[float, ...], ...]) -> int:
     """The most probable sigma, as a power of RUNG.
 
     By the likelihood of all scores, lucky and unlucky: runs were repeated because of what the first one said, so their
     spread alone would mislead. What came after the last repeat tells nothing new and is left out.
     """
-    repeated = [i for i, values in enumerate(scores) if len(values) > 1]
-    if repeated and all(max(scores[i]) == min(scores[i]) for i in repeated):
-        return None
-    last = max(repeated, default=0) + 1
+    last = max((i for i, values in enumerate(scores) if len(values) > 1), default=0) + 1
     return most_probable_rung(parents[:last], scores[:last])
 
 
@@ -157,8 +161,7 @@ def most_probable_rung(parents: tuple[int, ...], scores: tuple[tuple[float, ...]
     rung = round(math.log(start, RUNG))
     known = {rung: plausibility(rung)}
     while True:
-        for near in (rung - 1, rung + 1):
-            known.setdefault(near, plausibility(near)) if near not in known else None
+        known |= {near: plausibility(near) for near in (rung - 1, rung + 1) if near not in known}
         best = max((rung - 1, rung, rung + 1), key=known.__getitem__)
         if best == rung:
             return rung
@@ -168,7 +171,7 @@ def most_probable_rung(parents: tuple[int, ...], scores: tuple[tuple[float, ...]
 def noise(history: History) -> Noise | None:
     """What the night has learnt about its noise; None until two runs of one attempt were scored."""
     attempts = measured(history)
-    repeated = sum(len(scored(one)) for one in attempts if len(one.scores_bpb) > 1)
+    repeated = sum(len(one.scores_bpb) for one in attempts if len(one.scores_bpb) > 1)
     if repeated == 0:
         return None
     knowledge = know(attempts)

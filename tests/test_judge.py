@@ -2,9 +2,14 @@
 
 import dataclasses
 import math
+import time
 
-from agent.experiment import Attempt, Audit, Decision, Ending, Proposal, Run, Score, Status
-from agent.judge import Greedy, trusted
+import pytest
+from judged import scored_attempt
+
+from agent.experiment import Attempt, Audit, Decision, Ending, Noise, Proposal, Review, Run, Score, Status
+from agent.judge import Balanced, Greedy, Strict, choose_judge, trusted
+from agent.noise import noise
 
 
 def attempt(number: int, *scores: float | None, ending: Ending = Ending.FINISHED, **details: object) -> Attempt:
@@ -115,3 +120,180 @@ def test_one_failed_audit_is_enough():
     )
     candidate = dataclasses.replace(attempt(1, 1.4, 1.3), runs=runs)
     assert trusted(Decision(Status.KEEP, "lower"), candidate, kept(0, 1.5)).reason == "audit: 9 are wrong"
+
+
+# ---- balanced: what the whole night says -----------------------------------------------------------------------------
+
+BASELINE = scored_attempt(0, 1.500, 1.506, 1.494, status=Status.KEEP, reason="baseline")
+
+
+def worse(first: int, count: int, parent: int, val_bpb: float) -> list[Attempt]:
+    """Discarded children of a parent: the best has this score, others are clearly worse."""
+    more = (0.0, 0.02, 0.05, 0.012, 0.1, 0.03)
+    return [
+        scored_attempt(first + k, val_bpb + more[k % 6] + 0.001 * k, parent=parent, reason="above")
+        for k in range(count)
+    ]
+
+
+def candidate(number: int, *scores: float, parent: int = 0, **details: object) -> Attempt:
+    return scored_attempt(number, *scores, parent=parent, status=None, **details)  # type: ignore[arg-type]
+
+
+def test_attempt_0_is_measured_until_the_noise_is_known():
+    for judge, runs in ((Balanced(), 3), (Strict(), 4), (Greedy(), 1)):
+        for done in range(1, runs):
+            assert judge.judge(scored_attempt(0, *[1.5, 1.51, 1.49][:done], status=None), ()).status is None
+        full = scored_attempt(0, *[1.5, 1.51, 1.49, 1.5][:runs], status=None)
+        assert judge.judge(full, ()) == Decision(Status.KEEP, "baseline")
+
+
+def test_a_loser_costs_one_run():
+    for judge in (Balanced(), Strict()):
+        decision = judge.judge(candidate(1, 1.54), (BASELINE,))
+        assert decision.status is Status.DISCARD
+        assert decision.gain_bpb < 0
+        assert decision.sure < 0.1
+
+
+def test_a_clear_gain_is_kept_at_once_and_a_small_one_asks_for_another_seed():
+    history = [BASELINE, *worse(1, 12, parent=0, val_bpb=1.5)]
+    clear = Balanced().judge(candidate(13, 1.40), history)
+    assert clear.status is Status.KEEP
+    assert clear.sure > 0.99
+    assert clear.gain_bpb == pytest.approx(0.1, abs=0.01)
+    assert not clear.reason.startswith("provisional")
+    later = [BASELINE, *worse(1, 40, parent=0, val_bpb=1.5)]  # when ideas have turned out to be worth little
+    assert Balanced().judge(candidate(41, 1.492), later).status is None
+
+
+def test_the_recorded_gain_is_shrunk():
+    history = [BASELINE, *worse(1, 12, parent=0, val_bpb=1.5)]
+    decision = Balanced().judge(candidate(13, 1.485), history)
+    assert 0 < decision.gain_bpb < 0.013
+
+
+def kept_by_luck(children: float) -> list[Attempt]:
+    """A keep that children of so much more have followed."""
+    lucky = scored_attempt(1, 1.486, parent=0, status=Status.KEEP, reason="provisional: lower, 60% sure")
+    return [BASELINE, lucky, *worse(2, 10, parent=1, val_bpb=1.486 + children)]
+
+
+def test_a_keep_is_revoked_when_its_children_speak_against_it():
+    history = kept_by_luck(children=0.03)
+    decisions = Balanced().review(history).decisions
+    assert decisions[1].status is Status.DISCARD
+    assert decisions[1].reason.startswith("revoked: ")
+    assert Balanced().review(kept_by_luck(children=-0.02)).decisions[1].status is Status.KEEP  # confirmed
+
+
+def test_a_doubtful_tip_is_measured_again_and_a_sure_one_is_not():
+    doubtful, sure = (
+        [BASELINE, *worse(1, 40, 0, 1.5), scored_attempt(41, value, parent=0, status=Status.KEEP)]
+        for value in (1.492, 1.40)
+    )
+    assert Balanced().review(doubtful).again == 41
+    assert Balanced().review(sure).again is None
+    assert Greedy().review(doubtful) == Strict().review(doubtful) == Review()
+
+
+def test_only_the_end_of_the_chain_is_revoked():
+    history = kept_by_luck(children=0.03)
+    history.append(scored_attempt(len(history), 1.30, 1.301, parent=1, status=Status.KEEP, reason="lower"))
+    assert all(decision.status is Status.KEEP for decision in Balanced().review(history).decisions.values())
+
+
+def test_what_did_not_count_says_nothing():
+    history = [BASELINE, *worse(1, 8, parent=0, val_bpb=1.5)]
+    verdict = Balanced().judge(candidate(12, 1.49, 1.488), history)
+    odd = [
+        scored_attempt(9, 0.9, parent=0, reason="quarantine: 40% below the incumbent"),
+        scored_attempt(10, 1.0, parent=0, reason="audit: 9 are wrong"),
+        scored_attempt(11, 1.2, parent=0, without=(3,), reason="a question of dawn"),
+    ]
+    assert Balanced().judge(candidate(12, 1.49, 1.488), [*history, *odd]) == verdict
+
+
+def test_a_script_that_ignores_its_seed_is_not_kept():
+    for judge in (Balanced(), Strict()):
+        assert judge.judge(candidate(1, 1.4, 1.4), (BASELINE,)).reason.startswith("it ignores its seed")
+
+
+def test_what_was_made_from_another_script_is_not_kept():
+    history = [BASELINE, scored_attempt(1, 1.40, 1.401, parent=0, status=Status.KEEP)]
+    decision = Balanced().judge(candidate(2, 1.3, parent=0), history)
+    assert decision == Decision(Status.DISCARD, "made from #0, which is the best script no more")
+
+
+def test_where_seeds_move_nothing_one_run_tells_all():
+    exact = scored_attempt(0, 1.5, 1.5, 1.5, status=Status.KEEP, reason="baseline")
+    assert Balanced().judge(candidate(1, 1.4999), (exact,)).sure == 1.0
+    assert Balanced().judge(candidate(1, 1.4999), (exact,)).status is Status.KEEP
+    assert Balanced().judge(candidate(1, 1.5), (exact,)).status is Status.DISCARD
+    assert noise((exact,)) == Noise(0.0, 3, 0.0)
+
+
+def test_a_hundred_attempts_are_judged_in_well_under_a_second():
+    history = kept_by_luck(children=0.0) + worse(12, 88, parent=1, val_bpb=1.5)
+    began = time.perf_counter()
+    Balanced().judge(candidate(100, 1.48, parent=1), history)
+    Balanced().review(history)
+    assert time.perf_counter() - began < 1.0
+
+
+def test_noise_says_what_two_runs_can_tell_apart():
+    assert noise(()) is None
+    assert noise((scored_attempt(0, 1.5, status=Status.KEEP),)) is None
+    found = noise((scored_attempt(0, *(1.5 + 0.01 * k for k in (-1, 0, 1, 0.5, -0.5)), status=Status.KEEP),))
+    assert found.runs == 5
+    assert found.sigma_bpb == pytest.approx(0.008, rel=0.3)
+    assert found.smallest_bpb == pytest.approx(2.77 * found.sigma_bpb, rel=0.01)
+
+
+# ---- ties ------------------------------------------------------------------------------------------------------------
+
+LONG = "A = 1\nB = 2\n\n# a word\nC = 3\nD = 4\n"
+
+
+def tie(script: str, params: float) -> Decision:
+    baseline = scored_attempt(0, 1.500, 1.506, 1.494, status=Status.KEEP, script=LONG, params=10.0)
+    history = [baseline, *worse(1, 6, 0, 1.5)]
+    return Balanced().judge(candidate(7, 1.4995, 1.5005, 1.5, script=script, params=params), history)
+
+
+def test_a_simpler_script_is_kept_for_a_tie_and_marked():
+    fewer_lines, fewer_params = tie("A = 1\nB = 2\nC = 3\n", 10.0), tie(LONG, 8.0)
+    assert fewer_lines.status is fewer_params.status is Status.KEEP
+    assert fewer_lines.reason.startswith("simpler: 1 line fewer")
+    assert fewer_params.reason.startswith("simpler: 2.0 M parameters fewer")
+
+
+def test_turned_dials_and_dropped_comments_are_not_simpler():
+    for script, params in ((LONG.replace("4", "5"), 10.0), (LONG.replace("# a word\n", ""), 10.0), ("A = 1\n", 12.0)):
+        assert not tie(script, params).reason.startswith("simpler")
+
+
+def test_a_simpler_script_that_costs_too_much_is_discarded():
+    baseline = scored_attempt(0, 1.500, 1.506, 1.494, status=Status.KEEP, script=LONG)
+    assert Balanced().judge(candidate(1, 1.53, 1.53001, script="A = 1\n"), (baseline,)).status is Status.DISCARD
+
+
+# ---- strict ----------------------------------------------------------------------------------------------------------
+
+
+def test_strict_keeps_after_three_runs_at_the_earliest_and_asks_while_there_is_hope():
+    baseline = scored_attempt(0, 1.500, 1.506, 1.494, 1.501, status=Status.KEEP)
+    for scores, status in (
+        ((1.40,), None),
+        ((1.40, 1.402), None),
+        ((1.40, 1.402, 1.398), Status.KEEP),
+        ((1.499, 1.502, 1.504), Status.DISCARD),
+        ((1.49, 1.496, 1.494, 1.499, 1.491, 1.5), Status.DISCARD),
+    ):
+        assert Strict().judge(candidate(1, *scores), (baseline,)).status is status
+
+
+def test_a_judge_is_chosen_by_its_name():
+    assert choose_judge("greedy", confirm=2) == Greedy(2)
+    assert choose_judge("balanced") == Balanced()
+    assert choose_judge("strict") == Strict()

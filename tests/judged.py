@@ -1,0 +1,29 @@
+"""Attempts with scores, for the tests of those who judge them."""
+
+from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Summary
+
+
+def scored_run(seed: int, val_bpb: float, *, dawn: bool = False, holdout: float | None = None) -> Run:
+    other = None if holdout is None else Score(holdout, 1.0)
+    return Run(seed, Ending.FINISHED, 0, 1.0, None, "", Score(float(val_bpb), 1.0), dawn=dawn, holdout=other)
+
+
+def scored_attempt(
+    number: int,
+    *scores: float,
+    parent: int | None = None,
+    status: Status | None = Status.DISCARD,
+    reason: str = "",
+    script: str = "",
+    params: float | None = None,
+    without: tuple[int, ...] = (),
+    dawn: tuple[float, ...] = (),
+) -> Attempt:
+    """Settled where it has a status; the runs at dawn come after the night's."""
+    runs = [scored_run(seed, value) for seed, value in enumerate(scores)]
+    runs += [scored_run(1000 + seed, value, dawn=True, holdout=value + 0.1) for seed, value in enumerate(dawn)]
+    if params is not None:
+        runs = [Run(run.seed, run.ending, 0, 1.0, Summary(num_params_M=params), "", run.score) for run in runs]
+    decision = None if status is None else Decision(status, reason)
+    proposal = Proposal(script, "", "", "", without=without)
+    return Attempt(number, parent, proposal, "", "c", tuple(runs), decision, settled=status is not None)
