@@ -85,6 +85,7 @@ def script_at(place: Place, parent: str) -> str:
 
 
 START = place_of(SCRIPT)
+START.setflags(write=False)
 
 
 # ---- the truth -------------------------------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ def tpe(seed: int) -> Propose:
 def cma(seed: int, generation: int = 8) -> Propose:
     def propose(briefing: Briefing) -> Proposal:
         bounds = np.array([[0.0, 1.0]] * len(DIALS))
-        sampler = cmaes.SepCMA(mean=START, sigma=0.125, bounds=bounds, seed=seed + 1, population_size=generation)
+        sampler = cmaes.SepCMA(mean=START.copy(), sigma=0.125, bounds=bounds, seed=seed + 1, population_size=generation)
         told = seen(briefing)[1:]
         for begin in range(0, len(told) - generation + 1, generation):
             sampler.tell(told[begin : begin + generation])
