@@ -60,6 +60,7 @@ def coordinate(dial: Dial, value: Value) -> float:
     if isinstance(dial.span, Choices):
         return dial.span.values.index(value) / (len(dial.span.values) - 1) if value in dial.span.values else 0.5
     assert isinstance(dial.span, Interval)
+    assert isinstance(value, int | float)
     low, high = dial.span.low, dial.span.high
     return math.log(value / low) / math.log(high / low) if dial.span.log else (value - low) / (high - low)
 
@@ -162,7 +163,9 @@ def seen(briefing: Briefing) -> list[tuple[Place, float]]:
 
 
 def tpe(seed: int) -> Propose:
-    axes = {name: optuna.distributions.FloatDistribution(0, 1) for name in NAMES}
+    axes: dict[str, optuna.distributions.BaseDistribution] = {
+        name: optuna.distributions.FloatDistribution(0, 1) for name in NAMES
+    }
 
     def propose(briefing: Briefing) -> Proposal:
         sampler = optuna.samplers.TPESampler(seed=seed + len(briefing.history), multivariate=True, n_startup_trials=8)
