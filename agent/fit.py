@@ -31,7 +31,7 @@ class Memory:
 
     @classmethod
     def learnt(cls, runs: Sequence[tuple[Mapping[str, Value], float]], limit_gb: float | None) -> "Memory":
-        """From dials and peaks in GB, the first of which is attempt 0's; without a limit everything fits."""
+        """From dials and peaks in GB, the first being what others are reckoned from; without a limit all fits."""
         if limit_gb is None or not runs:
             return cls(limit_gb)
         names = tuple(name for name, value in runs[0][0].items() if _is_size(value))

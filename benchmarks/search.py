@@ -41,7 +41,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import measure
-from scipy import stats
+from gains import FRESH, Fresh, Mean, between, gain, over, pooled, put, show
 
 from agent.box import Mode, choose
 from agent.caps import caps_of_machine
@@ -62,7 +62,6 @@ from agent.stop import Stop, like_ctrl_c
 from agent.workshop import Workshop
 
 ARMS = ("search", "random", "nothing")
-FRESH = {"baseline": 10_000, "champion": 20_000}  # first seeds at dawn; far from those that a night chooses by
 SEEDS_APART = 100  # between the first seeds of two nights
 TOY = measure.ROOT / "tests" / "scripts" / "unigram.py"  # what --quick trains
 
@@ -116,16 +115,6 @@ def proposer(arm: str, night: Night) -> Proposer:
 
 
 # ---- one night, in a process of its own ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Fresh:
-    """A run at dawn; None where it brought no score."""
-
-    who: str
-    seed: int
-    validation_bpb: float | None
-    holdout_bpb: float | None
 
 
 class Unseen:
@@ -294,18 +283,6 @@ def names(args: argparse.Namespace) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Mean:
-    value: float
-    variance: float  # of the mean
-    freedom: float
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        half = float(stats.t.ppf(0.975, self.freedom)) * self.variance**0.5 if self.freedom > 0 else float("nan")
-        return self.value - half, self.value + half
-
-
-@dataclass(frozen=True)
 class Outcome:
     """A night and its dawn."""
 
@@ -336,45 +313,6 @@ def read_outcome(work: Path, name: str) -> Outcome | None:
     return Outcome(name, history, device, gain(dawn, "validation_bpb"), gain(dawn, "holdout_bpb"))
 
 
-def gain(dawn: Sequence[Fresh], split: str) -> Mean | None:
-    """Baseline minus champion, by Welch; None before each has a score."""
-    scores = {
-        who: [bpb for run in dawn if run.who == who and (bpb := getattr(run, split)) is not None] for who in FRESH
-    }
-    if not all(scores.values()):
-        return None
-    value = statistics.fmean(scores["baseline"]) - statistics.fmean(scores["champion"])
-    return with_spread(value, [one for one in scores.values() if len(one) > 1])
-
-
-def with_spread(value: float, samples: Sequence[Sequence[float]]) -> Mean:
-    """A difference of the means of samples, with Welch's and Satterthwaite's degrees of freedom."""
-    parts = [(statistics.variance(sample) / len(sample), len(sample) - 1) for sample in samples]
-    total = sum(part for part, _ in parts)
-    freedom = total**2 / sum(part**2 / n for part, n in parts) if total else float(sum(n for _, n in parts))
-    return Mean(value, total, freedom)
-
-
-def pooled(means: Sequence[Mean]) -> Mean | None:
-    """The mean of several nights' gains, by what is known of each."""
-    if not means:
-        return None
-    parts = [(mean.variance / len(means) ** 2, mean.freedom) for mean in means if mean.freedom > 0]
-    total = sum(part for part, _ in parts)
-    freedom = total**2 / sum(part**2 / n for part, n in parts) if total else sum(n for _, n in parts)
-    return Mean(statistics.fmean(mean.value for mean in means), total, freedom)
-
-
-def over(ours: Sequence[Mean], theirs: Sequence[Mean]) -> Mean | None:
-    """The difference of two arms, nights being the sample."""
-    values = [[mean.value for mean in means] for means in (ours, theirs)]
-    if not all(values):
-        return None
-    return with_spread(
-        statistics.fmean(values[0]) - statistics.fmean(values[1]), [one for one in values if len(one) > 1]
-    )
-
-
 def flatten(args: argparse.Namespace, outcomes: Sequence[Outcome]) -> measure.Flat:
     flat: measure.Flat = {
         "nights": args.nights, "budget_s": args.budget_s, "attempts": args.attempts, "dawn_runs": args.dawn_runs,
@@ -397,14 +335,6 @@ def flatten(args: argparse.Namespace, outcomes: Sequence[Outcome]) -> measure.Fl
 
 def known(nights: Sequence[Outcome]) -> list[Mean]:
     return [one.validation for one in nights if one.validation]
-
-
-def put(flat: measure.Flat, key: str, mean: Mean | None) -> None:
-    low, high = mean.interval if mean else (None, None)
-    flat[key] = mean.value if mean else None
-    flat[f"{key}_low"], flat[f"{key}_high"] = (
-        None if bound is None or bound != bound else bound for bound in (low, high)
-    )
 
 
 def print_results(args: argparse.Namespace, outcomes: Sequence[Outcome], flat: measure.Flat) -> None:
@@ -432,17 +362,6 @@ def print_results(args: argparse.Namespace, outcomes: Sequence[Outcome], flat: m
     rows = [[f"{arm}, {args.nights} nights", between(flat, f"{arm}_gain")] for arm in args.arms]
     rows.append(["search over random, nights being the sample", between(flat, "search_over_random")])
     measure.print_table("Honest gain, validation, bpb", ("", "mean [95 %]"), rows)
-
-
-def show(mean: Mean | None) -> str:
-    flat: measure.Flat = {}
-    put(flat, "gain", mean)
-    return between(flat, "gain")
-
-
-def between(flat: measure.Flat, key: str) -> str:
-    low, high = flat[f"{key}_low"], flat[f"{key}_high"]
-    return measure.show(flat[key], ".4f") + ("" if low is None else f" [{low:.4f}, {high:.4f}]")
 
 
 # ---- the command line ------------------------------------------------------------------------------------------------

@@ -170,6 +170,16 @@ def test_an_edit_of_more_than_dials_makes_a_group_of_its_own():
     assert all(dials["LR"] < 0.04 for dials in found)
 
 
+def test_a_crash_of_edited_code_says_nothing_about_its_dials():
+    history = [attempt(0, SCRIPT, 1.0, keep=True), attempt(1, SCRIPT.replace("0.04", "0.02"), 0.99)]
+    broken = [attempt(2 + i, SCRIPT + f"typo{i}\n", None) for i in range(3)]
+    without, beside = (brief(some) for some in (history, history + broken))
+    found = [
+        values(Search("cpu", seed).propose(briefing).script) for briefing in (without, beside) for seed in range(4)
+    ]
+    assert all(dials["LR"] < 0.04 for dials in found)
+
+
 def test_a_refused_proposal_is_not_made_again():
     history = [attempt(0, SCRIPT, 1.0, keep=True)]
     first = Search("cpu", 0).propose(brief(history))

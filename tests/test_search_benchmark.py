@@ -11,6 +11,7 @@ from scipy import stats
 
 sys.path.insert(0, str(PROJECT / "benchmarks"))
 
+import gains
 import landscapes
 import search
 
@@ -31,31 +32,31 @@ def test_a_quick_night_is_lived_through_and_goes_on_where_it_was(tmp_path: Path,
     assert "search, 1 nights" in capsys.readouterr().out
 
 
-def fresh(who: str, scores: list[float | None]) -> list[search.Fresh]:
-    return [search.Fresh(who, seed, score, None) for seed, score in enumerate(scores)]
+def fresh(who: str, scores: list[float | None]) -> list[gains.Fresh]:
+    return [gains.Fresh(who, seed, score, None) for seed, score in enumerate(scores)]
 
 
 def test_a_nights_gain_has_welchs_interval():
     before, after = [1.00, 1.02, 0.99, 1.01], [0.95, 0.99, 0.97]
-    mean = search.gain([*fresh("baseline", [*before, None]), *fresh("champion", after)], "validation_bpb")
+    mean = gains.gain([*fresh("baseline", [*before, None]), *fresh("champion", after)], "validation_bpb")
     assert mean is not None
     low, high = stats.ttest_ind(before, after, equal_var=False).confidence_interval(0.95)
     assert mean.value == pytest.approx(statistics.fmean(before) - statistics.fmean(after))
     assert mean.interval == pytest.approx((low, high))
-    assert search.gain(fresh("baseline", before), "validation_bpb") is None
+    assert gains.gain(fresh("baseline", before), "validation_bpb") is None
 
 
 def test_nights_are_pooled_by_what_is_known_of_each():
-    one, other = search.Mean(0.02, 0.0001, 5.0), search.Mean(0.04, 0.0001, 5.0)
-    both = search.pooled([one, other])
+    one, other = gains.Mean(0.02, 0.0001, 5.0), gains.Mean(0.04, 0.0001, 5.0)
+    both = gains.pooled([one, other])
     assert both is not None
     assert (both.value, both.variance, both.freedom) == pytest.approx((0.03, 0.00005, 10.0))
-    assert search.pooled([]) is None
+    assert gains.pooled([]) is None
 
 
 def test_arms_are_compared_by_their_nights():
-    ours, theirs = ([search.Mean(value, 0.0, 1.0) for value in values] for values in ((0.1, 0.12), (0.05, 0.02, 0.08)))
-    difference = search.over(ours, theirs)
+    ours, theirs = ([gains.Mean(value, 0.0, 1.0) for value in values] for values in ((0.1, 0.12), (0.05, 0.02, 0.08)))
+    difference = gains.over(ours, theirs)
     assert difference is not None
     low, high = stats.ttest_ind([0.1, 0.12], [0.05, 0.02, 0.08], equal_var=False).confidence_interval(0.95)
     assert difference.interval == pytest.approx((low, high))

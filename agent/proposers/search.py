@@ -18,7 +18,7 @@ import numpy as np
 
 from agent.dials import Dial, Value, normalised, read_dials, searched, set_dials, show
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import Attempt, Briefing, Ending, History, Proposal, Status
+from agent.experiment import Attempt, Briefing, History, Proposal, Status
 from agent.fit import Memory
 from agent.proposers.space import Axis, Place, draw_near, turned
 from agent.proposers.surrogate import Scores, Surrogate, crash_risk, expected_improvement
@@ -88,7 +88,7 @@ class Search:
         """Dials and peak memory in GB of what has run."""
         return [
             ({dial.name: dial.value for dial in dials}, summary.peak_vram_mb * 2**20 / 1e9)
-            for past in (*self._earlier, history)
+            for past in (history, *self._earlier)
             for attempt in past
             if (summary := attempt.summary) is not None and summary.peak_vram_mb
             if (dials := dials_of(attempt.proposal.script, self._device_kind))
@@ -105,9 +105,7 @@ class Evidence:
 
     @property
     def crashed(self) -> bool:
-        return self.attempt.status is Status.CRASH or any(
-            run.ending in (Ending.CRASHED, Ending.EXCEEDED) for run in self.attempt.done_runs
-        )
+        return self.attempt.status is Status.CRASH
 
 
 def _latest(nights: Sequence[History], most: int) -> tuple[History, ...]:
@@ -141,11 +139,12 @@ def _promise(
     """Of places (M, D): expected gain and its standard deviation in bpb, and what trying it is worth: (M,) each."""
     ordered = np.array([axis.ordered for axis in axes])
     fine = [one for one in evidence if one.attempt.val_bpb is not None and not one.crashed]
-    crashed = np.array([one.place for one in evidence if one.crashed]).reshape(-1, len(axes))
+    running = {one.group for one in fine}  # a script that never ran crashed for other reasons than its dials
+    crashed = [one.place for one in evidence if one.crashed and one.group in running]
     scores = _scores(fine, ordered, briefing.noise.sigma_bpb if briefing.noise else None)
     surrogate = Surrogate.of(scores, briefing.noise.sigma_bpb if briefing.noise else None)
     mean, spread = surrogate.gains(here, there)
-    risk = crash_risk(crashed, scores.places, there, ordered)
+    risk = crash_risk(np.array(crashed), scores.places, there, ordered)
     return mean, spread, expected_improvement(mean, spread) * (1 - risk)
 
 
