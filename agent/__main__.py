@@ -13,6 +13,7 @@ from rich.console import Console
 
 from agent import report
 from agent.confirmation import Findings
+from agent.contract import check_script
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, Night, Proposal, incumbent
 from agent.journal import Journal, disk_is_broken, disk_is_full
@@ -24,7 +25,7 @@ from agent.opening import Place, read_text, utc_now
 from agent.options import JUDGES, parser
 from agent.plain_text import harmless_lines
 from agent.proposers import queue
-from agent.proposers.checked import check_proposal, fingerprint
+from agent.proposers.checked import check_proposal, fingerprint, tried_as
 from agent.proposers.given import Given, Nobody
 from agent.proposers.mix import shares
 from agent.repo import Repo
@@ -97,6 +98,8 @@ def confirm_one(options: argparse.Namespace) -> int:
     with open_lab(options, Limits(), lambda *_: Nobody(), searches=False) as lab:
         lab.watcher.said(f"dawn of night {night.tag}: up to {options.runs} runs of {night.budget_s:g} s")
         found = _dawn(lab, options.runs)
+        if lab.stop.after_run:
+            lab.watcher.said(f"dawn was ended early; go on with: nightshift confirm --tag {night.tag}")
     if found is None:
         raise NightError(f"night {night.tag} has kept no edit, so there is nothing to confirm; see: nightshift results")
     if options.json:
@@ -120,17 +123,16 @@ def try_one(options: argparse.Namespace) -> int:
     given = _given(options)
     if options.tag is None and place.tags():
         options.tag = place.tags()[-1]
-    if options.tag is None and fingerprint(given.proposal.script) == fingerprint(committed(place)):
-        raise NightError(f"{place.script} is as it was committed; edit it first, or name another file with --edit")
+    unfinished = _unfinished(place, options.tag, given.proposal)
     with open_lab(options, Limits(), lambda *_: given, searches=False, baseline=committed, aside=options.json) as lab:
         before = lab.journal.attempts()
-        check_proposal(given.proposal, before, place.script)
         ideas = sum(attempt.is_idea for attempt in before)
-        run_night(replace(lab, limits=Limits(experiments=max(1, ideas))))
+        most = ideas if unfinished is None else ideas - 1
+        run_night(replace(lab, limits=Limits(experiments=max(1, most))))
         night, history = lab.shop.night, lab.journal.attempts()
-        mine = next((one for one in history[len(before) :] if one.proposal == given.proposal and one.settled), None)
-        if mine is None:
-            lab.watcher.said(f"no verdict yet; go on with: nightshift run --tag {night.tag}")
+        mine = _tried(history, len(before), given.proposal) if unfinished is None else history[unfinished]
+        if mine is None or not mine.settled:
+            lab.watcher.said(f"no verdict yet; the same command goes on, as does: nightshift run --tag {night.tag}")
             return 130
         if options.json:
             print(json.dumps(report.verdict_facts(night, history, mine.number), indent=1))
@@ -138,6 +140,26 @@ def try_one(options: argparse.Namespace) -> int:
             for line in report.verdict_lines(night, history, mine.number):
                 lab.watcher.said(line)
     return 0
+
+
+def _unfinished(place: Place, tag: str | None, proposal: Proposal) -> int | None:
+    """The attempt that has this script already and no verdict yet; raises NightshiftError for what cannot be tried.
+
+    Before a night is opened for it: one that came of a slip would be in the way of the next.
+    """
+    check_script(proposal.script, place.script)
+    before = _night(place, tag)[1] if tag in place.tags() else ()
+    if not before and fingerprint(proposal.script) == fingerprint(committed(place)):
+        raise NightError(f"{place.script} is as it was committed; edit it first, or name another file with --edit")
+    number = tried_as(proposal.script, before)
+    if number and not before[number].settled:
+        return number
+    check_proposal(proposal, before, place.script)
+    return None
+
+
+def _tried(history: Sequence[Attempt], known: int, proposal: Proposal) -> Attempt | None:
+    return next((attempt for attempt in history[known:] if attempt.proposal == proposal), None)
 
 
 def _given(options: argparse.Namespace) -> Given:

@@ -6,7 +6,6 @@ run next, and what the runs have told, is agent/confirmation.py's to say; here i
 
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -44,16 +43,16 @@ def confirm(lab: Lab, most_runs: int) -> Findings | None:
 
 def _next_step(lab: Lab, impossible: set[Edits], until: int) -> Step | None:
     """What dawn lacks; None when it is over."""
+    history = lab.journal.attempts()
+    loose = loose_end(lab, history) or _loose_end_of_dawn(lab, history)
+    if loose is not None:
+        return loose  # a wish to end after the run, too, lets the run be scored
     if lab.stop.after_run:
         return None
     check_disk(lab.place.repo.root)
-    history = lab.journal.attempts()
     unsettled = next((attempt for attempt in history if not attempt.settled), None)
     if unsettled is not None:
         return partial(bring_to_an_end, lab, unsettled)
-    loose = loose_end(lab, history) or _loose_end_of_dawn(lab, history)
-    if loose is not None:
-        return loose
     fallen = fallen_keeps(history)
     if fallen:
         return partial(reconsider, lab, fallen)
@@ -89,7 +88,7 @@ def _measurement_of(lab: Lab, attempt: Attempt, run: Run) -> Step | None:
     if run.score.val_bpb is None:
         return None
     if run.holdout is None:
-        return partial(score_once, lab, attempt, run, "holdout")
+        return partial(_score_on_holdout, lab, attempt, run)
     if attempt.number == 0:
         return None
     if run.score.audit is None:
@@ -97,6 +96,17 @@ def _measurement_of(lab: Lab, attempt: Attempt, run: Run) -> Step | None:
     if run.holdout.val_bpb is not None and run.holdout.audit is None:
         return partial(audit_once, lab, attempt, run, "holdout")
     return None
+
+
+def _score_on_holdout(lab: Lab, attempt: Attempt, run: Run) -> bool:
+    if not score_once(lab, attempt, run, "holdout"):
+        return False
+    runs = (one for one in lab.journal.attempt(attempt.number).done_runs if one.dawn and one.seed == run.seed)
+    held = next((one.holdout for one in runs if one.holdout is not None), None)
+    if run.score is not None and run.score.val_bpb is not None and held is not None:
+        on_holdout = held.failure if held.val_bpb is None else f"{held.val_bpb:.6f}"
+        lab.watcher.said(f"   seed {run.seed}: val_bpb {run.score.val_bpb:.6f}, on the holdout {on_holdout}")
+    return True
 
 
 def _add_without(lab: Lab, history: History, edits: Edits, impossible: set[Edits]) -> bool:
@@ -171,10 +181,11 @@ def _record(lab: Lab, found: Findings) -> None:
     """The ledger says of every kept edit, and of every question, what dawn has found."""
     history = lab.journal.attempts()
     for edit in found.edits:
-        if edit.runs == 0:
+        dropped = edit.number in found.passengers
+        if edit.runs == 0 and not dropped:
             continue
-        word = "a passenger" if edit.number in found.passengers else "it stays"
-        told = f"at dawn {edit.effect.mean_bpb:+.6f} by {edit.runs} runs without it, {word}"
+        how = f"by {edit.runs} run{'s' if edit.runs > 1 else ''} without it" if edit.runs else "by the night's own runs"
+        told = f"at dawn {edit.effect.mean_bpb:+.6f} {how}, {'a passenger' if dropped else 'it stays'}"
         kept = history[edit.number].decision
         assert kept is not None
         _record_reason(lab, history[edit.number], f"{kept.reason.partition('; at dawn')[0]}; {told}")
@@ -182,7 +193,8 @@ def _record(lab: Lab, found: Findings) -> None:
         if attempt.is_idea:
             continue
         for run in attempt.runs:
-            lab.shop.drop_weights(attempt.number, run.seed)
+            if _measurement_of(lab, attempt, run) is None:  # of others, an interrupted dawn needs them when it goes on
+                lab.shop.drop_weights(attempt.number, run.seed)
         if attempt.val_bpb is not None:
             names = " and ".join(f"#{number}" for number in attempt.proposal.without)
             _record_reason(lab, attempt, f"{QUESTION}: is #{attempt.parent} as good without {names}?")
@@ -202,25 +214,15 @@ def _point_at_confirmed(lab: Lab, found: Findings) -> None:
     if found.honest is None:
         return  # nothing was measured that deserves the name
     history = lab.journal.attempts()
-    target = history[found.champion]
-    if found.passengers:
-        rest = _champion_without(lab, history, target, found.passengers)
-        if rest is None:
-            lab.watcher.said("the passengers cannot be taken out together; the confirmed script keeps them")
-        target = rest or target
+    target = _without_passengers(history, found) or history[found.champion]
     if target.commit is not None:
         why = f"confirmed: attempt {target.number}"
         point_branch(lab, f"{lab.shop.night.branch}-confirmed", target.commit, why)
 
 
-def _champion_without(lab: Lab, history: History, champion: Attempt, edits: Sequence[int]) -> Attempt | None:
-    """The attempt that holds it; where dawn had no run left for it, it is entered now, unmeasured."""
-    if tuple(edits) == (champion.number,) and champion.parent is not None:
+def _without_passengers(history: History, found: Findings) -> Attempt | None:
+    champion = history[found.champion]
+    if found.passengers == (champion.number,) and champion.parent is not None:
         return history[champion.parent]
-    made = (one for one in history if one.parent == champion.number and one.proposal.without == tuple(edits))
-    known = next(made, None)
-    if known is None:
-        impossible: set[Edits] = set()
-        _add_without(lab, history, tuple(edits), impossible)
-        known = None if impossible else lab.journal.attempts()[-1]
-    return known
+    made = (one for one in history if one.parent == champion.number and one.proposal.without == found.passengers)
+    return next(made, None) if found.passengers else None

@@ -48,7 +48,7 @@ class Limits:
 
 def _longest_run_s(history: History) -> float:
     """The budget alone would leave out start, compilation and scoring."""
-    return max(attempt.spent_s / max(1, len(attempt.done_runs)) for attempt in history) or 1.0
+    return max((attempt.spent_s / max(1, len(attempt.done_runs)) for attempt in history), default=0.0) or 1.0
 
 
 @dataclass(frozen=True, slots=True)

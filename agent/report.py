@@ -16,7 +16,7 @@ from rich.text import Text
 from agent import ledger
 from agent.confirmation import Findings, Interval
 from agent.errors import MachineError, NightError
-from agent.experiment import Attempt, Audit, Ending, History, Night, Noise, Run, Status, attempt_ref, incumbent
+from agent.experiment import Attempt, Audit, Ending, History, Night, Noise, Run, Score, Status, attempt_ref, incumbent
 from agent.noise import noise
 from agent.plain_text import harmless, harmless_lines
 from agent.proposers.mix import Share
@@ -153,11 +153,18 @@ def findings_lines(found: Findings, history: History, confirmed: str) -> list[st
     ]
     if found.honest and found.holdout and _are_apart(found.honest, found.holdout):
         lines.append("  ALARM: the two differ by more than chance: the night has fitted its validation text")
+    left_alone = [edit for edit in found.edits if not edit.runs and edit.number not in found.passengers]
     for edit in found.edits:
-        if edit.runs:
+        if edit not in left_alone:
             word = "a passenger, dropped" if edit.number in found.passengers else "it stays"
             title = history[edit.number].proposal.title
             lines.append(f"  #{edit.number} brings {_interval(edit.effect)}, {word}: {title}")
+    if left_alone:
+        sure = (f"#{edit.number} ({1 - edit.worthless:.0%} sure of a gain)" for edit in left_alone)
+        lines.append(f"  not taken out: {', '.join(sure)}")
+    if found.passengers:
+        names = " and ".join(f"#{number}" for number in found.passengers)
+        lines.append(f"  without {names}  {_interval(found.confirmed)} (what dropping brings)")
     if found.honest:
         lines.append(f"  the confirmed script is on {_short(confirmed)}")
     return [harmless(line) for line in lines]
@@ -331,8 +338,17 @@ def _run_view(run: Run) -> Text:
     score = f", val_bpb {run.score.val_bpb:.6f}" if run.score and run.score.val_bpb is not None else ""
     why = f", {run.score.failure}" if run.score and run.score.failure else ""
     audit = f", {_audit_words(run.score.audit)}" if run.score and run.score.audit else ""
-    text = f"\nrun with seed {run.seed}: {run.ending}{code}, {run.wall_s:.1f} s{score}{why}{audit}\n"
+    dawn = " at dawn" if run.dawn else ""
+    text = f"\nrun{dawn} with seed {run.seed}: {run.ending}{code}, {run.wall_s:.1f} s{score}{why}{audit}"
+    text += f"{_holdout_words(run.holdout)}\n"
     return Text(harmless_lines(text + "\n".join(f"    {line}" for line in run.last_lines.splitlines())))
+
+
+def _holdout_words(held: Score | None) -> str:
+    if held is None:
+        return ""
+    audit = f", {_audit_words(held.audit)}" if held.audit else ""
+    return f"; on the holdout {held.failure if held.val_bpb is None else f'{held.val_bpb:.6f}'}{audit}"
 
 
 def _audit_words(audit: Audit) -> str:

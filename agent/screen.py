@@ -34,7 +34,8 @@ class Screen:
         self._start(f"#{number}", "asking for an idea")
 
     def attempt_began(self, attempt: Attempt) -> None:
-        title = harmless(f"#{attempt.number} {attempt.proposal.title}")
+        again = ", another seed" if attempt.settled and attempt.done_runs else ""
+        title = harmless(f"#{attempt.number} {attempt.proposal.title}{again}")
         if not self._console.is_terminal:
             self.said(title)
         self._start(title, "committing")
