@@ -220,13 +220,13 @@ def _unaudited(attempt: Attempt) -> Run | None:
 
 
 def loose_end(lab: Lab, history: History) -> Step | None:
-    """What is left to do about a further run of an attempt that was settled before."""
+    """What is left to do about a further run of an attempt that was settled before, at dawn or in the night."""
     for attempt in history:
         unscored = _unscored(attempt) if attempt.is_idea else None
-        if unscored is not None and not unscored.dawn:
+        if unscored is not None:
             return partial(score_once, lab, attempt, unscored)
         unaudited = _unaudited(attempt) if attempt.status is Status.KEEP else None
-        if unaudited is not None and not unaudited.dawn:
+        if unaudited is not None:
             return partial(audit_once, lab, attempt, unaudited)
     return None
 
@@ -244,13 +244,15 @@ def second_thoughts(lab: Lab, history: History) -> Review:
 
 
 def fallen_keeps(history: History) -> dict[int, Decision]:
-    """Kept attempts that a later run, or its audit, has spoken against."""
-    return {attempt.number: verdict for attempt in history[1:] if (verdict := _fall(attempt)) is not None}
+    """Kept attempts that a later run, or its audit, has spoken against, and those that were built on one of them."""
+    return {attempt.number: verdict for attempt in history[1:] if (verdict := _fall(attempt, history)) is not None}
 
 
-def _fall(attempt: Attempt) -> Decision | None:
+def _fall(attempt: Attempt, history: History) -> Decision | None:
     if attempt.decision is None or attempt.status is not Status.KEEP:
         return None
+    if attempt.parent is not None and history[attempt.parent].status is not Status.KEEP:
+        return Decision(Status.DISCARD, f"made from #{attempt.parent}, which is kept no more")
     why = failure(attempt)
     if why is not None:
         return Decision(Status.CRASH, f"with another seed: {why}")
@@ -259,8 +261,9 @@ def _fall(attempt: Attempt) -> Decision | None:
 
 
 def reconsider(lab: Lab, decisions: Mapping[int, Decision]) -> bool:
-    for number, decision in decisions.items():
-        lab.journal.record_decision(number, decision)
+    """The latest first: killed in between, what is still kept is not built on something that is kept no more."""
+    for number in sorted(decisions, reverse=True):
+        lab.journal.record_decision(number, decisions[number])
     return True
 
 
