@@ -28,7 +28,7 @@ SCALES = (0.5, 1.5, 4.5, 13.5, 40.5)  # sigma: mean sizes of effects, from hardl
 PEAKED = (3.0, 9.0)  # sigma: mean sizes of harms that are never small, as where all edits cost a compilation
 GAINS = slice(1 + len(SCALES) + len(PEAKED), None)  # of the components: nothing, harms, gains
 # What edits bring before any was seen, worth as much as this many of them: most do harm, in this and every such night.
-PRIOR_EDITS = 10.0
+PRIOR_EDITS = 5.0
 PRIOR = np.array([0.2, 0.15, 0.15, 0.12, 0.04, 0.01, 0.08, 0.05, 0.08, 0.08, 0.03, 0.008, 0.002])
 ROUNDS, EM_STEPS = 3, 30
 TINY = 1e-200

@@ -18,8 +18,8 @@ from agent.ties import price_of
 FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doubted
 LAST = 2  # runs of the script without all passengers
 MOST = 8  # runs without one edit
-PRICE = 0.6  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for ever
-TELLING = 0.004  # sigma: a run that is expected to bring less is not worth its minutes
+PRICE = 2.0  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for ever
+TELLING = 0.002  # sigma: a run that is expected to bring less is not worth its minutes
 
 
 @dataclass(frozen=True, slots=True)

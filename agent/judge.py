@@ -53,8 +53,8 @@ class Strict:
 
     calibration: int = 4
     most: int = 6
-    hopeful: float = 0.5  # standard errors above the incumbent that a further run is worth
-    error: float = 0.0025  # of each of the looks after the first three runs
+    hopeful: float = 0.8  # standard errors above the incumbent that a further run is worth
+    error: float = 0.008  # of each look after the third run
 
     def judge(self, attempt: Attempt, history: History) -> Decision:
         settled = _settled_at_once(attempt, history, self.calibration)
@@ -93,7 +93,7 @@ class Balanced:
     """
 
     calibration: int = 3
-    price: float = 0.2  # sigma
+    price: float = 0.35  # sigma
     patience: float = 0.5  # a further run has to be worth this many fresh ideas, which bring less than their promise
     most: int = 6  # runs of one attempt
 
