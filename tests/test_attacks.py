@@ -1,13 +1,19 @@
-"""A night under attack: killed between two steps, left by its sources, and with scripts that misbehave at dawn alone."""
+"""A night under attack: killed between two steps, left by its sources, with scripts that misbehave at dawn."""
 
 import dataclasses
+import errno
+import sqlite3
 
 import pytest
 from nights import Grounds, scripted_lab, unigram
+from test_mix import Source, attempt, brief
 
 from agent.dawn import confirm
+from agent.errors import NoIdea, RepoError
 from agent.judge import Balanced
 from agent.night import run_night
+from agent.proposers.checked import Checked
+from agent.proposers.search import Search
 from agent.steps import run_once
 
 BETTER, BEST, WORSE = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)
@@ -42,3 +48,26 @@ def test_what_was_built_on_an_edit_that_falls_at_dawn_falls_with_it(grounds):
     assert attempts[2].decision.reason == "made from #1, which is kept no more"
     assert attempts[3].parent == 0
     assert grounds.git("rev-parse", "refs/heads/experiments/0.05s-t") == attempts[3].commit
+
+
+# ---- sources that break ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [RepoError("git is gone"), ValueError("\x1b[2J"), PermissionError("no /tmp")])
+def test_a_source_that_breaks_is_one_without_an_idea(error):
+    with pytest.raises(NoIdea, match=r"git is gone|foresaw \((ValueError: \\x1b\[2J|PermissionError: no /tmp)\)"):
+        Checked(Source("llm", error), "t.py").propose(brief([attempt(0, "you")]))
+
+
+@pytest.mark.parametrize("error", [sqlite3.OperationalError("readonly"), OSError(errno.ENOSPC, "no space left")])
+def test_what_the_night_cannot_do_without_is_no_matter_of_a_source(error):
+    with pytest.raises(type(error)):
+        Checked(Source("llm", error), "t.py").propose(brief([attempt(0, "you")]))
+
+
+@pytest.mark.parametrize("dial", ["LR = 1e999  # none  [0.01, 1.0]", "LR = True  # none  {1, 2}"])
+def test_no_dial_that_a_machine_wrote_ends_a_night(dial):
+    kept = attempt(0, "you")
+    kept = dataclasses.replace(kept, proposal=dataclasses.replace(kept.proposal, script=f"{BETTER}\n{dial}\n"))
+    with pytest.raises(NoIdea):
+        Checked(Search("cpu", 0), "t.py").propose(brief([kept]))

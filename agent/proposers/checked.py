@@ -1,16 +1,18 @@
 """What every proposal has to be before it costs a run: a script that keeps the contract and has not been tried."""
 
+import sqlite3
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from agent.contract import check_script
 from agent.dials import normalised
-from agent.errors import NightError, NoIdea, ScriptError
+from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptError
 from agent.experiment import Briefing, History, Proposal, Proposer, Refusal
+from agent.journal import disk_is_broken, disk_is_full
 from agent.plain_text import one_line
 
 TRIES = 3
-SOURCE_CHARS = 80
+SOURCE_CHARS, SAID_CHARS = 80, 200
 KNOWN_SCRIPTS = 1024  # whose hashes are kept: a night asks for those of all its attempts before every proposal
 
 fingerprint = lru_cache(KNOWN_SCRIPTS)(normalised)
@@ -37,11 +39,23 @@ class Checked:
         raise NoIdea(f"{TRIES} proposals were refused, the last because {why}")
 
     def _ask(self, briefing: Briefing) -> Proposal:
-        """Where an edit left no dial that can be read, the search is lost; others may still know what to do."""
+        """Whatever is wrong with one source, as where an edit left no dial to turn, others may know what to do.
+
+        Only what the night itself cannot do without ends it: its journal, and a disk with room.
+        """
         try:
             return self.proposer.propose(briefing)
+        except (NoIdea, Exhausted, sqlite3.Error):
+            raise
         except ScriptError as error:
             raise NoIdea(f"the best script is nothing to work on: {error}") from error
+        except NightshiftError as error:
+            raise NoIdea(str(error)) from error
+        except Exception as error:
+            if disk_is_full(error) or disk_is_broken(error):
+                raise
+            said = one_line(f"{type(error).__name__}: {error}", SAID_CHARS)
+            raise NoIdea(f"it broke in a way that nobody foresaw ({said}); please report it") from error
 
 
 def check_proposal(proposal: Proposal, history: History, script: str) -> None:
