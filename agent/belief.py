@@ -23,6 +23,7 @@ Array = NDArray[np.floating]
 STEP = 0.125  # sigma
 SIZE = 128  # points: 8 sigma to either side
 DIFFERENCES = np.arange(1 - SIZE, SIZE)  # between two points of one window
+FAR = 8000  # steps: what is a thousand sigma away is as good, or as bad, as anything beyond
 OUTLIERS, WIDER = 0.03, 3.5  # their share, and how much wider they spread
 SCALES = (0.5, 1.5, 4.5, 13.5, 40.5)  # sigma: mean sizes of effects, from hardly visible to unheard of
 PEAKED = (3.0, 9.0)  # sigma: mean sizes of harms that are never small, as where all edits cost a compilation
@@ -70,7 +71,7 @@ class Node:
         return round(statistics.median(self.scores))
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def likelihood(scores: tuple[float, ...], centre: int) -> Array:  # (SIZE,)
     points = centre + np.arange(SIZE) - SIZE // 2
     errors = (np.array(scores)[:, None] - points) * STEP
@@ -81,11 +82,11 @@ def likelihood(scores: tuple[float, ...], centre: int) -> Array:  # (SIZE,)
 @lru_cache(maxsize=1024)
 def kernels(offset: int) -> tuple[Array, NDArray[np.complex128]]:
     """Effects between the windows of a child and its parent, offset steps apart; and their spectrum."""
-    table = effects(DIFFERENCES + offset)
+    table = effects(DIFFERENCES + max(-FAR, min(FAR, offset)))
     return table, np.fft.rfft(table[:, ::-1], 2 * SIZE)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)  # a discarded attempt says the same for the rest of the night
 def leaf_messages(scores: tuple[float, ...], centre: int, offset: int) -> Array:
     return upward(likelihood(scores, centre), offset)
 

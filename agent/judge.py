@@ -1,6 +1,7 @@
 """Is this better? Pure functions of the scores so far."""
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -32,7 +33,7 @@ class Greedy:
         best = incumbent(history)
         if best is None or best.val_bpb is None:
             return Decision(Status.KEEP, "baseline")
-        verdict = _compare(attempt.val_bpb, best.val_bpb)
+        verdict = _compare(attempt, best)
         if verdict.status is Status.KEEP and len(attempt.done_runs) <= self.confirm:
             return Decision(None, "another seed has to confirm it")
         if verdict.status is Status.KEEP and any(math.isclose(*pair, rel_tol=SAME) for pair in pairs(attempt)):
@@ -48,41 +49,44 @@ class Greedy:
 class Strict:
     """Keep what a sequential t-test calls better: at most 0.5 false keeps among 100 edits without effect.
 
-    An edit is measured up to `most` times while it still can be kept; sigma is pooled over every repeat of the night.
+    Every look after the third run may err with the same small probability; sigma is pooled over the night's repeats.
     """
 
     calibration: int = 4
-    most: int = 6
-    hopeful: float = 0.8  # standard errors above the incumbent that a further run is worth
-    error: float = 0.008  # of each look after the third run
+    most: int = 6  # runs of one attempt
+    hopeful: float = 0.8  # standard errors below the incumbent that a further run is worth
+    error: float = 0.008  # of each look; most edits are given up long before the last
 
     def judge(self, attempt: Attempt, history: History) -> Decision:
         settled = _settled_at_once(attempt, history, self.calibration)
         if settled is not None:
             return settled
-        best = incumbent(history)
-        assert best is not None
-        assert best.val_bpb is not None
-        assert attempt.val_bpb is not None
-        repeats = [one.scores_bpb for one in (*measured(history), attempt) if len(one.scores_bpb) > 1]
-        freedom = sum(len(values) - 1 for values in repeats)
-        squares = sum(sum((value - math.fsum(values) / len(values)) ** 2 for value in values) for values in repeats)
-        runs = len(attempt.scores_bpb)
-        error_bpb = math.sqrt(squares / max(freedom, 1) * (1 / runs + 1 / len(best.scores_bpb)))
-        gain_bpb = best.val_bpb - attempt.val_bpb
-        t = gain_bpb / error_bpb if error_bpb > 0 else math.copysign(math.inf, gain_bpb) if gain_bpb else 0.0
-        luck = float(stats.t.sf(t, freedom))
-        verdict = _compare(attempt.val_bpb, best.val_bpb)
-        if (runs >= 3 and luck <= self.error) or error_bpb == 0:
+        best = _incumbent(history)
+        gain_bpb, t, luck = _t_test(attempt, best, history)
+        runs, verdict = len(attempt.scores_bpb), _compare(attempt, best)
+        if math.isinf(t) or (runs >= 3 and luck <= self.error):
             return Decision(verdict.status, verdict.reason, gain_bpb, 1 - luck)
-        if t < self.hopeful or runs >= self.most:
-            reason = verdict.reason if gain_bpb < 0 else f"{verdict.reason}, which may be luck"
-            return Decision(Status.DISCARD, reason, gain_bpb, 1 - luck)
-        return Decision(None, f"{gain_bpb:.6f} below the incumbent, which may be luck", gain_bpb, 1 - luck)
+        maybe = verdict.reason if gain_bpb <= 0 else f"{verdict.reason}, which may be luck"
+        if math.isnan(t) or (t >= self.hopeful and runs < self.most):
+            return Decision(None, maybe, gain_bpb, 1 - luck)
+        return Decision(Status.DISCARD, maybe, gain_bpb, 1 - luck)
 
     def review(self, history: History) -> Review:
         """What was decided once stays decided."""
         return Review()
+
+
+def _t_test(attempt: Attempt, best: Attempt, history: History) -> tuple[float, float, float]:
+    """Gain, Student's t of it, and the probability of as much by luck; t is nan while no run was repeated."""
+    repeats = [one.scores_bpb for one in (*measured(history), attempt) if len(one.scores_bpb) > 1]
+    freedom = sum(len(values) - 1 for values in repeats)
+    squares = sum(statistics.variance(values) * (len(values) - 1) for values in repeats)
+    gain_bpb = _mean(best) - _mean(attempt)
+    if freedom == 0:
+        return gain_bpb, math.nan, 0.5
+    error_bpb = math.sqrt(squares / freedom * (1 / len(attempt.scores_bpb) + 1 / len(best.scores_bpb)))
+    t = gain_bpb / error_bpb if error_bpb > 0 else math.copysign(math.inf, gain_bpb)
+    return gain_bpb, t, float(stats.t.sf(t, freedom))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +221,22 @@ def _settled_at_once(attempt: Attempt, history: History, calibration: int) -> De
 
 def _without_noise(attempt: Attempt, history: History) -> Decision:
     """Where seeds move nothing, one run tells all."""
+    best = _incumbent(history)
+    verdict = _compare(attempt, best)
+    sure = 1.0 if verdict.status is Status.KEEP else 0.0
+    return Decision(verdict.status, verdict.reason, _mean(best) - _mean(attempt), sure)
+
+
+def _incumbent(history: History) -> Attempt:
+    """Where it is known that there is one."""
     best = incumbent(history)
     assert best is not None
-    assert best.val_bpb is not None
-    assert attempt.val_bpb is not None
-    verdict = _compare(attempt.val_bpb, best.val_bpb)
-    gain_bpb = best.val_bpb - attempt.val_bpb
-    return Decision(verdict.status, verdict.reason, gain_bpb, 1.0 if verdict.status is Status.KEEP else 0.0)
+    return best
+
+
+def _mean(attempt: Attempt) -> float:
+    """Where it is known that there are scores; the incumbent's value is a mean, never a minimum."""
+    return statistics.fmean(attempt.scores_bpb)
 
 
 def choose_judge(name: str, confirm: int = 0) -> Judge:
@@ -254,7 +267,8 @@ def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible
     return verdict
 
 
-def _compare(val_bpb: float, best_bpb: float) -> Decision:
+def _compare(attempt: Attempt, best: Attempt) -> Decision:
+    val_bpb, best_bpb = _mean(attempt), _mean(best)
     if math.isclose(val_bpb, best_bpb, rel_tol=SAME):
         return Decision(Status.DISCARD, "a tie with the incumbent")
     if val_bpb < best_bpb:

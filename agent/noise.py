@@ -125,7 +125,7 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
     return Knowledge(believe(parents, scores, rung), RUNG**rung, place, scores[0][0], seeds)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=8)  # judge and review ask the same; a belief takes a megabyte
 def believe(parents: tuple[int, ...], scores: tuple[tuple[float, ...], ...], rung: int) -> Belief:
     reference, step = scores[0][0], RUNG**rung * STEP
     return learn(
@@ -146,7 +146,7 @@ def sigma_rung(parents: tuple[int, ...], scores: tuple[tuple[float, ...], ...]) 
     return most_probable_rung(parents[:last], scores[:last])
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def most_probable_rung(parents: tuple[int, ...], scores: tuple[tuple[float, ...], ...]) -> int:
     def plausibility(rung: int) -> float:
         sigma_bpb = RUNG**rung

@@ -102,6 +102,18 @@ def test_an_outlier_is_no_discovery():
     assert odd.sure(1) < 0.8 < 0.98 < fine.sure(1)
 
 
+def test_what_is_beyond_all_doubt_is_beyond_all_doubt():
+    """As where the noise is tiny and edits are not."""
+    baseline = Node(0, (0.0, 0.3 / STEP, -0.3 / STEP))
+    for far in (100.0, 1e4, 1e7):
+        worse, better = (learn((baseline, Node(0, (merit,)))) for merit in (-far / STEP, far / STEP))
+        assert worse.sure(1) < 1e-6
+        assert better.sure(1) > 1 - 1e-6
+        assert better.gain(1) == pytest.approx(far, rel=0.02)
+        assert better.value_of_keeping(1, 0.3) == pytest.approx(far, rel=0.02)
+        assert worse.value_of_keeping(1, 0.3) < -0.9 * far
+
+
 def test_a_run_is_worth_most_where_the_verdict_is_open():
     baseline = Node(0, (0.0, 0.0, 0.0))
     worse, open_, better = (
