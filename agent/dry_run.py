@@ -22,7 +22,9 @@ ROWS = 2
 def rehearse(shop: Workshop, number: int, script: str, allowance_s: float, limit_s: float) -> DryRun | None:
     """Train and score briefly; None when the user stopped it. Only the log stays."""
     watch, folder = Stopwatch(), shop.dry_folder(number)
-    run = train_in(shop, folder, script, shop.night.seed, min(BUDGET_S, shop.night.budget_s), allowance_s)
+    budget_s = min(BUDGET_S, shop.night.budget_s)
+    while (run := train_in(shop, folder, script, shop.night.seed, budget_s, allowance_s)).ending is Ending.SLEPT:
+        pass  # of which nothing is learnt about the script
     if run.ending is Ending.STOPPED:
         return None
     failure = training_failure(run)

@@ -6,9 +6,12 @@ import sqlite3
 
 import pytest
 from nights import Grounds, scripted_lab, unigram
+from test_doubts import Nap
 from test_mix import Source, attempt, brief
 
+from agent import process
 from agent.dawn import confirm
+from agent.dry_run import rehearse
 from agent.errors import NoIdea, RepoError
 from agent.judge import Balanced
 from agent.night import run_night
@@ -48,6 +51,14 @@ def test_what_was_built_on_an_edit_that_falls_at_dawn_falls_with_it(grounds):
     assert attempts[2].decision.reason == "made from #1, which is kept no more"
     assert attempts[3].parent == 0
     assert grounds.git("rev-parse", "refs/heads/experiments/0.05s-t") == attempts[3].commit
+
+
+def test_a_machine_that_sleeps_in_a_dry_run_breaks_nothing(grounds, monkeypatch):
+    with scripted_lab(grounds.root, "t", []) as lab:
+        monkeypatch.setattr(process, "Stopwatch", Nap().stopwatch)
+        found = rehearse(lab.shop, 1, BETTER, 60.0, 60.0)
+    assert found is not None
+    assert found.failure is None
 
 
 # ---- sources that break ----------------------------------------------------------------------------------------------
