@@ -11,16 +11,18 @@ from agent import ledger
 from agent.clock import boot_id
 from agent.curve import Bound
 from agent.dry_run import rehearse
-from agent.errors import NightError
+from agent.errors import MachineError, NightError
 from agent.experiment import Attempt, Decision, Ending, History, Night, Run, Status, attempt_ref, incumbent
 from agent.failures import stopped_early
 from agent.journal import Journal
 from agent.lab import Lab
 from agent.opening import Place
+from agent.process import LOG
 from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, read_losses, train
 from agent.score import Split, audit, learnt_limit_s, score
 
 DAWN_SEED = 1000  # after the night's: what is confirmed is measured with seeds that no choice has seen
+FAILED = frozenset({Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED})
 
 
 def commit(lab: Lab, attempt: Attempt) -> None:
@@ -53,7 +55,10 @@ def dry_run_once(lab: Lab, attempt: Attempt) -> bool:
 
 
 def run_once(lab: Lab, attempt: Attempt, *, dawn: bool = False) -> bool:
-    """With the next seed of its kind: the k-th run of every attempt has the same."""
+    """With the next seed of its kind: the k-th run of every attempt has the same.
+
+    What was kept has run before. Where it fails now and attempt 0 does too, that is no run: raises MachineError.
+    """
     done = sum(run.dawn == dawn for run in attempt.done_runs)
     seed = lab.shop.night.seed + done + (DAWN_SEED if dawn else 0)
     lab.watcher.run_began(attempt, seed)
@@ -61,10 +66,26 @@ def run_once(lab: Lab, attempt: Attempt, *, dawn: bool = False) -> bool:
     run_id = lab.journal.start_run(attempt.number, seed, boot_id(), dawn=dawn)
     ahead = bounds_ahead(lab, attempt) if not dawn else ()
     run = train(lab.shop, attempt.number, attempt.proposal.script, seed, allowance_s, ahead)
-    lab.journal.end_run(run_id, run)
+    broken = broken_machine(lab) if attempt.status is Status.KEEP and run.ending in FAILED else None
+    lab.journal.end_run(run_id, run if broken is None else replace(run, ending=Ending.LOST))
+    if broken is not None:
+        raise MachineError(broken)
     if run.ending is Ending.SLEPT:
         lab.watcher.said("the machine slept during this run: it does not count and is done again")
     return run.ending is not Ending.STOPPED
+
+
+def broken_machine(lab: Lab) -> str | None:
+    """What a dry run of attempt 0 says, which has trained here before; None where nothing is wrong."""
+    first = lab.journal.attempt(0)
+    limits_s = allowed_s(lab, first), learnt_limit_s((first,))
+    found = rehearse(lab.shop, 0, first.proposal.script, *limits_s)
+    if found is None or found.failure is None:
+        return None
+    return (
+        f"not even attempt 0 trains here any more: {found.failure} (log: {lab.shop.dry_folder(0) / LOG}); mend what it "
+        f"names, and go on with the command that you gave: the run that failed is done again"
+    )
 
 
 def allowed_s(lab: Lab, attempt: Attempt) -> float:

@@ -12,7 +12,8 @@ from test_mix import Source, attempt, brief
 from agent import process
 from agent.dawn import confirm
 from agent.dry_run import rehearse
-from agent.errors import NoIdea, RepoError
+from agent.errors import MachineError, NoIdea, RepoError
+from agent.experiment import Status
 from agent.judge import Balanced
 from agent.night import run_night
 from agent.proposers.checked import Checked
@@ -51,6 +52,22 @@ def test_what_was_built_on_an_edit_that_falls_at_dawn_falls_with_it(grounds):
     assert attempts[2].decision.reason == "made from #1, which is kept no more"
     assert attempts[3].parent == 0
     assert grounds.git("rev-parse", "refs/heads/experiments/0.05s-t") == attempts[3].commit
+
+
+def test_a_machine_that_breaks_at_dawn_brings_nobody_down(grounds, tmp_path):
+    guard = f"assert not Path('{tmp_path / 'broken'}').exists(), 'no device'\n    data = prepare"
+    first, best = (script.replace("data = prepare", guard) for script in (unigram(), BEST))
+    (grounds.root / "train_mlx.py").write_text(first)
+    grounds.try_scripts("t", [best])
+    (tmp_path / "broken").touch()
+    with pytest.raises(MachineError, match="not even attempt 0 trains here any more: exit code 1: .*no device"):
+        killed_at_dawn(grounds, 1)
+    (tmp_path / "broken").unlink()
+    killed_at_dawn(grounds, 1)
+    grounds.try_scripts("t", [best])
+    attempt = grounds.attempts("t")[1]
+    assert [(run.seed, run.ending) for run in attempt.runs] == [(0, "finished"), (1000, "lost"), (1000, "finished")]
+    assert attempt.status is Status.KEEP
 
 
 def test_a_machine_that_sleeps_in_a_dry_run_breaks_nothing(grounds, monkeypatch):
