@@ -256,6 +256,8 @@ def _fall(attempt: Attempt, history: History) -> Decision | None:
     why = failure(attempt)
     if why is not None:
         return Decision(Status.CRASH, f"with another seed: {why}")
+    if any(run.holdout is not None and run.holdout.val_bpb is None for run in attempt.done_runs):
+        return Decision(Status.CRASH, "at dawn: it has no score on the holdout")  # whose text is not quoted
     verdict = trusted(attempt.decision, attempt, None)
     return verdict if verdict.status is not Status.KEEP else None
 

@@ -5,6 +5,7 @@ import errno
 import sqlite3
 
 import pytest
+from judged import scored_attempt
 from nights import Grounds, scripted_lab, unigram
 from test_doubts import Nap
 from test_mix import Source, attempt, brief
@@ -13,9 +14,9 @@ from agent import process
 from agent.dawn import confirm
 from agent.dry_run import rehearse
 from agent.errors import MachineError, NoIdea, RepoError
-from agent.experiment import Status
+from agent.experiment import Decision, Score, Status
 from agent.judge import Balanced
-from agent.night import run_night
+from agent.night import fallen_keeps, run_night
 from agent.proposers.checked import Checked
 from agent.proposers.search import Search
 from agent.steps import run_once
@@ -54,13 +55,24 @@ def test_what_was_built_on_an_edit_that_falls_at_dawn_falls_with_it(grounds):
     assert grounds.git("rev-parse", "refs/heads/experiments/0.05s-t") == attempts[3].commit
 
 
+def test_what_has_no_score_on_the_holdout_is_kept_no_more():
+    refuses = Score(None, 1.0, "scoring crashed: ValueError: a line of the holdout")
+    baseline, kept = (
+        scored_attempt(number, 1.0, dawn=(1.0,), status=Status.KEEP, parent=None if number == 0 else 0)
+        for number in (0, 1)
+    )
+    assert fallen_keeps([baseline, kept]) == {}
+    cheat = dataclasses.replace(kept, runs=(kept.runs[0], dataclasses.replace(kept.runs[1], holdout=refuses)))
+    assert fallen_keeps([baseline, cheat]) == {1: Decision(Status.CRASH, "at dawn: it has no score on the holdout")}
+
+
 def test_a_machine_that_breaks_at_dawn_brings_nobody_down(grounds, tmp_path):
     guard = f"assert not Path('{tmp_path / 'broken'}').exists(), 'no device'\n    data = prepare"
     first, best = (script.replace("data = prepare", guard) for script in (unigram(), BEST))
     (grounds.root / "train_mlx.py").write_text(first)
     grounds.try_scripts("t", [best])
     (tmp_path / "broken").touch()
-    with pytest.raises(MachineError, match="not even attempt 0 trains here any more: exit code 1: .*no device"):
+    with pytest.raises(MachineError, match=r"not even attempt 0 .* any more: exit code 1: .*no device"):
         killed_at_dawn(grounds, 1)
     (tmp_path / "broken").unlink()
     killed_at_dawn(grounds, 1)
