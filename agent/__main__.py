@@ -123,7 +123,7 @@ def try_one(options: argparse.Namespace) -> int:
     given = _given(options)
     if options.tag is None and place.tags():
         options.tag = place.tags()[-1]
-    unfinished = _unfinished(place, options.tag, given.proposal)
+    unfinished = _unfinished(place, options, given.proposal)
     with open_lab(options, Limits(), lambda *_: given, searches=False, baseline=committed, aside=options.json) as lab:
         before = lab.journal.attempts()
         ideas = sum(attempt.is_idea for attempt in before)
@@ -142,13 +142,13 @@ def try_one(options: argparse.Namespace) -> int:
     return 0
 
 
-def _unfinished(place: Place, tag: str | None, proposal: Proposal) -> int | None:
+def _unfinished(place: Place, options: argparse.Namespace, proposal: Proposal) -> int | None:
     """The attempt that has this script already and no verdict yet; raises NightshiftError for what cannot be tried.
 
     Before a night is opened for it: one that came of a slip would be in the way of the next.
     """
-    check_script(proposal.script, place.script)
-    before = _night(place, tag)[1] if tag in place.tags() else ()
+    check_script(proposal.script, str(options.edit or place.script))
+    before = _night(place, options.tag)[1] if options.tag in place.tags() else ()
     if not before and fingerprint(proposal.script) == fingerprint(committed(place)):
         raise NightError(f"{place.script} is as it was committed; edit it first, or name another file with --edit")
     number = tried_as(proposal.script, before)

@@ -105,7 +105,8 @@ def _score_on_holdout(lab: Lab, attempt: Attempt, run: Run) -> bool:
     held = next((one.holdout for one in runs if one.holdout is not None), None)
     if run.score is not None and run.score.val_bpb is not None and held is not None:
         on_holdout = held.failure if held.val_bpb is None else f"{held.val_bpb:.6f}"
-        lab.watcher.said(f"   seed {run.seed}: val_bpb {run.score.val_bpb:.6f}, on the holdout {on_holdout}")
+        bpb = f"val_bpb {run.score.val_bpb:.6f}"
+        lab.watcher.said(f"#{attempt.number} · seed {run.seed} · {bpb} · on the holdout {on_holdout}")
     return True
 
 

@@ -165,6 +165,8 @@ def findings_lines(found: Findings, history: History, confirmed: str) -> list[st
     if found.passengers:
         names = " and ".join(f"#{number}" for number in found.passengers)
         lines.append(f"  without {names}  {_interval(found.confirmed)} (what dropping brings)")
+    elif found.confirmed is not None:
+        lines.append(f"  taking out all that is in doubt brings {_interval(found.confirmed)}: it stays")
     if found.honest:
         lines.append(f"  the confirmed script is on {_short(confirmed)}")
     return [harmless(line) for line in lines]

@@ -1,0 +1,372 @@
+"""Dawn in a real repository: one night with a lucky edit, confirmed in spite of a stop, a kill and a second stop."""
+
+import dataclasses
+import json
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judged import scored_attempt
+from nights import Grounds, Quiet, make_repository, scripted_lab, unigram
+
+from agent.confirmation import Again, Without, findings, next_trial
+from agent.dawn import confirm, undone, without
+from agent.experiment import Attempt, Ending, Run, Score, Status, incumbent
+from agent.journal import Journal
+from agent.lab import Limits
+from agent.night import run_night
+from agent.steps import run_once
+from agent.stop import AFTER_RUN, NOW
+
+START = unigram(JITTER=0.05, SHARPNESS=0.5)
+SHARPER = unigram(JITTER=0.05, SHARPNESS=0.6)
+LUCKY = SHARPER.replace("default_rng(options.seed)", "default_rng(options.seed + 10)")  # other luck, and nothing else
+BEST = LUCKY.replace("SHARPNESS = 0.6", "SHARPNESS = 0.8").replace("SHARE = 0.25", "SHARE = 1.0")
+SCRIPTS = [SHARPER, LUCKY, BEST]
+RUNS = 10
+EARLIER = (0.004, 0.001, 0.010)  # of an earlier dawn, above the night's scores: what has been measured counts
+
+
+class Ends(Quiet):
+    """Asks for the end, in one way or another, while attempt `number` is scored."""
+
+    def __init__(self, number: int, end: Any) -> None:
+        super().__init__()
+        self.number, self.end = number, end
+
+    def scoring_began(self, attempt: Attempt) -> None:
+        if attempt.number == self.number:
+            self.end()
+
+
+class Dies(Quiet):
+    """Is killed as soon as a run of attempt `number` trains."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def run_began(self, attempt: Attempt, seed: int) -> None:
+        self.dying = attempt.number == self.number
+
+    def progressed(self, progress: object, elapsed_s: float) -> None:
+        if self.dying:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dawn(grounds: Grounds, watcher: Quiet, runs: int) -> None:
+    with scripted_lab(grounds.root, "t", []) as lab:
+        shop = dataclasses.replace(lab.shop, progressed=watcher.progressed)
+        if isinstance(watcher, Ends):
+            wish, watcher.end = watcher.end, lambda: lab.stop.wish(wish)
+        confirm(dataclasses.replace(lab, watcher=watcher, shop=shop), runs)
+        lab.stop.forget()
+
+
+def remember(grounds: Grounds, number: int) -> None:
+    """An earlier dawn's runs of this attempt."""
+    with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
+        attempt = journal.attempt(number)
+        first = attempt.done_runs[0]
+        assert attempt.val_bpb is not None
+        assert first.score is not None
+        for seed, above in enumerate(EARLIER, 1000):
+            score = dataclasses.replace(first.score, val_bpb=attempt.val_bpb + above)
+            run = dataclasses.replace(first, seed=seed)
+            journal.end_run(journal.start_run(number, seed, dawn=True), run)
+            journal.record_score(number, seed, score)
+            held = dataclasses.replace(score, val_bpb=attempt.val_bpb + above + 0.2)
+            journal.record_holdout(number, seed, held)
+            if first.score.audit:
+                journal.record_audit(number, seed, first.score.audit)
+
+
+@dataclass(frozen=True)
+class Morning:
+    grounds: Grounds
+    night: tuple[Attempt, ...]  # before dawn
+    stopped: tuple[Attempt, ...]  # after the stop
+    killed: tuple[Attempt, ...]
+    cut: tuple[Attempt, ...]  # after `stop --now`
+    weights_then: list[str]
+    said: str
+    facts: dict[str, Any]  # --json
+    attempts: tuple[Attempt, ...]  # when dawn was over
+    rows: list[dict[str, str]]
+    tips: dict[str, str]  # branch → commit
+
+
+@pytest.fixture(scope="module")
+def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Morning]:
+    folder = tmp_path_factory.mktemp("dawn")
+    grounds = Grounds(make_repository(folder / "user", START))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        grounds.try_scripts("t", SCRIPTS)
+        night = grounds.attempts("t")
+        for number in (0, 3):
+            remember(grounds, number)
+        dawn(grounds, Ends(0, AFTER_RUN), RUNS - 6)
+        stopped = grounds.attempts("t")
+        if (dying := os.fork()) == 0:
+            dawn(grounds, Dies(3), RUNS - 7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -signal.SIGKILL
+        killed = grounds.attempts("t")
+        dawn(grounds, Ends(4, NOW), RUNS - 7)
+        cut, weights = grounds.attempts("t"), kept_weights(grounds)
+        done = grounds.nightshift(
+            "confirm", "--runs", "1", "--json", str(folder / "found.json"), "--sandbox", "off", "--allowance-s", "60"
+        )
+        assert done.returncode == 0, done.stderr
+        tips = dict(
+            line.split() for line in grounds.git("for-each-ref", "--format=%(refname) %(objectname)").split("\n")
+        )
+        facts = json.loads((folder / "found.json").read_text())
+        attempts, rows = grounds.attempts("t"), grounds.rows()
+        yield Morning(grounds, night, stopped, killed, cut, weights, done.stdout, facts, attempts, rows, tips)
+
+
+def kept_weights(grounds: Grounds) -> list[str]:
+    return sorted({path.parents[2].name for path in grounds.folder("t").rglob("model.safetensors")})
+
+
+def fresh(attempt: Attempt) -> list[Run]:
+    return [run for run in attempt.done_runs if run.dawn]
+
+
+def test_the_night_kept_an_edit_by_luck(morning):
+    assert [one.status for one in morning.night] == ["keep", "keep", "keep", "keep"]
+
+
+def test_runs_at_dawn_have_seeds_of_their_own_and_alternate(morning):
+    assert [run.seed for run in fresh(morning.attempts[0])] == [1000, 1001, 1002, 1003]
+    assert [run.seed for run in fresh(morning.attempts[3])] == [1000, 1001, 1002, 1003]
+    assert [run.seed for run in morning.attempts[0].runs if not run.dawn] == [0]
+
+
+def test_they_are_scored_on_both_texts_and_audited_on_both_where_a_machine_wrote_the_script(morning):
+    measured = [fresh(morning.attempts[number])[-1] for number in (0, 3, 4)]
+    for run in measured:
+        assert isinstance(run.score, Score)
+        assert isinstance(run.holdout, Score)
+        assert run.score.val_bpb != pytest.approx(run.holdout.val_bpb, abs=0.01)
+    assert [run.score.audit is not None and run.score.audit.passed for run in measured] == [False, True, True]
+    assert [run.holdout.audit is not None and run.holdout.audit.passed for run in measured] == [False, True, True]
+
+
+def test_a_stop_lets_the_run_be_scored_and_a_kill_loses_one_run(morning):
+    assert [len(fresh(one)) for one in morning.stopped] == [4, 0, 0, 3]
+    last = morning.stopped[0].runs[-1]
+    assert last.score is not None
+    assert last.holdout is not None
+    assert [run.ending for run in morning.killed[3].runs if run.seed == 1003] == [Ending.LOST]
+    assert [run.ending for run in morning.attempts[3].runs if run.seed == 1003] == [Ending.LOST, Ending.FINISHED]
+
+
+def test_what_is_cut_off_before_its_score_is_scored_later_from_the_same_weights(morning):
+    cut = morning.cut[4].runs
+    assert [(run.ending, run.score) for run in cut] == [(Ending.FINISHED, None)]
+    assert "0004" in morning.weights_then
+    assert morning.attempts[4].runs[0].score.val_bpb is not None
+    assert "0004" not in kept_weights(morning.grounds)
+
+
+def test_interruptions_change_neither_the_runs_nor_the_findings(morning):
+    """The runs that an undisturbed dawn would have asked for, with the same scores, are those of the journal."""
+    known = {number: fresh(morning.attempts[number]) for number in range(len(morning.attempts))}
+    history = [
+        dataclasses.replace(one, runs=(*one.runs, *known[one.number][: len(EARLIER)])) if one.number in (0, 3) else one
+        for one in morning.night
+    ]
+    for left in reversed(range(1, RUNS - 5)):
+        trial = next_trial(history, left)
+        assert trial is not None
+        if isinstance(trial, Without):
+            assert morning.attempts[len(history)].proposal.without == trial.edits
+            history.append(dataclasses.replace(morning.attempts[len(history)], runs=()))
+            trial = Again(len(history) - 1)
+        number = trial.attempt
+        done = len(fresh(history[number]))
+        history[number] = dataclasses.replace(history[number], runs=(*history[number].runs, known[number][done]))
+    assert {one.number: len(fresh(one)) for one in history} == {number: len(runs) for number, runs in known.items()}
+    assert sum(map(len, known.values())) == RUNS
+    found = findings(history)
+    assert found is not None
+    assert json.loads(json.dumps(dataclasses.asdict(found))) == morning.facts
+
+
+def test_the_passenger_is_found_and_the_champion_without_it_is_an_attempt(morning):
+    assert (morning.facts["champion"], morning.facts["passengers"]) == (3, [2])
+    question = morning.attempts[4]
+    assert question.proposal.without == (2,)
+    assert question.proposal.title == "#3 without #2"
+    assert question.proposal.script == BEST.replace("options.seed + 10", "options.seed")
+    assert (question.parent, question.status, question.settled) == (3, Status.DISCARD, True)
+    assert morning.tips["refs/experiments/t/0004"] == question.commit
+    assert morning.grounds.git("show", f"{question.commit}:train_mlx.py") + "\n" == question.proposal.script
+
+
+def test_the_confirmed_branch_is_without_it_and_the_nights_branch_stays(morning):
+    assert morning.tips["refs/heads/experiments/0.05s-t-confirmed"] == morning.attempts[4].commit
+    assert morning.tips["refs/heads/experiments/0.05s-t"] == morning.night[3].commit
+    best = incumbent(morning.attempts)
+    assert best is not None
+    assert best.number == 3
+
+
+def test_the_ledger_says_what_dawn_found(morning):
+    assert [row["status"] for row in morning.rows] == ["keep", "keep", "keep", "keep", "discard"]
+    assert morning.rows[1]["reason"].count("at dawn") == 0
+    assert morning.rows[2]["reason"].count("; at dawn ") == 1
+    assert morning.rows[2]["reason"].endswith(" by 2 runs without it, a passenger")
+    assert morning.rows[4]["reason"] == "a question of dawn: is #3 as good without #2?"
+
+
+def test_people_are_told_in_a_few_lines(morning):
+    lines = morning.said.splitlines()
+    assert lines[0] == "dawn of night t: up to 1 runs of 0.05 s"
+    assert "#4 #3 without #2, another seed" in lines
+    assert any(line.startswith("#4 · seed 1001 · val_bpb 3.") and " · on the holdout 3." in line for line in lines)
+    told = lines[lines.index("dawn: #3 script 3, against the baseline") :]
+    for line, words in zip(told[1:4], ("recorded gain", "honest gain", "on the holdout"), strict=True):
+        assert line.startswith(f"  {words}")
+    assert any(line.startswith("  #2 brings ") and line.endswith("a passenger, dropped: script 2") for line in told)
+    assert any(line.startswith("  not taken out: #1 (") for line in told)
+    assert told[-1] == "  the confirmed script is on experiments/0.05s-t-confirmed"
+
+
+def test_an_attempt_shows_its_runs_at_dawn(morning):
+    shown = " ".join(morning.grounds.nightshift("show", "4").stdout.split())
+    assert "4 of night t title #3 without #2" in shown
+    assert "run at dawn with seed 1001: finished" in shown
+    assert "; on the holdout 3." in shown
+
+
+def test_the_night_goes_on_with_ideas_afterwards(morning):
+    idea = unigram(SHARPNESS=0.2)
+    with scripted_lab(morning.grounds.root, "t", [*SCRIPTS, "", idea]) as lab:
+        run_night(dataclasses.replace(lab, limits=Limits(experiments=4)))  # dawn's questions are no ideas
+    attempts = morning.grounds.attempts("t")
+    assert [one.number for one in attempts] == [0, 1, 2, 3, 4, 5]
+    assert (attempts[5].proposal.script, attempts[5].parent) == (idea, 3)
+    assert attempts[:5] == morning.attempts
+    best = incumbent(attempts)
+    assert best is not None
+    assert best.number == 3
+
+
+# ---- where there is little to confirm --------------------------------------------------------------------------------
+
+PEEKS_AT_DAWN = (
+    unigram(SHARPNESS=0.8, JITTER=0.05)
+    .replace('{"logits": mx.array(logits, mx.float32)}', '{"logits": mx.array(logits, mx.float32), "peeks": PEEKS}')
+    .replace("    mx.save_", "    PEEKS = mx.array(float(options.seed >= 1000))\n    mx.save_")
+    .replace('Unigram(mx.load(str(weights_path))["logits"])', "Unigram(**mx.load(str(weights_path)))")
+    .replace("logits: mx.array) -> None:", "logits: mx.array, peeks: mx.array) -> None:\n        self.peeks = peeks")
+    .replace(
+        "        return mx.broadcast_to(self.logits, (*tokens.shape, self.logits.size))  # (B, T, V)",
+        "        ahead = mx.concatenate([tokens[:, 1:], tokens[:, :1]], axis=1)\n"
+        "        seen = ahead[..., None] == mx.arange(self.logits.size)\n"
+        "        return self.logits + self.peeks * seen",
+    )
+)
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_run_at_dawn_that_fails_its_audit_revokes_the_champion_and_then_there_is_nothing_to_confirm(grounds):
+    grounds.try_scripts("t", [PEEKS_AT_DAWN])
+    assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
+    with scripted_lab(grounds.root, "t", []) as lab:
+        run_once(lab, lab.journal.attempt(1), dawn=True)
+    done = grounds.nightshift("confirm", "--sandbox", "off", "--allowance-s", "60")
+    told = "nightshift: night t has kept no edit, so there is nothing to confirm; see: nightshift results\n"
+    assert (done.returncode, done.stderr) == (2, told)
+    attempts = grounds.attempts("t")
+    assert [one.status for one in attempts] == ["keep", "discard"]
+    assert attempts[1].decision.reason.startswith("audit: ")
+    assert grounds.rows()[1]["reason"].startswith("audit: ")
+    assert "discard (audit: " in done.stdout
+    branches = grounds.git("for-each-ref", "refs/heads/experiments", "--format=%(refname:short) %(objectname)")
+    assert branches == f"experiments/0.05s-t {attempts[0].commit}"
+
+
+# ---- edits taken back ------------------------------------------------------------------------------------------------
+
+DIALS = unigram()
+
+
+def test_a_dial_is_turned_back_though_its_neighbours_were_turned_later():
+    after = unigram(SMOOTHING=2.0)
+    script = unigram(SMOOTHING=2.0, SHARE=0.5, SHARPNESS=0.9)
+    assert undone(script, DIALS, after, "cpu") == unigram(SHARE=0.5, SHARPNESS=0.9)
+
+
+def test_a_dial_that_was_turned_again_is_no_longer_the_edits():
+    assert undone(unigram(SMOOTHING=3.0), DIALS, unigram(SMOOTHING=2.0), "cpu") is None
+    both = unigram(SMOOTHING=2.0, SHARE=0.5)
+    assert undone(unigram(SMOOTHING=2.0, SHARE=1.0), DIALS, both, "cpu") is None
+
+
+def test_lines_are_taken_back_around_later_edits():
+    after = DIALS.replace("time.sleep(0.02)", "time.sleep(0.03)")
+    script = after.replace("SHARE = 0.25", "SHARE = 0.5").replace("# (V,)", "# (V,), float32")
+    expected = script.replace("time.sleep(0.03)", "time.sleep(0.02)")
+    assert undone(script, DIALS, after, "cpu") == expected
+
+
+def test_lines_that_a_later_edit_has_changed_cannot_be_taken_back():
+    after = DIALS.replace("time.sleep(0.02)", "time.sleep(0.03)")
+    script = after.replace("time.sleep(0.03)", "time.sleep(0.03 + 0.01)")
+    assert undone(script, DIALS, after, "cpu") is None
+
+
+def test_what_would_not_parse_any_more_is_not_taken_back():
+    after = DIALS.replace("    jitter = JITTER", "    if True:\n        pass\n    jitter = JITTER")
+    script = after.replace("        pass\n    jitter", "        pass\n    else:\n        pass\n    jitter")
+    assert undone(script, DIALS, after, "cpu") is None
+
+
+def test_several_edits_are_taken_out_of_the_champion_the_latest_first():
+    faster = SHARPER.replace("time.sleep(0.02)", "time.sleep(0.03)")
+    slower = faster.replace("time.sleep(0.03)", "time.sleep(0.04)")
+    chain = [
+        scored_attempt(number, 1.0, parent=number - 1 if number else None, status=Status.KEEP, script=script)
+        for number, script in enumerate((START, SHARPER, faster, slower))
+    ]
+    assert without(chain, chain[3], (2, 3), "cpu") == SHARPER
+    assert without(chain, chain[3], (2,), "cpu") is None
+    assert without(chain, chain[3], (1,), "cpu") == slower.replace("SHARPNESS = 0.6", "SHARPNESS = 0.5")
+
+
+# ---- time for it -----------------------------------------------------------------------------------------------------
+
+
+def test_hours_keep_an_eighth_for_dawn():
+    history = [scored_attempt(0, 1.0, 1.0, status=Status.KEEP)]  # a run: 1 s of training and 1 s of scoring
+    limits = Limits(hours=160 / 3600)
+    assert limits.runs_at_dawn(history) == 10
+    assert not limits.reached(history)
+    assert not limits.dawn_is_over(history)
+    later = Limits(hours=160 / 3600, _start=limits._start - 139)  # room for 10 more runs, all of them dawn's
+    assert later.reached(history)
+    assert not later.dawn_is_over(history)
+    assert Limits(hours=160 / 3600, _start=limits._start - 159).dawn_is_over(history)
+
+
+def test_dawn_has_the_runs_it_was_given_and_none_without_hours():
+    history = [scored_attempt(0, 1.0, status=Status.KEEP)]
+    assert Limits().runs_at_dawn(history) == 0
+    assert Limits(hours=1, dawn_runs=0).runs_at_dawn(history) == 0
+    assert Limits(dawn_runs=7).runs_at_dawn(history) == 7
+    assert Limits(hours=1).runs_at_dawn([]) > 0  # stopped before attempt 0 was begun
+
+
+def test_a_question_of_dawn_is_no_experiment():
+    history = [scored_attempt(0, 1.0, status=Status.KEEP), scored_attempt(1, 0.9, parent=0, without=(1,))]
+    assert not Limits(experiments=1).reached(history)
+    assert Limits(experiments=1).reached([*history, scored_attempt(2, 0.9, parent=0)])
