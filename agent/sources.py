@@ -2,10 +2,12 @@
 
 import argparse
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from agent.caps import caps_of_machine
 from agent.errors import NightError
-from agent.experiment import Ask, Night, Proposer
+from agent.experiment import Ask, History, Night, Proposer
 from agent.journal import Journal
 from agent.opening import Place
 from agent.proposers.chat import MAX_TOKENS, Patience
@@ -14,6 +16,7 @@ from agent.proposers.command import Command, split
 from agent.proposers.llm import LLM, Price
 from agent.proposers.mix import Fallback, Mix
 from agent.proposers.queue import Queue
+from agent.proposers.search import Search
 from agent.screen import Screen
 from agent.stop import Stop
 
@@ -47,7 +50,7 @@ def source_of(options: argparse.Namespace, place: Place) -> Callable[[Night, Jou
             "queue": lambda: Queue(place.queue, place.nights, screen.said),
             "llm": lambda: _llm(options, journal.record_ask, lambda: stop.after_run),
             "command": lambda: _command(options, place.folder(night.tag), journal.record_ask, stop, screen),
-            "search": lambda: search_of(night),
+            "search": lambda: search_of(place, night),
         }
         set_up = {"queue", "search"} | ({"llm"} if options.llm else set()) | ({"command"} if options.agent else set())
         wanted = set_up if options.proposer == "mix" else {options.proposer, "search"}
@@ -60,10 +63,23 @@ def source_of(options: argparse.Namespace, place: Place) -> Callable[[Night, Jou
     return build
 
 
-def search_of(night: Night) -> Proposer:
-    from agent.proposers.search import Search  # Optuna takes a second to import; a refusal does without
+def search_of(place: Place, night: Night) -> Proposer:
+    """Another night tries other things first, having learnt from those before it."""
+    # a GPU's own memory is not the machine's: there the script itself refuses what cannot fit, in seconds
+    limit_gb = None if night.device_kind == "cuda" else caps_of_machine().memory_bytes / 1e9
+    seed = f"{night.tag} {night.seed}"
+    return Search(night.device_kind, seed, earlier=earlier_nights(place, night), memory_limit_gb=limit_gb)
 
-    return Search(night.device_kind, f"{night.tag} {night.seed}")  # another night tries other things first
+
+def earlier_nights(place: Place, night: Night) -> list[History]:
+    """Of the same protocol and device, the one that was last at work last; what cannot be read teaches nothing."""
+    found: list[History] = []
+    for tag in place.tags():
+        with suppress(NightError), Journal.read(place.journal(tag)) as journal:
+            other = journal.night()
+            if tag != night.tag and (other.protocol, other.device) == (night.protocol, night.device):
+                found.append(journal.attempts())
+    return found
 
 
 def _llm(options: argparse.Namespace, record: Callable[[Ask], None], stopped: Callable[[], bool]) -> LLM:

@@ -6,19 +6,23 @@ import sqlite3
 
 import pytest
 from judged import scored_attempt
-from nights import Grounds, scripted_lab, unigram
+from nights import Grounds, make_repository, scripted_lab, unigram
 from test_doubts import Nap
+from test_journal import NIGHT
 from test_mix import Source, attempt, brief
 
 from agent import process
 from agent.dawn import confirm
 from agent.dry_run import rehearse
 from agent.errors import MachineError, NoIdea, RepoError
-from agent.experiment import Decision, Score, Status
+from agent.experiment import Decision, Proposal, Score, Status
+from agent.journal import Journal
 from agent.judge import Balanced
 from agent.night import fallen_keeps, run_night
+from agent.opening import Place
 from agent.proposers.checked import Checked
 from agent.proposers.search import Search
+from agent.sources import earlier_nights
 from agent.steps import run_once
 
 BETTER, BEST, WORSE = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)
@@ -111,3 +115,18 @@ def test_no_dial_that_a_machine_wrote_ends_a_night(dial):
     kept = dataclasses.replace(kept, proposal=dataclasses.replace(kept.proposal, script=f"{BETTER}\n{dial}\n"))
     with pytest.raises(NoIdea):
         Checked(Search("cpu", 0), "t.py").propose(brief([kept]))
+
+
+# ---- what one night knows of another ---------------------------------------------------------------------------------
+
+
+def test_a_search_learns_from_earlier_nights_of_the_same_protocol_and_device_alone(tmp_path):
+    place = Place.of(make_repository(tmp_path / "user", unigram()) / "train_mlx.py")
+    others = {"other-data": {"protocol": "q" * 12}, "other-device": {"device": "another CPU"}}
+    for tag, facts in ({"t": {}, "before": {}} | others).items():
+        with Journal.create(place.journal(tag), dataclasses.replace(NIGHT, tag=tag, **facts)) as journal:
+            journal.add_attempt(0, None, Proposal(f"OF = {tag!r}", "baseline", "", "you"), "2026-01-02T03:04:05Z")
+    (place.folder("torn") / "runs").mkdir(parents=True)
+    place.journal("torn").write_bytes(b"no journal")
+    earlier = earlier_nights(place, NIGHT)
+    assert [[one.proposal.script for one in history] for history in earlier] == [["OF = 'before'"]]
