@@ -1,5 +1,6 @@
 """What a person sees while a night goes on: a bar on a terminal, a plain line now and then elsewhere."""
 
+import dataclasses
 import io
 import os
 
@@ -16,7 +17,7 @@ def watched(*, terminal: bool) -> str:
     """The screen of one attempt whose run tells its progress ten times a second for two minutes."""
     console = Console(width=120, file=io.StringIO(), force_terminal=terminal)
     screen = Screen(console, budget_s=300)
-    screen.attempt_began(HISTORY[1])
+    screen.attempt_began(dataclasses.replace(HISTORY[1], runs=(), decision=None, settled=False))
     screen.run_began(HISTORY[1], seed=0)
     screen.progressed(None, 0.5)
     for tenth in range(1200):
@@ -59,6 +60,12 @@ def test_a_wish_to_stop_is_acknowledged_once():
     for second in range(5):
         screen.progressed(HALFWAY, second)
     assert console.file.getvalue().count("the night ends after this run; Ctrl-C again ends the run too") == 1
+
+
+def test_an_attempt_that_is_measured_again_is_told_from_a_new_one():
+    console = Console(width=120, file=io.StringIO())
+    Screen(console, budget_s=300).attempt_began(HISTORY[1])
+    assert console.file.getvalue() == "#1 LR 0.1 → 0.2, another seed\n"
 
 
 def test_absurd_numbers_do_not_flood_the_screen():
