@@ -4,10 +4,8 @@ The runs have seeds of their own, and are scored on the holdout besides: no choi
 run next, and what the runs have told, is agent/confirmation.py's to say; here it is done, as resumable as the night.
 """
 
-import subprocess
-import tempfile
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 from agent.clock import boot_id
 from agent.confirmation import Again, Findings, Without, findings, next_trial
@@ -15,10 +13,12 @@ from agent.contract import check_script
 from agent.dials import read_dials, set_dials
 from agent.errors import ScriptError
 from agent.experiment import Attempt, Decision, Ending, History, Proposal, Run, Status, incumbent
+from agent.judge import trusted
 from agent.lab import Lab
 from agent.night import Step, bring_to_an_end, fallen_keeps, loose_end, only_dials_differ, reconsider
 from agent.opening import check_disk, utc_now
 from agent.steps import audit_once, commit, point_branch, run_once, score_once, settle
+from agent.throwaway import git, throwaway_folder
 
 SOURCE, QUESTION = "dawn", "a question of dawn"
 Edits = tuple[int, ...]
@@ -149,13 +149,12 @@ def without(history: History, champion: Attempt, edits: Edits, device_kind: str)
 def undone(script: str, before: str, after: str, device_kind: str) -> str | None:
     """A script with the edit before → after taken back: its dials turned back, or a three-way merge of its lines."""
     if only_dials_differ(before, after, device_kind):
-        return _turned_back(script, before, after, device_kind)
-    with tempfile.TemporaryDirectory(prefix="nightshift-") as folder:
-        paths = [Path(folder) / name for name in ("ours", "base", "theirs")]
-        for path, text in zip(paths, (script, after, before), strict=True):
-            path.write_bytes(text.encode())
-        command = ["git", "merge-file", "-p", "-q", *map(str, paths)]
-        merged = subprocess.run(command, capture_output=True, check=False, start_new_session=True)
+        with suppress(ScriptError):  # a later edit has left dials that nobody can read
+            return _turned_back(script, before, after, device_kind)
+    with throwaway_folder() as folder:
+        for name, text in (("ours", script), ("base", after), ("theirs", before)):
+            (folder / name).write_bytes(text.encode())
+        merged = git(folder, "merge-file", "-p", "-q", "ours", "base", "theirs")
     try:
         text = merged.stdout.decode()
         check_script(text, "script")
@@ -215,7 +214,11 @@ def _point_at_confirmed(lab: Lab, found: Findings) -> None:
     if found.honest is None:
         return  # nothing was measured that deserves the name
     history = lab.journal.attempts()
-    target = _without_passengers(history, found) or history[found.champion]
+    rest = _without_passengers(history, found)
+    if rest is not None and trusted(Decision(Status.KEEP, ""), rest, None).status is not Status.KEEP:
+        lab.watcher.said("the script without its passengers failed its audit; the confirmed script keeps them")
+        rest = None
+    target = rest or history[found.champion]
     if target.commit is not None:
         why = f"confirmed: attempt {target.number}"
         point_branch(lab, f"{lab.shop.night.branch}-confirmed", target.commit, why)

@@ -12,7 +12,7 @@ from test_journal import NIGHT
 from test_mix import Source, attempt, brief
 
 from agent import process
-from agent.dawn import confirm
+from agent.dawn import confirm, undone
 from agent.dry_run import rehearse
 from agent.errors import MachineError, NoIdea, RepoError
 from agent.experiment import Decision, Proposal, Score, Status
@@ -68,6 +68,12 @@ def test_what_has_no_score_on_the_holdout_is_kept_no_more():
     assert fallen_keeps([baseline, kept]) == {}
     cheat = dataclasses.replace(kept, runs=(kept.runs[0], dataclasses.replace(kept.runs[1], holdout=refuses)))
     assert fallen_keeps([baseline, cheat]) == {1: Decision(Status.CRASH, "at dawn: it has no score on the holdout")}
+
+
+def test_dials_that_nobody_can_read_do_not_end_dawn():
+    before, after = unigram(), unigram(SMOOTHING=2.0)
+    champion = after + "\nRATE = 0.1  # how fast  [5, 1]\n"
+    assert undone(champion, before, after, "cpu") == champion.replace("SMOOTHING = 2.0", "SMOOTHING = 1.0")
 
 
 def test_a_machine_that_breaks_at_dawn_brings_nobody_down(grounds, tmp_path):
