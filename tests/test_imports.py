@@ -20,7 +20,8 @@ FLOOR = {
     "agent.process": 3, "agent.workshop": 4,
     # what a night knows and decides
     "agent.proposers": 0, "agent.failures": 1, "agent.dials": 1, "agent.contract": 1, "agent.stop": 1,
-    "agent.audit": 1, "agent.belief": 0, "agent.noise": 1, "agent.ties": 1, "agent.judge": 4, "agent.confirmation": 2, "agent.lab": 6, "agent.curve": 0,
+    "agent.audit": 1, "agent.belief": 0, "agent.noise": 1, "agent.ties": 1, "agent.judge": 4, "agent.confirmation": 2,
+    "agent.lab": 6, "agent.curve": 0,
     "agent.pins": 1, "agent.repo": 2, "agent.journal": 2, "agent.ledger": 2, "agent.lock": 2, "agent.screen": 2,
     "agent.fit": 2, "agent.proposers.space": 2, "agent.proposers.surrogate": 0, "agent.proposers.search": 3,
     "agent.recorder": 2, "agent.run": 5, "agent.opening": 5, "agent.report": 8,
@@ -32,7 +33,8 @@ FLOOR = {
     # the trusted score reads the corpus through prepare
     "agent.score": 7, "agent.dry_run": 8, "agent.steps": 9, "agent.night": 10, "agent.phases": 8, "agent.doctor": 8,
     # the command line
-    "agent.proposers.given": 1, "agent.options": 6, "agent.dawn": 11, "agent.sources": 11, "agent.wiring": 12, "agent.__main__": 13,
+    "agent.proposers.given": 1, "agent.options": 6, "agent.dawn": 11, "agent.sources": 11, "agent.wiring": 12,
+    "agent.__main__": 13,
 }  # fmt: skip
 
 
