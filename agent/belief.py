@@ -25,6 +25,7 @@ SIZE = 128  # points: 8 sigma to either side
 DIFFERENCES = np.arange(1 - SIZE, SIZE)  # between two points of one window
 FAR = 8000  # steps: what is a thousand sigma away is as good, or as bad, as anything beyond
 OUTLIERS, WIDER = 0.03, 3.5  # their share, and how much wider they spread
+DEVIATION = (1 - OUTLIERS + OUTLIERS * WIDER**2) ** 0.5  # of one run, outliers included, in sigma
 SCALES = (0.5, 1.5, 4.5, 13.5, 40.5)  # sigma: mean sizes of effects, from hardly visible to unheard of
 PEAKED = (3.0, 9.0)  # sigma: mean sizes of harms that are never small, as where all edits cost a compilation
 GAINS = slice(1 + len(SCALES) + len(PEAKED), None)  # of the components: nothing, harms, gains

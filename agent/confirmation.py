@@ -236,18 +236,17 @@ def _fresh(attempt: Attempt, holdout: bool = False) -> dict[int, float]:
 
 def _difference(before: dict[int, float], after: dict[int, float], paired: bool) -> Interval | None:
     """Mean improvement; Welch's interval, or that of the pairs where seeds move all scripts alike."""
-    shared = sorted(before.keys() & after.keys())
-    if paired and len(shared) > 1:
-        test = stats.ttest_rel([before[seed] for seed in shared], [after[seed] for seed in shared])
-        mean = _mean([before[seed] - after[seed] for seed in shared])
-    elif len(before) > 1 and len(after) > 1:
-        test = stats.ttest_ind(list(before.values()), list(after.values()), equal_var=False)
-        mean = _mean(before.values()) - _mean(after.values())
-    else:
+    if min(len(before), len(after)) < 2:
         return None
+    shared = sorted(before.keys() & after.keys())
+    gains = [before[seed] - after[seed] for seed in shared] if paired and len(shared) > 1 else None
+    old, new = list(before.values()), list(after.values())
+    mean = _mean(old) - _mean(new) if gains is None else _mean(gains)
+    if (np.ptp(old) == 0 and np.ptp(new) == 0) if gains is None else np.ptp(gains) == 0:
+        return Interval(mean, mean, mean)  # seeds move nothing
+    test = stats.ttest_ind(old, new, equal_var=False) if gains is None else stats.ttest_1samp(gains, 0.0)
     bounds = test.confidence_interval(0.95)
-    low, high = (mean, mean) if np.isnan(bounds.low) else (float(bounds.low), float(bounds.high))
-    return Interval(mean, low, high)
+    return Interval(mean, float(bounds.low), float(bounds.high))
 
 
 def _quantiles(values: Array, probability: Array) -> Interval:

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import stats
 
-from agent.belief import STEP, Belief, Node, learn
+from agent.belief import DEVIATION, STEP, Belief, Node, learn
 from agent.experiment import Attempt, Decision, History, Noise, Status
 
 SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
@@ -175,5 +175,5 @@ def noise(history: History) -> Noise | None:
     if repeated == 0:
         return None
     knowledge = know(attempts)
-    sigma_bpb = 0.0 if knowledge is None else knowledge.sigma_bpb
+    sigma_bpb = 0.0 if knowledge is None else knowledge.sigma_bpb * DEVIATION
     return Noise(sigma_bpb, repeated, TELLING_APART * sigma_bpb)

@@ -154,3 +154,25 @@ def test_where_seeds_move_nothing_the_scores_say_all():
     assert found.honest is not None
     assert (found.honest.low_bpb, found.honest.high_bpb) == pytest.approx((0.1, 0.1))
     assert found.passengers == ()
+
+
+def test_where_seeds_move_all_scripts_alike_runs_are_compared_in_pairs():
+    rng = np.random.default_rng(0)
+    shared = SIGMA * 3 * rng.normal(size=8)
+
+    def scores(gain: float) -> tuple[float, ...]:
+        return tuple(1 - SIGMA * gain + shared + 0.1 * SIGMA * rng.normal(size=8))
+
+    dawn_of = {0: scores(0.0), 1: scores(1.0)}
+    history = [
+        scored_attempt(number, *values[:4], parent=number - 1 if number else None, status=Status.KEEP)
+        for number, values in dawn_of.items()
+    ]
+    for number, values in dawn_of.items():
+        fresh = tuple(scored_run(1000 + k, value, dawn=True) for k, value in enumerate(values[4:]))
+        history[number] = dataclasses.replace(history[number], runs=history[number].runs + fresh)
+    found = findings(history)
+    assert found is not None
+    assert found.honest is not None
+    assert found.honest.mean_bpb == pytest.approx(SIGMA, rel=0.25)
+    assert found.honest.high_bpb - found.honest.low_bpb < SIGMA  # 4 runs each, unpaired: ten sigma

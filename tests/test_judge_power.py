@@ -78,4 +78,4 @@ def test_the_quick_benchmark_writes_a_figure_for_every_policy(tmp_path):
     assert flat["gate_runs_per_attempt"] == pytest.approx(3.0)
     assert flat["balanced_runs_per_attempt"] < flat["strict_runs_per_attempt"]
     assert flat["greedy_bias"] > abs(flat["balanced_bias"]) - 1
-    assert "usual, Gaussian noise, 1 nights" in done.stdout
+    assert "usual, Gaussian noise, 2 nights" in done.stdout
