@@ -162,11 +162,10 @@ def findings_lines(found: Findings, history: History, confirmed: str) -> list[st
     if left_alone:
         sure = (f"#{edit.number} ({1 - edit.worthless:.0%} sure of a gain)" for edit in left_alone)
         lines.append(f"  not taken out: {', '.join(sure)}")
-    if found.passengers:
+    if found.confirmed is not None:
         names = " and ".join(f"#{number}" for number in found.passengers)
-        lines.append(f"  without {names}  {_interval(found.confirmed)} (what dropping brings)")
-    elif found.confirmed is not None:
-        lines.append(f"  taking out all that is in doubt brings {_interval(found.confirmed)}: it stays")
+        what = f"without {names}" if names else "without all that is in doubt, which therefore stays,"
+        lines.append(f"  {what} it gains {_interval(found.confirmed)}")
     if found.honest:
         lines.append(f"  the confirmed script is on {_short(confirmed)}")
     return [harmless(line) for line in lines]
