@@ -102,7 +102,7 @@ def findings(history: History, impossible: Collection[tuple[int, ...]] = ()) -> 
     night = [replace(one, runs=tuple(run for run in one.runs if not run.dawn)) for one in history]
     recorded = _mean(night[0].scores_bpb) - _mean(night[champion.number].scores_bpb)
     known = know(measured([one for one in night if not one.proposal.without]))
-    believed = recorded if known is None else _gain_bpb(known, champion.number)
+    believed = recorded if known is None or champion.number not in known.place else _gain_bpb(known, champion.number)
     doubts = _doubts(history, champion)
     passengers = _passengers(doubts, impossible)
     last = _taken_out(history, champion, passengers)
@@ -144,9 +144,9 @@ class Doubt:
 
 def _doubts(history: History, champion: Attempt) -> tuple[Doubt, ...]:
     known = know(measured(history))
-    if known is None:
-        return ()  # where seeds move nothing, the night's scores were exact
     chain = [one for one in history if one.status is Status.KEEP and one.number > 0]
+    if known is None or any(one.number not in known.place for one in chain):
+        return ()  # where seeds move nothing, the night's scores were exact
     return tuple(_doubt(known, history, champion, one) for one in chain)
 
 
