@@ -286,7 +286,10 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         raise NightError(f"{path} is not a readable journal ({error}); move its folder away to begin anew") from error
     if version != VERSION:
         database.close()
-        raise NightError(f"{path} has format {version}, this nightshift reads {VERSION}; use the release that wrote it")
+        raise NightError(
+            f"{path} has format {version}, this nightshift reads {VERSION}; use the release that wrote it, or begin "
+            f"another night with --tag"
+        )
     return database
 
 
