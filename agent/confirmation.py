@@ -8,11 +8,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
 
 from agent.belief import SIZE, STEP, TINY, Array, knowledge_gradient, likelihood, worths
 from agent.experiment import Attempt, History, Run, Status, incumbent
-from agent.noise import Knowledge, know, measured, seed_effects
+from agent.noise import SAME, Knowledge, know, measured, seed_effects
 from agent.ties import price_of
 
 FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doubted
@@ -236,13 +235,15 @@ def _fresh(attempt: Attempt, holdout: bool = False) -> dict[int, float]:
 
 def _difference(before: dict[int, float], after: dict[int, float], paired: bool) -> Interval | None:
     """Mean improvement; Welch's interval, or that of the pairs where seeds move all scripts alike."""
+    from scipy import stats  # takes a second to import, and most commands do without
+
     if min(len(before), len(after)) < 2:
         return None
     shared = sorted(before.keys() & after.keys())
     gains = [before[seed] - after[seed] for seed in shared] if paired and len(shared) > 1 else None
     old, new = list(before.values()), list(after.values())
     mean = _mean(old) - _mean(new) if gains is None else _mean(gains)
-    if (np.ptp(old) == 0 and np.ptp(new) == 0) if gains is None else np.ptp(gains) == 0:
+    if all(np.ptp(values) <= SAME * _mean(old) for values in ([old, new] if gains is None else [gains])):
         return Interval(mean, mean, mean)  # seeds move nothing
     test = stats.ttest_ind(old, new, equal_var=False) if gains is None else stats.ttest_1samp(gains, 0.0)
     bounds = test.confidence_interval(0.95)

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from scipy import stats
-
 from agent.experiment import Attempt, Decision, History, Judge, Review, Status, incumbent
 from agent.failures import failure
 from agent.noise import SAME, Knowledge, know, measured
@@ -78,6 +76,8 @@ class Strict:
 
 def _t_test(attempt: Attempt, best: Attempt, history: History) -> tuple[float, float, float]:
     """Gain, Student's t of it, and the probability of as much by luck; t is nan while no run was repeated."""
+    from scipy.special import stdtr  # takes a third of a second to import, and most commands do without
+
     repeats = [one.scores_bpb for one in (*measured(history), attempt) if len(one.scores_bpb) > 1]
     freedom = sum(len(values) - 1 for values in repeats)
     squares = sum(statistics.variance(values) * (len(values) - 1) for values in repeats)
@@ -86,7 +86,7 @@ def _t_test(attempt: Attempt, best: Attempt, history: History) -> tuple[float, f
         return gain_bpb, math.nan, 0.5
     error_bpb = math.sqrt(squares / freedom * (1 / len(attempt.scores_bpb) + 1 / len(best.scores_bpb)))
     t = gain_bpb / error_bpb if error_bpb > 0 else math.copysign(math.inf, gain_bpb)
-    return gain_bpb, t, float(stats.t.sf(t, freedom))
+    return gain_bpb, t, float(stdtr(freedom, -t))
 
 
 @dataclass(frozen=True, slots=True)
