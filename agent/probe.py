@@ -16,6 +16,7 @@ from pathlib import Path
 def main(answer: str) -> None:
     """Writes the facts, or under "error" the one sentence that a person needs."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that processes that prepare data end, too
+    sys.dont_write_bytecode = True  # a look leaves nothing in the user's folder
     sys.path.insert(0, str(Path.cwd()))  # the user's own prepare.py and hardware.py, not the installed ones
     try:
         facts = look()

@@ -141,7 +141,8 @@ class Victim:
 
     def command(self) -> list[str]:
         limits = ["--experiments", str(self.experiments), "--budget-s", f"{self.budget_s:g}"]
-        return command("run", "--tag", "t", *limits, *self.options)
+        # one run an attempt, whatever the scores: a killed night has to end as an undisturbed one
+        return command("run", "--tag", "t", "--judge", "greedy", *limits, *self.options)
 
     def start(self, **env: str) -> subprocess.Popen[bytes]:
         environment = {**measure.with_path(), "COLUMNS": "200", **env}
