@@ -13,8 +13,8 @@ from test_ledger import HISTORY
 from agent.errors import MachineError, NightError, ScriptError
 from agent.experiment import Ending, Proposal, Status
 from agent.journal import Journal
-from agent.lock import only_night
 from agent.lab import Limits
+from agent.lock import only_night
 from agent.night import run_night
 from agent.opening import Place, Request, branch_name, free_tag, open_night
 
