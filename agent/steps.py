@@ -66,26 +66,27 @@ def run_once(lab: Lab, attempt: Attempt, *, dawn: bool = False) -> bool:
     run_id = lab.journal.start_run(attempt.number, seed, boot_id(), dawn=dawn)
     ahead = bounds_ahead(lab, attempt) if not dawn else ()
     run = train(lab.shop, attempt.number, attempt.proposal.script, seed, allowance_s, ahead)
-    broken = broken_machine(lab) if attempt.status is Status.KEEP and run.ending in FAILED else None
-    lab.journal.end_run(run_id, run if broken is None else replace(run, ending=Ending.LOST))
-    if broken is not None:
-        raise MachineError(broken)
+    if attempt.status is Status.KEEP and run.ending in FAILED:
+        run = unless_machine_is_broken(lab, run)
+    lab.journal.end_run(run_id, run)
+    if run.ending is Ending.LOST:
+        raise MachineError(f"{run.last_lines}; mend that and give the same command: the run is done again")
     if run.ending is Ending.SLEPT:
         lab.watcher.said("the machine slept during this run: it does not count and is done again")
     return run.ending is not Ending.STOPPED
 
 
-def broken_machine(lab: Lab) -> str | None:
-    """What a dry run of attempt 0 says, which has trained here before; None where nothing is wrong."""
+def unless_machine_is_broken(lab: Lab, run: Run) -> Run:
+    """A failed run of something that was kept: it counts only where a dry run of attempt 0 still comes to its end."""
     first = lab.journal.attempt(0)
     limits_s = allowed_s(lab, first), learnt_limit_s((first,))
     found = rehearse(lab.shop, 0, first.proposal.script, *limits_s)
-    if found is None or found.failure is None:
-        return None
-    return (
-        f"not even attempt 0 trains here any more: {found.failure} (log: {lab.shop.dry_folder(0) / LOG}); mend what it "
-        f"names, and go on with the command that you gave: the run that failed is done again"
-    )
+    if found is None:
+        return replace(run, ending=Ending.STOPPED)
+    if found.failure is None:
+        return run
+    why = f"not even attempt 0 trains here any more: {found.failure} (log: {lab.shop.dry_folder(0) / LOG})"
+    return replace(run, ending=Ending.LOST, last_lines=why)
 
 
 def allowed_s(lab: Lab, attempt: Attempt) -> float:
