@@ -16,7 +16,6 @@ from agent.proposers.command import Command, split
 from agent.proposers.llm import LLM, Price
 from agent.proposers.mix import Fallback, Mix
 from agent.proposers.queue import Queue
-from agent.proposers.search import Search
 from agent.screen import Screen
 from agent.stop import Stop
 
@@ -65,6 +64,8 @@ def source_of(options: argparse.Namespace, place: Place) -> Callable[[Night, Jou
 
 def search_of(place: Place, night: Night) -> Proposer:
     """Another night tries other things first, having learnt from those before it."""
+    from agent.proposers.search import Search  # SciPy takes a third of a second to import; a refusal does without
+
     # a GPU's own memory is not the machine's: there the script itself refuses what cannot fit, in seconds
     limit_gb = None if night.device_kind == "cuda" else caps_of_machine().memory_bytes / 1e9
     seed = f"{night.tag} {night.seed}"
