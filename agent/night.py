@@ -4,6 +4,7 @@ Every step is a question to the journal (what is known?) and an entry in it (wha
 difference between going on and resuming: after a kill the same questions find the first step without an answer.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -39,6 +40,8 @@ Step = Callable[[], bool]  # False: the user stopped it, or there is nothing mor
 # A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that
 # are bad one after another are rare, and resuming costs a person one command. A dry run breaks more easily.
 CRASHES_IN_A_ROW, BROKEN_IN_A_ROW = 5, 15
+WAITS_S = (30.0, 120.0, 600.0)  # before nobody is asked any more
+POLL_S = 0.2
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
 
 
@@ -77,21 +80,43 @@ def next_step(lab: Lab) -> Step | None:
 
 def begin(lab: Lab, history: History) -> bool:
     """Enter the next attempt into the journal; False when nobody has an idea any more."""
-    try:
-        proposal = presentable(propose(lab, history))
-    except (Exhausted, NoIdea) as error:
-        lab.watcher.said(str(error))
+    proposal = ask_patiently(lab, history)
+    if proposal is None:
         return False
     best = incumbent(history)
     lab.journal.add_attempt(len(history), best.number if best else None, proposal, utc_now())
     return True
 
 
+def ask_patiently(lab: Lab, history: History) -> Proposal | None:
+    """A server that is down for some minutes, or an empty queue, is no reason to end a night; None when it stays so."""
+    for wait_s in (*WAITS_S, None):
+        try:
+            return presentable(propose(lab, history))
+        except Exhausted as error:
+            lab.watcher.said(str(error))
+            return None
+        except NoIdea as error:
+            lab.watcher.said(str(error))
+        if wait_s is None or lab.limits.reached(history) or not wait(lab, wait_s):
+            return None
+    return None
+
+
+def wait(lab: Lab, wait_s: float) -> bool:
+    """False when the user stopped the night meanwhile."""
+    lab.watcher.said(f"nobody has an idea now; asking again in {wait_s:g} s")
+    deadline = time.monotonic() + wait_s
+    while time.monotonic() < deadline and not lab.stop.after_run:
+        time.sleep(min(POLL_S, wait_s))
+    return not lab.stop.after_run
+
+
 def propose(lab: Lab, history: History) -> Proposal:
     """Attempt 0 is the user's own script; without a score of it there is nothing to improve on."""
     if not history:
         script = (lab.baseline or read_script)(lab.place)
-        return Proposal(script, "baseline", "The script as it stands in the working tree.", "you")
+        return Proposal(script, "baseline", "The script that the night began with.", "you")
     best = incumbent(history)
     if best is None:
         raise ScriptError(

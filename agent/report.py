@@ -123,10 +123,11 @@ def verdict_facts(night: Night, history: History, number: int) -> dict[str, obje
         "num_steps": summary.num_steps if summary else None,
         "total_tokens_M": summary.total_tokens_M if summary else None,
         "peak_vram_mb": summary.peak_vram_mb if summary else None,
-        "wall_s": round(attempt.spent_s, 1),
+        "spent_s": round(attempt.spent_s, 1),  # training, scoring and audit, of all its runs
         "best_attempt": best.number if best else None,
         "best_val_bpb": best.val_bpb if best else None,
         "branch": _short(night.branch),
+        "go_back_with": _way_back(night, best, number),
     }
 
 
@@ -136,10 +137,16 @@ def verdict_lines(night: Night, history: History, number: int) -> list[str]:
     lines = [f"{attempt.status}: {attempt.decision.reason if attempt.decision else ''}"]
     if best is not None and best.val_bpb is not None:
         lines.append(f"best so far: #{best.number} {best.proposal.title}, val_bpb {best.val_bpb:.6f}")
-    if best is not None and best.number != number:
-        lines.append(f"go back to it with: git checkout {_short(night.branch)} -- {night.script}")
+    way_back = _way_back(night, best, number)
+    if way_back is not None:
+        lines.append(f"go back to it with: {way_back}")
     lines.append(f"more: nightshift show {number} --tag {night.tag}, nightshift results")
     return [harmless(line) for line in lines]
+
+
+def _way_back(night: Night, best: Attempt | None, number: int) -> str | None:
+    """What puts the best script into the working tree again; None where the attempt is the best."""
+    return None if best is None or best.number == number else f"git checkout {_short(night.branch)} -- {night.script}"
 
 
 def findings_lines(found: Findings, history: History, confirmed: str) -> list[str]:

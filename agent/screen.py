@@ -15,6 +15,7 @@ from agent.plain_text import harmless, harmless_lines
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 PLAIN_EVERY_S = 60.0
 ABSURD = 1e9  # no step, loss or speed is as large
+TELLING = "audit", "quarantine", "it ignores", "stopped early", "provisional"  # how reasons begin that are shown
 
 
 class Screen:
@@ -57,6 +58,8 @@ class Screen:
         self._said_s = 0.0
         self._waiting_for = "starting"
         self._show(None, f"seed {seed}: starting")
+        if attempt.done_runs and not attempt.settled and not self._console.is_terminal:
+            self.said(f"   run {len(attempt.done_runs) + 1}, seed {seed}")  # else a log's percentages would start anew
 
     def progressed(self, point: Point | None, elapsed_s: float) -> None:
         self._acknowledge_stop()
@@ -139,19 +142,24 @@ def verdict(attempt: Attempt, before: Attempt | None) -> str:
     """Number, title, score, difference to the incumbent that was, decision; rich markup."""
     status = attempt.status or Status.CRASH
     words = [f"#{attempt.number}", escape(harmless(attempt.proposal.title))]
+    delta_bpb = None
     if attempt.val_bpb is not None:
         words.append(f"val_bpb {attempt.val_bpb:.6f}")
         if before is not None and before.val_bpb is not None:
-            words.append(f"Δ {attempt.val_bpb - before.val_bpb:+.6f}")
-    reason = f" ({escape(harmless(attempt.decision.reason))})" if attempt.decision and _wants_a_reason(attempt) else ""
+            delta_bpb = attempt.val_bpb - before.val_bpb
+            words.append(f"Δ {delta_bpb:+.6f}")
+    explained = attempt.decision is not None and _wants_a_reason(attempt, delta_bpb)
+    reason = f" ({escape(harmless(attempt.decision.reason))})" if attempt.decision and explained else ""
     words.append(f"[{COLOURS[status]}]{status}[/]{reason}")
     return " · ".join(words)
 
 
-def _wants_a_reason(attempt: Attempt) -> bool:
-    """A crash, a run that was not finished, and a good score that was not believed, are not self-evident."""
+def _wants_a_reason(attempt: Attempt, delta_bpb: float | None) -> bool:
+    """A crash, a run that was not finished, a keep on approval, and a verdict that the difference would not give."""
     reason = attempt.decision.reason if attempt.decision else ""
-    return attempt.status is Status.CRASH or reason.startswith(("audit", "quarantine", "it ignores", "stopped early"))
+    if attempt.status is Status.CRASH or reason.startswith(TELLING):
+        return True
+    return delta_bpb is not None and (delta_bpb < 0) != (attempt.status is Status.KEEP)
 
 
 def describe(point: Point, budget_s: float) -> str:

@@ -42,7 +42,7 @@ def cells(line: str) -> dict[str, str]:
 def test_the_header_is_the_agreed_one():
     assert ledger.render("", []) == (
         "commit\tval_bpb\tmemory_gb\tstatus\tdescription\tattempt\ttag\tbranch\tparent\treason\tseeds\tval_bpb_std\t"
-        "tokens_M\tparams_M\ttrain_s\twall_s\tsource\tprotocol\tdevice\tstarted\n"
+        "tokens_M\tparams_M\ttrain_s\twall_s\tsource\tprotocol\tdevice\tstarted\tgain_bpb\tsure\n"
     )
 
 

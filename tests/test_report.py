@@ -11,7 +11,7 @@ from test_ledger import HISTORY, UPSTREAM
 
 from agent import ledger, report
 from agent.errors import NightError
-from agent.experiment import Attempt, Ending
+from agent.experiment import Attempt, Decision, Ending, Status
 from agent.screen import verdict
 
 
@@ -44,6 +44,18 @@ def test_a_verdict_names_score_difference_and_decision():
 
 def test_a_crash_says_why():
     assert said(HISTORY[2], HISTORY[1]).endswith("crash (a reason)")
+
+
+def test_a_verdict_that_the_difference_would_not_give_says_why():
+    for status, before in ((Status.DISCARD, HISTORY[3]), (Status.KEEP, HISTORY[1])):
+        decided = dataclasses.replace(HISTORY[0], decision=Decision(status, "by the whole night"))
+        assert said(decided, before).endswith(f"{status} (by the whole night)")
+
+
+def test_a_keep_on_approval_says_so():
+    reason = "provisional: 0.25 below its parent, 70% sure"
+    provisional = dataclasses.replace(HISTORY[1], decision=Decision(Status.KEEP, reason))
+    assert said(provisional, HISTORY[0]).endswith(f"keep ({reason})")
 
 
 def test_brackets_in_a_title_are_no_markup():

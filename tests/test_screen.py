@@ -68,6 +68,14 @@ def test_an_attempt_that_is_measured_again_is_told_from_a_new_one():
     assert console.file.getvalue() == "#1 LR 0.1 → 0.2, another seed\n"
 
 
+def test_a_log_tells_the_runs_of_one_attempt_apart():
+    console = Console(width=120, file=io.StringIO())
+    at_work = dataclasses.replace(HISTORY[0], decision=None, settled=False)
+    Screen(console, budget_s=300).run_began(dataclasses.replace(at_work, runs=()), seed=0)
+    Screen(console, budget_s=300).run_began(at_work, seed=1)
+    assert console.file.getvalue() == "   run 2, seed 1\n"
+
+
 def test_absurd_numbers_do_not_flood_the_screen():
     assert describe(Progress(1e299, step=1e299, loss=-1e299, tokens_s=1e299), 300) == "100% · 0 s left"
     assert describe(Progress(-1e299, step=-7, loss=2.5, tokens_s=-1), 300) == "0% · loss 2.500 · 300 s left"

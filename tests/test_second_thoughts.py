@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from nights import SCRIPTS, Grounds, scripted_lab, unigram
 
+from agent.errors import NoIdea
 from agent.experiment import Attempt, Briefing, Decision, History, Proposal, Review, Status
 from agent.judge import Greedy
 from agent.lab import Lab, Limits
@@ -149,3 +150,25 @@ def test_a_crash_of_the_mending_itself_is_left_alone(grounds):
     mender = Hopeless()
     night(grounds, [], Doubtful(), proposer=mender, limits=Limits(experiments=3))
     assert mender.seen == [None, 1, None]
+
+
+class Sometimes:
+    """Has an idea when it is asked for the third time, and then none for ever."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        self.asked += 1
+        if self.asked != 3:
+            raise NoIdea("the server is down")
+        return Proposal(BEST, "late", "", "sometimes")
+
+
+def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):
+    monkeypatch.setattr("agent.night.WAITS_S", (0.01, 0.02))
+    sometimes = Sometimes()
+    lab = night(grounds, [], Doubtful(), proposer=sometimes)
+    assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
+    assert sometimes.asked == 3 + 3
+    assert "nobody has an idea now; asking again in 0.02 s" in lab.watcher.sentences

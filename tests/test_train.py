@@ -341,7 +341,7 @@ def test_a_run_on_real_text_learns_and_scores_itself(finished_run):
     assert process.returncode == 0, process.stderr
     losses = read_losses(out)
     assert len(losses) == 30
-    assert losses[-1] < losses[0] - 1
+    assert losses[-1] < losses[0] - 0.5
     assert 1 < json.loads((out / "summary.json").read_text())["val_bpb"] < 8
 
 

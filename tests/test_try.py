@@ -76,6 +76,7 @@ def test_a_crash_says_why_as_json_alone_on_stdout(tried, tmp_path):
     assert facts["best_attempt"] == 1
     assert facts["best_val_bpb"] == tried.attempts("t")[1].val_bpb
     assert facts["commit"] == tried.git("rev-parse", "refs/experiments/t/0003")
+    assert facts["go_back_with"] == "git checkout experiments/0.05s-t -- train_mlx.py"
     assert "#3 · no data · crash (exit code 1" in done.stderr
     assert (done.returncode, tried.attempts("t")[3].dry_run) == (0, None)  # a dry run is for budgets above a minute
 
