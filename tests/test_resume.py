@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 def go_on(grounds: Grounds, moment: str) -> int:
     command = [sys.executable, str(SCRIPTS / "killed_night.py"), "t", moment]
-    return subprocess.run(command, cwd=grounds.root, env=environment(), check=False, timeout=60).returncode
+    return subprocess.run(command, cwd=grounds.root, env=environment(), check=False, timeout=120).returncode
 
 
 def outcome(grounds: Grounds) -> list[tuple[object, ...]]:
@@ -34,14 +34,15 @@ def outcome(grounds: Grounds) -> list[tuple[object, ...]]:
     return [*facts, *rows, tree, len(grounds.git("for-each-ref", "refs/experiments").splitlines())]
 
 
-def test_a_night_killed_at_every_step_ends_like_an_undisturbed_one(grounds, tmp_path):
-    undisturbed = Grounds(make_repository(tmp_path / "undisturbed", unigram()))
+def test_a_night_killed_at_every_step_ends_like_an_undisturbed_one(tmp_path):
+    noisy = unigram(JITTER=0.01)  # as the ideas of killed_night.py are: the judge measures the noise first
+    grounds, undisturbed = (Grounds(make_repository(tmp_path / name, noisy)) for name in ("killed", "undisturbed"))
     assert go_on(undisturbed, "never") == 0
     for moment in MOMENTS:
         assert go_on(grounds, moment) == -9, moment
     assert go_on(grounds, "never") == 0
     assert outcome(grounds) == outcome(undisturbed)
-    assert [len(one.done_runs) for one in grounds.attempts("t")] == [1, 1, 1]
+    assert [len(one.done_runs) for one in grounds.attempts("t")] == [3, 1, 1]
     assert grounds.git("fsck", "--strict", "--no-dangling") == ""
     assert grounds.git("status", "--porcelain") == "?? results.tsv"
 

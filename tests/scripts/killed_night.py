@@ -3,6 +3,7 @@
 python killed_night.py TAG MOMENT     MOMENT is "before:STEP", "after:STEP" or "never"
 """
 
+import dataclasses
 import os
 import signal
 import sys
@@ -15,7 +16,10 @@ from nights import scripted_lab, unigram
 
 from agent import ledger, night, steps
 from agent.journal import Journal
+from agent.judge import Balanced
 from agent.repo import Repo
+
+JITTER = 0.01  # the judge has to measure the noise, and may ask for further seeds
 
 
 def main(tag: str, moment: str) -> None:
@@ -23,8 +27,9 @@ def main(tag: str, moment: str) -> None:
     for owner, name in STEPS.values():
         if STEPS.get(step) == (owner, name):
             setattr(owner, name, deadly(getattr(owner, name), when))
-    with scripted_lab(Path.cwd(), tag, [unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.3)]) as lab:
-        night.run_night(lab)
+    scripts = [unigram(SHARPNESS=0.9, JITTER=JITTER), unigram(SHARPNESS=0.3, JITTER=JITTER)]
+    with scripted_lab(Path.cwd(), tag, scripts) as lab:
+        night.run_night(dataclasses.replace(lab, judge=Balanced()))
 
 
 STEPS = {
