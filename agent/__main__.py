@@ -173,7 +173,8 @@ def _given(options: argparse.Namespace) -> Given:
 def submit(options: argparse.Namespace) -> int:
     place = Place.of(options.script)
     text = read_text(options.file)
-    path = queue.submit(place.queue, text, options.message, script=place.script, now=utc_now())
+    # a night that runs in another working tree reads the queue there
+    path = queue.submit(_where().queue, text, options.message, script=place.script, now=utc_now())
     print(f"queued as {path.name}; a night with --proposer queue or mix tries it before all else")
     return 0
 

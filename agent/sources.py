@@ -33,8 +33,11 @@ def check_sources(options: argparse.Namespace) -> None:
             raise NightError(f"--proposer {name} needs {NEEDS[name]}")
         if value is not None and options.proposer not in (name, "mix"):
             raise NightError(f"--{name} is set, but --proposer {options.proposer} asks it nothing; use {name} or mix")
-    if options.llm is None and (options.price or options.max_cost):
-        raise NightError(f"--price and --max-cost are about a language model; name it with {NEEDS['llm']}")
+    of_models = {"--price": options.price, "--max-cost": options.max_cost, "--llm-url": options.llm_url}
+    of_models |= {"--llm-max-tokens": options.llm_max_tokens, "--llm-stream": options.llm_stream}
+    named = next((name for name, value in of_models.items() if value), None)
+    if options.llm is None and named is not None:
+        raise NightError(f"{named} is about a language model; name it with {NEEDS['llm']}")
     if options.agent is not None:
         split(options.agent)
     if options.llm is not None:

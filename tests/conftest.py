@@ -32,7 +32,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 TEST_SCALE = corpus.Scale("test", seq_len=64, vocab_size=512, eval_tokens=544 * 64)
 
 # Files go to whichever worker is free; by default those with few tests come last, and among them are the longest.
-LONGEST = ("night", "cheats", "faults", "cli", "resume", "prepare", "process")
+LONGEST = (
+    *("night", "second_thoughts", "attacks", "cheats", "faults", "cli", "resume", "mix_night", "dawn", "try"),
+    *("prepare", "process", "curve", "search_benchmark", "steering_cli", "llm"),
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
