@@ -13,7 +13,7 @@ from agent.run import FIRST_ALLOWANCE_S
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 JUDGES = {
-    "balanced": "balanced: the script first runs several times, to learn the noise; then further seeds where they pay",
+    "balanced": "balanced: the script first runs three times, to learn the noise; then further seeds where they pay",
     "greedy": "greedy: one lower run is enough, and much of what is kept will be luck",
     "strict": "strict: hardly anything is kept by luck, at the price of many runs",
 }
@@ -35,7 +35,8 @@ TRY = (
 )
 CONFIRM = (
     "Measure the best script of a night against its baseline, with fresh seeds and on text that no attempt was judged "
-    "by; take each kept edit out to see what it is worth, and put what is left on the branch ...-confirmed."
+    "by; take doubtful edits out to see what they are worth, and put the script without those that bring nothing on "
+    "the branch ...-confirmed."
 )
 
 
@@ -77,17 +78,17 @@ def _add_run(commands: Commands) -> None:
         metavar="RUNS",
         help="runs kept for the end, to confirm as `nightshift confirm` does (default: an eighth of --hours, else 0)",
     )
-    _add_lab(night)
+    _add_lab(night, "the date, and a new night; one that is here already goes on")
     _add_sources(night)
 
 
 def _add_confirm(commands: Commands) -> None:
     dawn = _add(commands, "confirm", "re-test what a night has found, and drop what brings nothing", CONFIRM)
     dawn.add_argument(
-        "--runs", type=positive_int, default=CONFIRM_RUNS, metavar="N", help="at most (default: %(default)s)"
+        "--runs", type=positive_int, default=CONFIRM_RUNS, metavar="N", help="to make at most (default: %(default)s)"
     )
     dawn.add_argument("--json", type=Path, metavar="FILE", help="write the findings there, too")
-    _add_lab(dawn)
+    _add_lab(dawn, "the latest")
 
 
 def _add_try(commands: Commands) -> None:
@@ -95,17 +96,20 @@ def _add_try(commands: Commands) -> None:
     one.add_argument("-m", "--message", required=True, metavar="TEXT", help="what and why; title: its first line")
     one.add_argument("--json", action="store_true", help="print the verdict as JSON, and nothing else on stdout")
     one.add_argument("--edit", type=Path, metavar="FILE", help="the edited script, where it is not --script itself")
-    _add_lab(one)
+    _add_lab(one, "the latest, or a new one where there is none")
 
 
-def _add_lab(night: argparse.ArgumentParser) -> None:
-    """What everything that trains takes."""
+def _add_lab(night: argparse.ArgumentParser, tag: str) -> None:
+    """What everything that trains takes; tag: which night it is where none is named."""
     night.add_argument(
-        "--budget-s", type=positive, metavar="S", help="training time of every run (default: prepare.TIME_BUDGET_S)"
+        "--budget-s",
+        type=positive,
+        metavar="S",
+        help="training time of every run (default: TIME_BUDGET_S of prepare.py, five minutes; a night keeps its own)",
     )
-    night.add_argument("--tag", metavar="T", help="the night's name (default: the date); an existing one is resumed")
+    night.add_argument("--tag", metavar="T", help=f"the night's name (default: {tag})")
     night.add_argument(
-        "--seed", type=seed, metavar="K", help="of the first run of every attempt, and of the search (0)"
+        "--seed", type=seed, metavar="K", help="of the first run of every attempt, and of the search (default: 0)"
     )
     night.add_argument("--script", type=Path, default=Path("train_mlx.py"), metavar="PATH", help="default: %(default)s")
     judging = night.add_argument_group("judging")
@@ -143,7 +147,8 @@ def _add_lab(night: argparse.ArgumentParser) -> None:
         type=Mode,
         choices=list(Mode),
         default=Mode.AUTO,
-        help="auto: the strongest that works here; require: bubblewrap or Seatbelt, or refuse (default: %(default)s)",
+        help="auto: the strongest that works here; require: bubblewrap or Seatbelt, or refuse; off: scripts run with "
+        "your rights (default: %(default)s)",
     )
     safety.add_argument(
         "--allowance-s",
@@ -182,7 +187,10 @@ def _add_sources(night: argparse.ArgumentParser) -> None:
         help="of the model, in dollars for a million tokens: needed by --max-cost",
     )
     ideas.add_argument(
-        "--llm-max-tokens", type=positive_int, metavar="N", help=f"of one answer, thinking included ({MAX_TOKENS:,})"
+        "--llm-max-tokens",
+        type=positive_int,
+        metavar="N",
+        help=f"of one answer, thinking included (default: {MAX_TOKENS:,})",
     )
     ideas.add_argument(
         "--llm-stream", action="store_true", help="have answers streamed, for servers that drop silent connections"
@@ -212,7 +220,7 @@ def _add_steering(commands: Commands) -> None:
         "-m", "--message", required=True, metavar="TEXT", help="what and why; its first line is the title"
     )
     drop.add_argument("--script", type=Path, default=Path("train_mlx.py"), metavar="PATH", help="default: %(default)s")
-    word = _add(commands, "note", "tell whoever proposes something, from the next proposal on")
+    word = _add(commands, "note", "tell a model or an agent something, from its next proposal on")
     word.add_argument("text", nargs="+", metavar="TEXT", help='as in: nightshift note "leave the depth alone"')
     word.add_argument("--tag", help="of this night (default: the running one, else the latest)")
 
