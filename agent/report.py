@@ -79,7 +79,8 @@ def status_lines(night: Night, history: History, *, pid: int | None, stopping: b
         lines.append(stopped)
     best, first = incumbent(history), history[0] if history else None
     if best is not None and first is not None and best.val_bpb is not None and first.val_bpb is not None:
-        gain = f"{first.val_bpb - best.val_bpb:.6f} below the baseline's {first.val_bpb:.6f}"
+        side = "below" if best.val_bpb <= first.val_bpb else "above"  # dawn's runs may say so of a lucky keep
+        gain = f"{abs(first.val_bpb - best.val_bpb):.6f} {side} the baseline's {first.val_bpb:.6f}"
         gain = gain if best.number else "the baseline"
         lines.append(f"best val_bpb {best.val_bpb:.6f} (#{best.number}), {gain}")
     found = noise(history)
@@ -171,10 +172,12 @@ def findings_lines(found: Findings, history: History, confirmed: str) -> list[st
         lines.append(f"  not taken out: {', '.join(sure)}")
     if found.confirmed is not None:
         names = " and ".join(f"#{number}" for number in found.passengers)
-        what = f"without {names}" if names else "without all that is in doubt, which therefore stays,"
-        lines.append(f"  {what} it gains {_interval(found.confirmed)}")
+        what = f"dropping {names} brings" if names else "dropping all that is in doubt, which therefore stays, brings"
+        lines.append(f"  {what} {_interval(found.confirmed)}")
     if found.honest:
-        lines.append(f"  the confirmed script is on {_short(confirmed)}")
+        nothing = found.passengers and len(found.passengers) == len(found.edits)
+        what = "no edit of the night stays: the baseline's script" if nothing else "the confirmed script"
+        lines.append(f"  {what} is on {_short(confirmed)}")
     return [harmless(line) for line in lines]
 
 

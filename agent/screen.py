@@ -14,6 +14,7 @@ from agent.plain_text import harmless, harmless_lines
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 PLAIN_EVERY_S = 60.0
+BESIDE_TITLE, SHORT_TITLE = 92, 20  # columns: what bar and progress take, and what a title has at least
 ABSURD = 1e9  # no step, loss or speed is as large
 TELLING = "audit", "quarantine", "it ignores", "stopped early", "provisional"  # how reasons begin that are shown
 
@@ -45,6 +46,8 @@ class Screen:
         self.close()
         if not self._console.is_terminal:
             return
+        width = max(SHORT_TITLE, self._console.width - BESIDE_TITLE)
+        title = title if len(title) <= width else f"{title[: width - 1]}…"
         columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[now]}")
         self._bar = Progress(*columns, console=self._console, transient=True)
         self._task = self._bar.add_task(escape(title), total=None, now=now)

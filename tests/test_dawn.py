@@ -238,7 +238,7 @@ def test_people_are_told_in_a_few_lines(morning):
         assert line.startswith(f"  {words}")
     assert any(line.startswith("  #2 brings ") and line.endswith("a passenger, dropped: script 2") for line in told)
     assert any(line.startswith("  not taken out: #1 (") for line in told)
-    assert told[-2].startswith("  without #2 it gains ")
+    assert told[-2].startswith("  dropping #2 brings ")
     assert told[-1] == "  the confirmed script is on experiments/0.05s-t-confirmed"
 
 

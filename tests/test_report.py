@@ -69,6 +69,12 @@ def test_status_counts_and_names_the_best():
     assert "best val_bpb 1.250000 (#1), 0.250000 below the baseline's 1.500000" in lines
 
 
+def test_a_keep_that_fresh_seeds_put_above_the_baseline_is_told_as_such():
+    history = (HISTORY[1], dataclasses.replace(HISTORY[0], number=1))
+    lines = report.status_lines(NIGHT, history, pid=None, stopping=False)
+    assert "best val_bpb 1.500000 (#1), 0.250000 above the baseline's 1.250000" in lines
+
+
 def test_a_run_that_goes_on_is_not_called_lost():
     lost = dataclasses.replace(HISTORY[3].runs[0], ending=Ending.LOST, score=None)
     at_work = dataclasses.replace(HISTORY[3], runs=(lost, lost), decision=None, settled=False)

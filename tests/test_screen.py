@@ -43,6 +43,16 @@ def test_a_terminal_gets_a_bar_that_goes_away_and_a_verdict_that_stays():
     assert "━" not in shown[shown.index("val_bpb 1.250000") :]
 
 
+def test_a_long_title_leaves_room_for_the_progress():
+    console = Console(width=120, file=io.StringIO(), force_terminal=True)
+    screen = Screen(console, budget_s=300)
+    proposal = dataclasses.replace(HISTORY[1].proposal, title="WARMUP_FRACTION 0.0 → 0.07105, " * 4)
+    screen.attempt_began(dataclasses.replace(HISTORY[1], proposal=proposal, runs=(), decision=None, settled=False))
+    screen.progressed(HALFWAY, 1.0)
+    screen.close()
+    assert describe(HALFWAY, 300) in console.file.getvalue()
+
+
 def test_a_reader_that_goes_away_is_no_error():
     reading, writing = os.pipe()
     stream = os.fdopen(writing, "w")
