@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
@@ -35,9 +36,12 @@ from agent.steps import write_ledger
 from agent.stop import AFTER_RUN, NOW, Stop
 from agent.wiring import committed, open_lab
 
+LIMITS = ("--experiments", "--hours")
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
+    options.words = tuple(sys.argv[1:] if argv is None else argv)
     try:
         code = COMMANDS[options.command](options)
         sys.stdout.flush()
@@ -87,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         if runs and not lab.stop.after_run:
             lab.watcher.said(f"dawn: up to {runs} runs to confirm what was found")
             _dawn(lab, runs)
-        _goodbye(lab)
+        _goodbye(lab, options)
     return 0
 
 
@@ -149,7 +153,7 @@ def _unfinished(place: Place, options: argparse.Namespace, proposal: Proposal) -
     """
     check_script(proposal.script, str(options.edit or place.script))
     before = _night(place, options.tag)[1] if options.tag in place.tags() else ()
-    if not before and fingerprint(proposal.script) == fingerprint(committed(place)):
+    if fingerprint(proposal.script) == fingerprint(committed(place)):
         raise NightError(f"{place.script} is as it was committed; edit it first, or name another file with --edit")
     number = tried_as(proposal.script, before)
     if number and not before[number].settled:
@@ -250,7 +254,8 @@ def diff(options: argparse.Namespace) -> int:
     parent = night.base if attempt.parent is None else history[attempt.parent].commit
     if attempt.commit is None or parent is None:
         raise NightError(f"attempt {attempt.number} of night {night.tag} is not committed yet; try again in a moment")
-    print(harmless_lines(place.repo.diff(parent, attempt.commit)))
+    text = place.repo.diff(parent, attempt.commit)
+    print(harmless_lines(text) if text else f"attempt {attempt.number} is the script as it stands in {parent[:7]}")
     return 0
 
 
@@ -291,7 +296,7 @@ def _greet(lab: Lab, options: argparse.Namespace) -> None:
     say("  Ctrl-C ends after the current run, a second one ends the run too")
 
 
-def _goodbye(lab: Lab) -> None:
+def _goodbye(lab: Lab, options: argparse.Namespace) -> None:
     history, night = lab.journal.attempts(), lab.shop.night
     for line in report.status_lines(night, history, pid=None, stopping=False)[2:]:
         lab.watcher.said(line)
@@ -301,7 +306,15 @@ def _goodbye(lab: Lab) -> None:
     best = incumbent(history)
     if best is not None and best.number > 0:
         lab.watcher.said(f"read next: nightshift show {best.number}, nightshift diff {best.number}, nightshift results")
-    lab.watcher.said(f"go on with: nightshift run --tag {night.tag}")
+    lab.watcher.said(f"go on with: {again(options.words, night.tag)}")
+
+
+def again(words: Sequence[str], tag: str) -> str:
+    """The command line that goes on with a night as it was begun, but for the limits that have ended it."""
+    parts = iter(words)
+    kept = [word for word in parts if not (word.split("=")[0] in LIMITS and ("=" in word or next(parts, None)))]
+    named = any(word.split("=")[0] == "--tag" for word in kept)
+    return shlex.join(["nightshift", *kept, *([] if named else ["--tag", tag])])
 
 
 def _here() -> Place:

@@ -173,11 +173,11 @@ class Doubt:
         if self.simpler is not None:
             return f"simpler: {self.simpler}, and {abs(self.gain_bpb):.6f} {self._side} its parent"
         provisional = "" if self.sure >= CONFIRMED else PROVISIONAL
-        return f"{provisional}{self.gain_bpb:.6f} below its parent, {self.sure:.0%} sure"
+        return f"{provisional}an estimated {self.gain_bpb:.6f} below its parent, {self.sure:.0%} sure"
 
     @property
     def against(self) -> str:
-        return f"{abs(self.gain_bpb):.6f} {self._side} its parent, {self.sure:.0%} sure of a gain"
+        return f"an estimated {abs(self.gain_bpb):.6f} {self._side} its parent, {self.sure:.0%} sure of a gain"
 
     @property
     def is_over(self) -> bool:

@@ -100,18 +100,18 @@ def open_night(place: Place, request: Request, check_dials: Callable[[str, str],
 
 def read_script(place: Place) -> str:
     """The script as it stands in the working tree, uncommitted edits included; checked against the contract."""
-    source = read_text(place.script_path)
+    source = read_text(place.script_path, "run from the folder of your script or pass --script PATH")
     check_script(source, place.script)
     return source
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, remedy: str = "check its name") -> str:
     try:
         return path.read_bytes().decode()
     except FileNotFoundError:
-        raise ScriptError(f"{path} does not exist; run from the folder of your script or pass --script PATH") from None
+        raise ScriptError(f"{path} does not exist; {remedy}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ScriptError(f"{path} cannot be read as a UTF-8 text file ({error}); pass --script PATH") from error
+        raise ScriptError(f"{path} cannot be read as a UTF-8 text file ({error}); {remedy}") from error
 
 
 def check_disk(folder: Path) -> None:

@@ -46,7 +46,7 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
 def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds, tmp_path):
     night = grounds.nightshift("run", "--experiments", "1", "--budget-s", "0.2", "--tag", "t")
     assert night.returncode == 0, night.stderr
-    for part in ("night t on branch experiments/0.2s-t", "#0 · baseline · val_bpb", "#1 · ", "nightshift run --tag t"):
+    for part in ("night t on branch experiments/0.2s-t", "#0 · baseline · val_bpb", "#1 · ", "run --budget-s 0.2 --tag t"):
         assert part in night.stdout
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
     assert (grounds.root / "experiments" / "nights" / ".gitignore").read_text() == "*\n"
@@ -76,7 +76,7 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
     night = grounds.start("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t")
     wait_until(training(grounds, "t"))
     night.terminate()
-    assert "go on with: nightshift run --tag t" in night.communicate(timeout=120)[0]
+    assert "go on with: nightshift run --judge greedy --budget-s 0.6 --tag t\n" in night.communicate(timeout=120)[0]
     assert night.returncode == 0
     assert [(one.number, one.settled) for one in grounds.attempts("t")] == [(0, True)]
 

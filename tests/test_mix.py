@@ -204,7 +204,7 @@ def test_search_stands_in_for_a_model_that_fails_and_it_is_said_once():
     assert [both.propose(brief(history)).source for _ in range(3)] == ["search"] * 3
     llm.error = None
     assert [both.propose(brief(history)).source for _ in range(2)] == ["llm"] * 2
-    assert said == ["llm: the server is down; ideas now come from search", "ideas now come from llm"]
+    assert said == ["llm: the server is down · ideas now come from search", "ideas now come from llm"]
 
 
 def test_a_resumed_night_says_why_search_stands_in():
@@ -212,7 +212,7 @@ def test_a_resumed_night_says_why_search_stands_in():
     down = tuple(asked(number, "llm", "no answer") for number in (1, 2, 3))
     both = Fallback({"llm": Source("llm"), "search": Source("search")}, said.append)
     assert both.propose(brief([attempt(k, "search") for k in range(4)], down)).source == "search"
-    assert said == ["llm failed again and again and rests until attempt 6; ideas now come from search"]
+    assert said == ["llm failed again and again and rests until attempt 6 · ideas now come from search"]
 
 
 def test_a_fallback_without_any_idea_says_all_reasons():

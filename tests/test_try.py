@@ -85,7 +85,7 @@ def test_a_script_that_was_tried_is_not_tried_again(tried):
     edit(tried, unigram(SHARPNESS=0.2) + "\n# with a comment\n")
     assert "the script of attempt 2 again; it has to be a new one" in refused(tried.nightshift("try", "-m", "again"))
     edit(tried, COMMITTED)
-    assert "the script of attempt 0 again" in refused(tried.nightshift("try", "-m", "back"))
+    assert "is as it was committed; edit it first" in refused(tried.nightshift("try", "-m", "back"))
 
 
 def test_words_that_a_terminal_would_obey_are_made_harmless(tried):

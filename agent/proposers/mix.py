@@ -50,7 +50,7 @@ class Fallback:
     def propose(self, briefing: Briefing) -> Proposal:
         idea = self._turns.first_idea(self._turns.names, briefing)
         if idea.name != self._at_work:
-            self._say("; ".join((*idea.failures, f"ideas now come from {idea.name}")))
+            self._say(" · ".join((*idea.failures, f"ideas now come from {idea.name}")))
             self._at_work = idea.name
         return idea.proposal
 
