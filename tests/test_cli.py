@@ -46,7 +46,12 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
 def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds, tmp_path):
     night = grounds.nightshift("run", "--experiments", "1", "--budget-s", "0.2", "--tag", "t")
     assert night.returncode == 0, night.stderr
-    for part in ("night t on branch experiments/0.2s-t", "#0 · baseline · val_bpb", "#1 · ", "run --budget-s 0.2 --tag t"):
+    for part in (
+        "night t on branch experiments/0.2s-t",
+        "#0 · baseline · val_bpb",
+        "#1 · ",
+        "run --budget-s 0.2 --tag",
+    ):
         assert part in night.stdout
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
     assert (grounds.root / "experiments" / "nights" / ".gitignore").read_text() == "*\n"
