@@ -10,17 +10,17 @@ from functools import partial
 from agent.clock import boot_id
 from agent.confirmation import Again, Findings, Without, findings, next_trial
 from agent.contract import check_script
-from agent.dials import read_dials, set_dials
+from agent.dials import only_dials_differ, set_dials, values_of
 from agent.errors import ScriptError
 from agent.experiment import Attempt, Decision, Ending, History, Proposal, Run, Status, incumbent
 from agent.judge import trusted
 from agent.lab import Lab
-from agent.night import Step, bring_to_an_end, fallen_keeps, loose_end, only_dials_differ, reconsider
+from agent.night import QUESTION, Step, bring_to_an_end, fallen_keeps, loose_end, reconsider
 from agent.opening import check_disk, utc_now
 from agent.steps import audit_once, commit, point_branch, run_once, score_once, settle
 from agent.throwaway import git, throwaway_folder
 
-SOURCE, QUESTION = "dawn", "a question of dawn"
+SOURCE = "dawn"
 Edits = tuple[int, ...]
 
 
@@ -165,9 +165,7 @@ def undone(script: str, before: str, after: str, device_kind: str) -> str | None
 
 def _turned_back(script: str, before: str, after: str, device_kind: str) -> str | None:
     """None where a later edit has turned one of the dials again: then it is no longer this edit's."""
-    old, new, now = (
-        {dial.name: dial.value for dial in read_dials(text, device_kind)} for text in (before, after, script)
-    )
+    old, new, now = (values_of(text, device_kind) for text in (before, after, script))
     turned = {name: value for name, value in old.items() if new.get(name) != value}
     if not turned or any(name not in now or now[name] != new[name] for name in turned):
         return None

@@ -132,6 +132,21 @@ def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str
     return b"".join(lines).decode()
 
 
+def values_of(source: str, device_kind: str) -> dict[str, Value]:
+    """Dial → value; raises ScriptError as read_dials() does."""
+    return {dial.name: dial.value for dial in read_dials(source, device_kind)}
+
+
+def only_dials_differ(before: str, after: str, device_kind: str) -> bool:
+    """Whether one script is the other with some dials turned; False also where either cannot be read."""
+    try:
+        old, new = values_of(before, device_kind), values_of(after, device_kind)
+        turned = {name: value for name, value in new.items() if name in old and old[name] != value}
+        return normalised(set_dials(before, device_kind, turned)) == normalised(after)
+    except (ScriptError, SyntaxError):
+        return False
+
+
 def show(value: Value) -> str:
     """The value as it is written into a script: floats to 4 significant digits."""
     return repr(float(f"{value:.4g}")) if isinstance(value, float) else repr(value)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from agent.clock import boot_id
-from agent.dials import normalised, read_dials, set_dials
+from agent.dials import only_dials_differ
 from agent.errors import Exhausted, MachineError, NoIdea, ScriptError
 from agent.experiment import (
     Attempt,
@@ -40,6 +40,7 @@ Step = Callable[[], bool]  # False: the user stopped it, or there is nothing mor
 # A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that
 # are bad one after another are rare, and resuming costs a person one command. A dry run breaks more easily.
 CRASHES_IN_A_ROW, BROKEN_IN_A_ROW = 5, 15
+QUESTION = "a question of dawn"  # no idea: how the reason of its discard begins
 WAITS_S = (30.0, 120.0, 600.0)  # before nobody is asked any more
 POLL_S = 0.2
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
@@ -185,7 +186,7 @@ def next_measurement(lab: Lab, number: int) -> Step | None:
     if attempt.decision is not None:
         return None
     if not attempt.is_idea:
-        lab.journal.record_decision(number, Decision(Status.DISCARD, "a question of dawn"))
+        lab.journal.record_decision(number, Decision(Status.DISCARD, QUESTION))
         return None
     if attempt.dry_run is None and wants_dry_run(lab, attempt, history):
         return partial(dry_run_once, lab, attempt)
@@ -220,15 +221,6 @@ def wants_dry_run(lab: Lab, attempt: Attempt, history: History) -> bool:
     return not only_dials_differ(
         history[attempt.parent].proposal.script, attempt.proposal.script, lab.shop.night.device_kind
     )
-
-
-def only_dials_differ(before: str, after: str, device_kind: str) -> bool:
-    try:
-        old, new = ({dial.name: dial.value for dial in read_dials(script, device_kind)} for script in (before, after))
-        turned = {name: value for name, value in new.items() if name in old and old[name] != value}
-        return normalised(set_dials(before, device_kind, turned)) == normalised(after)
-    except (ScriptError, SyntaxError):
-        return False
 
 
 def _unscored(attempt: Attempt) -> Run | None:

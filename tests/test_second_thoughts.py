@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 import pytest
 from nights import SCRIPTS, Grounds, scripted_lab, unigram
 
+from agent.dials import only_dials_differ
 from agent.errors import NoIdea
 from agent.experiment import Attempt, Briefing, Decision, History, Proposal, Review, Status
 from agent.judge import Greedy
 from agent.lab import Lab, Limits
-from agent.night import only_dials_differ, run_night
+from agent.night import run_night
 
 BETTER, BEST = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0)
 CRASHES_LATER = BEST.replace("data = prepare", "assert options.seed == 0, 'only the first seed'\n    data = prepare")

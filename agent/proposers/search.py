@@ -20,6 +20,7 @@ from agent.dials import Dial, Value, normalised, read_dials, searched, set_dials
 from agent.errors import Exhausted, ScriptError
 from agent.experiment import Attempt, Briefing, History, Proposal, Status
 from agent.fit import Memory
+from agent.proposers.checked import fingerprint
 from agent.proposers.space import Axis, Place, draw_near, turned
 from agent.proposers.surrogate import Scores, Surrogate, crash_risk, expected_improvement
 
@@ -27,8 +28,6 @@ DRAWN = 400  # places near the incumbent, of which the best is proposed
 KNOWN_SCRIPTS = 4096  # whose dials are kept: every proposal asks for those of all attempts
 MOST_EARLIER = 300  # attempts of earlier nights that are looked at, the latest: the model's cost grows with their cube
 MILD = 3.0  # typical differences: worse than bad is no further news
-
-fingerprint = lru_cache(KNOWN_SCRIPTS)(normalised)
 
 
 class Search:
