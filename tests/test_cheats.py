@@ -12,10 +12,8 @@ from agent.contract import check_script
 from agent.dials import normalised
 
 EVERY = (*CHEATS, *HONEST, *KNOWN)
-TOLD_APART = (
-    "peeks_at_1_in_1000", "lies_in_cross_entropy", "shaves_a_hundredth", "leaves_a_note_in_files", "survives",
-    "reads_keys", "phones_home_over_tcp", "writes_outside", "computes_in_bfloat16",
-)  # fmt: skip
+# `python benchmarks/cheats.py --quick` tries one of each kind
+TOLD_APART = ("peeks_at_1_in_1000", "lies_in_cross_entropy", "writes_outside", "computes_in_bfloat16")
 QUICK_BASE = BASE.replace("STEPS = 80", "STEPS = 20")
 
 
@@ -35,7 +33,7 @@ def test_there_are_many_and_no_two_are_the_same():
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory, tiny_data) -> dict[str, Trial]:
-    """One of each kind, in one night."""
+    """Three cheats and an honest script, in one night."""
     box = choose(Mode.AUTO)
     if box.name.startswith("no sandbox"):
         pytest.skip(box.name)
@@ -53,7 +51,7 @@ def test_cheats_come_to_nothing_and_honest_scripts_are_kept(trials, name):
 
 def test_what_cheats_about_the_score_is_found_by_the_audit(trials):
     found = {name for name, trial in trials.items() if trial.how == "audit"}
-    assert found == {"leaves_a_note_in_files", "lies_in_cross_entropy", "peeks_at_1_in_1000", "shaves_a_hundredth"}
+    assert found == {"lies_in_cross_entropy", "peeks_at_1_in_1000"}
 
 
 def test_the_server_would_hear_who_gets_out(tmp_path):

@@ -34,6 +34,7 @@ def outcome(grounds: Grounds) -> list[tuple[object, ...]]:
     return [*facts, *rows, tree, len(grounds.git("for-each-ref", "refs/experiments").splitlines())]
 
 
+@pytest.mark.slow  # thirteen calls of a night; tests/test_faults.py kills six times
 def test_a_night_killed_at_every_step_ends_like_an_undisturbed_one(tmp_path):
     noisy = unigram(JITTER=0.01)  # as the ideas of killed_night.py are: the judge measures the noise first
     grounds, undisturbed = (Grounds(make_repository(tmp_path / name, noisy)) for name in ("killed", "undisturbed"))

@@ -270,6 +270,7 @@ def test_two_micro_steps_equal_one_batch_of_both(monkeypatch):
         np.testing.assert_allclose(p, in_turn[name], atol=2e-3, err_msg=name)
 
 
+@pytest.mark.slow  # MLX compiles for most of a minute
 def test_the_compiled_step_equals_the_plain_one(monkeypatch):
     plain, _ = train_steps(tiny_model(depth=1, windows=(T,)), same_batch(), 2)
     monkeypatch.setattr(train_mlx, "COMPILE", True)
@@ -279,6 +280,7 @@ def test_the_compiled_step_equals_the_plain_one(monkeypatch):
         np.testing.assert_allclose(p, compiled[name], atol=1e-2, err_msg=name)
 
 
+@pytest.mark.slow
 def test_nothing_is_compiled_again_after_the_first_step(monkeypatch):
     monkeypatch.setattr(train_mlx, "COMPILE", True)
     model, traces = tiny_model(depth=1, windows=(T,)), []
