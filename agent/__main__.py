@@ -15,8 +15,9 @@ from rich.console import Console
 from agent import report
 from agent.confirmation import Findings
 from agent.contract import check_script
-from agent.errors import NightError, NightshiftError
+from agent.errors import NightError, NightshiftError, NoRepository, ScriptError
 from agent.experiment import Attempt, Night, Proposal, incumbent
+from agent.installed import SCRIPT
 from agent.journal import Journal, disk_is_broken, disk_is_full
 from agent.lab import Lab, Limits
 from agent.lock import holder, is_held
@@ -318,7 +319,13 @@ def again(words: Sequence[str], tag: str) -> str:
 
 
 def _here() -> Place:
-    return Place.of(Path("train_mlx.py"))
+    """Where the command was given; raises NightError where no night can have run."""
+    try:
+        return Place.of(Path(SCRIPT))
+    except (NoRepository, ScriptError):
+        raise NightError(
+            f"no night has run in {Path.cwd()}; go to the folder of your script, or begin with: nightshift run"
+        ) from None
 
 
 def _where(tag: str | None = None) -> Place:

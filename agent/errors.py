@@ -3,6 +3,7 @@
 NightshiftError
 ├── ScriptError    the training script: missing, unparsable, without the contract, unreadable dials
 ├── RepoError      git: not a repository, no commits, a branch that somebody else moved
+│   └── NoRepository  there is none, or nothing was committed to it
 ├── NightError     tags, locks, journals, options that do not fit the night
 ├── MachineError   disk, data, devices, missing packages
 ├── NoIdea         a proposer has no idea this time; another may have one
@@ -20,6 +21,10 @@ class ScriptError(NightshiftError):
 
 class RepoError(NightshiftError):
     """Git refused, or the repository is not fit for a night."""
+
+
+class NoRepository(RepoError):
+    """A folder is in no git repository, or in one without commits."""
 
 
 class NightError(NightshiftError):

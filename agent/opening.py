@@ -16,8 +16,9 @@ from typing import Any
 from agent import ledger, pins
 from agent.contract import check_script, fixed_files
 from agent.dials import read_dials
-from agent.errors import MachineError, NightError, RepoError, ScriptError
+from agent.errors import MachineError, NightError, NoRepository, RepoError, ScriptError
 from agent.experiment import Night
+from agent.installed import command_to_begin
 from agent.journal import Journal
 from agent.process import end
 from agent.repo import Repo, valid_tag
@@ -45,7 +46,13 @@ class Place:
 
     @classmethod
     def of(cls, script: Path) -> "Place":
-        repo = Repo.containing(script.parent.resolve())
+        """Raises RepoError, and ScriptError where there is neither a repository nor the script."""
+        try:
+            repo = Repo.containing(script.parent.resolve())
+        except NoRepository:
+            if script.exists():
+                raise
+            raise no_script(script) from None
         return cls(repo, (script.parent.resolve() / script.name).relative_to(repo.root.resolve()).as_posix())
 
     @property
@@ -100,9 +107,18 @@ def open_night(place: Place, request: Request, check_dials: Callable[[str, str],
 
 def read_script(place: Place) -> str:
     """The script as it stands in the working tree, uncommitted edits included; checked against the contract."""
-    source = read_text(place.script_path, "run from the folder of your script or pass --script PATH")
+    if not place.script_path.exists():
+        raise no_script(place.script_path)
+    source = read_text(place.script_path)
     check_script(source, place.script)
     return source
+
+
+def no_script(path: Path) -> ScriptError:
+    return ScriptError(
+        f"{path} does not exist; run from the folder of your script, pass --script PATH, or begin with nightshift's "
+        f"own: {command_to_begin()}"
+    )
 
 
 def read_text(path: Path, remedy: str = "check its name") -> str:

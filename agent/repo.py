@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.errors import RepoError
+from agent.errors import NoRepository, RepoError
 
 # GitPython runs `git version` as it is imported, and the stub that a Mac has before its tools are installed would be
 # an ImportError. It is shown no git at all: a missing or failing one is an error sentence, said where it is needed.
@@ -27,6 +27,7 @@ for _name, _value in _before.items():
     if _value is not None:
         os.environ[_name] = _value
 
+FIRST_COMMIT = "git add . && git commit -m start"
 TRIES = 3  # at a commit: a `git gc --prune=now` may take its half-made objects away, or memory run out for git alone
 NO_SPACE = ("No space left on device", "Disk quota exceeded")  # GitPython asks git for its untranslated words
 STALE_LOCK_S = 2.0  # git holds the lock of a ref for milliseconds
@@ -44,7 +45,7 @@ class Repo:
 
     @classmethod
     def containing(cls, folder: Path) -> "Repo":
-        """Raises RepoError outside of a git working tree and in a repository without commits."""
+        """Raises NoRepository outside of a git working tree and in a repository without commits."""
         if not folder.is_dir():
             raise RepoError(f"{folder} is not a folder")
         status, top, said = _run(folder, "rev-parse", "--show-toplevel")
@@ -52,10 +53,10 @@ class Repo:
             # for instance a clone that belongs to another user; git names the remedy itself
             raise RepoError(f"git refuses {folder}: {' '.join(said.removeprefix('fatal:').split())}")
         if status != 0:
-            raise RepoError(f"{folder} is not in a git repository; run: git init && git add . && git commit -m start")
+            raise NoRepository(f"{folder} is not in a git repository; run: git init && {FIRST_COMMIT}")
         repo = cls(Path(top))
         if repo.find("HEAD") is None:
-            raise RepoError(f"{top} has no commits yet; run: git add . && git commit -m start")
+            raise NoRepository(f"{top} has no commits yet; run: {FIRST_COMMIT}")
         return repo
 
     def git(self, *arguments: str, env: Mapping[str, str] | None = None) -> str:

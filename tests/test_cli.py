@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pty
+import re
 import signal
 import subprocess
 import termios
@@ -203,7 +204,6 @@ def test_every_command_explains_itself(grounds):
 def test_not_a_repository(tmp_path):
     (tmp_path / "train_mlx.py").write_text(unigram())
     assert "is not in a git repository; run: git init" in refused(Grounds(tmp_path).nightshift("run"))
-    assert "is not in a git repository; run: git init" in refused(Grounds(tmp_path).nightshift("status"))
 
 
 def test_no_commits_yet(tmp_path):
@@ -222,10 +222,31 @@ def script(text: str) -> Callable[[Path], object]:
         (lambda root: (root / "train_mlx.py").write_bytes(b"\xff\xfe"), "cannot be read as a UTF-8 text file"),
         (script("def main():\n    pass\n\ndef load_model(:\n"), "train_mlx.py line 4 does not parse: "),
         (script("def load_model(path): ...\n"), "train_mlx.py breaks the contract: define main(), which trains"),
+    (tmp_path / "train_mlx.py").write_text(unigram())
         (script("def main(): ...\n"), "train_mlx.py breaks the contract: define load_model(), which returns"),
         (script(unigram().replace("[0.1, 2.0]", "[0.1, two]")), "line 14: the range '[0.1, two]' of dial SHARPNESS"),
         (script((SCRIPTS / "weightless.py").read_text()), "the script has no dial with a range"),
         (lambda root: (root / "prepare.py").unlink(), "prepare.py cannot be read"),
+def test_a_question_in_a_folder_without_nights_is_answered_without_words_of_git(tmp_path):
+    for question in (["status"], ["results"], ["show", "0"], ["stop"], ["plot", "--out", "p.png"]):
+        said = refused(Grounds(tmp_path).nightshift(*question))
+        assert f"no night has run in {tmp_path}; go to the folder of your script" in said
+        assert "begin with: nightshift run" in said
+        assert not re.search(r"\bgit\b|repository|commit", said.replace(str(tmp_path), ""))
+
+
+def test_an_empty_folder_becomes_one_where_a_night_could_run_by_the_commands_that_it_is_told(tmp_path):
+    folder = Grounds(tmp_path / "empty")
+    folder.root.mkdir()
+    copy = refused(folder.nightshift("run")).partition("begin with nightshift's own: ")[2]
+    subprocess.run(copy, shell=True, cwd=folder.root, check=True)
+    init = refused(folder.nightshift("run")).partition("run: ")[2]
+    author = "git config user.name Someone && git config user.email someone@example.org"
+    subprocess.run(init.replace("git init", f"git init -q && {author}"), shell=True, cwd=folder.root, check=True)
+    assert "no night has run here yet" in refused(folder.nightshift("status"))
+    assert "is as it was committed; edit it first" in refused(folder.nightshift("try", "-m", "what"))
+
+
         (lambda root: (root / "hardware.py").write_text("import nowhere"), "No module named 'nowhere'; install what"),
         (lambda root: git(root, "branch", "experiments"), "a branch called 'experiments' is in the way"),
     ],

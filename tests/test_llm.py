@@ -188,7 +188,7 @@ def test_somebody_elses_crash_is_not_mended():
 @PROVIDERS
 def test_a_missing_sdk_is_told_before_the_night(provider, monkeypatch):
     monkeypatch.setitem(sys.modules, provider, None)  # as Python has it for what cannot be imported
-    with pytest.raises(MachineError, match=rf"pip install 'nightshift\[{provider}\]'"):
+    with pytest.raises(MachineError, match=rf"SDK is not installed; run: .*pip install .*\[{provider}\]'"):
         LLM(f"{provider}:m@http://localhost:1", print, environ={})
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent.errors import MachineError
+from agent.installed import command_for
 from agent.prompt import Conversation
 from agent.proposers.chat import NO_MONEY, SAID_CHARS, CallFailed, Dialect, Reply, check_size
 from agent.proposers.endpoint import Endpoint, Provider
@@ -120,7 +121,7 @@ DIALECTS: Mapping[Provider, Dialect] = {"openai": OpenAI(), "anthropic": Anthrop
 
 
 def _missing(extra: str) -> MachineError:
-    return MachineError(f"the {extra} SDK is not installed; run: pip install 'nightshift[{extra}]'")
+    return MachineError(f"the {extra} SDK is not installed; run: {command_for(extra)}")
 
 
 def _turns(asked: Conversation) -> list[dict[str, str]]:
