@@ -269,7 +269,7 @@ def plot(options: argparse.Namespace) -> int:
 def doctor(options: argparse.Namespace) -> int:
     from agent.doctor import examine
 
-    return examine(Console())
+    return examine(None if options.json else Console())
 
 
 def profile(options: argparse.Namespace) -> int:

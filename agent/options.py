@@ -54,7 +54,8 @@ def parser() -> argparse.ArgumentParser:
     _add_steering(commands)
     _add_reading(commands)
     _add_profile(commands)
-    _add(commands, "doctor", "check Python, MLX, BLAS, git, disk, memory and data")
+    health = _add(commands, "doctor", "check Python, MLX, BLAS, git, disk, memory and data")
+    health.add_argument("--json", action="store_true", help="print the findings as JSON")
     return top
 
 

@@ -344,4 +344,4 @@ def test_doctor_says_what_is_there(grounds):
 
 def test_doctor_misses_a_compiler(grounds, tmp_path):
     done = grounds.nightshift("doctor", CC="/bin/false", NIGHTSHIFT_CACHE=str(tmp_path))
-    assert "✗ kernels: none of our own, plain MLX trains: install a C compiler such as gcc" in done.stdout
+    assert "! kernels: none of our own, plain MLX trains: install a C compiler such as gcc" in done.stdout
