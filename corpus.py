@@ -19,7 +19,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -51,6 +51,10 @@ class DataError(Exception):
     """Data that cannot be used; the message is one sentence with the value and the remedy."""
 
 
+class UnfinishedError(DataError):
+    """What was prepared so far is kept: the same command goes on from there."""
+
+
 class NoTextError(DataError):
     """A table whose records have no field 'text'."""
 
@@ -63,6 +67,7 @@ class Scale:
     seq_len: int
     vocab_size: int  # BOS included
     eval_tokens: int  # at most, of each held-out split
+    smaller: str | None = field(default=None, repr=False)  # the next; no part of a corpus's identity
 
 
 # ---- identity --------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -38,6 +38,7 @@ from corpus import (
     DataError,
     Scale,
     Split,
+    UnfinishedError,
     Unit,
     corpus_name,
     document_hash,
@@ -107,11 +108,27 @@ def _check_space(job: Job) -> None:
     done_bytes = sum(path.stat().st_size for path in job.build.glob("*.npz"))
     need_mb, free_mb = (1.25 * text_bytes - done_bytes) / 1e6, shutil.disk_usage(job.folder).free / 1e6
     if free_mb < need_mb:
-        raise DataError(_no_space(job.folder, f"about {need_mb:,.0f} MB needed and {free_mb:,.0f} MB free"))
+        raise UnfinishedError(_no_space(job.folder, f"about {need_mb:,.0f} MB needed and {free_mb:,.0f} MB free"))
 
 
 def _no_space(folder: Path, figures: str) -> str:
     return f"not enough space in {folder}: {figures}; free some, or set NIGHTSHIFT_CACHE to a folder on a larger disk"
+
+
+@contextmanager
+def refusal_leaves_nothing(job: Job) -> Iterator[None]:
+    """Make the job's folder; where its text is refused it goes again, as a better text gets another."""
+    made = [folder for folder in job.folder.parents if not folder.exists()]
+    job.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except DataError as error:
+        if not isinstance(error, UnfinishedError) and not (job.folder / "manifest.json").exists():
+            shutil.rmtree(job.folder, ignore_errors=True)
+            with suppress(OSError):  # another corpus is being prepared there
+                for folder in made:
+                    folder.rmdir()
+        raise
 
 
 @contextmanager
@@ -221,7 +238,7 @@ def processes(count: int) -> Iterator[Executor | None]:
         yield pool
     except BrokenProcessPool as error:
         remedy = "run the same command again, with fewer --workers if memory is short; finished work is kept"
-        raise DataError(f"one of {count} worker processes was killed: {remedy}") from error
+        raise UnfinishedError(f"one of {count} worker processes was killed: {remedy}") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -343,9 +360,10 @@ def _by_hash(parts: Sequence[Path], split: Split, limit: int) -> tuple[np.ndarra
 def _check_size(job: Job, split: Split, tokens: int) -> None:
     row = job.scale.seq_len + 1
     if tokens < row:
+        remedy = f"give more text, or try --scale {job.scale.smaller}" if job.scale.smaller else "give more text"
         raise DataError(
             f"{job.dataset} is too small: its {split} split has {tokens:,} tokens and one row of scale "
-            f"{job.scale.name} needs {row:,}; give more text or a smaller --scale"
+            f"{job.scale.name} needs {row:,}; {remedy}"
         )
 
 

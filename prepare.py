@@ -35,8 +35,8 @@ TIME_BUDGET_S = 300  # seconds of training in one experiment
 
 SCALES = {
     "tiny": Scale("tiny", seq_len=512, vocab_size=4096, eval_tokens=64 * 1024),  # two CPU cores evaluate it in 15 s
-    "small": Scale("small", seq_len=1024, vocab_size=8192, eval_tokens=2**20),
-    "full": Scale("full", seq_len=2048, vocab_size=8192, eval_tokens=40 * 524288),
+    "small": Scale("small", seq_len=1024, vocab_size=8192, eval_tokens=2**20, smaller="tiny"),
+    "full": Scale("full", seq_len=2048, vocab_size=8192, eval_tokens=40 * 524288, smaller="small"),
 }
 SCALE_OF_DEVICE = {"cpu": "tiny", "metal": "small", "cuda": "full"}
 
@@ -76,14 +76,13 @@ def prepare(
     """
     from filelock import FileLock
 
-    from encode import Job, build, file_errors
+    from encode import Job, build, file_errors, refusal_leaves_nothing
 
     cache = cache or cache_root()
     scale = scale or _scale_of_this_device()
     with file_errors(cache):
         job = Job(dataset, scale, plan_units(find_sources(dataset, shards, cache)), cache / "data")
-        job.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(job.folder / "lock"):
+        with refusal_leaves_nothing(job), FileLock(job.folder / "lock"):
             if _is_prepared(job.folder, job.recipe):
                 say(f"{dataset} is already prepared")
             else:

@@ -495,7 +495,10 @@ def test_reading_a_corpus_needs_none_of_the_packages_that_make_one():
         ({}, r"holds no \.txt"),
         ({"a.txt": b""}, r"is empty: give files with text"),
         ({"a.txt": b"\0\1\2", "b.py": b"\xff\xfe"}, r"holds no UTF-8 text \(for example .*a\.txt\)"),
-        ({"a.txt": b"just a few words"}, r"too small: its \w+ split has \d+ tokens and .* scale tiny needs 513"),
+        (
+            {"a.txt": b"just a few words"},
+            r"too small: its \w+ split has \d+ tokens and .* scale tiny needs 513; give more text$",
+        ),
         ({"a.jsonl": b'{"body": "x"}\n'}, r"has a line that is not"),
         (None, r"no dataset '.*nowhere': choose stdlib"),
     ],
@@ -513,6 +516,23 @@ def test_a_bad_corpus_ends_in_one_sentence_and_exit_code_2(tmp_path, files, sent
     last = refused.stderr.strip().splitlines()[-1]
     assert last.startswith("prepare: ")
     assert re.search(sentence, last)
+    assert not (tmp_path / "cache").exists()  # what was refused leaves nothing behind
+
+
+def test_a_smaller_scale_is_advised_where_there_is_one(tmp_path):
+    (tmp_path / "a.txt").write_text("just a few words")
+    for scale, remedy in (("small", "give more text, or try --scale tiny"), ("tiny", "needs 513; give more text")):
+        with pytest.raises(DataError, match=f"{remedy}$"):
+            prepare.prepare(str(tmp_path / "a.txt"), prepare.SCALES[scale], cache=tmp_path / "cache", workers=1)
+
+
+def test_a_refused_corpus_takes_nothing_of_its_neighbours_with_it(tmp_path):
+    text = write_library_text(tmp_path / "library.txt", chars=1_500_000)
+    there = prepare.prepare(str(text), TEST_SCALE, cache=tmp_path / "cache", workers=1)
+    (tmp_path / "a.txt").write_text("just a few words")
+    with pytest.raises(DataError):
+        prepare.prepare(str(tmp_path / "a.txt"), TEST_SCALE, cache=tmp_path / "cache", workers=1)
+    assert {path.name for path in (tmp_path / "cache" / "data").iterdir()} == {there.name, "selected"}
 
 
 def test_a_disk_that_is_too_small_is_seen_before_the_work(tmp_path, monkeypatch):
