@@ -4,6 +4,8 @@ What is not printable, such as an escape sequence, could wipe the very line that
 invisible could hide in it. Both are shown as their codes.
 """
 
+import re
+
 # printable by Unicode's word, but nothing is to be seen: fillers, joiners, and selectors of a letter's variant
 INVISIBLE = frozenset(
     chr(code)
@@ -11,6 +13,9 @@ INVISIBLE = frozenset(
                  (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF))
     for code in range(span[0], span[1] + 1)
 )  # fmt: skip
+
+
+CUT_WITH = " \t\n,;:"  # what promises that more follows
 
 
 def harmless(line: str) -> str:
@@ -24,17 +29,24 @@ def harmless_lines(text: str) -> str:
 
 
 def one_line(text: str, most_chars: int) -> str:
-    return _cut(harmless(" ".join(text.split())), most_chars)
+    return shorten(harmless(" ".join(text.split())), most_chars)
 
 
 def paragraphs(text: str, most_chars: int) -> str:
     """Lines without the blanks around them; whatever splits a line ends one."""
-    return _cut("\n".join(harmless(line.rstrip()) for line in text.strip().splitlines()), most_chars)
+    return shorten("\n".join(harmless(line.rstrip()) for line in text.strip().splitlines()), most_chars)
 
 
 def _is_seen(one: str) -> bool:
     return one.isprintable() and one not in INVISIBLE
 
 
-def _cut(text: str, most_chars: int) -> str:
-    return text if len(text) <= most_chars else f"{text[: most_chars - 1]}…"
+def shorten(text: str, most_chars: int) -> str:
+    """At most so many characters, the last of them an ellipsis where something is left out: whole words before it.
+
+    A word that is longer than half of the room is cut.
+    """
+    if len(text) <= most_chars:
+        return text
+    words = re.match(rf"(?s).{{{most_chars // 2},{most_chars - 1}}}(?=\s)", text)
+    return f"{words[0].rstrip(CUT_WITH) if words else text[: most_chars - 1]}…"

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from agent.experiment import Attempt, Status
 from agent.experiment import Progress as Point
-from agent.plain_text import harmless, harmless_lines
+from agent.plain_text import harmless, harmless_lines, shorten
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 PLAIN_EVERY_S = 60.0
@@ -50,7 +50,7 @@ class Screen:
         title = title if len(title) <= width else f"{title[: width - 1]}…"
         columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[now]}")
         self._bar = Progress(*columns, console=self._console, transient=True)
-        self._task = self._bar.add_task(escape(title), total=None, now=now)
+        self._task = self._bar.add_task(escape(shorten(title, width)), total=None, now=now)
         self._bar.start()
 
     def dry_run_began(self, attempt: Attempt) -> None:

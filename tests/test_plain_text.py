@@ -8,7 +8,7 @@ from nights import Scripted, scripted_lab, unigram
 
 from agent.experiment import Briefing, Proposal
 from agent.night import run_night
-from agent.plain_text import INVISIBLE, harmless, harmless_lines, one_line, paragraphs
+from agent.plain_text import INVISIBLE, harmless, harmless_lines, one_line, paragraphs, shorten
 
 WIPES = "\x1b[1A\x1b[2K"  # the line above, and this one
 NASTY = f"nul \x00, half \ud800, {WIPES}, {chr(0x202E)}backwards\r\nsecond\u2028third"
@@ -39,6 +39,22 @@ def test_a_text_that_is_cut_says_so():
     assert one_line("x" * 200, 200) == "x" * 200
     assert one_line("x" * 201, 200) == "x" * 199 + "…"
     assert len(paragraphs("\x00" * 9999, 4000)) == 4000
+
+
+def test_a_text_is_cut_between_words():
+    text = "warm up longer, since early steps diverge"
+    for most in range(1, len(text) + 3):
+        short = shorten(text, most)
+        assert len(short) <= most
+        assert one_line(text, most) == paragraphs(text, most) == short
+        if 12 <= most < len(text):
+            assert short.endswith("…")
+            assert text[len(short) - 1] in " ,"  # what follows in the text: a word was not cut
+    assert short == text
+
+
+def test_a_word_that_takes_half_of_the_room_is_cut():
+    assert shorten("a " + "b" * 30, 20) == "a " + "b" * 17 + "…"
 
 
 class Nasty(Scripted):
