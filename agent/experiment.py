@@ -164,6 +164,11 @@ class Attempt:
         return tuple(run for run in self.runs if run.ending not in redone and run is not first_felled)
 
     @property
+    def seeds(self) -> int:
+        """How many runs it had, each with its own seed: a failed one is one."""
+        return len(self.done_runs)
+
+    @property
     def scores_bpb(self) -> tuple[float, ...]:
         scores = (run.score for run in self.done_runs)
         return tuple(score.val_bpb for score in scores if score is not None and score.val_bpb is not None)

@@ -1,5 +1,6 @@
 """results.tsv: one row an attempt, rendered from the journals, so that a person may delete it and lose nothing."""
 
+import csv
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +18,12 @@ COLUMNS = (
     *("train_s", "wall_s", "source", "protocol", "device", "started"),
     *("gain_bpb", "sure"),  # at the end, for the rows of nights that were before there were any
 )
+Row = dict[str, str]  # one line by column
 HEADER = "\t".join(COLUMNS)
 TAG = COLUMNS.index("tag")
+# What a spreadsheet reads as a formula, which may call programs: by its first character, half or full width.
+FORMULA = re.compile(r"(?!-?\d+(\.\d+)?$)[=+\-@＝＋－＠]", re.ASCII)
+TEXT_MARK = "'"  # the spreadsheet's own sign that a cell is text
 ABSURD = 1e9  # no gigabytes, millions or seconds of a run are as many; a script may claim what it likes
 
 
@@ -40,6 +45,16 @@ def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
 def rows(night: Night, history: History) -> list[str]:
     """One line for every settled or decided attempt; one still at work has none."""
     return [_line(night, attempt, history) for attempt in history if attempt.decision is not None]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a ledger as they are shown; cells that an older or foreign row lacks are empty."""
+    check_plain(path)
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        reader = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
+        return [{column: _unmarked(cell or "") for column, cell in row.items() if column} for row in reader]
 
 
 def tags_in(path: Path) -> frozenset[str]:
@@ -99,7 +114,7 @@ def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
     cells: Mapping[str, str] = {
         "commit": (attempt.commit or "")[:7],
         "val_bpb": _number(attempt.val_bpb, 6),
-        "memory_gb": _number(summary.peak_vram_mb / 1024 if summary and summary.peak_vram_mb is not None else None, 1),
+        "memory_gb": _memory_gb(summary.peak_vram_mb if summary else None),
         "status": attempt.status or "",
         "description": attempt.proposal.title,
         "attempt": str(attempt.number),
@@ -107,7 +122,7 @@ def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
         "branch": night.branch.removeprefix("refs/heads/"),
         "parent": (parent or "")[:7],
         "reason": decision.reason if decision else "",
-        "seeds": str(len(attempt.done_runs)),
+        "seeds": str(attempt.seeds),
         "val_bpb_std": _number(attempt.val_bpb_std, 6),
         "tokens_M": _number(summary.total_tokens_M if summary else None, 3),
         "params_M": _number(summary.num_params_M if summary else None, 3),
@@ -127,6 +142,17 @@ def _number(value: float | None, decimals: int) -> str:
     return f"{value:.{decimals}f}" if value is not None and 0 <= value < ABSURD else ""
 
 
+def _memory_gb(peak_mb: float | None) -> str:
+    """With one decimal, or three where that would leave nothing."""
+    gigabytes = None if peak_mb is None else peak_mb / 1024
+    return _number(gigabytes, 3 if gigabytes is not None and 0 < gigabytes < 0.05 else 1)
+
+
 def _clean(text: str) -> str:
     """One cell of one line: whatever splits a line or a cell becomes a space; no quote opens a quoted field."""
-    return harmless(" ".join(text.split())).replace('"', "'")
+    cell = harmless(" ".join(text.split())).replace('"', "'")
+    return TEXT_MARK + cell if FORMULA.match(cell) else cell
+
+
+def _unmarked(cell: str) -> str:
+    return cell[1:] if cell.startswith(TEXT_MARK) and FORMULA.match(cell[1:]) else cell

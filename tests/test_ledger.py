@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from test_journal import NIGHT
 
-from agent import ledger, report
+from agent import ledger
 from agent.errors import NightError
 from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Summary
 
@@ -62,6 +62,42 @@ def test_a_crash_has_an_empty_score():
 
 def test_tabs_newlines_and_quotes_in_a_title_stay_one_cell():
     assert cells(ledger.rows(NIGHT, HISTORY)[2])["description"] == "a 'quoted' title of two lines"
+
+
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t=", " \r\n=", "＝", "＋", "－", "＠", "\u00a0-"])
+def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path):
+    title = begin + 'cmd|" /C calc"!A0'
+    odd = attempt(1, 1.25, Status.KEEP, title)
+    odd = dataclasses.replace(
+        odd,
+        proposal=dataclasses.replace(odd.proposal, source=title),
+        decision=Decision(Status.KEEP, title, gain_bpb=-0.0012, sure=0.5),
+    )
+    text = ledger.render("", [(NIGHT, (HISTORY[0], odd))])
+    row = cells(text.splitlines()[2])
+    meant = begin.strip() + "cmd|' /C calc'!A0"
+    assert [row[name] for name in ("description", "reason", "source")] == [f"'{meant}"] * 3
+    assert row["gain_bpb"] == "-0.001200"  # a number is none
+    assert ledger.render(text, [(NIGHT, (HISTORY[0], odd))]) == text
+    ledger.write(tmp_path / "results.tsv", text)
+    assert ledger.read_rows(tmp_path / "results.tsv")[1]["description"] == meant  # as it is shown
+    read = pd.read_csv(io.StringIO(text), sep="\t")
+    assert (read["description"][1], read["gain_bpb"][1]) == (f"'{meant}", -0.0012)
+
+
+def test_an_apostrophe_of_the_title_itself_stays(tmp_path):
+    ledger.write(tmp_path / "results.tsv", ledger.render("", [(NIGHT, (attempt(0, 1.5, Status.KEEP, "'quoted' x"),))]))
+    assert ledger.read_rows(tmp_path / "results.tsv")[0]["description"] == "'quoted' x"
+
+
+@pytest.mark.parametrize(
+    ("peak_mb", "shown"), [(0.0, "0.0"), (1.0, "0.001"), (45.0, "0.044"), (60.0, "0.1"), (1536.0, "1.5")]
+)
+def test_memory_of_a_small_script_is_not_nothing(peak_mb, shown):
+    small = attempt(0, 1.5, Status.KEEP)
+    summary = dataclasses.replace(small.runs[0].summary, peak_vram_mb=peak_mb)
+    small = dataclasses.replace(small, runs=(dataclasses.replace(small.runs[0], summary=summary),))
+    assert cells(ledger.rows(NIGHT, [small])[0])["memory_gb"] == shown
 
 
 def test_no_cell_holds_commands_to_a_terminal_or_absurd_numbers():
@@ -146,7 +182,7 @@ def test_a_link_stays_a_link_and_its_end_is_written(tmp_path):
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "results.tsv")
-    for use in (ledger.read, report.read_rows, lambda path: ledger.write(path, "text\n")):
+    for use in (ledger.read, ledger.read_rows, lambda path: ledger.write(path, "text\n")):
         with pytest.raises(NightError, match=r"results\.tsv is no plain file; move it away"):
             use(tmp_path / "results.tsv")
 
