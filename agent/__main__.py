@@ -20,6 +20,7 @@ from agent.experiment import Attempt, Night, Proposal, incumbent
 from agent.installed import SCRIPT
 from agent.journal import Journal, disk_is_broken, disk_is_full
 from agent.lab import Lab, Limits
+from agent.ledger import Row, read_rows
 from agent.lock import holder, is_held
 from agent.night import presentable, run_night
 from agent.notes import add_note
@@ -31,7 +32,7 @@ from agent.proposers.checked import check_proposal, fingerprint, tried_as
 from agent.proposers.given import Given, Nobody
 from agent.proposers.mix import shares
 from agent.repo import Repo
-from agent.screen import let_go
+from agent.screen import let_go, print_lines, terminal_width
 from agent.sources import check_sources, source_of
 from agent.steps import write_ledger
 from agent.stop import AFTER_RUN, NOW, Stop
@@ -196,9 +197,7 @@ def note(options: argparse.Namespace) -> int:
 
 def results(options: argparse.Namespace) -> int:
     place = _where(options.tag)
-    if place.tags() and not is_held(place.repo.common_dir()):
-        write_ledger(place)  # a running night does it by itself, and must not be overtaken by an older rendering
-    rows = report.read_rows(place.ledger)
+    rows = _rows(place)
     if not options.all:
         tag = options.tag or (place.tags()[-1] if place.tags() else None)
         rows = [row for row in rows if tag is None or row.get("tag") == tag]
@@ -207,8 +206,14 @@ def results(options: argparse.Namespace) -> int:
     if not rows:
         begin = "see: nightshift status, nightshift results --all" if place.tags() else "begin with: nightshift run"
         raise NightError(f"no results yet; {begin}")
-    Console().print(report.results_table(rows))
+    print_lines(report.results_lines(rows, terminal_width()))
     return 0
+
+
+def _rows(place: Place) -> list[Row]:
+    if place.tags() and not is_held(place.repo.common_dir()):
+        write_ledger(place)  # a running night does it by itself, and must not be overtaken by an older rendering
+    return read_rows(place.ledger)
 
 
 def status(options: argparse.Namespace) -> int:
@@ -244,7 +249,7 @@ def show(options: argparse.Namespace) -> int:
     folder = place.folder(night.tag) / "runs" / f"{attempt.number:04d}"
     who = holder(place.repo.common_dir())
     running = who is not None and who.tag == night.tag
-    Console().print(report.attempt_view(night, attempt, folder, running=running))
+    print_lines(report.attempt_lines(night, attempt, folder, terminal_width(), running=running))
     return 0
 
 
@@ -261,8 +266,15 @@ def diff(options: argparse.Namespace) -> int:
 
 
 def plot(options: argparse.Namespace) -> int:
-    report.plot(report.read_rows(_where().ledger), options.out)
-    print(f"wrote {options.out}")
+    from agent.plot import chosen
+    from agent.plot import plot as draw
+
+    place = _where()
+    tags = place.tags()
+    rows = chosen(_rows(place), options.tag, tags[-1] if tags else None, everything=options.all)
+    draw(rows, options.out)
+    nights = dict.fromkeys(row.get("tag", "") for row in rows)
+    print(f"wrote {options.out}: {', '.join(filter(None, nights)) or 'rows without a night'}")
     return 0
 
 

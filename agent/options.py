@@ -237,7 +237,12 @@ def _add_reading(commands: Commands) -> None:
         one = _add(commands, name, text)
         one.add_argument("number", type=int, metavar="N", help="the attempt's number")
         one.add_argument("--tag", help="of this night (default: the latest)")
-    picture = _add(commands, "plot", "draw the progress: kept, discarded, running minimum")
+    picture = _add(commands, "plot", "draw the progress: kept, discarded, crashed, running minimum")
+    nights = picture.add_mutually_exclusive_group()
+    nights.add_argument(
+        "--tag", action="append", default=[], metavar="T", help="this night (default: the latest); may be repeated"
+    )
+    nights.add_argument("--all", action="store_true", help="every night, also those that came with the repository")
     picture.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
 
 

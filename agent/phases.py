@@ -100,13 +100,17 @@ def profile(request: Request, console: Console) -> int:
     recorder = record_command(facts["device_kind"], request.trace, train(place, request)) if request.trace else None
     env = scrubbed_env(facts["data"])
     try:
-        console.print(f"{place.script} on {facts['device']}, {request.steps} steps, seed {request.seed}", markup=False)
+        console.print(
+            f"{place.script} on {facts['device']}, {request.steps} steps, seed {request.seed}",
+            markup=False,
+            soft_wrap=True,
+        )
         true, fenced = (watch(place, request, which, env) for which in ("true", "fenced"))
         console.print(table(true, fenced))
         if request.json:
             request.json.write_text(json.dumps({"device": facts["device"], **flat(true, fenced)}, indent=2) + "\n")
         if recorder and request.trace:
-            console.print(f"recorded {record(recorder, request.trace, env)}", markup=False)
+            console.print(f"recorded {record(recorder, request.trace, env)}", markup=False, soft_wrap=True)
     except CrashError as crash:
         print(f"nightshift: {crash}", file=sys.stderr)
         return 1

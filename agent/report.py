@@ -1,65 +1,89 @@
-"""What the morning shows: tables for the terminal, one attempt in full, and the picture of the progress."""
+"""What the morning shows on a terminal: the ledger, one attempt in full, where a night stands, what dawn has found."""
 
-import csv
-import io
 import math
 import statistics
+import textwrap
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from agent import ledger
+from agent import table
 from agent.confirmation import Findings, Interval
-from agent.errors import MachineError, NightError
 from agent.experiment import Attempt, Audit, Ending, History, Night, Noise, Run, Score, Status, attempt_ref, incumbent
+from agent.ledger import ABSURD, Row
 from agent.noise import noise
 from agent.plain_text import harmless, harmless_lines
 from agent.proposers.mix import Share
 from agent.screen import COLOURS
+from agent.table import Column
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+RESULTS = (  # the highest rank is left out first where a terminal is narrow
+    Column("tag", rank=2),
+    Column("#", right=True),
+    Column("val_bpb", right=True),
+    Column("Δ parent", right=True, rank=1),
+    Column("gain", right=True, rank=5),
+    Column("sure", right=True, rank=3),
+    Column("seeds", right=True, rank=4),
+    Column("status"),
+    Column("description", least=36),
+    Column("reason", rank=6, least=24),
+    Column("memory", right=True, rank=7),
+    Column("wall s", right=True, rank=8),
+    Column("commit", rank=9),
+)
+NAMES = "hypothesis  "  # the longest name of a fact, and the gap behind it
+SHARES = (
+    Column("source"),
+    *(Column(name, right=True) for name in ("attempts", "kept", "gain_bpb", "hours")),
+    *(Column(name, right=True, rank=1) for name in ("calls", "failed", "tokens in", "out", "usd")),
+)
 
-Row = dict[str, str]  # one line of results.tsv by column
-LINE_CHARS = 100
-LABEL_DEGREES, LABEL_CHARS = 20, 40
-LABEL_PT = (150.0, 9.0)  # length of a label at most, and its height
-LABEL_STARTS = 0.74  # of a panel's width: one that starts further to the right would not end inside
-PANEL_PT = (650.0, 250.0)  # about what a panel's axes measure
+
+def results_lines(rows: Sequence[Row], width: int | None = None) -> list[Text]:
+    """The ledger in short, one line an attempt; width: of a terminal, None where everything is to be told."""
+    scores = {(row.get("tag"), row.get("commit")): row.get("val_bpb", "") for row in rows}
+    several = len({row.get("tag") for row in rows}) > 1
+    cells = [_cells(row, scores.get((row.get("tag"), row.get("parent")), ""), several) for row in rows]
+    header, *lines = table.lines(RESULTS, cells, width)
+    styled = [Text(line, style=_style(row.get("status", ""))) for line, row in zip(lines, rows, strict=True)]
+    return [Text(header, style="bold"), *styled]
 
 
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a ledger; cells that an older or foreign row lacks are empty."""
-    ledger.check_plain(path)
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        reader = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
-        return [{column: cell or "" for column, cell in row.items() if isinstance(column, str)} for row in reader]
+def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
+    numbers = (_number(row.get(name, "")) for name in ("val_bpb", "gain_bpb", "sure", "memory_gb", "wall_s"))
+    score, gain, sure, memory_gb, wall_s = numbers
+    parent = _number(parent_bpb)
+    return (
+        row.get("tag", "") if several else "",
+        row.get("attempt", ""),
+        row.get("val_bpb", ""),
+        "" if score is None or parent is None else f"{score - parent:+.6f}",
+        "" if gain is None else f"{gain:+.6f}",
+        "" if sure is None else f"{sure:.0%}",
+        row.get("seeds", ""),
+        row.get("status", ""),
+        row.get("description", ""),
+        row.get("reason", ""),
+        "" if memory_gb is None else memory(1024 * memory_gb),
+        "" if wall_s is None else f"{wall_s:.0f}",
+        row.get("commit", ""),
+    )
 
 
-def results_table(rows: Iterable[Row]) -> Table:
-    """The ledger in short, one line an attempt."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("tag", "#"):
-        table.add_column(column)
-    for column in ("val_bpb", "GB", "wall s"):
-        table.add_column(column, justify="right")
-    for column in ("status", "description", "commit"):
-        table.add_column(column)
-    for row in rows:
-        style = _style(row.get("status", ""))
-        cells = [
-            row.get(name, "")
-            for name in ("tag", "attempt", "val_bpb", "memory_gb", "wall_s", "status", "description", "commit")
-        ]
-        table.add_row(*(Text(harmless(cell)) for cell in cells), style=style)
-    return table
+def _number(cell: str) -> float | None:
+    """None for what is no number: rows may come from elsewhere."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def memory(megabytes: float) -> str:
+    """Below a tenth of a gigabyte in megabytes."""
+    return f"{megabytes / 1024:.1f} GB" if megabytes >= 0.1 * 1024 else f"{megabytes:.0f} MB"
 
 
 def status_lines(night: Night, history: History, *, pid: int | None, stopping: bool) -> list[str]:
@@ -118,9 +142,9 @@ def verdict_facts(night: Night, history: History, number: int) -> dict[str, obje
         "status": attempt.status,
         "reason": decision.reason if decision else None,
         "val_bpb": attempt.val_bpb,
-        "seeds": len(attempt.scores_bpb),
-        "gain_bpb": decision.gain_bpb if decision else None,
-        "sure": decision.sure if decision else None,
+        "seeds": attempt.seeds,
+        "gain_bpb": _rounded(decision.gain_bpb, 6) if decision else None,
+        "sure": _rounded(decision.sure, 4) if decision else None,
         "num_steps": summary.num_steps if summary else None,
         "total_tokens_M": summary.total_tokens_M if summary else None,
         "peak_vram_mb": summary.peak_vram_mb if summary else None,
@@ -130,6 +154,10 @@ def verdict_facts(night: Night, history: History, number: int) -> dict[str, obje
         "branch": _short(night.branch),
         "go_back_with": _way_back(night, best, number),
     }
+
+
+def _rounded(value: float | None, decimals: int) -> float | None:
+    return None if value is None else round(value, decimals) + 0.0  # no minus zero
 
 
 def verdict_lines(night: Night, history: History, number: int) -> list[str]:
@@ -202,30 +230,23 @@ def noise_line(found: Noise) -> str:
 
 def shares_lines(rows: Iterable[Share]) -> list[str]:
     """What each source of ideas has brought, and what it cost."""
-    console = Console(file=io.StringIO(), width=LINE_CHARS)
-    with console.capture() as shown:
-        console.print(_shares_table(rows))
-    return [line.rstrip() for line in shown.get().splitlines()]
+    return table.lines(SHARES, [_share(row) for row in rows])
 
 
-def _shares_table(rows: Iterable[Share]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("source")
-    for column in ("attempts", "kept", "gain_bpb", "hours", "calls", "failed", "tokens in", "out", "usd"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        counts = str(row.attempts), str(row.kept), f"{row.gain_bpb:.6f}", f"{row.hours:.2f}"
-        calls = (str(row.calls), str(row.failures)) if row.calls else ("", "")
-        tokens = ("" if count is None else f"{count:,}" for count in (row.tokens_in, row.tokens_out))
-        table.add_row(Text(harmless(row.source)), *counts, *calls, *tokens, "" if row.usd is None else f"{row.usd:.2f}")
-    return table
+def _share(row: Share) -> tuple[str, ...]:
+    counts = str(row.attempts), str(row.kept), f"{row.gain_bpb:.6f}", f"{row.hours:.2f}"
+    calls = (str(row.calls), str(row.failures)) if row.calls else ("", "")
+    tokens = ("" if count is None else f"{count:,}" for count in (row.tokens_in, row.tokens_out))
+    return row.source, *counts, *calls, *tokens, "" if row.usd is None else f"{row.usd:.2f}"
 
 
-def attempt_view(night: Night, attempt: Attempt, folder: Path, *, running: bool = False) -> RenderableType:
+def attempt_lines(
+    night: Night, attempt: Attempt, folder: Path, width: int | None = None, *, running: bool = False
+) -> list[Text]:
     """Everything that is known about one attempt; running: of a night that is at work now."""
-    facts = Table(box=None, pad_edge=False, show_header=False)
-    decision = attempt.decision
-    for name, value in (
+    decision, summary = attempt.decision, attempt.summary
+    peak_mb = summary.peak_vram_mb if summary else None
+    facts = (
         ("attempt", f"{attempt.number} of night {night.tag}"),
         ("title", attempt.proposal.title),
         ("hypothesis", attempt.proposal.hypothesis),
@@ -233,116 +254,46 @@ def attempt_view(night: Night, attempt: Attempt, folder: Path, *, running: bool 
         ("parent", "" if attempt.parent is None else f"#{attempt.parent}"),
         ("decision", f"{decision.status}: {decision.reason}" if decision else "none yet"),
         ("val_bpb", "" if attempt.val_bpb is None else f"{attempt.val_bpb:.6f}"),
+        ("gain", "" if decision is None else _gain_words(decision.gain_bpb, decision.sure)),
+        ("memory", "" if peak_mb is None or not 0 < peak_mb < ABSURD else memory(peak_mb)),
         ("commit", attempt.commit or ""),
         ("ref", attempt_ref(night.tag, attempt.number)),
         ("started", attempt.started),
         ("folder", str(folder)),
-    ):
-        facts.add_row(Text(name, style="bold"), Text(harmless_lines(value)))
+    )
     going_on = running and decision is None and bool(attempt.runs) and attempt.runs[-1].ending is Ending.LOST
     ended = attempt.runs[:-1] if going_on else attempt.runs
-    now = [Text(f"\nrun with seed {attempt.runs[-1].seed}: going on")] if going_on else []
-    return Group(facts, *(_run_view(run) for run in ended), *now)
+    now = [Text(""), Text(f"run with seed {attempt.runs[-1].seed}: going on")] if going_on else []
+    shown = (line for name, value in facts if value for line in _fact_lines(name, value, width))
+    return [*shown, *(line for run in ended for line in _run_lines(run, width)), *now]
 
 
-def plot(rows: Sequence[Row], out: Path) -> None:
-    """The running minimum of val_bpb, a panel for every night; raises MachineError without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MachineError("plot needs matplotlib; install it: pip install matplotlib") from error
-    panels = _panels(rows)
-    if not panels:
-        raise NightError("results.tsv has no scored attempt to plot; run: nightshift run")
-    figure = Figure(figsize=(10, 4.2 * len(panels)), layout="constrained")
-    grid = figure.subplots(len(panels), squeeze=False)
-    for axes, members in zip(grid[:, 0], panels, strict=True):
-        _draw(axes, members)
-    try:
-        figure.savefig(out, dpi=150)
-    except (OSError, ValueError) as error:
-        raise NightError(
-            f"{out} cannot be written ({error}); name a .png or .svg file in an existing folder"
-        ) from error
+def _fact_lines(name: str, value: str, width: int | None) -> list[Text]:
+    """Name and value, whose lines are wrapped between words; a path stays whole, so that it can be copied."""
+    whole = name in ("folder", "ref", "commit")
+    lines = [part for line in harmless_lines(value).split("\n") for part in _wrapped(line, None if whole else width)]
+    blank = " " * len(NAMES)
+    return [
+        Text.assemble((f"{name if at == 0 else '':<{len(NAMES)}}", "bold"), line) if line else Text(blank.rstrip())
+        for at, line in enumerate(lines)
+    ]
 
 
-def _panels(rows: Iterable[Row]) -> list[list[Row]]:
-    """Rows of one night, protocol and device together, in the order of the ledger; none without a score."""
-    panels: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        panels.setdefault(tuple(row.get(name, "") for name in ("tag", "protocol", "device")), []).append(row)
-    return [members for members in panels.values() if any(_score(row) is not None for row in members)]
+def _gain_words(gain_bpb: float | None, sure: float | None) -> str:
+    if gain_bpb is None:
+        return ""
+    return f"{gain_bpb:+.6f} over its parent, as the judge estimates" + ("" if sure is None else f", {sure:.0%} sure")
 
 
-def _score(row: Row) -> float | None:
-    """None for a crash, whatever other tools write there, and for what is no number."""
-    try:
-        val_bpb = float(row.get("val_bpb", ""))
-    except ValueError:
-        return None
-    crashed = row.get("status", "").lower() == Status.CRASH
-    return val_bpb if math.isfinite(val_bpb) and not crashed else None
+def _wrapped(line: str, width: int | None) -> list[str]:
+    if width is None:
+        return [line]
+    room = max(width - len(NAMES), 20)
+    return textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def _title(row: Row) -> str:
-    budget = row.get("branch", "").removeprefix("experiments/").partition("-")[0]
-    protocol = f"protocol {row['protocol']}" if row.get("protocol") else ""
-    return (
-        " · ".join(word for word in (row.get("tag"), row.get("device"), budget, protocol) if word)
-        or "rows without a protocol"
-    )
-
-
-def _draw(axes: "Axes", rows: Sequence[Row]) -> None:
-    scored = [(at, bpb, row) for at, row in enumerate(rows) if (bpb := _score(row)) is not None]
-    kept = [(at, bpb, row["description"]) for at, bpb, row in scored if row["status"].lower() == Status.KEEP]
-    rest = [(at, bpb) for at, bpb, row in scored if row["status"].lower() != Status.KEEP]
-    axes.plot([at for at, _ in rest], [bpb for _, bpb in rest], "o", color="0.75", label="discarded")
-    axes.plot([at for at, _, _ in kept], [bpb for _, bpb, _ in kept], "o", color="tab:green", label="kept")
-    best = list(accumulate((bpb for _, bpb, _ in kept), min))
-    if kept:  # the line goes on to the last attempt, kept or not
-        places = [at for at, _, _ in kept] + [len(rows) - 1]
-        axes.step(places, [*best, best[-1]], where="post", color="tab:green", alpha=0.6, label="running minimum")
-    _frame(axes, [bpb for _, bpb, _ in kept], rest)
-    last = max([len(rows) - 1, *(at / LABEL_STARTS for at, _, _ in kept)])
-    axes.set_xlim(-0.03 * last, 1.03 * last or None)
-    _label(axes, kept)
-    axes.set(xlabel="attempt", ylabel="val_bpb (lower is better)")
-    axes.set_title(_title(rows[0]), loc="left", fontsize=10)
-    axes.locator_params(axis="x", integer=True)
-    axes.grid(alpha=0.2)
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=4, frameon=False, fontsize=8)
-
-
-def _frame(axes: "Axes", kept: Sequence[float], rest: Sequence[tuple[int, float]]) -> None:
-    """Show what was kept in full; discards far above it would flatten the picture: they are arrows at its edge."""
-    span = max(kept) - min(kept) if len(kept) > 1 else 0.0
-    ceiling = max(kept, default=0.0) + span
-    above = [at for at, bpb in rest if bpb > ceiling]
-    if span > 0 and above:
-        axes.set_ylim(min([*kept, *(bpb for _, bpb in rest)]) - 0.1 * span, ceiling)
-        just_below = [ceiling - 0.05 * span] * len(above)
-        axes.plot(above, just_below, "^", color="0.75", label="off the scale")
-
-
-def _label(axes: "Axes", kept: Sequence[tuple[int, float, str]]) -> None:
-    """Titles on a slope, the largest gains first; one that would run over another is left out."""
-    axes.get_ylim()  # settles the limits that the positions below follow
-    slope = math.radians(LABEL_DEGREES)
-    gains = [math.inf, *(before[1] - after[1] for before, after in pairwise(kept))]
-    taken: list[tuple[float, float]] = []
-    for _, (at, bpb, title) in sorted(zip(gains, kept, strict=False), reverse=True):
-        x, y = axes.transLimits.transform((at, bpb)) * PANEL_PT
-        along, across = x * math.cos(slope) + y * math.sin(slope), y * math.cos(slope) - x * math.sin(slope)
-        if any(abs(along - there) < LABEL_PT[0] and abs(across - line) < LABEL_PT[1] for there, line in taken):
-            continue
-        taken.append((along, across))
-        text = title if len(title) <= LABEL_CHARS else f"{title[: LABEL_CHARS - 1]}…"
-        label = axes.annotate(text, (at, bpb), textcoords="offset points", xytext=(4, 4), fontsize=7)
-        label.set(rotation=LABEL_DEGREES, rotation_mode="anchor")
-
-
-def _run_view(run: Run) -> Text:
+def _run_lines(run: Run, width: int | None) -> list[Text]:
+    """How a run ended, and the end of its log as it stands there."""
     code = "" if run.exit_code is None else f", exit code {run.exit_code}"
     if run.exit_code and run.exit_code < 0:
         code = f", signal {-run.exit_code}"
@@ -350,9 +301,10 @@ def _run_view(run: Run) -> Text:
     why = f", {run.score.failure}" if run.score and run.score.failure else ""
     audit = f", {_audit_words(run.score.audit)}" if run.score and run.score.audit else ""
     dawn = " at dawn" if run.dawn else ""
-    text = f"\nrun{dawn} with seed {run.seed}: {run.ending}{code}, {run.wall_s:.1f} s{score}{why}{audit}"
-    text += f"{_holdout_words(run.holdout)}\n"
-    return Text(harmless_lines(text + "\n".join(f"    {line}" for line in run.last_lines.splitlines())))
+    text = f"run{dawn} with seed {run.seed}: {run.ending}{code}, {run.wall_s:.1f} s{score}{why}{audit}"
+    text += _holdout_words(run.holdout)
+    log = [f"    {line}" for line in run.last_lines.splitlines()]
+    return [Text(""), *(Text(harmless_lines(line)) for line in (*_wrapped(text, width), *log))]
 
 
 def _holdout_words(held: Score | None) -> str:

@@ -1,12 +1,13 @@
 """What the person in front of a terminal, or the reader of a log, sees while a night goes on."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.text import Text
 
 from agent.experiment import Attempt, Status
 from agent.experiment import Progress as Point
@@ -47,7 +48,6 @@ class Screen:
         if not self._console.is_terminal:
             return
         width = max(SHORT_TITLE, self._console.width - BESIDE_TITLE)
-        title = title if len(title) <= width else f"{title[: width - 1]}…"
         columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[now]}")
         self._bar = Progress(*columns, console=self._console, transient=True)
         self._task = self._bar.add_task(escape(shorten(title, width)), total=None, now=now)
@@ -104,6 +104,19 @@ class Screen:
         if self._bar is not None:
             total = None if fraction is None else 1.0
             self._bar.update(self._task, total=total, completed=fraction or 0.0, now=now)
+
+
+def print_lines(lines: Iterable[Text]) -> None:
+    """As they are: a terminal folds a line that is longer than it, and what is piped is not broken."""
+    console = Console()
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def terminal_width() -> int | None:
+    """None where the output goes elsewhere: there is nothing that it has to fit into."""
+    console = Console()
+    return console.width if console.is_terminal else None
 
 
 class _Steadfast:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from nights import SCRIPTS, Grounds, command, environment, git, make_repository, mounted, unigram
+from nights import PROJECT, SCRIPTS, Grounds, command, environment, git, make_repository, mounted, unigram
 
 from agent.experiment import Ending
 from agent.opening import Place, free_tag
@@ -21,6 +21,8 @@ from agent.stop import Stop
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 ONE_RUN = ("--judge", "greedy")  # of each attempt: other judges have seeds of attempt 0 tell them the noise first
+
+README = (PROJECT / "README.md").read_text()
 
 
 def wait_until(true: Callable[[], object], seconds: float = 30) -> None:
@@ -198,6 +200,19 @@ def test_every_command_explains_itself(grounds):
     assert "counted over the whole night" in " ".join(grounds.nightshift("run", "--help").stdout.split())
 
 
+def test_the_record_stays_out_of_commits_by_the_command_of_the_readme(grounds):
+    (grounds.root / "results.tsv").write_text("")
+    grounds.git("add", "results.tsv")
+    grounds.git("commit", "-q", "-m", "the record")
+    hide, show = re.findall(r"^ +git (update-index --(?:no-)?skip-worktree results\.tsv)", README, re.MULTILINE)
+    grounds.git(*hide.split())
+    grounds.try_scripts("t", [])
+    assert len(grounds.rows()) == 1
+    assert grounds.git("status", "--porcelain") == ""
+    grounds.git(*show.split())
+    assert grounds.git("status", "--porcelain") == "M results.tsv"
+
+
 # ---- bad input ----
 
 
@@ -207,26 +222,11 @@ def test_not_a_repository(tmp_path):
 
 
 def test_no_commits_yet(tmp_path):
+    (tmp_path / "train_mlx.py").write_text(unigram())
     git(tmp_path, "init", "-q")
     assert "has no commits yet; run: git add" in refused(Grounds(tmp_path).nightshift("run"))
 
 
-def script(text: str) -> Callable[[Path], object]:
-    return lambda root: (root / "train_mlx.py").write_text(text)
-
-
-@pytest.mark.parametrize(
-    ("spoil", "sentence"),
-    [
-        (lambda root: (root / "train_mlx.py").unlink(), "train_mlx.py does not exist; run from the folder of your"),
-        (lambda root: (root / "train_mlx.py").write_bytes(b"\xff\xfe"), "cannot be read as a UTF-8 text file"),
-        (script("def main():\n    pass\n\ndef load_model(:\n"), "train_mlx.py line 4 does not parse: "),
-        (script("def load_model(path): ...\n"), "train_mlx.py breaks the contract: define main(), which trains"),
-    (tmp_path / "train_mlx.py").write_text(unigram())
-        (script("def main(): ...\n"), "train_mlx.py breaks the contract: define load_model(), which returns"),
-        (script(unigram().replace("[0.1, 2.0]", "[0.1, two]")), "line 14: the range '[0.1, two]' of dial SHARPNESS"),
-        (script((SCRIPTS / "weightless.py").read_text()), "the script has no dial with a range"),
-        (lambda root: (root / "prepare.py").unlink(), "prepare.py cannot be read"),
 def test_a_question_in_a_folder_without_nights_is_answered_without_words_of_git(tmp_path):
     for question in (["status"], ["results"], ["show", "0"], ["stop"], ["plot", "--out", "p.png"]):
         said = refused(Grounds(tmp_path).nightshift(*question))
@@ -247,6 +247,21 @@ def test_an_empty_folder_becomes_one_where_a_night_could_run_by_the_commands_tha
     assert "is as it was committed; edit it first" in refused(folder.nightshift("try", "-m", "what"))
 
 
+def script(text: str) -> Callable[[Path], object]:
+    return lambda root: (root / "train_mlx.py").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda root: (root / "train_mlx.py").unlink(), "train_mlx.py does not exist; run from the folder of your"),
+        (lambda root: (root / "train_mlx.py").write_bytes(b"\xff\xfe"), "cannot be read as a UTF-8 text file"),
+        (script("def main():\n    pass\n\ndef load_model(:\n"), "train_mlx.py line 4 does not parse: "),
+        (script("def load_model(path): ...\n"), "train_mlx.py breaks the contract: define main(), which trains"),
+        (script("def main(): ...\n"), "train_mlx.py breaks the contract: define load_model(), which returns"),
+        (script(unigram().replace("[0.1, 2.0]", "[0.1, two]")), "line 14: the range '[0.1, two]' of dial SHARPNESS"),
+        (script((SCRIPTS / "weightless.py").read_text()), "the script has no dial with a range"),
+        (lambda root: (root / "prepare.py").unlink(), "prepare.py cannot be read"),
         (lambda root: (root / "hardware.py").write_text("import nowhere"), "No module named 'nowhere'; install what"),
         (lambda root: git(root, "branch", "experiments"), "a branch called 'experiments' is in the way"),
     ],

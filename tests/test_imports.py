@@ -24,7 +24,7 @@ FLOOR = {
     "agent.lab": 6, "agent.curve": 0,
     "agent.pins": 1, "agent.repo": 2, "agent.journal": 2, "agent.ledger": 2, "agent.lock": 2, "agent.screen": 2,
     "agent.fit": 2, "agent.proposers.space": 2, "agent.proposers.surrogate": 0, "agent.proposers.search": 4,
-    "agent.recorder": 2, "agent.run": 5, "agent.opening": 5, "agent.report": 8,
+    "agent.recorder": 2, "agent.table": 1, "agent.run": 5, "agent.opening": 5, "agent.report": 8,
     # sources of ideas, and what steers them
     "agent.throwaway": 5, "agent.proposers.checked": 3, "agent.proposers.mix": 3, "agent.proposers.patch": 6,
     "agent.notes": 5, "agent.proposers.queue": 7, "agent.proposers.desk": 6, "agent.proposers.command": 7,
@@ -33,8 +33,8 @@ FLOOR = {
     # the trusted score reads the corpus through prepare
     "agent.score": 7, "agent.dry_run": 8, "agent.steps": 9, "agent.night": 10, "agent.phases": 8, "agent.doctor": 8,
     # the command line
-    "agent.proposers.given": 1, "agent.options": 6, "agent.dawn": 11, "agent.sources": 11, "agent.wiring": 12,
-    "agent.__main__": 13,
+    "agent.proposers.given": 1, "agent.options": 6, "agent.dawn": 11, "agent.plot": 12, "agent.sources": 11,
+    "agent.wiring": 12, "agent.__main__": 13,
 }  # fmt: skip
 
 

@@ -1,16 +1,20 @@
-"""What the morning shows: tables, verdict lines, and the picture of the progress."""
+"""What the morning shows on a terminal, and what a pipe gets: tables, verdict lines, one attempt in full."""
 
 import dataclasses
 import io
+import json
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 from test_journal import NIGHT
 from test_ledger import HISTORY, UPSTREAM
 
 from agent import ledger, report
-from agent.errors import NightError
 from agent.experiment import Attempt, Decision, Ending, Status
 from agent.screen import verdict
 
@@ -19,21 +23,96 @@ from agent.screen import verdict
 def rows(tmp_path):
     other = dataclasses.replace(NIGHT, tag="u", protocol="another")
     ledger.write(tmp_path / "results.tsv", ledger.render(f"{UPSTREAM}\n", [(NIGHT, HISTORY), (other, HISTORY[:1])]))
-    return report.read_rows(tmp_path / "results.tsv")
+    return ledger.read_rows(tmp_path / "results.tsv")
 
 
-def shown(what: object) -> str:
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(what)
-    return console.export_text()
+def plain(lines: Iterable[Text]) -> list[str]:
+    return [line.plain for line in lines]
 
 
 def said(attempt: Attempt, before: Attempt | None) -> str:
-    return shown(verdict(attempt, before)).strip()
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(verdict(attempt, before))
+    return console.export_text().strip()
+
+
+def judged() -> tuple[Attempt, ...]:
+    """A night of the balanced judge, with long words, a small script and an attempt that hardly is one."""
+    told = dataclasses.replace(HISTORY[1].decision, gain_bpb=0.24, sure=1.4e-198, reason=REASON)
+    proposal = dataclasses.replace(
+        HISTORY[1].proposal, title="MLP_RATIO 4 → 3, BATCH_ROWS 16 → 32, SOFTCAP 15.0 → 22.21"
+    )
+    summary = dataclasses.replace(HISTORY[1].runs[0].summary, peak_vram_mb=45.0)
+    run = dataclasses.replace(HISTORY[1].runs[0], summary=summary)
+    return (HISTORY[0], dataclasses.replace(HISTORY[1], decision=told, proposal=proposal, runs=(run,)), HISTORY[2])
+
+
+REASON = "provisional: an estimated 0.240000 below its parent, 96% sure"
+FOLDER = Path("/home/someone/a folder/experiments/nights/t/runs/0001") / ("long" * 30)
 
 
 def test_a_table_has_a_line_for_every_row_also_for_shorter_ones(rows):
-    assert len(shown(report.results_table(rows)).splitlines()) == 1 + 6
+    assert len(plain(report.results_lines(rows))) == 1 + 6
+
+
+def test_results_show_the_difference_to_the_parent_gain_certainty_seeds_and_reason(tmp_path):
+    ledger.write(tmp_path / "results.tsv", ledger.render("", [(NIGHT, judged())]))
+    header, _, first, crash = plain(report.results_lines(ledger.read_rows(tmp_path / "results.tsv")))
+    assert header.replace(" ", "") == "#val_bpbΔparentgainsureseedsstatusdescriptionreasonmemorywallscommit"
+    assert [cell.strip() for cell in re.split(" {2,}", first)] == [
+        *("1", "1.250000", "-0.250000", "+0.240000", "0%", "1", "keep"),
+        *("MLP_RATIO 4 → 3, BATCH_ROWS 16 → 32, SOFTCAP 15.0 → 22.21", REASON, "45 MB", "32", "1111111"),
+    ]
+    assert "a reason" in crash
+    assert " 1  crash " in crash
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160, 200])
+def test_a_narrow_terminal_gets_fewer_columns_and_no_word_is_broken(tmp_path, width):
+    ledger.write(tmp_path / "results.tsv", ledger.render("", [(NIGHT, judged())]))
+    rows = ledger.read_rows(tmp_path / "results.tsv")
+    whole, lines = plain(report.results_lines(rows)), plain(report.results_lines(rows, width))
+    assert max(map(cell_len, lines)) <= max(width, 59)
+    words = {word for line in whole for word in line.replace(",", " ").split()}
+    assert {word.rstrip("…") for line in lines for word in line.replace(",", " ").split()} <= {*words, ""}
+    assert all(name in lines[0] for name in ("#", "val_bpb", "status", "description"))
+    assert ("reason" in lines[0]) == (width >= 120)
+
+
+def test_a_pipe_gets_every_line_whole(tmp_path):
+    for lines in (
+        report.attempt_lines(NIGHT, judged()[1], FOLDER),
+        report.results_lines([ledger.Row(description="w " * 500)]),
+    ):
+        assert not any("…" in line for line in plain(lines))
+    said = plain(report.attempt_lines(NIGHT, judged()[1], FOLDER))
+    assert f"folder      {FOLDER}" in said
+    assert f"decision    keep: {REASON}" in said
+    assert "memory      45 MB" in said
+
+
+def test_a_terminal_gets_an_attempt_wrapped_between_words_and_paths_that_can_be_copied():
+    proposal = dataclasses.replace(judged()[1].proposal, hypothesis="It overshoots late in training. " * 9 + "x" * 99)
+    attempt = dataclasses.replace(judged()[1], proposal=proposal)
+    lines = plain(report.attempt_lines(NIGHT, attempt, FOLDER, 60))
+    assert f"folder      {FOLDER}" in lines
+    assert all(cell_len(line) <= 60 for line in lines if "long" not in line and "xxx" not in line)
+    hypothesis = lines[lines.index(next(line for line in lines if line.startswith("hypothesis"))) :]
+    assert [line[:12].strip() for line in hypothesis[:5]] == ["hypothesis", "", "", "", ""]
+    assert " ".join(" ".join(hypothesis[:9]).split()).startswith("hypothesis It overshoots late in training. It")
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_seeds_are_the_same_number_in_the_verdict_and_in_the_ledger(number):
+    facts = report.verdict_facts(NIGHT, HISTORY, number)
+    row = dict(zip(ledger.COLUMNS, ledger.rows(NIGHT, HISTORY)[number].split("\t"), strict=True))
+    assert str(facts["seeds"]) == row["seeds"] == "1"
+
+
+def test_a_verdict_has_no_more_digits_than_it_has_knowledge():
+    facts = report.verdict_facts(NIGHT, judged(), 1)
+    assert (facts["gain_bpb"], facts["sure"]) == (0.24, 0.0)
+    assert "e-" not in json.dumps(facts)
 
 
 def test_a_verdict_names_score_difference_and_decision():
@@ -78,49 +157,13 @@ def test_a_keep_that_fresh_seeds_put_above_the_baseline_is_told_as_such():
 def test_a_run_that_goes_on_is_not_called_lost():
     lost = dataclasses.replace(HISTORY[3].runs[0], ending=Ending.LOST, score=None)
     at_work = dataclasses.replace(HISTORY[3], runs=(lost, lost), decision=None, settled=False)
-    there = shown(report.attempt_view(NIGHT, at_work, Path("runs"), running=True)).splitlines()
-    gone = shown(report.attempt_view(NIGHT, at_work, Path("runs"))).splitlines()
+    there = plain(report.attempt_lines(NIGHT, at_work, Path("runs"), running=True))
+    gone = plain(report.attempt_lines(NIGHT, at_work, Path("runs")))
     assert [line for line in there if "run with" in line] == [
         "run with seed 0: lost, exit code 0, 31.5 s",
         "run with seed 0: going on",
     ]
     assert sum("lost" in line for line in gone) == 2
-
-
-def test_the_picture_has_a_panel_for_each_night(rows, tmp_path):
-    report.plot(rows, tmp_path / "one.svg")
-    picture = (tmp_path / "one.svg").read_text()
-    assert picture.count('id="axes_') == 3  # another night, this one, and rows that came without
-    report.plot(rows, tmp_path / "one.png")
-    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_crashes_and_words_are_no_points(tmp_path):
-    crash, word = "a1b2c3d\t0.000000\t0.0\tcrash\tout of memory", "a1b2c3e\tbroken\t0.0\tdiscard\ta word"
-    (tmp_path / "results.tsv").write_text(f"{ledger.HEADER}\n{UPSTREAM}\n{crash}\n{word}\n")
-    rows = report.read_rows(tmp_path / "results.tsv")
-    assert [report._score(row) for row in rows] == [0.9979, None, None]
-    report.plot(rows, tmp_path / "p.svg")
-    with pytest.raises(NightError, match="no scored attempt to plot"):
-        report.plot(rows[1:], tmp_path / "p.svg")
-
-
-def test_a_panel_says_where_and_for_how_long_its_rows_were_trained(rows, tmp_path):
-    report.plot(rows, tmp_path / "p.svg")
-    picture = (tmp_path / "p.svg").read_text()
-    ours, theirs = "t · a CPU · 30s · protocol pppppppppppp", "u · a CPU · 30s · protocol another"
-    for title in (ours, theirs, "rows without a protocol"):
-        assert f"<!-- {title} -->" in picture
-
-
-def test_a_picture_of_nothing_is_refused(tmp_path):
-    with pytest.raises(NightError, match="no scored attempt to plot"):
-        report.plot([], tmp_path / "p.png")
-
-
-def test_a_place_that_cannot_be_written_is_named(rows, tmp_path):
-    with pytest.raises(NightError, match=r"p\.nope cannot be written .* name a \.png or \.svg file"):
-        report.plot(rows, tmp_path / "p.nope")
 
 
 def test_a_night_that_was_interrupted_says_what_is_unfinished():
