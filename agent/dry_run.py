@@ -30,10 +30,10 @@ def rehearse(shop: Workshop, number: int, script: str, allowance_s: float, limit
     failure = training_failure(run)
     if failure is None:
         aside = folder.with_name("dry.score")
-        losses, _ = committed_losses(shop, aside, script, folder / WEIGHTS, limit_s, _rows(Path(shop.night.data)))
-        if losses is None:
+        reply = committed_losses(shop, aside, script, folder / WEIGHTS, limit_s, _rows(Path(shop.night.data)))
+        if reply.numbers is None and reply.failure is None:
             return None
-        failure = losses if isinstance(losses, str) else None
+        failure = reply.failure
         remove(aside)
     shop.drop_all_but_log(folder)
     return DryRun(watch.elapsed_s, failure)

@@ -65,6 +65,7 @@ class Audit:
     mean_nats: float  # audited minus committed loss: above zero, the commitment flatters
     wall_s: float
     failure: str | None = None  # None: passed
+    overran: bool = False  # a process was killed by the harness's clock
 
     @property
     def passed(self) -> bool:
@@ -79,6 +80,7 @@ class Score:
     wall_s: float
     failure: str | None = None
     audit: Audit | None = None  # None: nothing was to be kept
+    overran: bool = False  # the process was killed by the harness's clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class Run:
     score: Score | None = None
     dawn: bool = False  # made to confirm, with a seed that no choice has seen
     holdout: Score | None = None  # of a run at dawn: bits per byte of text that no run of the night was judged by
+    weights_bytes: int | None = None  # None: it left none that are its own
 
 
 @dataclass(frozen=True, slots=True)

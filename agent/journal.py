@@ -30,7 +30,7 @@ from agent.experiment import (
     Summary,
 )
 
-VERSION = 3
+VERSION = 4
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 SCHEMA = """
@@ -52,8 +52,9 @@ CREATE TABLE runs (
     seed INTEGER NOT NULL,
     boot TEXT NOT NULL,                  -- which start of the machine it belongs to
     ending TEXT,                         -- NULL while it runs
-    exit_code INTEGER, wall_s REAL, summary TEXT, last_lines TEXT,
+    exit_code INTEGER, wall_s REAL, summary TEXT, last_lines TEXT, weights_bytes INTEGER,
     val_bpb REAL, score_s REAL, failure TEXT,  -- score_s is NULL until scored
+    overran INTEGER NOT NULL DEFAULT 0,        -- the scoring process, by the harness's clock
     audit TEXT,                                -- NULL until audited
     dawn INTEGER NOT NULL DEFAULT 0,
     holdout TEXT                               -- NULL until scored there
@@ -184,14 +185,16 @@ class Journal:
     def end_run(self, run_id: int, run: Run) -> None:
         summary = json.dumps(dataclasses.asdict(run.summary)) if run.summary else None
         self._write(
-            "UPDATE runs SET ending = ?, exit_code = ?, wall_s = ?, summary = ?, last_lines = ? WHERE id = ?",
-            (run.ending, run.exit_code, run.wall_s, summary, run.last_lines, run_id),
+            "UPDATE runs SET ending = ?, exit_code = ?, wall_s = ?, summary = ?, last_lines = ?, weights_bytes = ?"
+            " WHERE id = ?",
+            (run.ending, run.exit_code, run.wall_s, summary, run.last_lines, run.weights_bytes, run_id),
         )
 
     def record_score(self, attempt: int, seed: int, score: Score) -> None:
         self._write(
-            "UPDATE runs SET val_bpb = ?, score_s = ?, failure = ? WHERE attempt = ? AND seed = ? AND ending = ?",
-            (score.val_bpb, score.wall_s, score.failure, attempt, seed, Ending.FINISHED),
+            "UPDATE runs SET val_bpb = ?, score_s = ?, failure = ?, overran = ?"
+            " WHERE attempt = ? AND seed = ? AND ending = ?",
+            (score.val_bpb, score.wall_s, score.failure, score.overran, attempt, seed, Ending.FINISHED),
         )
 
     def record_audit(self, attempt: int, seed: int, audit: Audit) -> None:
@@ -325,6 +328,7 @@ def _run(row: sqlite3.Row) -> Run:
         wall_s=float(row["wall_s"] or 0.0),
         summary=Summary(**json.loads(row["summary"])) if row["summary"] else None,
         last_lines=row["last_lines"] or "",
+        weights_bytes=row["weights_bytes"],
         score=_score(row) if row["score_s"] is not None else None,
         dawn=bool(row["dawn"]),
         holdout=_holdout(json.loads(row["holdout"])) if row["holdout"] else None,
@@ -338,4 +342,6 @@ def _holdout(facts: dict[str, Any]) -> Score:
 def _score(row: sqlite3.Row) -> Score:
     val_bpb = row["val_bpb"]
     audit = Audit(**json.loads(row["audit"])) if row["audit"] else None
-    return Score(None if val_bpb is None else float(val_bpb), float(row["score_s"]), row["failure"], audit)
+    return Score(
+        None if val_bpb is None else float(val_bpb), float(row["score_s"]), row["failure"], audit, bool(row["overran"])
+    )

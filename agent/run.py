@@ -10,7 +10,7 @@ from pathlib import Path
 from agent.curve import Bound, Finished, Losses, bounds, is_finite, losses
 from agent.experiment import Attempt, Ending, History, Progress, Run, Summary
 from agent.process import Outcome
-from agent.workshop import WEIGHTS, Workshop, has_weights, read_end
+from agent.workshop import WEIGHTS, Workshop, read_end, weights_bytes
 
 # Start, compilation and saving come on top of the budget. The slowest honest start measured is 150 s (a whole step
 # compiled by MLX for CUDA with cold caches); attempt 0 gets twice that, which only a hang uses up.
@@ -50,7 +50,9 @@ def train_in(
     options = ["--budget-s", f"{budget_s:g}", "--seed", str(seed), "--out", "out", "--no-eval"]
     command = [sys.executable, shop.script_name, *options]
     contest, limit_s = Contest(out, ahead), budget_s + allowance_s
-    outcome = shop.call(command, folder, limit_s, progress=lambda: read_progress(out), hopeless=contest.is_lost)
+    outcome = shop.call(
+        command, folder, limit_s, trains=True, progress=lambda: read_progress(out), hopeless=contest.is_lost
+    )
     run = _as_run(outcome, budget_s, allowance_s, out, seed)
     if run.ending is not Ending.HOPELESS:
         return run
@@ -148,6 +150,8 @@ def _as_run(outcome: Outcome, budget_s: float, allowance_s: float, out: Path, se
     if ending is Ending.OVERRAN:
         allowed = f"{budget_s:g} s of budget and {allowance_s:.3g} s for start and end are over"
         last_lines = f"{last_lines}\n{allowed}".strip()
-    if ending is Ending.FINISHED and not has_weights(out.parent):
+    size = weights_bytes(out.parent)
+    if ending is Ending.FINISHED and size is None:
         ending, last_lines = Ending.CRASHED, f"{last_lines}\nit left no {WEIGHTS}".strip()
-    return Run(seed, ending, outcome.exit_code, outcome.wall_s, read_summary(out), last_lines)
+    summary = read_summary(out)
+    return Run(seed, ending, outcome.exit_code, outcome.wall_s, summary, last_lines, weights_bytes=size)

@@ -22,13 +22,14 @@ import numpy.typing as npt
 import prepare
 from agent import audit as auditing
 from agent import pins
-from agent.experiment import Audit, Ending, History, Score
+from agent.experiment import Audit, Ending, History, Run, Score
 from agent.process import Outcome
 from agent.workshop import Workshop, read_end
 
-# A forward pass over fixed rows: seconds on a GPU, under a minute on two CPU cores. An hour is a hang; once attempt 0
-# has been scored, so is ten times of what that took, for a model that is honestly larger was trained in the same time.
-FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 60.0, 10.0
+# A forward pass over fixed rows: seconds on a GPU, under a minute on two CPU cores. An hour is a hang. An honest model
+# may be three times as slow as attempt 0's; a slow disk from which MLX is read again takes some twenty seconds.
+FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 20.0, 3.0
+WEIGHTS_FACTOR, LEAST_WEIGHTS_BYTES = 16, 256 << 20  # of attempt 0's: beyond it, weights would be a store of text
 What = Literal["losses", "logits"]
 Split = Literal["validation", "holdout"]
 Work = Mapping[str, npt.NDArray[np.generic]]  # what a scorer is given, by the names of its files
@@ -61,11 +62,44 @@ class Rows:
         return nats / (math.log(2) * int(self.token_bytes[self.targets].sum(dtype=np.int64)))
 
 
-def learnt_limit_s(history: History) -> float:
-    """How long a scoring process may take, from what those of attempt 0 took."""
-    scores = [run.score for run in history[0].done_runs if run.score] if history else []
-    known = [score.wall_s for score in scores] + [score.audit.wall_s for score in scores if score.audit]
-    return max(LEAST_LIMIT_S, LIMIT_FACTOR * max(known)) if known else FIRST_LIMIT_S
+@dataclass(frozen=True, slots=True, eq=False)
+class Reply:
+    """What a boxed process made of its work: numbers, or why there are none; neither when the user stopped it."""
+
+    wall_s: float
+    numbers: npt.NDArray[np.float32] | None = None
+    failure: str | None = None
+    overran: bool = False  # it was killed by the harness's clock
+
+
+def scoring_limit_s(history: History, number: int, beyond_s: float, allowance_s: float) -> float:
+    """Return the seconds that a process which scores or audits an attempt may take.
+
+    The process runs the script's own code, so a script could train on in there. It gets three times what scoring
+    attempt 0 took, as an honest model may be larger. What goes beyond attempt 0's time counts against the allowance of
+    its run, of which training took beyond_s: together they stay within allowance_s, and the LEAST_LIMIT_S that a slow
+    disk needs. Attempt 0 is the user's own script and is given an hour.
+    """
+    scores = [score for run in history[0].done_runs for score in (run.score, run.holdout)] if history else []
+    known = [score.wall_s for score in scores if score is not None and score.val_bpb is not None]
+    if number == 0 or not known:
+        return FIRST_LIMIT_S
+    usual_s, left_s = max(known), max(0.0, allowance_s - beyond_s)
+    return min(max(LEAST_LIMIT_S, LIMIT_FACTOR * usual_s), usual_s + left_s + LEAST_LIMIT_S)
+
+
+def too_heavy(run: Run, history: History) -> str | None:
+    """Return why weights are too large to be scored beside those of attempt 0; None where they are not."""
+    first = [one.weights_bytes for one in history[0].done_runs if one.weights_bytes is not None] if history else []
+    if not first or run.weights_bytes is None:
+        return None
+    most = max(LEAST_WEIGHTS_BYTES, WEIGHTS_FACTOR * max(first))
+    if run.weights_bytes <= most:
+        return None
+    return (
+        f"its weights have {run.weights_bytes / 1e6:,.0f} MB, and attempt 0's have {max(first) / 1e6:,.0f} MB: "
+        f"more than {most / 1e6:,.0f} MB are not scored"
+    )
 
 
 def score(
@@ -79,28 +113,24 @@ def score(
     pins.verify(shop.night, shop.fixed)
     rows = Rows.of(Path(shop.night.data), split)
     folder, weights = shop.score_folder(number, seed), shop.weights(number, seed)
-    losses, wall_s = committed_losses(shop, folder, script, weights, limit_s, rows)
-    if losses is None:
-        return None
-    if isinstance(losses, str):
-        return Score(None, wall_s, losses)
-    _commit(shop.losses(number, seed, split), losses)
-    return Score(rows.bits_per_byte(losses), wall_s)
+    reply = committed_losses(shop, folder, script, weights, limit_s, rows)
+    if reply.numbers is not None:
+        _commit(shop.losses(number, seed, split), reply.numbers)
+        return Score(rows.bits_per_byte(reply.numbers), reply.wall_s)
+    return None if reply.failure is None else Score(None, reply.wall_s, reply.failure, overran=reply.overran)
 
 
-def committed_losses(
-    shop: Workshop, folder: Path, script: str, weights: Path, limit_s: float, rows: Rows
-) -> tuple[npt.NDArray[np.float32] | str | None, float]:
-    """What a boxed process says about rows that it gets in random order: losses (R, T) in nats and the seconds that it
-    took; a sentence instead where there are none, or none that can be, and None when the user stopped it."""
+def committed_losses(shop: Workshop, folder: Path, script: str, weights: Path, limit_s: float, rows: Rows) -> Reply:
+    """Return what a boxed process says about rows that it gets in random order: losses (R, T) in nats."""
     order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
     work: Work = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
-    answer, wall_s = _ask(shop, folder, script, "losses", weights, limit_s, work, rows.inputs.size)
-    if answer is None or isinstance(answer, str):
-        return answer, wall_s
+    reply = _ask(shop, folder, script, "losses", weights, limit_s, work, rows.inputs.size)
+    if reply.numbers is None:
+        return reply
     losses = np.empty(rows.inputs.shape, np.float32)
-    losses[order] = answer.reshape(rows.inputs.shape)
-    return _implausible(losses[rows.counted]) or losses, wall_s
+    losses[order] = reply.numbers.reshape(rows.inputs.shape)
+    why = _implausible(losses[rows.counted])
+    return Reply(reply.wall_s, losses) if why is None else Reply(reply.wall_s, failure=why)
 
 
 def audit(
@@ -132,14 +162,15 @@ def audit(
     for places in auditing.draw(committed, reference, rows.counted, vocab_size, rng):
         plan = auditing.plan(rows.inputs, rows.targets, committed, places, train, rng)
         work: Work = {"inputs": plan.rows, "positions": plan.positions}
-        answer, wall_s = _ask(shop, folder, script, "logits", weights, limit_s, work, len(places) * vocab_size)
-        spent_s += wall_s
-        if answer is None:
+        reply = _ask(shop, folder, script, "logits", weights, limit_s, work, len(places) * vocab_size)
+        spent_s += reply.wall_s
+        if reply.failure is not None:
+            why = f"it could not be done: {reply.failure}"
+            return Audit(len(places), len(places), 0.0, 0.0, spent_s, why, reply.overran)
+        if reply.numbers is None:
             return None
-        if isinstance(answer, str):
-            return Audit(len(places), len(places), 0.0, 0.0, spent_s, f"it could not be done: {answer}")
         asked.append(plan)
-        answers.append(answer.reshape(len(places), vocab_size))
+        answers.append(reply.numbers.reshape(len(places), vocab_size))
     found = auditing.compare(asked, answers, spent_s)
     if not found.passed:
         _keep_evidence(shop.evidence(number, seed, split), asked, answers, found)
@@ -148,9 +179,8 @@ def audit(
 
 def _ask(
     shop: Workshop, folder: Path, script: str, what: What, weights: Path, limit_s: float, work: Work, count: int
-) -> tuple[npt.NDArray[np.float32] | str | None, float]:
-    """The numbers that a boxed process makes of the work and the seconds that it took; instead of numbers a sentence
-    that says why there are none, or None when the user stopped it.
+) -> Reply:
+    """Return what a boxed process makes of the work.
 
     One that lost its time to a sleeping machine is asked again, and once more one that was killed by a signal, as when
     memory ran short for a moment: nothing was learnt from either about the script.
@@ -166,13 +196,14 @@ def _ask(
         spent_s += outcome.wall_s
         by_signal = outcome.exit_code is not None and outcome.exit_code < 0
         if outcome.ending is Ending.STOPPED:
-            return None, spent_s
+            return Reply(spent_s)
         if outcome.ending is not Ending.SLEPT and (killed or not by_signal):
             break
         killed = killed or by_signal
     answer = _answer(outcome, folder, f"{what}.f32", count)
     shop.drop_all_but_log(folder)
-    return answer, spent_s
+    overran = outcome.ending is Ending.OVERRAN
+    return Reply(spent_s, failure=answer, overran=overran) if isinstance(answer, str) else Reply(spent_s, answer)
 
 
 def _answer(outcome: Outcome, folder: Path, name: str, count: int) -> npt.NDArray[np.float32] | str:
@@ -180,7 +211,10 @@ def _answer(outcome: Outcome, folder: Path, name: str, count: int) -> npt.NDArra
     if outcome.ending is not Ending.FINISHED:
         lines = outcome.last_lines.strip().splitlines()
         signal = f" by signal {-outcome.exit_code}" if outcome.exit_code and outcome.exit_code < 0 else ""
-        return f"scoring {outcome.ending}{signal}: {lines[-1][:200] if lines else 'no output'}"
+        how = f"{outcome.ending}{signal}"
+        if outcome.ending is Ending.OVERRAN:
+            how = f"was still running after {outcome.wall_s:.0f} s"
+        return f"scoring {how}: {lines[-1][:200] if lines else 'no output'}"
     try:
         content = read_end(folder, name, 4 * count + 1)
     except OSError as error:

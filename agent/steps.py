@@ -12,14 +12,14 @@ from agent.clock import boot_id
 from agent.curve import Bound
 from agent.dry_run import rehearse
 from agent.errors import MachineError, NightError
-from agent.experiment import Attempt, Decision, Ending, History, Night, Run, Status, attempt_ref, incumbent
+from agent.experiment import Attempt, Decision, Ending, History, Night, Run, Score, Status, attempt_ref, incumbent
 from agent.failures import stopped_early
 from agent.journal import Journal
 from agent.lab import Lab
 from agent.opening import Place
 from agent.process import LOG
 from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, read_losses, train
-from agent.score import Split, audit, learnt_limit_s, score
+from agent.score import Split, audit, score, scoring_limit_s, too_heavy
 
 DAWN_SEED = 1000  # after the night's: what is confirmed is measured with seeds that no choice has seen
 FAILED = frozenset({Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED})
@@ -45,8 +45,7 @@ def commit(lab: Lab, attempt: Attempt) -> None:
 def dry_run_once(lab: Lab, attempt: Attempt) -> bool:
     """False when the user stopped it, as with all that follow."""
     lab.watcher.dry_run_began(attempt)
-    history = lab.journal.attempts()
-    limits_s = allowed_s(lab, attempt), learnt_limit_s(history)
+    limits_s = allowed_s(lab, attempt), scoring_allowed_s(lab, attempt)
     found = rehearse(lab.shop, attempt.number, attempt.proposal.script, *limits_s)
     if found is None:
         return False
@@ -79,7 +78,7 @@ def run_once(lab: Lab, attempt: Attempt, *, dawn: bool = False) -> bool:
 def unless_machine_is_broken(lab: Lab, run: Run) -> Run:
     """A failed run of something that was kept: it counts only where a dry run of attempt 0 still comes to its end."""
     first = lab.journal.attempt(0)
-    limits_s = allowed_s(lab, first), learnt_limit_s((first,))
+    limits_s = allowed_s(lab, first), scoring_allowed_s(lab, first)
     found = rehearse(lab.shop, 0, first.proposal.script, *limits_s)
     if found is None:
         return replace(run, ending=Ending.STOPPED)
@@ -95,6 +94,13 @@ def allowed_s(lab: Lab, attempt: Attempt) -> float:
     if attempt.number == 0 and not any(run.ending is Ending.FINISHED for run in history[0].done_runs):
         return FIRST_ALLOWANCE_S
     return learnt_allowance_s(history, lab.shop.night.budget_s)
+
+
+def scoring_allowed_s(lab: Lab, attempt: Attempt, run: Run | None = None) -> float:
+    """Each process that scores or audits this run of the attempt; without one, of its dry run."""
+    beyond_s = max(0.0, run.wall_s - lab.shop.night.budget_s) if run is not None else 0.0
+    allowance_s = lab.shop.allowance_s or allowed_s(lab, attempt)
+    return scoring_limit_s(lab.journal.attempts(), attempt.number, beyond_s, allowance_s)
 
 
 def bounds_ahead(lab: Lab, attempt: Attempt) -> tuple[Bound, ...]:
@@ -121,8 +127,10 @@ def hopeless(lab: Lab, attempt: Attempt) -> Decision | None:
 
 def score_once(lab: Lab, attempt: Attempt, run: Run, split: Split = "validation") -> bool:
     lab.watcher.scoring_began(attempt)
-    limit_s = learnt_limit_s(lab.journal.attempts())
-    measured = score(lab.shop, attempt.number, attempt.proposal.script, run.seed, limit_s, split)
+    why, limit_s = too_heavy(run, lab.journal.attempts()), scoring_allowed_s(lab, attempt, run)
+    measured: Score | None = Score(None, 0.0, why)
+    if why is None:
+        measured = score(lab.shop, attempt.number, attempt.proposal.script, run.seed, limit_s, split)
     if measured is None:
         return False
     record = lab.journal.record_score if split == "validation" else lab.journal.record_holdout
@@ -136,7 +144,7 @@ def audit_once(lab: Lab, attempt: Attempt, run: Run, split: Split = "validation"
     history = lab.journal.attempts()
     best = incumbent(history[: attempt.number])
     known = (best.number, best.done_runs[0].seed) if best and best.done_runs else None
-    limit_s = learnt_limit_s(history)
+    limit_s = scoring_allowed_s(lab, attempt, run)
     found = audit(lab.shop, attempt.number, attempt.proposal.script, run.seed, limit_s, known, split)
     if found is None:
         return False

@@ -20,7 +20,8 @@ from agent.experiment import Ending, Night, Progress, Run
 from agent.process import LOG, Outcome, read_tail, supervise
 
 WEIGHTS = "out/model.safetensors"
-TRAINING_DATA = ("manifest.json", "token_bytes.npy", "tokenizer.*", "train.*")  # all of a corpus that a box shows
+SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # of a corpus, to every box
+TRAINING_TEXT = ("train.*",)  # and to training alone: in a scoring box a script could train on, off the clock
 WARM = ("cache/kernels", "cache/blas", "mlx", ".nv")  # machine code that a run leaves in its TMPDIR for the next one
 MAX_WARM_BYTES = 512 << 20
 
@@ -78,7 +79,7 @@ class Workshop:
         """Space for the next run; what a script put in the place of its weights stays, being none of our files."""
         for split in ("validation", "holdout"):
             self.losses(number, seed, split).unlink(missing_ok=True)
-        if has_weights(self.run_folder(number, seed)):
+        if weights_bytes(self.run_folder(number, seed)) is not None:
             _reopen(self.weights(number, seed).parent)
             self.weights(number, seed).unlink(missing_ok=True)
 
@@ -109,13 +110,17 @@ class Workshop:
         folder: Path,
         limit_s: float,
         *readable: Path,
+        trains: bool = False,
         progress: Callable[[], Progress | None] = lambda: None,
         hopeless: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """Run a command, boxed, in a folder that was laid out; it sees the readable files besides."""
+        """Run a command, boxed, in a folder that was laid out; it sees the readable files besides.
+
+        Only one that trains is shown the training text.
+        """
         outcome = supervise(
             command,
-            self.view(folder, *readable),
+            self.view(folder, *readable, trains=trains),
             box=self.box,
             caps=self.caps,
             env=boxed_env(folder, self.night.data),
@@ -129,11 +134,11 @@ class Workshop:
         subprocess.run(["chmod", "-R", "ug-s", "--", str(folder)], capture_output=True, check=False)
         return outcome
 
-    def view(self, folder: Path, *readable: Path) -> View:
-        data = Path(self.night.data)
-        training = (path for pattern in TRAINING_DATA for path in sorted(data.glob(pattern)))
+    def view(self, folder: Path, *readable: Path, trains: bool = False) -> View:
+        data, patterns = Path(self.night.data), (*SHOWN, *(TRAINING_TEXT if trains else ()))
+        shown = (path for pattern in patterns for path in sorted(data.glob(pattern)))
         root = self.folder.parents[2]
-        return View(folder, (*training, *readable), hidden=(root, Path.home()))
+        return View(folder, (*shown, *readable), hidden=(root, Path.home(), data))
 
     def drop_temporary(self, folder: Path) -> None:
         remove(folder / TMP)
@@ -207,10 +212,14 @@ def read_end(folder: Path, name: str, most_bytes: int) -> bytes:
         os.close(file)
 
 
-def has_weights(run_folder: Path) -> bool:
-    """Whether a script left plain weights of its own in its own out folder: links could lead to those of another."""
+def weights_bytes(run_folder: Path) -> int | None:
+    """Return the size of the plain weights that a script left in its own out folder; None where there are none.
+
+    Links do not count, since they could lead to the weights of another run.
+    """
     weights = run_folder / WEIGHTS
     with suppress(OSError):
         found = weights.lstat()
-        return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not weights.parent.is_symlink()
-    return False
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not weights.parent.is_symlink():
+            return found.st_size
+    return None

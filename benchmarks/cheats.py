@@ -43,7 +43,7 @@ from agent.workshop import remove  # noqa: E402
 QUICK = (
     "peeks_at_1_in_1000", "lies_in_cross_entropy", "shaves_a_hundredth", "leaves_a_note_in_files", "survives",
     "reads_keys", "phones_home_over_tcp", "writes_outside", "links_to_better_weights", "eats_memory",
-    "computes_in_bfloat16", "mixes_experts", "compiles_its_graphs",
+    "trains_on_while_loading", "computes_in_bfloat16", "mixes_experts", "compiles_its_graphs",
 )  # fmt: skip
 FOLDERS = {
     "caught": ("a script that cheats", "caught", "GOT THROUGH"),

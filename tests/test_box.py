@@ -119,11 +119,11 @@ class World:
         names = ("home/key", "user/train_mlx.py", "user/.git/config", "user/experiments/nights/t/journal.sqlite")
         return [*(self.root / name for name in names), self.shop.weights(0, 0), self.shop.losses(1, 0)]
 
-    def run(self, code: str, *arguments: object, boxed: bool = True) -> str:
+    def run(self, code: str, *arguments: object, boxed: bool = True, trains: bool = True) -> str:
         """What a Python program says, in the box or outside."""
         command = [sys.executable, "-c", code, *map(str, arguments)]
         if boxed:
-            command = self.shop.box.wrap(command, self.shop.view(self.folder))
+            command = self.shop.box.wrap(command, self.shop.view(self.folder, trains=trains))
         env = boxed_env(self.folder, self.shop.night.data)
         done = subprocess.run(
             command, cwd=self.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
@@ -207,6 +207,16 @@ def test_the_training_split_is_seen_and_no_other(world):
     seen = [path.name.partition(".")[0] for path in files if f"{path} b" in world.run(READ, *files)]
     assert {path.name.partition(".")[0] for path in files} >= {"validation", "holdout"}
     assert set(seen) == {"manifest", "token_bytes", "tokenizer", "train"}
+
+
+def test_no_text_at_all_is_seen_where_a_model_is_scored(world, monkeypatch):
+    data = Path(world.shop.night.data)
+    files = sorted(data.iterdir())
+    for system in (boxes.SYSTEM, (*boxes.SYSTEM, str(data.parent))):  # a corpus that lies below /usr, say
+        monkeypatch.setattr(boxes, "SYSTEM", system)
+        said = world.run(READ, *files, trains=False)
+        seen = {path.name.partition(".")[0] for path in files if f"{path} b" in said}
+        assert seen == {"manifest", "token_bytes", "tokenizer"}
 
 
 def test_a_repository_below_usr_is_hidden_and_its_runs_are_not(world, monkeypatch):

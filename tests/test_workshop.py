@@ -13,7 +13,7 @@ from agent import workshop
 from agent.box import Open
 from agent.caps import caps_of_machine
 from agent.environment import TMP
-from agent.workshop import WARM, WEIGHTS, Workshop, has_weights, read_end, remove
+from agent.workshop import WARM, WEIGHTS, Workshop, read_end, remove, weights_bytes
 
 
 @pytest.fixture
@@ -203,18 +203,18 @@ def test_weights_are_a_plain_file_of_the_runs_own(tmp_path, outside):
     )
     for make in (*makers, lambda: os.mkfifo(weights)):
         make()
-        assert not has_weights(tmp_path / "run")
+        assert weights_bytes(tmp_path / "run") is None
         remove(weights)
     weights.write_text("weights")
-    assert has_weights(tmp_path / "run")
-    assert not has_weights(tmp_path / "nowhere")
+    assert weights_bytes(tmp_path / "run") == 7
+    assert weights_bytes(tmp_path / "nowhere") is None
 
 
 def test_weights_behind_a_linked_folder_are_not_the_runs_own(tmp_path, outside):
     (outside / "model.safetensors").write_text("of another run")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "out").symlink_to(outside)
-    assert not has_weights(tmp_path / "run")
+    assert weights_bytes(tmp_path / "run") is None
 
 
 # ---- warm caches -----------------------------------------------------------------------------------------------------

@@ -129,7 +129,8 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
     with ExitStack() as undo:
         # most of these crash, which ends no night of trials; and one of them never answers
         undo.enter_context(mock.patch.object(night, "CRASHES_IN_A_ROW", len(scripts) + 1))
-        undo.enter_context(mock.patch.object(steps, "learnt_limit_s", lambda history: seconds_for(history[-1])))
+        scoring = mock.patch.object(steps, "scoring_allowed_s", lambda lab, attempt, run=None: seconds_for(attempt))
+        undo.enter_context(scoring)
         undo.enter_context(mock.patch.object(steps, "allowed_s", lambda lab, attempt: seconds_for(attempt)))
         lab = undo.enter_context(scripted_lab(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S))
         shop = dataclasses.replace(lab.shop, caps=CAPS, allowance_s=None)
