@@ -81,6 +81,7 @@ class Watch:
         self._known: list[psutil.Process] = []
         self._closed = False  # was a part of the folder, when it was last measured?
         self._quick_s = self._thorough_s = 0.0
+        self._shared_bytes = 0  # counted more than once, when that was last looked at
 
     def exceeded(self) -> str | None:
         """None, or what is over, in words for the ledger; cheap enough to be asked every few milliseconds."""
@@ -90,7 +91,7 @@ class Watch:
         self._quick_s = now_s
         if now_s - self._thorough_s < THOROUGH_S:
             return self._memory() or self._disk()
-        self._thorough_s = now_s
+        self._thorough_s, self._shared_bytes = now_s, 0
         self._known = self._tree()
         return self._processes() or self._memory() or self._disk() or self._usage()
 
@@ -102,7 +103,10 @@ class Watch:
         spare, least = memory().available, self._caps.spare_memory_bytes
         if spare < least:
             return f"out of memory: the machine had {spare / GB:.2f} GB left, {least / GB:.2f} GB are its reserve"
-        used, most = sum(footprint_bytes(process) for process in self._known), self._caps.memory_bytes
+        counted, most = sum(footprint_bytes(process) for process in self._known), self._caps.memory_bytes
+        if counted - self._shared_bytes > most:  # it is slow to ask whose pages are whose
+            self._shared_bytes = counted - sum(shared_out_bytes(process) for process in self._known)
+        used = counted - self._shared_bytes
         return f"out of memory: it used {used / GB:.1f} GB, {most / GB:.1f} GB are allowed" if used > most else None
 
     def _disk(self) -> str | None:
@@ -127,9 +131,9 @@ class Watch:
 
 
 def footprint_bytes(process: psutil.Process) -> int:
-    """Memory that this process fills; 0 for one that has just ended.
+    """Return the memory that this process fills; 0 for one that has just ended.
 
-    Pages that it shares count, but those of files, such as the corpus, do not: they can be dropped.
+    Pages that it shares count whole, but those of files, such as the corpus, do not: they can be dropped.
     """
     if sys.platform == "linux":
         with suppress(OSError):
@@ -143,6 +147,15 @@ def footprint_bytes(process: psutil.Process) -> int:
         return int(taken.rss - taken.shared)
     except psutil.Error:
         return 0
+
+
+def shared_out_bytes(process: psutil.Process) -> int:
+    """Return its footprint with a page that n processes share counted as 1/n of one; slow for large processes."""
+    try:
+        rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_bytes()
+    except OSError:  # not Linux, or closed to us
+        return footprint_bytes(process)
+    return 1024 * sum(map(int, re.findall(rb"(?m)^(?:Pss_Anon|Pss_Shmem|SwapPss):\s*(\d+) kB", rollup)))
 
 
 def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:

@@ -14,7 +14,7 @@ import pytest
 
 from agent import caps as caps_module
 from agent.box import View
-from agent.caps import GB, Caps, Watch, caps_of_machine, folder_usage, footprint_bytes, memory
+from agent.caps import GB, Caps, Watch, caps_of_machine, folder_usage, footprint_bytes, memory, shared_out_bytes
 from agent.environment import scrubbed_env
 from agent.experiment import Ending
 from agent.process import Outcome, supervise
@@ -110,6 +110,31 @@ def test_no_kind_of_memory_is_a_place_to_hide(tmp_path, kind):
     code = f"import mmap, os, time\nSIZE = 400 << 20\n{FILLS[kind]}\ntime.sleep(60)"
     said = reason(tmp_path, sys.executable, "-c", code, memory_bytes=256 * MB)
     assert said.startswith("out of memory: ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a Mac tells each process's own pages")
+def test_pages_that_forks_share_are_counted_once(tmp_path, monkeypatch):
+    """An honest loader with many workers is no hog; what they shared is not forgiven once they have ended."""
+    monkeypatch.setattr(caps_module, "QUICK_S", 0.0)
+    monkeypatch.setattr(caps_module, "THOROUGH_S", 0.0)
+    code = "import os, signal, time\nx = bytearray(60 << 20)\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+    code += "for _ in range(20): os.fork() or time.sleep(60)\n"
+    command = [sys.executable, "-c", f"{code}print('up', flush=True); time.sleep(60)"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        parent = psutil.Process(process.pid)
+        tree = [parent, *parent.children()]
+        assert sum(map(footprint_bytes, tree)) > 1200 * MB
+        assert 60 * MB < sum(map(shared_out_bytes, tree)) < 300 * MB
+        trees = [[parent] * 8, tree, tree]
+        watch = Watch(Caps(400 * MB, spare_memory_bytes=0, spare_disk_bytes=0), tmp_path, lambda: trees.pop())
+        assert [watch.exceeded(), watch.exceeded()] == [None, None]
+        for child in tree[1:]:
+            child.kill()
+        psutil.wait_procs(tree[1:])
+        assert watch.exceeded() == "out of memory: it used 0.5 GB, 0.4 GB are allowed"
+        parent.kill()
 
 
 def test_pages_of_files_are_nobodys_memory(tmp_path):
