@@ -17,9 +17,10 @@ from unittest import mock
 
 import psutil
 from cheating import BASE
-from nights import environment, git, make_repository
+from nights import environment, git, make_repository, python_path
 
 import hardware
+from agent.workshop import read_end
 
 TAG = "t"
 CHAMPION = "experiments/nights/earlier/runs/0003/seed0/out/model.safetensors"
@@ -155,7 +156,7 @@ def train_champion(here: World) -> None:
     folder.mkdir(parents=True)
     script = here.folder / "champion.py"
     script.write_text(BASE.replace("STEPS = 80", "STEPS = 240"))
-    env = environment(PYTHONPATH=str(here.repo))
+    env = environment(PYTHONPATH=python_path(here.repo))
     subprocess.run([sys.executable, script, "--out", folder], env=env, cwd=here.folder, check=True)
 
 
@@ -229,8 +230,10 @@ def loot(here: World, number: int) -> list[str]:
     """What a script says to have got hold of, and keys in what it left."""
     found = []
     for log in here.night.glob(f"runs/{number:04d}/*/log.txt"):
-        with log.open("rb") as file:
-            words = file.read(LOGS_BYTES)
+        try:
+            words = read_end(log.parent, log.name, LOGS_BYTES)
+        except OSError:  # a pipe, say, which would keep a plain open waiting
+            continue
         found += [f"{log.parent.name}: {line.decode(errors='replace')[:100]}" for line in lines_of(words, b"LOOT")][:3]
         found += [f"a key in {log.parent.name}"] if here.canary.encode() in words else []
     return found

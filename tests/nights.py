@@ -149,7 +149,12 @@ def diverted(name: Literal["stdout", "stderr"], file: IO[str]) -> Iterator[None]
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(PROJECT), "COLUMNS": "200", **more}
+    return {**os.environ, "PYTHONPATH": python_path(PROJECT), "COLUMNS": "200", **more}
+
+
+def python_path(first: Path) -> str:
+    """For a subprocess: this folder before what this process was told, through which MLX itself may be found."""
+    return os.pathsep.join([str(first), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """What a script tries, a night in its box withstands; what is honest, it lets pass. All of it: benchmarks/cheats.py."""
 
+import os
 import socket
 
 import pytest
-from arena import Server, world
+from arena import Server, World, loot, world
 from cheating import BASE, CHEATS, HONEST, KNOWN, Script
+from nights import PROJECT, environment, python_path
 from trials import Told, Trial, try_all
 
 from agent.box import Mode, choose
@@ -52,6 +54,23 @@ def test_cheats_come_to_nothing_and_honest_scripts_are_kept(trials, name):
 def test_what_cheats_about_the_score_is_found_by_the_audit(trials):
     found = {name for name, trial in trials.items() if trial.how == "audit"}
     assert found == {"lies_in_cross_entropy", "peeks_at_1_in_1000"}
+
+
+def test_what_a_script_left_in_place_of_its_log_holds_nobody_up(tmp_path):
+    here = World(tmp_path, "token", "canary", tmp_path, Server(0), "")
+    for seed, leave in enumerate((os.mkfifo, lambda path: path.write_text("LOOT: a word\nwith a canary\n"))):
+        folder = here.night / "runs" / "0001" / f"seed{seed}"
+        folder.mkdir(parents=True)
+        leave(folder / "log.txt")
+    assert loot(here, 1) == ["seed1: LOOT: a word", "a key in seed1"]
+
+
+def test_what_is_found_through_pythonpath_is_found_by_subprocesses_as_well(monkeypatch):
+    """On a CUDA machine MLX itself may be."""
+    monkeypatch.setenv("PYTHONPATH", "/where/mlx/lies")
+    assert python_path(PROJECT) == environment()["PYTHONPATH"] == f"{PROJECT}{os.pathsep}/where/mlx/lies"
+    monkeypatch.delenv("PYTHONPATH")
+    assert python_path(PROJECT) == environment()["PYTHONPATH"] == str(PROJECT)
 
 
 def test_the_server_would_hear_who_gets_out(tmp_path):

@@ -13,6 +13,7 @@ import mlx.core as mx
 import mlx.optimizers
 import numpy as np
 import pytest
+from nights import python_path
 from test_train import SMALL, run_script, with_dials
 
 import hardware
@@ -399,6 +400,5 @@ def test_the_environment_can_leave_every_kernel_aside(value, answer, code):
 def ask_for_kernels(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     script = "import hardware; hardware.tune(); from kernels.device import kernel_device; print(kernel_device())"
     root = Path(kernels.__file__).parents[1]
-    path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-c", script]
+    command, path = [sys.executable, "-c", script], python_path(root)
     return subprocess.run(command, env={**environment, "PYTHONPATH": path}, capture_output=True, text=True)

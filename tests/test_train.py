@@ -11,6 +11,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
+from nights import python_path
 
 import prepare
 import train_mlx
@@ -309,7 +310,7 @@ def test_memory_does_not_grow_with_the_number_of_steps(monkeypatch):
 
 
 def run_script(data: Path, *options: str, script: Path = SCRIPT) -> subprocess.CompletedProcess:
-    env = {**os.environ, "NIGHTSHIFT_DATA": str(data), "PYTHONPATH": str(SCRIPT.parent)}
+    env = {**os.environ, "NIGHTSHIFT_DATA": str(data), "PYTHONPATH": python_path(SCRIPT.parent)}
     return subprocess.run([sys.executable, script, *options], env=env, capture_output=True, text=True, timeout=120)
 
 
