@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import ledger, pins
-from agent.contract import check_script, fixed_files
+from agent.contract import check_script, decoded, fixed_files
 from agent.dials import read_dials
 from agent.errors import MachineError, NightError, NoRepository, RepoError, ScriptError
 from agent.experiment import Night
@@ -123,11 +123,11 @@ def no_script(path: Path) -> ScriptError:
 
 def read_text(path: Path, remedy: str = "check its name") -> str:
     try:
-        return path.read_bytes().decode()
+        return decoded(path.read_bytes(), str(path))
     except FileNotFoundError:
         raise ScriptError(f"{path} does not exist; {remedy}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScriptError(f"{path} cannot be read as a UTF-8 text file ({error}); {remedy}") from error
+    except OSError as error:
+        raise ScriptError(f"{path} cannot be read ({error}); {remedy}") from error
 
 
 def check_disk(folder: Path) -> None:
@@ -230,7 +230,7 @@ def _lay_out_fixed(place: Place, tag: str, files: Iterable[str]) -> None:
     (folder / "fixed").mkdir(parents=True)
     (place.nights / ".gitignore").write_text("*\n")
     for name in files:
-        (folder / "fixed" / name).parent.mkdir(exist_ok=True)
+        (folder / "fixed" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(place.script_path.parent / name, folder / "fixed" / name)
     for name in ("kernels", "blas"):
         if (cache_root() / name).is_dir():

@@ -11,6 +11,7 @@ from rich.console import Console
 from agent.box import choose
 from agent.caps import caps_of_machine
 from agent.clock import kept_awake
+from agent.contract import check_script
 from agent.dials import read_dials, searched
 from agent.errors import NightError
 from agent.experiment import Judge, Night, Proposer
@@ -83,7 +84,9 @@ def judge_of(options: argparse.Namespace) -> Judge:
 
 def committed(place: Place) -> str:
     """The script as it stands in HEAD: what edits of the working tree are measured against."""
-    return place.repo.read("HEAD", place.script)
+    source = place.repo.read("HEAD", place.script).removeprefix("\ufeff")  # as Python reads it
+    check_script(source, place.script)
+    return source
 
 
 @contextmanager

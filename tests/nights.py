@@ -49,7 +49,7 @@ def make_repository(root: Path, script: str) -> Path:
     """A user's repository: the script, the fixed files beside it, one commit."""
     root.mkdir()
     for name in fixed_files(PROJECT, script):
-        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(PROJECT / name, root / name)
     (root / "train_mlx.py").write_text(script)
     git(root, "init", "-q", "-b", "main")

@@ -192,7 +192,7 @@ def test_what_is_no_plain_file_is_not_taken(agent, deed):
 
 def test_neither_too_much_nor_other_than_text_is_taken(agent):
     assert "more than 262,144 bytes" in failure_of(agent, f"head -c {MAX_SCRIPT_BYTES + 1} /dev/zero > train_mlx.py\n")
-    assert "something else than UTF-8" in failure_of(agent, "printf 'x = \\377' > train_mlx.py\n")
+    assert "cannot be read as a UTF-8 text file" in failure_of(agent, "printf 'x = \\377' > train_mlx.py\n")
 
 
 def test_a_failed_agent_has_an_idea_only_if_it_came_to_its_end(agent):

@@ -13,6 +13,8 @@ from test_cli import refused, training, wait_until
 
 from agent.experiment import Ending
 from agent.lock import only_night
+from agent.opening import Place, read_script
+from agent.wiring import committed
 
 QUICK = ("--sandbox", "off", "--judge", "greedy")
 COMMITTED = unigram()
@@ -168,3 +170,10 @@ def test_a_try_that_was_interrupted_goes_on_when_it_is_tried_again(grounds):
     assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.STOPPED, Ending.FINISHED]
     assert done.stdout.splitlines()[-3].startswith("keep: ")
     assert len(grounds.attempts("t")) == 2
+
+
+def test_a_byte_order_mark_makes_no_difference(grounds):
+    script = grounds.root / "train_mlx.py"
+    script.write_bytes(b"\xef\xbb\xbf" + script.read_bytes())
+    grounds.git("commit", "-qam", "as some editors save it")
+    assert committed(Place.of(script)) == read_script(Place.of(script)) == unigram()

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.contract import MAX_SCRIPT_BYTES
-from agent.errors import NoIdea, RepoError
+from agent.contract import MAX_SCRIPT_BYTES, decoded
+from agent.errors import NoIdea, RepoError, ScriptError
 from agent.experiment import Attempt, Briefing, Ending, Status
 from agent.plain_text import harmless_lines, one_line
 from agent.prompt import quoted, what_happened
@@ -174,9 +174,9 @@ def take(desk: Path, briefing: Briefing) -> Edit:
     if len(content) > MAX_SCRIPT_BYTES:
         raise NoIdea(f"it left {name} with more than {MAX_SCRIPT_BYTES:,} bytes")
     try:
-        script = content.decode()
-    except UnicodeDecodeError as error:
-        raise NoIdea(f"it left {name} as something else than UTF-8 text") from error
+        script = decoded(content, name)
+    except ScriptError as error:
+        raise NoIdea(f"it left a script that cannot be run: {error}") from error
     if script == old:
         raise NoIdea(f"it left {name} as it was")
     words = _read_idea(desk)
