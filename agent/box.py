@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,6 +19,7 @@ from typing import Protocol
 from agent import landlock, seatbelt, seccomp
 from agent.environment import boxed_env
 from agent.errors import MachineError
+from agent.throwaway import throwaway_folder
 
 TMPFS_BYTES = 64 << 20  # of /tmp and /dev/shm, which are memory; TMPDIR is on disk, in the run's own folder
 PROBE_S = 120  # a first import of MLX on a slow disk
@@ -103,8 +103,8 @@ def candidates() -> Iterator["Box | str"]:
 
 def why_unfit(box: Box) -> str | None:
     """None where a process in the box can use MLX, else what it said."""
-    with tempfile.TemporaryDirectory(prefix="nightshift-") as folder:
-        view = View(Path(folder).resolve())
+    with throwaway_folder() as folder:
+        view = View(folder)
         (view.folder / "tmp").mkdir()
         command = box.wrap([sys.executable, "-c", "import numpy, mlx.core as mx; mx.eval(mx.zeros(1))"], view)
         env = boxed_env(view.folder, data="")

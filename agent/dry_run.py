@@ -13,7 +13,8 @@ from agent.experiment import DryRun, Ending
 from agent.failures import training_failure
 from agent.run import train_in
 from agent.score import Rows, committed_losses
-from agent.workshop import WEIGHTS, Workshop, remove
+from agent.throwaway import remove
+from agent.workshop import WEIGHTS, Workshop
 
 BUDGET_S = 1.0
 ROWS = 2

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from agent.installed import command_to_begin
 from agent.journal import Journal
 from agent.process import end
 from agent.repo import Repo, valid_tag
+from agent.throwaway import throwaway_folder
 from hardware import cache_root
 
 MIN_FREE_BYTES = 1 << 30  # logs, weights of the kept attempts and git objects of a night, with room to spare
@@ -159,8 +159,8 @@ def free_tag(place: Place, wanted: str) -> str:
 def probe(folder: Path, data: str | None = None) -> dict[str, Any]:
     """Device, data and default budget as the fixed files here have them; data that is missing is prepared first."""
     environment = dict(os.environ) | ({"NIGHTSHIFT_DATA": data} if data else {})
-    with tempfile.TemporaryDirectory(prefix="nightshift-") as aside:
-        answer = Path(aside) / "answer.json"
+    with throwaway_folder() as aside:
+        answer = aside / "answer.json"
         command = [sys.executable, str(PROBE), str(answer)]
         status = _call(command, folder, environment)
         if status != 0 or not answer.exists():

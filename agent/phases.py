@@ -7,7 +7,6 @@ the phases apart, and makes the step slower. The table has both, so that the rea
 import json
 import statistics
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from agent.experiment import Ending
 from agent.opening import Place, probe, read_script
 from agent.process import Outcome, supervise
 from agent.recorder import record_command, recorded
+from agent.throwaway import throwaway_folder
 
 LIMIT_S = 3600.0  # of one run: a few steps and a few rows; an hour is a hang
 PROFILER = Path(__file__).with_name("profiler.py")
@@ -129,8 +129,7 @@ def check(request: Request) -> None:
 
 def watch(place: Place, request: Request, which: str, env: Mapping[str, str]) -> Seen:
     """Run the script under profiler.py; raises CrashError."""
-    with tempfile.TemporaryDirectory(prefix="nightshift-") as aside:
-        folder = Path(aside)
+    with throwaway_folder() as folder:
         (folder / "out").mkdir()
         script, steps, seed = place.script_path.resolve(), str(request.steps), str(request.seed)
         command = [sys.executable, "-P", str(PROFILER), str(script), "notes.json", which, steps, seed]
@@ -146,8 +145,8 @@ def train(place: Place, request: Request) -> list[str]:
 def record(command: list[str], file: Path, env: Mapping[str, str]) -> Path:
     """Run the script under its recorder; returns what that wrote. Its exit code tells nothing: xctrace ends with the
     script's or with one of its own."""
-    with tempfile.TemporaryDirectory(prefix="nightshift-") as aside:
-        outcome = supervised(command, Path(aside), env)
+    with throwaway_folder() as aside:
+        outcome = supervised(command, aside, env)
     if not recorded(file):
         raise CrashError(Path(command[0]).name, outcome)
     return recorded(file)[-1]

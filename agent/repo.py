@@ -7,7 +7,6 @@ repository stay off, so that nothing planted there runs in the middle of the nig
 import errno
 import os
 import re
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import NoRepository, RepoError
+from agent.throwaway import throwaway_folder
 
 # GitPython runs `git version` as it is imported, and the stub that a Mac has before its tools are installed would be
 # an ImportError. It is shown no git at all: a missing or failing one is an error sentence, said where it is needed.
@@ -92,9 +92,9 @@ class Repo:
         return self._commit_script(parent, path, script, message, when)
 
     def _commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
-        with tempfile.TemporaryDirectory(prefix="nightshift-") as folder:
-            private = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
-            content, note = Path(folder) / "script", Path(folder) / "message"
+        with throwaway_folder() as folder:
+            private = {"GIT_INDEX_FILE": str(folder / "index")}
+            content, note = folder / "script", folder / "message"
             content.write_bytes(script.encode())
             note.write_bytes(message.encode())
             blob = self.git("hash-object", "-w", "--no-filters", str(content))

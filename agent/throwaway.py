@@ -1,29 +1,78 @@
-"""A folder that is gone afterwards, and git in it: nothing leads from there to the user's repository, or back."""
+"""A folder that is gone afterwards, and git in it: nothing leads from there to the user's repository, or back.
 
+Every folder of the harness in TMPDIR is made here. Its maker holds a lock on it, which the kernel takes away with the
+process: what one that was killed left behind is free, and removed when the next such folder is made.
+"""
+
+import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from agent.errors import RepoError
-from agent.workshop import remove
 
 # VIRTUAL_ENV: what a tool installs there would be installed for the user; PWD and OLDPWD: where the user stands
 LEADS_HOME = frozenset({"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PWD", "OLDPWD"})
+PREFIX, SUFFIX = "nightshift-", ".throwaway"
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 @contextmanager
 def throwaway_folder() -> Iterator[Path]:
     """However full of links, pipes and closed folders it is by then, it goes."""
-    folder = Path(tempfile.mkdtemp(prefix="nightshift-")).resolve()
+    sweep(Path(tempfile.gettempdir()))
+    folder, lock = _made()
     try:
         yield folder
     finally:
         remove(folder)
+        os.close(lock)
+
+
+def _made() -> tuple[Path, int]:
+    """A folder and the lock on it; another one, where a process that swept was faster than the lock."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX)).resolve()
+        with suppress(FileNotFoundError):
+            lock = os.open(folder, FOLDER)
+            with suppress(OSError):  # a network's disk may have no locks: then it is not swept either
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if folder.is_dir():
+                return folder, lock
+            os.close(lock)
+
+
+@cache  # once a process is enough
+def sweep(place: Path) -> None:
+    """Remove this user's throwaway folders whose makers are gone."""
+    for folder in place.glob(f"{PREFIX}*{SUFFIX}"):
+        with suppress(OSError):  # a link, in use, or gone meanwhile
+            lock = os.open(folder, FOLDER)
+            try:
+                if os.fstat(lock).st_uid == os.geteuid():
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    remove(folder)
+            finally:
+                os.close(lock)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, however deep and whoever closed it; by rm, which knows no longest path."""
+    for attempt in ("rm", "chmod", "rm"):
+        if not os.path.lexists(path) or (attempt == "chmod" and path.is_symlink()):  # chmod would follow it
+            return
+        arguments = ["-R", "u+rwX"] if attempt == "chmod" else ["-rf"]
+        try:
+            subprocess.run([attempt, *arguments, "--", str(path)], capture_output=True, check=False)
+        except FileNotFoundError:  # not on PATH
+            if path.is_dir() and not path.is_symlink():  # a pipe would keep rmtree waiting
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def detached_env() -> dict[str, str]:

@@ -18,6 +18,7 @@ from agent.caps import Caps
 from agent.environment import TMP, boxed_env
 from agent.experiment import Ending, Night, Progress, Run
 from agent.process import LOG, Outcome, read_tail, supervise
+from agent.throwaway import remove
 
 WEIGHTS = "out/model.safetensors"
 SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # of a corpus, to every box
@@ -177,15 +178,6 @@ def _is_folder_without_links(root: Path, name: str) -> bool:
 def _links_and_pipes(folder: str, names: list[str]) -> list[str]:
     kinds = {name: (Path(folder) / name).lstat().st_mode for name in names}
     return [name for name, mode in kinds.items() if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))]
-
-
-def remove(path: Path) -> None:
-    """Whatever is there, a file or a folder, however deep and whoever closed it; by rm, which knows no longest path."""
-    for attempt in ("rm", "chmod", "rm"):
-        if not os.path.lexists(path) or (attempt == "chmod" and path.is_symlink()):  # chmod would follow it
-            return
-        arguments = ["-R", "u+rwX"] if attempt == "chmod" else ["-rf"]
-        subprocess.run([attempt, *arguments, "--", str(path)], capture_output=True, check=False)
 
 
 def _reopen(folder: Path) -> None:

@@ -17,10 +17,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,7 +35,7 @@ from trials import Told, Trial, try_all  # noqa: E402
 
 import prepare  # noqa: E402
 from agent.box import Box, Landlock, Mode, candidates, choose  # noqa: E402
-from agent.workshop import remove  # noqa: E402
+from agent.throwaway import throwaway_folder  # noqa: E402
 
 # one of each kind: peeking, lying, notes, processes, keys, network, disk, memory; and what an audit may dislike
 QUICK = (
@@ -85,7 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     console.print(f"{len(scripts)} scripts in: {box.name}", highlight=False)
     told = Printing(console)
-    with scratch() as folder, world(folder, corpus(folder.with_name(f"{folder.name}-corpus"))) as here:
+    # however deep a cheat has dug
+    with throwaway_folder() as aside, world(aside / "world", corpus(aside / "corpus")) as here:
         try_all(here, scripts, box, told)
     for name in FOLDERS:
         if told.of(name):
@@ -119,16 +118,6 @@ def chosen_box(name: str) -> Box | None:
     if name == "landlock":
         return next((box for box in candidates() if isinstance(box, Landlock)), None)
     return choose(Mode(name))
-
-
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder for the world and one for its corpus, which go away again, however deep a cheat has dug."""
-    aside = Path(tempfile.mkdtemp(prefix="nightshift-cheats-")).resolve()
-    try:
-        yield aside / "world"
-    finally:
-        remove(aside)
 
 
 def corpus(folder: Path) -> Path:

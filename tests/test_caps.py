@@ -18,7 +18,7 @@ from agent.caps import GB, Caps, Watch, caps_of_machine, folder_usage, footprint
 from agent.environment import scrubbed_env
 from agent.experiment import Ending
 from agent.process import Outcome, supervise
-from agent.workshop import remove
+from agent.throwaway import remove
 
 MB = 1 << 20
 PLENTY = Caps(memory_bytes=GB, spare_memory_bytes=0, spare_disk_bytes=0, folder_bytes=64 * MB, folder_files=500,

@@ -17,7 +17,7 @@ FLOOR = {
     # the harness: what holds a process
     "agent": 0, "agent.errors": 0, "agent.experiment": 0, "agent.environment": 0, "agent.caps": 0, "agent.cgroup": 0,
     "agent.clock": 0, "agent.plain_text": 0, "agent.seatbelt": 0, "agent.seccomp": 0, "agent.box": 2,
-    "agent.process": 3, "agent.workshop": 4, "agent.installed": 0,
+    "agent.process": 3, "agent.workshop": 4, "agent.installed": 0, "agent.throwaway": 1,
     # what a night knows and decides
     "agent.proposers": 0, "agent.failures": 1, "agent.dials": 1, "agent.contract": 1, "agent.stop": 1,
     "agent.audit": 1, "agent.belief": 0, "agent.noise": 1, "agent.ties": 1, "agent.judge": 4, "agent.confirmation": 2,
@@ -26,7 +26,7 @@ FLOOR = {
     "agent.fit": 2, "agent.proposers.space": 2, "agent.proposers.surrogate": 0, "agent.proposers.search": 4,
     "agent.recorder": 2, "agent.table": 1, "agent.run": 5, "agent.opening": 5, "agent.report": 8,
     # sources of ideas, and what steers them
-    "agent.throwaway": 5, "agent.proposers.checked": 3, "agent.proposers.mix": 3, "agent.proposers.patch": 6,
+    "agent.proposers.checked": 3, "agent.proposers.mix": 3, "agent.proposers.patch": 6,
     "agent.notes": 5, "agent.proposers.queue": 7, "agent.proposers.desk": 6, "agent.proposers.command": 7,
     "agent.prompt": 2, "agent.reply": 2, "agent.proposers.endpoint": 1, "agent.proposers.chat": 3,
     "agent.proposers.dialects": 4, "agent.proposers.llm": 6,

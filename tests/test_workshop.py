@@ -13,7 +13,8 @@ from agent import workshop
 from agent.box import Open
 from agent.caps import caps_of_machine
 from agent.environment import TMP
-from agent.workshop import WARM, WEIGHTS, Workshop, read_end, remove, weights_bytes
+from agent.throwaway import remove
+from agent.workshop import WARM, WEIGHTS, Workshop, read_end, weights_bytes
 
 
 @pytest.fixture
