@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agent import landlock, seatbelt, seccomp
+from agent.counters import LIMITS, counters
 from agent.environment import boxed_env
 from agent.errors import MachineError
 from agent.throwaway import throwaway_folder
@@ -27,9 +28,9 @@ PROBE_S = 120  # a first import of MLX on a slow disk
 # Programs, libraries, compilers, and what libraries ask about the machine. Not /etc, /home, /opt, /run, /var as such.
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
-ABOUT = ("/sys/devices", "/sys/bus", "/sys/class", "/sys/fs/cgroup", "/sys/module/nvidia", "/sys/module/nvidia_uvm")
+ABOUT = ("/sys/devices", "/sys/bus", "/sys/class", *LIMITS, "/sys/module/nvidia", "/sys/module/nvidia_uvm")
 # Root may write these without any capability, and with /proc/sys/kernel/core_pattern run programs outside of the box.
-SWITCHES = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr"))
+SWITCHES = tuple(f"/proc/{name}" for name in ("sys", "bus", "driver"))
 GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dri/renderD*")
 PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
 HOMEBREW = tuple(f"/opt/homebrew/{part}" for part in ("Cellar", "Frameworks", "lib", "opt"))
@@ -174,11 +175,15 @@ class Bubblewrap:
         mounts += ["--dev", "/dev", *memory, "/dev/shm", *memory, "/tmp"]
         hidden = _hidden_in_system(view)
         mounts += _system_mounts(hidden, _python_in(view))
+        counting = {path: path.is_dir() for path in counters()}
+        for path, is_folder in counting.items():
+            mounts += ["--tmpfs", str(path)] if is_folder else ["--ro-bind", "/dev/null", str(path)]
         mounts += _read_only(view.readable)  # in a hidden place, mostly
         for device in gpu_devices():
             mounts += ["--dev-bind-try", str(device), str(device)]
         mounts += ["--bind", str(view.folder), str(view.folder), "--chdir", str(view.folder)]
-        for place in (*hidden, Path("/dev"), Path("/")):  # they are memory, too: nobody may write there
+        emptied = (path for path, is_folder in counting.items() if is_folder)
+        for place in (*hidden, *emptied, Path("/dev"), Path("/")):  # they are memory, too: nobody may write there
             mounts += ["--remount-ro", str(place)]
         return [*self._filtered(), *self._namespaces(), *mounts, "--", *command]
 

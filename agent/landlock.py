@@ -54,6 +54,7 @@ ALWAYS_OPEN = (
     "whether a file exists, its size and its times",
     "notes to a later run in when a file was last read, and in how fast it can be read again",
     "which other processes run, and with what arguments",
+    "notes to a later run in counters of the kernel (/proc/vmstat, /proc/stat, /sys/class/block/*/stat and the like)",
 )
 OPEN_BELOW = (
     (1, "every file of the user"),

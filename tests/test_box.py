@@ -20,6 +20,7 @@ from agent import box as boxes
 from agent import landlock
 from agent.box import Box, Bubblewrap, Landlock, Mode, View, choose, python_places
 from agent.caps import caps_of_machine
+from agent.counters import LIMITS
 from agent.environment import boxed_env
 from agent.experiment import Ending
 from agent.workshop import Workshop
@@ -274,6 +275,41 @@ for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/net/core/somaxconn", "/
 
 def test_the_machines_own_switches_cannot_be_turned_even_by_root(world):
     assert world.run(SWITCHES) == ""
+
+
+COUNTING = (
+    *("stat", "vmstat", "interrupts", "softirqs", "diskstats", "loadavg", "uptime", "slabinfo", "timer_list", "keys"),
+    *("key-users", "zoneinfo", "buddyinfo", "pagetypeinfo", "kpagecount", "kpageflags", "pressure/cpu", "locks"),
+    *("schedstat", "swaps", "fs/ext4/vda/mb_groups", "sys/fs/dentry-state", "sys/fs/file-nr", "sys/fs/inode-nr"),
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a Mac has no such files")
+def test_no_counter_of_the_kernel_carries_numbers_from_one_run_to_the_next(world):
+    skip_if_open(world.shop.box, next(words for words in landlock.ALWAYS_OPEN if "counters" in words))
+    devices = [path for name in ("block/*/stat", "net/*/statistics/*") for path in Path("/sys/class").glob(name)]
+    groups = [path for path in Path("/sys/fs/cgroup").rglob("*usage*") if path.is_file()][:50]
+    nodes = [*Path("/sys/devices/system/node").glob("node*/vmstat")]
+    counting = [
+        path for path in (*(Path("/proc") / name for name in COUNTING), *devices, *groups, *nodes) if path.exists()
+    ]
+    assert len(counting) > 10
+    assert world.run(READ, *counting) == ""
+    assert world.run(READ, *(f"/proc/self/root{path}" for path in counting)) == ""
+
+
+FACTS = """
+import os, sys
+words = (open('/proc/' + name).read() for name in ('meminfo', 'cpuinfo'))
+print(os.cpu_count(), len(os.sched_getaffinity(0)), os.sysconf('SC_PHYS_PAGES'), *(word.split()[0] for word in words))
+print(*(open(path).read() for path in sys.argv[1:] if os.path.exists(path)))
+"""
+
+
+def test_what_honest_programs_ask_about_the_machine_is_told(world):
+    told = world.run(FACTS, *LIMITS)
+    assert told == world.run(FACTS, *LIMITS, boxed=False)
+    assert "MemTotal: processor" in told
 
 
 def test_no_datagram_gets_out(world):
