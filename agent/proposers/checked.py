@@ -2,7 +2,6 @@
 
 import sqlite3
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from agent.contract import check_script
 from agent.dials import normalised
@@ -10,12 +9,12 @@ from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptE
 from agent.experiment import Briefing, History, Proposal, Proposer, Refusal
 from agent.journal import disk_is_broken, disk_is_full
 from agent.plain_text import one_line
+from agent.remembered import remembered
 
 TRIES = 3
 SOURCE_CHARS, SAID_CHARS = 80, 200
-KNOWN_SCRIPTS = 1024  # whose hashes are kept: a night asks for those of all its attempts before every proposal
 
-fingerprint = lru_cache(KNOWN_SCRIPTS)(normalised)
+fingerprint = remembered(normalised)
 
 
 @dataclass(frozen=True, slots=True)
