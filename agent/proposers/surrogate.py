@@ -63,12 +63,11 @@ class Surrogate:
         return mean, np.sqrt(np.maximum(prior - (explained**2).sum(axis=0), 1e-12 * self.amplitude**2))
 
     def _covariance(self, one: Array, other: Array) -> Array:
-        sums: Array = kernel(one, other, self.scores.ordered).sum(axis=-1)
-        return self.amplitude**2 * sums
+        return self.amplitude**2 * kernel(one, other, self.scores.ordered)
 
 
 def _candidates(scores: Scores, sigma_bpb: float | None) -> Iterator[Surrogate]:
-    sums = kernel(scores.places, scores.places, scores.ordered).sum(axis=-1)
+    sums = kernel(scores.places, scores.places, scores.ordered)
     same = scores.groups[:, None] == scores.groups[None, :]
     centred = scores.bpb - np.array([scores.bpb[scores.groups == group].mean() for group in scores.groups])
     spread = float(np.std(centred)) or 1e-6
@@ -84,12 +83,13 @@ def _candidates(scores: Scores, sigma_bpb: float | None) -> Iterator[Surrogate]:
             )
 
 
-def kernel(one: Array, other: Array, ordered: Flags, reach: float = REACH) -> Array:
-    """How alike the places (N, D) and (M, D) are on each dial: (N, M, D)."""
-    apart = one[:, None, :] - other[None, :, :]
-    smooth = np.exp(-(apart**2) / (2 * reach**2))
-    alike: Array = np.where(ordered, smooth, np.isclose(apart, 0))
-    return alike
+def kernel(one: Array, other: Array, ordered: Flags, reach: float = REACH) -> Array:  # (N, M)
+    """How alike the places (N, D) and (M, D) are, summed dial by dial, so that no array of (N, M, D) is ever there."""
+    sums = np.zeros((len(one), len(other)))
+    for here, there, is_number in zip(one.T, other.T, ordered, strict=True):
+        apart = here[:, None] - there[None, :]
+        sums += np.exp(-(apart**2) / (2 * reach**2)) if is_number else np.isclose(apart, 0)
+    return sums
 
 
 def expected_improvement(mean: Array, spread: Array) -> Array:
@@ -105,7 +105,7 @@ def crash_risk(crashed: Array, fine: Array, there: Array, ordered: Flags) -> Arr
         return np.zeros(len(there))
     seen = np.vstack([crashed, fine])
     said = np.concatenate([np.ones(len(crashed)), np.zeros(len(fine))])
-    among = kernel(seen, seen, ordered, CRASH_REACH).mean(axis=-1) + CRASH_DOUBT * np.eye(len(seen))
-    risk = kernel(there, seen, ordered, CRASH_REACH).mean(axis=-1) @ np.linalg.solve(among, said)
+    among = kernel(seen, seen, ordered, CRASH_REACH) / len(ordered) + CRASH_DOUBT * np.eye(len(seen))
+    risk = kernel(there, seen, ordered, CRASH_REACH) / len(ordered) @ np.linalg.solve(among, said)
     clipped: Array = np.clip(risk, 0.0, 1.0)
     return clipped
