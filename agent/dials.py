@@ -5,6 +5,9 @@ A dial is an UPPER_CASE constant at module level. Where a search may turn it, it
     MATRIX_LR = 0.04  # Muon: every matrix of the blocks  [0.005, 0.2] log
     DEPTH = by_device(cpu=4, metal=6, cuda=8)  # transformer layers  {2, 4, 6, 8}
 
+Only the end of a comment is read, and only what looks like a range: "as in [3]" is prose. A misspelt range is told to
+its author before a night; where an edit of the night misspells one, the search leaves that dial alone.
+
 Whoever writes one range has spoken: dials without one stay as they are. In a script without any range, those are
 searched for which a sensible one can be told from name and value.
 """
@@ -15,7 +18,7 @@ import io
 import math
 import re
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -75,21 +78,33 @@ def _depth_is_told() -> Iterator[None]:
 @_depth_is_told()
 def read_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
     """The dials in the order of their lines; raises ScriptError for a range or a preset that cannot be read."""
-    assignments, comments = tuple(_assignments(source)), _comments(source)
-    dials = []
-    for name, node in assignments:
-        try:
-            value = ast.literal_eval(_literal(node, name, device_kind))
-        except (ValueError, TypeError):
-            continue  # computed from other dials, or a set that cannot be: not one itself
+    return tuple(_read(source, device_kind, strict=True))
+
+
+@_depth_is_told()
+def legible_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
+    """The same for a script that somebody edited at night: what cannot be read is not searched, or is no dial."""
+    return tuple(_read(source, device_kind, strict=False))
+
+
+def _read(source: str, device_kind: str, *, strict: bool) -> Iterator[Dial]:
+    comments = _comments(source)
+    for name, node, value in _literals(source, device_kind, strict=strict):
         line = node.end_lineno or node.lineno
-        dials.append(Dial(name, value, _span(comments.get(line, ""), name, value, line), line))
-    return tuple(dials)
+        try:
+            span = _span(comments.get(line, ""), name, value, line)
+        except ScriptError:
+            if strict:
+                raise
+            span = None
+        yield Dial(name, value, span, line)
 
 
-def searched(source: str, device_kind: str) -> tuple[Dial, ...]:
-    """The dials that a search may turn; raises ScriptError when there is none, or a range cannot be read."""
-    dials = read_dials(source, device_kind)
+def searched(
+    source: str, device_kind: str, read: Callable[[str, str], tuple[Dial, ...]] = read_dials
+) -> tuple[Dial, ...]:
+    """The dials that a search may turn; raises ScriptError when there is none, and where read does."""
+    dials = read(source, device_kind)
     if all(dial.span is None for dial in dials):
         dials = tuple(replace(dial, span=sensible(dial.name, dial.value)) for dial in dials)
     dials = tuple({dial.name: dial for dial in dials if dial.span is not None}.values())  # of one set twice, the last
@@ -132,9 +147,10 @@ def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str
     return b"".join(lines).decode()
 
 
+@_depth_is_told()
 def values_of(source: str, device_kind: str) -> dict[str, Value]:
-    """Dial → value; raises ScriptError as read_dials() does."""
-    return {dial.name: dial.value for dial in read_dials(source, device_kind)}
+    """Dial → value, whatever the comments say; raises ScriptError for a script that cannot be read."""
+    return {name: value for name, _, value in _literals(source, device_kind, strict=False)}
 
 
 def only_dials_differ(before: str, after: str, device_kind: str) -> bool:
@@ -175,6 +191,18 @@ def _assignments(source: str) -> Iterator[tuple[str, ast.expr]]:
             yield name, node
 
 
+def _literals(source: str, device_kind: str, *, strict: bool) -> Iterator[tuple[str, ast.expr, Value]]:
+    """Name, node and value of every dial; where a preset lacks this device, raises ScriptError or skips it."""
+    for name, node in _assignments(source):
+        try:
+            yield name, node, ast.literal_eval(_literal(node, name, device_kind))
+        except (ValueError, TypeError):
+            continue  # computed from other dials, or a set that cannot be: not one itself
+        except ScriptError:
+            if strict:
+                raise
+
+
 def _literal(node: ast.expr, name: str, device_kind: str) -> ast.expr:
     """The expression that holds the value: itself, or this device's keyword of by_device."""
     match node:
@@ -197,9 +225,23 @@ def _span(comment: str, name: str, value: Value, line: int) -> Interval | Choice
         return None
     text = comment[opening:].strip()
     span = _choices(text) if text[0] == "{" else _interval(text, value)
-    if span is None:
+    if span is None and _looks_like_a_range(text):
         raise ScriptError(f"line {line}: the range {text[:80]!r} of dial {name} cannot be read; write {FORMS}")
     return span
+
+
+def _looks_like_a_range(text: str) -> bool:
+    """Whether somebody meant one: two numbers in brackets, several things in braces, or a logarithm at the end.
+
+    Prose is what goes on after its brackets, and what quotes a number, a name or a year: [3], [Kingma, 2014].
+    """
+    inside, closed, after = re.fullmatch(r"[\[{]([^\]}]*)([\]}]?)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    log = after.strip().lower().startswith("log")
+    if closed and after.strip() and not log:
+        return False
+    parts = [part.strip() for part in inside.split(",")]
+    numbers = sum(re.match(r"[-+]*\.?\d", part) is not None for part in parts)
+    return log or numbers > 1 or (text[0] == "{" and len(parts) > 1)
 
 
 def _interval(text: str, value: Value) -> Interval | None:

@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.dials import Choices, Dial, Interval, normalised, read_dials, searched, sensible, set_dials
+from agent.dials import (
+    Choices,
+    Dial,
+    Interval,
+    legible_dials,
+    normalised,
+    read_dials,
+    searched,
+    sensible,
+    set_dials,
+    values_of,
+)
 from agent.errors import ScriptError
 
 SCRIPT = '''\
@@ -92,15 +103,14 @@ def test_setting_an_unknown_dial_names_it():
 @pytest.mark.parametrize(
     "line",
     [
-        "LR = 0.1  # step [0.1, high]",
-        "LR = 0.1  # step [0.1]",
         "LR = 0.1  # step [0.1, 0.2",
         "LR = 0.1  # step [0.2, 0.1]",
         "LR = 0.1  # step [0.0, 0.2] log",
         "LR = 0.0  # step [0.1, 0.2] log",
         "LR = 0.1  # step [0.1, 1e999]",
         "LR = 0.1  # step [0.1, 0.2] logarithmic",
-        "LR = 0.1  # step {0.1}",
+        "LR = 0.1  # step [low, high] log",
+        "LR = 0.1  # step [0.1, 0.2, 0.3]",
         "LR = 0.1  # step {a, b}",
         "LR = 'x'  # step [0.1, 0.2]",
         "LR = 1  # step [0.5, 2]",
@@ -111,6 +121,32 @@ def test_an_unreadable_range_names_dial_line_text_and_forms(line):
         read_dials(f"import x\n{line}\n", "cpu")
     text = line[max(line.rfind("["), line.rfind("{")) :]
     assert str(caught.value).startswith(f"line 2: the range {text!r} of dial LR cannot be read; write [low, high]")
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        *("as in [3]", "[Kingma, 2014]", "see [1, 2] for why", "[see above]", "found best {by hand}", "[0.1]", "{0.1}"),
+        *("rows [0, 8) of [sic]", "a[i] {x}", "[", "]", "{}", "[]", "one of [0.1, 0.2], by trial", "[3, Table 2]"),
+    ],
+)
+def test_what_a_comment_quotes_is_no_range(comment):
+    (dial,) = read_dials(f"LR = 0.1  # {comment}\n", "cpu")
+    assert dial.span is None
+
+
+def test_a_range_counts_at_the_end_of_whatever_the_comment_quotes():
+    (dial,) = read_dials("LR = 0.1  # as in [3], {sic}  [0.01, 1.0] log\n", "cpu")
+    assert dial.span == Interval(0.01, 1.0, log=True, whole=False)
+
+
+def test_what_cannot_be_read_is_skipped_where_the_author_is_asleep():
+    source = "LR = 0.1  # [0.2, 0.1]\nDECAY = 0.2  # [0.0, 0.5]\nDEPTH = by_device(cpu=1)  # {1, 2}\n"
+    assert [(dial.name, dial.span is None) for dial in legible_dials(source, "cuda")] == [
+        ("LR", True),
+        ("DECAY", False),
+    ]
+    assert values_of(source, "cpu") == {"LR": 0.1, "DECAY": 0.2, "DEPTH": 1}
 
 
 def test_a_preset_without_this_device_says_what_to_add():
