@@ -56,6 +56,14 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class Weights:
+    """What a run saved, as the harness counted it."""
+
+    params: int  # elements of all tensors
+    data_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Audit:
     """Committed losses against logits that a fresh process gave for the same prefixes, without the targets."""
 
@@ -97,6 +105,8 @@ class Run:
     dawn: bool = False  # made to confirm, with a seed that no choice has seen
     holdout: Score | None = None  # of a run at dawn: bits per byte of text that no run of the night was judged by
     weights_bytes: int | None = None  # None: it left none that are its own
+    weights: Weights | None = None  # None where it saved none that can be read
+    peak_bytes: int | None = None  # most memory that its processes filled, by the harness's measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +140,7 @@ class Noise:
     sigma_bpb: float  # standard deviation of one run
     runs: int  # repeated runs that it is learnt from
     smallest_bpb: float  # the smallest difference between two single runs that is not luck, 19 times in 20
+    doubt: str | None = None  # why attempt 0 says little about it, so that it was widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +210,21 @@ class Attempt:
     def summary(self) -> Summary | None:
         """What the last run that left a summary said."""
         return next((run.summary for run in reversed(self.done_runs) if run.summary), None)
+
+    @property
+    def weights(self) -> Weights | None:
+        """The most that any of its runs saved; None where one is unknown."""
+        known = [run.weights for run in self.done_runs if run.ending is Ending.FINISHED]
+        counted = [weights for weights in known if weights is not None]
+        if not counted or len(counted) < len(known):
+            return None
+        return Weights(max(one.params for one in counted), max(one.data_bytes for one in counted))
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most memory that a run of it filled while it trained; of those that were cut short by a failure, none."""
+        trained = [run.peak_bytes for run in self.done_runs if run.ending in (Ending.FINISHED, Ending.HOPELESS)]
+        return max((peak for peak in trained if peak is not None), default=None)
 
 
 History = Sequence[Attempt]  # one night's attempts in the order of their numbers

@@ -28,6 +28,7 @@ from agent.experiment import (
     Score,
     Status,
     Summary,
+    Weights,
 )
 
 VERSION = 4
@@ -52,7 +53,9 @@ CREATE TABLE runs (
     seed INTEGER NOT NULL,
     boot TEXT NOT NULL,                  -- which start of the machine it belongs to
     ending TEXT,                         -- NULL while it runs
-    exit_code INTEGER, wall_s REAL, summary TEXT, last_lines TEXT, weights_bytes INTEGER,
+    exit_code INTEGER, wall_s REAL, summary TEXT, last_lines TEXT,
+    weights_bytes INTEGER,               -- of the file; NULL: it left none of its own
+    weights TEXT,                        -- what is in it, counted; NULL where that cannot be told
     val_bpb REAL, score_s REAL, failure TEXT,  -- score_s is NULL until scored
     overran INTEGER NOT NULL DEFAULT 0,        -- the scoring process, by the harness's clock
     audit TEXT,                                -- NULL until audited
@@ -184,10 +187,11 @@ class Journal:
 
     def end_run(self, run_id: int, run: Run) -> None:
         summary = json.dumps(dataclasses.asdict(run.summary)) if run.summary else None
+        weights = json.dumps(dataclasses.asdict(run.weights)) if run.weights else None
         self._write(
-            "UPDATE runs SET ending = ?, exit_code = ?, wall_s = ?, summary = ?, last_lines = ?, weights_bytes = ?"
-            " WHERE id = ?",
-            (run.ending, run.exit_code, run.wall_s, summary, run.last_lines, run.weights_bytes, run_id),
+            "UPDATE runs SET ending = ?, exit_code = ?, wall_s = ?, summary = ?, last_lines = ?, weights_bytes = ?,"
+            " weights = ? WHERE id = ?",
+            (run.ending, run.exit_code, run.wall_s, summary, run.last_lines, run.weights_bytes, weights, run_id),
         )
 
     def record_score(self, attempt: int, seed: int, score: Score) -> None:
@@ -332,6 +336,7 @@ def _run(row: sqlite3.Row) -> Run:
         score=_score(row) if row["score_s"] is not None else None,
         dawn=bool(row["dawn"]),
         holdout=_holdout(json.loads(row["holdout"])) if row["holdout"] else None,
+        weights=Weights(**json.loads(row["weights"])) if row["weights"] else None,
     )
 
 

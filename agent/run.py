@@ -2,15 +2,17 @@
 
 import dataclasses
 import json
+import os
 import sys
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from agent.curve import Bound, Finished, Losses, bounds, is_finite, losses
-from agent.experiment import Attempt, Ending, History, Progress, Run, Summary
+from agent.experiment import Attempt, Ending, History, Progress, Run, Summary, Weights
 from agent.process import Outcome
-from agent.workshop import WEIGHTS, Workshop, read_end, weights_bytes
+from agent.weights import count
+from agent.workshop import WEIGHTS, Workshop, open_plain, read_end, weights_bytes
 
 # Start, compilation and saving come on top of the budget. The slowest honest start measured is 150 s (a whole step
 # compiled by MLX for CUDA with cold caches); attempt 0 gets twice that, which only a hang uses up.
@@ -18,6 +20,17 @@ FIRST_ALLOWANCE_S = 300.0
 # What attempt 0 needed is known then, and what others get is not much more: beyond it a script would be training on.
 ALLOWANCE_FACTOR, LEAST_ALLOWANCE_S, ALLOWANCE_OF_BUDGET = 1.5, 10.0, 0.05
 POINT_BYTES, SUMMARY_BYTES = 4 << 10, 1 << 20  # far more than a line of the curve, or a summary, ever takes
+# The least and the most that each number of a summary can be: the types and bounds of what machines do, with much room.
+PLAUSIBLE: Mapping[str, tuple[type, float, float]] = {
+    "training_seconds": (float, 0, 1e8),
+    "total_seconds": (float, 0, 1e8),
+    "peak_vram_mb": (float, 1e-3, 1e9),
+    "mfu_percent": (float, 0, 1e3),
+    "total_tokens_M": (float, 0, 1e9),
+    "num_steps": (int, 0, 1e12),
+    "num_params_M": (float, 1e-6, 1e9),
+    "depth": (int, 0, 1e6),
+}
 CURVE, CURVE_BYTES = "metrics.jsonl", 8 << 20  # of a longer curve the end: some 60,000 points
 
 
@@ -106,7 +119,7 @@ def first_finished(shop: Workshop, attempt: Attempt) -> Finished | None:
     return Finished(_losses_of_finished(shop.run_folder(attempt.number, run.seed) / "out"), score.val_bpb)
 
 
-@lru_cache(maxsize=4096)
+@cache
 def _losses_of_finished(out: Path) -> Losses:
     """What is finished does not change, and every later attempt asks for it."""
     return read_losses(out)
@@ -134,15 +147,30 @@ def read_progress(out: Path) -> Progress | None:
 
 
 def read_summary(out: Path) -> Summary | None:
-    """What the script wrote about itself; values that are no finite numbers are left out."""
+    """What the script wrote about itself, number by number: one that cannot be is left out."""
     try:
         said = json.loads(read_end(out, "summary.json", SUMMARY_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(said, dict):
         return None
-    names = [field.name for field in dataclasses.fields(Summary)]
-    return Summary(**{name: said[name] for name in names if is_finite(said.get(name))})
+    return Summary(**{name: said[name] for name in PLAUSIBLE if _is_plausible(name, said.get(name))})
+
+
+def _is_plausible(name: str, value: object) -> bool:
+    kind, least, most = PLAUSIBLE[name]
+    if not is_finite(value) or (kind is int and not isinstance(value, int)):
+        return False
+    return least <= value <= most  # type: ignore[operator]  # finite: a number
+
+
+def read_weights(out: Path) -> Weights | None:
+    """What the run saved, by the header of the file; None where it cannot be told."""
+    try:
+        with open_plain(out, Path(WEIGHTS).name) as file:
+            return count(file, os.fstat(file.fileno()).st_size)
+    except OSError:
+        return None
 
 
 def _as_run(outcome: Outcome, budget_s: float, allowance_s: float, out: Path, seed: int) -> Run:
@@ -153,5 +181,6 @@ def _as_run(outcome: Outcome, budget_s: float, allowance_s: float, out: Path, se
     size = weights_bytes(out.parent)
     if ending is Ending.FINISHED and size is None:
         ending, last_lines = Ending.CRASHED, f"{last_lines}\nit left no {WEIGHTS}".strip()
-    summary = read_summary(out)
-    return Run(seed, ending, outcome.exit_code, outcome.wall_s, summary, last_lines, weights_bytes=size)
+    summary, weights = read_summary(out), read_weights(out) if ending is Ending.FINISHED else None
+    exit_code, wall_s = outcome.exit_code, outcome.wall_s
+    return Run(seed, ending, exit_code, wall_s, summary, last_lines, weights_bytes=size, weights=weights)

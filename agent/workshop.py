@@ -8,10 +8,11 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from agent.box import Box, View
 from agent.caps import Caps
@@ -187,11 +188,12 @@ def _reopen(folder: Path) -> None:
             folder.chmod(0o700)
 
 
-def read_end(folder: Path, name: str, most_bytes: int) -> bytes:
-    """The last bytes of a plain file right in this folder; OSError for a link, a pipe or nothing."""
+@contextmanager
+def open_plain(folder: Path, name: str) -> Iterator[BinaryIO]:
+    """Open a plain file right in this folder; raises OSError for a link, a pipe or nothing."""
     inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        # a pipe of that name would keep a plain open waiting for ever
+        # a pipe of that name would keep a plain open waiting without end
         file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=inside)
     finally:
         os.close(inside)
@@ -199,9 +201,15 @@ def read_end(folder: Path, name: str, most_bytes: int) -> bytes:
         if not stat.S_ISREG(os.fstat(file).st_mode):  # before Python makes a file of it, which fails for a folder
             raise OSError(f"{folder / name} is no plain file")
         with os.fdopen(file, "rb", closefd=False) as plain:
-            return read_tail(plain, most_bytes)
+            yield plain
     finally:
         os.close(file)
+
+
+def read_end(folder: Path, name: str, most_bytes: int) -> bytes:
+    """The last bytes of a plain file right in this folder; raises OSError for anything else."""
+    with open_plain(folder, name) as plain:
+        return read_tail(plain, most_bytes)
 
 
 def weights_bytes(run_folder: Path) -> int | None:

@@ -8,14 +8,14 @@ import pytest
 from nights import mounted
 
 from agent.errors import NightError
-from agent.experiment import Decision, Ending, Night, Proposal, Run, Score, Status, Summary
+from agent.experiment import Decision, Ending, Night, Proposal, Run, Score, Status, Summary, Weights
 from agent.journal import RESERVE_BYTES, VERSION, Journal, disk_is_broken, disk_is_full
 
 NIGHT = Night(
     tag="t", branch="refs/heads/experiments/30s-t", script="train_mlx.py", base="b" * 40, budget_s=30.0, seed=7,
     device_kind="cpu", device="a CPU", protocol="p" * 12, data="/data", started="2026-01-02T03:04:05Z",
 )  # fmt: skip
-RUN = Run(7, Ending.FINISHED, 0, 31.5, Summary(peak_vram_mb=512.0, num_steps=3), "the end")
+RUN = Run(7, Ending.FINISHED, 0, 31.5, Summary(peak_vram_mb=512.0, num_steps=3), "the end", weights=Weights(10, 40))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from test_journal import NIGHT
 
 from agent import ledger
 from agent.errors import NightError
-from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Summary
+from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Summary, Weights
 
 FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
 UPSTREAM = "a1b2c3d\t0.997900\t44.0\tkeep\tbaseline"  # five columns
@@ -50,6 +50,13 @@ def test_a_row_has_the_formats_that_tools_expect():
     row = cells(ledger.rows(NIGHT, HISTORY)[1])
     assert (row["commit"], row["val_bpb"], row["memory_gb"], row["status"]) == ("1111111", "1.250000", "1.5", "keep")
     assert (row["parent"], row["branch"], row["seeds"]) == ("0000000", "experiments/30s-t", "1")
+
+
+def test_parameters_are_those_that_the_harness_counted():
+    said = attempt(1, 1.25, Status.KEEP)
+    runs = tuple(dataclasses.replace(run, weights=Weights(2_345_678, 4_691_356)) for run in said.runs)
+    counted = dataclasses.replace(said, runs=runs)
+    assert [cells(ledger.rows(NIGHT, [one])[0])["params_M"] for one in (said, counted)] == ["0.500", "2.346"]
 
 
 def test_the_parent_of_attempt_0_is_where_the_user_stood():

@@ -11,7 +11,7 @@ from test_journal import NIGHT
 from test_ledger import HISTORY
 
 from agent.errors import MachineError, NightError, ScriptError
-from agent.experiment import Ending, Proposal, Status
+from agent.experiment import Ending, Proposal, Status, Weights
 from agent.journal import Journal
 from agent.lab import Limits
 from agent.lock import only_night
@@ -110,7 +110,13 @@ def test_weights_are_kept_for_kept_attempts_only(after_a_night):
 def test_what_a_script_says_about_itself_is_recorded(after_a_night):
     row = after_a_night.grounds.rows()[0]
     assert (row["memory_gb"], row["train_s"], row["params_M"], row["source"]) == ("0.5", "0.1", "0.001", "you")
-    assert after_a_night.grounds.attempts("t")[0].summary.num_steps == 1
+    assert after_a_night.grounds.attempts("t")[0].summary.num_steps == 500
+
+
+def test_what_a_run_saved_is_counted(after_a_night):
+    """A float32 for every token of the vocabulary."""
+    scored = [attempt for attempt in after_a_night.grounds.attempts("t") if attempt.val_bpb is not None]
+    assert {attempt.weights for attempt in scored} == {Weights(512, 2048)}
 
 
 def test_nonsense_in_summary_and_curve_is_left_out(after_a_night):
