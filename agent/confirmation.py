@@ -12,7 +12,7 @@ import numpy as np
 from agent.belief import SIZE, STEP, TINY, Array, knowledge_gradient, likelihood, worths
 from agent.experiment import Attempt, History, Run, Status, incumbent
 from agent.noise import SAME, Knowledge, know, measured, seed_effects
-from agent.ties import price_of
+from agent.simplicity import price_of
 
 FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doubted
 LAST = 2  # runs of the script without all passengers
@@ -173,7 +173,7 @@ def _doubt(known: Knowledge, history: History, champion: Attempt, kept: Attempt)
         runs,
     )
     testable = without is None or _runs(without)
-    return Doubt(edit, probability * worths(differences, price_of(kept, history[kept.parent], PRICE)), blind, testable)
+    return Doubt(edit, probability * worths(differences, price_of(kept, history, known, PRICE)), blind, testable)
 
 
 def _passengers(doubts: tuple[Doubt, ...], impossible: Collection[tuple[int, ...]]) -> tuple[int, ...]:

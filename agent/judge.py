@@ -9,7 +9,7 @@ from itertools import combinations
 from agent.experiment import Attempt, Decision, History, Judge, Review, Status, incumbent
 from agent.failures import failure
 from agent.noise import SAME, Knowledge, know, measured
-from agent.ties import price_of, simpler
+from agent.simplicity import SIMPLER, price_of, simpler
 
 # Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
 PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
@@ -113,6 +113,8 @@ class Balanced:
             return doubt.told(None, f"{doubt.sure:.0%} sure: another seed tells more than another idea")
         if doubt.worth <= 0:
             return doubt.told(Status.DISCARD, doubt.against)
+        if len(attempt.scores_bpb) < 2 and doubt.simpler is not None:
+            return doubt.told(None, "simpler: another seed has to show what that costs")
         return doubt.told(Status.KEEP, doubt.in_favour)
 
     def review(self, history: History) -> Review:
@@ -157,8 +159,8 @@ class Doubt:
     def of(cls, known: Knowledge, attempt: Attempt, history: History, price: float) -> "Doubt":
         belief, i = known.belief, known.place[attempt.number]
         assert attempt.parent is not None
-        why, asked = simpler(attempt, history[attempt.parent]), price_of(attempt, history[attempt.parent], price)
-        only_simpler = why if belief.value_of_keeping(i, price) <= 0 else None
+        asked = price_of(attempt, history, known, price)
+        only_simpler = simpler(attempt, history[attempt.parent]) if belief.value_of_keeping(i, price) <= 0 else None
         return cls(
             attempt=attempt,
             gain_bpb=known.gain_bpb(attempt.number),
@@ -171,7 +173,7 @@ class Doubt:
     @property
     def in_favour(self) -> str:
         if self.simpler is not None:
-            return f"simpler: {self.simpler}, and {abs(self.gain_bpb):.6f} {self._side} its parent"
+            return f"{SIMPLER}{self.simpler}, and {abs(self.gain_bpb):.6f} {self._side} its parent"
         provisional = "" if self.sure >= CONFIRMED else PROVISIONAL
         return f"{provisional}an estimated {self.gain_bpb:.6f} below its parent, {self.sure:.0%} sure"
 

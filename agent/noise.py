@@ -36,6 +36,10 @@ class Knowledge:
     def sure(self, number: int) -> float:
         return self.belief.sure(self.place[number])
 
+    def drift(self, since: int, number: int) -> float:
+        """How far an attempt is believed to lie below one that it came from, in sigma."""
+        return self.belief.mean(self.place[since]) - self.belief.mean(self.place[number])
+
     def merits(self, attempt: Attempt) -> tuple[float, ...]:
         """Its scores in steps of the lattice, whether it stands in the tree or not."""
         step = self.sigma_bpb * STEP

@@ -1,6 +1,8 @@
 """Attempts with scores, for the tests of those who judge them."""
 
-from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Summary
+from dataclasses import replace
+
+from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Weights
 
 
 def scored_run(seed: int, val_bpb: float, *, dawn: bool = False, holdout: float | None = None) -> Run:
@@ -15,15 +17,21 @@ def scored_attempt(
     status: Status | None = Status.DISCARD,
     reason: str = "",
     script: str = "",
-    params: float | None = None,
+    weights: Weights | None = None,
     without: tuple[int, ...] = (),
     dawn: tuple[float, ...] = (),
 ) -> Attempt:
     """Settled where it has a status; the runs at dawn come after the night's."""
     runs = [scored_run(seed, value) for seed, value in enumerate(scores)]
     runs += [scored_run(1000 + seed, value, dawn=True, holdout=value + 0.1) for seed, value in enumerate(dawn)]
-    if params is not None:
-        runs = [Run(run.seed, run.ending, 0, 1.0, Summary(num_params_M=params), "", run.score) for run in runs]
+    runs = [replace(run, weights=weights) for run in runs]
     decision = None if status is None else Decision(status, reason)
     proposal = Proposal(script, "", "", "", without=without)
     return Attempt(number, parent, proposal, "", "c", tuple(runs), decision, settled=status is not None)
+
+
+def stopped_attempt(number: int, parent: int, seed: int = 0) -> Attempt:
+    """Discarded in the middle of its run, since it would have been worse than its parent."""
+    run = Run(seed, Ending.HOPELESS, None, 0.5, None, "stopped early at 50%: its loss was 0.100 above the incumbent's")
+    decision = Decision(Status.DISCARD, run.last_lines, gain_bpb=-0.05)
+    return Attempt(number, parent, Proposal("", "", "", ""), "", "c", (run,), decision, settled=True)

@@ -250,34 +250,6 @@ def test_noise_says_what_two_runs_can_tell_apart():
     assert found.smallest_bpb == pytest.approx(2.77 * found.sigma_bpb, rel=0.01)
 
 
-# ---- ties ------------------------------------------------------------------------------------------------------------
-
-LONG = "A = 1\nB = 2\n\n# a word\nC = 3\nD = 4\n"
-
-
-def tie(script: str, params: float) -> Decision:
-    baseline = scored_attempt(0, 1.500, 1.506, 1.494, status=Status.KEEP, script=LONG, params=10.0)
-    history = [baseline, *worse(1, 6, 0, 1.5)]
-    return Balanced().judge(candidate(7, 1.4995, 1.5005, 1.5, script=script, params=params), history)
-
-
-def test_a_simpler_script_is_kept_for_a_tie_and_marked():
-    fewer_lines, fewer_params = tie("A = 1\nB = 2\nC = 3\n", 10.0), tie(LONG, 8.0)
-    assert fewer_lines.status is fewer_params.status is Status.KEEP
-    assert fewer_lines.reason.startswith("simpler: 1 line fewer")
-    assert fewer_params.reason.startswith("simpler: 2.0 M parameters fewer")
-
-
-def test_turned_dials_and_dropped_comments_are_not_simpler():
-    for script, params in ((LONG.replace("4", "5"), 10.0), (LONG.replace("# a word\n", ""), 10.0), ("A = 1\n", 12.0)):
-        assert not tie(script, params).reason.startswith("simpler")
-
-
-def test_a_simpler_script_that_costs_too_much_is_discarded():
-    baseline = scored_attempt(0, 1.500, 1.506, 1.494, status=Status.KEEP, script=LONG)
-    assert Balanced().judge(candidate(1, 1.53, 1.53001, script="A = 1\n"), (baseline,)).status is Status.DISCARD
-
-
 # ---- strict ----------------------------------------------------------------------------------------------------------
 
 
