@@ -10,10 +10,11 @@ Merits live on a lattice of STEP; each attempt looks at the SIZE points around i
 component, so that an outlier does not pass for a discovery (Box & Tiao 1968).
 """
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,8 @@ PRIOR_EDITS = 5.0
 PRIOR = np.array([0.2, 0.15, 0.15, 0.12, 0.04, 0.01, 0.08, 0.05, 0.08, 0.08, 0.03, 0.008, 0.002])
 ROUNDS, EM_STEPS = 3, 30
 TINY = 1e-200
+ABOVE_CEILING = 48  # points of the window of an attempt without scores: 6 sigma
+AT_ONCE = 256  # attempts whose messages are computed together: their spectra take some 10 MB
 
 
 def effects(differences: NDArray[np.int64]) -> Array:  # (K, differences)
@@ -60,24 +63,49 @@ def noise_density(errors: Array) -> Array:
     return (1 - OUTLIERS) * normal(1.0) + OUTLIERS * normal(WIDER)
 
 
+def noise_below(errors: Array) -> Array:
+    """The probability that the noise of one run lies below so many sigma."""
+
+    def normal(width: float) -> Array:
+        below: Array = 0.5 * (1 + _erf(errors / (width * np.sqrt(2))))
+        return below
+
+    return (1 - OUTLIERS) * normal(1.0) + OUTLIERS * normal(WIDER)
+
+
+_erf = np.vectorize(math.erf, otypes=[float])  # SciPy's takes a third of a second to import
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One attempt in the tree."""
+    """One attempt in the tree, in steps of the lattice; higher is better.
+
+    Of a run that was ended early, nothing is known but that its score would have lain below some value. It is a
+    censored observation (Tobin 1958): to leave it out would make the edits that are seen look better than edits are.
+    """
 
     parent: int  # its place in the tree, before this one; the root is its own
-    scores: tuple[float, ...]  # in steps of the lattice, higher is better
+    scores: tuple[float, ...]
+    ceilings: tuple[float, ...] = ()  # what the runs that were ended early would have lain below
 
     @property
     def centre(self) -> int:
-        return round(statistics.median(self.scores))
+        """Of its window. Where only a ceiling is known, most of the window lies below it, and the rest is one tail."""
+        if self.scores:
+            return round(statistics.median(self.scores))
+        return round(min(self.ceilings)) + ABOVE_CEILING - SIZE // 2
+
+    @property
+    def is_censored(self) -> bool:
+        return not self.scores
 
 
-@lru_cache(maxsize=2048)
-def likelihood(scores: tuple[float, ...], centre: int) -> Array:  # (SIZE,)
+def likelihood(scores: tuple[float, ...], centre: int, ceilings: tuple[float, ...] = ()) -> Array:  # (SIZE,)
     points = centre + np.arange(SIZE) - SIZE // 2
-    errors = (np.array(scores)[:, None] - points) * STEP
-    likely: Array = noise_density(errors).prod(axis=0) + TINY
-    return likely
+    likely: Array = noise_density((np.array(scores)[:, None] - points) * STEP).prod(axis=0)
+    if ceilings:
+        likely = likely * noise_below((np.array(ceilings)[:, None] - points) * STEP).prod(axis=0)
+    return likely + TINY
 
 
 @lru_cache(maxsize=1024)
@@ -87,16 +115,48 @@ def kernels(offset: int) -> tuple[Array, NDArray[np.complex128]]:
     return table, np.fft.rfft(table[:, ::-1], 2 * SIZE)
 
 
-@lru_cache(maxsize=2048)  # a discarded attempt says the same for the rest of the night
-def leaf_messages(scores: tuple[float, ...], centre: int, offset: int) -> Array:
-    return upward(likelihood(scores, centre), offset)
+@lru_cache(maxsize=1)
+def effects_up_to() -> Array:  # (K, 2 FAR)
+    """Probability of an effect of at most so many steps, from -FAR on."""
+    return np.cumsum(effects(np.arange(-FAR, FAR)), axis=1)
 
 
-def upward(belief: Array, offset: int) -> Array:  # (K, SIZE)
-    """What a child's belief says about its parent, by component: sum over d of effects(d) belief(v + d)."""
-    _, spectrum = kernels(offset)
-    full = np.fft.irfft(spectrum * np.fft.rfft(belief, 2 * SIZE), 2 * SIZE)
-    return np.maximum(full[:, SIZE - 1 : 2 * SIZE - 1], TINY)
+def beneath(offset: int) -> Array:  # (K, SIZE)
+    """What a censored child says about its parent by the merits below its window, where its likelihood is one."""
+    most = offset - 1 - np.arange(SIZE)  # steps, from each point of the parent's window to the last one beneath
+    return effects_up_to()[:, np.clip(most + FAR, 0, 2 * FAR - 1)]
+
+
+def upward(beliefs: Array, offsets: Sequence[int]) -> Array:  # (N, K, SIZE)
+    """What children's beliefs (N, SIZE) say about their parents: sum over d of effects(d) belief(v + d)."""
+    spectra = np.stack([kernels(offset)[1] for offset in offsets])
+    full = np.fft.irfft(spectra * np.fft.rfft(beliefs, 2 * SIZE)[:, None], 2 * SIZE)
+    return np.maximum(full[..., SIZE - 1 : 2 * SIZE - 1], TINY)
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """The attempts that nothing was built on. They are most of a night, and what they say depends on no weights."""
+
+    places: tuple[int, ...]
+    own: Array  # (L, SIZE): likelihoods
+    messages: Array  # (L, K, SIZE): to the parents, by component
+
+    @classmethod
+    def of(cls, nodes: tuple[Node, ...]) -> "Leaves":
+        inner = {node.parent for node in nodes}
+        places = tuple(i for i in range(len(nodes)) if i not in inner)
+        if not places:
+            return cls((), np.ones((0, SIZE)), np.ones((0, len(PRIOR), SIZE)))
+        own = np.stack([likelihood(nodes[i].scores, nodes[i].centre, nodes[i].ceilings) for i in places])
+        offsets = [nodes[i].centre - nodes[nodes[i].parent].centre for i in places]
+        messages = np.empty((len(places), len(PRIOR), SIZE))
+        for k in range(0, len(places), AT_ONCE):
+            messages[k : k + AT_ONCE] = upward(own[k : k + AT_ONCE], offsets[k : k + AT_ONCE])
+        for k, i in enumerate(places):
+            if nodes[i].is_censored:
+                messages[k] += beneath(offsets[k])
+        return cls(places, own, messages)
 
 
 @dataclass(frozen=True)
@@ -106,26 +166,23 @@ class Belief:
     nodes: tuple[Node, ...]
     offsets: tuple[int, ...]  # of every window from that of the parent
     weights: Array  # (K,)
-    messages: Array  # (N, K, SIZE): of every edit to its parent, by component; ones for the root
-    merged: Array  # (N, SIZE): their logarithms, over all components
+    merged: Array  # (N, SIZE): logarithms of the messages of every edit to its parent, over all components
     below: Array  # (N, SIZE): what an attempt's own runs and all that was built on it say of its merit
     above: Mapping[int, Array]  # what the rest of the tree says, for those that something was built on
     log_evidence: float  # of all scores, in lattice steps
 
     @classmethod
-    def of(cls, nodes: tuple[Node, ...], weights: Array) -> "Belief":
+    def of(cls, nodes: tuple[Node, ...], weights: Array, leaves: Leaves | None = None) -> "Belief":
         """Two passes along the tree: from the leaves up, then from the root down."""
+        leaves = leaves or Leaves.of(nodes)
         centres = [node.centre for node in nodes]
         offsets = tuple(centre - centres[node.parent] for node, centre in zip(nodes, centres, strict=True))
         inner = sorted({node.parent for node in nodes})
-        leaves = sorted(set(range(len(nodes))) - set(inner))
-        below = np.stack([likelihood(node.scores, centre) for node, centre in zip(nodes, centres, strict=True)])
-        messages = np.ones((len(nodes), len(weights), SIZE))
-        for i in leaves:
-            messages[i] = leaf_messages(nodes[i].scores, centres[i], offsets[i])
-        merged = np.log(np.einsum("k,nks->ns", weights, messages))
-        logs = {i: np.log(below[i]) for i in inner}
-        for i in leaves:
+        below, merged = np.empty((len(nodes), SIZE)), np.zeros((len(nodes), SIZE))
+        below[list(leaves.places)] = leaves.own
+        merged[list(leaves.places)] = np.log(np.einsum("k,nks->ns", weights, leaves.messages))
+        logs = {i: np.log(likelihood(nodes[i].scores, centres[i], nodes[i].ceilings)) for i in inner}
+        for i in leaves.places:
             logs[nodes[i].parent] += merged[i]
         log_evidence = 0.0
         for i in reversed(inner):
@@ -133,27 +190,37 @@ class Belief:
             log_evidence += peak
             below[i] = np.exp(logs[i] - peak) + TINY
             if i > 0:
-                messages[i] = upward(below[i], offsets[i])
-                merged[i] = np.log(weights @ messages[i])
+                merged[i] = np.log(weights @ upward(below[i : i + 1], offsets[i : i + 1])[0])
                 logs[nodes[i].parent] += merged[i]
         log_evidence += float(np.log(below[0].sum()))
         above: dict[int, Array] = {0: np.ones(SIZE)}
         for i in inner[1:]:
             parent = nodes[i].parent
             above[i] = downward(weights @ kernels(offsets[i])[0], without(merged[i], above[parent] * below[parent]))
-        return cls(nodes, offsets, weights, messages, merged, below, above, log_evidence)
+        return cls(nodes, offsets, weights, merged, below, above, log_evidence)
 
-    @cached_property
-    def likelihoods(self) -> Array:  # (N, K)
+    def likelihoods(self, leaves: Leaves) -> Array:  # (N, K)
         """Of each component, for every edit, given all the rest; of no meaning for the root."""
         beliefs = {i: above * self.below[i] for i, above in self.above.items()}
-        parents = np.stack([beliefs[node.parent] for node in self.nodes])
-        rows: Array = np.einsum("ns,nks->nk", without(self.merged, parents), self.messages)
+        rows = np.ones((len(self.nodes), len(self.weights)))
+        places = list(leaves.places)
+        parents = np.stack([beliefs[self.nodes[i].parent] for i in places]) if places else np.ones((0, SIZE))
+        rows[places] = np.einsum("ns,nks->nk", without(self.merged[places], parents), leaves.messages)
+        for i in self.above:
+            rows[i] = self.likelihood_of(i)
         return rows
+
+    def likelihood_of(self, i: int) -> Array:  # (K,)
+        """Of each component, for one edit, given all the rest."""
+        message = upward(self.below[i : i + 1], self.offsets[i : i + 1])[0]
+        if self.nodes[i].is_censored:
+            message += beneath(self.offsets[i])
+        likely: Array = message @ self.apart(i)
+        return likely
 
     def sure(self, i: int) -> float:
         """The probability that an edit is a gain."""
-        shares = self.weights * self.likelihoods[i]
+        shares = self.weights * self.likelihood_of(i)
         return float(shares[GAINS].sum() / shares.sum())
 
     def gain(self, i: int) -> float:
@@ -241,14 +308,15 @@ def downward(effect: Array, apart: Array) -> Array:  # (SIZE,)
 
 def learn(nodes: tuple[Node, ...]) -> Belief:
     """The belief under the weights that fit the night and the prior best (MAP by EM)."""
-    belief = Belief.of(nodes, PRIOR)
+    leaves = Leaves.of(nodes)
+    belief = Belief.of(nodes, PRIOR, leaves)
     if len(nodes) == 1:
         return belief
     for _ in range(ROUNDS):
-        weights, likelihoods = belief.weights, belief.likelihoods[1:]
+        weights, likelihoods = belief.weights, belief.likelihoods(leaves)[1:]
         for _ in range(EM_STEPS):
             joint = likelihoods * weights
             counts = (joint / joint.sum(axis=1, keepdims=True)).sum(axis=0)
             weights = (counts + PRIOR_EDITS * PRIOR) / (len(likelihoods) + PRIOR_EDITS)
-        belief = Belief.of(nodes, weights)
+        belief = Belief.of(nodes, weights, leaves)
     return belief

@@ -1,6 +1,7 @@
 """How far scores move with the seed alone, and what every attempt is worth in the light of that. Pure."""
 
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from agent.belief import DEVIATION, STEP, Belief, Node, learn
-from agent.experiment import Attempt, Decision, History, Noise, Status
+from agent.experiment import Attempt, Decision, Ending, History, Noise, Run, Status
 
 SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
 NOT_BELIEVED = ("audit:", "quarantine:")  # how the reason of a discard begins whose scores are no measurement
@@ -22,7 +23,7 @@ TELLING_APART = 1.96 * math.sqrt(2)
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """A night's belief in bits per byte: who stands where in its tree."""
+    """A night's belief in bits per byte: who is where in its tree."""
 
     belief: Belief
     sigma_bpb: float
@@ -41,7 +42,7 @@ class Knowledge:
         return self.belief.mean(self.place[since]) - self.belief.mean(self.place[number])
 
     def merits(self, attempt: Attempt) -> tuple[float, ...]:
-        """Its scores in steps of the lattice, whether it stands in the tree or not."""
+        """Its scores in steps of the lattice, whether it is in the tree or not."""
         step = self.sigma_bpb * STEP
         return tuple((self.reference_bpb - value) / step for value in readings((attempt,), self.seeds)[0])
 
@@ -49,14 +50,22 @@ class Knowledge:
 def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, ...]:
     """Whose scores say something about ideas: settled, not crashed, believed, and no question of dawn's.
 
-    What was made from a script that does not count does not count either.
+    A run that was ended early says that its score would have been no good. What was made from a script that does not
+    count does not count either.
     """
     found: dict[int, Attempt] = {}
     for one in (*history, judged) if judged is not None else history:
         counts = one is judged or (one.settled and one.decision is not None and _is_believed(one.decision))
-        if counts and one.scores_bpb and one.is_idea and (one.parent is None or one.parent in found):
+        if not counts or not one.is_idea or not (one.parent is None or one.parent in found):
+            continue
+        was_compared = one.parent is not None and found[one.parent].scores_bpb and _ended_early(one)
+        if one.scores_bpb or was_compared:
             found[one.number] = one
     return tuple(found.values())
+
+
+def _ended_early(attempt: Attempt) -> tuple[Run, ...]:
+    return tuple(run for run in attempt.done_runs if run.ending is Ending.HOPELESS)
 
 
 def _is_believed(decision: Decision) -> bool:
@@ -123,45 +132,70 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
     if not attempts or (len(attempts[0].scores_bpb) > 1 and len(scored(attempts[0])) == 1):
         return None
     place = {attempt.number: i for i, attempt in enumerate(attempts)}
-    parents = tuple(0 if one.parent is None else place[one.parent] for one in attempts)
     seeds = seed_effects(attempts)
-    scores = readings(attempts, seeds)
-    rung = sigma_rung(parents, scores)
-    return Knowledge(believe(parents, scores, rung), RUNG**rung, place, scores[0][0], seeds)
+    parents = [0 if one.parent is None else place[one.parent] for one in attempts]
+    tree = tuple(
+        Reading(parent, values, _beyond(one, attempts[parent], seeds))
+        for one, parent, values in zip(attempts, parents, readings(attempts, seeds), strict=True)
+    )
+    rung = sigma_rung(tree)
+    return Knowledge(believe(tree, rung), RUNG**rung, place, tree[0].scores[0], seeds)
 
 
-@lru_cache(maxsize=8)  # judge and review ask the same; a belief takes a megabyte
-def believe(parents: tuple[int, ...], scores: tuple[tuple[float, ...], ...], rung: int) -> Belief:
-    reference, step = scores[0][0], RUNG**rung * STEP
-    return learn(
-        tuple(
-            Node(parent, tuple((reference - value) / step for value in values))
-            for parent, values in zip(parents, scores, strict=True)
-        )
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read of one attempt, in bits per byte."""
+
+    parent: int  # its place
+    scores: tuple[float, ...]
+    beyond: tuple[float, ...] = ()  # what the scores of runs that were ended early would have been above
+
+
+def _beyond(attempt: Attempt, parent: Attempt, seeds: Mapping[int, float]) -> tuple[float, ...]:
+    """It was to be worse than its parent's mean, as that was when the run was ended.
+
+    Which of the parent's later runs came after that is not known, so it is the lowest mean that there was. All the
+    runs of attempt 0 come first.
+    """
+    scores = parent.scores_bpb
+    means = [statistics.fmean(scores[:k]) for k in range(1, len(scores) + 1)]
+    return tuple(
+        (min(means) if parent.number else means[-1]) - seeds.get(run.seed, 0.0) for run in _ended_early(attempt)
     )
 
 
-def sigma_rung(parents: tuple[int, ...], scores: tuple[tuple[float, ...], ...]) -> int:
+@lru_cache(maxsize=8)  # judge and review ask the same; a belief takes 2 KB an attempt
+def believe(tree: tuple[Reading, ...], rung: int) -> Belief:
+    reference, step = tree[0].scores[0], RUNG**rung * STEP
+
+    def steps(values: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple((reference - value) / step for value in values)
+
+    return learn(tuple(Node(one.parent, steps(one.scores), steps(one.beyond)) for one in tree))
+
+
+def sigma_rung(tree: tuple[Reading, ...]) -> int:
     """The most probable sigma, as a power of RUNG.
 
     By the likelihood of all scores, lucky and unlucky: runs were repeated because of what the first one said, so their
     spread alone would mislead. What came after the last repeat tells nothing new and is left out.
     """
-    last = max((i for i, values in enumerate(scores) if len(values) > 1), default=0) + 1
-    return most_probable_rung(parents[:last], scores[:last])
+    last = max((i for i, one in enumerate(tree) if len(one.scores) > 1), default=0) + 1
+    return most_probable_rung(tree[:last])
 
 
-@lru_cache(maxsize=64)
-def most_probable_rung(parents: tuple[int, ...], scores: tuple[tuple[float, ...], ...]) -> int:
+@lru_cache(maxsize=16)
+def most_probable_rung(tree: tuple[Reading, ...]) -> int:
     def plausibility(rung: int) -> float:
         sigma_bpb = RUNG**rung
-        evidence = believe(parents, scores, rung).log_evidence
-        runs = sum(map(len, scores))
+        evidence = believe(tree, rung).log_evidence
+        runs = sum(len(one.scores) for one in tree)
         prior = -0.5 * (math.log(sigma_bpb / TYPICAL_SIGMA_BPB) / TYPICAL_SPREAD) ** 2
         return evidence - (runs - 1) * math.log(sigma_bpb) + prior
 
-    freedom = sum(len(values) - 1 for values in scores)
-    squares = sum(float(np.var(values)) * len(values) for values in scores)
+    repeated = [one.scores for one in tree if len(one.scores) > 1]
+    freedom = sum(len(values) - 1 for values in repeated)
+    squares = sum(float(np.var(values)) * len(values) for values in repeated)
     start = math.sqrt(squares / freedom) if freedom else TYPICAL_SIGMA_BPB
     rung = round(math.log(start, RUNG))
     known = {rung: plausibility(rung)}
@@ -180,5 +214,7 @@ def noise(history: History) -> Noise | None:
     if repeated == 0:
         return None
     knowledge = know(attempts)
-    sigma_bpb = 0.0 if knowledge is None else knowledge.sigma_bpb * DEVIATION
+    if knowledge is None:
+        return Noise(0.0, repeated, 0.0)
+    sigma_bpb = knowledge.sigma_bpb * DEVIATION
     return Noise(sigma_bpb, repeated, TELLING_APART * sigma_bpb)

@@ -18,9 +18,11 @@ from agent.belief import (
     effects,
     learn,
     likelihood,
+    noise_below,
+    noise_density,
     worths,
 )
-from agent.noise import RUNG, most_probable_rung, seed_effects
+from agent.noise import RUNG, Reading, most_probable_rung, seed_effects
 
 #  0 ─┬─ 1 ─┬─ 3
 #     └─ 2  └─ 4 ── 5
@@ -123,6 +125,41 @@ def test_a_run_is_worth_most_where_the_verdict_is_open():
     assert min(worse, better) >= -1e-12
 
 
+# ---- runs that were ended early --------------------------------------------------------------------------------------
+
+
+def test_a_ceiling_says_what_the_sum_over_all_scores_below_it_says():
+    """The window of the attempt holds most of its merits, and the rest is in one tail."""
+    baseline = Node(0, (0.0, 0.3 / STEP, -0.3 / STEP))
+    low = np.arange(-4000, 8 * int(1 / STEP))  # the score that it would have had: down to 500 sigma below
+    ceiling = 0.5 / STEP
+    own = likelihood(baseline.scores, baseline.centre)
+    merits = baseline.centre + np.arange(SIZE) - SIZE // 2
+    table = effects(np.arange(-5000, 5000))  # (K, differences)
+    below = noise_below((ceiling - low) * STEP)
+    spelled_out = np.stack([table[:, low - merit + 5000] @ below for merit in merits], axis=1)  # (K, SIZE)
+    wanted = spelled_out @ (own / own.sum())
+    found = Belief.of((baseline, Node(0, (), (ceiling,))), PRIOR).likelihood_of(1)
+    assert found / found.sum() == pytest.approx(wanted / wanted.sum(), rel=2e-3)
+
+
+def test_the_probability_below_is_the_integral_of_the_density():
+    grid = np.linspace(-60, 60, 240_001)
+    summed = np.cumsum(noise_density(grid)) * (grid[1] - grid[0])
+    for at in (-5.0, -1.0, 0.0, 0.7, 3.0):
+        assert noise_below(np.array([at]))[0] == pytest.approx(np.interp(at, grid, summed), abs=1e-3)
+
+
+# ---- long nights -----------------------------------------------------------------------------------------------------
+
+
+def test_a_belief_keeps_little_of_each_of_thousands_of_attempts():
+    nodes = night(np.random.default_rng(0), 2000, (0.7, 0.18, 0.12))
+    belief = vars(learn(nodes))
+    assert len(belief["nodes"]) == 2001
+    assert sum(value.nbytes for value in belief.values() if isinstance(value, np.ndarray)) < 3_000 * len(nodes)
+
+
 # ---- sigma and seeds -------------------------------------------------------------------------------------------------
 
 
@@ -136,7 +173,7 @@ def test_sigma_is_learnt_though_only_the_lucky_are_measured_again():
             merit = 1.0 + 0.01 * rng.choice([0.0, 3.0, -1.5], p=[0.3, 0.6, 0.1]) * rng.exponential()
             first = rng.normal(merit, 0.01)
             scores.append((first, rng.normal(merit, 0.01)) if first < 0.99 else (first,))
-        found.append(RUNG ** most_probable_rung((0,) * 61, tuple(scores)))
+        found.append(RUNG ** most_probable_rung(tuple(Reading(0, one) for one in scores)))
         naive.append(np.mean([np.var(one, ddof=1) for one in scores if len(one) == 2]) ** 0.5)
     assert np.mean(found) == pytest.approx(0.01, rel=0.2)
     assert np.mean(naive) > 0.011

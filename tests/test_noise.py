@@ -1,0 +1,86 @@
+"""What a night may believe of its noise, and of the runs that it did not finish."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from judged import scored_attempt, stopped_attempt
+
+from agent.experiment import Attempt, Status
+from agent.noise import know, measured, noise, seed_effects
+
+SIGMA = 0.006
+BASELINE = scored_attempt(0, 1.5, 1.506, 1.494, status=Status.KEEP, reason="baseline")
+
+
+# ---- runs that were ended early --------------------------------------------------------------------------------------
+
+
+def night(seed: int, cut: float) -> tuple[list[Attempt], list[Attempt]]:
+    """Thirty edits of attempt 0, most of which do harm; and the same night with the runs above cut ended early."""
+    rng = np.random.default_rng(seed)
+    harms = [3 * SIGMA * rng.exponential() if rng.random() < 0.8 else 0.0 for _ in range(30)]
+    scores = [1.5 + harm + SIGMA * rng.normal() for harm in harms]
+    finished = [scored_attempt(1 + k, value, parent=0) for k, value in enumerate(scores)]
+    stopped = [one if one.val_bpb < cut else stopped_attempt(one.number, parent=0) for one in finished]
+    return [BASELINE, *finished], [BASELINE, *stopped]
+
+
+def believed(history: list[Attempt]) -> tuple[float, float]:
+    """Gain in sigma and sureness of a promising edit that is measured once."""
+    attempt = scored_attempt(31, 1.489, parent=0, status=None)
+    known = know(measured(history, attempt))
+    return known.gain_bpb(31) / SIGMA, known.sure(31)
+
+
+def test_runs_that_were_ended_early_are_not_left_out_of_what_edits_bring():
+    gains, sures = [], []
+    for seed in range(6):
+        finished, stopped = night(seed, cut=1.504)
+        told = [believed(history) for history in (finished, stopped, [one for one in stopped if one.scores_bpb])]
+        (whole, sure), (censored, surely), (without, unsure) = told
+        assert without < censored
+        assert unsure < surely
+        gains.append((abs(censored - whole), abs(without - whole)))
+        sures.append((abs(surely - sure), abs(unsure - sure)))
+    for errors in (gains, sures):
+        as_observed, left_out = np.mean(errors, axis=0)
+        assert as_observed < 0.7 * left_out
+
+
+@pytest.mark.filterwarnings("error")
+def test_runs_that_were_ended_early_move_neither_sigma_nor_the_effects_of_seeds():
+    rng = np.random.default_rng(1)
+    seeds = rng.normal(0, 0.03, size=4)
+    attempts = [
+        scored_attempt(k, *(1.5 + 0.05 * k + seeds + rng.normal(0, 0.01, size=4)), parent=0 if k else None)
+        for k in range(6)
+    ]
+    stopped = [stopped_attempt(6 + k, parent=0) for k in range(4)]
+    assert seed_effects([*attempts, *stopped]) == seed_effects(attempts) != {}
+    assert noise([*attempts, *stopped]) == noise(attempts)
+    between = [*attempts[:3], *(replace(one, number=3 + k) for k, one in enumerate(stopped[:2]))]
+    later = [replace(one, number=one.number + 2) for one in attempts[3:]]
+    assert noise([*between, *later]).sigma_bpb == pytest.approx(noise(attempts).sigma_bpb, rel=0.11)  # a rung
+
+
+def test_what_was_ended_early_is_worse_than_its_parent_was_then_not_than_it_is_now():
+    """A lucky parent turned out to be worse: its children were to be above its first score, no more."""
+    kept = scored_attempt(1, 1.480, 1.510, 1.510, parent=0, status=Status.KEEP)
+    once = know(measured([BASELINE, replace(kept, runs=kept.runs[:1]), stopped_attempt(2, parent=1)]))
+    often = know(measured([BASELINE, kept, stopped_attempt(2, parent=1)]))
+    reference = once.reference_bpb
+    ceilings = [reference - known.belief.nodes[2].ceilings[0] * known.sigma_bpb / 8 for known in (once, often)]
+    assert ceilings == pytest.approx([1.480, 1.480])
+
+
+def test_an_attempt_that_crashed_is_still_no_measurement():
+    crashed = scored_attempt(1, parent=0, status=Status.CRASH)
+    assert measured([BASELINE, crashed, stopped_attempt(2, parent=0), stopped_attempt(3, parent=1)]) == (
+        BASELINE,
+        stopped_attempt(2, parent=0),
+    )
+    made_of_it = stopped_attempt(3, parent=2)  # by hand: there is no score that it was to be compared with
+    assert measured([BASELINE, crashed, stopped_attempt(2, parent=0), made_of_it])[1:] == (
+        stopped_attempt(2, parent=0),
+    )
