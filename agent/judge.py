@@ -8,7 +8,7 @@ from itertools import combinations
 
 from agent.experiment import Attempt, Decision, History, Judge, Review, Status, incumbent
 from agent.failures import failure
-from agent.noise import SAME, Knowledge, know, measured
+from agent.noise import SAME, Knowledge, doubt_of, know, measured
 from agent.simplicity import SIMPLER, price_of, simpler
 
 # Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
@@ -84,7 +84,8 @@ def _t_test(attempt: Attempt, best: Attempt, history: History) -> tuple[float, f
     gain_bpb = _mean(best) - _mean(attempt)
     if freedom == 0:
         return gain_bpb, math.nan, 0.5
-    error_bpb = math.sqrt(squares / freedom * (1 / len(attempt.scores_bpb) + 1 / len(best.scores_bpb)))
+    wider = 1 if doubt_of(history[0], math.sqrt(squares / freedom)) is None else 2
+    error_bpb = wider * math.sqrt(squares / freedom * (1 / len(attempt.scores_bpb) + 1 / len(best.scores_bpb)))
     t = gain_bpb / error_bpb if error_bpb > 0 else math.copysign(math.inf, gain_bpb)
     return gain_bpb, t, float(stdtr(freedom, -t))
 
@@ -115,6 +116,8 @@ class Balanced:
             return doubt.told(Status.DISCARD, doubt.against)
         if len(attempt.scores_bpb) < 2 and doubt.simpler is not None:
             return doubt.told(None, "simpler: another seed has to show what that costs")
+        if len(attempt.scores_bpb) < 2 and known.doubt is not None:
+            return doubt.told(None, "the noise is hardly known: another seed has to confirm it")
         return doubt.told(Status.KEEP, doubt.in_favour)
 
     def review(self, history: History) -> Review:
@@ -164,7 +167,7 @@ class Doubt:
         return cls(
             attempt=attempt,
             gain_bpb=known.gain_bpb(attempt.number),
-            sure=belief.sure(i),
+            sure=known.sure(attempt.number),
             worth=belief.value_of_keeping(i, asked),
             value_of_run=belief.value_of_runs(i, asked),
             simpler=only_simpler,

@@ -18,6 +18,12 @@ NOT_BELIEVED = ("audit:", "quarantine:")  # how the reason of a discard begins w
 # What seeds move is between 0.002 and 0.03 bpb wherever it was measured; two runs already weigh more than this.
 TYPICAL_SIGMA_BPB, TYPICAL_SPREAD = 0.006, 1.2  # centre and width, in natural logarithms
 RUNG = 1.1  # sigma is learnt to ten per cent: finer would be pretence, and what is known of a rung can be kept
+# A baseline that hardly trains says little about the noise of other scripts. Then sigma is doubled, and one run is not
+# enough to keep an edit: the second tells luck from gain, and costs little, since few edits come so far.
+FEW_STEPS, LARGE_SIGMA = 50, 0.1  # steps of a run; share of what a script has learnt beyond the uniform model
+UNIFORM_BPB = 8.0  # bits per byte of a model that knows nothing
+WIDENED = round(math.log(2, RUNG))  # rungs
+SUREST = 0.9  # that anything is called by one run
 TELLING_APART = 1.96 * math.sqrt(2)
 
 
@@ -30,12 +36,18 @@ class Knowledge:
     place: Mapping[int, int]  # attempt's number → its node
     reference_bpb: float  # where the lattice has its zero
     seeds: Mapping[int, float]  # what a seed adds to every score
+    doubt: str | None = None  # why sigma is not believed, and was widened
 
     def gain_bpb(self, number: int) -> float:
         return self.belief.gain(self.place[number]) * self.sigma_bpb
 
     def sure(self, number: int) -> float:
-        return self.belief.sure(self.place[number])
+        """The probability of a gain; where the noise is not known, one run says neither yes nor no for certain."""
+        place = self.place[number]
+        sure = self.belief.sure(place)
+        if self.doubt is None or len(self.belief.nodes[place].scores) > 1:
+            return sure
+        return min(max(sure, 1 - SUREST), SUREST)
 
     def drift(self, since: int, number: int) -> float:
         """How far an attempt is believed to lie below one that it came from, in sigma."""
@@ -139,7 +151,25 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
         for one, parent, values in zip(attempts, parents, readings(attempts, seeds), strict=True)
     )
     rung = sigma_rung(tree)
-    return Knowledge(believe(tree, rung), RUNG**rung, place, tree[0].scores[0], seeds)
+    doubt = doubt_of(attempts[0], RUNG**rung)
+    rung += WIDENED if doubt is not None else 0
+    return Knowledge(believe(tree, rung), RUNG**rung, place, tree[0].scores[0], seeds, doubt)
+
+
+def doubt_of(first: Attempt, sigma_bpb: float) -> str | None:
+    """Why the noise of attempt 0 says little about that of other scripts; None where it may be believed.
+
+    In the first steps every script falls fast and much alike. Three runs that agree by luck are then taken for a small
+    sigma, and whatever an edit does to those few steps for many sigma. How much seeds move what does train is not
+    known before something trains. The number of steps is the word of the user's own script, and can only add caution.
+    """
+    steps = [run.summary.num_steps for run in first.done_runs if run.summary and run.summary.num_steps is not None]
+    if steps and min(steps) < FEW_STEPS:
+        return f"its runs have {min(steps)} step{'' if min(steps) == 1 else 's'}"
+    learnt_bpb = UNIFORM_BPB - statistics.fmean(first.scores_bpb)
+    if sigma_bpb > LARGE_SIGMA * learnt_bpb:
+        return f"it is {max(learnt_bpb, 0.0):.3f} bpb better than guessing"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,4 +247,4 @@ def noise(history: History) -> Noise | None:
     if knowledge is None:
         return Noise(0.0, repeated, 0.0)
     sigma_bpb = knowledge.sigma_bpb * DEVIATION
-    return Noise(sigma_bpb, repeated, TELLING_APART * sigma_bpb)
+    return Noise(sigma_bpb, repeated, TELLING_APART * sigma_bpb, knowledge.doubt)

@@ -224,7 +224,16 @@ def noise_line(found: Noise) -> str:
         return f"noise: none: {found.runs} runs of the same script with other seeds gave the same score"
     return (
         f"noise: σ {found.sigma_bpb:.6f} from {found.runs} repeated runs; two single runs tell differences "
-        f"above {found.smallest_bpb:.6f} apart"
+        f"above {found.smallest_bpb:.6f} apart{_hardly_trained(found)}"
+    )
+
+
+def _hardly_trained(found: Noise) -> str:
+    if found.doubt is None:
+        return ""
+    return (
+        f"\nthe baseline hardly trains ({found.doubt}), so its noise says little about that of other scripts: σ is "
+        f"doubled, and nothing is kept after one run; for gains that last take a longer --budget-s or a smaller model"
     )
 
 

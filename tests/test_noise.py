@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from judged import scored_attempt, stopped_attempt
 
-from agent.experiment import Attempt, Status
-from agent.noise import know, measured, noise, seed_effects
+from agent.experiment import Attempt, Noise, Status, Summary
+from agent.judge import Balanced, Strict
+from agent.noise import SUREST, know, measured, noise, seed_effects
+from agent.report import noise_line
 
 SIGMA = 0.006
 BASELINE = scored_attempt(0, 1.5, 1.506, 1.494, status=Status.KEEP, reason="baseline")
@@ -84,3 +86,54 @@ def test_an_attempt_that_crashed_is_still_no_measurement():
     assert measured([BASELINE, crashed, stopped_attempt(2, parent=0), made_of_it])[1:] == (
         stopped_attempt(2, parent=0),
     )
+
+
+# ---- a baseline that hardly trains -----------------------------------------------------------------------------------
+
+
+def trained(steps: int | None, *scores: float) -> Attempt:
+    first = scored_attempt(0, *scores, status=Status.KEEP, reason="baseline")
+    return replace(first, runs=tuple(replace(run, summary=Summary(num_steps=steps)) for run in first.runs))
+
+
+CLOSE = 2.9512, 2.9515, 2.9510  # three runs of 24 steps, by luck
+
+
+def test_one_run_is_never_certain_where_the_baseline_hardly_trains():
+    """Each of these was 100 % sure of a gain, and kept after one run."""
+    for val_bpb in (2.940, 2.93, 2.9):
+        candidate = scored_attempt(1, val_bpb, parent=0, status=None)
+        fine = Balanced().judge(candidate, [trained(500, *CLOSE)])
+        assert fine.status is Status.KEEP
+        assert fine.sure > 0.99
+        decision = Balanced().judge(candidate, [trained(24, *CLOSE)])
+        assert decision.status is None
+        assert decision.sure <= SUREST
+        worse = scored_attempt(1, 2 * CLOSE[0] - val_bpb, parent=0, status=None)
+        assert Balanced().judge(worse, [trained(24, *CLOSE)]).sure >= 1 - SUREST
+        again = scored_attempt(1, val_bpb, val_bpb + 0.0004, parent=0, status=None)
+        assert Balanced().judge(again, [trained(24, *CLOSE)]).status is Status.KEEP
+
+
+def test_sigma_is_doubled_for_every_judge():
+    fine, doubted = (noise([trained(steps, *CLOSE)]) for steps in (50, 49))
+    assert doubted.sigma_bpb == pytest.approx(2 * fine.sigma_bpb, rel=0.05)
+    assert (fine.doubt, doubted.doubt) == (None, "its runs have 49 steps")
+    candidate = scored_attempt(1, 2.9505, 2.9502, 2.9504, parent=0, status=None)
+    kept, asked = (Strict().judge(candidate, [trained(steps, *CLOSE, 2.9513)]) for steps in (500, 24))
+    assert kept.status is Status.KEEP
+    assert asked.sure < kept.sure
+
+
+def test_what_is_hardly_better_than_guessing_bytes_is_told_by_its_noise():
+    assert noise([trained(None, 7.9, 7.93, 7.95)]).doubt == "it is 0.073 bpb better than guessing"
+    assert noise([trained(None, 1.5, 1.53, 1.55)]).doubt is None
+    assert noise([trained(500, 8.1, 8.13, 8.15)]).doubt == "it is 0.000 bpb better than guessing"
+
+
+def test_the_night_says_what_to_do_about_it():
+    told = noise_line(noise([trained(24, *CLOSE)]))
+    assert "the baseline hardly trains (its runs have 24 steps)" in told
+    assert "σ is doubled, and nothing is kept after one run" in told
+    assert "a longer --budget-s or a smaller model" in told
+    assert "\n" not in noise_line(Noise(0.006, 3, 0.016))
