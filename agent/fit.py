@@ -31,7 +31,8 @@ class Memory:
 
     @classmethod
     def learnt(cls, runs: Sequence[tuple[Mapping[str, Value], float]], limit_gb: float | None) -> "Memory":
-        """From dials and peaks in GB, the first being what others are reckoned from; without a limit all fits."""
+        """From dials and peaks in GB, the first being what others start from; without a limit all fits."""
+        runs = [(dials, gb) for dials, gb in runs if 0 < gb < math.inf]  # else its logarithm would spoil all others
         if limit_gb is None or not runs:
             return cls(limit_gb)
         names = tuple(name for name, value in runs[0][0].items() if _is_size(value))

@@ -1,12 +1,14 @@
 """Search over the dials: sensible steps, the same ones every time, never one twice."""
 
 import math
+import tracemalloc
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from test_journal import NIGHT
 
-from agent.dials import normalised, read_dials
+from agent.dials import normalised, read_dials, searched, values_of
 from agent.errors import Exhausted, ScriptError
 from agent.experiment import (
     Attempt,
@@ -22,8 +24,11 @@ from agent.experiment import (
     incumbent,
 )
 from agent.fit import Memory
-from agent.proposers.search import Search
-from agent.proposers.space import MAX_STEP, MIN_STEP
+from agent.proposers.checked import fingerprint
+from agent.proposers.search import MOST, MOST_READ, Evidence, Search, dials_of, most_telling, skeleton
+from agent.proposers.space import MAX_STEP, MIN_STEP, Axis
+from agent.proposers.surrogate import REACH, kernel
+from agent.remembered import remembered
 
 SCRIPT = """\
 LR = 0.04  # [0.005, 0.2] log
@@ -207,6 +212,120 @@ def test_how_memory_moves_is_learnt_from_the_runs():
     memory = Memory.learnt([(one, float(one["STRANGE"]) ** 2) for one in dials], 100.0)
     assert memory.expected_gb(dials[0] | {"STRANGE": 4}) == pytest.approx(16.0, rel=0.25)
     assert Memory.learnt([], 1.0).fits({"BATCH_ROWS": 10**9}), "nothing is known before attempt 0"
+
+
+def measured_gb(one: Attempt, gb: float, ending: Ending = Ending.FINISHED) -> Attempt:
+    return replace(one, runs=(replace(one.runs[0], peak_bytes=int(gb * 1e9), ending=ending),))
+
+
+def test_memory_is_learnt_from_what_the_harness_measured():
+    honest = [attempt(0, ROWS + SCRIPT, 1.0, keep=True, memory_mb=6000.0)]
+    twice = attempt(1, ROWS.replace("= 8", "= 16") + SCRIPT, 1.1, memory_mb=12000.0)
+    for claimed_mb in (1.0, 1e6):
+        history = [
+            measured_gb(attempt(0, ROWS + SCRIPT, 1.0, keep=True, memory_mb=claimed_mb), 6.3),
+            replace(twice, runs=(replace(twice.runs[0], summary=Summary(peak_vram_mb=claimed_mb)),)),
+        ]
+        for seed in range(3):
+            wanted, found = (
+                Search("cpu", seed, memory_limit_gb=10.0).propose(brief(some)) for some in (honest, history)
+            )
+            assert values(found.script)["BATCH_ROWS"] <= 8
+            assert values(wanted.script)["BATCH_ROWS"] <= 8
+
+
+def test_a_run_that_crashed_before_it_trained_says_nothing_about_memory():
+    grown = attempt(1, ROWS.replace("= 8", "= 16") + SCRIPT, None)
+    history = [measured_gb(attempt(0, ROWS + SCRIPT, 1.0, keep=True), 6.3), measured_gb(grown, 0.1, Ending.CRASHED)]
+    found = [Search("cpu", seed, memory_limit_gb=10.0).propose(brief(history)).script for seed in range(20)]
+    assert all(values(script)["BATCH_ROWS"] <= 8 for script in found)
+
+
+@pytest.mark.parametrize("nonsense", [-1.0, 0.0, math.nan, math.inf])
+def test_memory_that_cannot_be_does_not_end_the_search(nonsense):
+    dials = {"BATCH_ROWS": 8}
+    assert Memory.learnt([(dials, nonsense)], 10.0).fits({"BATCH_ROWS": 16})
+    memory = Memory.learnt([(dials, 4.0), ({"BATCH_ROWS": 16}, nonsense)], 10.0)
+    assert memory.fits(dials)
+    assert not memory.fits({"BATCH_ROWS": 64})
+    history = [attempt(0, ROWS + SCRIPT, 1.0, keep=True), attempt(1, SCRIPT, 1.1, memory_mb=nonsense)]
+    assert Search("cpu", 0, memory_limit_gb=10.0).propose(brief(history)).source == "search"
+
+
+# ---- long nights, and runs that were ended early ---------------------------------------------------------------------
+
+
+def test_no_array_of_the_kernel_is_larger_than_all_pairs():
+    rng = np.random.default_rng(0)
+    one, other, ordered = rng.random((300, 40)), rng.random((200, 40)), np.arange(40) % 2 == 0
+    tracemalloc.start()
+    sums = kernel(one, other, ordered)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * sums.nbytes  # all dials at once would be forty
+    apart = one[:, None] - other[None]
+    each = np.where(ordered, np.exp(-(apart**2) / (2 * REACH**2)), apart == 0)
+    assert sums == pytest.approx(each.sum(axis=-1))
+
+
+def test_the_model_looks_at_the_latest_of_the_incumbents_group_first():
+    def of(group: str, count: int) -> list[Evidence]:
+        return [Evidence(np.zeros(1), attempt(k, SCRIPT, 1.0), 1.0, group) for k in range(count)]
+
+    mine, others, many = of("mine", MOST - 100), of("other", 500), of("mine", MOST + 5)
+    elsewhere = attempt(-1, SCRIPT, 1.0)
+    assert most_telling(others + mine, "mine", elsewhere) == others[-100:] + mine
+    assert most_telling(many + others, "mine", elsewhere) == many[5:]
+    assert most_telling(many + others, "mine", many[0].attempt) == [many[0], *many[6:]]
+
+
+def test_what_a_proposal_reads_is_bounded_and_holds_the_incumbent():
+    scripts = [SCRIPT.replace("LR = 0.04", f"LR = {0.04 + k / 1e5:.5f}") for k in range(30)]
+    history = [attempt(k, scripts[k % 30], 1.0 + k % 7 / 100, keep=k == 3) for k in range(MOST_READ + 500)]
+    search, axes = Search("cpu", 0), [Axis.of(dial) for dial in searched(SCRIPT, "cpu")]
+    assert [one.attempt.number for one in search._read(axes, history, 0)] == [3, *range(500, MOST_READ + 500)]
+    assert search.propose(brief(history)).hypothesis.count(f"what {MOST} attempts say") == 1
+
+
+def test_ten_thousand_scripts_are_parsed_once_each():
+    asked: list[str] = []
+
+    def find(text: str, kind: str) -> str:
+        asked.append(text)
+        return text + kind
+
+    look_up, texts = remembered(find), [f"A = {k}" for k in range(10_000)]
+    for _ in range(3):
+        assert [look_up(text, "cpu") for text in texts] == [text + "cpu" for text in texts]
+    assert asked == texts
+    assert look_up("A = 1", "cuda") == "A = 1cuda"
+
+
+def test_fingerprints_and_dials_are_kept_for_every_attempt_of_a_long_night():
+    for known in (fingerprint, dials_of, skeleton):
+        assert not hasattr(known, "cache_info"), "a cache of fixed size is read in a circle by every proposal"
+    assert fingerprint("A = 1") == normalised("A = 1  # a word")
+    assert dials_of("A = 1", "cpu") == {"A": 1}
+
+
+def test_a_run_that_was_ended_early_counts_with_its_forecast():
+    """Where it is not known to be bad, the search would go there again."""
+    history = [attempt(0, SCRIPT, 1.0, keep=True)]
+    for number, rate in enumerate(("0.05", "0.07", "0.1"), 1):
+        one = attempt(number, SCRIPT.replace("LR = 0.04", f"LR = {rate}"), None)
+        run = replace(one.runs[0], ending=Ending.HOPELESS, score=None)
+        stopped = Decision(Status.DISCARD, "stopped early", gain_bpb=-0.1 * number)
+        history.append(replace(one, parent=0, runs=(run,), decision=stopped))
+    rates = [values(Search("cpu", seed).propose(brief(history)).script)["LR"] for seed in range(10)]
+    assert all(rate <= 0.04 for rate in rates)
+    assert sum(rate < 0.04 for rate in rates) >= 8
+
+
+def test_a_dial_whose_range_an_edit_misspelt_is_left_alone():
+    broken = SCRIPT.replace("[0.005, 0.2] log", "[0.2, 0.005] log").replace("cpu=0.2, metal=0.1, cuda=0.1", "metal=0.1")
+    for seed in range(5):
+        found = Search("cpu", seed).propose(brief([attempt(0, broken, 1.0, keep=True)])).script
+        assert values_of(found, "cpu")["LR"] == 0.04
 
 
 def test_small_spaces_end_in_good_order():

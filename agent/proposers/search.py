@@ -12,21 +12,21 @@ what an undisturbed one would have. What else was tried and did not pay is in be
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
-from agent.dials import Dial, Value, normalised, read_dials, searched, set_dials, show
+from agent.dials import Dial, Value, legible_dials, normalised, searched, set_dials, show, values_of
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import Attempt, Briefing, History, Proposal, Status
+from agent.experiment import Attempt, Briefing, Ending, History, Proposal, Status, incumbent
 from agent.fit import Memory
 from agent.proposers.checked import fingerprint
 from agent.proposers.space import Axis, Place, draw_near, turned
 from agent.proposers.surrogate import Scores, Surrogate, crash_risk, expected_improvement
+from agent.remembered import remembered
 
 DRAWN = 400  # places near the incumbent, of which the best is proposed
-KNOWN_SCRIPTS = 4096  # whose dials are kept: every proposal asks for those of all attempts
-MOST_EARLIER = 300  # attempts of earlier nights that are looked at, the latest: the model's cost grows with their cube
+MOST_EARLIER, MOST_READ = 300, 1000  # attempts of earlier nights and of this one that are read, the latest
+MOST = 600  # attempts that the model looks at: its memory grows with their square, its time with their cube
 MILD = 3.0  # typical differences: worse than bad is no further news
 
 
@@ -49,10 +49,12 @@ class Search:
 
     def propose(self, briefing: Briefing) -> Proposal:
         script = briefing.parent.proposal.script
-        axes = [Axis.of(dial) for dial in searched(script, self._device_kind)]
+        axes = [Axis.of(dial) for dial in searched(script, self._device_kind, legible_dials)]
         here = np.array([axis.place(axis.dial.value) for axis in axes], np.float64)
         nights = [*self._earlier, briefing.history]
-        evidence = [one for night, history in enumerate(nights) for one in self._read(axes, here, history, night)]
+        evidence = [one for night, history in enumerate(nights) for one in self._read(axes, history, night)]
+        group = f"{len(nights) - 1} {skeleton(script, self._device_kind)}"
+        evidence = most_telling(evidence, group, briefing.parent)
         rng = random.Random(f"{self._seed} {len(briefing.history)} {len(briefing.refused)}")
         there = np.array(draw_near(axes, here, DRAWN, rng))
         mean, spread, worth = _promise(briefing, axes, here, there, evidence)
@@ -69,29 +71,31 @@ class Search:
                 return _proposal(candidate, changed, [axis.dial for axis in axes], len(evidence), expected)
         raise Exhausted(f"search finds no untried setting of {len(axes)} dials; add dials or widen their ranges")
 
-    def _read(self, axes: Sequence[Axis], here: Place, history: History, night: int) -> list["Evidence"]:
+    def _read(self, axes: Sequence[Axis], history: History, night: int) -> list["Evidence"]:
         """What these attempts say about these dials; those whose script says nothing about them are left out."""
+        best = incumbent(history)
+        distant = [best] if best is not None and best.number < len(history) - MOST_READ else []
         found = []
-        for attempt in history:
-            dials = dials_of(attempt.proposal.script, self._device_kind)
-            values = {dial.name: dial.value for dial in dials or ()}
+        for attempt in (*distant, *history[-MOST_READ:]):
+            values = dials_of(attempt.proposal.script, self._device_kind)
             if any(axis.dial.name in values for axis in axes):
                 # a dial that is not there says nothing: it counts as where it is now
                 place = np.array([axis.place(values.get(axis.dial.name, axis.dial.value)) for axis in axes], np.float64)
                 if np.isfinite(place).all():
                     group = f"{night} {skeleton(attempt.proposal.script, self._device_kind)}"
-                    found.append(Evidence(place, attempt, group))
+                    found.append(Evidence(place, attempt, _score_of(attempt, history), group))
         return found
 
     def _memory(self, history: History) -> list[tuple[Mapping[str, Value], float]]:
-        """Dials and peak memory in GB of what has run."""
-        return [
-            ({dial.name: dial.value for dial in dials}, summary.peak_vram_mb * 2**20 / 1e9)
-            for past in (history, *self._earlier)
-            for attempt in past
-            if (summary := attempt.summary) is not None and summary.peak_vram_mb
-            if (dials := dials_of(attempt.proposal.script, self._device_kind))
-        ]
+        """Dials and peak memory in GB, of attempt 0 and the latest others: measured, or else by their own word."""
+        others = [attempt for past in (*self._earlier, history[1:]) for attempt in past][-MOST:]
+        known = [(attempt, attempt.peak_bytes) for attempt in (*history[:1], *others)]
+        if any(peak is not None for _, peak in known):
+            peaks = [(attempt, peak / 1e9) for attempt, peak in known if peak is not None]
+        else:
+            peaks = [(attempt, gb) for attempt, _ in known if (gb := _claimed_gb(attempt)) is not None]
+        dialled = [(dials_of(attempt.proposal.script, self._device_kind), gb) for attempt, gb in peaks]
+        return [(values, gb) for values, gb in dialled if values]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +104,7 @@ class Evidence:
 
     place: Place
     attempt: Attempt
+    bpb: float | None  # its score; the forecast of a run that was ended early; None where there is neither
     group: str
 
     @property
@@ -117,19 +122,42 @@ def _latest(nights: Sequence[History], most: int) -> tuple[History, ...]:
     return tuple(taken)
 
 
-@lru_cache(KNOWN_SCRIPTS)
-def dials_of(script: str, device_kind: str) -> tuple[Dial, ...] | None:
-    try:
-        return read_dials(script, device_kind)
-    except (ScriptError, SyntaxError):
+def _score_of(attempt: Attempt, history: History) -> float | None:
+    """Runs that are ended early are the bad ones: to leave them out would make their places look unknown, not bad."""
+    if attempt.val_bpb is not None or attempt.decision is None or attempt.decision.gain_bpb is None:
+        return attempt.val_bpb
+    parent = history[attempt.parent].val_bpb if attempt.parent is not None else None
+    if parent is None or not any(run.ending is Ending.HOPELESS for run in attempt.done_runs):
         return None
+    return parent - attempt.decision.gain_bpb
 
 
-@lru_cache(KNOWN_SCRIPTS)
+def _claimed_gb(attempt: Attempt) -> float | None:
+    claimed_mb = attempt.summary.peak_vram_mb if attempt.summary else None
+    return None if claimed_mb is None else claimed_mb * 2**20 / 1e9
+
+
+def most_telling(evidence: Sequence[Evidence], group: str, best: Attempt) -> list[Evidence]:
+    """As many as the model can look at, in their order: the incumbent, then its own group, and of each the latest."""
+    first = sorted(
+        range(len(evidence)), key=lambda i: (evidence[i].attempt is not best, evidence[i].group != group, -i)
+    )
+    return [evidence[i] for i in sorted(first[:MOST])]
+
+
+@remembered
+def dials_of(script: str, device_kind: str) -> Mapping[str, Value]:
+    """Dial → value; empty where the script cannot be read."""
+    try:
+        return values_of(script, device_kind)
+    except (ScriptError, SyntaxError):
+        return {}
+
+
+@remembered
 def skeleton(script: str, device_kind: str) -> str:
     """What is left of a script when its dials are taken out: equal for two scripts that differ in dials alone."""
-    names = [dial.name for dial in dials_of(script, device_kind) or ()]
-    return normalised(set_dials(script, device_kind, dict.fromkeys(names)))
+    return normalised(set_dials(script, device_kind, dict.fromkeys(dials_of(script, device_kind))))
 
 
 def _promise(
@@ -137,7 +165,7 @@ def _promise(
 ) -> tuple[Place, Place, Place]:
     """Of places (M, D): expected gain and its standard deviation in bpb, and what trying it is worth: (M,) each."""
     ordered = np.array([axis.ordered for axis in axes])
-    fine = [one for one in evidence if one.attempt.val_bpb is not None and not one.crashed]
+    fine = [one for one in evidence if one.bpb is not None and not one.crashed]
     running = {one.group for one in fine}  # a script that never ran crashed for other reasons than its dials
     crashed = [one.place for one in evidence if one.crashed and one.group in running]
     scores = _scores(fine, ordered, briefing.noise.sigma_bpb if briefing.noise else None)
@@ -150,10 +178,10 @@ def _promise(
 def _scores(fine: Sequence[Evidence], ordered: np.ndarray, sigma_bpb: float | None) -> Scores:
     names = {group: i for i, group in enumerate(dict.fromkeys(one.group for one in fine))}
     groups = np.array([names[one.group] for one in fine])
-    bpb = np.array([one.attempt.val_bpb for one in fine], np.float64)
+    bpb = np.array([one.bpb for one in fine], np.float64)
     for group in names.values():
         bpb[groups == group] = _tempered(bpb[groups == group], sigma_bpb)
-    runs = np.array([len(one.attempt.scores_bpb) for one in fine], np.float64)
+    runs = np.array([max(1, len(one.attempt.scores_bpb)) for one in fine], np.float64)
     return Scores(np.array([one.place for one in fine]), bpb, runs, groups, ordered)
 
 
