@@ -127,12 +127,27 @@ def test_when_nobody_has_an_idea_every_reason_is_told():
         Mix(sources, 0).propose(brief([attempt(0, "you")]))
 
 
-def test_an_exhausted_source_is_never_asked_again():
+def test_an_exhausted_source_is_not_asked_again_until_the_best_script_is_another():
     sources = {"search": Source("search", Exhausted("all settings tried")), "llm": Source("llm")}
     mix = Mix(sources, 0)
-    for _ in range(20):
-        mix.propose(brief([attempt(0, "you")]))
-    assert len(sources["search"].briefings) <= 1
+    fails = [attempt(number, "llm") for number in range(2, 20)]
+    for count in range(len(fails)):
+        mix.propose(brief([attempt(0, "you"), *fails[:count]]))
+    assert len(sources["search"].briefings) == 1
+    sources["search"].error = None
+    kept = [attempt(0, "you"), attempt(1, "llm", 0.01)]
+    assert "search" in {mix.propose(brief([*kept, *fails[:count]])).source for count in range(len(fails))}
+
+
+def test_a_fallback_asks_an_exhausted_source_again_when_the_best_script_is_another():
+    sources = {"search": Source("search", Exhausted("all settings tried"))}
+    alone = Fallback(sources, print)
+    with pytest.raises(Exhausted):
+        alone.propose(brief([attempt(0, "you")]))
+    sources["search"].error = None
+    with pytest.raises(Exhausted):
+        alone.propose(brief([attempt(0, "you")]))
+    assert alone.propose(brief([attempt(0, "you"), attempt(1, "llm", 0.01)])).source == "search"
 
 
 def test_a_mix_is_exhausted_when_all_of_it_is():

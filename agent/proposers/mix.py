@@ -35,7 +35,7 @@ class Mix:
         self._seed = seed
 
     def propose(self, briefing: Briefing) -> Proposal:
-        order = by_promise(self._turns.names, briefing, self._seed)
+        order = by_promise(self._turns.names(briefing), briefing, self._seed)
         return self._turns.first_idea(sorted(order, key=lambda name: name != FIRST), briefing).proposal
 
 
@@ -48,7 +48,7 @@ class Fallback:
         self._at_work = next(iter(sources))
 
     def propose(self, briefing: Briefing) -> Proposal:
-        idea = self._turns.first_idea(self._turns.names, briefing)
+        idea = self._turns.first_idea(self._turns.names(briefing), briefing)
         if idea.name != self._at_work:
             self._say(" · ".join((*idea.failures, f"ideas now come from {idea.name}")))
             self._at_work = idea.name
@@ -65,17 +65,27 @@ class Idea:
     failures: tuple[str, ...]  # why those that were asked before it had none
 
 
+@dataclass(frozen=True, slots=True)
+class Dry:
+    """Why a source has nothing left to propose, and the attempt whose script it was asked to edit."""
+
+    why: str
+    parent: int
+
+
 class Turns:
-    """Asks one source after another; those that are exhausted are not asked again."""
+    """Asks one source after another; one that is exhausted is asked again when the script to be edited is another."""
 
     def __init__(self, sources: Mapping[str, Proposer]) -> None:
         self._sources = dict(sources)
-        self._exhausted: dict[str, str] = {}
+        self._exhausted: dict[str, Dry] = {}
 
-    @property
-    def names(self) -> tuple[str, ...]:
+    def names(self, briefing: Briefing) -> tuple[str, ...]:
         """Of those that may still have ideas."""
-        return tuple(name for name in self._sources if name not in self._exhausted)
+        known = self._exhausted
+        return tuple(
+            name for name in self._sources if name not in known or known[name].parent != briefing.parent.number
+        )
 
     def first_idea(self, order: Iterable[str], briefing: Briefing) -> Idea:
         """Of the first source in this order that has one; who made what broke just now is asked before all others.
@@ -93,15 +103,15 @@ class Turns:
             except NoIdea as error:
                 failures.append(f"{name}: {error}")
             except Exhausted as error:
-                self._exhausted[name] = f"{name}: {error}"
+                self._exhausted[name] = Dry(f"{name}: {error}", briefing.parent.number)
                 failures.append(f"{name}: {error}")
-        if not self.names:
-            raise Exhausted("; ".join(self._exhausted.values()))
+        if not self.names(briefing):
+            raise Exhausted("; ".join(dry.why for dry in self._exhausted.values()))
         raise NoIdea("; ".join(failures))
 
     def _mender(self, briefing: Briefing) -> tuple[str, ...]:
         name = source_name(briefing.broken.proposal.source) if briefing.broken else ""
-        return (name,) if name in MENDERS and name in self.names else ()
+        return (name,) if name in MENDERS and name in self.names(briefing) else ()
 
 
 def rests_until(name: str, briefing: Briefing) -> int | None:
