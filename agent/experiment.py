@@ -280,6 +280,7 @@ class Ask:
     tokens_out: int | None = None
     usd: float | None = None
     failure: str | None = None  # None: a proposal came of it
+    usd_most: float | None = None  # what a call may have cost whose tokens nobody counted; None where usd is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ CREATE TABLE runs (
 CREATE TABLE asks (
     id INTEGER PRIMARY KEY,
     attempt INTEGER NOT NULL, source TEXT NOT NULL, started TEXT NOT NULL, wall_s REAL NOT NULL,
-    model TEXT, tokens_in INTEGER, tokens_out INTEGER, usd REAL, failure TEXT
+    model TEXT, tokens_in INTEGER, tokens_out INTEGER, usd REAL, failure TEXT, usd_most REAL
 );
 """
 

@@ -196,7 +196,12 @@ def _add_sources(night: argparse.ArgumentParser) -> None:
     ideas.add_argument(
         "--llm-stream", action="store_true", help="have answers streamed, for servers that drop silent connections"
     )
-    ideas.add_argument("--max-cost", type=positive, metavar="USD", help="ask the model no more once it has cost this")
+    ideas.add_argument(
+        "--max-cost",
+        type=positive,
+        metavar="USD",
+        help="ask language models nothing further once those of this night have cost this",
+    )
     ideas.add_argument(
         "--command",
         dest="agent",

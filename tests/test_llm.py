@@ -124,8 +124,34 @@ def test_a_call_that_nobody_counted_is_charged_at_its_most():
         patience = replace(QUICK, ask_s=0.2)
         model = Model(server, price=Price(0.0, 1000.0), max_usd=1.0, patience=patience)
         assert "no answer" in model.refusal()
-        assert "$1.00 of --max-cost 1 are spent" in model.refusal()
+        assert "$1.00 of --max-cost 1 are spent" in model.refusal(replace(BRIEFING, asks=tuple(model.asks)))
         assert model.asks[0].usd is None
+
+
+def test_what_nobody_counted_is_remembered_when_the_night_is_resumed():
+    with Server(hangs()) as server:
+        options = {"price": Price(0.0, 1000.0), "max_usd": 1.0, "patience": replace(QUICK, ask_s=0.2)}
+        model = Model(server, **options)
+        assert "no answer" in model.refusal()
+        (ask,) = model.asks
+        assert (ask.usd, ask.usd_most) == (None, pytest.approx(1.0))
+        resumed = Model(server, **options)
+        assert "$1.00 of --max-cost 1 are spent" in resumed.refusal(replace(BRIEFING, asks=(ask,)))
+    assert len(server.requests) == 1
+
+
+def test_what_an_agent_costs_is_not_charged_to_the_model():
+    agent = Ask(1, "command:claude", "now", 1.0, usd=7.0)
+    with Server(says(EDIT)) as server:
+        model = Model(server, price=Price(1.0, 1.0), max_usd=1.0)
+        assert model.propose(replace(BRIEFING, asks=(agent,))).script == WANTED
+
+
+def test_the_cap_is_the_nights_whichever_model_was_paid():
+    other = Ask(1, "llm:another", "now", 1.0, usd=1.5)
+    with Server(says(EDIT)) as server:
+        model = Model(server, price=Price(1.0, 1.0), max_usd=1.0)
+        assert "$1.50 of --max-cost 1 are spent" in model.refusal(replace(BRIEFING, asks=(other,)))
 
 
 def test_a_model_of_ones_own_never_reaches_a_cap():

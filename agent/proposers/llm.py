@@ -17,6 +17,7 @@ from agent.prompt import Conversation, ask_again, compose
 from agent.proposers.chat import CallFailed, Chat, Patience, Reply, ask_in_time
 from agent.proposers.dialects import DIALECTS
 from agent.proposers.endpoint import Endpoint
+from agent.proposers.mix import source_name
 from agent.reply import BadReply, Edited, read_reply
 
 TRIES = 2  # an answer, and one that mends it
@@ -52,7 +53,7 @@ class LLM:
         url: str | None = None,
         stopped: Callable[[], bool] = lambda: False,
         price: Price | None = None,  # None: nobody knows
-        max_usd: float | None = None,  # of all asks of the night together
+        max_usd: float | None = None,  # of all language models of the night together
         patience: Patience = USUAL,
         stream: bool = False,
         environ: Mapping[str, str] = os.environ,
@@ -67,7 +68,6 @@ class LLM:
         self._record, self._stopped, self._patience, self._stream = record, stopped, patience, stream
         self._chat().close()  # what cannot be set up is told before the night, not in it
         self._price, self._max_usd = price, max_usd
-        self._uncounted_usd = 0.0  # at most, for calls after which no count of tokens came
         self._refused: tuple[str, float] | None = None  # why, and until when nobody is asked
         self.source = f"llm:{re.sub(r'[^A-Za-z0-9._:/-]', '_', self._endpoint.model)}"[:SOURCE_CHARS]
 
@@ -79,7 +79,7 @@ class LLM:
         broken = briefing.broken
         if broken is not None and broken.proposal.source != self.source:
             broken = None
-        asked, wrong, spent_usd = compose(briefing, broken), "", _known_usd(briefing.asks)
+        asked, wrong, spent_usd = compose(briefing, broken), "", most_spent_usd(briefing.asks)
         for _ in range(TRIES):
             self._check_allowed(spent_usd)
             reply, ask = self._ask(asked, len(briefing.history))
@@ -88,7 +88,7 @@ class LLM:
             except BadReply as error:
                 wrong = f"{error}{_hint(reply, asked)}"
                 self._record(replace(ask, failure=self._presentable(f"the answer cannot be used: {wrong}")))
-                asked, spent_usd = ask_again(asked, reply.text, str(error)), spent_usd + _known_usd((ask,))
+                asked, spent_usd = ask_again(asked, reply.text, str(error)), spent_usd + most_spent_usd((ask,))
                 continue
             self._record(ask)
             repairs = broken.number if broken is not None else None
@@ -103,7 +103,6 @@ class LLM:
             raise NoIdea("not asked, for the night was asked to stop")
         if self._refused is not None and time.monotonic() < self._refused[1]:
             raise NoIdea(self._refused[0])
-        spent_usd += self._uncounted_usd
         if self._max_usd is not None and spent_usd >= self._max_usd:
             raise NoIdea(f"${spent_usd:.2f} of --max-cost {self._max_usd:g} are spent; raise it to ask on")
 
@@ -116,24 +115,22 @@ class LLM:
             sentence = self._presentable(str(error))
             if error.lasting:
                 self._refused = (sentence, time.monotonic() + self._patience.rest_s)
-            if error.charged:
-                self._uncounted_usd += self._most_usd(asked)
-            self._record(replace(ask, wall_s=time.monotonic() - start, failure=sentence))
+            most = self._most_usd(asked) if error.charged else None
+            self._record(replace(ask, wall_s=time.monotonic() - start, failure=sentence, usd_most=most))
             raise NoIdea(sentence) from error
         usd = self._usd(reply)
-        if usd is None:
-            self._uncounted_usd += self._most_usd(asked)
-        wall_s = time.monotonic() - start
-        return reply, replace(ask, wall_s=wall_s, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, usd=usd)
+        most = self._most_usd(asked) if usd is None else None
+        ask = replace(ask, wall_s=time.monotonic() - start, usd=usd, usd_most=most)
+        return reply, replace(ask, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out)
 
     def _usd(self, reply: Reply) -> float | None:
         if self._price is None or reply.tokens_in is None or reply.tokens_out is None:
             return None
         return self._price.of(reply.tokens_in, reply.tokens_out)
 
-    def _most_usd(self, asked: Conversation) -> float:
+    def _most_usd(self, asked: Conversation) -> float | None:
         if self._price is None:
-            return 0.0
+            return None
         return self._price.of(asked.chars / CHARS_PER_TOKEN, self._patience.max_tokens)
 
     def _read(self, reply: Reply, briefing: Briefing, broken: Attempt | None) -> Edited:
@@ -163,5 +160,7 @@ def _hint(reply: Reply, asked: Conversation) -> str:
     )
 
 
-def _known_usd(asks: Sequence[Ask]) -> float:
-    return sum(ask.usd for ask in asks if ask.usd is not None)
+def most_spent_usd(asks: Sequence[Ask]) -> float:
+    """On language models, whichever was asked; a call that nobody counted counts with the most it may have cost."""
+    ours = (ask for ask in asks if source_name(ask.source) == "llm")
+    return sum(ask.usd if ask.usd is not None else ask.usd_most or 0.0 for ask in ours)
