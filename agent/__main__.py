@@ -36,6 +36,7 @@ from agent.screen import let_go, print_lines, terminal_width
 from agent.sources import check_sources, source_of
 from agent.steps import write_ledger
 from agent.stop import AFTER_RUN, NOW, Stop
+from agent.submission import read_submission
 from agent.wiring import committed, open_lab
 
 LIMITS = ("--experiments", "--hours")
@@ -178,9 +179,11 @@ def _given(options: argparse.Namespace) -> Given:
 
 def submit(options: argparse.Namespace) -> int:
     place = Place.of(options.script)
-    text = read_text(options.file)
+    where = _where()
+    night, history = _night(where, None) if where.tags() else (None, ())
+    text = read_submission(options.file, place, history, night.tag if night else "")
     # a night that runs in another working tree reads the queue there
-    path = queue.submit(_where().queue, text, options.message, script=place.script, now=utc_now())
+    path = queue.submit(where.queue, text, options.message, script=place.script, now=utc_now())
     print(f"queued as {path.name}; a night with --proposer queue or mix tries it before all else")
     return 0
 

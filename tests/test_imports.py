@@ -26,8 +26,8 @@ FLOOR = {
     "agent.fit": 2, "agent.proposers.space": 2, "agent.proposers.surrogate": 0, "agent.proposers.search": 4,
     "agent.recorder": 2, "agent.table": 1, "agent.run": 5, "agent.opening": 5, "agent.report": 8,
     # sources of ideas, and what steers them
-    "agent.proposers.checked": 3, "agent.proposers.mix": 3, "agent.proposers.patch": 6,
-    "agent.notes": 5, "agent.proposers.queue": 7, "agent.proposers.desk": 6, "agent.proposers.command": 7,
+    "agent.proposers.checked": 3, "agent.proposers.mix": 3, "agent.proposers.patch": 6, "agent.notes": 5,
+    "agent.proposers.queue": 7, "agent.proposers.desk": 6, "agent.proposers.command": 7, "agent.submission": 7,
     "agent.prompt": 2, "agent.reply": 2, "agent.proposers.endpoint": 1, "agent.proposers.chat": 3,
     "agent.proposers.dialects": 4, "agent.proposers.llm": 6,
     # the trusted score reads the corpus through prepare

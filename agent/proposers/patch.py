@@ -58,18 +58,29 @@ class Bench:
     said: str = ""  # by git, when an edit failed
 
     def edit(self, base: str) -> str | None:
-        """The base with the patch applied; None where it does not fit."""
-        self.script.write_bytes(base.encode())
-        done = git(self.folder / "tree", "apply", "--whitespace=nowarn", f"-p{self.strip}", "../patch")
-        self.said = _first_line(done)
-        return _decoded(self.script.read_bytes()) if done.returncode == 0 else None
+        """The base with the patch applied; None where it does not fit.
+
+        A mail or an editor may have given the patch other ends of lines than the script has.
+        """
+        for name in ("patch", "patch-lf"):
+            self.script.write_bytes(base.encode())
+            done = git(self.folder / "tree", "apply", "--whitespace=nowarn", f"-p{self.strip}", f"../{name}")
+            if done.returncode == 0:
+                return _decoded(self.script.read_bytes())
+            self.said = _first_line(done)
+            if not (self.folder / "patch-lf").exists():
+                break
+        return None
 
 
 @contextmanager
 def _laid_out(patch: str, script: str) -> Iterator[Bench]:
     with throwaway_folder() as folder:
         (folder / "tree").mkdir()
-        (folder / "patch").write_bytes(_encoded(patch if patch.endswith("\n") else f"{patch}\n"))
+        patch = patch if patch.endswith("\n") else f"{patch}\n"
+        (folder / "patch").write_bytes(_encoded(patch))
+        if "\r\n" in patch:
+            (folder / "patch-lf").write_bytes(_encoded(patch.replace("\r\n", "\n")))
         strip, path = _place(folder, script)
         place = folder / "tree" / path
         place.parent.mkdir(parents=True, exist_ok=True)
