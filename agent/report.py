@@ -174,8 +174,13 @@ def verdict_lines(night: Night, history: History, number: int) -> list[str]:
 
 
 def _way_back(night: Night, best: Attempt | None, number: int) -> str | None:
-    """What puts the best script into the working tree again; None where the attempt is the best."""
-    return None if best is None or best.number == number else f"git checkout {_short(night.branch)} -- {night.script}"
+    """What puts the best script into the working tree again; None where the attempt is the best.
+
+    Its ref and not the branch, which stays where it is while somebody has it checked out.
+    """
+    if best is None or best.number == number:
+        return None
+    return f"git checkout {attempt_ref(night.tag, best.number)} -- {night.script}"
 
 
 def findings_lines(found: Findings, history: History, confirmed: str) -> list[str]:

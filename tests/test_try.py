@@ -61,8 +61,8 @@ def test_a_worse_edit_is_discarded_and_the_way_back_is_told(tried):
     two = tried.attempts("t")[2]  # the night that is here goes on without being named
     assert (two.parent, two.status) == (1, "discard")
     assert done.stdout.splitlines()[-4].startswith("discard: 0.")
-    assert done.stdout.splitlines()[-2] == "go back to it with: git checkout experiments/0.05s-t -- train_mlx.py"
-    tried.git("checkout", "experiments/0.05s-t", "--", "train_mlx.py")
+    assert done.stdout.splitlines()[-2] == "go back to it with: git checkout refs/experiments/t/0001 -- train_mlx.py"
+    tried.git("checkout", "refs/experiments/t/0001", "--", "train_mlx.py")  # where the branch may have stayed behind
     assert (tried.root / "train_mlx.py").read_text() == unigram(SHARPNESS=0.9)
 
 
@@ -78,7 +78,7 @@ def test_a_crash_says_why_as_json_alone_on_stdout(tried, tmp_path):
     assert facts["best_attempt"] == 1
     assert facts["best_val_bpb"] == tried.attempts("t")[1].val_bpb
     assert facts["commit"] == tried.git("rev-parse", "refs/experiments/t/0003")
-    assert facts["go_back_with"] == "git checkout experiments/0.05s-t -- train_mlx.py"
+    assert facts["go_back_with"] == "git checkout refs/experiments/t/0001 -- train_mlx.py"
     assert "#3 · no data · crash (exit code 1" in done.stderr
     assert (done.returncode, tried.attempts("t")[3].dry_run) == (0, None)  # a dry run is for budgets above a minute
 
