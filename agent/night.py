@@ -44,6 +44,7 @@ QUESTION = "a question of dawn"  # no idea: how the reason of its discard begins
 WAITS_S = (30.0, 120.0, 600.0)  # before nobody is asked any more
 POLL_S = 0.2
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
+REPAIRED = ", repaired"
 
 
 def run_night(lab: Lab) -> None:
@@ -127,7 +128,13 @@ def propose(lab: Lab, history: History) -> Proposal:
     lab.watcher.asking_began(len(history))
     proposal = lab.proposer.propose(brief(lab, history, best))
     check_proposal(proposal, history, lab.place.script)
-    return proposal
+    return proposal if proposal.repairs is None else as_repair(proposal, history[proposal.repairs].proposal)
+
+
+def as_repair(proposal: Proposal, broken: Proposal) -> Proposal:
+    """Under the name of the idea that it repairs: its author calls it "fix the crash", which says nothing of the idea."""
+    title = one_line(broken.title, TITLE_CHARS - len(REPAIRED)) + REPAIRED
+    return replace(proposal, title=title, hypothesis=broken.hypothesis)
 
 
 def brief(lab: Lab, history: History, best: Attempt) -> Briefing:

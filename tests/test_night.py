@@ -15,7 +15,7 @@ from agent.experiment import Ending, Proposal, Status, Weights
 from agent.journal import Journal
 from agent.lab import Limits
 from agent.lock import only_night
-from agent.night import run_night
+from agent.night import as_repair, run_night
 from agent.opening import Place, Request, branch_name, free_tag, open_night
 
 BETTER, WORSE = unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)
@@ -52,6 +52,12 @@ class Morning:
     grounds: Grounds
     before: dict[str, bytes]
     watcher: Quiet
+
+
+def test_a_repair_keeps_the_name_of_the_idea_whatever_its_author_calls_it():
+    idea = Proposal(BETTER, "w" * 200, "It learns more a step.", "llm:m")
+    named = as_repair(Proposal(WORSE, "mend", "The shapes differed.", "llm:m", repairs=1), idea)
+    assert named == Proposal(WORSE, f"{'w' * 189}…, repaired", "It learns more a step.", "llm:m", repairs=1)
 
 
 def tip(grounds: Grounds, tag: str = "t") -> str:

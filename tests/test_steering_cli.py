@@ -81,11 +81,12 @@ def test_a_submission_is_tried_before_all_else_and_the_search_follows(mixed):
     assert [path.name for path in done] == ["0001.json"]
 
 
-def test_an_agent_mends_what_it_broke(mixed):
+def test_an_agent_repairs_what_it_broke_and_the_repair_keeps_the_ideas_name(mixed):
     broken, mended = mixed.attempts[3:5]
     assert (broken.proposal.title, broken.status) == ("no data", "crash")
     assert broken.decision.reason == "exit code 1: AssertionError: it broke"
-    assert (mended.proposal.title, mended.proposal.repairs) == ("mended", 3)
+    assert (mended.proposal.title, mended.proposal.repairs) == ("no data, repaired", 3)
+    assert mended.proposal.hypothesis == broken.proposal.hypothesis == "Data are slow."
     assert mended.status != "crash"
 
 
