@@ -14,6 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from agent.errors import NightError
+from agent.shell import typed
 
 BRIEFLY_S = 0.5  # to get the lock in: somebody who only asks about it has it for a moment
 
@@ -38,7 +39,7 @@ def only_night(repository: Path) -> Iterator[Callable[[str, Path], None]]:
     except Timeout as error:
         who = holder(repository)
         named = f"night {who.tag} (pid {who.pid}, since {who.since})" if who else "a night that has just begun"
-        raise NightError(f"{named} is running in this repository; end it with: nightshift stop") from error
+        raise NightError(f"{named} is running in this repository; end it with: {typed('stop')}") from error
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
     def tell(tag: str, folder: Path) -> None:

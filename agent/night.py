@@ -33,6 +33,7 @@ from agent.opening import check_disk, read_script, utc_now
 from agent.plain_text import one_line, paragraphs
 from agent.proposers.checked import check_proposal
 from agent.report import noise_line
+from agent.shell import typed
 from agent.steps import audit_once, commit, dry_run_once, hopeless, run_once, score_once, settle, why_and_where
 
 Step = Callable[[], bool]  # False: the user stopped it, or there is nothing more to do
@@ -132,7 +133,7 @@ def propose(lab: Lab, history: History) -> Proposal:
 
 
 def as_repair(proposal: Proposal, broken: Proposal) -> Proposal:
-    """Under the name of the idea that it repairs: its author calls it "fix the crash", which says nothing of the idea."""
+    """Under the name of the idea that it repairs: "fix the crash", as its author calls it, says nothing of the idea."""
     title = one_line(broken.title, TITLE_CHARS - len(REPAIRED)) + REPAIRED
     return replace(proposal, title=title, hypothesis=broken.hypothesis)
 
@@ -309,5 +310,5 @@ def check_streak(lab: Lab, fresh: History) -> None:
     if len(crashed) >= CRASHES_IN_A_ROW or len(streak) >= BROKEN_IN_A_ROW:
         raise MachineError(
             f"{len(streak)} attempts in a row crashed, the last with: {why_and_where(lab, streak[0])}; "
-            f"see what they share, mend it, go on with: nightshift run --tag {lab.shop.night.tag}"
+            f"see what they share, mend it, go on with: {typed('run', '--tag', lab.shop.night.tag)}"
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agent.errors import NightError
 from agent.plain_text import harmless_lines, paragraphs
+from agent.shell import typed
 from agent.workshop import read_end
 
 NOTES = "notes.jsonl"
@@ -25,7 +26,7 @@ def add_note(folder: Path, text: str, now: str) -> None:
     """
     note = paragraphs(text, NOTE_CHARS)
     if not note:
-        raise NightError('the note is empty; say something, as in: nightshift note "leave the tokenizer alone"')
+        raise NightError(f"the note is empty; say something, as in: {typed('note', 'leave the tokenizer alone')}")
     line = "\n" + json.dumps({"time": now, "text": note}) + "\n"
     file = os.open(folder / NOTES, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:

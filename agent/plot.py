@@ -12,6 +12,7 @@ from agent.experiment import Status
 from agent.installed import install_command
 from agent.ledger import Row
 from agent.plain_text import shorten
+from agent.shell import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +50,7 @@ def plot(rows: Sequence[Row], out: Path) -> None:
         raise MachineError(f"plot needs matplotlib; install it: {install_command('matplotlib')}") from error
     panels = _panels(rows)
     if not panels:
-        raise NightError("results.tsv has no scored attempt to plot; run: nightshift run")
+        raise NightError(f"results.tsv has no scored attempt to plot; run: {typed('run')}")
     figure = Figure(figsize=(10, 4.2 * len(panels)), layout="constrained")
     grid = figure.subplots(len(panels), squeeze=False)
     for axes, members in zip(grid[:, 0], panels, strict=True):

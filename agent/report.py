@@ -16,6 +16,7 @@ from agent.noise import noise
 from agent.plain_text import harmless, harmless_lines
 from agent.proposers.mix import Share
 from agent.screen import COLOURS
+from agent.shell import typed
 from agent.table import Column
 
 RESULTS = (  # the highest rank is left out first where a terminal is narrow
@@ -169,7 +170,7 @@ def verdict_lines(night: Night, history: History, number: int) -> list[str]:
     way_back = _way_back(night, best, number)
     if way_back is not None:
         lines.append(f"go back to it with: {way_back}")
-    lines.append(f"more: nightshift show {number} --tag {night.tag}, nightshift results")
+    lines.append(f"more: {typed('show', str(number), '--tag', night.tag)}, {typed('results')}")
     return [harmless(line) for line in lines]
 
 

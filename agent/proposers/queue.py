@@ -22,6 +22,7 @@ from agent.plain_text import one_line, paragraphs
 from agent.proposers.checked import check_proposal
 from agent.proposers.patch import apply_patch, check_patch, is_patch
 from agent.repo import valid_tag
+from agent.shell import typed
 from agent.workshop import read_end
 
 SOURCE = "queue"
@@ -55,7 +56,7 @@ def submit(folder: Path, text: str, message: str, *, script: str, now: str) -> P
     title, _, why = message.strip().partition("\n")
     if not one_line(title, TITLE_CHARS):
         raise NightError(
-            'say what is tried and why, as in: nightshift submit FILE -m "wider MLP: it learns more a step"'
+            f"say what is tried and why, as in: {typed('submit', 'FILE', '-m', 'wider MLP: it learns more a step')}"
         )
     kind = "patch" if is_patch(text) else "script"
     if kind == "patch":
@@ -192,7 +193,7 @@ def _as_json(entry: Entry) -> str:
 def _parsed(content: bytes) -> Entry:
     """Raises NightError for what submit() never wrote."""
     if len(content) > MAX_ENTRY_BYTES:
-        raise NightError(f"it has more than {MAX_ENTRY_BYTES:,} bytes; submit it with: nightshift submit")
+        raise NightError(f"it has more than {MAX_ENTRY_BYTES:,} bytes; submit it with: {typed('submit')}")
     try:
         entry = Entry(**json.loads(content))
         texts = [getattr(entry, field.name) for field in fields(Entry)]
@@ -201,7 +202,7 @@ def _parsed(content: bytes) -> Entry:
     except (ValueError, TypeError, RecursionError):
         sound = False
     if not sound:
-        raise NightError("it is no entry of a queue; submit it with: nightshift submit")
+        raise NightError(f"it is no entry of a queue; submit it with: {typed('submit')}")
     return entry
 
 
