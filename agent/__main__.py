@@ -1,8 +1,6 @@
 """The command line: parse, wire, exit code. Every error that a person can mend passes through one door, here."""
 
 import argparse
-import json
-import shlex
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
@@ -13,9 +11,10 @@ from pathlib import Path
 from rich.console import Console
 
 from agent import report
+from agent.answer import Answer
 from agent.confirmation import Findings
 from agent.contract import check_script
-from agent.errors import NightError, NightshiftError, NoRepository, ScriptError
+from agent.errors import NightError, NightshiftError, NoRepository, ScriptError, UsageError
 from agent.experiment import Attempt, Night, Proposal, incumbent
 from agent.installed import SCRIPT
 from agent.journal import Journal, disk_is_broken, disk_is_full
@@ -26,54 +25,77 @@ from agent.night import presentable, run_night
 from agent.notes import add_note
 from agent.opening import Place, read_text, utc_now
 from agent.options import JUDGES, parser
-from agent.plain_text import harmless_lines
+from agent.plain_text import harmless, harmless_lines
 from agent.proposers import queue
 from agent.proposers.checked import check_proposal, fingerprint, tried_as
 from agent.proposers.given import Given, Nobody
 from agent.proposers.mix import shares
+from agent.repeat import run_on, script_words, try_again
 from agent.repo import Repo
 from agent.screen import let_go, print_lines, terminal_width
-from agent.sources import check_sources, source_of
+from agent.shell import typed
 from agent.steps import write_ledger
 from agent.stop import AFTER_RUN, NOW, Stop
 from agent.submission import read_submission
+from agent.terms import Terms
 from agent.wiring import committed, open_lab
-
-LIMITS = ("--experiments", "--hours")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(argv)
-    options.words = tuple(sys.argv[1:] if argv is None else argv)
+    words = tuple(sys.argv[1:] if argv is None else argv)
+    answer = Answer.asked_for(words)
     try:
+        return _main(words, answer)
+    except Exception as error:
+        answer.fail(f"{type(error).__name__}: {error}; this is a defect, please report it with what stderr says", 1)
+        raise
+
+
+def _main(words: Sequence[str], answer: Answer) -> int:
+    options = argparse.Namespace(tag=None)
+    try:
+        parser().parse_args(words, options)
+        options.answer = answer
         code = COMMANDS[options.command](options)
         sys.stdout.flush()
+    except UsageError as error:
+        with suppress(OSError):
+            sys.stderr.write(error.usage)
+        return _refuse(answer, str(error), error.exit_code)
     except NightshiftError as error:
-        return _refuse(str(error))
-    except KeyboardInterrupt:
-        return 130  # before a night has begun; a running one takes Ctrl-C as a wish
+        return _refuse(answer, str(error), error.exit_code)
+    except KeyboardInterrupt:  # before a night has begun; a running one takes Ctrl-C as a wish
+        answer.fail("interrupted before anything was begun", 130, status="unfinished", go_on_with=typed(*words))
+        return 130
     except BrokenPipeError:
         let_go(sys.stdout)
         return 0  # its reader, such as head, has seen enough
     except (OSError, sqlite3.OperationalError) as error:
-        return _refuse(_mended_by_hand(error))
+        return _refuse(answer, _mended_by_hand(error, _resume(options)))
     return code
 
 
-def _refuse(sentence: str) -> int:
+def _refuse(answer: Answer, sentence: str, exit_code: int = 2) -> int:
     with suppress(OSError):  # the terminal may be gone
         print(f"nightshift: {sentence}", file=sys.stderr)
-    return 2
+    answer.fail(sentence, exit_code)
+    return exit_code
 
 
-def _mended_by_hand(error: OSError | sqlite3.OperationalError) -> str:
+def _resume(options: argparse.Namespace) -> str:
+    if options.command == "try":
+        return try_again(options)
+    return typed("confirm" if options.command == "confirm" else "run", "--tag", options.tag or "TAG")
+
+
+def _mended_by_hand(error: OSError | sqlite3.OperationalError, resume: str) -> str:
     """What a full disk or a lack of permission says; any other error of SQLite is ours, and raised again."""
     if disk_is_full(error):
-        return "no space left on the disk; free some and resume with: nightshift run --tag TAG (nothing is lost)"
+        return f"no space left on the disk; free some and resume with: {resume} (nothing is lost)"
     if disk_is_broken(error):
         return (
             f"the disk failed ({error}); see what the system's log says about it, free space if there is none, "
-            f"and resume with: nightshift run --tag TAG (nothing is lost)"
+            f"and resume with: {resume} (nothing is lost)"
         )
     if isinstance(error, OSError):
         what = f"cannot use {error.filename}: " if error.filename else ""
@@ -85,9 +107,7 @@ def _mended_by_hand(error: OSError | sqlite3.OperationalError) -> str:
 
 def run(options: argparse.Namespace) -> int:
     limits = Limits(options.experiments, options.hours, options.dawn)
-    check_sources(options)
-    source = source_of(options, Place.of(options.script))
-    with open_lab(options, limits, source, searches=options.proposer == "search") as lab:
+    with open_lab(options, limits) as lab:
         _greet(lab, options)
         run_night(lab)
         runs = limits.runs_at_dawn(lab.journal.attempts())
@@ -99,18 +119,30 @@ def run(options: argparse.Namespace) -> int:
 
 
 def confirm_one(options: argparse.Namespace) -> int:
+    answer: Answer = options.answer
+    answer.check()
     place = Place.of(options.script)
     night, _ = _night(place, options.tag)
     options.tag = night.tag
-    with open_lab(options, Limits(), lambda *_: Nobody(), searches=False) as lab:
+    go_on_with = typed("confirm", "--tag", night.tag, *script_words(options))
+    with open_lab(options, Limits(), lambda *_: Nobody(), aside=answer.on_stdout) as lab:
         lab.watcher.said(f"dawn of night {night.tag}: up to {options.runs} runs of {night.budget_s:g} s")
         found = _dawn(lab, options.runs)
-        if lab.stop.after_run:
-            lab.watcher.said(f"dawn was ended early; go on with: nightshift confirm --tag {night.tag}")
+        ended_early = lab.stop.after_run
+        if ended_early:
+            lab.watcher.said(f"dawn was ended early; go on with: {go_on_with}")
+    return answer_of_dawn(answer, night.tag, found, go_on_with if ended_early else None)
+
+
+def answer_of_dawn(answer: Answer, tag: str, found: Findings | None, go_on_with: str | None) -> int:
+    """The exit code; go_on_with: None where dawn came to its end."""
+    facts = asdict(found) if found is not None else {}
+    if go_on_with is not None:
+        answer.fail("dawn was ended early", 130, **facts, status="unfinished", go_on_with=go_on_with)
+        return 130
     if found is None:
-        raise NightError(f"night {night.tag} has kept no edit, so there is nothing to confirm; see: nightshift results")
-    if options.json:
-        options.json.write_text(json.dumps(asdict(found), indent=1))
+        raise NightError(f"night {tag} has kept no edit, so there is nothing to confirm; see: {typed('results')}")
+    answer.give(facts)
     return 0
 
 
@@ -126,26 +158,33 @@ def _dawn(lab: Lab, runs: int) -> Findings | None:
 
 def try_one(options: argparse.Namespace) -> int:
     """The night's loop, for one idea that is given."""
+    answer: Answer = options.answer
     place = Place.of(options.script)
-    given = _given(options)
     if options.tag is None and place.tags():
         options.tag = place.tags()[-1]
-    unfinished = _unfinished(place, options, given.proposal)
-    with open_lab(options, Limits(), lambda *_: given, searches=False, baseline=committed, aside=options.json) as lab:
+    try:
+        idea = _given(options)
+        unfinished = _unfinished(place, options, idea.proposal)
+    except NightshiftError as error:
+        raise type(error)(f"{error}; then: {try_again(options)}") from error
+    with open_lab(options, Limits(), lambda *_: idea, baseline=committed, aside=answer.on_stdout) as lab:
         before = lab.journal.attempts()
         ideas = sum(attempt.is_idea for attempt in before)
         most = ideas if unfinished is None else ideas - 1
         run_night(replace(lab, limits=Limits(experiments=max(1, most))))
         night, history = lab.shop.night, lab.journal.attempts()
-        mine = _tried(history, len(before), given.proposal) if unfinished is None else history[unfinished]
-        if mine is None or not mine.settled:
-            lab.watcher.said(f"no verdict yet; the same command goes on, as does: nightshift run --tag {night.tag}")
-            return 130
-        if options.json:
-            print(json.dumps(report.verdict_facts(night, history, mine.number), indent=1))
-        else:
-            for line in report.verdict_lines(night, history, mine.number):
+        mine = _tried(history, len(before), idea.proposal) if unfinished is None else history[unfinished]
+        settled = mine if mine is not None and mine.settled else None
+        if settled is None:
+            lab.watcher.said(f"no verdict yet; go on with: {try_again(options)}")
+        elif not answer.on_stdout:
+            for line in report.verdict_lines(night, history, settled.number):
                 lab.watcher.said(line)
+    if settled is None:
+        facts = {"tag": night.tag, "attempt": mine.number if mine else None, "go_on_with": try_again(options)}
+        answer.fail("no verdict yet", 130, status="unfinished", **facts)
+        return 130
+    answer.give(report.verdict_facts(night, history, settled.number))
     return 0
 
 
@@ -173,7 +212,7 @@ def _given(options: argparse.Namespace) -> Given:
     """The edited script and what was said of it."""
     title, _, why = options.message.strip().partition("\n")
     if not title.strip():
-        raise NightError('say what is tried and why, as in: nightshift try -m "warm up longer: early steps diverge"')
+        raise NightError("--message is empty; say what is tried and why")
     return Given(presentable(Proposal(read_text(options.edit or options.script), title, why or title, "you")))
 
 
@@ -205,10 +244,10 @@ def results(options: argparse.Namespace) -> int:
         tag = options.tag or (place.tags()[-1] if place.tags() else None)
         rows = [row for row in rows if tag is None or row.get("tag") == tag]
         if options.tag and not rows:
-            raise NightError(f"results.tsv has no night {options.tag}; see them all with: nightshift results --all")
+            raise NightError(f"results.tsv has no night {options.tag}; see them all with: {typed('results', '--all')}")
     if not rows:
-        begin = "see: nightshift status, nightshift results --all" if place.tags() else "begin with: nightshift run"
-        raise NightError(f"no results yet; {begin}")
+        see = f"see: {typed('status')}, {typed('results', '--all')}"
+        raise NightError(f"no results yet; {see if place.tags() else _begin_with()}")
     print_lines(report.results_lines(rows, terminal_width()))
     return 0
 
@@ -239,7 +278,7 @@ def stop(options: argparse.Namespace) -> int:
     place = _where()
     who = holder(place.repo.common_dir())
     if who is None or not place.folder(who.tag).is_dir():
-        raise NightError("no night is running in this repository; see: nightshift status")
+        raise NightError(f"no night is running in this repository; see: {typed('status')}")
     Stop(place.folder(who.tag)).wish(NOW if options.now else AFTER_RUN)
     print(f"night {who.tag} ends {'now' if options.now else 'after its current run'}")
     return 0
@@ -291,12 +330,14 @@ def profile(options: argparse.Namespace) -> int:
     from agent.phases import Request
     from agent.phases import profile as take_apart
 
-    request = Request(options.script, options.steps, options.seed, options.trace, options.json)
-    return take_apart(request, Console())
+    request, answer = Request(options.script, options.steps, options.seed, options.trace), options.answer
+    take_apart(request, Console(stderr=answer.on_stdout), answer)
+    return 0
 
 
 def _greet(lab: Lab, options: argparse.Namespace) -> None:
     night, shop, say = lab.shop.night, lab.shop, lab.watcher.said
+    terms = Terms.from_json(night.terms)
     until = [f"{options.experiments} experiments after attempt 0"] if options.experiments else []
     until += [f"{options.hours:g} hours"] if options.hours else []
     say(f"night {night.tag} on branch {night.branch.removeprefix('refs/heads/')}")
@@ -304,7 +345,8 @@ def _greet(lab: Lab, options: argparse.Namespace) -> None:
     say(f"  device   {night.device} ({night.device_kind})")
     say(f"  budget   {night.budget_s:g} s of training a run; {', '.join(until) or 'until stopped'}")
     say(f"  data     {night.data} (protocol {night.protocol})")
-    say(f"  judge    {JUDGES[options.judge]}")
+    say(f"  judge    {JUDGES[terms.judge]}")
+    say(f"  ideas    {_ideas(terms)}")
     say(f"  sandbox  {shop.box.name}")
     for gap in shop.box.uncovered:
         say(f"           not covered: {gap}")
@@ -321,16 +363,21 @@ def _goodbye(lab: Lab, options: argparse.Namespace) -> None:
         lab.watcher.said(line)
     best = incumbent(history)
     if best is not None and best.number > 0:
-        lab.watcher.said(f"read next: nightshift show {best.number}, nightshift diff {best.number}, nightshift results")
-    lab.watcher.said(f"go on with: {again(options.words, night.tag)}")
+        number = str(best.number)
+        lab.watcher.said(f"read next: {typed('show', number)}, {typed('diff', number)}, {typed('results')}")
+    lab.watcher.said(f"go on with: {run_on(options, night.tag, history)}")
 
 
-def again(words: Sequence[str], tag: str) -> str:
-    """The command line that goes on with a night as it was begun, but for the limits that have ended it."""
-    parts = iter(words)
-    kept = [word for word in parts if not (word.split("=")[0] in LIMITS and ("=" in word or next(parts, None)))]
-    named = any(word.split("=")[0] == "--tag" for word in kept)
-    return shlex.join(["nightshift", *kept, *([] if named else ["--tag", tag])])
+def _begin_with() -> str:
+    return f"begin with: {typed('run')}"
+
+
+def _ideas(terms: Terms) -> str:
+    """Where they come from, and what is known of it."""
+    named = [(terms.llm, "llm"), (terms.agent, "command")]
+    who = [one for one, proposer in named if one is not None and terms.proposer in (proposer, "mix")]
+    cap = [f"at most ${terms.max_cost:g} for language models"] if terms.llm in who and terms.max_cost else []
+    return f"{terms.proposer}{': ' if who else ''}{', '.join(harmless(word) for word in (*who, *cap))}"
 
 
 def _here() -> Place:
@@ -356,7 +403,7 @@ def _night(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:
     """A night with a journal here: this one, or the latest."""
     tags = place.tags()
     if tag is None and not tags:
-        raise NightError("no night has run here yet; begin with: nightshift run")
+        raise NightError(f"no night has run here yet; {_begin_with()}")
     if tag is not None and tag not in tags:
         raise NightError(f"night {tag} has no journal here; there are: {', '.join(tags) or 'none'}")
     with Journal.read(place.journal(tag or tags[-1])) as journal:

@@ -1,6 +1,7 @@
 """What can go wrong in a way that a person can mend: one base, one sentence each.
 
 NightshiftError
+├── UsageError     the words of the command line
 ├── ScriptError    the training script: missing, unparsable, without the contract, unreadable dials
 ├── RepoError      git: not a repository, no commits, a branch that somebody else moved
 │   └── NoRepository  there is none, or nothing was committed to it
@@ -12,7 +13,17 @@ NightshiftError
 
 
 class NightshiftError(Exception):
-    """Names the offending value and the remedy; shown to the user as it stands, exit code 2."""
+    """Names the offending value and the remedy; shown to the user as it stands."""
+
+    exit_code = 2
+
+
+class UsageError(NightshiftError):
+    """Words of a command line that it does not take; usage shows those that it does."""
+
+    def __init__(self, sentence: str, usage: str) -> None:
+        super().__init__(sentence)
+        self.usage = usage
 
 
 class ScriptError(NightshiftError):

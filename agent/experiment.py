@@ -251,6 +251,7 @@ class Night:
     data: str  # folder of the prepared corpus
     started: str  # ISO 8601, UTC
     pins: str = "{}"  # JSON, kind → file → sha256: what no score is taken without (agent/pins.py)
+    terms: str = "{}"  # JSON, the options that hold for all of it (agent/terms.py); the only fact that may change
 
 
 def attempt_ref(tag: str, number: int) -> str:

@@ -30,6 +30,7 @@ from agent.experiment import (
     Summary,
     Weights,
 )
+from agent.shell import typed
 
 VERSION = 4
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
@@ -128,6 +129,9 @@ class Journal:
         """Raises NightError where the journal is damaged, as the other questions do."""
         with self._legible():
             return Night(**{row["fact"]: row["value"] for row in self._db.execute("SELECT * FROM night")})
+
+    def record_terms(self, terms: str) -> None:
+        self._write("UPDATE night SET value = ? WHERE fact = 'terms'", (terms,))
 
     def attempts(self) -> tuple[Attempt, ...]:
         """In the order of their numbers, each with its runs."""
@@ -245,7 +249,7 @@ class Journal:
         if not there:
             raise NightError(
                 f"{self._path} was removed while its night ran; results.tsv and the refs hold what it found, "
-                f"begin a new night with: nightshift run"
+                f"begin a new night with: {typed('run')}"
             )
 
     def settle(self, number: int) -> None:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from agent.installed import command_to_begin
 from agent.journal import Journal
 from agent.process import end
 from agent.repo import Repo, valid_tag
+from agent.shell import typed
+from agent.terms import Terms
 from agent.throwaway import throwaway_folder
 from hardware import cache_root
 
@@ -35,6 +37,7 @@ class Request:
     tag: str | None = None
     budget_s: float | None = None
     seed: int | None = None
+    terms: Terms | None = None  # what the night has and what was asked for, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +100,31 @@ def open_night(place: Place, request: Request, check_dials: Callable[[str, str],
 
     check_dials(script, device_kind) raises what the proposer would have to say about the script's dials.
     """
-    if request.tag is not None and not valid_tag(request.tag):
-        raise NightError(f"{request.tag!r} is no tag; use letters, digits, '.', '_' and '-', as in nov20-wide")
+    before = known_night(place, request.tag)
     check_disk(place.repo.root)
-    if request.tag is not None and place.journal(request.tag).exists():
-        return _resume(place, request, request.tag)
+    if before is not None:
+        return _resume(place, request, before)
     return _begin(place, request, check_dials)
+
+
+def known_night(place: Place, tag: str | None) -> Night | None:
+    """The night of this tag, as its journal here has it; None where a new one is to be opened."""
+    if tag is None:
+        return None
+    if not valid_tag(tag):
+        raise NightError(f"{tag!r} is no tag; use letters, digits, '.', '_' and '-', as in nov20-wide")
+    if not place.journal(tag).exists():
+        return None
+    with Journal.read(place.journal(tag)) as journal:
+        return journal.night()
+
+
+def other_data(night: Night) -> str | None:
+    """What to say where $NIGHTSHIFT_DATA names other data than those of a night that goes on."""
+    named = os.environ.get("NIGHTSHIFT_DATA")
+    if not named or Path(named).expanduser().resolve() == Path(night.data).resolve():
+        return None
+    return f"NIGHTSHIFT_DATA is {named}, but night {night.tag} keeps the data that it began with: {night.data}"
 
 
 def read_script(place: Place) -> str:
@@ -164,10 +186,10 @@ def probe(folder: Path, data: str | None = None) -> dict[str, Any]:
         command = [sys.executable, str(PROBE), str(answer)]
         status = _call(command, folder, environment)
         if status != 0 or not answer.exists():
-            raise MachineError(f"device and data could not be read (exit code {status}); run: nightshift doctor")
+            raise MachineError(f"device and data could not be read (exit code {status}); run: {typed('doctor')}")
         facts = json.loads(answer.read_text())
     if "error" in facts:
-        raise MachineError(facts["error"])
+        raise MachineError(facts["error"].replace("nightshift doctor", typed("doctor")))  # it cannot know how we began
     return dict(facts)
 
 
@@ -217,6 +239,7 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
         data=facts["data"],
         started=utc_now(),
         pins=pins.take(place.folder(tag) / "fixed", Path(facts["data"])),
+        terms=(request.terms or Terms()).as_json(),
     )
     with Journal.create(place.journal(tag), night):  # last: a folder without a journal is no night
         pass
@@ -237,9 +260,8 @@ def _lay_out_fixed(place: Place, tag: str, files: Iterable[str]) -> None:
             shutil.copytree(cache_root() / name, folder / "warm" / "cache" / name, dirs_exist_ok=True)
 
 
-def _resume(place: Place, request: Request, tag: str) -> Night:
-    with Journal.read(place.journal(tag)) as journal:
-        night = journal.night()
+def _resume(place: Place, request: Request, night: Night) -> Night:
+    tag = night.tag
     budget, seed = ("--budget-s", request.budget_s, night.budget_s), ("--seed", request.seed, night.seed)
     for option, asked, fixed in (budget, seed):
         if asked is not None and asked != fixed:
@@ -251,7 +273,7 @@ def _resume(place: Place, request: Request, tag: str) -> Night:
         raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {night.script}")
     pins.verify(night, place.folder(tag) / "fixed")
     _check_same_machine(night, probe(place.folder(tag) / "fixed", night.data))
-    return night
+    return night if request.terms is None else replace(night, terms=request.terms.as_json())
 
 
 def _check_same_machine(night: Night, facts: Mapping[str, Any]) -> None:

@@ -4,14 +4,16 @@ import argparse
 import math
 import shlex
 from pathlib import Path
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from agent.box import Mode
-from agent.judge import PLAUSIBLE_GAIN
+from agent.errors import UsageError
 from agent.proposers.chat import MAX_TOKENS
 from agent.run import FIRST_ALLOWANCE_S
+from agent.shell import typed
+from agent.terms import Terms
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 JUDGES = {
     "balanced": "balanced: the script first runs three times, to learn the noise; then further seeds where they pay",
     "greedy": "greedy: one lower run is enough, and much of what is kept will be luck",
@@ -19,19 +21,25 @@ JUDGES = {
 }
 PROPOSERS = ("search", "llm", "command", "queue", "mix")
 CONFIRM_RUNS = 30  # what the simulations of benchmarks/judge_power.py take for a night of 96 runs
-EXAMPLES = """\
-examples:
-  nightshift run                                    five-minute experiments until you stop it
-  nightshift run --experiments 3 --budget-s 30      a first look
-  nightshift run --hours 8 --tag wide               a night; the same command with the tag goes on after a stop
-  nightshift run --proposer mix --llm openai:gpt-5  ideas from a model, the search and the queue, as each earns them
-  nightshift try -m "warm up longer, to ..."        one edit of yours: train, score, judge, record
-  nightshift status ; nightshift results            how it goes
-  nightshift show 4 ; nightshift diff 4             one attempt: what, why, how it ended
+SCRIPT = Path("train_mlx.py")
+EXAMPLES = {
+    "run": "five-minute experiments until you stop it",
+    "run --experiments 3 --budget-s 30": "a first look",
+    "run --hours 8 --tag wide": "a night; the same command with the tag goes on after a stop",
+    "run --proposer mix --llm openai:gpt-5": "ideas from a model, the search and the queue, as each earns them",
+    'try -m "warm up longer, to ..."': "one edit of yours: train, score, judge, record",
+    "status": "how it goes, and results: the ledger as a table",
+    "show 4": "one attempt: what, why, how it ended, and diff 4: its edit",
+}
+KEPT = """\
+A night keeps --budget-s, --seed and the options of the three groups below: who goes on with it repeats none of them.
+--judge, --confirm, --plausible-gain and --allowance-s cannot change while it goes on, since verdicts before and after
+would not compare, and --sandbox only to a stronger one. Of the others the night takes what is given, and keeps it.
 """
 TRY = (
     "Try one edit of yours: commit, train, score, judge and record it, and print the verdict. The baseline is the "
-    "script as it is committed; a night that is here already goes on."
+    "script as it is committed; a night that is here already goes on, as it was opened. An edit that cannot be tried "
+    "opens none."
 )
 CONFIRM = (
     "Measure the best script of a night against its baseline, with fresh seeds and on text that no attempt was judged "
@@ -40,10 +48,17 @@ CONFIRM = (
 )
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
-        prog="nightshift",
-        epilog=EXAMPLES,
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError for words that it does not take, where argparse would print and exit."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, self.format_usage())
+
+
+def parser() -> Parser:
+    top = Parser(
+        prog=typed(),
+        epilog=_examples(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Research on one training script overnight: propose, commit, train, score, keep what is better.",
     )
@@ -59,8 +74,15 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _examples() -> str:
+    lines = [f"  {typed()} {words}" for words in EXAMPLES]
+    width = max(map(len, lines))
+    told = (f"{line:<{width}}  {what}" for line, what in zip(lines, EXAMPLES.values(), strict=True))
+    return "\n".join(["examples:", *told])
+
+
 def _add_run(commands: Commands) -> None:
-    night = _add(commands, "run", "run a night, or go on with one")
+    night = _add(commands, "run", "run a night, or go on with one", epilog=KEPT)
     night.add_argument(
         "--experiments",
         type=positive_int,
@@ -84,18 +106,20 @@ def _add_run(commands: Commands) -> None:
 
 
 def _add_confirm(commands: Commands) -> None:
-    dawn = _add(commands, "confirm", "re-test what a night has found, and drop what brings nothing", CONFIRM)
+    dawn = _add(commands, "confirm", "re-test what a night has found, and drop what brings nothing", CONFIRM, KEPT)
     dawn.add_argument(
         "--runs", type=positive_int, default=CONFIRM_RUNS, metavar="N", help="to make at most (default: %(default)s)"
     )
-    dawn.add_argument("--json", type=Path, metavar="FILE", help="write the findings there, too")
+    dawn.add_argument("--json", type=Path, metavar="FILE", help="write the findings there, too, or why there are none")
     _add_lab(dawn, "the latest")
 
 
 def _add_try(commands: Commands) -> None:
-    one = _add(commands, "try", "train, score, judge and record one edit of yours", TRY)
-    one.add_argument("-m", "--message", required=True, metavar="TEXT", help="what and why; title: its first line")
-    one.add_argument("--json", action="store_true", help="print the verdict as JSON, and nothing else on stdout")
+    one = _add(commands, "try", "train, score, judge and record one edit of yours", TRY, KEPT)
+    one.add_argument("-m", "--message", default="", metavar="TEXT", help="what and why; title: its first line")
+    one.add_argument(
+        "--json", action="store_true", help="print the verdict, or why there is none, as JSON: nothing else on stdout"
+    )
     one.add_argument("--edit", type=Path, metavar="FILE", help="the edited script, where it is not --script itself")
     _add_lab(one, "the latest, or a new one where there is none")
 
@@ -112,32 +136,29 @@ def _add_lab(night: argparse.ArgumentParser, tag: str) -> None:
     night.add_argument(
         "--seed", type=seed, metavar="K", help="of the first run of every attempt, and of the search (default: 0)"
     )
-    night.add_argument("--script", type=Path, default=Path("train_mlx.py"), metavar="PATH", help="default: %(default)s")
+    night.add_argument("--script", type=Path, default=SCRIPT, metavar="PATH", help="default: %(default)s")
     judging = night.add_argument_group("judging")
     judging.add_argument(
         "--judge",
         choices=tuple(JUDGES),
-        default=next(iter(JUDGES)),
         help="balanced: further seeds where they pay, provisional keeps; greedy: one lower run is enough; "
-        "strict: hardly ever wrong, and slow (default: %(default)s)",
+        f"strict: hardly ever wrong, and slow (default: {Terms().judge})",
     )
     judging.add_argument(
         "--confirm",
         type=count,
-        default=0,
         metavar="N",
-        help="with --judge greedy: measure what would be kept with N more seeds first (default: %(default)s)",
+        help=f"with --judge greedy: measure what would be kept with N more seeds first (default: {Terms().confirm})",
     )
     judging.add_argument(
         "--plausible-gain",
         type=positive,
-        default=100 * PLAUSIBLE_GAIN,
         metavar="PERCENT",
-        help="a larger gain in one step is shown, not kept (default: %(default)g)",
+        help=f"a larger gain in one step is shown, not kept (default: {Terms().plausible_gain:g})",
     )
     judging.add_argument(
         "--early-stop",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
         help="end a run whose training loss, from 40%% of the budget on, forecasts a score clearly above the "
         "incumbent's, by what the night has learnt of losses and scores. An edit that changes what the training loss "
         "means, such as label smoothing, looks worse to it than it is",
@@ -145,11 +166,9 @@ def _add_lab(night: argparse.ArgumentParser, tag: str) -> None:
     safety = night.add_argument_group("safety")
     safety.add_argument(
         "--sandbox",
-        type=Mode,
-        choices=list(Mode),
-        default=Mode.AUTO,
+        choices=[str(mode) for mode in Mode],
         help="auto: the strongest that works here; require: bubblewrap or Seatbelt, or refuse; off: scripts run with "
-        "your rights (default: %(default)s)",
+        f"your rights (default: {Terms().sandbox})",
     )
     safety.add_argument(
         "--allowance-s",
@@ -159,9 +178,9 @@ def _add_lab(night: argparse.ArgumentParser, tag: str) -> None:
         f"{FIRST_ALLOWANCE_S:g} for attempt 0, then what that took and little more)",
     )
     safety.add_argument(
-        "--no-dry-run",
-        action="store_true",
-        help="no second of training and scoring before edits of code are given a minute or more",
+        "--dry-run",
+        action=argparse.BooleanOptionalAction,
+        help="a second of training and scoring before edits of code are given a minute or more (default: yes)",
     )
 
 
@@ -170,9 +189,8 @@ def _add_sources(night: argparse.ArgumentParser) -> None:
     ideas.add_argument(
         "--proposer",
         choices=PROPOSERS,
-        default=PROPOSERS[0],
         help="search: turns dials, needs no key; llm: a language model; command: any coding agent; queue: what "
-        "`nightshift submit` was given; mix: all that is set up, each as it earns (default: %(default)s)",
+        f"`nightshift submit` was given; mix: all that is set up, each as it earns (default: {Terms().proposer})",
     )
     ideas.add_argument(
         "--llm",
@@ -194,7 +212,9 @@ def _add_sources(night: argparse.ArgumentParser) -> None:
         help=f"of one answer, thinking included (default: {MAX_TOKENS:,})",
     )
     ideas.add_argument(
-        "--llm-stream", action="store_true", help="have answers streamed, for servers that drop silent connections"
+        "--llm-stream",
+        action=argparse.BooleanOptionalAction,
+        help="have answers streamed, for servers that drop silent connections",
     )
     ideas.add_argument(
         "--max-cost",
@@ -213,9 +233,8 @@ def _add_sources(night: argparse.ArgumentParser) -> None:
     ideas.add_argument(
         "--agent-minutes",
         type=positive,
-        default=10.0,
         metavar="M",
-        help="how long the agent may take for one proposal (default: %(default)g)",
+        help=f"how long the agent may take for one proposal (default: {Terms().agent_minutes:g})",
     )
 
 
@@ -225,7 +244,7 @@ def _add_steering(commands: Commands) -> None:
     drop.add_argument(
         "-m", "--message", required=True, metavar="TEXT", help="what and why; its first line is the title"
     )
-    drop.add_argument("--script", type=Path, default=Path("train_mlx.py"), metavar="PATH", help="default: %(default)s")
+    drop.add_argument("--script", type=Path, default=SCRIPT, metavar="PATH", help="default: %(default)s")
     word = _add(commands, "note", "tell a model or an agent something, from its next proposal on")
     word.add_argument("text", nargs="+", metavar="TEXT", help='as in: nightshift note "leave the depth alone"')
     word.add_argument("--tag", help="of this night (default: the running one, else the latest)")
@@ -253,10 +272,10 @@ def _add_reading(commands: Commands) -> None:
 
 def _add_profile(commands: Commands) -> None:
     look = _add(commands, "profile", "where the time of a training step goes, phase by phase")
-    look.add_argument("--script", type=Path, default=Path("train_mlx.py"), metavar="PATH", help="default: %(default)s")
+    look.add_argument("--script", type=Path, default=SCRIPT, metavar="PATH", help="default: %(default)s")
     look.add_argument("--steps", type=positive_int, default=16, metavar="N", help="to train (default: %(default)s)")
     look.add_argument("--seed", type=seed, default=0, metavar="K", help="default: %(default)s")
-    look.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    look.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too, or why there are none")
     look.add_argument(
         "--trace",
         type=Path,
@@ -266,8 +285,11 @@ def _add_profile(commands: Commands) -> None:
     )
 
 
-def _add(commands: Commands, name: str, text: str, description: str | None = None) -> argparse.ArgumentParser:
-    return commands.add_parser(name, help=text, description=description or text[0].upper() + text[1:] + ".")
+def _add(
+    commands: Commands, name: str, text: str, description: str | None = None, epilog: str | None = None
+) -> argparse.ArgumentParser:
+    description = description or text[0].upper() + text[1:] + "."
+    return commands.add_parser(name, help=text, description=description, epilog=epilog)
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------

@@ -16,9 +16,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from agent.answer import Answer
 from agent.box import View
 from agent.environment import scrubbed_env
-from agent.errors import NightError
+from agent.errors import NightError, NightshiftError
 from agent.experiment import Ending
 from agent.opening import Place, probe, read_script
 from agent.process import Outcome, supervise
@@ -42,7 +43,6 @@ class Request:
     steps: int
     seed: int
     trace: Path | None = None
-    json: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,10 @@ class Speed:
     mfu: float | None
 
 
-class CrashError(Exception):
+class CrashError(NightshiftError):
     """The script, or its recorder, ended badly."""
+
+    exit_code = 1
 
     def __init__(self, what: str, outcome: Outcome) -> None:
         code = outcome.exit_code
@@ -91,37 +93,27 @@ class CrashError(Exception):
         super().__init__(f"{what} ended with {how}; its last lines:\n{outcome.last_lines}".rstrip())
 
 
-def profile(request: Request, console: Console) -> int:
-    """Print the table; 1 with the script's last lines when it crashes. Raises NightshiftError for what is misused."""
+def profile(request: Request, console: Console, answer: Answer) -> None:
+    """Print the table. Raises CrashError with the script's last lines, or another NightshiftError for a misuse."""
     place = Place.of(request.script)
     read_script(place)
     check(request)
+    answer.check()
     facts = probe(place.script_path.parent)
     recorder = record_command(facts["device_kind"], request.trace, train(place, request)) if request.trace else None
     env = scrubbed_env(facts["data"])
-    try:
-        console.print(
-            f"{place.script} on {facts['device']}, {request.steps} steps, seed {request.seed}",
-            markup=False,
-            soft_wrap=True,
-        )
-        true, fenced = (watch(place, request, which, env) for which in ("true", "fenced"))
-        console.print(table(true, fenced))
-        if request.json:
-            request.json.write_text(json.dumps({"device": facts["device"], **flat(true, fenced)}, indent=2) + "\n")
-        if recorder and request.trace:
-            console.print(f"recorded {record(recorder, request.trace, env)}", markup=False, soft_wrap=True)
-    except CrashError as crash:
-        print(f"nightshift: {crash}", file=sys.stderr)
-        return 1
-    return 0
+    about = f"{place.script} on {facts['device']}, {request.steps} steps, seed {request.seed}"
+    console.print(about, markup=False, soft_wrap=True)
+    true, fenced = (watch(place, request, which, env) for which in ("true", "fenced"))
+    console.print(table(true, fenced))
+    if recorder and request.trace:
+        console.print(f"recorded {record(recorder, request.trace, env)}", markup=False, soft_wrap=True)
+    answer.give({"device": facts["device"], **flat(true, fenced)})
 
 
 def check(request: Request) -> None:
     if request.steps < 2:
         raise NightError(f"--steps {request.steps} leaves nothing between two steps to measure; take 2 or more")
-    if request.json and (request.json.is_dir() or not request.json.absolute().parent.is_dir()):
-        raise NightError(f"--json {request.json} cannot be written; name a file in a folder that exists")
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """Where a night's ideas come from, by the options of the command line: checked before it opens, built when it has."""
 
-import argparse
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from agent.caps import caps_of_machine
+from agent.environment import SECRET_WORDS
 from agent.errors import NightError
 from agent.experiment import Ask, History, Night, Proposer
 from agent.journal import Journal
@@ -17,47 +19,66 @@ from agent.proposers.llm import LLM, Price
 from agent.proposers.mix import Fallback, Mix
 from agent.proposers.queue import Queue
 from agent.screen import Screen
+from agent.shell import typed
 from agent.stop import Stop
+from agent.terms import OF_THE_MODEL, Terms
 
-NEEDS = {
-    "llm": "--llm SPEC, as in: nightshift run --proposer llm --llm openai:gpt-5",
-    "command": "--command CMD, as in: nightshift run --proposer command --command 'claude -p'",
-}
-
-
-def check_sources(options: argparse.Namespace) -> None:
-    """Raises NightError for a source that lacks what it needs or is never asked, MachineError for a missing SDK."""
-    given = {"llm": options.llm, "command": options.agent}
-    for name, value in given.items():
-        if options.proposer == name and value is None:
-            raise NightError(f"--proposer {name} needs {NEEDS[name]}")
-        if value is not None and options.proposer not in (name, "mix"):
-            raise NightError(f"--{name} is set, but --proposer {options.proposer} asks it nothing; use {name} or mix")
-    of_models = {"--price": options.price, "--max-cost": options.max_cost, "--llm-url": options.llm_url}
-    of_models |= {"--llm-max-tokens": options.llm_max_tokens, "--llm-stream": options.llm_stream}
-    named = next((name for name, value in of_models.items() if value), None)
-    if options.llm is None and named is not None:
-        raise NightError(f"{named} is about a language model; name it with {NEEDS['llm']}")
-    if options.agent is not None:
-        split(options.agent)
-    if options.llm is not None:
-        _llm(options, lambda ask: None, lambda: False)
+ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})")  # NAME=value, as after env
+KEY = re.compile(r"\bsk-[\w-]{16,}")  # as providers write theirs
 
 
-def source_of(options: argparse.Namespace, place: Place) -> Callable[[Night, Journal, Stop, Screen], Proposer]:
-    """What open_lab builds the proposer with."""
+def check_sources(terms: Terms, asked: Mapping[str, Any]) -> None:
+    """Raises NightError for a source that lacks what it needs or is never asked, MachineError for a missing SDK.
+
+    Of what is asked for in this call; what the night has besides may rest.
+    """
+    for name, value in (("llm", terms.llm), ("command", terms.agent)):
+        given = asked.get("agent" if name == "command" else name) is not None
+        if terms.proposer == name and value is None:
+            raise NightError(f"--proposer {name} needs {_needs(name)}")
+        if given and terms.proposer not in (name, "mix"):
+            raise NightError(f"--{name} is set, but --proposer {terms.proposer} asks it nothing; use {name} or mix")
+    named = next((name for name in (*OF_THE_MODEL, "max_cost") if asked.get(name)), None)
+    if terms.llm is None and named is not None:
+        raise NightError(f"--{named.replace('_', '-')} is about a language model; name it with {_needs('llm')}")
+    if terms.agent is not None and terms.proposer in ("command", "mix"):
+        _check_keyless(split(terms.agent))
+    if terms.llm is not None and terms.proposer in ("llm", "mix"):
+        model_of(terms, lambda ask: None, lambda: False)
+
+
+def _needs(proposer: str) -> str:
+    option, example = ("--llm SPEC", "openai:gpt-5") if proposer == "llm" else ("--command CMD", "claude -p")
+    return f"{option}, as in: {typed('run', '--proposer', proposer, f'--{proposer}', example)}"
+
+
+def _check_keyless(words: list[str]) -> None:
+    """The command line is kept in the journal, and every process of the machine may read it."""
+    for word in words:
+        for found in (*ASSIGNMENT.finditer(word), *KEY.finditer(word)):
+            name = found[1] if found.re is ASSIGNMENT else "sk-"
+            if name == "sk-" or any(secret in name.upper() for secret in SECRET_WORDS):
+                raise NightError(
+                    f"--command holds what looks like a key ({name}…), which the journal would keep; export it "
+                    f"instead: the agent has your environment"
+                )
+
+
+def source_of(place: Place) -> Callable[[Night, Journal, Stop, Screen], Proposer]:
+    """What builds the proposer of a night by its terms."""
 
     def build(night: Night, journal: Journal, stop: Stop, screen: Screen) -> Proposer:
+        terms = Terms.from_json(night.terms)
         makers: Mapping[str, Callable[[], Proposer]] = {
             "queue": lambda: Queue(place.queue, place.nights, screen.said),
-            "llm": lambda: _llm(options, journal.record_ask, lambda: stop.after_run),
-            "command": lambda: _command(options, place.folder(night.tag), journal.record_ask, stop, screen),
+            "llm": lambda: model_of(terms, journal.record_ask, lambda: stop.after_run, screen.said),
+            "command": lambda: _command(terms, place.folder(night.tag), journal.record_ask, stop, screen),
             "search": lambda: search_of(place, night),
         }
-        set_up = {"queue", "search"} | ({"llm"} if options.llm else set()) | ({"command"} if options.agent else set())
-        wanted = set_up if options.proposer == "mix" else {options.proposer, "search"}
+        set_up = {"queue", "search"} | ({"llm"} if terms.llm else set()) | ({"command"} if terms.agent else set())
+        wanted = set_up if terms.proposer == "mix" else {terms.proposer, "search"}
         sources = {name: Checked(make(), place.script) for name, make in makers.items() if name in wanted}
-        if options.proposer == "mix":
+        if terms.proposer == "mix":
             return Mix(sources, f"{night.tag} {night.seed}")
         # whatever fails, the night goes on
         return Fallback(sources, screen.said) if len(sources) > 1 else sources["search"]
@@ -86,27 +107,33 @@ def earlier_nights(place: Place, night: Night) -> list[History]:
     return found
 
 
-def _llm(options: argparse.Namespace, record: Callable[[Ask], None], stopped: Callable[[], bool]) -> LLM:
-    return LLM(
-        options.llm,
+def model_of(
+    terms: Terms,
+    record: Callable[[Ask], None],
+    stopped: Callable[[], bool],
+    say: Callable[[str], None] = lambda sentence: None,
+) -> LLM:
+    llm = LLM(
+        terms.llm or "",
         record,
-        url=options.llm_url,
+        url=terms.llm_url,
         stopped=stopped,
-        price=Price(*options.price) if options.price else None,
-        max_usd=options.max_cost,
-        patience=Patience(max_tokens=options.llm_max_tokens or MAX_TOKENS),
-        stream=options.llm_stream,
+        price=Price(*terms.price) if terms.price else None,
+        max_usd=terms.max_cost,
+        patience=Patience(max_tokens=terms.llm_max_tokens or MAX_TOKENS),
+        stream=terms.llm_stream,
     )
+    if llm.warning is not None:
+        say(llm.warning)
+    return llm
 
 
-def _command(
-    options: argparse.Namespace, folder: Path, record: Callable[[Ask], None], stop: Stop, screen: Screen
-) -> Command:
+def _command(terms: Terms, folder: Path, record: Callable[[Ask], None], stop: Stop, screen: Screen) -> Command:
     return Command(
-        options.agent,
+        terms.agent or "",
         folder,
         record,
         lambda: stop.after_run,  # nothing else is going on meanwhile
-        limit_s=60 * options.agent_minutes,
+        limit_s=60 * terms.agent_minutes,
         tick=lambda elapsed_s: screen.progressed(None, elapsed_s),
     )

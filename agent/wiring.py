@@ -8,21 +8,23 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from rich.console import Console
 
-from agent.box import choose
+from agent.box import Mode, choose
 from agent.caps import caps_of_machine
 from agent.clock import kept_awake
 from agent.contract import check_script
 from agent.dials import read_dials, searched
 from agent.errors import NightError
-from agent.experiment import Judge, Night, Proposer
+from agent.experiment import Night, Proposer
 from agent.journal import Journal, disk_is_full
 from agent.judge import choose_judge
 from agent.lab import Lab, Limits
 from agent.lock import only_night
-from agent.opening import Place, Request, open_night
+from agent.opening import Place, Request, known_night, open_night, other_data
 from agent.screen import Screen, steadfast
+from agent.sources import check_sources, source_of
 from agent.steps import write_ledger
 from agent.stop import Stop, like_ctrl_c
+from agent.terms import Terms, changes, given, opened, resumed
 from agent.workshop import Workshop
 
 DRY_RUN_FROM_S = 60.0  # of budget: below it, a dry run costs about what it saves
@@ -33,22 +35,28 @@ Source = Callable[[Night, Journal, Stop, Screen], Proposer]
 def open_lab(
     options: argparse.Namespace,
     limits: Limits,
-    source: Source,
+    source: Source | None = None,  # None: as the night's terms say
     *,
-    searches: bool = True,
     baseline: Callable[[Place], str] | None = None,
     aside: bool = False,  # what is said goes to stderr: stdout is for a program
 ) -> Iterator[Lab]:
-    """Raises NightshiftError before anything is written where something does not fit."""
-    place, judge = Place.of(options.script), judge_of(options)
+    """Raises NightshiftError before anything is written where something does not fit.
+
+    Sets options.tag to the tag of the night, for whoever tells how to go on.
+    """
+    place = Place.of(options.script)
     with ExitStack() as undo:
         # the lock comes before the tag: two nights begun at once must not find the same tag free
         tell = undo.enter_context(only_night(place.repo.common_dir()))
         with like_ctrl_c():
-            box = choose(options.sandbox)
-            request = Request(options.tag, options.budget_s, options.seed)
+            before, terms = terms_of(place, options)
+            if source is None:
+                check_sources(terms, given(options))
+            box = choose(Mode(terms.sandbox))
+            request = Request(options.tag, options.budget_s, options.seed, terms)
+            searches = source is None and terms.proposer == "search"
             night = open_night(place, request, searched if searches else read_dials)
-        folder = place.folder(night.tag)
+        options.tag, folder = night.tag, place.folder(night.tag)
         tell(night.tag, folder)
         stop = Stop(folder)
         stop.forget()
@@ -59,27 +67,42 @@ def open_lab(
         stream = steadfast(sys.stderr if aside else sys.stdout)
         screen = Screen(Console(file=stream), night.budget_s, lambda: stop.after_run)
         undo.callback(screen.close)
-        shop = Workshop(night, folder, box, caps_of_machine(), options.allowance_s, lambda: stop.now, screen.progressed)
+        if before is not None:
+            go_on(before, night, journal, screen)
+        shop = Workshop(night, folder, box, caps_of_machine(), terms.allowance_s, lambda: stop.now, screen.progressed)
         yield Lab(
             place=place,
             journal=journal,
             shop=shop,
-            proposer=source(night, journal, stop, screen),
-            judge=judge,
+            proposer=(source or source_of(place))(night, journal, stop, screen),
+            judge=choose_judge(terms.judge, terms.confirm),
             watcher=screen,
             stop=stop,
             limits=limits,
-            plausible_gain=options.plausible_gain / 100,
+            plausible_gain=terms.plausible_gain / 100,
             baseline=baseline,
-            early_stop=options.early_stop,
-            dry_runs=not options.no_dry_run and night.budget_s >= DRY_RUN_FROM_S,
+            early_stop=terms.early_stop,
+            dry_runs=terms.dry_run and night.budget_s >= DRY_RUN_FROM_S,
         )
 
 
-def judge_of(options: argparse.Namespace) -> Judge:
-    if options.confirm and options.judge != "greedy":
-        raise NightError(f"--confirm is for --judge greedy; {options.judge} decides by itself how often to measure")
-    return choose_judge(options.judge, options.confirm)
+def terms_of(place: Place, options: argparse.Namespace) -> tuple[Night | None, Terms]:
+    """The night that goes on, if one does, and its terms with what these options ask; raises NightError."""
+    before = known_night(place, options.tag)
+    if before is None:
+        return None, opened(given(options))
+    return before, resumed(before.tag, Terms.from_json(before.terms), given(options))
+
+
+def go_on(before: Night, night: Night, journal: Journal, screen: Screen) -> None:
+    """Keep the terms that were changed, and say what is otherwise than somebody may think."""
+    if night.terms != before.terms:
+        journal.record_terms(night.terms)
+    for change in changes(Terms.from_json(before.terms), Terms.from_json(night.terms)):
+        screen.said(f"night {night.tag} goes on with {change}")
+    other = other_data(night)
+    if other is not None:
+        screen.said(other)
 
 
 def committed(place: Place) -> str:

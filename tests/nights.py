@@ -25,6 +25,7 @@ from agent.judge import Greedy
 from agent.lab import Lab, Limits
 from agent.opening import Place, Request, open_night
 from agent.stop import Stop
+from agent.terms import Terms
 from agent.workshop import Workshop
 
 PROJECT = Path(__file__).parents[1]
@@ -71,7 +72,7 @@ class Grounds:
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             with contextlib.ExitStack() as undo:
                 undo.enter_context(contextlib.chdir(self.root))
-                undo.enter_context(mock.patch.dict(os.environ, environment(**env)))
+                undo.enter_context(mock.patch.dict(os.environ, environment(**env), clear=True))
                 undo.enter_context(diverted("stdout", out))
                 undo.enter_context(diverted("stderr", err))
                 code = exit_code(arguments)
@@ -149,7 +150,9 @@ def diverted(name: Literal["stdout", "stderr"], file: IO[str]) -> Iterator[None]
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": python_path(PROJECT), "COLUMNS": "200", **more}
+    """Without the sign of `uv run`, which may have started the tests: printed commands begin with it."""
+    inherited = {name: value for name, value in os.environ.items() if name != "UV_RUN_RECURSION_DEPTH"}
+    return {**inherited, "PYTHONPATH": python_path(PROJECT), "COLUMNS": "200", **more}
 
 
 def python_path(first: Path) -> str:
@@ -206,7 +209,9 @@ def scripted_lab(
     budget_s: float = BUDGET_S,
 ) -> Iterator[Lab]:
     place = Place.of(root / "train_mlx.py")
-    night = open_night(place, Request(tag, budget_s))
+    mode = sandbox if isinstance(sandbox, Mode) else Mode.AUTO
+    terms = Terms("greedy", confirm, 100 * plausible_gain, allowance_s, mode)
+    night = open_night(place, Request(tag, budget_s, terms=terms))
     stop, watcher = Stop(place.folder(tag)), Quiet()
     box = choose(sandbox) if isinstance(sandbox, Mode) else sandbox
     caps = caps_of_machine()

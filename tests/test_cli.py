@@ -53,7 +53,8 @@ def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds, tmp_pat
         "night t on branch experiments/0.2s-t",
         "#0 · baseline · val_bpb",
         "#1 · ",
-        "run --budget-s 0.2 --tag",
+        "  ideas    search\n",
+        "go on with: nightshift run --tag t --experiments 2\n",
     ):
         assert part in night.stdout
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
@@ -84,11 +85,11 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
     night = grounds.start("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t")
     wait_until(training(grounds, "t"))
     night.terminate()
-    assert "go on with: nightshift run --judge greedy --budget-s 0.6 --tag t\n" in night.communicate(timeout=120)[0]
+    assert " -m agent run --tag t\n" in night.communicate(timeout=120)[0]
     assert night.returncode == 0
     assert [(one.number, one.settled) for one in grounds.attempts("t")] == [(0, True)]
 
-    night = grounds.start("run", *ONE_RUN, "--tag", "t")
+    night = grounds.start("run", "--tag", "t")  # judged as it was opened
     wait_until(training(grounds, "t", 1))
     night.send_signal(signal.SIGINT)
     time.sleep(0.2)
@@ -98,7 +99,8 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
     assert night.returncode == 0
     assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.STOPPED]
 
-    night = grounds.nightshift("run", *ONE_RUN, "--tag", "t", "--experiments", "1")
+    night = grounds.nightshift("run", "--tag", "t", "--experiments", "1", NIGHTSHIFT_DATA="/elsewhere")
+    assert "NIGHTSHIFT_DATA is /elsewhere, but night t keeps the data that it began with: /" in night.stdout
     assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.STOPPED, Ending.FINISHED]
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
 

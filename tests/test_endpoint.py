@@ -8,6 +8,8 @@ from llm_servers import KEY, Server, status
 
 from agent.errors import NightError
 from agent.proposers.endpoint import NO_KEY, Endpoint
+from agent.sources import model_of
+from agent.terms import Terms
 
 HTTPS = "https://openrouter.ai/api/v1"
 
@@ -72,6 +74,28 @@ def test_a_key_that_would_cross_the_network_in_the_clear_stays_here():
         model.llm._endpoint = replace(there, url=server.url)
         assert "is not sent over plain http to another machine" in model.refusal()
     assert KEY not in str(server.requests[0].headers)
+
+
+@pytest.mark.parametrize(
+    ("spec", "environ", "told"),
+    [
+        ("openai:m@http://192.168.1.5:8000/v1", {"OPENAI_API_KEY": KEY}, True),
+        ("anthropic:m@http://192.168.1.5:8000", {"ANTHROPIC_API_KEY": KEY}, True),
+        ("openai:m@http://192.168.1.5:8000/v1", {}, False),
+        ("openai:m@http://localhost:8000/v1", {"OPENAI_API_KEY": KEY}, False),
+        ("openai:m@https://192.168.1.5:8000/v1", {"OPENAI_API_KEY": KEY}, False),
+    ],
+)
+def test_that_a_key_stays_here_is_said_when_the_night_begins(monkeypatch, spec, environ, told):
+    for name in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.delenv(f"{name}_API_KEY", raising=False)
+    for name, key in environ.items():
+        monkeypatch.setenv(name, key)
+    said: list[str] = []
+    model_of(Terms(proposer="llm", llm=spec), print, lambda: False, said.append)
+    sentence = "_API_KEY is not sent to 192.168.1.5:8000: plain http to another machine would show it to the network"
+    assert [sentence in one for one in said] == [True] * told
+    assert KEY not in "".join(said)
 
 
 def test_the_key_stands_in_nothing_that_is_shown():

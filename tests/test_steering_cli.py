@@ -60,9 +60,9 @@ def mixed(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator
         run(2, "--budget-s", "0.05", "--proposer", "queue")
         run(4, "--proposer", "command", *agent)
         told = grounds.nightshift("note", *NOTE.split()).stdout
-        run(5, "--proposer", "command", *agent)
+        run(5)  # whom it asks is known
         grounds.nightshift("submit", str(folder / "blunter.py"), "-m", "blunter")
-        said = run(6, "--proposer", "mix", *agent)
+        said = run(6, "--proposer", "mix")
         yield Night(grounds, queued, told, said, grounds.attempts("t"))
 
 
@@ -103,6 +103,13 @@ def test_status_and_the_end_of_a_run_say_what_each_source_has_brought(mixed):
     assert (table["queue"][0], table["search"][0], table["command"][0]) == ("2", "1", "3")
     assert table["command"][4:6] == ["3", "0"]  # calls, failed
     assert [line for line in mixed.said.splitlines() if line in status] == status[2:]
+
+
+def test_the_start_of_a_run_says_whom_it_asks(mixed):
+    assert "night t goes on with --proposer mix (it was --proposer command)" in mixed.said
+    (line,) = (line for line in mixed.said.splitlines() if line.startswith("  ideas "))
+    assert line.startswith("  ideas    mix: sh ")
+    assert line.endswith("agent.sh")
 
 
 # ---- submissions and notes that are none -----------------------------------------------------------------------------

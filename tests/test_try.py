@@ -11,7 +11,8 @@ import pytest
 from nights import Grounds, make_repository, unigram
 from test_cli import refused, training, wait_until
 
-from agent.experiment import Ending
+from agent.experiment import Ending, Night
+from agent.journal import Journal
 from agent.lock import only_night
 from agent.opening import Place, read_script
 from agent.wiring import committed
@@ -22,6 +23,11 @@ COMMITTED = unigram()
 
 def edit(grounds: Grounds, script: str) -> None:
     (grounds.root / "train_mlx.py").write_text(script)
+
+
+def night_of(grounds: Grounds) -> Night:
+    with Journal.read(grounds.folder("t") / "journal.sqlite") as journal:
+        return journal.night()
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +63,10 @@ def test_the_first_try_is_measured_against_the_committed_script(tried):
 
 def test_a_worse_edit_is_discarded_and_the_way_back_is_told(tried):
     edit(tried, unigram(SHARPNESS=0.2))
-    done = tried.nightshift("try", "-m", "blunter", *QUICK)
+    done = tried.nightshift("try", "-m", "blunter")
     two = tried.attempts("t")[2]  # the night that is here goes on without being named
-    assert (two.parent, two.status) == (1, "discard")
+    assert (two.parent, two.status, len(two.runs)) == (1, "discard", 1)  # judged as the first was, and boxed so
+    assert json.loads(night_of(tried).terms)["sandbox"] == "off"
     assert done.stdout.splitlines()[-4].startswith("discard: 0.")
     assert done.stdout.splitlines()[-2] == "go back to it with: git checkout refs/experiments/t/0001 -- train_mlx.py"
     tried.git("checkout", "refs/experiments/t/0001", "--", "train_mlx.py")  # where the branch may have stayed behind
@@ -102,6 +109,8 @@ def test_another_budget_wants_another_night(tried):
     edit(tried, unigram(SHARPNESS=0.31))
     told = refused(tried.nightshift("try", "-m", "longer", "--budget-s", "1"))
     assert told == ("night t has --budget-s 0.05, not 1; leave the option out to resume it, or choose another --tag")
+    told = refused(tried.nightshift("try", "-m", "longer", "--judge", "balanced"))
+    assert told.startswith("night t has --judge greedy, not --judge balanced; leave the option out to resume it")
 
 
 def test_while_a_night_runs_nothing_is_tried(tried):
@@ -127,7 +136,7 @@ def test_the_ledger_has_a_row_of_each(tried):
         (COMMITTED + "\n# words\n", "words", "train_mlx.py is as it was committed"),
         ("def main(:\n", "broken", "train_mlx.py line 1 does not parse"),
         ("x = 1\n", "empty", "train_mlx.py breaks the contract: define main()"),
-        (unigram(SHARPNESS=0.9), " \n ", "say what is tried and why, as in: nightshift try -m"),
+        (unigram(SHARPNESS=0.9), " \n ", "--message is empty; say what is tried and why; then: nightshift try -m "),
     ],
 )
 @pytest.mark.parametrize("tag", [(), ("--tag", "t")])
@@ -141,7 +150,17 @@ def test_a_slip_leaves_no_night_behind(grounds, script, message, sentence, tag):
 def test_a_script_that_was_never_committed_has_no_baseline(grounds):
     (grounds.root / "new.py").write_text(COMMITTED)
     told = refused(grounds.nightshift("try", "-m", "new", "--script", "new.py"))
-    assert told == "new.py is not committed; run: git add new.py && git commit -m start"
+    assert told.startswith("new.py is not committed; run: git add new.py && git commit -m start; then: nightshift try ")
+
+
+def test_a_slip_costs_none_of_the_options(grounds):
+    options = ("--budget-s", "30", "--judge", "greedy", "--sandbox", "off", "--seed", "3", "--json", "--no-dry-run")
+    told = grounds.nightshift("try", "-m", "sharper\nThe counts are large.", *options)
+    again = "nightshift try -m $'sharper\\nThe counts are large.' --json --budget-s 30 --seed 3"
+    assert refused(told).endswith(f"; then: {again} --judge greedy --sandbox off --no-dry-run")
+    grounds.try_scripts("t", [])
+    told = refused(grounds.nightshift("try", "-m", "sharper", "--edit", "train_mlx.py"))
+    assert told.endswith("; then: nightshift try -m sharper --edit train_mlx.py --tag t")  # the night has the rest
 
 
 def test_a_slip_in_another_file_is_told_of_that_file(grounds, tmp_path):
@@ -163,7 +182,10 @@ def test_a_try_that_was_interrupted_goes_on_when_it_is_tried_again(grounds):
         time.sleep(0.1)
     said = going.communicate(timeout=60)[0]
     assert going.returncode == 130, said
-    assert said.splitlines()[-1] == "no verdict yet; the same command goes on, as does: nightshift run --tag t"
+    _, _, words = said.splitlines()[-1].partition("no verdict yet; go on with: ")
+    assert words.partition(" -m agent ")[2] == (
+        "try -m sharper --budget-s 0.6 --tag t --judge greedy --sandbox off"  # whole: it may be pasted anywhere
+    )
     assert [one.settled for one in grounds.attempts("t")] == [True, False]
     done = grounds.nightshift(*again)
     assert done.returncode == 0, done.stderr

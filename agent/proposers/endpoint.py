@@ -63,6 +63,16 @@ class Endpoint:
         return self.url == HOMES[self.provider][1]
 
     @property
+    def warning(self) -> str | None:
+        """That the key stays here, which a server without one is right for, and one with one will refuse."""
+        if not self.key_withheld:
+            return None
+        return (
+            f"{self.key_variable} is not sent to {self.host}: plain http to another machine would show it to the "
+            f"network; where the server asks for it, give an https:// URL"
+        )
+
+    @property
     def key_variable(self) -> str:
         return f"{self.provider.upper()}_API_KEY"
 

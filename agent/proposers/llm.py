@@ -74,6 +74,11 @@ class LLM:
     def __repr__(self) -> str:
         return f"LLM({self.source!r})"
 
+    @property
+    def warning(self) -> str | None:
+        """What the owner should know before the night begins."""
+        return self._endpoint.warning
+
     def propose(self, briefing: Briefing) -> Proposal:
         """An edit of the parent's script, or of a broken one that this source made; raises NoIdea."""
         broken = briefing.broken

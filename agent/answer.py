@@ -1,0 +1,62 @@
+"""What a command answers to a program: one JSON object, also where it failed, on stdout or in a file.
+
+Who reads it needs neither the exit code nor stderr to know how the command ended.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import NightError
+
+STDOUT = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """to: None where nobody asked for one."""
+
+    to: Path | None
+
+    @classmethod
+    def asked_for(cls, words: Sequence[str]) -> "Answer":
+        """By the bare words of a command line, which may be one that nobody can parse."""
+        command, rest = (words[0], words[1:]) if words else ("", ())
+        if command not in ("try", "confirm", "profile"):
+            return cls(None)
+        for place, word in enumerate(rest):
+            option, equals, value = word.partition("=")
+            if word == "--":
+                break
+            if len(option) > len("--") and "--json".startswith(option):
+                if command == "try":
+                    return cls(STDOUT)
+                value = value if equals else next(iter(rest[place + 1 :]), "")
+                return cls(Path(value) if value and (value == "-" or not value.startswith("-")) else STDOUT)
+        return cls(None)
+
+    @property
+    def on_stdout(self) -> bool:
+        """Then what is meant for people goes to stderr."""
+        return self.to == STDOUT
+
+    def check(self) -> None:
+        """Raises NightError for a file that cannot be written, before hours are spent on what shall stand in it."""
+        if self.to is None or self.on_stdout:
+            return
+        if self.to.is_dir() or not self.to.absolute().parent.is_dir():
+            raise NightError(f"--json {self.to} cannot be written; name a file in a folder that exists")
+
+    def give(self, facts: Mapping[str, object]) -> None:
+        text = json.dumps(facts, indent=1)
+        if self.on_stdout:
+            print(text, flush=True)
+        elif self.to is not None:
+            self.to.write_text(f"{text}\n")
+
+    def fail(self, error: str, exit_code: int, **more: object) -> None:
+        """Say why there is no other answer; where not even that can be written, stderr has it."""
+        with suppress(OSError, ValueError):
+            self.give({"error": error, "exit_code": exit_code, **more})
