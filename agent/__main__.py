@@ -24,8 +24,8 @@ from agent.lock import holder, is_held
 from agent.night import presentable, run_night
 from agent.notes import add_note
 from agent.opening import Place, read_text, utc_now
-from agent.options import JUDGES, parser
-from agent.plain_text import harmless, harmless_lines
+from agent.options import parser
+from agent.plain_text import harmless_lines
 from agent.proposers import queue
 from agent.proposers.checked import check_proposal, fingerprint, tried_as
 from agent.proposers.given import Given, Nobody
@@ -37,8 +37,7 @@ from agent.shell import typed
 from agent.steps import write_ledger
 from agent.stop import AFTER_RUN, NOW, Stop
 from agent.submission import read_submission
-from agent.terms import Terms
-from agent.wiring import committed, open_lab
+from agent.wiring import committed, greet, open_lab
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,7 +107,7 @@ def _mended_by_hand(error: OSError | sqlite3.OperationalError, resume: str) -> s
 def run(options: argparse.Namespace) -> int:
     limits = Limits(options.experiments, options.hours, options.dawn)
     with open_lab(options, limits) as lab:
-        _greet(lab, options)
+        greet(lab, limits)
         run_night(lab)
         runs = limits.runs_at_dawn(lab.journal.attempts())
         if runs and not lab.stop.after_run:
@@ -335,25 +334,6 @@ def profile(options: argparse.Namespace) -> int:
     return 0
 
 
-def _greet(lab: Lab, options: argparse.Namespace) -> None:
-    night, shop, say = lab.shop.night, lab.shop, lab.watcher.said
-    terms = Terms.from_json(night.terms)
-    until = [f"{options.experiments} experiments after attempt 0"] if options.experiments else []
-    until += [f"{options.hours:g} hours"] if options.hours else []
-    say(f"night {night.tag} on branch {night.branch.removeprefix('refs/heads/')}")
-    say(f"  script   {lab.place.script_path}")
-    say(f"  device   {night.device} ({night.device_kind})")
-    say(f"  budget   {night.budget_s:g} s of training a run; {', '.join(until) or 'until stopped'}")
-    say(f"  data     {night.data} (protocol {night.protocol})")
-    say(f"  judge    {JUDGES[terms.judge]}")
-    say(f"  ideas    {_ideas(terms)}")
-    say(f"  sandbox  {shop.box.name}")
-    for gap in shop.box.uncovered:
-        say(f"           not covered: {gap}")
-    say(f"  logs     {shop.folder / 'runs'}")
-    say("  Ctrl-C ends after the current run, a second one ends the run too")
-
-
 def _goodbye(lab: Lab, options: argparse.Namespace) -> None:
     history, night = lab.journal.attempts(), lab.shop.night
     for line in report.status_lines(night, history, pid=None, stopping=False)[2:]:
@@ -370,14 +350,6 @@ def _goodbye(lab: Lab, options: argparse.Namespace) -> None:
 
 def _begin_with() -> str:
     return f"begin with: {typed('run')}"
-
-
-def _ideas(terms: Terms) -> str:
-    """Where they come from, and what is known of it."""
-    named = [(terms.llm, "llm"), (terms.agent, "command")]
-    who = [one for one, proposer in named if one is not None and terms.proposer in (proposer, "mix")]
-    cap = [f"at most ${terms.max_cost:g} for language models"] if terms.llm in who and terms.max_cost else []
-    return f"{terms.proposer}{': ' if who else ''}{', '.join(harmless(word) for word in (*who, *cap))}"
 
 
 def _here() -> Place:

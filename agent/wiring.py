@@ -20,6 +20,8 @@ from agent.judge import choose_judge
 from agent.lab import Lab, Limits
 from agent.lock import only_night
 from agent.opening import Place, Request, known_night, open_night, other_data
+from agent.options import JUDGES
+from agent.plain_text import harmless
 from agent.screen import Screen, steadfast
 from agent.sources import check_sources, source_of
 from agent.steps import write_ledger
@@ -103,6 +105,34 @@ def go_on(before: Night, night: Night, journal: Journal, screen: Screen) -> None
     other = other_data(night)
     if other is not None:
         screen.said(other)
+
+
+def greet(lab: Lab, limits: Limits) -> None:
+    """Say what the night works with, and until when."""
+    night, shop, say = lab.shop.night, lab.shop, lab.watcher.said
+    terms = Terms.from_json(night.terms)
+    until = [f"{limits.experiments} experiments after attempt 0"] if limits.experiments else []
+    until += [f"{limits.hours:g} hours"] if limits.hours else []
+    say(f"night {night.tag} on branch {night.branch.removeprefix('refs/heads/')}")
+    say(f"  script   {lab.place.script_path}")
+    say(f"  device   {night.device} ({night.device_kind})")
+    say(f"  budget   {night.budget_s:g} s of training a run; {', '.join(until) or 'until stopped'}")
+    say(f"  data     {night.data} (protocol {night.protocol})")
+    say(f"  judge    {JUDGES[terms.judge]}")
+    say(f"  ideas    {_ideas(terms)}")
+    say(f"  sandbox  {shop.box.name}")
+    for gap in shop.box.uncovered:
+        say(f"           not covered: {gap}")
+    say(f"  logs     {shop.folder / 'runs'}")
+    say("  Ctrl-C ends after the current run, a second one ends the run too")
+
+
+def _ideas(terms: Terms) -> str:
+    """Where they come from, and what is known of it."""
+    named = [(terms.llm, "llm"), (terms.agent, "command")]
+    who = [one for one, proposer in named if one is not None and terms.proposer in (proposer, "mix")]
+    cap = [f"at most ${terms.max_cost:g} for language models"] if terms.llm in who and terms.max_cost else []
+    return f"{terms.proposer}{': ' if who else ''}{', '.join(harmless(word) for word in (*who, *cap))}"
 
 
 def committed(place: Place) -> str:
