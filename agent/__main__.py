@@ -358,7 +358,7 @@ def _here() -> Place:
         return Place.of(Path(SCRIPT))
     except (NoRepository, ScriptError):
         raise NightError(
-            f"no night has run in {Path.cwd()}; go to the folder of your script, or begin with: nightshift run"
+            f"no night has run in {Path.cwd()}; go to the folder of your script, or begin with: {typed('run')}"
         ) from None
 
 

@@ -19,6 +19,7 @@ from agent.errors import NightshiftError
 from agent.installed import SCRIPT, command_for, install_command
 from agent.opening import MIN_FREE_BYTES, Place, read_script
 from agent.repo import Repo
+from agent.shell import typed
 
 LOOK_S = 120  # a first import of MLX on a slow disk
 SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
@@ -111,7 +112,7 @@ def examine(console: Console | None) -> int:
     elif missing:
         console.print(f"not ready for a night: see {', '.join(missing)} above", highlight=False, soft_wrap=True)
     else:
-        console.print("ready for a night; begin with: nightshift run", highlight=False, soft_wrap=True)
+        console.print(f"ready for a night; begin with: {typed('run')}", highlight=False, soft_wrap=True)
     return 1 if missing else 0
 
 
