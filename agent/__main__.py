@@ -1,4 +1,4 @@
-"""The command line: parse, wire, exit code. Every error that a person can mend passes through one door, here."""
+"""The command line: parse, wire, exit code. Every error that a person can repair passes through one door, here."""
 
 import argparse
 import sqlite3

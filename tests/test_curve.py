@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nights import Grounds, make_repository, scripted_lab, unigram
 
-from agent import report
+from agent import report, terms
 from agent.curve import FRACTIONS, LEAST_RUNS, Bound, Finished, bounds, losses
 from agent.experiment import Ending, Status
 from agent.night import run_night
@@ -132,7 +132,8 @@ def test_a_bound_that_was_passed_is_not_asked_again(tmp_path):
 
 
 def test_it_is_off_unless_asked_for():
-    assert [parser().parse_args(["run", *more]).early_stop for more in ([], ["--early-stop"])] == [False, True]
+    asked = (terms.given(parser().parse_args(["run", *more])) for more in ([], ["--early-stop"]))
+    assert [terms.opened(one).early_stop for one in asked] == [False, True]
 
 
 # ---- a night ---------------------------------------------------------------------------------------------------------
