@@ -43,8 +43,12 @@ class Terms:
 
     @classmethod
     def from_json(cls, text: str) -> "Terms":
-        facts = json.loads(text)
-        return cls(**facts | ({"price": tuple(facts["price"])} if facts.get("price") else {}))
+        """Raises NightError for what as_json() never wrote."""
+        try:
+            facts = json.loads(text)
+            return cls(**facts | ({"price": tuple(facts["price"])} if facts.get("price") else {}))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise NightError(f"the night's terms are damaged ({error}); begin another one with --tag") from error
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))

@@ -14,6 +14,8 @@ from pathlib import Path
 sys.dont_write_bytecode = False
 # All products are small here, and threads that wait for a share of one take four times what it takes without them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# The sign of `uv run`, which may have started the tests: printed commands would begin with it.
+os.environ.pop("UV_RUN_RECURSION_DEPTH", None)
 
 import pytest
 from nights import Grounds, make_repository, unigram

@@ -72,7 +72,7 @@ class Grounds:
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             with contextlib.ExitStack() as undo:
                 undo.enter_context(contextlib.chdir(self.root))
-                undo.enter_context(mock.patch.dict(os.environ, environment(**env), clear=True))
+                undo.enter_context(mock.patch.dict(os.environ, environment(**env)))
                 undo.enter_context(diverted("stdout", out))
                 undo.enter_context(diverted("stderr", err))
                 code = exit_code(arguments)
@@ -150,9 +150,7 @@ def diverted(name: Literal["stdout", "stderr"], file: IO[str]) -> Iterator[None]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Without the sign of `uv run`, which may have started the tests: printed commands begin with it."""
-    inherited = {name: value for name, value in os.environ.items() if name != "UV_RUN_RECURSION_DEPTH"}
-    return {**inherited, "PYTHONPATH": python_path(PROJECT), "COLUMNS": "200", **more}
+    return {**os.environ, "PYTHONPATH": python_path(PROJECT), "COLUMNS": "200", **more}
 
 
 def python_path(first: Path) -> str:

@@ -19,6 +19,9 @@ def test_terms_come_back_from_the_journal_as_they_went_in():
     for terms in (ASKED, Terms()):
         assert Terms.from_json(terms.as_json()) == terms
     assert Terms.from_json("{}") == Terms()
+    for damaged in ("{half", '{"jury": "balanced"}', "[]"):
+        with pytest.raises(NightError, match="the night's terms are damaged"):
+            Terms.from_json(damaged)
 
 
 def test_terms_are_the_options_of_their_names():
