@@ -156,12 +156,13 @@ def audit_once(lab: Lab, attempt: Attempt, run: Run, split: Split = "validation"
 
 
 def settle(lab: Lab, number: int) -> Attempt:
-    """Make branch, ledger and weights follow the decision."""
+    """Make branch, ledger and weights follow the decision; the weights of dawn's questions are dawn's to drop."""
     history = lab.journal.attempts()
     attempt, best = history[number], incumbent(history)
     if attempt.status is not Status.KEEP:
         for run in attempt.runs:
-            lab.shop.drop_weights(number, run.seed)
+            if attempt.is_idea or not run.dawn:
+                lab.shop.drop_weights(number, run.seed)
     if best is not None and best.commit is not None:
         point_branch(lab, lab.shop.night.branch, best.commit, f"best is attempt {best.number}")
     write_ledger(lab.place, live=(lab.shop.night, history))

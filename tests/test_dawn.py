@@ -33,14 +33,15 @@ EARLIER = {0: (0.004, 0.001, 0.010), 3: (0.008, 0.002, 0.005)}
 
 
 class Ends(Quiet):
-    """Asks for the end, in one way or another, while attempt `number` is scored."""
+    """Asks for the end, in one way or another, while attempt `number` is scored: the first time, or a later one."""
 
-    def __init__(self, number: int, end: Any) -> None:
+    def __init__(self, number: int, end: Any, times: int = 1) -> None:
         super().__init__()
-        self.number, self.end = number, end
+        self.number, self.end, self.times = number, end, times
 
     def scoring_began(self, attempt: Attempt) -> None:
-        if attempt.number == self.number:
+        self.times -= attempt.number == self.number
+        if self.times == 0:
             self.end()
 
 
@@ -118,7 +119,7 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -signal.SIGKILL
         killed = grounds.attempts("t")
-        dawn(grounds, Ends(4, NOW), RUNS - 7)
+        dawn(grounds, Ends(4, NOW, times=2), RUNS - 7)  # on the holdout, the second of its two texts
         cut, weights = grounds.attempts("t"), kept_weights(grounds)
         done = grounds.nightshift(
             "confirm", "--runs", "1", "--json", str(folder / "found.json"), "--sandbox", "off", "--allowance-s", "60"
@@ -170,10 +171,13 @@ def test_a_stop_lets_the_run_be_scored_and_a_kill_loses_one_run(morning):
 
 
 def test_what_is_cut_off_before_its_score_is_scored_later_from_the_same_weights(morning):
-    cut = morning.cut[4].runs
-    assert [(run.ending, run.score) for run in cut] == [(Ending.FINISHED, None)]
+    (cut,) = morning.cut[4].runs
+    assert (cut.ending, cut.holdout) == (Ending.FINISHED, None)
+    assert cut.score is not None
     assert "0004" in morning.weights_then
-    assert morning.attempts[4].runs[0].score.val_bpb is not None
+    scored = morning.attempts[4].runs[0]
+    assert (scored.score.val_bpb, scored.wall_s) == (cut.score.val_bpb, cut.wall_s)
+    assert scored.holdout.val_bpb is not None
     assert "0004" not in kept_weights(morning.grounds)
 
 
