@@ -15,7 +15,7 @@ from agent.answer import Answer
 from agent.confirmation import Findings
 from agent.contract import check_script
 from agent.errors import NightError, NightshiftError, NoRepository, ScriptError, UsageError
-from agent.experiment import Attempt, Night, Proposal, incumbent
+from agent.experiment import Attempt, Night, Proposal, incumbent, runs_at_dawns
 from agent.installed import SCRIPT
 from agent.journal import Journal, disk_is_broken, disk_is_full
 from agent.lab import Lab, Limits
@@ -105,32 +105,38 @@ def _mended_by_hand(error: OSError | sqlite3.OperationalError, resume: str) -> s
 
 
 def run(options: argparse.Namespace) -> int:
+    from agent.dawn import confirm_aloud, is_interrupted
+
     limits = Limits(options.experiments, options.hours, options.dawn)
     with open_lab(options, limits) as lab:
         greet(lab, limits)
         run_night(lab)
         runs = limits.runs_at_dawn(lab.journal.attempts())
-        if runs and not lab.stop.after_run:
-            lab.watcher.said(f"dawn: up to {runs} runs to confirm what was found")
-            _dawn(lab, runs)
+        if (runs or is_interrupted(lab)) and not lab.stop.after_run:
+            lab.watcher.said(f"dawn: up to {runs} runs to confirm what was found" if runs else "dawn goes to its end")
+            confirm_aloud(lab, runs)
         _goodbye(lab, options)
     return 0
 
 
 def confirm_one(options: argparse.Namespace) -> int:
+    from agent.dawn import confirm_aloud
+
     answer: Answer = options.answer
     answer.check()
+    if options.show:
+        return _show_findings(options)
     place = Place.of(options.script)
-    night, _ = _night(place, options.tag)
+    night, before = _night(place, options.tag)
     options.tag = night.tag
-    go_on_with = typed("confirm", "--tag", night.tag, *script_words(options))
     with open_lab(options, Limits(), lambda *_: Nobody(), aside=answer.on_stdout) as lab:
         lab.watcher.said(f"dawn of night {night.tag}: up to {options.runs} runs of {night.budget_s:g} s")
-        found = _dawn(lab, options.runs)
-        ended_early = lab.stop.after_run
-        if ended_early:
+        found, go_on_with = confirm_aloud(lab, options.runs), None
+        if lab.stop.after_run:
+            left = max(1, options.runs - (runs_at_dawns(lab.journal.attempts()) - runs_at_dawns(before)))
+            go_on_with = typed("confirm", "--tag", night.tag, "--runs", str(left), *script_words(options))
             lab.watcher.said(f"dawn was ended early; go on with: {go_on_with}")
-    return answer_of_dawn(answer, night.tag, found, go_on_with if ended_early else None)
+    return answer_of_dawn(answer, night.tag, found, go_on_with)
 
 
 def answer_of_dawn(answer: Answer, tag: str, found: Findings | None, go_on_with: str | None) -> int:
@@ -145,14 +151,22 @@ def answer_of_dawn(answer: Answer, tag: str, found: Findings | None, go_on_with:
     return 0
 
 
-def _dawn(lab: Lab, runs: int) -> Findings | None:
-    from agent.dawn import confirm
+def _show_findings(options: argparse.Namespace) -> int:
+    from agent.dawn import in_words
 
-    found = confirm(lab, runs)
-    if found is not None:
-        for line in report.findings_lines(found, lab.journal.attempts(), f"{lab.shop.night.branch}-confirmed"):
-            lab.watcher.said(line)
-    return found
+    place, answer = _where(options.tag), options.answer
+    night, history = _night(place, options.tag)
+    with Journal.read(place.journal(night.tag)) as journal:
+        dawn = next((one for one in reversed(journal.dawns()) if one.findings), None)
+    if dawn is None or dawn.findings is None:
+        begin = typed("confirm", "--tag", night.tag)
+        raise NightError(f"night {night.tag} has no findings yet; begin with: {begin}")
+    ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
+    lines = in_words(place, night, history, Findings.of(dawn.findings))
+    stream = sys.stderr if answer.on_stdout else sys.stdout
+    print("\n".join([f"dawn {dawn.number} of night {night.tag}, {ended}", *lines]), file=stream)
+    answer.give(dawn.findings)
+    return 0
 
 
 def try_one(options: argparse.Namespace) -> int:
@@ -264,10 +278,11 @@ def status(options: argparse.Namespace) -> int:
     night, history = _night(place, tag)
     running = who is not None and who.tag == night.tag
     stopping = Stop(place.folder(night.tag)).after_run
-    for line in report.status_lines(night, history, pid=who.pid if who and running else None, stopping=stopping):
-        print(line)
     with Journal.read(place.journal(night.tag)) as journal:
-        brought = shares(history, journal.asks())
+        brought, dawn = shares(history, journal.asks()), next(reversed(journal.dawns()), None)
+    pid = who.pid if who and running else None
+    for line in report.status_lines(night, history, pid=pid, stopping=stopping, dawn=dawn):
+        print(line)
     for line in report.shares_lines(brought) if brought else ():
         print(line)
     return 0
@@ -336,7 +351,8 @@ def profile(options: argparse.Namespace) -> int:
 
 def _goodbye(lab: Lab, options: argparse.Namespace) -> None:
     history, night = lab.journal.attempts(), lab.shop.night
-    for line in report.status_lines(night, history, pid=None, stopping=False)[2:]:
+    dawn = next(reversed(lab.journal.dawns()), None)
+    for line in report.status_lines(night, history, pid=None, stopping=False, dawn=dawn)[2:]:
         lab.watcher.said(line)
     brought = shares(history, lab.journal.asks())
     for line in report.shares_lines(brought) if len(history) > 1 else ():

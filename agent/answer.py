@@ -4,6 +4,7 @@ Who reads it needs neither the exit code nor stderr to know how the command ende
 """
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,8 +47,9 @@ class Answer:
         """Raises NightError for a file that cannot be written, before hours are spent on what shall stand in it."""
         if self.to is None or self.on_stdout:
             return
-        if self.to.is_dir() or not self.to.absolute().parent.is_dir():
-            raise NightError(f"--json {self.to} cannot be written; name a file in a folder that exists")
+        there = self.to if self.to.exists() else self.to.absolute().parent
+        if self.to.is_dir() or not there.exists() or not os.access(there, os.W_OK):
+            raise NightError(f"--json {self.to} cannot be written; name a file in a folder that exists and is yours")
 
     def give(self, facts: Mapping[str, object]) -> None:
         text = json.dumps(facts, indent=1)

@@ -4,21 +4,26 @@ The champion, the last attempt kept, meets attempt 0 on seeds and text that no c
 edits are taken out again, one at a time, the doubtful ones first: what the champion does not miss is a passenger.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from agent.belief import SIZE, STEP, TINY, Array, knowledge_gradient, likelihood, worths
-from agent.experiment import Attempt, History, Run, Status, incumbent
-from agent.noise import SAME, Knowledge, know, measured, seed_effects
+from agent.experiment import Attempt, Dawn, Decision, History, Run, Status, incumbent
+from agent.failures import fault
+from agent.intervals import Interval, Spread, difference, mean
+from agent.judge import trusted
+from agent.noise import Knowledge, know, measured, seed_effects
 from agent.simplicity import price_of
 
 FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doubted
 LAST = 2  # runs of the script without all passengers
 MOST = 8  # runs without one edit
-PRICE = 2.0  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for ever
+PRICE = 2.0  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for good
 TELLING = 0.002  # sigma: a run that is expected to bring less is not worth its minutes
+QUESTION = "a question of dawn"  # no idea: how the reason of its discard begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +44,6 @@ Trial = Again | Without
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """An estimate and the 95 % interval around it, in bits per byte; positive is better."""
-
-    mean_bpb: float
-    low_bpb: float
-    high_bpb: float
-
-
-@dataclass(frozen=True, slots=True)
 class Edit:
     """What a kept edit brings to the champion, by the night and by the runs without it."""
 
@@ -60,17 +56,48 @@ class Edit:
 @dataclass(frozen=True, slots=True)
 class Findings:
     champion: int
-    recorded_bpb: float  # what the night's own scores say the champion gained over attempt 0
-    believed_bpb: float  # the same, shrunk by what the night taught
+    script: int | None  # the attempt whose script is confirmed; None where no gain is
+    fresh_runs: int  # at this dawn, of attempt 0 and the champion together
+    recorded_bpb: float | None  # what the night's own scores say the champion gained over attempt 0
+    believed_bpb: float | None  # the same, shrunk by what the night taught
     honest: Interval | None  # on fresh seeds; None until attempt 0 and champion have two each
-    holdout: Interval | None  # the same runs on text that no run was judged by
+    holdout: Interval | None  # the same runs on text that no run was judged by; over its documents, too, where known
+    over: str  # what the holdout's interval covers
+    fitted: Interval | None  # the gain on the validation text less that on the holdout, over seeds and both texts
     edits: tuple[Edit, ...]  # in the order in which they were kept
     passengers: tuple[int, ...]  # to be dropped
     confirmed: Interval | None  # what dropping them brings over the champion, measured; None where it was not
+    stays: str | None  # why what is in doubt is not dropped after all
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the gain on the validation text is larger by more than chance."""
+        return self.fitted is not None and self.fitted.low_bpb > 0
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "Findings":
+        """From what a journal keeps of them."""
+        known = {field.name: facts[field.name] for field in fields(cls)}
+        for name in ("honest", "holdout", "fitted", "confirmed"):
+            known[name] = Interval(**known[name]) if known[name] else None
+        edits = tuple(Edit(**one | {"effect": Interval(**one["effect"])}) for one in known["edits"])
+        return cls(**known | {"edits": edits, "passengers": tuple(known["passengers"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """How far the champion's gain on one text moves with the choice of its documents."""
+
+    spread: Spread
+    pieces: str  # as in "212 documents"
 
 
 def next_trial(
-    history: History, runs_left: int, impossible: Collection[tuple[int, ...]] = (), fresh: int = FRESH
+    history: History,
+    runs_left: int,
+    impossible: Collection[tuple[int, ...]] = (),
+    fresh: int = FRESH,
+    dawn: int = 1,
 ) -> Trial | None:
     """The run that decides most; None when there is nothing to confirm, or no run left that would tell.
 
@@ -79,13 +106,12 @@ def next_trial(
     champion = incumbent(history)
     if runs_left < 1 or champion is None or champion.number == 0:
         return None
-    baseline = history[0]
-    rivals = sorted((baseline, champion), key=lambda one: len(_fresh(one)))
-    if len(_fresh(rivals[0])) < fresh:
+    rivals = sorted((history[0], champion), key=lambda one: len(_fresh(one, dawn)))
+    if len(_fresh(rivals[0], dawn)) < fresh:
         return Again(rivals[0].number)
-    doubts = _doubts(history, champion)
+    doubts = _doubts(history, champion, dawn)
     passengers = _passengers(doubts, impossible)
-    wanted = _last_runs(history, champion, passengers)
+    wanted = _last_runs(history, champion, passengers, dawn)
     if runs_left > wanted:
         trial = _most_telling(history, champion, doubts, impossible)
         if trial is not None:
@@ -93,34 +119,114 @@ def next_trial(
     return _trial(history, champion, passengers) if wanted > 0 else None
 
 
-def findings(history: History, impossible: Collection[tuple[int, ...]] = ()) -> Findings | None:
-    """What is known by now; None where nothing was kept but attempt 0."""
+def findings(
+    history: History,
+    impossible: Collection[tuple[int, ...]] = (),
+    dawn: int = 1,
+    texts: Mapping[str, Text] | None = None,
+) -> Findings | None:
+    """What is known by now; None where nothing was kept but attempt 0. texts: by the names of their splits."""
     champion = incumbent(history)
     if champion is None or champion.number == 0:
         return None
-    night = [replace(one, runs=tuple(run for run in one.runs if not run.dawn)) for one in history]
-    recorded = _mean(night[0].scores_bpb) - _mean(night[champion.number].scores_bpb)
-    known = know(measured([one for one in night if not one.proposal.without]))
+    first = history[0]
+    recorded = mean(first.scores_bpb) - mean(champion.scores_bpb) if champion.scores_bpb else None
+    known = know(measured(history))
     believed = recorded if known is None or champion.number not in known.place else _gain_bpb(known, champion.number)
-    doubts = _doubts(history, champion)
+    doubts = _doubts(history, champion, dawn)
     passengers = _passengers(doubts, impossible)
     last = _taken_out(history, champion, passengers)
-    if last is None or not last.scores_bpb:
-        passengers = ()  # a script that was never seen to run is not handed to anybody
-    paired = bool(seed_effects(measured(history)))
-    confirmed = _difference(_fresh(champion), _fresh(last), paired) if last else None
-    if confirmed is not None and confirmed.high_bpb < 0:
-        passengers = ()  # together they carry something
+    paired = bool(seed_effects(measured(_seen(history, dawn))))
+    confirmed = _interval(difference(_fresh(champion, dawn), _fresh(last, dawn), paired)) if last else None
+    why = _objection(last, dawn, confirmed) if passengers else None
+    verb, whom = ("stays", "it") if len(passengers) == 1 else ("stay", "them")
+    stays = f"{names(passengers)} {verb}: the script without {whom} {why}" if why else None
+    passengers = () if why else passengers
+    honest = _interval(difference(_fresh(first, dawn), _fresh(champion, dawn), paired))
+    held, fitted = _on_holdout(first, champion, dawn, paired, texts or {})
+    over = "the choice of seeds" + (f" and of {texts['holdout'].pieces}" if texts and "holdout" in texts else "")
+    gains = honest is not None and honest.low_bpb > 0
+    dropped = last.number if last is not None and passengers else champion.number
     return Findings(
         champion=champion.number,
+        script=dropped if gains else None,
+        fresh_runs=len(_fresh(first, dawn)) + len(_fresh(champion, dawn)),
         recorded_bpb=recorded,
         believed_bpb=believed,
-        honest=_difference(_fresh(history[0]), _fresh(champion), paired),
-        holdout=_difference(_fresh(history[0], holdout=True), _fresh(champion, holdout=True), paired),
+        honest=honest,
+        holdout=held,
+        over=over,
+        fitted=fitted,
         edits=tuple(doubt.edit for doubt in doubts),
         passengers=passengers,
         confirmed=confirmed,
+        stays=stays,
     )
+
+
+def _interval(found: tuple[float, Spread] | None) -> Interval | None:
+    return found[1].around(found[0]) if found else None
+
+
+def _on_holdout(
+    first: Attempt, champion: Attempt, dawn: int, paired: bool, texts: Mapping[str, Text]
+) -> tuple[Interval | None, Interval | None]:
+    """The gain there, and what the gain on the validation text is more than that.
+
+    A run has the same seed and the same weights on both texts: what is left of its luck between them is little. Without
+    the spread of both texts nobody can say whether the two gains differ by chance.
+    """
+    before, after = (_fresh(one, dawn, holdout=True) for one in (first, champion))
+    gain = difference(before, after, paired)
+    if gain is None:
+        return None, None
+    mean_bpb, spread = gain
+    held = (spread + texts["holdout"].spread if "holdout" in texts else spread).around(mean_bpb)
+    if not {"holdout", "validation"} <= texts.keys():
+        return held, None
+    gaps = [
+        {seed: _fresh(one, dawn)[seed] - bpb for seed, bpb in there.items()}
+        for one, there in ((first, before), (champion, after))
+    ]
+    apart = difference(gaps[0], gaps[1], paired)
+    assert apart is not None
+    return held, (apart[1] + texts["validation"].spread + texts["holdout"].spread).around(apart[0])
+
+
+def _objection(last: Attempt | None, dawn: int, confirmed: Interval | None) -> str | None:
+    """Why the script without all passengers may not take the champion's place: it has to run well, and every time."""
+    if last is None:
+        return "was never run"
+    why = fault(last)
+    if why is not None:
+        return f"failed: {why}"
+    verdict = trusted(Decision(Status.KEEP, ""), last, None)
+    if verdict.status is not Status.KEEP:
+        return f"failed its {verdict.reason}"
+    ran = len(_fresh(last, dawn))
+    if ran < LAST:
+        return f"ran {ran} time{'s' * (ran != 1)} by now, and {LAST} are needed"
+    return "is worse" if confirmed is not None and confirmed.high_bpb < 0 else None
+
+
+def names(edits: Collection[int]) -> str:
+    return " and ".join(f"#{number}" for number in edits)
+
+
+def adoption(history: History, dawn: Dawn | None) -> dict[int, Decision]:
+    """What lets a night go on from the script that its last dawn has confirmed; nothing where it does already."""
+    champion = incumbent(history)
+    if dawn is None or dawn.ended is None or not dawn.findings or champion is None:
+        return {}
+    found = Findings.of(dawn.findings)
+    if found.script is None or champion.number != found.champion or found.script == found.champion:
+        return {}
+    script = history[found.script]
+    if script.number == champion.parent:
+        return {champion.number: Decision(Status.DISCARD, "a passenger, by dawn's runs")}
+    if script.decision is None or not script.decision.reason.startswith(QUESTION):
+        return {}  # it was taken over once, and has fallen since
+    return {script.number: Decision(Status.KEEP, f"confirmed at dawn: {script.proposal.title}")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +247,33 @@ class Doubt:
         return knowledge_gradient(self.worth, [(1 / n + self.blind**2) ** 0.5 for n in range(1, most + 1)])
 
 
-def _doubts(history: History, champion: Attempt) -> tuple[Doubt, ...]:
-    known = know(measured(history))
-    chain = [one for one in history if one.status is Status.KEEP and one.number > 0]
-    if known is None or any(one.number not in known.place for one in chain):
+def _doubts(history: History, champion: Attempt, dawn: int) -> tuple[Doubt, ...]:
+    known = know(measured(_seen(history, dawn)))
+    chain = edits_of(champion, history)
+    if known is None or any(one.number not in known.place for one in (*chain, champion)):
         return ()  # where seeds move nothing, the night's scores were exact
-    return tuple(_doubt(known, history, champion, one) for one in chain)
+    return tuple(_doubt(known, history, champion, one, dawn) for one in chain)
 
 
-def _doubt(known: Knowledge, history: History, champion: Attempt, kept: Attempt) -> Doubt:
+def edits_of(champion: Attempt, history: History) -> tuple[Attempt, ...]:
+    """The kept edits that a script is made of, but for those that an earlier dawn has taken out again."""
+    line, out = [champion], set(champion.proposal.without)
+    while (parent := line[-1].parent) is not None:
+        line.append(history[parent])
+        out |= set(history[parent].proposal.without)
+    return tuple(one for one in reversed(line[:-1]) if one.is_idea and one.number not in out)
+
+
+def _seen(history: History, dawn: int) -> list[Attempt]:
+    """The night with this dawn's runs for runs of its own; the questions that nothing was built on are left out."""
+    return [_as_seen(one, dawn) for one in history if one.done_runs]
+
+
+def _as_seen(attempt: Attempt, dawn: int) -> Attempt:
+    return replace(attempt, runs=tuple(replace(run, dawn=0) if run.dawn == dawn else run for run in attempt.runs))
+
+
+def _doubt(known: Knowledge, history: History, champion: Attempt, kept: Attempt, dawn: int) -> Doubt:
     """The night's posterior of an edit times the likelihood of the runs of the champion without it."""
     assert kept.parent is not None
     belief, top = known.belief, known.place[champion.number]
@@ -158,21 +282,21 @@ def _doubt(known: Knowledge, history: History, champion: Attempt, kept: Attempt)
     blind = float(np.sqrt(merit @ points**2 - (merit @ points) ** 2))
     differences, probability = belief.effect(known.place[kept.number])
     without = _taken_out(history, champion, (kept.number,))
-    scores = known.merits(without) if without is not None and kept is not champion else ()
+    scores = known.merits(_as_seen(without, dawn)) if without is not None and kept is not champion else ()
     if scores:
         centre = round(float(np.median(scores)))
         told = np.convolve(merit, likelihood(scores, centre)[::-1])  # of every difference champion - without
         at = belief.nodes[top].centre - centre + np.arange(1 - SIZE, SIZE)
         probability = probability * (np.interp(differences, at, told, left=0, right=0) + TINY)
         probability = probability / probability.sum()
-    runs = len(scores) if kept is not champion else len(_fresh(without)) if without else 0
+    runs = len(scores) if kept is not champion else len(_fresh(without, dawn)) if without else 0
     edit = Edit(
         kept.number,
         _quantiles(differences * STEP * known.sigma_bpb, probability),
         float(probability[differences <= 0].sum()),
         runs,
     )
-    testable = without is None or _runs(without)
+    testable = without is None or fault(without) is None
     return Doubt(edit, probability * worths(differences, price_of(kept, history, known, PRICE)), blind, testable)
 
 
@@ -185,19 +309,14 @@ def _passengers(doubts: tuple[Doubt, ...], impossible: Collection[tuple[int, ...
     return tuple(sorted(worst_first))
 
 
-def _last_runs(history: History, champion: Attempt, passengers: tuple[int, ...]) -> int:
+def _last_runs(history: History, champion: Attempt, passengers: tuple[int, ...], dawn: int) -> int:
     """How many more runs the script without all passengers needs before it may take the champion's place."""
     if not passengers:
         return 0
     last = _taken_out(history, champion, passengers)
     if last is None:
         return LAST
-    return max(0, LAST - len(last.scores_bpb)) if _runs(last) else 0
-
-
-def _runs(attempt: Attempt) -> bool:
-    """Whether it has not crashed so far."""
-    return len(attempt.scores_bpb) == len(attempt.done_runs)
+    return max(0, LAST - len(_fresh(last, dawn))) if fault(last) is None else 0
 
 
 def _most_telling(
@@ -223,31 +342,14 @@ def _taken_out(history: History, champion: Attempt, edits: tuple[int, ...]) -> A
     return next(found, None) if edits else None
 
 
-def _fresh(attempt: Attempt, holdout: bool = False) -> dict[int, float]:
-    """Seed → bits per byte, of the runs at dawn."""
+def _fresh(attempt: Attempt, dawn: int, holdout: bool = False) -> dict[int, float]:
+    """Seed → bits per byte, of the runs at this dawn."""
 
     def value(run: Run) -> float | None:
         score = run.holdout if holdout else run.score
         return score.val_bpb if score else None
 
-    return {run.seed: found for run in attempt.done_runs if run.dawn and (found := value(run)) is not None}
-
-
-def _difference(before: dict[int, float], after: dict[int, float], paired: bool) -> Interval | None:
-    """Mean improvement; Welch's interval, or that of the pairs where seeds move all scripts alike."""
-    from scipy import stats  # takes a second to import, and most commands do without
-
-    if min(len(before), len(after)) < 2:
-        return None
-    shared = sorted(before.keys() & after.keys())
-    gains = [before[seed] - after[seed] for seed in shared] if paired and len(shared) > 1 else None
-    old, new = list(before.values()), list(after.values())
-    mean = _mean(old) - _mean(new) if gains is None else _mean(gains)
-    if all(np.ptp(values) <= SAME * _mean(old) for values in ([old, new] if gains is None else [gains])):
-        return Interval(mean, mean, mean)  # seeds move nothing
-    test = stats.ttest_ind(old, new, equal_var=False) if gains is None else stats.ttest_1samp(gains, 0.0)
-    bounds = test.confidence_interval(0.95)
-    return Interval(mean, float(bounds.low), float(bounds.high))
+    return {run.seed: found for run in attempt.dawn_runs(dawn) if (found := value(run)) is not None}
 
 
 def _quantiles(values: Array, probability: Array) -> Interval:
@@ -258,7 +360,3 @@ def _quantiles(values: Array, probability: Array) -> Interval:
 
 def _gain_bpb(known: Knowledge, number: int) -> float:
     return (known.belief.mean(known.place[number]) - known.belief.mean(0)) * known.sigma_bpb
-
-
-def _mean(values: Collection[float]) -> float:
-    return sum(values) / len(values)

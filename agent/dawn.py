@@ -5,46 +5,115 @@ run next, and what the runs have told, is agent/confirmation.py's to say; here i
 """
 
 from contextlib import suppress
+from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 
+import numpy as np
+
+import prepare
 from agent.clock import boot_id
-from agent.confirmation import Again, Findings, Without, findings, next_trial
+from agent.confirmation import FRESH, QUESTION, Again, Findings, Text, Without, findings, names, next_trial
 from agent.contract import check_script
 from agent.dials import only_dials_differ, set_dials, values_of
 from agent.errors import ScriptError
-from agent.experiment import Attempt, Decision, Ending, History, Proposal, Run, Status, incumbent
-from agent.judge import trusted
+from agent.experiment import (
+    Attempt,
+    Dawn,
+    Decision,
+    Ending,
+    History,
+    Night,
+    Proposal,
+    Run,
+    Status,
+    incumbent,
+    runs_at_dawns,
+)
+from agent.intervals import Pieces, over_pieces
 from agent.lab import Lab
-from agent.night import QUESTION, Step, bring_to_an_end, fallen_keeps, loose_end, reconsider
-from agent.opening import check_disk, utc_now
+from agent.morning import confirmed_branch, findings_lines
+from agent.night import Step, bring_to_an_end, fallen_keeps, loose_end, reconsider
+from agent.opening import Place, check_disk, utc_now
+from agent.score import Rows, Split, read_committed
 from agent.steps import audit_once, commit, point_branch, run_once, score_once, settle
 from agent.throwaway import git, throwaway_folder
 
 SOURCE = "dawn"
+SPLITS: tuple[Split, ...] = ("validation", "holdout")
 Edits = tuple[int, ...]
 
 
 def confirm(lab: Lab, most_runs: int) -> Findings | None:
     """Make up to so many runs, then put the champion without its passengers on the branch …-confirmed.
 
-    None where the night kept nothing to confirm. What an interrupted dawn has measured counts when it goes on.
+    None where the night kept nothing to confirm. What this champion's dawn has measured before counts.
     """
     lab.journal.mark_lost_runs(boot_id())
+    _go_on(lab, most_runs)
     impossible: set[Edits] = set()
-    begun = _dawn_runs(lab.journal.attempts())
+    begun = runs_at_dawns(lab.journal.attempts())
     while (step := _next_step(lab, impossible, begun + most_runs)) is not None and step():
         pass
-    found = findings(lab.journal.attempts(), impossible)
-    if found is not None:
-        _record(lab, found)
-        _point_at_confirmed(lab, found)
+    history = lab.journal.attempts()
+    dawn = dawn_of(lab, history)
+    if dawn is None:
+        return None
+    found = findings(history, impossible, dawn.number, _texts(lab, history, dawn))
+    assert found is not None
+    _record(lab, found, dawn)
+    known = replace(dawn, findings=asdict(found))
+    lab.journal.put_dawn(known)  # whoever stands in the branch's way: hours were spent on this
+    _point_at_confirmed(lab, found)
+    if not lab.stop.after_run:
+        lab.journal.put_dawn(replace(known, ended=utc_now()))
     return found
+
+
+def confirm_aloud(lab: Lab, most_runs: int) -> Findings | None:
+    """The same, and say what was found."""
+    found = confirm(lab, most_runs)
+    if found is not None:
+        for line in in_words(lab.place, lab.shop.night, lab.journal.attempts(), found):
+            lab.watcher.said(line)
+    return found
+
+
+def in_words(place: Place, night: Night, history: History, found: Findings) -> list[str]:
+    is_there = place.repo.find(confirmed_branch(night)) is not None
+    return findings_lines(found, history, night, is_branch_there=is_there)
+
+
+def dawn_of(lab: Lab, history: History) -> Dawn | None:
+    """The champion's own; a champion that none has measured yet begins another, with seeds of its own."""
+    champion, dawns = incumbent(history), lab.journal.dawns()
+    if champion is None or champion.number == 0:
+        return None
+    if not dawns or dawns[-1].champion != champion.number:
+        lab.journal.put_dawn(Dawn(len(dawns) + 1, champion.number, FRESH, utc_now()))
+    return lab.journal.dawns()[-1]
+
+
+def is_interrupted(lab: Lab) -> bool:
+    """Whether the champion's dawn was begun and has not come to its end."""
+    best, last = incumbent(lab.journal.attempts()), next(reversed(lab.journal.dawns()), None)
+    return last is not None and last.ended is None and best is not None and best.number == last.champion
+
+
+def _go_on(lab: Lab, runs: int) -> None:
+    """Whoever asks again after its end wants the gain more exactly; where none was found, all runs are for that."""
+    dawn = dawn_of(lab, lab.journal.attempts())
+    if dawn is not None and dawn.ended is not None and runs > 0:
+        confirmed = dawn.findings is not None and dawn.findings["script"] is not None
+        more = FRESH if confirmed else max(FRESH, runs // 2)
+        lab.journal.put_dawn(replace(dawn, ended=None, fresh=dawn.fresh + more))
 
 
 def _next_step(lab: Lab, impossible: set[Edits], until: int) -> Step | None:
     """What dawn lacks; None when it is over."""
     history = lab.journal.attempts()
-    loose = loose_end(lab, history) or _loose_end_of_dawn(lab, history)
+    dawn = dawn_of(lab, history)
+    loose = loose_end(lab, history) or (_loose_end_of_dawn(lab, history, dawn) if dawn else None)
     if loose is not None:
         return loose  # a wish to end after the run, too, lets the run be scored
     if lab.stop.after_run:
@@ -56,26 +125,24 @@ def _next_step(lab: Lab, impossible: set[Edits], until: int) -> Step | None:
     fallen = fallen_keeps(history)
     if fallen:
         return partial(reconsider, lab, fallen)
-    if lab.limits.dawn_is_over(history):
+    if dawn is None or lab.limits.dawn_is_over(history):
         return None
-    match next_trial(history, until - _dawn_runs(history), impossible):
+    match next_trial(history, until - runs_at_dawns(history), impossible, dawn.fresh, dawn.number):
         case Again(number):
             lab.watcher.attempt_began(history[number])
-            return partial(run_once, lab, history[number], dawn=True)
+            return partial(run_once, lab, history[number], dawn=dawn.number)
         case Without(edits):
             return partial(_add_without, lab, history, edits, impossible)
     return None
 
 
-def _dawn_runs(history: History) -> int:
-    return sum(run.dawn for attempt in history for run in attempt.done_runs)
-
-
-def _loose_end_of_dawn(lab: Lab, history: History) -> Step | None:
+def _loose_end_of_dawn(lab: Lab, history: History, dawn: Dawn) -> Step | None:
     """A run at dawn is scored on both texts; and audited on both where a machine has written the script."""
     for attempt in history:
-        for run in attempt.done_runs:
-            if run.dawn and run.ending is Ending.FINISHED:
+        if attempt.is_idea and attempt.status is not Status.KEEP:
+            continue  # it has fallen, and its weights are gone
+        for run in attempt.dawn_runs(dawn.number):
+            if run.ending is Ending.FINISHED:
                 step = _measurement_of(lab, attempt, run)
                 if step is not None:
                     return step
@@ -101,7 +168,7 @@ def _measurement_of(lab: Lab, attempt: Attempt, run: Run) -> Step | None:
 def _score_on_holdout(lab: Lab, attempt: Attempt, run: Run) -> bool:
     if not score_once(lab, attempt, run, "holdout"):
         return False
-    runs = (one for one in lab.journal.attempt(attempt.number).done_runs if one.dawn and one.seed == run.seed)
+    runs = (one for one in lab.journal.attempt(attempt.number).dawn_runs(run.dawn) if one.seed == run.seed)
     held = next((one.holdout for one in runs if one.holdout is not None), None)
     if run.score is not None and run.score.val_bpb is not None and held is not None:
         on_holdout = held.failure if held.val_bpb is None else f"{held.val_bpb:.6f}"
@@ -115,15 +182,14 @@ def _add_without(lab: Lab, history: History, edits: Edits, impossible: set[Edits
     champion = incumbent(history)
     assert champion is not None
     script = without(history, champion, edits, lab.shop.night.device_kind)
-    names = " and ".join(f"#{number}" for number in edits)
     if script is None:
-        lab.watcher.said(f"#{champion.number} cannot be had without {names}: later edits need those lines")
+        lab.watcher.said(f"#{champion.number} cannot be had without {names(edits)}: later edits need those lines")
         impossible.add(edits)
         return True
     titles = "; ".join(history[number].proposal.title for number in edits)
     proposal = Proposal(
         script,
-        f"#{champion.number} without {names}",
+        f"#{champion.number} without {names(edits)}",
         f"Does the best script of the night miss it? {titles}",
         SOURCE,
         without=edits,
@@ -175,7 +241,35 @@ def _turned_back(script: str, before: str, after: str, device_kind: str) -> str 
 # ---- what follows from it --------------------------------------------------------------------------------------------
 
 
-def _record(lab: Lab, found: Findings) -> None:
+def _texts(lab: Lab, history: History, dawn: Dawn) -> dict[str, Text]:
+    """How far the champion's gain moves with the documents of each text, by the losses that both were scored by."""
+    found: dict[str, Text] = {}
+    for split in SPLITS:
+        text = _text(lab, (history[0], history[dawn.champion]), dawn, split)
+        if text is not None:
+            found[split] = text
+    return found
+
+
+def _text(lab: Lab, pair: tuple[Attempt, Attempt], dawn: Dawn, split: Split) -> Text | None:
+    """None where one of the two has no losses there."""
+    data = Path(lab.shop.night.data)
+    rows = Rows.of(data, split)
+    pieces = Pieces.of(rows.targets, rows.token_bytes, prepare.load_data(data, verify=False).bos)
+    nats = []
+    for attempt in pair:
+        files = (lab.shop.losses(attempt.number, run.seed, split) for run in attempt.dawn_runs(dawn.number))
+        sums = [
+            pieces.nats(losses, rows.counted) for file in files if (losses := read_committed(file, rows)) is not None
+        ]
+        if not sums:
+            return None
+        nats.append(np.mean(sums, axis=0))
+    spread = over_pieces(nats[0] - nats[1], pieces.bytes)
+    return Text(spread, f"{pieces.count:,} {pieces.unit}") if spread is not None else None
+
+
+def _record(lab: Lab, found: Findings, dawn: Dawn) -> None:
     """The ledger says of every kept edit, and of every question, what dawn has found."""
     history = lab.journal.attempts()
     for edit in found.edits:
@@ -188,14 +282,15 @@ def _record(lab: Lab, found: Findings) -> None:
         assert kept is not None
         _record_reason(lab, history[edit.number], f"{kept.reason.partition('; at dawn')[0]}; {told}")
     for attempt in history:
-        if attempt.is_idea:
+        if attempt.is_idea or attempt.status is Status.KEEP:
             continue
         for run in attempt.runs:
-            if _measurement_of(lab, attempt, run) is None:  # of others, an interrupted dawn needs them when it goes on
+            # of others, an interrupted dawn needs them when it goes on
+            if run.dawn and (run.dawn != dawn.number or _measurement_of(lab, attempt, run) is None):
                 lab.shop.drop_weights(attempt.number, run.seed)
-        if attempt.val_bpb is not None:
-            names = " and ".join(f"#{number}" for number in attempt.proposal.without)
-            _record_reason(lab, attempt, f"{QUESTION}: is #{attempt.parent} as good without {names}?")
+        if attempt.decision and attempt.decision.reason == QUESTION and attempt.dawn_runs():
+            without = names(attempt.proposal.without)
+            _record_reason(lab, attempt, f"{QUESTION}: is #{attempt.parent} as good without {without}?")
 
 
 def _record_reason(lab: Lab, attempt: Attempt, reason: str) -> None:
@@ -208,23 +303,7 @@ def _record_reason(lab: Lab, attempt: Attempt, reason: str) -> None:
 
 
 def _point_at_confirmed(lab: Lab, found: Findings) -> None:
-    """The champion's commit, or that of the champion without its passengers."""
-    if found.honest is None:
-        return  # nothing was measured that deserves the name
-    history = lab.journal.attempts()
-    rest = _without_passengers(history, found)
-    if rest is not None and trusted(Decision(Status.KEEP, ""), rest, None).status is not Status.KEEP:
-        lab.watcher.said("the script without its passengers failed its audit; the confirmed script keeps them")
-        rest = None
-    target = rest or history[found.champion]
-    if target.commit is not None:
-        why = f"confirmed: attempt {target.number}"
-        point_branch(lab, f"{lab.shop.night.branch}-confirmed", target.commit, why)
-
-
-def _without_passengers(history: History, found: Findings) -> Attempt | None:
-    champion = history[found.champion]
-    if found.passengers == (champion.number,) and champion.parent is not None:
-        return history[champion.parent]
-    made = (one for one in history if one.parent == champion.number and one.proposal.without == found.passengers)
-    return next(made, None) if found.passengers else None
+    """Where a gain was found, at the champion's commit, or that of the champion without its passengers."""
+    commit = lab.journal.attempt(found.script).commit if found.script is not None else None
+    if commit is not None:
+        point_branch(lab, confirmed_branch(lab.shop.night), commit, f"confirmed: attempt {found.script}")

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Ending(StrEnum):
@@ -102,11 +102,17 @@ class Run:
     summary: Summary | None
     last_lines: str  # the end of its log
     score: Score | None = None
-    dawn: bool = False  # made to confirm, with a seed that no choice has seen
+    dawn: int = 0  # 0: the night's own; k: made at the k-th dawn, to confirm, with a seed that no choice has seen
     holdout: Score | None = None  # of a run at dawn: bits per byte of text that no run of the night was judged by
     weights_bytes: int | None = None  # None: it left none that are its own
     weights: Weights | None = None  # None where it saved none that can be read
     peak_bytes: int | None = None  # most memory that its processes filled, by the harness's measure
+
+    @property
+    def spent_s(self) -> float:
+        """Training, scoring and audits together, by the harness's clock."""
+        scores = [score for score in (self.score, self.holdout) if score is not None]
+        return self.wall_s + sum(score.wall_s + (score.audit.wall_s if score.audit else 0.0) for score in scores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +169,12 @@ class Attempt:
 
     @property
     def is_idea(self) -> bool:
-        """What dawn asks about the champion is none."""
+        """What dawn asks about the champion is none, also where the night goes on from it."""
         return not self.proposal.without
 
     @property
-    def done_runs(self) -> tuple[Run, ...]:
-        """The runs that count: an interrupted one is redone.
+    def counted_runs(self) -> tuple[Run, ...]:
+        """The runs that count, dawn's among them: an interrupted one is redone.
 
         So is the first during which the machine went down, as in a power cut. The second counts: a script that takes
         the machine with it would do so for ever.
@@ -178,18 +184,28 @@ class Attempt:
         return tuple(run for run in self.runs if run.ending not in redone and run is not first_felled)
 
     @property
+    def done_runs(self) -> tuple[Run, ...]:
+        """The night's own: what it judges, and learns, by."""
+        return tuple(run for run in self.counted_runs if not run.dawn)
+
+    def dawn_runs(self, dawn: int | None = None) -> tuple[Run, ...]:
+        """Those of this dawn; None: of every dawn."""
+        return tuple(run for run in self.counted_runs if run.dawn and dawn in (None, run.dawn))
+
+    @property
     def seeds(self) -> int:
-        """How many runs it had, each with its own seed: a failed one is one."""
+        """How many runs of the night's own it had, each with its own seed: a failed one is one."""
         return len(self.done_runs)
 
     @property
     def scores_bpb(self) -> tuple[float, ...]:
+        """Of the night's own runs; dawn's scores answer dawn's question alone."""
         scores = (run.score for run in self.done_runs)
         return tuple(score.val_bpb for score in scores if score is not None and score.val_bpb is not None)
 
     @property
     def val_bpb(self) -> float | None:
-        """The mean over the seeds; None without any score, and for a crash."""
+        """The mean over the night's seeds; None without any score, and for a crash."""
         if self.status is Status.CRASH or not self.scores_bpb:
             return None
         return statistics.fmean(self.scores_bpb)
@@ -200,16 +216,13 @@ class Attempt:
 
     @property
     def spent_s(self) -> float:
-        """Training, scoring and audit together, by the harness's clock."""
-        scores = [run.score for run in self.done_runs if run.score]
-        audits = [score.audit for score in scores if score.audit]
-        parts = [run.wall_s for run in self.done_runs] + [score.wall_s for score in scores]
-        return sum(parts) + sum(audit.wall_s for audit in audits)
+        """What the night's own runs took."""
+        return sum(run.spent_s for run in self.done_runs)
 
     @property
     def summary(self) -> Summary | None:
         """What the last run that left a summary said."""
-        return next((run.summary for run in reversed(self.done_runs) if run.summary), None)
+        return next((run.summary for run in reversed(self.counted_runs) if run.summary), None)
 
     @property
     def weights(self) -> Weights | None:
@@ -230,9 +243,26 @@ class Attempt:
 History = Sequence[Attempt]  # one night's attempts in the order of their numbers
 
 
+def runs_at_dawns(history: History) -> int:
+    """Over the whole night, at all its dawns."""
+    return sum(len(attempt.dawn_runs()) for attempt in history)
+
+
 def incumbent(history: History) -> Attempt | None:
     """The attempt that the branch points at: the last one kept."""
     return next((attempt for attempt in reversed(history) if attempt.status is Status.KEEP), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Dawn:
+    """One confirmation of a night's result: its champion measured on seeds of its own."""
+
+    number: int  # from 1
+    champion: int
+    fresh: int  # runs of attempt 0 and of the champion each, before any edit is doubted
+    began: str  # ISO 8601, UTC
+    ended: str | None = None  # None while it goes on, and where it was interrupted
+    findings: Mapping[str, Any] | None = None  # by the names of confirmation.Findings; None before anything is known
 
 
 @dataclass(frozen=True, slots=True)

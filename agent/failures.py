@@ -15,6 +15,17 @@ def failure(attempt: Attempt) -> str | None:
     return next((why for run in attempt.done_runs if (why := run_failure(run)) is not None), None)
 
 
+def fault(attempt: Attempt) -> str | None:
+    """Why one of its runs, dawn's among them, does not count; what is not scored yet says nothing."""
+    for run in attempt.counted_runs:
+        why = run_failure(run) if run.score is not None else training_failure(run)
+        if why is not None:
+            return why
+        if run.holdout is not None and run.holdout.val_bpb is None:
+            return "it has no score on the holdout"  # whose text is not quoted
+    return None
+
+
 def stopped_early(attempt: Attempt) -> str | None:
     """Why its run was not worth finishing, which is no failure; None where all were."""
     return next((training_failure(run) for run in attempt.done_runs if run.ending is Ending.HOPELESS), None)

@@ -19,6 +19,7 @@ from agent.experiment import (
     Ask,
     Attempt,
     Audit,
+    Dawn,
     Decision,
     DryRun,
     Ending,
@@ -60,8 +61,13 @@ CREATE TABLE runs (
     val_bpb REAL, score_s REAL, failure TEXT,  -- score_s is NULL until scored
     overran INTEGER NOT NULL DEFAULT 0,        -- the scoring process, by the harness's clock
     audit TEXT,                                -- NULL until audited
-    dawn INTEGER NOT NULL DEFAULT 0,
+    dawn INTEGER NOT NULL DEFAULT 0,           -- 0: the night's own; k: of the k-th dawn
     holdout TEXT                               -- NULL until scored there
+);
+CREATE TABLE dawns (
+    number INTEGER PRIMARY KEY, champion INTEGER NOT NULL REFERENCES attempts, fresh INTEGER NOT NULL,
+    began TEXT NOT NULL,
+    ended TEXT, findings TEXT            -- NULL until it has come to its end, and until something is known
 );
 CREATE TABLE asks (
     id INTEGER PRIMARY KEY,
@@ -183,7 +189,18 @@ class Journal:
         with self._legible():
             return tuple(Ask(*row) for row in self._db.execute(f"SELECT {names} FROM asks ORDER BY id"))
 
-    def start_run(self, attempt: int, seed: int, boot: str = "", *, dawn: bool = False) -> int:
+    def dawns(self) -> tuple[Dawn, ...]:
+        """In their order."""
+        with self._legible():
+            rows = [dict(row) for row in self._db.execute("SELECT * FROM dawns ORDER BY number")]
+            return tuple(Dawn(**row | {"findings": json.loads(row["findings"] or "null")}) for row in rows)
+
+    def put_dawn(self, dawn: Dawn) -> None:
+        """As it begins, goes on or ends."""
+        facts = dataclasses.asdict(dawn) | {"findings": json.dumps(dawn.findings) if dawn.findings else None}
+        self._write(f"REPLACE INTO dawns ({', '.join(facts)}) VALUES (?, ?, ?, ?, ?, ?)", tuple(facts.values()))
+
+    def start_run(self, attempt: int, seed: int, boot: str = "", *, dawn: int = 0) -> int:
         """Before the process starts, so that a run that takes the machine down leaves its trace. Returns its id."""
         facts = (attempt, seed, boot, dawn)
         cursor = self._write("INSERT INTO runs (attempt, seed, boot, dawn) VALUES (?, ?, ?, ?)", facts)
@@ -338,7 +355,7 @@ def _run(row: sqlite3.Row) -> Run:
         last_lines=row["last_lines"] or "",
         weights_bytes=row["weights_bytes"],
         score=_score(row) if row["score_s"] is not None else None,
-        dawn=bool(row["dawn"]),
+        dawn=row["dawn"],
         holdout=_holdout(json.loads(row["holdout"])) if row["holdout"] else None,
         weights=Weights(**json.loads(row["weights"])) if row["weights"] else None,
     )

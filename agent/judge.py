@@ -257,7 +257,7 @@ def pairs(attempt: Attempt) -> Iterator[tuple[float, float]]:
 
 def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible: float = PLAUSIBLE_GAIN) -> Decision:
     """What the judge would keep is kept once every run of it has passed its audit, and its gain can be believed."""
-    scores = [score for run in attempt.done_runs for score in (run.score, run.holdout) if score is not None]
+    scores = [score for run in attempt.counted_runs for score in (run.score, run.holdout) if score is not None]
     audits = [score.audit for score in scores if score.audit is not None]
     failure = next((audit.failure for audit in audits if audit.failure is not None), None)
     if failure is not None:

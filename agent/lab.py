@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agent.experiment import History, Judge, Proposer, Watcher
+from agent.experiment import History, Judge, Proposer, Watcher, runs_at_dawns
 from agent.journal import Journal
 from agent.judge import PLAUSIBLE_GAIN
 from agent.opening import Place
@@ -20,7 +20,7 @@ class Limits:
 
     experiments: int | None = None  # proposals after attempt 0, counted over the whole night
     hours: float | None = None  # of this call, by when the last run should have ended, dawn's included
-    dawn_runs: int | None = None  # kept for confirming; None: an eighth of the hours, and nothing without hours
+    dawn_runs: int | None = None  # for confirming, over the whole night; None: an eighth of the hours, if there are any
     _start: float = field(default_factory=time.monotonic)
 
     def reached(self, history: History) -> bool:
@@ -34,9 +34,9 @@ class Limits:
         return not self._has_time(history, 1)
 
     def runs_at_dawn(self, history: History) -> int:
-        """How many runs are kept for confirming what the night has found."""
+        """How many runs are still kept for confirming what the night has found."""
         if self.dawn_runs is not None:
-            return self.dawn_runs
+            return max(0, self.dawn_runs - runs_at_dawns(history))
         if self.hours is None:
             return 0
         return int(DAWN_SHARE * self.hours * 3600 / _longest_run_s(history))
@@ -47,8 +47,9 @@ class Limits:
 
 
 def _longest_run_s(history: History) -> float:
-    """The budget alone would leave out start, compilation and scoring."""
-    return max((attempt.spent_s / max(1, len(attempt.done_runs)) for attempt in history), default=0.0) or 1.0
+    """The budget alone would leave out start, compilation and scoring; dawn's runs are scored on two texts."""
+    runs = [[run.spent_s for run in attempt.counted_runs] for attempt in history]
+    return max((sum(spent_s) / len(spent_s) for spent_s in runs if spent_s), default=0.0) or 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 import csv
 import os
 import re
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
 from agent.errors import NightError
-from agent.experiment import Attempt, History, Night
+from agent.experiment import Attempt, History, Night, Score
 from agent.plain_text import harmless
 
 COLUMNS = (
@@ -17,6 +18,7 @@ COLUMNS = (
     *("attempt", "tag", "branch", "parent", "reason", "seeds", "val_bpb_std", "tokens_M", "params_M"),
     *("train_s", "wall_s", "source", "protocol", "device", "started"),
     *("gain_bpb", "sure"),  # at the end, for the rows of nights that were before there were any
+    *("dawn_bpb", "dawn_seeds", "holdout_bpb"),  # so that a row's val_bpb stays what the night recorded
 )
 Row = dict[str, str]  # one line by column
 HEADER = "\t".join(COLUMNS)
@@ -110,7 +112,7 @@ def _sweep(path: Path) -> None:
 def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
     commits = {one.number: one.commit for one in history}
     parent = night.base if attempt.parent is None else commits.get(attempt.parent)
-    summary, decision = attempt.summary, attempt.decision
+    summary, decision, at_dawn = attempt.summary, attempt.decision, attempt.dawn_runs()
     cells: Mapping[str, str] = {
         "commit": (attempt.commit or "")[:7],
         "val_bpb": _number(attempt.val_bpb, 6),
@@ -127,13 +129,16 @@ def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
         "tokens_M": _number(summary.total_tokens_M if summary else None, 3),
         "params_M": _number(_params_M(attempt), 3),
         "train_s": _number(summary.training_seconds if summary else None, 1),
-        "wall_s": _number(sum(run.wall_s for run in attempt.done_runs), 1),
+        "wall_s": _number(sum(run.wall_s for run in attempt.counted_runs), 1),
         "source": attempt.proposal.source,
         "protocol": night.protocol,
         "device": night.device,
         "started": attempt.started,
         "gain_bpb": "" if decision is None or decision.gain_bpb is None else f"{decision.gain_bpb:.6f}",
         "sure": _number(decision.sure if decision else None, 2),
+        "dawn_bpb": _number(_mean(run.score for run in at_dawn), 6),
+        "dawn_seeds": str(len(at_dawn)) if at_dawn else "",
+        "holdout_bpb": _number(_mean(run.holdout for run in at_dawn), 6),
     }
     return "\t".join(_clean(cells[column]) for column in COLUMNS)
 
@@ -143,6 +148,11 @@ def _params_M(attempt: Attempt) -> float | None:  # noqa: N802, the name of the 
     if attempt.weights is not None:
         return attempt.weights.params / 1e6
     return attempt.summary.num_params_M if attempt.summary else None
+
+
+def _mean(scores: Iterable[Score | None]) -> float | None:
+    found = [score.val_bpb for score in scores if score is not None and score.val_bpb is not None]
+    return statistics.fmean(found) if found else None
 
 
 def _number(value: float | None, decimals: int) -> str:

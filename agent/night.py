@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from agent.clock import boot_id
+from agent.confirmation import QUESTION, adoption
 from agent.dials import only_dials_differ
 from agent.errors import Exhausted, MachineError, NoIdea, ScriptError
 from agent.experiment import (
@@ -24,7 +25,7 @@ from agent.experiment import (
     Status,
     incumbent,
 )
-from agent.failures import failure
+from agent.failures import failure, fault
 from agent.judge import trusted
 from agent.lab import Lab
 from agent.noise import noise
@@ -41,7 +42,6 @@ Step = Callable[[], bool]  # False: the user stopped it, or there is nothing mor
 # A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that
 # are bad one after another are rare, and resuming costs a person one command. A dry run breaks more easily.
 CRASHES_IN_A_ROW, BROKEN_IN_A_ROW = 5, 15
-QUESTION = "a question of dawn"  # no idea: how the reason of its discard begins
 WAITS_S = (30.0, 120.0, 600.0)  # before nobody is asked any more
 POLL_S = 0.2
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
@@ -73,6 +73,12 @@ def next_step(lab: Lab) -> Step | None:
         return partial(reconsider, lab, review.decisions)
     if lab.limits.reached(history):
         return None
+    confirmed = adoption(history, next(reversed(lab.journal.dawns()), None))
+    if confirmed:
+        return partial(go_on_from_confirmed, lab, confirmed)
+    unmeasured = adopted_and_unmeasured(lab, history)
+    if unmeasured is not None:
+        return partial(run_again, lab, unmeasured)
     if review.again is not None:
         return partial(run_again, lab, history[review.again])
     return partial(begin, lab, history)
@@ -148,7 +154,7 @@ def brief(lab: Lab, history: History, best: Attempt) -> Briefing:
         program=read_program(lab.place.script_path.parent / "program.md"),
         notes=read_notes(lab.shop.folder),
         asks=lab.journal.asks(),
-        broken=last if last.status is Status.CRASH and last.proposal.repairs is None else None,
+        broken=last if last.status is Status.CRASH and last.is_idea and last.proposal.repairs is None else None,
     )
 
 
@@ -245,9 +251,9 @@ def _unaudited(attempt: Attempt) -> Run | None:
 
 
 def loose_end(lab: Lab, history: History) -> Step | None:
-    """What is left to do about a further run of an attempt that was settled before, at dawn or in the night."""
+    """What is left to do about a further run of the night's own, of an attempt that was settled before."""
     for attempt in history:
-        unscored = _unscored(attempt) if attempt.is_idea else None
+        unscored = _unscored(attempt)
         if unscored is not None:
             return partial(score_once, lab, attempt, unscored)
         unaudited = _unaudited(attempt) if attempt.status is Status.KEEP else None
@@ -269,7 +275,7 @@ def second_thoughts(lab: Lab, history: History) -> Review:
 
 
 def fallen_keeps(history: History) -> dict[int, Decision]:
-    """Kept attempts that a later run, or its audit, has spoken against, and those that were built on one of them."""
+    """Kept attempts that failed in a later run, dawn's too, or in its audit, and those that were built on one."""
     return {attempt.number: verdict for attempt in history[1:] if (verdict := _fall(attempt, history)) is not None}
 
 
@@ -278,11 +284,9 @@ def _fall(attempt: Attempt, history: History) -> Decision | None:
         return None
     if attempt.parent is not None and history[attempt.parent].status is not Status.KEEP:
         return Decision(Status.DISCARD, f"made from #{attempt.parent}, which is kept no more")
-    why = failure(attempt)
+    why = fault(attempt)
     if why is not None:
         return Decision(Status.CRASH, f"with another seed: {why}")
-    if any(run.holdout is not None and run.holdout.val_bpb is None for run in attempt.done_runs):
-        return Decision(Status.CRASH, "at dawn: it has no score on the holdout")  # whose text is not quoted
     verdict = trusted(attempt.decision, attempt, None)
     return verdict if verdict.status is not Status.KEEP else None
 
@@ -292,6 +296,31 @@ def reconsider(lab: Lab, decisions: Mapping[int, Decision]) -> bool:
     for number in sorted(decisions, reverse=True):
         lab.journal.record_decision(number, decisions[number])
     return True
+
+
+def go_on_from_confirmed(lab: Lab, decisions: Mapping[int, Decision]) -> bool:
+    for number, decision in decisions.items():
+        title = lab.journal.attempt(number).proposal.title
+        kept = decision.status is Status.KEEP
+        lab.watcher.said(
+            f"the night goes on from {f'#{number}, which dawn has confirmed' if kept else f'before #{number}'}: {title}"
+        )
+    return reconsider(lab, decisions)
+
+
+def adopted_and_unmeasured(lab: Lab, history: History) -> Attempt | None:
+    """The script that dawn has confirmed, while it has fewer runs of the night's own than a fresh edit would get.
+
+    What is made from it is compared with these: dawn's scores are not for the night to choose by.
+    """
+    best = incumbent(history)
+    if best is None or best.is_idea:
+        return None
+    if best.done_runs:
+        fresh = replace(best, decision=None, settled=False)
+        if lab.judge.judge(fresh, history[: best.number]).status is not None:
+            return None
+    return best
 
 
 def run_again(lab: Lab, attempt: Attempt) -> bool:

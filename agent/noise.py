@@ -60,7 +60,7 @@ class Knowledge:
 
 
 def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, ...]:
-    """Whose scores say something about ideas: settled, not crashed, believed, and no question of dawn's.
+    """Whose scores, the night's own, say something about ideas: settled, not crashed, believed.
 
     A run that was ended early says that its score would have been no good. What was made from a script that does not
     count does not count either.
@@ -68,7 +68,7 @@ def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, 
     found: dict[int, Attempt] = {}
     for one in (*history, judged) if judged is not None else history:
         counts = one is judged or (one.settled and one.decision is not None and _is_believed(one.decision))
-        if not counts or not one.is_idea or not (one.parent is None or one.parent in found):
+        if not counts or not (one.parent is None or one.parent in found):
             continue
         was_compared = one.parent is not None and found[one.parent].scores_bpb and _ended_early(one)
         if one.scores_bpb or was_compared:

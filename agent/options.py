@@ -44,7 +44,7 @@ TRY = (
 CONFIRM = (
     "Measure the best script of a night against its baseline, with fresh seeds and on text that no attempt was judged "
     "by; take doubtful edits out to see what they are worth, and put the script without those that bring nothing on "
-    "the branch ...-confirmed."
+    "the branch ...-confirmed. Where fresh seeds leave it open whether there is any gain, no branch is made."
 )
 
 
@@ -99,7 +99,8 @@ def _add_run(commands: Commands) -> None:
         "--dawn",
         type=count,
         metavar="RUNS",
-        help="runs kept for the end, to confirm as `nightshift confirm` does (default: an eighth of --hours, else 0)",
+        help="runs kept for the end, to confirm as `nightshift confirm` does, counted over the whole night (default: "
+        "an eighth of --hours, else 0)",
     )
     _add_lab(night, "the date, and a new night; one that is here already goes on")
     _add_sources(night)
@@ -108,9 +109,15 @@ def _add_run(commands: Commands) -> None:
 def _add_confirm(commands: Commands) -> None:
     dawn = _add(commands, "confirm", "re-test what a night has found, and drop what brings nothing", CONFIRM, KEPT)
     dawn.add_argument(
-        "--runs", type=positive_int, default=CONFIRM_RUNS, metavar="N", help="to make at most (default: %(default)s)"
+        "--runs",
+        type=positive_int,
+        default=CONFIRM_RUNS,
+        metavar="N",
+        help="to make at most, beyond those that were made before (default: %(default)s)",
     )
-    dawn.add_argument("--json", type=Path, metavar="FILE", help="write the findings there, too, or why there are none")
+    dawn.add_argument("--show", action="store_true", help="print what was found by now, and make no run")
+    to = "write the findings there, too, or why there are none; -: to stdout"
+    dawn.add_argument("--json", type=Path, metavar="FILE", help=to)
     _add_lab(dawn, "the latest")
 
 
@@ -275,7 +282,8 @@ def _add_profile(commands: Commands) -> None:
     look.add_argument("--script", type=Path, default=SCRIPT, metavar="PATH", help="default: %(default)s")
     look.add_argument("--steps", type=positive_int, default=16, metavar="N", help="to train (default: %(default)s)")
     look.add_argument("--seed", type=seed, default=0, metavar="K", help="default: %(default)s")
-    look.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too, or why there are none")
+    to = "write the figures there, too, or why there are none; -: to stdout"
+    look.add_argument("--json", type=Path, metavar="FILE", help=to)
     look.add_argument(
         "--trace",
         type=Path,

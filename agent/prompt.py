@@ -105,10 +105,10 @@ def what_happened(attempt: Attempt) -> str | None:
         return f"it broke in a dry run of a few seconds: {quoted(attempt.dry_run.failure)}"
     if (hopeless := stopped_early(attempt)) is not None:
         return f"it was {hopeless}"
-    untrained = next((why for run in attempt.done_runs if (why := training_failure(run)) is not None), None)
+    untrained = next((why for run in attempt.counted_runs if (why := training_failure(run)) is not None), None)
     if untrained is not None:
         return f"its training failed: {quoted(untrained)}"
-    scores = [run.score for run in attempt.done_runs if run.score is not None]
+    scores = [run.score for run in attempt.counted_runs if run.score is not None]
     if any(score.val_bpb is None for score in scores):
         return "it trained, but its scoring failed: look at load_model, the shapes and the values of its logits"
     if any(score.audit is not None and not score.audit.passed for score in scores):

@@ -9,9 +9,22 @@ from pathlib import Path
 from rich.text import Text
 
 from agent import table
-from agent.confirmation import Findings, Interval
-from agent.experiment import Attempt, Audit, Ending, History, Night, Noise, Run, Score, Status, attempt_ref, incumbent
+from agent.experiment import (
+    Attempt,
+    Audit,
+    Dawn,
+    Ending,
+    History,
+    Night,
+    Noise,
+    Run,
+    Score,
+    Status,
+    attempt_ref,
+    incumbent,
+)
 from agent.ledger import ABSURD, Row
+from agent.morning import dawn_line
 from agent.noise import noise
 from agent.plain_text import harmless, harmless_lines
 from agent.proposers.mix import Share
@@ -87,7 +100,9 @@ def memory(megabytes: float) -> str:
     return f"{megabytes / 1024:.1f} GB" if megabytes >= 0.1 * 1024 else f"{megabytes:.0f} MB"
 
 
-def status_lines(night: Night, history: History, *, pid: int | None, stopping: bool) -> list[str]:
+def status_lines(
+    night: Night, history: History, *, pid: int | None, stopping: bool, dawn: Dawn | None = None
+) -> list[str]:
     """Where a night stands, in a few lines."""
     state = f"running (pid {pid})" if pid else "not running"
     if pid and stopping:
@@ -104,10 +119,13 @@ def status_lines(night: Night, history: History, *, pid: int | None, stopping: b
         lines.append(stopped)
     best, first = incumbent(history), history[0] if history else None
     if best is not None and first is not None and best.val_bpb is not None and first.val_bpb is not None:
-        side = "below" if best.val_bpb <= first.val_bpb else "above"  # dawn's runs may say so of a lucky keep
+        side = "below" if best.val_bpb <= first.val_bpb else "above"  # further seeds may say so of a lucky keep
         gain = f"{abs(first.val_bpb - best.val_bpb):.6f} {side} the baseline's {first.val_bpb:.6f}"
         gain = gain if best.number else "the baseline"
         lines.append(f"best val_bpb {best.val_bpb:.6f} (#{best.number}), {gain}")
+    told = dawn_line(dawn, history, night) if dawn is not None else None
+    if told is not None:
+        lines.append(told)
     found = noise(history)
     if found is not None:
         lines.append(noise_line(found))
@@ -182,47 +200,6 @@ def _way_back(night: Night, best: Attempt | None, number: int) -> str | None:
     if best is None or best.number == number:
         return None
     return f"git checkout {attempt_ref(night.tag, best.number)} -- {night.script}"
-
-
-def findings_lines(found: Findings, history: History, confirmed: str) -> list[str]:
-    """What dawn has found, for people; confirmed is the branch with the script that it stands for."""
-    best = history[found.champion]
-    lines = [
-        f"dawn: #{found.champion} {best.proposal.title}, against the baseline",
-        f"  recorded gain   {found.recorded_bpb:+.6f} (by the night's own scores; shrunk: {found.believed_bpb:+.6f})",
-        f"  honest gain     {_interval(found.honest)} (fresh seeds)",
-        f"  on the holdout  {_interval(found.holdout)} (text that no attempt was judged by)",
-    ]
-    if found.honest and found.holdout and _are_apart(found.honest, found.holdout):
-        lines.append("  ALARM: the two differ by more than chance: the night has fitted its validation text")
-    left_alone = [edit for edit in found.edits if not edit.runs and edit.number not in found.passengers]
-    for edit in found.edits:
-        if edit not in left_alone:
-            word = "a passenger, dropped" if edit.number in found.passengers else "it stays"
-            title = history[edit.number].proposal.title
-            lines.append(f"  #{edit.number} brings {_interval(edit.effect)}, {word}: {title}")
-    if left_alone:
-        sure = (f"#{edit.number} ({1 - edit.worthless:.0%} sure of a gain)" for edit in left_alone)
-        lines.append(f"  not taken out: {', '.join(sure)}")
-    if found.confirmed is not None:
-        names = " and ".join(f"#{number}" for number in found.passengers)
-        what = f"dropping {names} brings" if names else "dropping all that is in doubt, which therefore stays, brings"
-        lines.append(f"  {what} {_interval(found.confirmed)}")
-    if found.honest:
-        nothing = found.passengers and len(found.passengers) == len(found.edits)
-        what = "no edit of the night stays: the baseline's script" if nothing else "the confirmed script"
-        lines.append(f"  {what} is on {_short(confirmed)}")
-    return [harmless(line) for line in lines]
-
-
-def _interval(found: Interval | None) -> str:
-    if found is None:
-        return "not measured: too few runs"
-    return f"{found.mean_bpb:+.6f} [{found.low_bpb:+.6f}, {found.high_bpb:+.6f}]"
-
-
-def _are_apart(one: Interval, other: Interval) -> bool:
-    return one.low_bpb > other.high_bpb or other.low_bpb > one.high_bpb
 
 
 def noise_line(found: Noise) -> str:

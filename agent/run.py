@@ -111,7 +111,7 @@ def learnt_bounds(shop: Workshop, history: History, best: Attempt | None) -> tup
 
 def first_finished(shop: Workshop, attempt: Attempt) -> Finished | None:
     """What became of an attempt's first run; None without a score, and where it failed its audit."""
-    run = next((run for run in attempt.done_runs if not run.dawn), None)
+    run = next(iter(attempt.done_runs), None)
     score = run.score if run is not None else None
     if run is None or score is None or not is_finite(score.val_bpb) or (score.audit and not score.audit.passed):
         return None

@@ -149,11 +149,11 @@ def audit(
     pins.verify(shop.night, shop.fixed)
     data, rng = Path(shop.night.data), np.random.default_rng(secrets.randbits(128))
     rows = Rows.of(data, split)
-    committed = _read_losses(shop.losses(number, seed, split), rows)
+    committed = read_committed(shop.losses(number, seed, split), rows)
     if committed is None:
         return Audit(0, 0, 0.0, 0.0, 0.0, "the committed losses are gone")
     train = prepare.load_data(data, verify=False).split("train").tokens
-    reference = _read_losses(shop.losses(*incumbent, split), rows) if incumbent else None
+    reference = read_committed(shop.losses(*incumbent, split), rows) if incumbent else None
     if reference is None:
         reference = auditing.unigram_losses(train, rows.targets, len(rows.token_bytes))
     vocab_size = len(rows.token_bytes)
@@ -242,7 +242,7 @@ def _commit(path: Path, losses: npt.NDArray[np.float32]) -> None:
         os.fsync(file.fileno())
 
 
-def _read_losses(path: Path, rows: Rows) -> npt.NDArray[np.float32] | None:
+def read_committed(path: Path, rows: Rows) -> npt.NDArray[np.float32] | None:
     try:
         losses = np.fromfile(path, np.float32)
     except OSError:

@@ -37,7 +37,7 @@ class Screen:
         self._start(f"#{number}", "asking for an idea")
 
     def attempt_began(self, attempt: Attempt) -> None:
-        again = ", another seed" if attempt.settled and attempt.done_runs else ""
+        again = ", another seed" if attempt.settled and attempt.counted_runs else ""
         title = harmless(f"#{attempt.number} {attempt.proposal.title}{again}")
         if not self._console.is_terminal:
             self.said(title)

@@ -21,7 +21,7 @@ from agent.process import LOG
 from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, read_losses, train
 from agent.score import Split, audit, score, scoring_limit_s, too_heavy
 
-DAWN_SEED = 1000  # after the night's: what is confirmed is measured with seeds that no choice has seen
+DAWN_SEED = 1000  # from one dawn to the next: each confirms with seeds that no choice before it has seen
 FAILED = frozenset({Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED})
 
 
@@ -53,13 +53,13 @@ def dry_run_once(lab: Lab, attempt: Attempt) -> bool:
     return True
 
 
-def run_once(lab: Lab, attempt: Attempt, *, dawn: bool = False) -> bool:
-    """With the next seed of its kind: the k-th run of every attempt has the same.
+def run_once(lab: Lab, attempt: Attempt, *, dawn: int = 0) -> bool:
+    """With the next seed of the night, or of this dawn: the k-th run of every attempt has the same.
 
     What was kept has run before. Where it fails now and attempt 0 does too, that is no run: raises MachineError.
     """
-    done = sum(run.dawn == dawn for run in attempt.done_runs)
-    seed = lab.shop.night.seed + done + (DAWN_SEED if dawn else 0)
+    done = attempt.dawn_runs(dawn) if dawn else attempt.done_runs
+    seed = lab.shop.night.seed + len(done) + DAWN_SEED * dawn
     lab.watcher.run_began(attempt, seed)
     allowance_s = lab.shop.allowance_s or allowed_s(lab, attempt)
     run_id = lab.journal.start_run(attempt.number, seed, boot_id(), dawn=dawn)
@@ -105,7 +105,7 @@ def scoring_allowed_s(lab: Lab, attempt: Attempt, run: Run | None = None) -> flo
 
 def bounds_ahead(lab: Lab, attempt: Attempt) -> tuple[Bound, ...]:
     """Where an idea's first run may be stopped early; a further seed was asked for, and its run is finished."""
-    if not lab.early_stop or attempt.number == 0 or attempt.done_runs:
+    if not lab.early_stop or attempt.number == 0 or attempt.decision is not None or attempt.done_runs:
         return ()
     before = lab.journal.attempts()[: attempt.number]
     return learnt_bounds(lab.shop, before, incumbent(before))
@@ -192,7 +192,7 @@ def point_branch(lab: Lab, branch: str, commit: str, why: str) -> None:
 def why_and_where(lab: Lab, crashed: Attempt) -> str:
     """The reason of a crash, and the log that says more."""
     reason = crashed.decision.reason if crashed.decision else "no score"
-    logs: list[Path] = [lab.shop.log(crashed.number, run) for run in crashed.done_runs]
+    logs: list[Path] = [lab.shop.log(crashed.number, run) for run in crashed.counted_runs]
     return f"{reason} (log: {logs[-1]})" if logs else reason
 
 

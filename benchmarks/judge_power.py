@@ -103,7 +103,7 @@ class World:
             return parent - float(sum(self.effects[k] for k in attempt.proposal.without))
         return parent + float(self.effects[attempt.number])
 
-    def run(self, attempt: Attempt, history: History, *, dawn: bool = False) -> Attempt:
+    def run(self, attempt: Attempt, history: History, *, dawn: int = 0) -> Attempt:
         """The attempt, measured once more."""
         seed = 1000 * dawn + sum(run.dawn == dawn for run in attempt.runs)
         rng = np.random.default_rng((self._seed, attempt.number, seed))
@@ -176,7 +176,7 @@ def a_dawn(world: World, history: list[Attempt]) -> int:
                 assert best is not None
                 history.append(Attempt(len(history), best.number, proposal, "", "c", decision=decided, settled=True))
             case Again(number):
-                history[number], runs = world.run(history[number], history, dawn=True), runs + 1
+                history[number], runs = world.run(history[number], history, dawn=1), runs + 1
     return runs
 
 

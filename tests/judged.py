@@ -5,7 +5,7 @@ from dataclasses import replace
 from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Weights
 
 
-def scored_run(seed: int, val_bpb: float, *, dawn: bool = False, holdout: float | None = None) -> Run:
+def scored_run(seed: int, val_bpb: float, *, dawn: int = 0, holdout: float | None = None) -> Run:
     other = None if holdout is None else Score(holdout, 1.0)
     return Run(seed, Ending.FINISHED, 0, 1.0, None, "", Score(float(val_bpb), 1.0), dawn=dawn, holdout=other)
 
@@ -23,7 +23,7 @@ def scored_attempt(
 ) -> Attempt:
     """Settled where it has a status; the runs at dawn come after the night's."""
     runs = [scored_run(seed, value) for seed, value in enumerate(scores)]
-    runs += [scored_run(1000 + seed, value, dawn=True, holdout=value + 0.1) for seed, value in enumerate(dawn)]
+    runs += [scored_run(1000 + seed, value, dawn=1, holdout=value + 0.1) for seed, value in enumerate(dawn)]
     runs = [replace(run, weights=weights) for run in runs]
     decision = None if status is None else Decision(status, reason)
     proposal = Proposal(script, "", "", "", without=without)

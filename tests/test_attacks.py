@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 def killed_at_dawn(grounds: Grounds, number: int) -> None:
     """A run at dawn has just ended; nothing else is known of it."""
     with scripted_lab(grounds.root, "t", []) as lab:
-        run_once(lab, lab.journal.attempt(number), dawn=True)
+        run_once(lab, lab.journal.attempt(number), dawn=1)
 
 
 def test_a_run_of_an_interrupted_dawn_brings_nobody_down(grounds):
@@ -42,7 +42,8 @@ def test_a_run_of_an_interrupted_dawn_brings_nobody_down(grounds):
     grounds.try_scripts("t", [BEST, WORSE])
     attempts = grounds.attempts("t")
     assert [one.status for one in attempts] == ["keep", "keep", "discard"]
-    assert [run.score.audit.passed for run in attempts[1].done_runs] == [True, True]
+    assert [run.score.audit.passed for run in attempts[1].done_runs] == [True]
+    assert [run.score for run in attempts[1].dawn_runs()] == [None]  # that is dawn's to score
 
 
 def test_what_was_built_on_an_edit_that_falls_at_dawn_falls_with_it(grounds):
@@ -63,7 +64,9 @@ def test_what_has_no_score_on_the_holdout_is_kept_no_more():
     )
     assert fallen_keeps([baseline, kept]) == {}
     cheat = dataclasses.replace(kept, runs=(kept.runs[0], dataclasses.replace(kept.runs[1], holdout=refuses)))
-    assert fallen_keeps([baseline, cheat]) == {1: Decision(Status.CRASH, "at dawn: it has no score on the holdout")}
+    assert fallen_keeps([baseline, cheat]) == {
+        1: Decision(Status.CRASH, "with another seed: it has no score on the holdout")
+    }
 
 
 def test_dials_that_nobody_can_read_do_not_end_dawn():

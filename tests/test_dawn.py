@@ -3,8 +3,9 @@
 import dataclasses
 import json
 import os
+import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ import pytest
 from judged import scored_attempt
 from nights import Grounds, Quiet, make_repository, scripted_lab, unigram
 
-from agent.confirmation import Again, Without, findings, next_trial
-from agent.dawn import confirm, undone, without
-from agent.experiment import Attempt, Ending, Run, Score, Status, incumbent
+from agent.confirmation import Again, Findings, Without, findings, next_trial
+from agent.dawn import confirm, confirm_aloud, is_interrupted
+from agent.experiment import Attempt, Decision, Ending, Run, Score, Status, incumbent
 from agent.journal import Journal
 from agent.lab import Limits
+from agent.lock import only_night
 from agent.night import run_night
 from agent.steps import run_once
 from agent.stop import AFTER_RUN, NOW
@@ -69,17 +71,17 @@ def dawn(grounds: Grounds, watcher: Quiet, runs: int) -> None:
         lab.stop.forget()
 
 
-def remember(grounds: Grounds, number: int) -> None:
-    """An earlier dawn's runs of this attempt."""
+def remember(grounds: Grounds, number: int, aboves: Sequence[float]) -> None:
+    """What was measured of this attempt at dawn before."""
     with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
         attempt = journal.attempt(number)
         first = attempt.done_runs[0]
         assert attempt.val_bpb is not None
         assert first.score is not None
-        for seed, above in enumerate(EARLIER[number], 1000):
+        for seed, above in enumerate(aboves, 1000):
             score = dataclasses.replace(first.score, val_bpb=attempt.val_bpb + above)
             run = dataclasses.replace(first, seed=seed)
-            journal.end_run(journal.start_run(number, seed, dawn=True), run)
+            journal.end_run(journal.start_run(number, seed, dawn=1), run)
             journal.record_score(number, seed, score)
             held = dataclasses.replace(score, val_bpb=attempt.val_bpb + above + 0.2)
             journal.record_holdout(number, seed, held)
@@ -95,6 +97,7 @@ class Morning:
     killed: tuple[Attempt, ...]
     cut: tuple[Attempt, ...]  # after `stop --now`
     weights_then: list[str]
+    unfinished: bool  # by then
     said: str
     facts: dict[str, Any]  # --json
     attempts: tuple[Attempt, ...]  # when dawn was over
@@ -111,7 +114,7 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
         grounds.try_scripts("t", SCRIPTS)
         night = grounds.attempts("t")
         for number in EARLIER:
-            remember(grounds, number)
+            remember(grounds, number, EARLIER[number])
         dawn(grounds, Ends(0, AFTER_RUN), RUNS - 6)
         stopped = grounds.attempts("t")
         if (dying := os.fork()) == 0:
@@ -121,6 +124,8 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
         killed = grounds.attempts("t")
         dawn(grounds, Ends(4, NOW, times=2), RUNS - 7)  # on the holdout, the second of its two texts
         cut, weights = grounds.attempts("t"), kept_weights(grounds)
+        with scripted_lab(grounds.root, "t", []) as lab:
+            unfinished = is_interrupted(lab)
         done = grounds.nightshift(
             "confirm", "--runs", "1", "--json", str(folder / "found.json"), "--sandbox", "off", "--allowance-s", "60"
         )
@@ -130,7 +135,9 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
         )
         facts = json.loads((folder / "found.json").read_text())
         attempts, rows = grounds.attempts("t"), grounds.rows()
-        yield Morning(grounds, night, stopped, killed, cut, weights, done.stdout, facts, attempts, rows, tips)
+        yield Morning(
+            grounds, night, stopped, killed, cut, weights, unfinished, done.stdout, facts, attempts, rows, tips
+        )
 
 
 def kept_weights(grounds: Grounds) -> list[str]:
@@ -138,7 +145,7 @@ def kept_weights(grounds: Grounds) -> list[str]:
 
 
 def fresh(attempt: Attempt) -> list[Run]:
-    return [run for run in attempt.done_runs if run.dawn]
+    return list(attempt.dawn_runs())
 
 
 def test_the_night_kept_an_edit_by_luck(morning):
@@ -175,6 +182,7 @@ def test_what_is_cut_off_before_its_score_is_scored_later_from_the_same_weights(
     assert (cut.ending, cut.holdout) == (Ending.FINISHED, None)
     assert cut.score is not None
     assert "0004" in morning.weights_then
+    assert morning.unfinished
     scored = morning.attempts[4].runs[0]
     assert (scored.score.val_bpb, scored.wall_s) == (cut.score.val_bpb, cut.wall_s)
     assert scored.holdout.val_bpb is not None
@@ -202,7 +210,17 @@ def test_interruptions_change_neither_the_runs_nor_the_findings(morning):
     assert sum(map(len, known.values())) == RUNS
     found = findings(history)
     assert found is not None
-    assert json.loads(json.dumps(dataclasses.asdict(found))) == morning.facts
+    facts = json.loads(json.dumps(dataclasses.asdict(found)))
+    of_losses = {"holdout", "over", "fitted"}  # and not of scores alone
+    assert {name for name in facts if facts[name] != morning.facts[name]} == of_losses
+    assert Findings.of(morning.facts).holdout.mean_bpb == pytest.approx(found.holdout.mean_bpb)
+
+
+def test_the_interval_on_the_holdout_covers_its_documents(morning):
+    found = Findings.of(morning.facts)
+    assert re.fullmatch(r"the choice of seeds and of \d+ documents", found.over)
+    assert found.fitted.low_bpb < 0 < found.fitted.high_bpb
+    assert not found.is_fitted
 
 
 def test_the_passenger_is_found_and_the_champion_without_it_is_an_attempt(morning):
@@ -232,6 +250,21 @@ def test_the_ledger_says_what_dawn_found(morning):
     assert morning.rows[4]["reason"] == "a question of dawn: is #3 as good without #2?"
 
 
+def test_dawns_scores_have_columns_of_their_own(morning):
+    for row, attempt in zip(morning.rows, (*morning.night, morning.attempts[4]), strict=True):
+        assert row["val_bpb"] == ("" if attempt.val_bpb is None else f"{attempt.val_bpb:.6f}")
+    assert [row["dawn_seeds"] for row in morning.rows] == ["4", "", "", "4", "2"]
+    assert [row["seeds"] for row in morning.rows] == ["1", "1", "1", "1", "0"]
+    for row in (morning.rows[0], morning.rows[3], morning.rows[4]):
+        assert float(row["holdout_bpb"]) - float(row["dawn_bpb"]) > 0.01
+    assert morning.rows[1]["dawn_bpb"] == morning.rows[1]["holdout_bpb"] == ""
+
+
+def test_status_names_the_confirmed_script(morning):
+    told = "dawn 1: confirmed #4 #3 without #2, on experiments/0.05s-t-confirmed"
+    assert told in morning.grounds.nightshift("status").stdout.splitlines()
+
+
 def test_people_are_told_in_a_few_lines(morning):
     lines = morning.said.splitlines()
     assert lines[0] == "dawn of night t: up to 1 runs of 0.05 s"
@@ -246,6 +279,16 @@ def test_people_are_told_in_a_few_lines(morning):
     assert told[-1] == "  the confirmed script is on experiments/0.05s-t-confirmed"
 
 
+def test_what_was_found_is_shown_again_also_while_a_night_runs(morning):
+    told = morning.said.splitlines()
+    with only_night(Path(morning.grounds.root, ".git")):
+        shown = morning.grounds.nightshift("confirm", "--show").stdout.splitlines()
+        piped = morning.grounds.nightshift("confirm", "--show", "--json", "-")
+    assert re.fullmatch(r"dawn 1 of night t, ended 20\S+Z", shown[0])
+    assert shown[1:] == told[told.index("dawn: #3 script 3, against the baseline") :]
+    assert (json.loads(piped.stdout), piped.stderr.splitlines()) == (morning.facts, shown)
+
+
 def test_an_attempt_shows_its_runs_at_dawn(morning):
     shown = " ".join(morning.grounds.nightshift("show", "4").stdout.split())
     assert "4 of night t title #3 without #2" in shown
@@ -253,17 +296,60 @@ def test_an_attempt_shows_its_runs_at_dawn(morning):
     assert "; on the holdout 3." in shown
 
 
-def test_the_night_goes_on_with_ideas_afterwards(morning):
-    idea = unigram(SHARPNESS=0.2)
-    with scripted_lab(morning.grounds.root, "t", [*SCRIPTS, "", idea]) as lab:
+@pytest.fixture(scope="module")
+def day(morning: Morning) -> tuple[tuple[Attempt, ...], list[str]]:
+    """The night went on: its attempts, and what was said."""
+    with scripted_lab(morning.grounds.root, "t", [*SCRIPTS, "", unigram(SHARPNESS=0.2)]) as lab:
         run_night(dataclasses.replace(lab, limits=Limits(experiments=4)))  # dawn's questions are no ideas
-    attempts = morning.grounds.attempts("t")
+        return morning.grounds.attempts("t"), lab.watcher.sentences  # type: ignore[attr-defined]
+
+
+def test_the_night_goes_on_from_the_confirmed_script(morning, day):
+    attempts, said = day
     assert [one.number for one in attempts] == [0, 1, 2, 3, 4, 5]
-    assert (attempts[5].proposal.script, attempts[5].parent) == (idea, 3)
-    assert attempts[:5] == morning.attempts
-    best = incumbent(attempts)
-    assert best is not None
-    assert best.number == 3
+    assert (attempts[5].proposal.script, attempts[5].parent) == (unigram(SHARPNESS=0.2), 4)
+    assert attempts[:4] == morning.attempts[:4]
+    assert attempts[4].decision == Decision(Status.KEEP, "confirmed at dawn: #3 without #2")
+    assert "the night goes on from #4, which dawn has confirmed: #3 without #2" in said
+    assert incumbent(attempts) == attempts[4]
+    assert morning.grounds.git("rev-parse", "refs/heads/experiments/0.05s-t") == attempts[4].commit
+
+
+def test_what_is_made_from_it_is_compared_with_runs_of_the_nights_own(morning, day):
+    adopted = day[0][4]
+    assert morning.attempts[4].val_bpb is None
+    assert [run.seed for run in adopted.done_runs] == [0]
+    assert adopted.val_bpb == adopted.done_runs[0].score.val_bpb
+    assert adopted.done_runs[0].score.audit.passed
+    assert fresh(adopted) == fresh(morning.attempts[4])
+
+
+def test_the_next_dawn_has_seeds_of_its_own_and_its_runs_are_counted_over_the_night(morning, day):
+    grounds = morning.grounds
+    with scripted_lab(grounds.root, "t", []) as lab:
+        limits = Limits(experiments=4, dawn_runs=RUNS + 2)
+        run_night(dataclasses.replace(lab, limits=limits))
+        assert limits.runs_at_dawn(lab.journal.attempts()) == 2
+        confirm(lab, 2)
+        run_night(dataclasses.replace(lab, limits=limits))
+        assert limits.runs_at_dawn(lab.journal.attempts()) == 0
+        dawns = lab.journal.dawns()
+    attempts = grounds.attempts("t")
+    assert [(dawn.number, dawn.champion, dawn.ended is None) for dawn in dawns] == [(1, 3, False), (2, 4, False)]
+    assert [run.seed for run in attempts[4].dawn_runs(2)] == [2000]
+    assert [run.seed for run in attempts[0].dawn_runs(2)] == [2000]
+    assert [one.val_bpb for one in attempts] == [one.val_bpb for one in day[0]]
+
+
+def test_a_dawn_that_is_asked_for_again_adds_runs_with_further_seeds(morning, day):
+    before = morning.grounds.attempts("t")
+    with scripted_lab(morning.grounds.root, "t", []) as lab:
+        confirm(lab, 2)
+        assert [dawn.number for dawn in lab.journal.dawns()] == [1, 2]
+    for attempt in (before[0], before[4]):
+        seeds = [run.seed for run in attempt.dawn_runs(2)]
+        after = [run.seed for run in morning.grounds.attempts("t")[attempt.number].dawn_runs(2)]
+        assert after == [*seeds, 2000 + len(seeds)]
 
 
 # ---- where there is little to confirm --------------------------------------------------------------------------------
@@ -288,7 +374,7 @@ def test_a_run_at_dawn_that_fails_its_audit_revokes_the_champion_and_then_there_
     grounds.try_scripts("t", [PEEKS_AT_DAWN])
     assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
     with scripted_lab(grounds.root, "t", []) as lab:
-        run_once(lab, lab.journal.attempt(1), dawn=True)
+        run_once(lab, lab.journal.attempt(1), dawn=1)
     done = grounds.nightshift("confirm", "--sandbox", "off", "--allowance-s", "60")
     told = "nightshift: night t has kept no edit, so there is nothing to confirm; see: nightshift results\n"
     assert (done.returncode, done.stderr) == (2, told)
@@ -301,52 +387,46 @@ def test_a_run_at_dawn_that_fails_its_audit_revokes_the_champion_and_then_there_
     assert branches == f"experiments/0.05s-t {attempts[0].commit}"
 
 
-# ---- edits taken back ------------------------------------------------------------------------------------------------
-
-DIALS = unigram()
-
-
-def test_a_dial_is_turned_back_though_its_neighbours_were_turned_later():
-    after = unigram(SMOOTHING=2.0)
-    script = unigram(SMOOTHING=2.0, SHARE=0.5, SHARPNESS=0.9)
-    assert undone(script, DIALS, after, "cpu") == unigram(SHARE=0.5, SHARPNESS=0.9)
+@pytest.fixture
+def kept(grounds: Grounds) -> Grounds:
+    """A night that has kept one edit."""
+    grounds.try_scripts("t", [SHARPER])
+    assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
+    return grounds
 
 
-def test_a_dial_that_was_turned_again_is_no_longer_the_edits():
-    assert undone(unigram(SMOOTHING=3.0), DIALS, unigram(SMOOTHING=2.0), "cpu") is None
-    both = unigram(SMOOTHING=2.0, SHARE=0.5)
-    assert undone(unigram(SMOOTHING=2.0, SHARE=1.0), DIALS, both, "cpu") is None
+def refs(grounds: Grounds) -> list[str]:
+    return grounds.git("for-each-ref", "refs/heads/experiments", "--format=%(refname:short)").split()
 
 
-def test_lines_are_taken_back_around_later_edits():
-    after = DIALS.replace("time.sleep(0.02)", "time.sleep(0.03)")
-    script = after.replace("SHARE = 0.25", "SHARE = 0.5").replace("# (V,)", "# (V,), float32")
-    expected = script.replace("time.sleep(0.03)", "time.sleep(0.02)")
-    assert undone(script, DIALS, after, "cpu") == expected
+def test_what_fresh_seeds_do_not_confirm_gets_no_branch_and_what_stands_there_is_left(kept):
+    for number, aboves in enumerate(((0.0, 0.01, 0.02, 0.03), (0.2, -0.3, 0.3, -0.1))):
+        remember(kept, number, aboves)
+    with scripted_lab(kept.root, "t", []) as lab:
+        confirm_aloud(lab, 0)
+        first, lab.watcher.sentences = lab.watcher.sentences, []  # type: ignore[attr-defined]
+        assert refs(kept) == ["experiments/0.05s-t"]
+        kept.git("branch", "experiments/0.05s-t-confirmed", "main")
+        confirm_aloud(lab, 0)
+        second = lab.watcher.sentences  # type: ignore[attr-defined]
+    assert [line for line in first if line.startswith("  NOT confirmed: on fresh seeds #1 gains +")]
+    assert "no branch is made" in first[-3]
+    assert first[-1].endswith("git checkout refs/experiments/t/0000 -- train_mlx.py")
+    assert "  experiments/0.05s-t-confirmed stays as an earlier dawn left it" in second
+    assert kept.git("rev-parse", "experiments/0.05s-t-confirmed") == kept.git("rev-parse", "main")
+    assert "dawn 1: #1 is not confirmed (a gain of +" in kept.nightshift("status").stdout
 
 
-def test_lines_that_a_later_edit_has_changed_cannot_be_taken_back():
-    after = DIALS.replace("time.sleep(0.02)", "time.sleep(0.03)")
-    script = after.replace("time.sleep(0.03)", "time.sleep(0.03 + 0.01)")
-    assert undone(script, DIALS, after, "cpu") is None
-
-
-def test_what_would_not_parse_any_more_is_not_taken_back():
-    after = DIALS.replace("    jitter = JITTER", "    if True:\n        pass\n    jitter = JITTER")
-    script = after.replace("        pass\n    jitter", "        pass\n    else:\n        pass\n    jitter")
-    assert undone(script, DIALS, after, "cpu") is None
-
-
-def test_several_edits_are_taken_out_of_the_champion_the_latest_first():
-    faster = SHARPER.replace("time.sleep(0.02)", "time.sleep(0.03)")
-    slower = faster.replace("time.sleep(0.03)", "time.sleep(0.04)")
-    chain = [
-        scored_attempt(number, 1.0, parent=number - 1 if number else None, status=Status.KEEP, script=script)
-        for number, script in enumerate((START, SHARPER, faster, slower))
-    ]
-    assert without(chain, chain[3], (2, 3), "cpu") == SHARPER
-    assert without(chain, chain[3], (2,), "cpu") is None
-    assert without(chain, chain[3], (1,), "cpu") == slower.replace("SHARPNESS = 0.6", "SHARPNESS = 0.5")
+def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(kept):
+    before = kept.attempts("t")
+    for place in (kept.root / "nowhere" / "found.json", kept.root):
+        done = kept.nightshift("confirm", "--sandbox", "off", "--json", str(place))
+        told = f"nightshift: --json {place} cannot be written; name a file in a folder that exists and is yours\n"
+        assert (done.returncode, done.stderr, done.stdout) == (2, told, "")
+    assert kept.attempts("t") == before
+    done = kept.nightshift("confirm", "--show")
+    told = "nightshift: night t has no findings yet; begin with: nightshift confirm --tag t\n"
+    assert (done.returncode, done.stderr) == (2, told)
 
 
 # ---- time for it -----------------------------------------------------------------------------------------------------
@@ -369,6 +449,8 @@ def test_dawn_has_the_runs_it_was_given_and_none_without_hours():
     assert Limits().runs_at_dawn(history) == 0
     assert Limits(hours=1, dawn_runs=0).runs_at_dawn(history) == 0
     assert Limits(dawn_runs=7).runs_at_dawn(history) == 7
+    dawn = [scored_attempt(0, 1.0, status=Status.KEEP, dawn=(1.0, 1.0, 1.0))]
+    assert [Limits(dawn_runs=runs).runs_at_dawn(dawn) for runs in (2, 3, 7)] == [0, 0, 4]  # in the whole night
     assert Limits(hours=1).runs_at_dawn([]) > 0  # stopped before attempt 0 was begun
 
 

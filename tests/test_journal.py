@@ -1,5 +1,6 @@
 """The journal: durable, readable meanwhile, and the same records out as went in."""
 
+import dataclasses
 import os
 import sqlite3
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from nights import mounted
 
 from agent.errors import NightError
-from agent.experiment import Decision, Ending, Night, Proposal, Run, Score, Status, Summary, Weights
+from agent.experiment import Dawn, Decision, Ending, Night, Proposal, Run, Score, Status, Summary, Weights
 from agent.journal import RESERVE_BYTES, VERSION, Journal, disk_is_broken, disk_is_full
 
 NIGHT = Night(
@@ -143,6 +144,17 @@ def test_a_journal_knows_when_it_was_last_at_work(journal):
     assert journal.last_at_work() == NIGHT.started
     journal.add_attempt(0, None, Proposal("A = 1", "title", "why", "you"), "2026-01-03T00:00:00Z")
     assert journal.last_at_work() == "2026-01-03T00:00:00Z"
+
+
+def test_a_dawn_is_written_down_as_it_begins_and_as_it_ends(journal, path):
+    begun = Dawn(1, 3, 4, "2026-01-03T00:00:00Z")
+    journal.put_dawn(begun)
+    assert journal.dawns() == (begun,)
+    ended = dataclasses.replace(begun, fresh=8, ended="2026-01-03T01:00:00Z", findings={"champion": 3, "honest": None})
+    journal.put_dawn(ended)
+    journal.put_dawn(Dawn(2, 4, 4, "2026-01-04T00:00:00Z"))
+    with Journal.read(path) as reader:
+        assert reader.dawns() == (ended, Dawn(2, 4, 4, "2026-01-04T00:00:00Z"))
 
 
 def test_a_journal_of_another_version_is_refused(journal, path):

@@ -5,11 +5,12 @@ import math
 import time
 
 import pytest
-from judged import scored_attempt
+from judged import scored_attempt, scored_run
 
 from agent.experiment import Attempt, Audit, Decision, Ending, Noise, Proposal, Review, Run, Score, Status
 from agent.judge import Balanced, Greedy, Strict, choose_judge, trusted
-from agent.noise import noise
+from agent.noise import measured, noise
+from agent.proposers.mix import shares
 
 
 def attempt(number: int, *scores: float | None, ending: Ending = Ending.FINISHED, **details: object) -> Attempt:
@@ -209,7 +210,7 @@ def test_what_did_not_count_says_nothing():
     odd = [
         scored_attempt(9, 0.9, parent=0, reason="quarantine: 40% below the incumbent"),
         scored_attempt(10, 1.0, parent=0, reason="audit: 9 are wrong"),
-        scored_attempt(11, 1.2, parent=0, without=(3,), reason="a question of dawn"),
+        scored_attempt(11, parent=0, dawn=(1.2,), without=(3,), reason="a question of dawn"),
     ]
     assert Balanced().judge(candidate(12, 1.49, 1.488), [*history, *odd]) == verdict
 
@@ -269,3 +270,36 @@ def test_a_judge_is_chosen_by_its_name():
     assert choose_judge("greedy", confirm=2) == Greedy(2)
     assert choose_judge("balanced") == Balanced()
     assert choose_judge("strict") == Strict()
+
+
+# ---- dawn ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_dawn_measures_is_not_for_the_night_to_judge_by():
+    """Neither its verdicts, nor its noise, nor what its sources have earned."""
+    history = kept_by_luck(children=0.0)
+    seen = [
+        dataclasses.replace(
+            one, runs=(*one.runs, *(scored_run(1000 + k, 1.2 + 0.01 * k, dawn=1, holdout=1.3) for k in range(4)))
+        )
+        for one in history
+    ]
+    seen.append(scored_attempt(len(seen), parent=1, without=(1,), dawn=(1.2, 1.3), reason="a question of dawn"))
+    for judge in (Balanced(), Strict(), Greedy()):
+        assert judge.review(seen) == judge.review(history)
+        tried = candidate(len(seen), 1.39, 1.41)
+        assert judge.judge(tried, seen) == judge.judge(tried, history)
+    assert noise(seen) == noise(history)
+    assert shares(seen, ()) == shares(history, ())
+    assert [(one.val_bpb, one.val_bpb_std, one.spent_s) for one in seen[:-1]] == [
+        (one.val_bpb, one.val_bpb_std, one.spent_s) for one in history
+    ]
+
+
+def test_a_script_that_dawn_has_confirmed_is_an_edit_of_its_parent_in_the_tree():
+    history = kept_by_luck(children=0.0)
+    adopted = scored_attempt(len(history), 1.41, 1.42, parent=1, without=(1,), status=Status.KEEP, reason="confirmed")
+    assert [one.number for one in measured([*history, adopted])][-1] == adopted.number
+    assert adopted.number not in Balanced().review([*history, adopted]).decisions
+    unmeasured = dataclasses.replace(adopted, runs=())
+    assert Balanced().review([*history, unmeasured]) == Balanced().review(history)

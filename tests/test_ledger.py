@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from test_journal import NIGHT
 
-from agent import ledger
+from agent import ledger, plot
 from agent.errors import NightError
 from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Summary, Weights
 
@@ -42,7 +42,8 @@ def cells(line: str) -> dict[str, str]:
 def test_the_header_is_the_agreed_one():
     assert ledger.render("", []) == (
         "commit\tval_bpb\tmemory_gb\tstatus\tdescription\tattempt\ttag\tbranch\tparent\treason\tseeds\tval_bpb_std\t"
-        "tokens_M\tparams_M\ttrain_s\twall_s\tsource\tprotocol\tdevice\tstarted\tgain_bpb\tsure\n"
+        "tokens_M\tparams_M\ttrain_s\twall_s\tsource\tprotocol\tdevice\tstarted\tgain_bpb\tsure\t"
+        "dawn_bpb\tdawn_seeds\tholdout_bpb\n"
     )
 
 
@@ -115,6 +116,45 @@ def test_no_cell_holds_commands_to_a_terminal_or_absurd_numbers():
     )
     assert row["description"] == r"wiped\x1b[2K\u202e\x00\udc80"
     assert [row[name] for name in ("memory_gb", "tokens_M", "params_M", "train_s")] == [""] * 4
+
+
+def at_dawn(one: Attempt, *scores: tuple[float, float]) -> Attempt:
+    """With such scores on both texts."""
+    runs = [
+        dataclasses.replace(one.runs[0], seed=1000 + k, dawn=1, score=Score(bpb, 1.0), holdout=Score(held, 1.0))
+        for k, (bpb, held) in enumerate(scores)
+    ]
+    return dataclasses.replace(one, runs=(*one.runs, *runs))
+
+
+def a_question() -> Attempt:
+    asked = at_dawn(attempt(4, 1.0, Status.DISCARD), (1.26, 1.36))
+    return dataclasses.replace(asked, runs=asked.runs[1:], proposal=dataclasses.replace(asked.proposal, without=(1,)))
+
+
+def test_dawn_has_columns_of_its_own_and_changes_no_other():
+    before = ledger.rows(NIGHT, HISTORY)
+    after = ledger.rows(NIGHT, [HISTORY[0], at_dawn(HISTORY[1], (1.3, 1.4), (1.4, 1.6))])
+    row = cells(after[1])
+    assert (row["dawn_bpb"], row["dawn_seeds"], row["holdout_bpb"]) == ("1.350000", "2", "1.500000")
+    assert {name for name, cell in cells(before[1]).items() if row[name] != cell} == {
+        *("dawn_bpb", "dawn_seeds", "holdout_bpb", "wall_s")
+    }
+    assert cells(after[0])["dawn_seeds"] == ""
+
+
+def test_a_question_of_dawn_has_no_score_but_dawns(tmp_path):
+    text = ledger.render("", [(NIGHT, (*HISTORY, a_question()))])
+    row = cells(text.splitlines()[-1])
+    assert (row["val_bpb"], row["seeds"], row["dawn_bpb"], row["holdout_bpb"]) == ("", "0", "1.260000", "1.360000")
+    rows = pd.read_csv(io.StringIO(text), sep="\t")
+    assert rows["val_bpb"].isna().tolist() == [False, False, True, False, True]
+    best = rows[rows["status"] == "keep"].groupby("tag")["val_bpb"].cummin()
+    assert best.tolist() == [1.5, 1.25]
+    (tmp_path / "results.tsv").write_text(text)
+    read = ledger.read_rows(tmp_path / "results.tsv")
+    assert plot._score(read[-1]) is None
+    plot.plot(read, tmp_path / "p.svg")
 
 
 def test_an_attempt_still_at_work_has_no_row():

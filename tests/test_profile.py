@@ -91,9 +91,10 @@ def test_a_script_with_no_seam_at_all_still_gets_its_true_step(tmp_path):
 
 def test_the_projects_own_script_has_every_seam(tmp_path):
     script = re.sub(r"(?m)^(DEPTH|BATCH_ROWS) = \S.*$", r"\1 = 1", (PROJECT / "train_mlx.py").read_text())
-    done = profile(tmp_path, script, "--steps", "2", "--json", "figures.json")
+    done = profile(tmp_path, script, "--steps", "2", "--json", "-")
     assert done.returncode == 0, done.stderr
-    assert all(value is not None for value in json.loads((tmp_path / "user" / "figures.json").read_text()).values())
+    assert all(value is not None for value in json.loads(done.stdout).values())
+    assert "2 steps, seed 0" in done.stderr  # the table makes room
 
 
 def test_a_crash_is_told_with_its_exit_code_and_its_last_lines(tmp_path):

@@ -200,7 +200,7 @@ def by_promise(names: Iterable[str], briefing: Briefing, seed: int | str) -> lis
     rng = random.Random(f"{seed} {len(history)} {len(asks)}")
     known = {share.source: share for share in shares(history, asks)}
     typical_bpb = statistics.fmean([gain for one in history if (gain := gain_bpb(one, history)) > 0] or [1.0])
-    attempt_h = (statistics.fmean(one.spent_s for one in history) or briefing.night.budget_s) / 3600
+    attempt_h = (statistics.fmean(one.spent_s for one in history if one.is_idea) or briefing.night.budget_s) / 3600
     rates = {}
     for name in names:
         share = known.get(name)
