@@ -20,6 +20,7 @@ from agent.opening import Place
 from agent.process import LOG
 from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, read_losses, train
 from agent.score import Split, audit, score, scoring_limit_s, too_heavy
+from agent.workshop import Workshop
 
 DAWN_SEED = 1000  # from one dawn to the next: each confirms with seeds that no choice before it has seen
 FAILED = frozenset({Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED})
@@ -139,11 +140,10 @@ def score_once(lab: Lab, attempt: Attempt, run: Run, split: Split = "validation"
 
 
 def audit_once(lab: Lab, attempt: Attempt, run: Run, split: Split = "validation") -> bool:
-    """Against the incumbent's committed losses, where the largest gains are looked at hardest."""
+    """Against committed losses of what it was made from, where the largest gains are looked at hardest."""
     lab.watcher.audit_began(attempt)
     history = lab.journal.attempts()
-    best = incumbent(history[: attempt.number])
-    known = (best.number, best.done_runs[0].seed) if best and best.done_runs else None
+    known = reference_of(lab.shop, attempt, run, history, split)
     limit_s = scoring_allowed_s(lab, attempt, run)
     found = audit(lab.shop, attempt.number, attempt.proposal.script, run.seed, limit_s, known, split)
     if found is None:
@@ -153,6 +153,20 @@ def audit_once(lab: Lab, attempt: Attempt, run: Run, split: Split = "validation"
     elif run.holdout is not None:
         lab.journal.record_holdout(attempt.number, run.seed, replace(run.holdout, audit=found))
     return True
+
+
+def reference_of(shop: Workshop, attempt: Attempt, run: Run, history: History, split: Split) -> tuple[int, int] | None:
+    """The attempt and the seed of the run whose losses the gains are counted from; None where there are none.
+
+    The incumbent's of that time, else attempt 0's. Only runs at dawn have losses on the holdout: there they are of the
+    same dawn, for which attempt 0 always runs first.
+    """
+    best = incumbent(history[: attempt.number])
+    for one in (best, history[0]) if best is not None else ():
+        for other in one.counted_runs if split == "validation" else one.dawn_runs(run.dawn):
+            if shop.losses(one.number, other.seed, split).is_file():
+                return one.number, other.seed
+    return None
 
 
 def settle(lab: Lab, number: int) -> Attempt:

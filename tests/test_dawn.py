@@ -21,7 +21,7 @@ from agent.journal import Journal
 from agent.lab import Limits
 from agent.lock import only_night
 from agent.night import run_night
-from agent.steps import run_once
+from agent.steps import reference_of, run_once
 from agent.stop import AFTER_RUN, NOW
 
 START = unigram(JITTER=0.05, SHARPNESS=0.5)
@@ -187,6 +187,16 @@ def test_what_is_cut_off_before_its_score_is_scored_later_from_the_same_weights(
     assert (scored.score.val_bpb, scored.wall_s) == (cut.score.val_bpb, cut.wall_s)
     assert scored.holdout.val_bpb is not None
     assert "0004" not in kept_weights(morning.grounds)
+
+
+def test_gains_on_the_holdout_are_counted_from_losses_of_the_same_dawn(morning):
+    history = morning.attempts
+    with scripted_lab(morning.grounds.root, "t", []) as lab:
+        references = [
+            reference_of(lab.shop, history[number], fresh(history[number])[-1], history, split)
+            for number, split in ((3, "holdout"), (4, "holdout"), (4, "validation"))
+        ]
+    assert references == [(0, 1003), (3, 1003), (3, 0)]  # those that were remembered have left no losses
 
 
 def test_interruptions_change_neither_the_runs_nor_the_findings(morning):
