@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -30,6 +30,8 @@ class Caps:
     memory_bytes: int  # of all its processes together
     spare_memory_bytes: int  # left to the machine, whoever uses the rest
     spare_disk_bytes: int
+    fair_memory_bytes: int = GB  # one that takes no more than this is not to blame where the machine runs short
+    fair_folder_bytes: int = GB
     folder_bytes: int = 16 * GB  # weights, logs, caches
     folder_files: int = 10_000
     file_bytes: int = 16 * GB
@@ -43,7 +45,16 @@ def caps_of_machine() -> Caps:
     """
     total = memory().total
     spare = min(max(2 * GB, total // 10), total // 2)
-    return Caps(memory_bytes=total - spare, spare_memory_bytes=spare // 4, spare_disk_bytes=GB // 2)
+    return Caps(total - spare, spare // 4, GB // 2, fair_memory_bytes=(total - spare) // 4)
+
+
+def fair_to(caps: Caps, usual_bytes: int | None) -> Caps:
+    """Caps that blame nothing for a machine short of memory that takes at most twice what is usual.
+
+    Where nothing is known to be usual, only what goes beyond its own cap is to blame.
+    """
+    fair = caps.memory_bytes if usual_bytes is None else max(caps.fair_memory_bytes, 2 * usual_bytes)
+    return replace(caps, fair_memory_bytes=fair)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,54 +82,101 @@ def _droppable_bytes(stat: str) -> int:
     return sum(int(sizes.get(f"total_{name}", sizes.get(name, 0))) for name in ("active_file", "inactive_file"))
 
 
-class Watch:
-    """Asked again and again whether a tree of processes and its folder are within their caps."""
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A cap that was exceeded, in words for the ledger."""
 
-    def __init__(self, caps: Caps, folder: Path, tree: Callable[[], list[psutil.Process]]) -> None:
+    words: str
+    own: bool = True  # False: a reserve of the machine's, which others used up
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the keeper tells the harness when a tree of processes has ended; nothing where it was killed itself."""
+
+    exceeded: str | None = None  # which cap, in words
+    own: bool = True  # False: a reserve of the machine's, which others used up
+    cpu_s: float | None = None  # processor time of the whole tree, the keeper included
+    peak_bytes: int | None = None  # the most memory that was filled at a time; None where nobody looked
+
+
+class Watch:
+    """Asked again and again whether a tree of processes and its folder are within their caps.
+
+    filled tells how much memory the tree fills where the kernel counts it; else its processes are asked.
+    """
+
+    def __init__(
+        self,
+        caps: Caps,
+        folder: Path,
+        tree: Callable[[], list[psutil.Process]],
+        filled: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self.peak_bytes = 0  # the most memory that was filled at a time
         self._caps = caps
         self._folder = folder
         self._tree = tree
+        self._filled = filled
         self._known: list[psutil.Process] = []
         self._closed = False  # was a part of the folder, when it was last measured?
         self._quick_s = self._thorough_s = 0.0
         self._shared_bytes = 0  # counted more than once, when that was last looked at
 
-    def exceeded(self) -> str | None:
-        """None, or what is over, in words for the ledger; cheap enough to be asked every few milliseconds."""
+    def exceeded(self) -> Excess | None:
+        """None, or what is over; cheap enough to be asked every few milliseconds."""
         now_s = time.monotonic()
         if now_s - self._quick_s < QUICK_S:
             return None
         self._quick_s = now_s
         if now_s - self._thorough_s < THOROUGH_S:
-            return self._memory() or self._disk()
+            return self._memory() or self.disk()
         self._thorough_s, self._shared_bytes = now_s, 0
         self._known = self._tree()
-        return self._processes() or self._memory() or self._disk() or self._usage()
+        return self._processes() or self._memory() or self.disk() or self._usage()
 
-    def _processes(self) -> str | None:
+    def _processes(self) -> Excess | None:
         count, most = len(self._known), self._caps.processes
-        return f"too many processes: {count}, {most} are allowed" if count > most else None
+        return Excess(f"too many processes: {count}, {most} are allowed") if count > most else None
 
-    def _memory(self) -> str | None:
+    def _memory(self) -> Excess | None:
         spare, least = memory().available, self._caps.spare_memory_bytes
+        used, most = self._used_bytes(), self._caps.memory_bytes
+        self.peak_bytes = max(self.peak_bytes, used)
         if spare < least:
-            return f"out of memory: the machine had {spare / GB:.2f} GB left, {least / GB:.2f} GB are its reserve"
-        counted, most = sum(footprint_bytes(process) for process in self._known), self._caps.memory_bytes
-        if counted - self._shared_bytes > most:  # it is slow to ask whose pages are whose
-            self._shared_bytes = counted - sum(shared_out_bytes(process) for process in self._known)
-        used = counted - self._shared_bytes
-        return f"out of memory: it used {used / GB:.1f} GB, {most / GB:.1f} GB are allowed" if used > most else None
+            left = f"the machine had {spare / GB:.2f} GB left, {least / GB:.2f} GB are its reserve"
+            own = used > max(least - spare, self._caps.fair_memory_bytes)
+            return Excess(f"out of memory: this run used {used / GB:.2f} GB, {left}", own)
+        if used > most:
+            return Excess(f"out of memory: it used {used / GB:.1f} GB, {most / GB:.1f} GB are allowed")
+        return None
 
-    def _disk(self) -> str | None:
+    def _used_bytes(self) -> int:
+        """Of the whole tree: as its control group counts, else by its processes, whose shared pages count once."""
+        counted = self._filled()
+        if counted is not None:
+            return counted
+        summed = sum(footprint_bytes(process) for process in self._known)
+        if summed - self._shared_bytes > self._caps.memory_bytes:  # it is slow to ask whose pages are whose
+            self._shared_bytes = summed - sum(shared_out_bytes(process) for process in self._known)
+        return summed - self._shared_bytes
+
+    def disk(self) -> Excess | None:
+        """Whether the disk's reserve is used up; of this tree's own doing where its folder holds what is missing."""
         try:
             spare, least = shutil.disk_usage(self._folder).free, self._caps.spare_disk_bytes
         except FileNotFoundError:  # unboxed, a script can remove the folder it works in
             return None
-        if spare < least:
-            return f"disk full: {spare / GB:.2f} GB are left, {least / GB:.2f} GB are the night's reserve"
-        return None
+        if spare >= least:
+            return None
+        own = True
+        with suppress(PermissionError):  # one that closes its folder has something in there
+            fair = max(least - spare, self._caps.fair_folder_bytes)
+            own = folder_usage(self._folder, fair, self._caps.folder_files) is not None
+        left = f"{spare / GB:.2f} GB are left, {least / GB:.2f} GB are the night's reserve"
+        return Excess(f"disk full: {left}", own)
 
-    def _usage(self) -> str | None:
+    def _usage(self) -> Excess | None:
         caps, used = self._caps, None
         before, self._closed = self._closed, False
         try:
@@ -127,7 +185,7 @@ class Watch:
             self._closed = True
             if before:  # for a moment, a folder that is being made or removed may be closed, too
                 used = _unmeasured(error)
-        return f"its folder holds {used}" if used else None
+        return Excess(f"its folder holds {used}") if used else None
 
 
 def footprint_bytes(process: psutil.Process) -> int:

@@ -20,6 +20,7 @@ TREE, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 CONTROLLERS = frozenset({"memory", "pids"})
 KILL_S, REMOVE_S, POLL_S = 5.0, 1.0, 0.005
 NAME = "nightshift"
+NEARLY = 0.95  # of a limit: an allocation that fails may be a large one
 
 _numbers = itertools.count()
 
@@ -60,9 +61,31 @@ class Group:
         """Whether the kernel has killed inside for memory; to be asked before the group is gone."""
         for name in ("memory.events", "memory.oom_control"):
             with suppress(OSError):
-                counts = dict(line.split() for line in (self.memory / name).read_text().splitlines())
+                counts = dict(map(str.split, _lines(self.memory / name)))
                 return int(counts.get("oom_kill", 0)) > 0
         return False
+
+    def at_its_limit(self) -> bool:
+        """Whether what was killed had met the group's own limit, and not that of a group around it or the machine's."""
+        with suppress(OSError):  # version 1, whose counts of failures stay at nothing on many kernels
+            most_bytes = int((self.memory / "memory.max_usage_in_bytes").read_text())
+            return most_bytes > NEARLY * int((self.memory / "memory.limit_in_bytes").read_text())
+        with suppress(OSError):
+            counts = dict(map(str.split, _lines(self.memory / "memory.events")))
+            return int(counts.get("oom", 1)) > 0
+        return True
+
+    def filled_bytes(self) -> int | None:
+        """Memory that its processes fill; pages of files, such as the corpus, do not count: they can be dropped.
+
+        The kernel's own record of the peak is of no use here: it holds those pages. None where there is no telling.
+        """
+        with suppress(OSError, ValueError, KeyError):
+            sizes = {name: int(size) for name, size in map(str.split, _lines(self.memory / "memory.stat"))}
+            if "anon" in sizes:
+                return sizes["anon"] + sizes["shmem"]
+            return sizes["total_rss"] + sizes["total_shmem"]  # version 1
+        return None
 
     def _members(self) -> set[int]:
         """The processes inside that still run."""
@@ -166,6 +189,10 @@ def _remove(folder: Path) -> None:
             if time.monotonic() > deadline:
                 return
             time.sleep(POLL_S)
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text().splitlines()
 
 
 def _words(file: Path) -> set[str]:

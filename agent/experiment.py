@@ -23,6 +23,12 @@ class Ending(StrEnum):
     STOPPED = "stopped"  # killed because the user asked; redone on resume
     LOST = "lost"  # the harness died during it; redone on resume
     FELLED = "felled"  # the machine went down during it; redone once
+    DELAYED = "delayed"  # it overran while other programs kept the machine busy; redone once
+    STARVED = "starved"  # killed because other programs had used up the machine's memory or disk; redone
+    BROKEN = "broken"  # it failed while not even attempt 0 would run on this machine; redone on resume
+
+
+VOID = frozenset({Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.DELAYED, Ending.STARVED, Ending.BROKEN})
 
 
 class Status(StrEnum):
@@ -106,7 +112,7 @@ class Run:
     holdout: Score | None = None  # of a run at dawn: bits per byte of text that no run of the night was judged by
     weights_bytes: int | None = None  # None: it left none that are its own
     weights: Weights | None = None  # None where it saved none that can be read
-    peak_bytes: int | None = None  # most memory that its processes filled, by the harness's measure
+    peak_bytes: int | None = None  # the most memory that its processes filled, by the harness's own watch
 
     @property
     def spent_s(self) -> float:
@@ -121,6 +127,7 @@ class DryRun:
 
     wall_s: float
     failure: str | None  # None: nothing broke
+    overran: bool = False  # a process was killed by the harness's clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +181,13 @@ class Attempt:
 
     @property
     def counted_runs(self) -> tuple[Run, ...]:
-        """The runs that count, dawn's among them: an interrupted one is redone.
+        """The runs that count, dawn's among them: a void one is redone.
 
-        So is the first during which the machine went down, as in a power cut. The second counts: a script that takes
-        the machine with it would do so for ever.
+        So is the first with each seed during which the machine went down, as in a power cut. The second with the same
+        seed counts: a script that takes the machine with it would do so each time.
         """
-        redone = (Ending.STOPPED, Ending.LOST, Ending.SLEPT)
-        first_felled = next((run for run in self.runs if run.ending is Ending.FELLED), None)
-        return tuple(run for run in self.runs if run.ending not in redone and run is not first_felled)
+        felled = {run.seed: run for run in reversed(self.runs) if run.ending is Ending.FELLED}  # the first of each seed
+        return tuple(run for run in self.runs if run.ending not in VOID and run is not felled.get(run.seed))
 
     @property
     def done_runs(self) -> tuple[Run, ...]:

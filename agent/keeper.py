@@ -2,12 +2,13 @@
 
 It adopts whatever the command leaves behind (daemons too, on Linux), so when the command ends or goes beyond its caps,
 when SIGTERM comes, or when the harness dies, it can end the whole tree. It exits with the command's exit code, 128 + n
-after signal n, and tells through a pipe which cap was exceeded.
+after signal n, and tells through a pipe which cap was exceeded and what the tree took (Report as JSON).
 
     python keeper.py ORDER COMMAND...        ORDER: Order as JSON
 """
 
 import ctypes
+import dataclasses
 import json
 import os
 import resource
@@ -24,7 +25,8 @@ import psutil
 
 sys.path[0] = str(Path(__file__).parents[1])  # its own package, which may not be installed, and no folder of a run
 from agent import cgroup  # noqa: E402
-from agent.caps import Caps, Watch  # noqa: E402
+from agent.caps import GB, Caps, Excess, Report, Watch  # noqa: E402
+from agent.load import tree_cpu_s  # noqa: E402
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.02
@@ -51,17 +53,22 @@ def main(order: Order, command: list[str]) -> int:
     with cgroup.group(caps.memory_bytes, MAX_TASKS) if caps else nullcontext() as group:
         tasks = own_tasks()
         child = subprocess.Popen(command, preexec_fn=lambda: on_start(caps, group, tasks))  # safe: no threads here
-        watch = Watch(caps, Path.cwd(), descendants) if caps else None
-        over: str | None = None
+        watch = Watch(caps, Path.cwd(), descendants, group.filled_bytes if group else lambda: None) if caps else None
+        over: Excess | None = None
         while child.poll() is None and not told.to_end and over is None and os.getppid() == order.harness:
             time.sleep(POLL_S)
             alive(child)  # buries the dead
-            over = out_of_memory(caps, group) or (watch.exceeded() if watch else None)
+            over = out_of_memory(watch, caps, group) or (watch.exceeded() if watch else None)
+        if watch and over is None and child.poll():
+            over = watch.disk()  # which it may have met before the watch did
+        cpu_s = taken_cpu_s()
         # what takes too much ends at once; so does an orphan, for the night may be resumed and want the same folder
         end_tree(child, group, order.grace_s if over is None and os.getppid() == order.harness else 0)
-        over = over or out_of_memory(caps, group)
+        over = over or out_of_memory(watch, caps, group)
+    words, own = (over.words, over.own) if over else (None, True)
+    report = Report(words, own, cpu_s, watch.peak_bytes if watch else None)
     with suppress(OSError):  # the harness may be gone
-        os.write(order.report, json.dumps(over).encode())
+        os.write(order.report, json.dumps(dataclasses.asdict(report)).encode())
     code = child.returncode
     return 128 - code if code < 0 else code
 
@@ -116,11 +123,27 @@ def limit(what: int, most: int) -> None:
     resource.setrlimit(what, (most, most))
 
 
-def out_of_memory(caps: Caps | None, group: cgroup.Group | None) -> str | None:
-    """What the kernel killed for its memory may be one of many, and the others would wait for it."""
-    if caps is None or group is None or not group.out_of_memory():
+def out_of_memory(watch: Watch | None, caps: Caps | None, group: cgroup.Group | None) -> Excess | None:
+    """What the kernel killed for its memory may be one of many, and the others would wait for it.
+
+    It may have been killed though it had taken little: for what others took of the container's or the machine's memory.
+    """
+    if watch is None or caps is None or group is None or not group.out_of_memory():
         return None
-    return f"out of memory: {caps.memory_bytes / 2**30:.1f} GB are allowed"
+    if group.at_its_limit():
+        return Excess(f"out of memory: {caps.memory_bytes / GB:.1f} GB are allowed")
+    words = f"out of memory: this run used {watch.peak_bytes / GB:.2f} GB when the machine had none left"
+    return Excess(words, watch.peak_bytes > caps.fair_memory_bytes)
+
+
+def taken_cpu_s() -> float:
+    """Processor time of what still runs, of what has ended, and of this process.
+
+    Asked before the tree is ended: what a box kills inside as it ends is not counted by anybody.
+    """
+    kinds = (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)
+    own_s = sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, kinds))
+    return own_s + tree_cpu_s(descendants())
 
 
 def end_tree(child: subprocess.Popen[bytes], group: cgroup.Group | None, grace_s: float) -> None:

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agent.box import Box, Open, View
-from agent.caps import Caps
+from agent.caps import Caps, Report
 from agent.cgroup import KILL_S, REMOVE_S
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import Ending
+from agent.load import Counters, busy
 from agent.plain_text import harmless
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
@@ -42,6 +43,8 @@ class Outcome:
     exit_code: int | None  # -n after signal n; None when the harness ended it
     wall_s: float
     last_lines: str
+    peak_bytes: int | None = None  # the most memory that it filled at a time; None where nobody looked
+    busy: str | None = None  # why the machine may have been too busy for it; None: it was quiet, or that is no matter
 
 
 def supervise(
@@ -63,7 +66,7 @@ def supervise(
     rights.
     """
     command = (box or Open("not asked for")).wrap(command, view)
-    watch = Stopwatch()
+    watch, before = Stopwatch(), Counters.now()
     with open_log(view.folder / LOG) as log:
         keeper, report = start_keeper(command, view.folder, env, caps)
         ending: Ending | None = None
@@ -77,15 +80,17 @@ def supervise(
             end(keeper)
             cut_log(log)
         wall_s, words = watch.elapsed_s, last_lines(log)
-        over = _read_report(report)
-    if over is not None:
-        return Outcome(Ending.EXCEEDED, None, wall_s, f"{words}\n{over}".strip())
+        found = _read_report(report)
+    if found.exceeded is not None:
+        over = Ending.EXCEEDED if found.own else Ending.STARVED
+        return Outcome(over, None, wall_s, f"{words}\n{found.exceeded}".strip(), found.peak_bytes)
     if ending is None and watch.slept_s > SLEEP_TOLERANCE_S:
         ending = Ending.SLEPT
     if ending is not None:
-        return Outcome(ending, None, wall_s, words)
+        why = busy(before, Counters.now(), found.cpu_s) if ending is Ending.OVERRAN else None
+        return Outcome(ending, None, wall_s, words, found.peak_bytes, why)
     code = exit_code(keeper.returncode)
-    return Outcome(Ending.FINISHED if code == 0 else Ending.CRASHED, code, wall_s, words)
+    return Outcome(Ending.FINISHED if code == 0 else Ending.CRASHED, code, wall_s, words, found.peak_bytes)
 
 
 def _due(watch: Stopwatch, limit_s: float, stopped: Callable[[], bool], hopeless: Callable[[], bool]) -> Ending | None:
@@ -136,12 +141,11 @@ def start_keeper(
     return keeper, report
 
 
-def _read_report(report: int) -> str | None:
-    """Which cap was exceeded; None also from a keeper that was killed itself."""
+def _read_report(report: int) -> Report:
+    """What the keeper tells at its end; nothing from one that was killed itself."""
     with os.fdopen(report, "rb") as pipe:
         said = pipe.read(REPORT_BYTES)
-    over = json.loads(said) if said else None
-    return None if over is None else str(over)
+    return Report(**json.loads(said)) if said else Report()
 
 
 def exit_code(status: int) -> int:

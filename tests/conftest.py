@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ from nights import Grounds, make_repository, unigram
 import corpus
 import hardware
 import prepare
+from agent import load
 
 hardware.tune()  # before any test imports MLX
 
@@ -74,6 +76,19 @@ def own_cache(tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) 
         (tmp_path / "cache" / folder).symlink_to(shared)
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else runs here now: what overruns is too slow."""
+    monkeypatch.setattr(load, "BUSY_SHARE", math.inf)
+    monkeypatch.setattr(load, "STALLED_SHARE", math.inf)
+
+
+@pytest.fixture
+def busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little runs here now."""
+    monkeypatch.setattr(load, "BUSY_SHARE", -math.inf)
 
 
 @pytest.fixture

@@ -11,10 +11,22 @@ from pathlib import Path
 
 import psutil
 import pytest
+from nights import mounted
 
 from agent import caps as caps_module
 from agent.box import View
-from agent.caps import GB, Caps, Watch, caps_of_machine, folder_usage, footprint_bytes, memory, shared_out_bytes
+from agent.caps import (
+    GB,
+    Caps,
+    Excess,
+    Watch,
+    caps_of_machine,
+    fair_to,
+    folder_usage,
+    footprint_bytes,
+    memory,
+    shared_out_bytes,
+)
 from agent.environment import scrubbed_env
 from agent.experiment import Ending
 from agent.process import Outcome, supervise
@@ -39,10 +51,10 @@ def run(folder: Path, *command: str, **caps: int) -> Outcome:
     )
 
 
-def reason(folder: Path, *command: str, **caps: int) -> str:
+def reason(folder: Path, *command: str, ending: Ending = Ending.EXCEEDED, **caps: int) -> str:
     """Why a command was ended that would otherwise last for a minute."""
     outcome = run(folder, *command, **caps)
-    assert (outcome.ending, outcome.exit_code) == (Ending.EXCEEDED, None), outcome
+    assert (outcome.ending, outcome.exit_code) == (ending, None), outcome
     assert outcome.wall_s < 30
     return outcome.last_lines.splitlines()[-1]
 
@@ -72,10 +84,36 @@ def test_the_memory_of_all_its_processes_counts(tmp_path):
     assert "out of memory" in reason(tmp_path, sys.executable, "-c", f"{deed}\ntime.sleep(60)", memory_bytes=256 * MB)
 
 
-def test_the_machine_keeps_a_reserve_of_memory(tmp_path):
-    said = reason(tmp_path, "sleep", "60", spare_memory_bytes=1 << 60)
-    assert said.startswith("out of memory: the machine had ")
+def test_the_machine_keeps_a_reserve_of_memory_and_who_took_little_is_not_to_blame(tmp_path):
+    said = reason(tmp_path, "sleep", "60", ending=Ending.STARVED, spare_memory_bytes=1 << 60)
+    assert said.startswith("out of memory: this run used 0.00 GB, the machine had ")
     assert said.endswith(f" GB left, {2**30}.00 GB are its reserve")
+
+
+def test_who_took_the_machines_reserve_itself_is_to_blame(tmp_path, filled):
+    spare = memory().available
+    for fair, own in ((50 * MB, True), (500 * MB, False)):  # of the 100 MB that it has
+        caps = Caps(GB, spare_memory_bytes=spare + 20 * MB, spare_disk_bytes=0, fair_memory_bytes=fair)
+        seen = [Watch(caps, tmp_path, lambda: [filled]).exceeded() for _ in range(20)]
+        assert [one.own for one in seen if one is not None][:1] == [own]
+    short = Caps(GB, spare_memory_bytes=spare + 4 * GB, spare_disk_bytes=0, fair_memory_bytes=50 * MB)
+    over = Watch(short, tmp_path, lambda: [filled]).exceeded()
+    assert over is not None
+    assert not over.own  # without it, the machine would be short as well
+
+
+def test_twice_what_is_usual_is_fair():
+    caps = Caps(8 * GB, spare_memory_bytes=0, spare_disk_bytes=0, fair_memory_bytes=2 * GB)
+    assert fair_to(caps, GB // 2).fair_memory_bytes == 2 * GB
+    assert fair_to(caps, 3 * GB).fair_memory_bytes == 6 * GB
+    assert fair_to(caps, None).fair_memory_bytes == caps.memory_bytes
+
+
+def test_the_peak_of_memory_is_told(tmp_path):
+    code = "import time\nx = bytearray(100 << 20)\ntime.sleep(0.5)\ndel x\ntime.sleep(0.5)"
+    outcome = run(tmp_path, sys.executable, "-c", code)
+    assert outcome.ending is Ending.FINISHED
+    assert 100 * MB < outcome.peak_bytes < 200 * MB
 
 
 PIECEWISE = "for at in range(0, SIZE, 1 << 20): x[at : at + (1 << 20)] = bytes(1 << 20)"
@@ -100,7 +138,8 @@ def filled(request: pytest.FixtureRequest) -> Iterator[psutil.Process]:
 
 def test_memory_is_watched_where_the_kernel_does_not_hold_it(tmp_path, filled):
     few, enough = (Caps(memory_bytes=most, spare_memory_bytes=0, spare_disk_bytes=0) for most in (50 * MB, 500 * MB))
-    assert Watch(few, tmp_path, lambda: [filled]).exceeded() == "out of memory: it used 0.1 GB, 0.0 GB are allowed"
+    over = Watch(few, tmp_path, lambda: [filled]).exceeded()
+    assert over == Excess("out of memory: it used 0.1 GB, 0.0 GB are allowed")
     assert Watch(enough, tmp_path, lambda: [filled]).exceeded() is None
     assert Watch(enough, tmp_path, lambda: [filled] * 6).exceeded() is not None
 
@@ -239,7 +278,8 @@ def test_a_folder_that_is_closed_for_a_moment_is_left_alone(monkeypatch):
             said = []
             for mode in (0o700, 0o000, 0o700, 0o000, 0o000, 0o700):
                 part.chmod(mode)
-                said.append(watch.exceeded())
+                over = watch.exceeded()
+                said.append(over and over.words)
     finally:
         if is_root:
             os.seteuid(0)
@@ -255,9 +295,30 @@ def test_a_single_file_ends_at_its_limit(tmp_path):
 
 
 def test_the_disk_keeps_a_reserve(tmp_path):
-    said = reason(tmp_path, "sleep", "60", spare_disk_bytes=1 << 60)
+    said = reason(tmp_path, "sleep", "60", ending=Ending.STARVED, spare_disk_bytes=1 << 60)
     assert said.startswith("disk full: ")
     assert said.endswith(f" GB are left, {2**30}.00 GB are the night's reserve")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+@pytest.mark.parametrize(("mine", "others", "ending"), [(30, 0, Ending.EXCEEDED), (2, 28, Ending.STARVED)])
+def test_who_filled_the_disk_is_to_blame_and_no_bystander(tmp_path, mine, others, ending):
+    with mounted(tmp_path / "disk", "size=40m") as disk:
+        (disk / "work").mkdir()
+        (disk / "another program's").write_bytes(bytes(others * MB))
+        deed = f"open('mine', 'wb').write(bytes({mine} << 20)); import time; time.sleep(60)"
+        caps = {"spare_disk_bytes": 20 * MB, "fair_folder_bytes": 10 * MB}
+        said = reason(disk / "work", sys.executable, "-c", deed, ending=ending, **caps)
+        assert said.startswith("disk full: ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_a_script_that_fails_on_a_full_disk_before_the_watch_has_looked_is_no_crash(tmp_path):
+    with mounted(tmp_path / "disk", "size=8m") as disk:
+        (disk / "work").mkdir()
+        (disk / "another program's").write_bytes(bytes(7 * MB))
+        outcome = run(disk / "work", "sh", "-c", "head -c 4000000 /dev/zero > big", spare_disk_bytes=2 * MB)
+        assert outcome.ending is Ending.STARVED
 
 
 def test_usage_is_what_the_disk_holds(tmp_path):

@@ -72,6 +72,22 @@ def test_beyond_its_memory_the_kernel_ends_it(small):
     assert not small.out_of_memory()
     assert run(small, "x = bytearray(256 << 20)").returncode == -9
     assert small.out_of_memory()
+    assert small.at_its_limit()
+
+
+@real
+def test_what_its_processes_fill_is_told_and_no_pages_of_files(small, tmp_path):
+    (tmp_path / "corpus").write_bytes(bytes(32 << 20))
+    code = "x = bytearray(16 << 20); f = open('corpus', 'rb'); f.read(); print('up', flush=True); input()"
+    command = [sys.executable, "-c", code.replace("f.read()", "any(f.read(1 << 20) is None for _ in range(32))")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, preexec_fn=small.join, cwd=tmp_path, **pipes) as process:
+        process.stdout.readline()
+        deadline = time.monotonic() + 5
+        while not 16 << 20 < (small.filled_bytes() or 0) < 40 << 20:  # the kernel adds up now and then
+            assert time.monotonic() < deadline, small.filled_bytes()
+            time.sleep(0.05)
+        process.kill()
 
 
 @real
@@ -203,6 +219,17 @@ def test_version_2_counts_what_the_kernel_killed(tree):
         assert not made.out_of_memory()
         (made.memory / "memory.events").write_text("low 0\nmax 12\noom 1\noom_kill 2\n")
         assert made.out_of_memory()
+        assert made.at_its_limit()
+        (made.memory / "memory.events").write_text("low 0\nmax 0\noom 0\noom_kill 1\n")  # of the machine's memory
+        assert made.out_of_memory()
+        assert not made.at_its_limit()
+
+
+def test_version_2_tells_what_its_processes_fill(tree):
+    with tree.group() as made:
+        assert made.filled_bytes() is None
+        (made.memory / "memory.stat").write_text("anon 700\nfile 5000\nshmem 40\n")
+        assert made.filled_bytes() == 740
 
 
 def test_an_older_version_2_kills_one_by_one(tree):

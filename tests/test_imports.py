@@ -18,6 +18,7 @@ FLOOR = {
     "agent": 0, "agent.errors": 0, "agent.experiment": 0, "agent.environment": 0, "agent.caps": 0, "agent.cgroup": 0,
     "agent.clock": 0, "agent.plain_text": 0, "agent.seatbelt": 0, "agent.seccomp": 0, "agent.box": 2,
     "agent.process": 3, "agent.workshop": 4, "agent.installed": 0, "agent.throwaway": 1, "agent.counters": 0,
+    "agent.load": 0,
     # what a night knows and decides
     "agent.proposers": 0, "agent.failures": 1, "agent.dials": 1, "agent.contract": 1, "agent.stop": 1,
     "agent.audit": 1, "agent.belief": 0, "agent.noise": 1, "agent.simplicity": 2, "agent.judge": 4,
