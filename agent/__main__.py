@@ -18,13 +18,14 @@ from agent.errors import NightError, NightshiftError, NoRepository, ScriptError,
 from agent.experiment import Attempt, Night, Proposal, incumbent, runs_at_dawns
 from agent.installed import SCRIPT
 from agent.journal import Journal, disk_is_broken, disk_is_full
-from agent.lab import Lab, Limits
+from agent.lab import Lab
 from agent.ledger import Row, read_rows
 from agent.lock import holder, is_held
 from agent.night import presentable, run_night
 from agent.notes import add_note
 from agent.opening import Place, read_text, utc_now
 from agent.options import parser
+from agent.pace import Limits
 from agent.plain_text import harmless_lines
 from agent.proposers import queue
 from agent.proposers.checked import check_proposal, fingerprint, tried_as
@@ -111,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
     with open_lab(options, limits) as lab:
         greet(lab, limits)
         run_night(lab)
-        runs = limits.runs_at_dawn(lab.journal.attempts())
+        runs = limits.runs_at_dawn(lab.pace(lab.journal.attempts()))
         if (runs or is_interrupted(lab)) and not lab.stop.after_run:
             lab.watcher.said(f"dawn: up to {runs} runs to confirm what was found" if runs else "dawn goes to its end")
             confirm_aloud(lab, runs)

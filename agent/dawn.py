@@ -119,13 +119,15 @@ def _next_step(lab: Lab, impossible: set[Edits], until: int) -> Step | None:
     if lab.stop.after_run:
         return None
     check_disk(lab.place.repo.root)
-    unsettled = next((attempt for attempt in history if not attempt.settled), None)
+    # an idea without a verdict is the night's to go on with
+    decided = (attempt for attempt in history if attempt.decision is not None or not attempt.is_idea)
+    unsettled = next((attempt for attempt in decided if not attempt.settled), None)
     if unsettled is not None:
         return partial(bring_to_an_end, lab, unsettled)
     fallen = fallen_keeps(history)
     if fallen:
         return partial(reconsider, lab, fallen)
-    if dawn is None or lab.limits.dawn_is_over(history):
+    if dawn is None or lab.limits.dawn_is_over(lab.pace(history)):
         return None
     match next_trial(history, until - runs_at_dawns(history), impossible, dawn.fresh, dawn.number):
         case Again(number):

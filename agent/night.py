@@ -71,17 +71,17 @@ def next_step(lab: Lab) -> Step | None:
     review = second_thoughts(lab, history)
     if review.decisions:
         return partial(reconsider, lab, review.decisions)
-    if lab.limits.reached(history):
+    pace = lab.pace(history)
+    if lab.limits.has_enough_ideas(history):
         return None
     confirmed = adoption(history, next(reversed(lab.journal.dawns()), None))
     if confirmed:
-        return partial(go_on_from_confirmed, lab, confirmed)
+        return None if lab.limits.reached(history, pace) else partial(go_on_from_confirmed, lab, confirmed)
     unmeasured = adopted_and_unmeasured(lab, history)
-    if unmeasured is not None:
-        return partial(run_again, lab, unmeasured)
-    if review.again is not None:
-        return partial(run_again, lab, history[review.again])
-    return partial(begin, lab, history)
+    again = review.again if unmeasured is None else unmeasured.number
+    if again is not None:
+        return partial(run_again, lab, history[again]) if lab.limits.allows_run(again, pace) else None
+    return None if lab.limits.reached(history, pace) else partial(begin, lab, history)
 
 
 # ---- an attempt ------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def ask_patiently(lab: Lab, history: History) -> Proposal | None:
             return None
         except NoIdea as error:
             lab.watcher.said(str(error))
-        if wait_s is None or lab.limits.reached(history) or not wait(lab, wait_s):
+        if wait_s is None or lab.limits.reached(history, lab.pace(history), wait_s) or not wait(lab, wait_s):
             return None
     return None
 
@@ -203,7 +203,7 @@ def next_measurement(lab: Lab, number: int) -> Step | None:
         lab.journal.record_decision(number, Decision(Status.DISCARD, QUESTION))
         return None
     if attempt.dry_run is None and wants_dry_run(lab, attempt, history):
-        return partial(dry_run_once, lab, attempt)
+        return in_time(lab, attempt, partial(dry_run_once, lab, attempt), lab.pace(history).dry_run_s)
     if attempt.dry_run is not None and attempt.dry_run.failure is not None:
         lab.journal.record_decision(number, Decision(Status.CRASH, failure(attempt) or "dry run"))
         return None
@@ -211,14 +211,14 @@ def next_measurement(lab: Lab, number: int) -> Step | None:
     if unscored is not None:
         return partial(score_once, lab, attempt, unscored)
     if not attempt.done_runs:
-        return partial(run_once, lab, attempt)
+        return in_time(lab, attempt, partial(run_once, lab, attempt))
     given_up = hopeless(lab, attempt)
     if given_up is not None:
         lab.journal.record_decision(number, given_up)
         return None
     decision = lab.judge.judge(attempt, history[:number])
     if decision.status is None:
-        return lambda: not lab.stop.after_run and run_once(lab, attempt)
+        return in_time(lab, attempt, lambda: not lab.stop.after_run and run_once(lab, attempt))
     if decision.status is Status.KEEP:
         unaudited = _unaudited(attempt)
         if unaudited is not None:
@@ -226,6 +226,26 @@ def next_measurement(lab: Lab, number: int) -> Step | None:
         decision = trusted(decision, attempt, incumbent(history[:number]), lab.plausible_gain)
     lab.journal.record_decision(number, decision)
     return None
+
+
+def in_time(lab: Lab, attempt: Attempt, step: Step, before_s: float = 0.0) -> Step:
+    """The step, if a run of the attempt would still end within the hours; else it is left as it is, for another call.
+
+    Attempt 0 is begun in any case: a night whose hours are less than a run was refused.
+    """
+    begins = attempt.number == 0 and not attempt.runs
+    if begins or lab.limits.allows_run(attempt.number, lab.pace(lab.journal.attempts()), before_s):
+        return step
+    return partial(leave_unfinished, lab, attempt)
+
+
+def leave_unfinished(lab: Lab, attempt: Attempt) -> bool:
+    wants = "another seed" if attempt.done_runs else "its run"
+    lab.watcher.said(
+        f"no time is left for {wants} of #{attempt.number} ({attempt.proposal.title}): it stays unfinished and goes on "
+        f"with: nightshift run --tag {lab.shop.night.tag}"
+    )
+    return False
 
 
 def wants_dry_run(lab: Lab, attempt: Attempt, history: History) -> bool:

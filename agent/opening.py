@@ -19,6 +19,7 @@ from agent.errors import MachineError, NightError, NoRepository, RepoError, Scri
 from agent.experiment import Night
 from agent.installed import command_to_begin
 from agent.journal import Journal
+from agent.pace import Pace, check_hours
 from agent.process import end
 from agent.repo import Repo, valid_tag
 from agent.shell import typed
@@ -38,6 +39,7 @@ class Request:
     budget_s: float | None = None
     seed: int | None = None
     terms: Terms | None = None  # what the night has and what was asked for, together
+    hours: float | None = None  # of this call
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +227,7 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
     facts = probe(place.script_path.parent)
     check_dials(script, facts["device_kind"])
     budget_s = request.budget_s or float(facts["budget_s"])
+    check_hours(request.hours, Pace.of((), (), budget_s))
     _lay_out_fixed(place, tag, fixed)
     night = Night(
         tag=tag,
@@ -262,6 +265,8 @@ def _lay_out_fixed(place: Place, tag: str, files: Iterable[str]) -> None:
 
 def _resume(place: Place, request: Request, night: Night) -> Night:
     tag = night.tag
+    with Journal.read(place.journal(tag)) as journal:
+        check_hours(request.hours, Pace.of(journal.attempts(), (), night.budget_s))
     budget, seed = ("--budget-s", request.budget_s, night.budget_s), ("--seed", request.seed, night.seed)
     for option, asked, fixed in (budget, seed):
         if asked is not None and asked != fixed:

@@ -93,7 +93,8 @@ def _add_run(commands: Commands) -> None:
         "--hours",
         type=positive,
         metavar="H",
-        help="begin no run that would end after H hours, judged by the night's longest so far",
+        help="begin nothing, be it another seed or the asking for an idea, that would end after H hours, judged by the "
+        "night's longest so far; what is undecided then goes on with the next call",
     )
     night.add_argument(
         "--dawn",

@@ -86,6 +86,12 @@ def source_of(place: Place) -> Callable[[Night, Journal, Stop, Screen], Proposer
     return build
 
 
+def patience_s(terms: Terms) -> float:
+    """How long one call to a source may take, the slowest of those that may be asked; search and queue take none."""
+    agent_s = 60 * terms.agent_minutes if terms.agent else 0.0
+    return max(agent_s, Patience().ask_s if terms.llm else 0.0)
+
+
 def search_of(place: Place, night: Night) -> Proposer:
     """Another night tries other things first, having learnt from those before it."""
     from agent.proposers.search import Search  # SciPy takes a third of a second to import; a refusal does without

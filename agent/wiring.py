@@ -14,16 +14,17 @@ from agent.clock import kept_awake
 from agent.contract import check_script
 from agent.dials import read_dials, searched
 from agent.errors import NightError
-from agent.experiment import Night, Proposer
+from agent.experiment import Night, Proposer, incumbent
 from agent.journal import Journal, disk_is_full
 from agent.judge import choose_judge
-from agent.lab import Lab, Limits
+from agent.lab import Lab
 from agent.lock import only_night
 from agent.opening import Place, Request, known_night, open_night, other_data
 from agent.options import JUDGES
+from agent.pace import Limits
 from agent.plain_text import harmless
 from agent.screen import Screen, steadfast
-from agent.sources import check_sources, source_of
+from agent.sources import check_sources, patience_s, source_of
 from agent.steps import write_ledger
 from agent.stop import Stop, like_ctrl_c
 from agent.terms import Terms, changes, given, opened, resumed
@@ -55,7 +56,7 @@ def open_lab(
             if source is None:
                 check_sources(terms, given(options))
             box = choose(Mode(terms.sandbox))
-            request = Request(options.tag, options.budget_s, options.seed, terms)
+            request = Request(options.tag, options.budget_s, options.seed, terms, limits.hours)
             searches = source is None and terms.proposer == "search"
             night = open_night(place, request, searched if searches else read_dials)
         options.tag, folder = night.tag, place.folder(night.tag)
@@ -85,6 +86,7 @@ def open_lab(
             baseline=baseline,
             early_stop=terms.early_stop,
             dry_runs=terms.dry_run and night.budget_s >= DRY_RUN_FROM_S,
+            patience_s=patience_s(terms) if source is None else 0.0,
         )
 
 
@@ -124,6 +126,11 @@ def greet(lab: Lab, limits: Limits) -> None:
     for gap in shop.box.uncovered:
         say(f"           not covered: {gap}")
     say(f"  logs     {shop.folder / 'runs'}")
+    history = lab.journal.attempts()
+    calibration = 0 if incumbent(history) else getattr(lab.judge, "calibration", 1)
+    short = limits.shortage(lab.pace(history), calibration)
+    if short:
+        say(f"  hours    {short}")
     say("  Ctrl-C ends after the current run, a second one ends the run too")
 
 

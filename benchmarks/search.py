@@ -51,10 +51,11 @@ from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Ending, Night, Progress, Proposal, Proposer, Status, incumbent
 from agent.journal import Journal
 from agent.judge import choose_judge
-from agent.lab import Lab, Limits
+from agent.lab import Lab
 from agent.lock import only_night
 from agent.night import run_night
 from agent.opening import Place, Request, open_night
+from agent.pace import Limits
 from agent.proposers.search import Search
 from agent.run import FIRST_ALLOWANCE_S, train
 from agent.score import FIRST_LIMIT_S, score

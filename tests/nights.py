@@ -22,8 +22,9 @@ from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Progress, Proposal
 from agent.journal import Journal
 from agent.judge import Greedy
-from agent.lab import Lab, Limits
+from agent.lab import Lab
 from agent.opening import Place, Request, open_night
+from agent.pace import Limits
 from agent.stop import Stop
 from agent.terms import Terms
 from agent.workshop import Workshop

@@ -17,9 +17,9 @@ from agent.confirmation import Again, Findings, Without, findings, next_trial
 from agent.dawn import confirm, is_interrupted
 from agent.experiment import Attempt, Decision, Ending, Run, Score, Status, incumbent
 from agent.journal import Journal
-from agent.lab import Limits
 from agent.lock import only_night
 from agent.night import run_night
+from agent.pace import Limits
 from agent.steps import reference_of
 from agent.stop import AFTER_RUN, NOW
 
@@ -338,10 +338,10 @@ def test_the_next_dawn_has_seeds_of_its_own_and_its_runs_are_counted_over_the_ni
     with scripted_lab(grounds.root, "t", []) as lab:
         limits = Limits(experiments=4, dawn_runs=RUNS + 2)
         run_night(dataclasses.replace(lab, limits=limits))
-        assert limits.runs_at_dawn(lab.journal.attempts()) == 2
+        assert limits.runs_at_dawn(lab.pace(lab.journal.attempts())) == 2
         confirm(lab, 2)
         run_night(dataclasses.replace(lab, limits=limits))
-        assert limits.runs_at_dawn(lab.journal.attempts()) == 0
+        assert limits.runs_at_dawn(lab.pace(lab.journal.attempts())) == 0
         dawns = lab.journal.dawns()
     attempts = grounds.attempts("t")
     assert [(dawn.number, dawn.champion, dawn.ended is None) for dawn in dawns] == [(1, 3, False), (2, 4, False)]

@@ -23,7 +23,7 @@ FLOOR = {
     "agent.proposers": 0, "agent.failures": 1, "agent.dials": 1, "agent.contract": 1, "agent.stop": 1,
     "agent.audit": 1, "agent.belief": 0, "agent.noise": 1, "agent.simplicity": 2, "agent.judge": 4,
     "agent.confirmation": 5, "agent.remembered": 0, "agent.weights": 1, "agent.lab": 6, "agent.curve": 0,
-    "agent.shell": 0, "agent.answer": 1, "agent.terms": 4, "agent.intervals": 0, "agent.morning": 6,
+    "agent.shell": 0, "agent.answer": 1, "agent.terms": 4, "agent.intervals": 0, "agent.morning": 6, "agent.pace": 1,
     "agent.pins": 1, "agent.repo": 2, "agent.journal": 2, "agent.ledger": 2, "agent.lock": 2, "agent.screen": 2,
     "agent.fit": 2, "agent.proposers.space": 2, "agent.proposers.surrogate": 0, "agent.proposers.search": 4,
     "agent.recorder": 2, "agent.table": 1, "agent.run": 5, "agent.opening": 5, "agent.report": 8,

@@ -10,8 +10,8 @@ from llm_servers import KEY, Handler, Request, Server, content, hangs, says, sta
 from nights import Grounds, Quiet, scripted_lab, unigram
 
 from agent.experiment import Ask, Attempt, Status
-from agent.lab import Limits
 from agent.night import run_night
+from agent.pace import Limits
 from agent.proposers import queue
 from agent.proposers.chat import Patience
 from agent.proposers.checked import Checked

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 import pytest
 from nights import SCRIPTS, Grounds, Quiet, git, make_repository, scripted_lab, unigram
 from test_journal import NIGHT
-from test_ledger import HISTORY
 
 from agent.errors import MachineError, NightError, ScriptError
 from agent.experiment import Ending, Proposal, Status, Weights
 from agent.journal import Journal
-from agent.lab import Limits
 from agent.lock import only_night
 from agent.night import as_repair, run_night
 from agent.opening import Place, Request, branch_name, free_tag, open_night
@@ -182,12 +180,6 @@ def test_a_proposal_that_is_no_new_attempt_costs_no_run(grounds, script, sentenc
     with pytest.raises(NightError, match=sentence):
         grounds.try_scripts("t", [script])
     assert len(grounds.attempts("t")) == 1
-
-
-def test_hours_count_the_longest_attempt_so_far():
-    assert not Limits(hours=0.0001).reached(())
-    assert Limits(hours=32.0 / 3600).reached(HISTORY)  # its longest took 31.5 s of training and 1 s of scoring
-    assert not Limits(hours=34.0 / 3600).reached(HISTORY)
 
 
 def test_a_hanging_script_is_killed_and_the_night_goes_on(grounds):

@@ -14,8 +14,9 @@ from agent.dials import only_dials_differ
 from agent.errors import NoIdea
 from agent.experiment import Attempt, Briefing, Decision, History, Proposal, Review, Status
 from agent.judge import Greedy
-from agent.lab import Lab, Limits
+from agent.lab import Lab
 from agent.night import run_night
+from agent.pace import Limits
 
 BETTER, BEST = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0)
 CRASHES_LATER = BEST.replace("data = prepare", "assert options.seed == 0, 'only the first seed'\n    data = prepare")

@@ -5,15 +5,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from judged import scored_attempt
 from nights import Grounds, make_repository, scripted_lab, unigram
 from test_dawn import BEST, SHARPER, START, remember
 
 from agent.confirmation import findings
 from agent.dawn import confirm_aloud
 from agent.experiment import Dawn, Decision, Proposal, Status
-from agent.lab import Limits
 from agent.night import run_night
+from agent.pace import Limits
 from agent.steps import commit, run_once
 
 PEEKS_AT_DAWN = (
@@ -124,34 +123,3 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(kept):
     done = kept.nightshift("confirm", "--show")
     told = "nightshift: night t has no findings yet; begin with: nightshift confirm --tag t\n"
     assert (done.returncode, done.stderr) == (2, told)
-
-
-# ---- time for it -----------------------------------------------------------------------------------------------------
-
-
-def test_hours_keep_an_eighth_for_dawn():
-    history = [scored_attempt(0, 1.0, 1.0, status=Status.KEEP)]  # a run: 1 s of training and 1 s of scoring
-    limits = Limits(hours=160 / 3600)
-    assert limits.runs_at_dawn(history) == 10
-    assert not limits.reached(history)
-    assert not limits.dawn_is_over(history)
-    later = Limits(hours=160 / 3600, _start=limits._start - 139)  # room for 10 more runs, all of them dawn's
-    assert later.reached(history)
-    assert not later.dawn_is_over(history)
-    assert Limits(hours=160 / 3600, _start=limits._start - 159).dawn_is_over(history)
-
-
-def test_dawn_has_the_runs_it_was_given_and_none_without_hours():
-    history = [scored_attempt(0, 1.0, status=Status.KEEP)]
-    assert Limits().runs_at_dawn(history) == 0
-    assert Limits(hours=1, dawn_runs=0).runs_at_dawn(history) == 0
-    assert Limits(dawn_runs=7).runs_at_dawn(history) == 7
-    dawn = [scored_attempt(0, 1.0, status=Status.KEEP, dawn=(1.0, 1.0, 1.0))]
-    assert [Limits(dawn_runs=runs).runs_at_dawn(dawn) for runs in (2, 3, 7)] == [0, 0, 4]  # in the whole night
-    assert Limits(hours=1).runs_at_dawn([]) > 0  # stopped before attempt 0 was begun
-
-
-def test_a_question_of_dawn_is_no_experiment():
-    history = [scored_attempt(0, 1.0, status=Status.KEEP), scored_attempt(1, 0.9, parent=0, without=(1,))]
-    assert not Limits(experiments=1).reached(history)
-    assert Limits(experiments=1).reached([*history, scored_attempt(2, 0.9, parent=0)])

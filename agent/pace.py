@@ -1,0 +1,114 @@
+"""How long a night's runs take, and when there is no time for another. Pure, but for the clock."""
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agent.errors import NightError
+from agent.experiment import Ask, History, runs_at_dawns
+
+DAWN_SHARE = 1 / 8  # of the hours: what is left to confirm in is taken from what could have been found
+# Before anything was measured, start, scoring and audit together are taken to need this much beyond the budget.
+FIRST_EXTRA_S, FIRST_EXTRA_OF_BUDGET = 10.0, 0.25
+SPARE = 1.1  # of the least hours that are advised: they have begun when the night opens
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What the next of each kind is expected to take: as long as the longest so far."""
+
+    run_s: float  # with start, compilation, scoring and audit, which the budget alone would leave out
+    asking_s: float = 0.0  # for one idea, however many calls that takes
+    dry_run_s: float = 0.0
+    dawn_runs: int = 0  # made so far, over the whole night
+
+    @classmethod
+    def of(cls, history: History, asks: Sequence[Ask], budget_s: float, patience_s: float = 0.0) -> "Pace":
+        """patience_s: how long one call to a source of ideas may take, which counts until one was made."""
+        runs_s = [run.spent_s for attempt in history for run in attempt.counted_runs]
+        asked_s: dict[int, float] = defaultdict(float)
+        for ask in asks:
+            asked_s[ask.attempt] += ask.wall_s
+        return cls(
+            run_s=max(runs_s, default=budget_s * (1 + FIRST_EXTRA_OF_BUDGET) + FIRST_EXTRA_S),
+            asking_s=max(asked_s.values(), default=patience_s),
+            dry_run_s=max((one.dry_run.wall_s for one in history if one.dry_run is not None), default=0.0),
+            dawn_runs=runs_at_dawns(history),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to begin no further run; None: never."""
+
+    experiments: int | None = None  # proposals after attempt 0, counted over the whole night
+    hours: float | None = None  # of this call, by when the last run should have ended, dawn's included
+    dawn_runs: int | None = None  # for confirming, over the whole night; None: an eighth of the hours, if there are any
+    _start: float = field(default_factory=time.monotonic)
+
+    def reached(self, history: History, pace: Pace, wait_s: float = 0.0) -> bool:
+        """Whether there is to be no further idea, not even after waiting for it for so long."""
+        if not history:
+            return False  # without attempt 0 there is nothing to look at in the morning
+        if self.has_enough_ideas(history):
+            return True
+        return not self._has_time(wait_s + pace.asking_s + pace.dry_run_s + self._until_dawn_s(pace))
+
+    def has_enough_ideas(self, history: History) -> bool:
+        return self.experiments is not None and sum(attempt.is_idea for attempt in history) > self.experiments
+
+    def allows_run(self, number: int, pace: Pace, before_s: float = 0.0) -> bool:
+        """Whether a further run of this attempt, after so many seconds of something else, would end in time.
+
+        Without a verdict on attempt 0 there will be nothing for dawn to confirm, so nothing is kept for it.
+        """
+        return self._has_time(before_s + (self._until_dawn_s(pace) if number else pace.run_s))
+
+    def dawn_is_over(self, pace: Pace) -> bool:
+        return not self._has_time(pace.run_s)
+
+    def runs_at_dawn(self, pace: Pace) -> int:
+        """How many runs are still kept for confirming what the night has found."""
+        if self.dawn_runs is not None:
+            return max(0, self.dawn_runs - pace.dawn_runs)
+        return 0 if self.hours is None else int(DAWN_SHARE * self.hours * 3600 / pace.run_s)
+
+    def shortage(self, pace: Pace, calibration: int) -> str | None:
+        """What a night that begins with so many runs of attempt 0 will not come to within its hours; None for all."""
+        if self.hours is None:
+            return None
+        kept = self.runs_at_dawn(pace) if self.dawn_runs is not None else 0
+        least = advised_hours((calibration + 1 + kept) * pace.run_s + pace.asking_s + pace.dry_run_s)
+        if self.hours >= least:
+            return None
+        needs = [f"{calibration} of attempt 0 first"] if calibration else []
+        needs += [f"{kept} kept for dawn"] if kept else []
+        runs = f" ({', '.join(needs)})" if needs else ""
+        return (
+            f"{self.hours:g} may be over before an edit is tried: a run takes about {pace.run_s:.0f} s{runs}; "
+            f"from --hours {least:g} on there is time for one"
+        )
+
+    def _until_dawn_s(self, pace: Pace) -> float:
+        return (1 + self.runs_at_dawn(pace)) * pace.run_s
+
+    def _has_time(self, needed_s: float) -> bool:
+        return self.hours is None or time.monotonic() - self._start + needed_s <= self.hours * 3600
+
+
+def check_hours(hours: float | None, pace: Pace) -> None:
+    """Raises NightError where they are less than one run."""
+    if hours is not None and hours * 3600 < pace.run_s:
+        raise NightError(
+            f"--hours {hours:g} is less than one run takes, about {pace.run_s:.0f} s with start and scoring; "
+            f"give it {advised_hours(pace.run_s):g} at least"
+        )
+
+
+def advised_hours(needed_s: float) -> float:
+    """With some time to spare, rounded up to two digits."""
+    hours = SPARE * needed_s / 3600
+    unit = 10.0 ** (math.floor(math.log10(hours)) - 1)
+    return round(math.ceil(hours / unit - 1e-9) * unit, 9)
