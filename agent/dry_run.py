@@ -3,6 +3,7 @@
 Both work on training text, so that what they say may be shown to whoever made the edit.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,30 +15,34 @@ from agent.failures import training_failure
 from agent.run import train_in
 from agent.score import Rows, committed_losses
 from agent.throwaway import remove
-from agent.workshop import WEIGHTS, Workshop
+from agent.workshop import WEIGHTS, Repeats, Workshop
 
 BUDGET_S = 1.0
 ROWS = 2
 
 
 def rehearse(shop: Workshop, number: int, script: str, allowance_s: float, limit_s: float) -> DryRun | None:
-    """Train and score briefly; None when the user stopped it. Only the log stays."""
-    watch, folder = Stopwatch(), shop.dry_folder(number)
+    """Train and score briefly; None when the user stopped it. Only the log stays. Raises Starved."""
+    watch, folder, repeats = Stopwatch(), shop.dry_folder(number), Repeats(shop)
     budget_s = min(BUDGET_S, shop.night.budget_s)
-    while (run := train_in(shop, folder, script, shop.night.seed, budget_s, allowance_s)).ending is Ending.SLEPT:
-        pass  # of which nothing is learnt about the script
+    while True:
+        run = train_in(shop, folder, script, shop.night.seed, budget_s, allowance_s)
+        late = run.ending is Ending.DELAYED
+        if not repeats.wanted(run.ending, run.last_lines, "busy" if late else None):
+            break
     if run.ending is Ending.STOPPED:
         return None
-    failure = training_failure(run)
+    run = replace(run, ending=Ending.OVERRAN) if late else run
+    failure, overran = training_failure(run), run.ending is Ending.OVERRAN
     if failure is None:
         aside = folder.with_name("dry.score")
         reply = committed_losses(shop, aside, script, folder / WEIGHTS, limit_s, _rows(Path(shop.night.data)))
         if reply.numbers is None and reply.failure is None:
             return None
-        failure = reply.failure
+        failure, overran = reply.failure, reply.overran
         remove(aside)
     shop.drop_all_but_log(folder)
-    return DryRun(watch.elapsed_s, failure)
+    return DryRun(watch.elapsed_s, failure, overran)
 
 
 def _rows(data: Path) -> Rows:

@@ -7,6 +7,7 @@ NightshiftError
 │   └── NoRepository  there is none, or nothing was committed to it
 ├── NightError     tags, locks, journals, options that do not fit the night
 ├── MachineError   disk, data, devices, missing packages
+│   └── Starved    other programs have used up memory or disk, again and again
 ├── NoIdea         a proposer has no idea this time; another may have one
 └── Exhausted      a proposer has nothing left to propose; the night ends in good order
 """
@@ -44,6 +45,10 @@ class NightError(NightshiftError):
 
 class MachineError(NightshiftError):
     """Something is missing on, or used up in, this machine."""
+
+
+class Starved(MachineError):
+    """A process was ended several times because other programs had used up the machine's memory or disk."""
 
 
 class NoIdea(NightshiftError):

@@ -5,6 +5,8 @@ import signal
 
 from agent.experiment import Attempt, Ending, Run
 
+TOO_SLOW = "too slow"  # how the reason of such a discard begins
+
 
 def failure(attempt: Attempt) -> str | None:
     """One bad run is enough, since luck with the seed is no merit; None where every run has a finite score."""
@@ -31,6 +33,22 @@ def stopped_early(attempt: Attempt) -> str | None:
     return next((training_failure(run) for run in attempt.done_runs if run.ending is Ending.HOPELESS), None)
 
 
+def too_slow(attempt: Attempt) -> str | None:
+    """Why an attempt is given up for its time alone, in the harness's own words; None where that is not so.
+
+    It is no crash, since nothing in it is broken. An audit whose time was over is told as all audits that fail.
+    """
+    if attempt.dry_run is not None and attempt.dry_run.overran:
+        return f"{TOO_SLOW} to start or to be scored, in a dry run of a few seconds"
+    for run in attempt.done_runs:
+        if run.ending is Ending.OVERRAN:
+            return f"{TOO_SLOW} to start or to save: {training_failure(run)}"
+        late = next((score for score in (run.score, run.holdout) if score is not None and score.overran), None)
+        if late is not None:
+            return f"{TOO_SLOW} to be scored: no end after {late.wall_s:.0f} s"
+    return None
+
+
 def run_failure(run: Run) -> str | None:
     if run.score is None:
         return training_failure(run) or "not scored"
@@ -42,7 +60,7 @@ def run_failure(run: Run) -> str | None:
 
 
 def training_failure(run: Run) -> str | None:
-    """How its process ended, where that was not in good order."""
+    """How its process ended, where it did not end well."""
     if run.ending is Ending.OVERRAN:
         return _with_last_line(f"still running after {run.wall_s:.0f} s", run)
     if run.ending is Ending.FELLED:

@@ -55,7 +55,7 @@ CREATE TABLE runs (
     seed INTEGER NOT NULL,
     boot TEXT NOT NULL,                  -- which start of the machine it belongs to
     ending TEXT,                         -- NULL while it runs
-    exit_code INTEGER, wall_s REAL, summary TEXT, last_lines TEXT,
+    exit_code INTEGER, wall_s REAL, summary TEXT, last_lines TEXT, peak_bytes INTEGER,
     weights_bytes INTEGER,               -- of the file; NULL: it left none of its own
     weights TEXT,                        -- what is in it, counted; NULL where that cannot be told
     val_bpb REAL, score_s REAL, failure TEXT,  -- score_s is NULL until scored
@@ -210,9 +210,12 @@ class Journal:
         summary = json.dumps(dataclasses.asdict(run.summary)) if run.summary else None
         weights = json.dumps(dataclasses.asdict(run.weights)) if run.weights else None
         self._write(
-            "UPDATE runs SET ending = ?, exit_code = ?, wall_s = ?, summary = ?, last_lines = ?, weights_bytes = ?,"
-            " weights = ? WHERE id = ?",
-            (run.ending, run.exit_code, run.wall_s, summary, run.last_lines, run.weights_bytes, weights, run_id),
+            "UPDATE runs SET ending = ?, exit_code = ?, wall_s = ?, summary = ?, last_lines = ?, peak_bytes = ?,"
+            " weights_bytes = ?, weights = ? WHERE id = ?",
+            (
+                *(run.ending, run.exit_code, run.wall_s, summary, run.last_lines, run.peak_bytes),
+                *(run.weights_bytes, weights, run_id),
+            ),
         )
 
     def record_score(self, attempt: int, seed: int, score: Score) -> None:
@@ -240,6 +243,20 @@ class Journal:
             "UPDATE attempts SET status = ?, reason = ?, gain_bpb = ?, sure = ?, settled = 0 WHERE number = ?",
             (decision.status, decision.reason, decision.gain_bpb, decision.sure, number),
         )
+
+    def make_void(self, number: int, why: str) -> None:
+        """Undecide an attempt that failed while the machine was broken: it is measured again on resume.
+
+        All at once, for half of it would be a verdict without runs.
+        """
+        broken = "UPDATE runs SET ending = ?, last_lines = ? WHERE attempt = ? AND val_bpb IS NULL"
+        broken += " AND ending IN (?, ?, ?, ?)"
+        failed = (Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED, Ending.FINISHED)
+        undecided = "status = NULL, reason = NULL, gain_bpb = NULL, sure = NULL, dry_run = NULL, settled = 0"
+        with self._db:  # commits, or takes all of it back
+            self._write("BEGIN", ())
+            self._write(broken, (Ending.BROKEN, why, number, *failed))
+            self._write(f"UPDATE attempts SET {undecided} WHERE number = ?", (number,))
 
     def give_reserve(self) -> bool:
         """Make a little room on a full disk; False where there is none to be made."""
@@ -354,6 +371,7 @@ def _run(row: sqlite3.Row) -> Run:
         summary=Summary(**json.loads(row["summary"])) if row["summary"] else None,
         last_lines=row["last_lines"] or "",
         weights_bytes=row["weights_bytes"],
+        peak_bytes=row["peak_bytes"],
         score=_score(row) if row["score_s"] is not None else None,
         dawn=row["dawn"],
         holdout=_holdout(json.loads(row["holdout"])) if row["holdout"] else None,

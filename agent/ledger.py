@@ -116,7 +116,7 @@ def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
     cells: Mapping[str, str] = {
         "commit": (attempt.commit or "")[:7],
         "val_bpb": _number(attempt.val_bpb, 6),
-        "memory_gb": _memory_gb(summary.peak_vram_mb if summary else None),
+        "memory_gb": _gigabytes(_memory_mb(night, attempt)),
         "status": attempt.status or "",
         "description": attempt.proposal.title,
         "attempt": str(attempt.number),
@@ -155,11 +155,23 @@ def _mean(scores: Iterable[Score | None]) -> float | None:
     return statistics.fmean(found) if found else None
 
 
+def _memory_mb(night: Night, attempt: Attempt) -> float | None:
+    """The script's own account, which knows a GPU's memory; where it has none, what the harness saw its processes fill.
+
+    A CUDA device has memory of its own, of which the harness sees nothing.
+    """
+    said_mb = attempt.summary.peak_vram_mb if attempt.summary else None
+    if said_mb is not None and 0 < said_mb < ABSURD:
+        return said_mb
+    peaks = [run.peak_bytes for run in attempt.done_runs if run.peak_bytes]
+    return max(peaks) / 2**20 if peaks and night.device_kind != "cuda" else None
+
+
 def _number(value: float | None, decimals: int) -> str:
     return f"{value:.{decimals}f}" if value is not None and 0 <= value < ABSURD else ""
 
 
-def _memory_gb(peak_mb: float | None) -> str:
+def _gigabytes(peak_mb: float | None) -> str:
     """With one decimal, or three where that would leave nothing."""
     gigabytes = None if peak_mb is None else peak_mb / 1024
     return _number(gigabytes, 3 if gigabytes is not None and 0 < gigabytes < 0.05 else 1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from agent.experiment import Attempt, Briefing, Noise, Status, Summary
-from agent.failures import stopped_early, training_failure
+from agent.failures import stopped_early, too_slow, training_failure
 from agent.plain_text import harmless_lines, one_line, paragraphs
 
 # What the prompt may hold beside the script, which is shown in full: 30,000 characters and a few sentences
@@ -101,6 +101,8 @@ def quoted(text: str, most_chars: int = QUOTE_CHARS) -> str:
 
 def what_happened(attempt: Attempt) -> str | None:
     """Why an attempt failed, from its records rather than from its reason; None for one that did not."""
+    if (slow := too_slow(attempt)) is not None:
+        return f"it was {slow}"
     if attempt.dry_run is not None and attempt.dry_run.failure is not None:
         return f"it broke in a dry run of a few seconds: {quoted(attempt.dry_run.failure)}"
     if (hopeless := stopped_early(attempt)) is not None:
@@ -111,6 +113,8 @@ def what_happened(attempt: Attempt) -> str | None:
     scores = [run.score for run in attempt.counted_runs if run.score is not None]
     if any(score.val_bpb is None for score in scores):
         return "it trained, but its scoring failed: look at load_model, the shapes and the values of its logits"
+    if any(score.audit is not None and score.audit.overran for score in scores):
+        return "its audit took too long: look at what load_model and the model do beyond computing logits"
     if any(score.audit is not None and not score.audit.passed for score in scores):
         return "it failed the audit: its logits were not deterministic, causal, normalised or independent of other rows"
     if attempt.status is Status.DISCARD and attempt.decision and attempt.decision.reason.startswith("quarantine"):

@@ -37,7 +37,8 @@ CURVE, CURVE_BYTES = "metrics.jsonl", 8 << 20  # of a longer curve the end: some
 def train(shop: Workshop, number: int, script: str, seed: int, allowance_s: float, ahead: Sequence[Bound] = ()) -> Run:
     """Train once, to the end or to the first bound that is exceeded.
 
-    A run of the same attempt and seed that was interrupted is begun anew.
+    A run of the same attempt and seed that was interrupted begins again. One that overran is delayed rather than
+    overrun where the machine was busy; whether it is done again is for others to say.
     """
     folder = shop.run_folder(number, seed)
     run = train_in(shop, folder, script, seed, shop.night.budget_s, allowance_s, ahead)
@@ -56,7 +57,7 @@ def train_in(
     allowance_s: float,
     ahead: Sequence[Bound] = (),
 ) -> Run:
-    """Train in a folder that is laid out anew."""
+    """Train in a fresh folder."""
     shop.lay_out(folder, script)
     out = folder / "out"
     out.mkdir()
@@ -73,7 +74,7 @@ def train_in(
 
 
 def learnt_allowance_s(history: History, budget_s: float) -> float:
-    """What a run may take beyond its budget, from what attempt 0 took by the harness's clock."""
+    """What a run may take beyond its budget, from what the slowest of attempt 0's took by the harness's clock."""
     beyond_s = [run.wall_s - budget_s for run in history[0].done_runs if run.ending is Ending.FINISHED]
     if not beyond_s:
         return FIRST_ALLOWANCE_S
@@ -176,11 +177,20 @@ def read_weights(out: Path) -> Weights | None:
 def _as_run(outcome: Outcome, budget_s: float, allowance_s: float, out: Path, seed: int) -> Run:
     ending, last_lines = outcome.ending, outcome.last_lines
     if ending is Ending.OVERRAN:
+        ending = Ending.DELAYED if outcome.busy else ending
         allowed = f"{budget_s:g} s of budget and {allowance_s:.3g} s for start and end are over"
-        last_lines = f"{last_lines}\n{allowed}".strip()
+        last_lines = "\n".join(filter(None, (last_lines, outcome.busy, allowed)))
     size = weights_bytes(out.parent)
     if ending is Ending.FINISHED and size is None:
         ending, last_lines = Ending.CRASHED, f"{last_lines}\nit left no {WEIGHTS}".strip()
-    summary, weights = read_summary(out), read_weights(out) if ending is Ending.FINISHED else None
-    exit_code, wall_s = outcome.exit_code, outcome.wall_s
-    return Run(seed, ending, exit_code, wall_s, summary, last_lines, weights_bytes=size, weights=weights)
+    return Run(
+        seed,
+        ending,
+        outcome.exit_code,
+        outcome.wall_s,
+        read_summary(out),
+        last_lines,
+        weights_bytes=size,
+        weights=read_weights(out) if ending is Ending.FINISHED else None,
+        peak_bytes=outcome.peak_bytes,
+    )

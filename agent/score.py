@@ -24,7 +24,7 @@ from agent import audit as auditing
 from agent import pins
 from agent.experiment import Audit, Ending, History, Run, Score
 from agent.process import Outcome
-from agent.workshop import Workshop, read_end
+from agent.workshop import Repeats, Workshop, read_end
 
 # A forward pass over fixed rows: seconds on a GPU, under a minute on two CPU cores. An hour is a hang. An honest model
 # may be three times as slow as attempt 0's; a slow disk from which MLX is read again takes some twenty seconds.
@@ -80,7 +80,7 @@ def scoring_limit_s(history: History, number: int, beyond_s: float, allowance_s:
     its run, of which training took beyond_s: together they stay within allowance_s, and the LEAST_LIMIT_S that a slow
     disk needs. Attempt 0 is the user's own script and is given an hour.
     """
-    scores = [score for run in history[0].done_runs for score in (run.score, run.holdout)] if history else []
+    scores = [score for run in history[0].counted_runs for score in (run.score, run.holdout)] if history else []
     known = [score.wall_s for score in scores if score is not None and score.val_bpb is not None]
     if number == 0 or not known:
         return FIRST_LIMIT_S
@@ -182,10 +182,10 @@ def _ask(
 ) -> Reply:
     """Return what a boxed process makes of the work.
 
-    One that lost its time to a sleeping machine is asked again, and once more one that was killed by a signal, as when
-    memory ran short for a moment: nothing was learnt from either about the script.
+    One that lost its time to a sleeping or busy machine is asked again, and once more one that was killed by a signal,
+    as when memory ran short for a moment: nothing was learnt from either about the script.
     """
-    killed, spent_s = False, 0.0
+    killed, spent_s, repeats = False, 0.0, Repeats(shop)
     while True:
         shop.lay_out(folder, script)
         shutil.copyfile(SCORER, folder / SCORER.name)
@@ -197,7 +197,9 @@ def _ask(
         by_signal = outcome.exit_code is not None and outcome.exit_code < 0
         if outcome.ending is Ending.STOPPED:
             return Reply(spent_s)
-        if outcome.ending is not Ending.SLEPT and (killed or not by_signal):
+        if repeats.wanted(outcome.ending, outcome.last_lines, outcome.busy):
+            continue
+        if killed or not by_signal:
             break
         killed = killed or by_signal
     answer = _answer(outcome, folder, f"{what}.f32", count)

@@ -11,13 +11,15 @@ from rich.text import Text
 
 from agent.experiment import Attempt, Status
 from agent.experiment import Progress as Point
+from agent.failures import TOO_SLOW
 from agent.plain_text import harmless, harmless_lines, shorten
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 PLAIN_EVERY_S = 60.0
 BESIDE_TITLE, SHORT_TITLE = 92, 20  # columns: what bar and progress take, and what a title has at least
 ABSURD = 1e9  # no step, loss or speed is as large
-TELLING = "audit", "quarantine", "it ignores", "stopped early", "provisional"  # how reasons begin that are shown
+# how reasons begin that are shown
+TELLING = "audit", "quarantine", "it ignores", "stopped early", "provisional", TOO_SLOW
 
 
 class Screen:

@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import BinaryIO
 from agent.box import Box, View
 from agent.caps import Caps
 from agent.environment import TMP, boxed_env
+from agent.errors import Starved
 from agent.experiment import Ending, Night, Progress, Run
 from agent.process import LOG, Outcome, read_tail, supervise
 from agent.throwaway import remove
@@ -26,6 +28,8 @@ SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # of a corpus, to e
 TRAINING_TEXT = ("train.*",)  # and to training alone: in a scoring box a script could train on, off the clock
 WARM = ("cache/kernels", "cache/blas", "mlx", ".nv")  # machine code that a run leaves in its TMPDIR for the next one
 MAX_WARM_BYTES = 512 << 20
+STARVED_TRIES, STARVED_WAIT_S = 3, 60.0  # other programs are given some time to leave memory and disk again
+POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,12 @@ class Workshop:
         subprocess.run(["chmod", "-R", "ug-s", "--", str(folder)], capture_output=True, check=False)
         return outcome
 
+    def wait(self, wait_s: float) -> None:
+        """Until that has passed, or the user wants the run itself to end."""
+        deadline = time.monotonic() + wait_s
+        while time.monotonic() < deadline and not self.stopped():
+            time.sleep(min(POLL_S, wait_s))
+
     def view(self, folder: Path, *readable: Path, trains: bool = False) -> View:
         data, patterns = Path(self.night.data), (*SHOWN, *(TRAINING_TEXT if trains else ()))
         shown = (path for pattern in patterns for path in sorted(data.glob(pattern)))
@@ -169,6 +179,31 @@ class Workshop:
                 remove(self.warm)  # killed right here, the night goes on with cold caches
                 fresh.replace(self.warm)
         remove(fresh)
+
+
+class Repeats:
+    """Which processes are done over because of what the machine did; for those that no journal lists one by one."""
+
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+        self._late = False
+        self._starved = 0
+
+    def wanted(self, ending: Ending, words: str, busy: str | None) -> bool:
+        """Whether one that ended like this is done again; raises Starved when there was no room several times.
+
+        After a sleep each time, after an overrun on a busy machine once.
+        """
+        if ending is Ending.STARVED:
+            self._starved += 1
+            if self._starved >= STARVED_TRIES:
+                raise Starved(words.rpartition("\n")[2])
+            self._shop.wait(STARVED_WAIT_S)
+            return True
+        if busy is not None and not self._late:
+            self._late = True
+            return True
+        return ending is Ending.SLEPT
 
 
 def _is_folder_without_links(root: Path, name: str) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 from agent.dials import Dial, Value, legible_dials, normalised, searched, set_dials, show, values_of
 from agent.errors import Exhausted, ScriptError
 from agent.experiment import Attempt, Briefing, Ending, History, Proposal, Status, incumbent
+from agent.failures import too_slow
 from agent.fit import Memory
 from agent.proposers.checked import fingerprint
 from agent.proposers.space import Axis, Place, draw_near, turned
@@ -109,7 +110,8 @@ class Evidence:
 
     @property
     def crashed(self) -> bool:
-        return self.attempt.status is Status.CRASH
+        """What overran is as little use as what crashed, and has edges among the dials as well."""
+        return self.attempt.status is Status.CRASH or too_slow(self.attempt) is not None
 
 
 def _latest(nights: Sequence[History], most: int) -> tuple[History, ...]:
