@@ -40,7 +40,7 @@ def too_slow(attempt: Attempt) -> str | None:
     """
     if attempt.dry_run is not None and attempt.dry_run.overran:
         return f"{TOO_SLOW} to start or to be scored, in a dry run of a few seconds"
-    for run in attempt.done_runs:
+    for run in attempt.counted_runs:
         if run.ending is Ending.OVERRAN:
             return f"{TOO_SLOW} to start or to save: {training_failure(run)}"
         late = next((score for score in (run.score, run.holdout) if score is not None and score.overran), None)

@@ -12,7 +12,7 @@ from functools import partial
 from agent.clock import boot_id
 from agent.confirmation import QUESTION, adoption
 from agent.dials import only_dials_differ
-from agent.errors import Exhausted, MachineError, NoIdea, ScriptError
+from agent.errors import Exhausted, NoIdea, ScriptError
 from agent.experiment import (
     Attempt,
     Briefing,
@@ -25,7 +25,7 @@ from agent.experiment import (
     Status,
     incumbent,
 )
-from agent.failures import failure, fault
+from agent.failures import failure, fault, too_slow
 from agent.judge import trusted
 from agent.lab import Lab
 from agent.noise import noise
@@ -34,14 +34,11 @@ from agent.opening import check_disk, read_script, utc_now
 from agent.plain_text import one_line, paragraphs
 from agent.proposers.checked import check_proposal
 from agent.report import noise_line
-from agent.shell import typed
 from agent.steps import audit_once, commit, dry_run_once, hopeless, run_once, score_once, settle, why_and_where
+from agent.streak import check_streak
 
 Step = Callable[[], bool]  # False: the user stopped it, or there is nothing more to do
 
-# A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that
-# are bad one after another are rare, and resuming costs a person one command. A dry run breaks more easily.
-CRASHES_IN_A_ROW, BROKEN_IN_A_ROW = 5, 15
 WAITS_S = (30.0, 120.0, 600.0)  # before nobody is asked any more
 POLL_S = 0.2
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
@@ -51,7 +48,7 @@ REPAIRED = ", repaired"
 def run_night(lab: Lab) -> None:
     """Until a limit is reached, the user stops it or the proposer has nothing left; raises NightshiftError."""
     lab.journal.mark_lost_runs(boot_id())
-    known = len(lab.journal.attempts())
+    known = sum(attempt.settled for attempt in lab.journal.attempts())
     while (step := next_step(lab)) is not None and step():
         check_streak(lab, lab.journal.attempts()[known:])
 
@@ -128,10 +125,7 @@ def propose(lab: Lab, history: History) -> Proposal:
         return Proposal(script, "baseline", "The script that the night began with.", "you")
     best = incumbent(history)
     if best is None:
-        raise ScriptError(
-            f"attempt 0, the script as it stands, has no score that counts: {why_and_where(lab, history[0])}; "
-            f"mend it and start a new night"
-        )
+        raise ScriptError(_without_baseline(lab, history[0]))
     lab.watcher.asking_began(len(history))
     proposal = lab.proposer.propose(brief(lab, history, best))
     check_proposal(proposal, history, lab.place.script)
@@ -142,6 +136,18 @@ def as_repair(proposal: Proposal, broken: Proposal) -> Proposal:
     """Under the name of the idea that it repairs: "fix the crash", as its author calls it, says nothing of the idea."""
     title = one_line(broken.title, TITLE_CHARS - len(REPAIRED)) + REPAIRED
     return replace(proposal, title=title, hypothesis=broken.hypothesis)
+
+
+def _without_baseline(lab: Lab, first: Attempt) -> str:
+    night, what = lab.shop.night, "attempt 0, the script as it stands, has no score that counts: "
+    what += why_and_where(lab, first)
+    if too_slow(first) is None:
+        return f"{what}; repair it and start a new night"
+    return (
+        f"{what}; nothing in it is broken, but it or this machine is too slow: see where its time goes with "
+        f"python {night.script} --budget-s {night.budget_s:g}, end what else is running, or allow more with "
+        f"--allowance-s, in a new night"
+    )
 
 
 def brief(lab: Lab, history: History, best: Attempt) -> Briefing:
@@ -204,6 +210,10 @@ def next_measurement(lab: Lab, number: int) -> Step | None:
         return None
     if attempt.dry_run is None and wants_dry_run(lab, attempt, history):
         return in_time(lab, attempt, partial(dry_run_once, lab, attempt), lab.pace(history).dry_run_s)
+    slow = too_slow(attempt)
+    if slow is not None:
+        lab.journal.record_decision(number, Decision(Status.DISCARD, slow))
+        return None
     if attempt.dry_run is not None and attempt.dry_run.failure is not None:
         lab.journal.record_decision(number, Decision(Status.CRASH, failure(attempt) or "dry run"))
         return None
@@ -304,6 +314,9 @@ def _fall(attempt: Attempt, history: History) -> Decision | None:
         return None
     if attempt.parent is not None and history[attempt.parent].status is not Status.KEEP:
         return Decision(Status.DISCARD, f"made from #{attempt.parent}, which is kept no more")
+    slow = too_slow(attempt)
+    if slow is not None:
+        return Decision(Status.DISCARD, f"with another seed: {slow}")
     why = fault(attempt)
     if why is not None:
         return Decision(Status.CRASH, f"with another seed: {why}")
@@ -346,18 +359,3 @@ def adopted_and_unmeasured(lab: Lab, history: History) -> Attempt | None:
 def run_again(lab: Lab, attempt: Attempt) -> bool:
     lab.watcher.attempt_began(attempt)
     return run_once(lab, attempt)
-
-
-def check_streak(lab: Lab, fresh: History) -> None:
-    """Raises MachineError when the last attempts of this call have all crashed."""
-    streak: list[Attempt] = []
-    for attempt in reversed(fresh):
-        if attempt.status is not Status.CRASH or not attempt.settled:
-            break
-        streak.append(attempt)
-    crashed = [attempt for attempt in streak if attempt.done_runs]
-    if len(crashed) >= CRASHES_IN_A_ROW or len(streak) >= BROKEN_IN_A_ROW:
-        raise MachineError(
-            f"{len(streak)} attempts in a row crashed, the last with: {why_and_where(lab, streak[0])}; "
-            f"see what they share, mend it, go on with: {typed('run', '--tag', lab.shop.night.tag)}"
-        )

@@ -3,16 +3,31 @@
 Each step writes to the journal what it found before the next begins, and may be done twice without harm.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from agent import ledger
+from agent.caps import fair_to
 from agent.clock import boot_id
 from agent.curve import Bound
 from agent.dry_run import rehearse
-from agent.errors import MachineError, NightError
-from agent.experiment import Attempt, Decision, Ending, History, Night, Run, Score, Status, attempt_ref, incumbent
+from agent.errors import MachineError, NightError, Starved
+from agent.experiment import (
+    Attempt,
+    Audit,
+    Decision,
+    DryRun,
+    Ending,
+    History,
+    Night,
+    Run,
+    Score,
+    Status,
+    attempt_ref,
+    incumbent,
+)
 from agent.failures import stopped_early
 from agent.journal import Journal
 from agent.lab import Lab
@@ -20,7 +35,8 @@ from agent.opening import Place
 from agent.process import LOG
 from agent.run import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, read_losses, train
 from agent.score import Split, audit, score, scoring_limit_s, too_heavy
-from agent.workshop import Workshop
+from agent.shell import typed
+from agent.workshop import STARVED_TRIES, STARVED_WAIT_S, Workshop
 
 DAWN_SEED = 1000  # from one dawn to the next: each confirms with seeds that no choice before it has seen
 FAILED = frozenset({Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED})
@@ -47,7 +63,11 @@ def dry_run_once(lab: Lab, attempt: Attempt) -> bool:
     """False when the user stopped it, as with all that follow."""
     lab.watcher.dry_run_began(attempt)
     limits_s = allowed_s(lab, attempt), scoring_allowed_s(lab, attempt)
-    found = rehearse(lab.shop, attempt.number, attempt.proposal.script, *limits_s)
+    try:
+        found = rehearse(fair_shop(lab, attempt), attempt.number, attempt.proposal.script, *limits_s)
+    except Starved as error:
+        why = unless_machine_is_full(lab, attempt, error)
+        found = None if why is None else DryRun(0.0, why)
     if found is None:
         return False
     lab.journal.record_dry_run(attempt.number, found)
@@ -57,50 +77,152 @@ def dry_run_once(lab: Lab, attempt: Attempt) -> bool:
 def run_once(lab: Lab, attempt: Attempt, *, dawn: int = 0) -> bool:
     """With the next seed of the night, or of this dawn: the k-th run of every attempt has the same.
 
-    What was kept has run before. Where it fails now and attempt 0 does too, that is no run: raises MachineError.
+    Raises MachineError where not even attempt 0 runs on this machine any more.
     """
     done = attempt.dawn_runs(dawn) if dawn else attempt.done_runs
     seed = lab.shop.night.seed + len(done) + DAWN_SEED * dawn
     lab.watcher.run_began(attempt, seed)
-    allowance_s = lab.shop.allowance_s or allowed_s(lab, attempt)
+    allowance_s = allowed_s(lab, attempt)
     run_id = lab.journal.start_run(attempt.number, seed, boot_id(), dawn=dawn)
     ahead = bounds_ahead(lab, attempt) if not dawn else ()
-    run = train(lab.shop, attempt.number, attempt.proposal.script, seed, allowance_s, ahead)
-    if attempt.status is Status.KEEP and run.ending in FAILED:
-        run = unless_machine_is_broken(lab, run)
+    run = train(fair_shop(lab, attempt), attempt.number, attempt.proposal.script, seed, allowance_s, ahead)
+    before = [one for one in attempt.runs if one.seed == seed]
+    run = given_a_second_chance(run, before, ran_well=has_run_well(attempt))
+    if (run.ending in FAILED and (dawn or has_run_well(attempt))) or is_starved_again(run, before):
+        run = unless_machine_is_broken(lab, attempt, run)
     lab.journal.end_run(run_id, run)
-    if run.ending is Ending.LOST:
-        raise MachineError(f"{run.last_lines}; mend that and give the same command: the run is done again")
+    return is_to_go_on(lab, attempt, run, before)
+
+
+def has_run_well(attempt: Attempt) -> bool:
+    """Whether a run of it was scored."""
+    return any(run.score is not None and run.score.val_bpb is not None for run in attempt.counted_runs)
+
+
+def given_a_second_chance(run: Run, before: Sequence[Run], *, ran_well: bool) -> Run:
+    """An overrun counts unless others kept the machine busy, or the script was in time before; the second counts."""
+    if run.ending not in (Ending.OVERRAN, Ending.DELAYED):
+        return run
+    if any(one.ending is Ending.DELAYED for one in before):
+        return replace(run, ending=Ending.OVERRAN)
+    if run.ending is Ending.OVERRAN and ran_well:
+        return replace(run, ending=Ending.DELAYED, last_lines=f"{run.last_lines}\nwith another seed it was in time")
+    return run
+
+
+def is_starved_again(run: Run, before: Sequence[Run]) -> bool:
+    """Whether others had taken the room of the last few runs, too: it is time to see who does."""
+    last = [one.ending for one in (*before, run)][-STARVED_TRIES:]
+    return last == [Ending.STARVED] * STARVED_TRIES
+
+
+def is_to_go_on(lab: Lab, attempt: Attempt, run: Run, before: Sequence[Run]) -> bool:
+    """Say why a run is void; False where the user stopped it. Raises MachineError where all others would be void."""
+    reason = run.last_lines.rpartition("\n")[2]
+    if run.ending is Ending.BROKEN:
+        raise MachineError(f"{reason}; repair that and give the same command: the run is done again")
+    if is_starved_again(run, before):
+        raise MachineError(f"{reason}; {_remedy(lab)}")
     if run.ending is Ending.SLEPT:
         lab.watcher.said("the machine slept during this run: it does not count and is done again")
+    if run.ending is Ending.DELAYED:
+        why = "; ".join(run.last_lines.split("\n")[-2:])
+        lab.watcher.said(f"this run of #{attempt.number} overran and is done again, once: {why}")
+        return not lab.stop.after_run
+    if run.ending is Ending.STARVED:
+        again = f"is done again in {STARVED_WAIT_S:.0f} s: other programs took its room"
+        lab.watcher.said(f"this run of #{attempt.number} does not count and {again} ({reason})")
+        if lab.stop.after_run:
+            return False
+        lab.shop.wait(STARVED_WAIT_S)
     return run.ending is not Ending.STOPPED
 
 
-def unless_machine_is_broken(lab: Lab, run: Run) -> Run:
-    """A failed run of something that was kept: it counts only where a dry run of attempt 0 still comes to its end."""
+def _remedy(lab: Lab) -> str:
+    again = typed("run", "--tag", lab.shop.night.tag)
+    return f"free some and go on with: {again} (what was cut off does not count and is done again)"
+
+
+# ---- whose fault it is -----------------------------------------------------------------------------------------------
+
+
+def fair_shop(lab: Lab, attempt: Attempt) -> Workshop:
+    """Where the machine runs short, attempt 0 is never to blame within its cap, and others by what attempt 0 took."""
+    peaks = [run.peak_bytes for one in lab.journal.attempts()[:1] for run in one.done_runs if run.peak_bytes]
+    usual_bytes = max(peaks) if peaks and attempt.number else None
+    return replace(lab.shop, caps=fair_to(lab.shop.caps, usual_bytes))
+
+
+def check_machine(lab: Lab) -> DryRun | None:
+    """Whether attempt 0 still trains here and is scored, for some seconds; None when the user stopped it."""
     first = lab.journal.attempt(0)
     limits_s = allowed_s(lab, first), scoring_allowed_s(lab, first)
-    found = rehearse(lab.shop, 0, first.proposal.script, *limits_s)
+    try:
+        return rehearse(fair_shop(lab, first), 0, first.proposal.script, *limits_s)
+    except Starved as error:
+        return DryRun(0.0, str(error))
+
+
+def broken_by(lab: Lab, found: DryRun) -> str | None:
+    """In a sentence; None where attempt 0 came to its end."""
+    if found.failure is None:
+        return None
+    return f"not even attempt 0 trains here any more: {found.failure} (log: {lab.shop.dry_folder(0) / LOG})"
+
+
+def unless_machine_is_broken(lab: Lab, attempt: Attempt, run: Run) -> Run:
+    """A failed run of something that has run before: it counts only where attempt 0 still comes to its end.
+
+    So does one without room, where there is room for attempt 0.
+    """
+    if run.ending is Ending.STARVED and attempt.number == 0:
+        return run
+    found = check_machine(lab)
     if found is None:
         return replace(run, ending=Ending.STOPPED)
-    if found.failure is None:
-        return run
-    why = f"not even attempt 0 trains here any more: {found.failure} (log: {lab.shop.dry_folder(0) / LOG})"
-    return replace(run, ending=Ending.LOST, last_lines=why)
+    why = broken_by(lab, found)
+    if run.ending is Ending.STARVED:
+        return replace(run, ending=Ending.EXCEEDED) if why is None else run
+    return run if why is None else replace(run, ending=Ending.BROKEN, last_lines=f"{run.last_lines}\n{why}".strip())
+
+
+def unless_machine_is_full(lab: Lab, attempt: Attempt, error: Starved) -> str | None:
+    """Why a process that had no room failed, where attempt 0 has some; None when the user stopped it.
+
+    Raises MachineError where attempt 0 has none either.
+    """
+    found = check_machine(lab) if attempt.number else DryRun(0.0, str(error))
+    if found is not None and found.failure is not None:
+        raise MachineError(f"{error}; {_remedy(lab)}") from error
+    return None if found is None else str(error)
+
+
+def machine_scores(lab: Lab) -> bool:
+    """False when the user stopped it; raises MachineError where attempt 0 is not scored either: nothing is recorded."""
+    found = check_machine(lab)
+    why = None if found is None else broken_by(lab, found)
+    if why is not None:
+        raise MachineError(f"{why}; repair that and give the same command: the scoring is done again")
+    return found is not None
 
 
 def allowed_s(lab: Lab, attempt: Attempt) -> float:
-    """What attempt 0 needs beyond its budget nobody knows; the others get what it took, and little more."""
-    history = lab.journal.attempts()
-    if attempt.number == 0 and not any(run.ending is Ending.FINISHED for run in history[0].done_runs):
+    """The seconds that a run may take beyond its budget: as many as the user said, else as attempt 0 needed.
+
+    What attempt 0 itself needs is never known in advance, since the machine may become busy. The others get what it
+    took at most, and little more.
+    """
+    if lab.shop.allowance_s is not None:
+        return lab.shop.allowance_s
+    if attempt.number == 0:
         return FIRST_ALLOWANCE_S
-    return learnt_allowance_s(history, lab.shop.night.budget_s)
+    return learnt_allowance_s(lab.journal.attempts(), lab.shop.night.budget_s)
 
 
 def scoring_allowed_s(lab: Lab, attempt: Attempt, run: Run | None = None) -> float:
     """Each process that scores or audits this run of the attempt; without one, of its dry run."""
     beyond_s = max(0.0, run.wall_s - lab.shop.night.budget_s) if run is not None else 0.0
-    allowance_s = lab.shop.allowance_s or allowed_s(lab, attempt)
+    allowance_s = allowed_s(lab, attempt)
     return scoring_limit_s(lab.journal.attempts(), attempt.number, beyond_s, allowance_s)
 
 
@@ -131,8 +253,15 @@ def score_once(lab: Lab, attempt: Attempt, run: Run, split: Split = "validation"
     why, limit_s = too_heavy(run, lab.journal.attempts()), scoring_allowed_s(lab, attempt, run)
     measured: Score | None = Score(None, 0.0, why)
     if why is None:
-        measured = score(lab.shop, attempt.number, attempt.proposal.script, run.seed, limit_s, split)
+        shop, script = fair_shop(lab, attempt), attempt.proposal.script
+        try:
+            measured = score(shop, attempt.number, script, run.seed, limit_s, split)
+        except Starved as error:
+            why = unless_machine_is_full(lab, attempt, error)
+            measured = None if why is None else Score(None, 0.0, why)
     if measured is None:
+        return False
+    if measured.val_bpb is None and (run.dawn or has_run_well(attempt)) and not machine_scores(lab):
         return False
     record = lab.journal.record_score if split == "validation" else lab.journal.record_holdout
     record(attempt.number, run.seed, measured)
@@ -144,9 +273,16 @@ def audit_once(lab: Lab, attempt: Attempt, run: Run, split: Split = "validation"
     lab.watcher.audit_began(attempt)
     history = lab.journal.attempts()
     known = reference_of(lab.shop, attempt, run, history, split)
-    limit_s = scoring_allowed_s(lab, attempt, run)
-    found = audit(lab.shop, attempt.number, attempt.proposal.script, run.seed, limit_s, known, split)
+    shop, limit_s = fair_shop(lab, attempt), scoring_allowed_s(lab, attempt, run)
+    try:
+        found = audit(shop, attempt.number, attempt.proposal.script, run.seed, limit_s, known, split)
+    except Starved as error:
+        why = unless_machine_is_full(lab, attempt, error)
+        found = None if why is None else Audit(0, 0, 0.0, 0.0, 0.0, f"it could not be done: {why}")
     if found is None:
+        return False
+    no_answer = not found.passed and found.worst_nats == 0.0
+    if no_answer and not machine_scores(lab):
         return False
     if split == "validation":
         lab.journal.record_audit(attempt.number, run.seed, found)

@@ -33,9 +33,10 @@ FLOOR = {
     "agent.prompt": 2, "agent.reply": 2, "agent.proposers.endpoint": 1, "agent.proposers.chat": 3,
     "agent.proposers.dialects": 4, "agent.proposers.llm": 6,
     # the trusted score reads the corpus through prepare
-    "agent.score": 7, "agent.dry_run": 8, "agent.steps": 9, "agent.night": 10, "agent.phases": 8, "agent.doctor": 8,
+    "agent.score": 7, "agent.dry_run": 8, "agent.steps": 9, "agent.streak": 10, "agent.night": 11,
+    "agent.phases": 8, "agent.doctor": 8,
     # the command line
-    "agent.proposers.given": 1, "agent.options": 6, "agent.dawn": 11, "agent.plot": 12, "agent.sources": 11,
+    "agent.proposers.given": 1, "agent.options": 6, "agent.dawn": 12, "agent.plot": 12, "agent.sources": 11,
     "agent.repeat": 7, "agent.wiring": 12, "agent.__main__": 13,
 }  # fmt: skip
 

@@ -9,14 +9,17 @@ import pytest
 from nights import mounted
 
 from agent.errors import NightError
-from agent.experiment import Dawn, Decision, Ending, Night, Proposal, Run, Score, Status, Summary, Weights
+from agent.experiment import Dawn, Decision, DryRun, Ending, Night, Proposal, Run, Score, Status, Summary, Weights
 from agent.journal import RESERVE_BYTES, VERSION, Journal, disk_is_broken, disk_is_full
 
 NIGHT = Night(
     tag="t", branch="refs/heads/experiments/30s-t", script="train_mlx.py", base="b" * 40, budget_s=30.0, seed=7,
     device_kind="cpu", device="a CPU", protocol="p" * 12, data="/data", started="2026-01-02T03:04:05Z",
 )  # fmt: skip
-RUN = Run(7, Ending.FINISHED, 0, 31.5, Summary(peak_vram_mb=512.0, num_steps=3), "the end", weights=Weights(10, 40))
+RUN = Run(
+    *(7, Ending.FINISHED, 0, 31.5, Summary(peak_vram_mb=512.0, num_steps=3), "the end"),
+    weights=Weights(10, 40), peak_bytes=3 << 30,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -51,6 +54,34 @@ def test_an_attempt_grows_step_by_step(journal):
     journal.settle(0)
     attempt = journal.attempt(0)
     assert (attempt.val_bpb, attempt.status, attempt.settled, attempt.commit) == (1.25, Status.KEEP, True, "c" * 40)
+
+
+def test_what_overran_is_known_of_scores_and_dry_runs(journal):
+    propose(journal)
+    journal.end_run(journal.start_run(0, 7), RUN)
+    for score in (Score(None, 61.0, "scoring was still running", overran=True), Score(1.25, 0.5)):
+        journal.record_score(0, 7, score)
+        assert journal.attempt(0).runs[0].score == score
+    dry_run = DryRun(30.0, "still running", overran=True)
+    journal.record_dry_run(0, dry_run)
+    assert journal.attempt(0).dry_run == dry_run
+
+
+def test_a_void_attempt_is_undecided_and_keeps_what_was_scored(journal):
+    propose(journal)
+    scored, cut, failed = RUN, Run(8, Ending.LOST, None, 0.0, None, ""), Run(8, Ending.CRASHED, 1, 2.0, None, "no GPU")
+    for run in (scored, cut, failed):
+        journal.end_run(journal.start_run(0, run.seed), run)
+    journal.record_score(0, 7, Score(1.25, 0.5))
+    journal.record_dry_run(0, DryRun(1.0, None))
+    journal.record_decision(0, Decision(Status.CRASH, "no GPU"))
+    journal.settle(0)
+    journal.make_void(0, "not even attempt 0 trains here")
+    attempt = journal.attempt(0)
+    assert (attempt.decision, attempt.settled, attempt.dry_run) == (None, False, None)
+    assert [run.ending for run in attempt.runs] == [Ending.FINISHED, Ending.LOST, Ending.BROKEN]
+    assert [run.seed for run in attempt.done_runs] == [7]
+    assert attempt.runs[-1].last_lines == "not even attempt 0 trains here"
 
 
 def test_several_seeds_give_a_mean_and_a_spread(journal):

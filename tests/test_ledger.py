@@ -157,6 +157,17 @@ def test_a_question_of_dawn_has_no_score_but_dawns(tmp_path):
     plot.plot(read, tmp_path / "p.svg")
 
 
+def test_without_an_account_of_its_own_the_memory_is_what_the_harness_saw_but_for_a_gpus():
+    seen = dataclasses.replace(HISTORY[1].runs[0], peak_bytes=3 << 30)
+    for said_mb, device_kind, memory_gb in (
+        (1536.0, "cpu", "1.5"), (None, "cpu", "3.0"), (-1.0, "metal", "3.0"), (1e299, "cpu", "3.0"), (None, "cuda", ""),
+    ):  # fmt: skip
+        run = dataclasses.replace(seen, summary=Summary(peak_vram_mb=said_mb))
+        night = dataclasses.replace(NIGHT, device_kind=device_kind)
+        row = cells(ledger.rows(night, [dataclasses.replace(HISTORY[1], parent=None, runs=(run,))])[0])
+        assert row["memory_gb"] == memory_gb
+
+
 def test_an_attempt_still_at_work_has_no_row():
     at_work = dataclasses.replace(attempt(4, 1.0, Status.KEEP), decision=None)
     assert len(ledger.rows(NIGHT, (*HISTORY, at_work))) == 4

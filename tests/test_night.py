@@ -125,7 +125,8 @@ def test_what_a_run_saved_is_counted(after_a_night):
 
 def test_nonsense_in_summary_and_curve_is_left_out(after_a_night):
     assert after_a_night.grounds.attempts("t")[6].val_bpb is not None
-    assert after_a_night.grounds.rows()[6]["memory_gb"] == ""
+    assert 0 <= float(after_a_night.grounds.rows()[6]["memory_gb"]) < 1  # what the harness saw instead
+    assert after_a_night.grounds.rows()[6]["tokens_M"] == ""
 
 
 def test_curves_are_followed_while_they_grow(after_a_night):
@@ -182,11 +183,13 @@ def test_a_proposal_that_is_no_new_attempt_costs_no_run(grounds, script, sentenc
     assert len(grounds.attempts("t")) == 1
 
 
+@pytest.mark.usefixtures("quiet_machine")
 def test_a_hanging_script_is_killed_and_the_night_goes_on(grounds):
     grounds.try_scripts("t", [(SCRIPTS / "hangs.py").read_text()], allowance_s=1.5)
-    assert grounds.attempts("t")[1].runs[0].ending is Ending.OVERRAN
+    assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.OVERRAN]
+    assert grounds.rows()[1]["status"] == "discard"
     reason = grounds.rows()[1]["reason"]
-    assert reason.startswith("still running after")
+    assert reason.startswith("too slow to start or to save: still running after")
     assert reason.endswith(": 0.05 s of budget and 1.5 s for start and end are over")
 
 

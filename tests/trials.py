@@ -11,11 +11,12 @@ from arena import TAG, Witness, World
 from cheating import Script
 from nights import Quiet, scripted_lab
 
-from agent import night, steps
+from agent import night, steps, streak
 from agent.box import Box
 from agent.caps import GB, Caps
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Decision, Ending, History, Proposal, Review, Status
+from agent.failures import too_slow
 from agent.judge import PLAUSIBLE_GAIN, Greedy
 
 BUDGET_S = 2.0
@@ -128,7 +129,7 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
     observer = Observer(Witness(here), scripts, told)
     with ExitStack() as undo:
         # most of these crash, which ends no night of trials; and one of them never answers
-        undo.enter_context(mock.patch.object(night, "CRASHES_IN_A_ROW", len(scripts) + 1))
+        undo.enter_context(mock.patch.object(streak, "CRASHES_IN_A_ROW", len(scripts) + 1))
         scoring = mock.patch.object(steps, "scoring_allowed_s", lambda lab, attempt, run=None: seconds_for(attempt))
         undo.enter_context(scoring)
         undo.enter_context(mock.patch.object(steps, "allowed_s", lambda lab, attempt: seconds_for(attempt)))
@@ -150,6 +151,8 @@ def in_a_word(attempt: Attempt, reason: str) -> str:
             return beginning
     if attempt.status is Status.KEEP:
         return "kept"
+    if too_slow(attempt) is not None:
+        return "limit"
     if attempt.status is Status.DISCARD:
         words = {"that of the honest": "no effect", "ignores its seed": "seeds"}
         return next((how for word, how in words.items() if word in reason), "no gain")
