@@ -34,6 +34,7 @@ from agent.opening import check_disk, read_script, utc_now
 from agent.plain_text import one_line, paragraphs
 from agent.proposers.checked import check_proposal
 from agent.report import noise_line
+from agent.shell import typed
 from agent.steps import audit_once, commit, dry_run_once, hopeless, run_once, score_once, settle, why_and_where
 from agent.streak import check_streak
 
@@ -253,7 +254,7 @@ def leave_unfinished(lab: Lab, attempt: Attempt) -> bool:
     wants = "another seed" if attempt.done_runs else "its run"
     lab.watcher.said(
         f"no time is left for {wants} of #{attempt.number} ({attempt.proposal.title}): it stays unfinished and goes on "
-        f"with: nightshift run --tag {lab.shop.night.tag}"
+        f"with: {typed('run', '--tag', lab.shop.night.tag)}"
     )
     return False
 

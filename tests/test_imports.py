@@ -21,7 +21,7 @@ FLOOR = {
     "agent.load": 0,
     # what a night knows and decides
     "agent.proposers": 0, "agent.failures": 1, "agent.dials": 1, "agent.contract": 1, "agent.stop": 1,
-    "agent.audit": 1, "agent.belief": 0, "agent.noise": 1, "agent.simplicity": 2, "agent.judge": 4,
+    "agent.audit": 1, "agent.belief": 0, "agent.noise": 1, "agent.simplicity": 2, "agent.judge": 3,
     "agent.confirmation": 5, "agent.remembered": 0, "agent.weights": 1, "agent.lab": 6, "agent.curve": 0,
     "agent.shell": 0, "agent.answer": 1, "agent.terms": 4, "agent.intervals": 0, "agent.morning": 6, "agent.pace": 1,
     "agent.pins": 1, "agent.repo": 2, "agent.journal": 2, "agent.ledger": 2, "agent.lock": 2, "agent.screen": 2,
@@ -36,8 +36,8 @@ FLOOR = {
     "agent.score": 7, "agent.dry_run": 8, "agent.steps": 9, "agent.streak": 10, "agent.night": 11,
     "agent.phases": 8, "agent.doctor": 8,
     # the command line
-    "agent.proposers.given": 1, "agent.options": 6, "agent.dawn": 12, "agent.plot": 12, "agent.sources": 11,
-    "agent.repeat": 7, "agent.wiring": 12, "agent.__main__": 13,
+    "agent.proposers.given": 1, "agent.options": 6, "agent.dawn": 12, "agent.plot": 13, "agent.sources": 11,
+    "agent.repeat": 7, "agent.wiring": 12, "agent.__main__": 14,
 }  # fmt: skip
 
 
