@@ -323,7 +323,7 @@ def known(history: History) -> Iterator[tuple[object, ...]]:
         yield one.number, "proposal", one.proposal, one.parent, one.started
         if one.commit is not None:
             yield one.number, "commit", one.commit
-        for run in one.done_runs:
+        for run in one.counted_runs:
             yield one.number, "run", run.seed, run.ending, run.wall_s
             if run.score is not None:
                 yield one.number, "score", run.seed, run.score.val_bpb, run.score.wall_s

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import measure
@@ -18,6 +19,7 @@ from agent.experiment import Ending
 COMMANDS = ("hash-object", "read-tree", "update-index", "write-tree", "commit-tree", "update-ref")  # those that write
 BUDGET_S, LONGER_S = 0.05, 0.4
 CHAIN = 10  # kills of one night at random moments
+STRETCH = 40  # points that one night walks through: an audit alone has two hundred, and its kills cost seconds each
 WAIT_S = 3.0  # at most, before a random moment: an undisturbed night takes about six
 
 SHIM = """\
@@ -55,6 +57,13 @@ class Reference:
             raise measure.Failed(f"a night left alone ended so: {victim.tally.notes} {end.said} {again.said}")
         return cls(outcome, end.points, again.forgot_stop + end.greeting)
 
+    def stretches(self) -> Iterator[tuple[int, int, int | None]]:
+        """Where each walk from one new fact to the next begins: the boundary, what it skips, and its most points."""
+        starts = [*self.boundaries(), len(self.points)]
+        for first, following in pairwise(starts):
+            for skip in range(0, following - first, STRETCH):
+                yield first, skip, STRETCH if skip + STRETCH < following - first else None
+
     def boundaries(self) -> Iterator[int]:
         """The numbers of the points that come next when the journal has a new fact on disk; 1 is the opening."""
         yield 1
@@ -72,6 +81,8 @@ class Task:
     stride: int = 1
     torn: int = 0  # sweep: are the even (0) or the odd (1) points torn?
     facts: int | None = 1  # sweep: how many new facts to walk through; None: all
+    skip: int = 0  # sweep: points of the walk that other nights are killed at
+    most: int | None = None  # sweep: kills of the walk; None: until it knows more
     command: str = ""  # git: which
     loop: bool = False  # git: does the loop die with it?
     kills: int = CHAIN  # moments: at most
@@ -100,7 +111,8 @@ class Task:
         if begun_a_run(victim) and self.facts is not None:
             return  # between two facts: the walk from the one before comes by here
         before, left, number = state(victim), self.facts, self.first if self.first == 1 else start_up - self.stride
-        while end.killed:
+        number, until = number + self.skip, victim.tally.kills + (self.most or 10**9)
+        while end.killed and victim.tally.kills < until:
             number += self.stride
             end = victim.go_on(Strike(number, torn=number % 2 == self.torn))
             if state(victim) != before:
@@ -154,7 +166,11 @@ def plan(kills: int, reference: Reference, seed: int) -> list[Task]:
         return [sweep, Task("git", command=COMMANDS[-1], loop=True), moments]
     passes = range(2 if kills >= 3 * len(reference.points) else 1)
     stride = max(1, round(3 * len(reference.points) / (2 * kills)))
-    sweep = [Task("sweep", first, stride, torn) for torn in passes for first in reference.boundaries()]
+    sweep = [
+        Task("sweep", first, stride, torn, skip=skip, most=None if points is None else -(-points // stride))
+        for torn in passes
+        for first, skip, points in reference.stretches()
+    ]
     git = [Task("git", command=command, loop=loop) for command in COMMANDS for loop in (False, True)]
     tasks = [*sweep, *git]
     random.Random(seed).shuffle(tasks)  # so that a run cut short has seen something of everything

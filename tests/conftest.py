@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import sys
@@ -24,7 +23,7 @@ from nights import Grounds, make_repository, unigram
 import corpus
 import hardware
 import prepare
-from agent import load
+from agent import process
 
 hardware.tune()  # before any test imports MLX
 
@@ -80,15 +79,15 @@ def own_cache(tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else runs here now: what overruns is too slow."""
-    monkeypatch.setattr(load, "BUSY_SHARE", math.inf)
-    monkeypatch.setattr(load, "STALLED_SHARE", math.inf)
+    """Whatever else runs here now, and however short the run: what overruns is too slow."""
+    monkeypatch.setattr(process, "busy", lambda before, after, tree_s: None)
 
 
 @pytest.fixture
 def busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little runs here now."""
-    monkeypatch.setattr(load, "BUSY_SHARE", -math.inf)
+    sentence = "other programs took 50% of the machine's processors"
+    monkeypatch.setattr(process, "busy", lambda before, after, tree_s: sentence)
 
 
 @pytest.fixture

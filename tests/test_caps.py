@@ -172,7 +172,7 @@ def test_pages_that_forks_share_are_counted_once(tmp_path, monkeypatch):
         for child in tree[1:]:
             child.kill()
         psutil.wait_procs(tree[1:])
-        assert watch.exceeded() == "out of memory: it used 0.5 GB, 0.4 GB are allowed"
+        assert watch.exceeded() == Excess("out of memory: it used 0.5 GB, 0.4 GB are allowed")
         parent.kill()
 
 

@@ -139,7 +139,7 @@ def test_a_server_that_is_out_of_order_is_asked_again_and_then_left_alone(provid
 def test_what_else_a_server_refuses_is_said_in_its_words(provider):
     with Server(status(404, "model toy not found")) as server:
         assert "knows no model toy" in Model(server, provider).refusal()
-    with Server(status(400, "max_tokens is too large\x1b[2J" + "!" * 999)) as server:
+    with Server(status(400, "max_tokens is too large\x1b[2J" + " !" * 999)) as server:
         sentence = Model(server, provider).refusal()
         assert "does not take the question" in sentence
         assert "max_tokens is too large\\x1b[2J" in sentence

@@ -195,9 +195,9 @@ def test_what_was_too_slow_is_told_in_the_harnesss_own_words():
 
 def test_the_search_keeps_away_from_what_was_too_slow_as_from_what_crashed():
     told = [dataclasses.replace(one, decision=Decision(Status.DISCARD, "")) for one in SLOW]
-    assert all(Evidence(None, one, "").crashed for one in told)
+    assert all(Evidence(None, one, None, "").crashed for one in told)
     scored = dataclasses.replace(run(Ending.FINISHED), score=Score(1.0, 1.0))
-    assert not Evidence(None, attempt(scored, status=Status.DISCARD), "").crashed
+    assert not Evidence(None, attempt(scored, status=Status.DISCARD), 1.0, "").crashed
 
 
 # ---- streaks ---------------------------------------------------------------------------------------------------------
