@@ -11,13 +11,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 from agent import landlock, seatbelt, seccomp
-from agent.counters import LIMITS, counters
+from agent.counters import LIMITS, MAKES_DISKS, counters
 from agent.environment import boxed_env
 from agent.errors import MachineError
 from agent.throwaway import throwaway_folder
@@ -214,7 +214,7 @@ class Landlock:
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         devices = (*(Path("/dev") / name for name in PLAIN_DEVICES), *gpu_devices())
         system = (Path(place) for place in (*SYSTEM, *SETTINGS, *ABOUT, "/proc"))
-        seen = _around_hidden([*system, *_python_in(view)], view)
+        seen = _around_hidden([*system, *_python_in(view)], replace(view, hidden=(*view.hidden, MAKES_DISKS)))
         rules = {
             "read": [str(place) for place in (*seen, *view.readable)],
             "write": [str(view.folder), "/proc/self"],  # CUDA names its threads there, and gives up where it may not

@@ -2,8 +2,9 @@
 
 In every box it closes what knows no namespaces. The kernel's memory of files is shared by all: a program that is told
 which pages are in it, and puts out those that it likes, leaves notes there for whoever comes later, and so it does in
-keyrings. With EPERM the kernel also refuses what goes around the filter, into other processes, and the parts of itself
-that it guards least. What takes a capability is not listed: no box has one.
+keyrings and with the numbers of sockets, which count up. With EPERM the kernel also refuses what goes around the
+filter, into other processes, and the parts of itself that it guards least. What takes a capability is not listed: no
+box has one.
 
 Beside Landlock, which knows files alone, it closes the rest of what bubblewrap has namespaces and mounts for. No socket
 leads out: none but unix sockets for streams can be made, for pairs of them and for CUDA, which does not start without
@@ -42,7 +43,10 @@ REFUSED: Table = {
     "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
 }  # fmt: skip
 PRETENDED: Table = {"fadvise64": (221, 223), "readahead": (187, 213)}
-BY_ARGUMENT: Table = {"clone": (56, 220), "clone3": (435, 435), "madvise": (28, 233), "preadv2": (327, 286)}
+BY_ARGUMENT: Table = {
+    "clone": (56, 220), "clone3": (435, 435), "madvise": (28, 233), "preadv2": (327, 286),
+    "getsockopt": (55, 209),
+}  # fmt: skip
 
 # ---- and beside Landlock ---------------------------------------------------------------------------------------------
 
@@ -73,6 +77,7 @@ AF_UNIX, SOCK_STREAM, SOCK_SEQPACKET, OF_SOCKETS = 1, 1, 5, 0xF
 RANDOM, WILLNEED, COLD, PAGEOUT = 1, 3, 20, 21  # advice about memory; the last two are young, and may be unknown
 NOWAIT_OR_UNCACHED = 0x8 | 0x80  # to read no more than is in memory, or to leave nothing there
 MARKS = (0x40086602, 0x40087602, 0x401C5820)  # FS_IOC_SETFLAGS, …SETVERSION, …FSSETXATTR: their owner needs no writing
+SOL_SOCKET, SO_COOKIE, SO_NETNS_COOKIE = 1, 57, 71  # numbers that the kernel counts up and never gives twice
 PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1
 
 # ---- the filter: a program of the kernel's small packet machine, over struct seccomp_data ----------------------------
@@ -135,8 +140,13 @@ def _by_argument() -> dict[str, list[Instruction]]:
         "clone3": [_answer(UNKNOWN)],  # its flags are out of sight; libraries then take clone
         "clone": [_load(FIRST), *_when(ANY_OF, NAMESPACES, _answer(REFUSE)), _answer(ALLOW)],
         "madvise": [_load(THIRD), *answers, _answer(ALLOW)],
+        "getsockopt": [
+            _load(SECOND), *_unless(EQUAL, SOL_SOCKET, _answer(ALLOW)), _load(THIRD),
+            *(step for value in (SO_COOKIE, SO_NETNS_COOKIE) for step in _when(EQUAL, value, _answer(REFUSE))),
+            _answer(ALLOW),
+        ],
         "preadv2": [_load(SIXTH), *_when(ANY_OF, NOWAIT_OR_UNCACHED, _answer(UNSUPPORTED)), _answer(ALLOW)],
-    }
+    }  # fmt: skip
 
 
 def _by_argument_too() -> dict[str, list[Instruction]]:

@@ -20,7 +20,7 @@ from agent import box as boxes
 from agent import landlock
 from agent.box import Box, Bubblewrap, Landlock, Mode, View, choose, python_places
 from agent.caps import caps_of_machine
-from agent.counters import LIMITS
+from agent.counters import LIMITS, MAKES_DISKS
 from agent.environment import boxed_env
 from agent.experiment import Ending
 from agent.workshop import Workshop
@@ -296,6 +296,20 @@ def test_no_counter_of_the_kernel_carries_numbers_from_one_run_to_the_next(world
     assert len(counting) > 10
     assert world.run(READ, *counting) == ""
     assert world.run(READ, *(f"/proc/self/root{path}" for path in counting)) == ""
+
+
+OPEN = """
+import os, stat, sys
+try: print(stat.S_ISREG(os.stat(os.open(sys.argv[1], os.O_RDONLY)).st_mode))
+except OSError: print(False)
+"""
+
+
+@pytest.mark.skipif(not MAKES_DISKS.is_dir(), reason="this kernel makes no disks in memory")
+def test_nothing_makes_a_disk_by_reading(world):
+    """It is opened alone: each reading that succeeds leaves a disk in the machine's memory."""
+    skip_if_open(world.shop.box, "scripts run with your rights: files, network, processes")
+    assert world.run(OPEN, MAKES_DISKS / "hot_add") == "False\n"
 
 
 FACTS = """

@@ -31,4 +31,12 @@ def test_of_devices_disks_and_networks_are_hidden_with_their_parts(tmp_path):
     (sys / "class" / "net").mkdir()
     (sys / "class" / "net" / "eth0").symlink_to(sys / card)
     (tmp_path / "proc").mkdir()
-    assert counters(tmp_path) == (sys / "devices/pci0/0000:01/block", sys / "devices/pci0/0000:02/net")
+    parts = (sys / "devices/pci0/0000:01/block", sys / "devices/pci0/0000:02/net")
+    assert counters(tmp_path) == (sys / "class/block/nothing", *parts)
+
+
+def test_what_acts_when_it_is_read_is_hidden(tmp_path):
+    lay(tmp_path, "sys/class/zram-control/hot_add", "sys/devices/platform/tpu0/numa_node", "proc/cpuinfo")
+    (tmp_path / "sys" / "class" / "tpu").mkdir()
+    (tmp_path / "sys" / "class" / "tpu" / "tpu0").symlink_to(tmp_path / "sys" / "devices" / "platform" / "tpu0")
+    assert counters(tmp_path) == (tmp_path / "sys/class/zram-control/hot_add",)

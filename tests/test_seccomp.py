@@ -70,6 +70,12 @@ for answer, table in ((1, seccomp.REFUSED | seccomp.REFUSED_TOO), (0, seccomp.PR
     assert run(INSTALL + code) == "set() set()"
 
 
+def test_no_socket_tells_how_many_there_were_before():
+    deed = "socket.socket(socket.AF_UNIX).getsockopt(socket.SOL_SOCKET, 57, 8)"
+    assert free(deed)
+    assert refused(deed)
+
+
 @pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK"])
 @pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM", "SOCK_RAW"])
 def test_no_socket_leads_to_a_network(family, kind):
@@ -243,6 +249,8 @@ def test_on_either_machine_and_in_either_box_notes_are_refused(machine, namespac
     assert advice[4] == seccomp.ALLOW  # allocators give memory back by it
     flags = [said("preadv2", 0, 0, 0, 0, 0, flag) for flag in (0, 1, 8, 9, 0x80)]
     assert flags == [seccomp.ALLOW] * 2 + [seccomp.UNSUPPORTED] * 3
+    options = [said("getsockopt", 3, level, name) for level, name in ((1, 57), (1, 71), (1, 3), (6, 57))]
+    assert options == [seccomp.REFUSE] * 2 + [seccomp.ALLOW] * 2
     assert answer(machine, "read", architecture=0x40000003, namespaces=namespaces) == seccomp.KILL
 
 
