@@ -11,6 +11,7 @@ from agent.experiment import Weights
 
 # Sixteen thousand tensors need less, and no header of this length takes long to read.
 HEADER_BYTES = 4 << 20
+LEAST_HEADER_BYTES, TENSOR_BYTES = 1 << 10, 1 << 9  # in all, and for each: a longer header carries weights itself
 MOST_DIMENSIONS, LONGEST = 16, 1 << 48  # of a tensor: beyond them nothing is a model, and products get slow
 BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
@@ -33,6 +34,8 @@ def count(file: BinaryIO, file_bytes: int) -> Weights | None:
     known = sorted(tensor for tensor in tensors if tensor is not None)
     ends = [0, *(end for _, end, _ in known)]
     gapless = all(begin == end for (begin, _, _), end in zip(known, ends[:-1], strict=True))
+    if header_bytes > LEAST_HEADER_BYTES + TENSOR_BYTES * len(tensors):
+        return None
     if len(known) < len(tensors) or not gapless or ends[-1] != file_bytes - 8 - header_bytes:
         return None
     return Weights(params=sum(params for _, _, params in known), data_bytes=ends[-1])

@@ -20,6 +20,16 @@ def step(x):
     y = x * RATE
     return y + 1
 '''
+CODE_IN_A_TEXT = CODE.encode().hex()
+RUNNERS = (
+    "import builtins\nbuiltins.exec(__doc__)",
+    "from builtins import exec as f\nf(__doc__)",
+    "import builtins as b\ngetattr(b, 'ex' + 'ec')(vars()['__d' + 'oc__'])",
+    "getattr(print.__self__, 'ex' + 'ec')('')",
+    "__builtins__['exec'](__doc__)",
+    "import runpy\nrunpy.run_path('text')",
+    "import timeit\ntimeit.timeit('')",
+)
 LARGE = Weights(params=1000, data_bytes=4000)
 SIGMA = 0.006
 
@@ -51,6 +61,9 @@ def test_fewer_statements_names_and_constants_are_simpler():
         "import marshal, types\nstep = types.FunctionType(marshal.loads(bytes.fromhex("
         + repr("e3" * 200)
         + ")), {})\n",
+        *(f"'{CODE_IN_A_TEXT}'\n{runs}\n" for runs in RUNNERS),
+        f"step = {10**600}\n",  # a program may be a number, too
+        "import sys\n# " + "3f" * 90 + "\nstep = open(sys.argv[0])\n",  # data in a comment
         CODE + "step(2)\n",
         "def step(:\n",
     ],

@@ -37,6 +37,12 @@ def test_what_mlx_saves_is_counted(tmp_path):
     assert read_weights(tmp_path) == Weights(params=26, data_bytes=60 + 14 + 4)
 
 
+def test_a_header_that_could_carry_weights_itself_counts_nothing():
+    assert counted({"__metadata__": {"note": "0" * 500}, **TWO}) == Weights(10, 32)
+    assert counted({"__metadata__": {"more": "0" * 3000}, **TWO}) is None
+    assert counted({"a": TWO["a"], "b" * 3000: TWO["b"]}) is None
+
+
 def a(**changes: object) -> dict:
     return {"a": TWO["a"] | changes, "b": TWO["b"]}
 
