@@ -122,6 +122,7 @@ class Watch:
         self._closed = False  # was a part of the folder, when it was last measured?
         self._quick_s = self._thorough_s = 0.0
         self._shared_bytes = 0  # counted more than once, when that was last looked at
+        self._spare_disk_bytes: int | None = None  # when the disk's reserve was used up
 
     def exceeded(self) -> Excess | None:
         """None, or what is over; cheap enough to be asked every few milliseconds."""
@@ -169,12 +170,22 @@ class Watch:
             return None
         if spare >= least:
             return None
-        own = True
+        self._spare_disk_bytes, own = spare, True
         with suppress(PermissionError):  # one that closes its folder has something in there
             fair = max(least - spare, self._caps.fair_folder_bytes)
             own = folder_usage(self._folder, fair, self._caps.folder_files) is not None
         left = f"{spare / GB:.2f} GB are left, {least / GB:.2f} GB are the night's reserve"
         return Excess(f"disk full: {left}", own)
+
+    def once_ended(self, over: Excess) -> Excess:
+        """The same, of this tree's own doing where its end alone sets so much free: files without a name were its."""
+        before = self._spare_disk_bytes
+        if over.own or before is None:
+            return over
+        with suppress(FileNotFoundError):
+            fair = max(self._caps.spare_disk_bytes - before, self._caps.fair_folder_bytes)
+            return replace(over, own=shutil.disk_usage(self._folder).free - before > fair)
+        return over
 
     def _usage(self) -> Excess | None:
         caps, used = self._caps, None

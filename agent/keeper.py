@@ -65,6 +65,7 @@ def main(order: Order, command: list[str]) -> int:
         # what takes too much ends at once; so does an orphan, for the night may be resumed and want the same folder
         end_tree(child, group, order.grace_s if over is None and os.getppid() == order.harness else 0)
         over = over or out_of_memory(watch, caps, group)
+        over = watch.once_ended(over) if watch and over else over
     words, own = (over.words, over.own) if over else (None, True)
     report = Report(words, own, cpu_s, watch.peak_bytes if watch else None)
     with suppress(OSError):  # the harness may be gone

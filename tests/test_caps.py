@@ -313,6 +313,15 @@ def test_who_filled_the_disk_is_to_blame_and_no_bystander(tmp_path, mine, others
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_a_file_without_a_name_is_of_the_one_that_holds_it(tmp_path):
+    with mounted(tmp_path / "disk", "size=40m") as disk:
+        deed = "import os, time; mine = open('mine', 'wb'); os.unlink('mine'); mine.write(bytes(30 << 20))"
+        caps = {"spare_disk_bytes": 20 * MB, "fair_folder_bytes": 10 * MB}
+        said = reason(disk, sys.executable, "-c", f"{deed}; mine.flush(); time.sleep(60)", **caps)
+        assert said.startswith("disk full: ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
 def test_a_script_that_fails_on_a_full_disk_before_the_watch_has_looked_is_no_crash(tmp_path):
     with mounted(tmp_path / "disk", "size=8m") as disk:
         (disk / "work").mkdir()
