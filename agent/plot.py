@@ -121,7 +121,7 @@ def _draw(axes: "Axes", rows: Sequence[Row]) -> None:
     axes.set_xlim(-0.03 * right, 1.03 * right)
     _label(axes, kept)
     axes.set(xlabel="attempt", ylabel="val_bpb (lower is better)")
-    axes.set_title(_title(rows[0]), loc="left", fontsize=10, pad=20)
+    axes.set_title(_title(rows[0]), loc="left", fontsize=10, pad=20, parse_math=False)
     axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.2)
     axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=6, frameon=False, fontsize=8)
@@ -165,5 +165,5 @@ def _label(axes: "Axes", kept: Sequence[tuple[int, float, str]]) -> None:
             continue
         taken.append((along, across))
         text = shorten(title, LABEL_CHARS)
-        label = axes.annotate(text, (at, bpb), textcoords="offset points", xytext=(4, 4), fontsize=7)
+        label = axes.annotate(text, (at, bpb), textcoords="offset points", xytext=(4, 4), fontsize=7, parse_math=False)
         label.set(rotation=LABEL_DEGREES, rotation_mode="anchor")

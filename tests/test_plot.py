@@ -108,3 +108,10 @@ def test_the_command_draws_the_latest_night_and_says_which(grounds):
         done = grounds.nightshift("plot", "--out", "p.svg", *options)
         assert (done.returncode, done.stdout) == (0, f"wrote p.svg: {drawn}\n")
     assert grounds.nightshift("plot", "--out", "p.svg", "--all", "--tag", "t").returncode == 2
+
+
+@pytest.mark.parametrize("title", [r"a rate of $\nope{x}$", "$1 less than $_"])
+def test_a_title_is_no_formula(rows, tmp_path, title):
+    named = [row | {"description": title} for row in rows]
+    plot.plot(named, tmp_path / "p.svg")
+    assert title in (tmp_path / "p.svg").read_text()
