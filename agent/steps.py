@@ -87,7 +87,7 @@ def run_once(lab: Lab, attempt: Attempt, *, dawn: int = 0) -> bool:
     ahead = bounds_ahead(lab, attempt) if not dawn else ()
     run = train(fair_shop(lab, attempt), attempt.number, attempt.proposal.script, seed, allowance_s, ahead)
     before = [one for one in attempt.runs if one.seed == seed]
-    run = given_a_second_chance(run, before, ran_well=has_run_well(attempt))
+    run = given_a_second_chance(run, before, was_in_time=was_always_in_time(attempt))
     if (run.ending in FAILED and (dawn or has_run_well(attempt))) or is_starved_again(run, before):
         run = unless_machine_is_broken(lab, attempt, run)
     lab.journal.end_run(run_id, run)
@@ -99,13 +99,21 @@ def has_run_well(attempt: Attempt) -> bool:
     return any(run.score is not None and run.score.val_bpb is not None for run in attempt.counted_runs)
 
 
-def given_a_second_chance(run: Run, before: Sequence[Run], *, ran_well: bool) -> Run:
+def was_always_in_time(attempt: Attempt) -> bool:
+    """Whether its runs were scored, and none is done again for its time.
+
+    A script that is given another try with every seed could throw away each run that it does not like.
+    """
+    return has_run_well(attempt) and not any(run.ending is Ending.DELAYED for run in attempt.runs)
+
+
+def given_a_second_chance(run: Run, before: Sequence[Run], *, was_in_time: bool) -> Run:
     """An overrun counts unless others kept the machine busy, or the script was in time before; the second counts."""
     if run.ending not in (Ending.OVERRAN, Ending.DELAYED):
         return run
     if any(one.ending is Ending.DELAYED for one in before):
         return replace(run, ending=Ending.OVERRAN)
-    if run.ending is Ending.OVERRAN and ran_well:
+    if run.ending is Ending.OVERRAN and was_in_time:
         return replace(run, ending=Ending.DELAYED, last_lines=f"{run.last_lines}\nwith another seed it was in time")
     return run
 

@@ -25,7 +25,7 @@ from agent.prompt import what_happened
 from agent.proposers.search import Evidence
 from agent.run import LEAST_ALLOWANCE_S, learnt_allowance_s
 from agent.score import score
-from agent.steps import allowed_s, given_a_second_chance, run_once
+from agent.steps import allowed_s, given_a_second_chance, run_once, was_always_in_time
 from agent.streak import check_streak
 from agent.workshop import Repeats
 
@@ -119,12 +119,19 @@ def test_a_script_that_was_in_time_with_another_seed_is_given_a_second_chance_on
     assert late.last_lines.splitlines()[-1] == "with another seed it was in time"
 
 
+def test_a_script_that_throws_runs_away_gets_one_more_try_and_not_one_with_each_seed():
+    scored = dataclasses.replace(run(Ending.FINISHED), score=Score(1.5, 1.0))
+    assert was_always_in_time(attempt(scored))
+    assert not was_always_in_time(attempt(scored, run(Ending.DELAYED, seed=1)))
+    assert not was_always_in_time(attempt(run(Ending.FINISHED)))
+
+
 def test_the_second_overrun_with_a_seed_counts_wherever_it_comes():
     delayed, overran = run(Ending.DELAYED), run(Ending.OVERRAN)
-    assert given_a_second_chance(delayed, [], ran_well=False) == delayed
-    assert given_a_second_chance(overran, [], ran_well=False) == overran
-    assert given_a_second_chance(delayed, [delayed], ran_well=True).ending is Ending.OVERRAN
-    assert given_a_second_chance(overran, [run(Ending.LOST)], ran_well=True).ending is Ending.DELAYED
+    assert given_a_second_chance(delayed, [], was_in_time=False) == delayed
+    assert given_a_second_chance(overran, [], was_in_time=False) == overran
+    assert given_a_second_chance(delayed, [delayed], was_in_time=True).ending is Ending.OVERRAN
+    assert given_a_second_chance(overran, [run(Ending.LOST)], was_in_time=True).ending is Ending.DELAYED
 
 
 @pytest.mark.usefixtures("busy_machine")
