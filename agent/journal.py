@@ -8,7 +8,7 @@ import errno
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -244,10 +244,10 @@ class Journal:
             (decision.status, decision.reason, decision.gain_bpb, decision.sure, number),
         )
 
-    def make_void(self, number: int, why: str) -> None:
-        """Undecide an attempt that failed while the machine was broken: it is measured again on resume.
+    def make_void(self, numbers: Iterable[int], why: str) -> None:
+        """Undecide attempts that failed while the machine was broken: they are measured again on resume.
 
-        All at once, for half of it would be a verdict without runs.
+        All at once, for half of it would be a verdict without runs, or crashes that stay as such for good.
         """
         broken = "UPDATE runs SET ending = ?, last_lines = ? WHERE attempt = ? AND val_bpb IS NULL"
         broken += " AND ending IN (?, ?, ?, ?)"
@@ -255,8 +255,9 @@ class Journal:
         undecided = "status = NULL, reason = NULL, gain_bpb = NULL, sure = NULL, dry_run = NULL, settled = 0"
         with self._db:  # commits, or takes all of it back
             self._write("BEGIN", ())
-            self._write(broken, (Ending.BROKEN, why, number, *failed))
-            self._write(f"UPDATE attempts SET {undecided} WHERE number = ?", (number,))
+            for number in numbers:
+                self._write(broken, (Ending.BROKEN, why, number, *failed))
+                self._write(f"UPDATE attempts SET {undecided} WHERE number = ?", (number,))
 
     def give_reserve(self) -> bool:
         """Make a little room on a full disk; False where there is none to be made."""

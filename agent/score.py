@@ -10,6 +10,7 @@ import math
 import os
 import secrets
 import shutil
+import statistics
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -75,16 +76,18 @@ class Reply:
 def scoring_limit_s(history: History, number: int, beyond_s: float, allowance_s: float) -> float:
     """Return the seconds that a process which scores or audits an attempt may take.
 
-    The process runs the script's own code, so a script could train on in there. It gets three times what scoring
-    attempt 0 took, as an honest model may be larger. What goes beyond attempt 0's time counts against the allowance of
-    its run, of which training took beyond_s: together they stay within allowance_s, and the LEAST_LIMIT_S that a slow
-    disk needs. Attempt 0 is the user's own script and is given an hour.
+    The process runs the script's own code, so a script could train on in there. It gets three times what scoring took
+    in the median of attempt 0's runs, as an honest model may be larger. What goes beyond attempt 0's time counts
+    against the allowance of its run, of which training took beyond_s: together they stay within allowance_s, and the
+    LEAST_LIMIT_S that a slow disk needs. Attempt 0 is the user's own script and is given an hour.
     """
-    scores = [score for run in history[0].counted_runs for score in (run.score, run.holdout)] if history else []
-    known = [score.wall_s for score in scores if score is not None and score.val_bpb is not None]
-    if number == 0 or not known:
+    runs = history[0].counted_runs if history else ()
+    splits = [[run.score for run in runs], [run.holdout for run in runs]]
+    known = [[score.wall_s for score in split if score is not None and score.val_bpb is not None] for split in splits]
+    if number == 0 or not any(known):
         return FIRST_LIMIT_S
-    usual_s, left_s = max(known), max(0.0, allowance_s - beyond_s)
+    usual_s = max(statistics.median(split_s) for split_s in known if split_s)
+    left_s = max(0.0, allowance_s - beyond_s)
     return min(max(LEAST_LIMIT_S, LIMIT_FACTOR * usual_s), usual_s + left_s + LEAST_LIMIT_S)
 
 

@@ -40,8 +40,7 @@ def check_streak(lab: Lab, fresh: History) -> None:
     go_on = f"go on with: {typed('run', '--tag', lab.shop.night.tag)}"
     if why is None:
         raise MachineError(f"{crashes}; attempt 0 still runs here, so see what they share, repair it, {go_on}")
-    for attempt in streak:
-        lab.journal.make_void(attempt.number, why)
+    lab.journal.make_void([attempt.number for attempt in streak], why)
     write_ledger(lab.place, live=(lab.shop.night, lab.journal.attempts()))
     raise MachineError(f"{crashes}; {why}; repair that and {go_on} (these crashes do not count and are done again)")
 

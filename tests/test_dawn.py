@@ -333,6 +333,7 @@ def test_what_is_made_from_it_is_compared_with_runs_of_the_nights_own(morning, d
     assert fresh(adopted) == fresh(morning.attempts[4])
 
 
+@pytest.mark.slow  # a third dawn and a fourth
 def test_the_next_dawn_has_seeds_of_its_own_and_its_runs_are_counted_over_the_night(morning, day):
     grounds = morning.grounds
     with scripted_lab(grounds.root, "t", []) as lab:
@@ -350,6 +351,7 @@ def test_the_next_dawn_has_seeds_of_its_own_and_its_runs_are_counted_over_the_ni
     assert [one.val_bpb for one in attempts] == [one.val_bpb for one in day[0]]
 
 
+@pytest.mark.slow
 def test_a_dawn_that_is_asked_for_again_adds_runs_with_further_seeds(morning, day):
     before = morning.grounds.attempts("t")
     with scripted_lab(morning.grounds.root, "t", []) as lab:

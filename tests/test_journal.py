@@ -76,7 +76,7 @@ def test_a_void_attempt_is_undecided_and_keeps_what_was_scored(journal):
     journal.record_dry_run(0, DryRun(1.0, None))
     journal.record_decision(0, Decision(Status.CRASH, "no GPU"))
     journal.settle(0)
-    journal.make_void(0, "not even attempt 0 trains here")
+    journal.make_void([0], "not even attempt 0 trains here")
     attempt = journal.attempt(0)
     assert (attempt.decision, attempt.settled, attempt.dry_run) == (None, False, None)
     assert [run.ending for run in attempt.runs] == [Ending.FINISHED, Ending.LOST, Ending.BROKEN]

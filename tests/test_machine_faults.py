@@ -24,7 +24,7 @@ from agent.lab import Lab
 from agent.night import run_night
 from agent.steps import run_once
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]  # nights on real disks, some seconds each
 
 MB = 1 << 20
 LOADS = "    data = prepare.load_data(verify=False)\n"

@@ -3,6 +3,7 @@
 import dataclasses
 import time
 
+import pytest
 from judged import scored_attempt
 from nights import Grounds, scripted_lab, unigram
 from test_cli import refused
@@ -121,6 +122,7 @@ def calibrating(grounds: Grounds, runs: float | None) -> list[str]:
     return lab.watcher.sentences
 
 
+@pytest.mark.slow
 def test_a_calibration_that_the_hours_cut_short_goes_on_in_another_call(grounds):
     (grounds.root / "train_mlx.py").write_text(unigram(JITTER=0.01))
     with scripted_lab(grounds.root, "t", []) as lab:  # attempt 0 is begun in any case
@@ -149,6 +151,7 @@ class Dallies:
         return Proposal(unigram(SHARPNESS=0.8), "late", "", "dallies")
 
 
+@pytest.mark.slow  # two nights
 def test_an_idea_that_came_too_late_waits_for_the_next_call_and_dawn_passes_over_it(grounds):
     grounds.try_scripts("t", [unigram(SHARPNESS=0.6)])
     with scripted_lab(grounds.root, "t", []) as lab:

@@ -26,7 +26,7 @@ def first(*score_s: float, weights_bytes: int | None = 5 * MB) -> tuple[Attempt]
 
 
 def test_an_honest_model_may_be_three_times_as_slow_as_attempt_0():
-    assert scoring_limit_s(first(14.0, 15.0), 1, beyond_s=10.0, allowance_s=60.0) == 45.0
+    assert scoring_limit_s(first(14.0, 15.0, 90.0), 1, beyond_s=10.0, allowance_s=60.0) == 45.0
 
 
 def test_a_slow_disk_is_allowed_for_where_attempt_0_was_scored_in_no_time():

@@ -196,7 +196,7 @@ ROWS = "BATCH_ROWS = 8  # {1, 2, 4, 8, 16, 32}\n"
 
 
 def test_what_cannot_fit_in_memory_is_never_proposed():
-    history = [attempt(0, ROWS + SCRIPT, 1.0, keep=True, memory_mb=6000.0)]
+    history = [measured_gb(attempt(0, ROWS + SCRIPT, 1.0, keep=True), 6.3)]
     found = {
         limit: [values(Search("cpu", seed, memory_limit_gb=limit).propose(brief(history)).script) for seed in range(40)]
         for limit in (None, 10.0)
@@ -219,7 +219,7 @@ def measured_gb(one: Attempt, gb: float, ending: Ending = Ending.FINISHED) -> At
 
 
 def test_memory_is_learnt_from_what_the_harness_measured():
-    honest = [attempt(0, ROWS + SCRIPT, 1.0, keep=True, memory_mb=6000.0)]
+    honest = [measured_gb(attempt(0, ROWS + SCRIPT, 1.0, keep=True), 6.3)]
     twice = attempt(1, ROWS.replace("= 8", "= 16") + SCRIPT, 1.1, memory_mb=12000.0)
     for claimed_mb in (1.0, 1e6):
         history = [

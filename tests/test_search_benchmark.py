@@ -16,6 +16,7 @@ import landscapes
 import search
 
 
+@pytest.mark.slow  # a night
 def test_a_quick_night_is_lived_through_and_goes_on_where_it_was(tmp_path: Path, own_cache: None, capsys):
     work, flat = tmp_path / "work", tmp_path / "flat.json"
     options = ["--quick", "--arms", "search", "--judge", "greedy", "--attempts", "1", "--cores-each", "1"]

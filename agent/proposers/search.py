@@ -88,15 +88,13 @@ class Search:
         return found
 
     def _memory(self, history: History) -> list[tuple[Mapping[str, Value], float]]:
-        """Dials and peak memory in GB, of attempt 0 and the latest others: measured, or else by their own word."""
+        """Dials and peak memory in GB of attempt 0 and the latest others, as the harness measured it."""
         others = [attempt for past in (*self._earlier, history[1:]) for attempt in past][-MOST:]
-        known = [(attempt, attempt.peak_bytes) for attempt in (*history[:1], *others)]
-        if any(peak is not None for _, peak in known):
-            peaks = [(attempt, peak / 1e9) for attempt, peak in known if peak is not None]
-        else:
-            peaks = [(attempt, gb) for attempt, _ in known if (gb := _claimed_gb(attempt)) is not None]
-        dialled = [(dials_of(attempt.proposal.script, self._device_kind), gb) for attempt, gb in peaks]
-        return [(values, gb) for values, gb in dialled if values]
+        return [
+            (values, attempt.peak_bytes / 1e9)
+            for attempt in (*history[:1], *others)
+            if attempt.peak_bytes is not None and (values := dials_of(attempt.proposal.script, self._device_kind))
+        ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,11 +130,6 @@ def _score_of(attempt: Attempt, history: History) -> float | None:
     if parent is None or not any(run.ending is Ending.HOPELESS for run in attempt.done_runs):
         return None
     return parent - attempt.decision.gain_bpb
-
-
-def _claimed_gb(attempt: Attempt) -> float | None:
-    claimed_mb = attempt.summary.peak_vram_mb if attempt.summary else None
-    return None if claimed_mb is None else claimed_mb * 2**20 / 1e9
 
 
 def most_telling(evidence: Sequence[Evidence], group: str, best: Attempt) -> list[Evidence]:
