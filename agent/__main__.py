@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from rich.console import Console
 
@@ -14,28 +13,24 @@ from agent import report
 from agent.answer import Answer
 from agent.confirmation import Findings
 from agent.contract import check_script
-from agent.errors import NightError, NightshiftError, NoRepository, ScriptError, UsageError
-from agent.experiment import Attempt, Night, Proposal, incumbent, runs_at_dawns
-from agent.installed import SCRIPT
-from agent.journal import Journal, disk_is_broken, disk_is_full
+from agent.errors import NightError, NightshiftError, UsageError
+from agent.experiment import Attempt, Proposal, incumbent, runs_at_dawns
+from agent.journal import disk_is_broken, disk_is_full
 from agent.lab import Lab
-from agent.ledger import Row, read_rows
-from agent.lock import holder, is_held
+from agent.lock import holder
 from agent.night import presentable, run_night
 from agent.notes import add_note
 from agent.opening import Place, read_text, utc_now
 from agent.options import parser
 from agent.pace import Limits
-from agent.plain_text import harmless_lines
 from agent.proposers import queue
 from agent.proposers.checked import check_proposal, fingerprint, tried_as
 from agent.proposers.given import Given, Nobody
 from agent.proposers.mix import shares
+from agent.reading import diff, night_in, place_meant, plot, results, show, show_findings, status
 from agent.repeat import run_on, script_words, try_again
-from agent.repo import Repo
-from agent.screen import let_go, print_lines, terminal_width
+from agent.screen import let_go
 from agent.shell import typed
-from agent.steps import write_ledger
 from agent.stop import AFTER_RUN, NOW, Stop
 from agent.submission import read_submission
 from agent.wiring import committed, greet, open_lab
@@ -126,9 +121,9 @@ def confirm_one(options: argparse.Namespace) -> int:
     answer: Answer = options.answer
     answer.check()
     if options.show:
-        return _show_findings(options)
+        return show_findings(options)
     place = Place.of(options.script)
-    night, before = _night(place, options.tag)
+    night, before = night_in(place, options.tag)
     options.tag = night.tag
     with open_lab(options, Limits(), lambda *_: Nobody(), aside=answer.on_stdout) as lab:
         lab.watcher.said(f"dawn of night {night.tag}: up to {options.runs} runs of {night.budget_s:g} s")
@@ -149,24 +144,6 @@ def answer_of_dawn(answer: Answer, tag: str, found: Findings | None, go_on_with:
     if found is None:
         raise NightError(f"night {tag} has kept no edit, so there is nothing to confirm; see: {typed('results')}")
     answer.give(facts)
-    return 0
-
-
-def _show_findings(options: argparse.Namespace) -> int:
-    from agent.dawn import in_words
-
-    place, answer = _where(options.tag), options.answer
-    night, history = _night(place, options.tag)
-    with Journal.read(place.journal(night.tag)) as journal:
-        dawn = next((one for one in reversed(journal.dawns()) if one.findings), None)
-    if dawn is None or dawn.findings is None:
-        begin = typed("confirm", "--tag", night.tag)
-        raise NightError(f"night {night.tag} has no findings yet; begin with: {begin}")
-    ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
-    lines = in_words(place, night, history, Findings.of(dawn.findings))
-    stream = sys.stderr if answer.on_stdout else sys.stdout
-    print("\n".join([f"dawn {dawn.number} of night {night.tag}, {ended}", *lines]), file=stream)
-    answer.give(dawn.findings)
     return 0
 
 
@@ -208,7 +185,7 @@ def _unfinished(place: Place, options: argparse.Namespace, proposal: Proposal) -
     Before a night is opened for it: one that came of a slip would be in the way of the next.
     """
     check_script(proposal.script, str(options.edit or place.script))
-    before = _night(place, options.tag)[1] if options.tag in place.tags() else ()
+    before = night_in(place, options.tag)[1] if options.tag in place.tags() else ()
     if fingerprint(proposal.script) == fingerprint(committed(place)):
         raise NightError(f"{place.script} is as it was committed; edit it first, or name another file with --edit")
     number = tried_as(proposal.script, before)
@@ -232,8 +209,8 @@ def _given(options: argparse.Namespace) -> Given:
 
 def submit(options: argparse.Namespace) -> int:
     place = Place.of(options.script)
-    where = _where()
-    night, history = _night(where, None) if where.tags() else (None, ())
+    where = place_meant()
+    night, history = night_in(where, None) if where.tags() else (None, ())
     text = read_submission(options.file, place, history, night.tag if night else "")
     # a night that runs in another working tree reads the queue there
     path = queue.submit(where.queue, text, options.message, script=place.script, now=utc_now())
@@ -242,96 +219,22 @@ def submit(options: argparse.Namespace) -> int:
 
 
 def note(options: argparse.Namespace) -> int:
-    place = _where(options.tag)
+    place = place_meant(options.tag)
     who = holder(place.repo.common_dir())
     running = who.tag if who and place.journal(who.tag).exists() else None
-    night, _ = _night(place, options.tag or running)
+    night, _ = night_in(place, options.tag or running)
     add_note(place.folder(night.tag), " ".join(options.text), utc_now())
     print(f"night {night.tag} is told before its next proposal")
     return 0
 
 
-def results(options: argparse.Namespace) -> int:
-    place = _where(options.tag)
-    rows = _rows(place)
-    if not options.all:
-        tag = options.tag or (place.tags()[-1] if place.tags() else None)
-        rows = [row for row in rows if tag is None or row.get("tag") == tag]
-        if options.tag and not rows:
-            raise NightError(f"results.tsv has no night {options.tag}; see them all with: {typed('results', '--all')}")
-    if not rows:
-        see = f"see: {typed('status')}, {typed('results', '--all')}"
-        raise NightError(f"no results yet; {see if place.tags() else _begin_with()}")
-    print_lines(report.results_lines(rows, terminal_width()))
-    return 0
-
-
-def _rows(place: Place) -> list[Row]:
-    if place.tags() and not is_held(place.repo.common_dir()):
-        write_ledger(place)  # a running night does it by itself, and must not be overtaken by an older rendering
-    return read_rows(place.ledger)
-
-
-def status(options: argparse.Namespace) -> int:
-    place = _where()
-    who = holder(place.repo.common_dir())
-    tag = who.tag if who and place.journal(who.tag).exists() else None
-    night, history = _night(place, tag)
-    running = who is not None and who.tag == night.tag
-    stopping = Stop(place.folder(night.tag)).after_run
-    with Journal.read(place.journal(night.tag)) as journal:
-        brought, dawn = shares(history, journal.asks()), next(reversed(journal.dawns()), None)
-    pid = who.pid if who and running else None
-    for line in report.status_lines(night, history, pid=pid, stopping=stopping, dawn=dawn):
-        print(line)
-    for line in report.shares_lines(brought) if brought else ():
-        print(line)
-    return 0
-
-
 def stop(options: argparse.Namespace) -> int:
-    place = _where()
+    place = place_meant()
     who = holder(place.repo.common_dir())
     if who is None or not place.folder(who.tag).is_dir():
         raise NightError(f"no night is running in this repository; see: {typed('status')}")
     Stop(place.folder(who.tag)).wish(NOW if options.now else AFTER_RUN)
     print(f"night {who.tag} ends {'now' if options.now else 'after its current run'}")
-    return 0
-
-
-def show(options: argparse.Namespace) -> int:
-    place = _where(options.tag)
-    night, history = _night(place, options.tag)
-    attempt = _pick(history, options.number, night)
-    folder = place.folder(night.tag) / "runs" / f"{attempt.number:04d}"
-    who = holder(place.repo.common_dir())
-    running = who is not None and who.tag == night.tag
-    print_lines(report.attempt_lines(night, attempt, folder, terminal_width(), running=running))
-    return 0
-
-
-def diff(options: argparse.Namespace) -> int:
-    place = _where(options.tag)
-    night, history = _night(place, options.tag)
-    attempt = _pick(history, options.number, night)
-    parent = night.base if attempt.parent is None else history[attempt.parent].commit
-    if attempt.commit is None or parent is None:
-        raise NightError(f"attempt {attempt.number} of night {night.tag} is not committed yet; try again in a moment")
-    text = place.repo.diff(parent, attempt.commit)
-    print(harmless_lines(text) if text else f"attempt {attempt.number} is the script as it stands in {parent[:7]}")
-    return 0
-
-
-def plot(options: argparse.Namespace) -> int:
-    from agent.plot import chosen
-    from agent.plot import plot as draw
-
-    place = _where()
-    tags = place.tags()
-    rows = chosen(_rows(place), options.tag, tags[-1] if tags else None, everything=options.all)
-    draw(rows, options.out)
-    nights = dict.fromkeys(row.get("tag", "") for row in rows)
-    print(f"wrote {options.out}: {', '.join(filter(None, nights)) or 'rows without a night'}")
     return 0
 
 
@@ -363,47 +266,6 @@ def _goodbye(lab: Lab, options: argparse.Namespace) -> None:
         number = str(best.number)
         lab.watcher.said(f"read next: {typed('show', number)}, {typed('diff', number)}, {typed('results')}")
     lab.watcher.said(f"go on with: {run_on(options, night.tag, history)}")
-
-
-def _begin_with() -> str:
-    return f"begin with: {typed('run')}"
-
-
-def _here() -> Place:
-    """Where the command was given; raises NightError where no night can have run."""
-    try:
-        return Place.of(Path(SCRIPT))
-    except (NoRepository, ScriptError):
-        raise NightError(
-            f"no night has run in {Path.cwd()}; go to the folder of your script, or begin with: {typed('run')}"
-        ) from None
-
-
-def _where(tag: str | None = None) -> Place:
-    """Here; but where a night runs in another working tree of the repository and may be meant, that one."""
-    here = _here()
-    who = holder(here.repo.common_dir())
-    if who is None or tag not in (None, who.tag) or not Path(who.folder, "journal.sqlite").is_file():
-        return here
-    return Place(Repo(Path(who.folder).parents[2]), here.script)
-
-
-def _night(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:
-    """A night with a journal here: this one, or the latest."""
-    tags = place.tags()
-    if tag is None and not tags:
-        raise NightError(f"no night has run here yet; {_begin_with()}")
-    if tag is not None and tag not in tags:
-        raise NightError(f"night {tag} has no journal here; there are: {', '.join(tags) or 'none'}")
-    with Journal.read(place.journal(tag or tags[-1])) as journal:
-        return journal.night(), journal.attempts()
-
-
-def _pick(history: Sequence[Attempt], number: int, night: Night) -> Attempt:
-    if not 0 <= number < len(history):
-        last = f"0 to {len(history) - 1}" if history else "none yet"
-        raise NightError(f"night {night.tag} has no attempt {number}; there are: {last}")
-    return history[number]
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {

@@ -37,7 +37,7 @@ FLOOR = {
     "agent.phases": 8, "agent.doctor": 8,
     # the command line
     "agent.proposers.given": 1, "agent.options": 6, "agent.dawn": 12, "agent.plot": 13, "agent.sources": 11,
-    "agent.repeat": 7, "agent.wiring": 12, "agent.__main__": 14,
+    "agent.repeat": 7, "agent.wiring": 12, "agent.reading": 14, "agent.__main__": 15,
 }  # fmt: skip
 
 
