@@ -260,7 +260,7 @@ def script(text: str) -> Callable[[Path], object]:
         (script("def main():\n    pass\n\ndef load_model(:\n"), "train_mlx.py line 4 does not parse: "),
         (script("def load_model(path): ...\n"), "train_mlx.py breaks the contract: define main(), which trains"),
         (script("def main(): ...\n"), "train_mlx.py breaks the contract: define load_model(), which returns"),
-        (script(unigram().replace("[0.1, 2.0]", "[0.1, two]")), "line 14: the range '[0.1, two]' of dial SHARPNESS"),
+        (script(unigram().replace("[0.1, 2.0]", "[0.1, 2.O]")), "line 14: the range '[0.1, 2.O]' of dial SHARPNESS"),
         (script((SCRIPTS / "weightless.py").read_text()), "the script has no dial with a range"),
         (lambda root: (root / "prepare.py").unlink(), "prepare.py cannot be read"),
         (lambda root: (root / "hardware.py").write_text("import nowhere"), "No module named 'nowhere'; install what"),
