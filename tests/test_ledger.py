@@ -99,7 +99,7 @@ def test_an_apostrophe_of_the_title_itself_stays(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("peak_mb", "shown"), [(0.0, "0.0"), (1.0, "0.001"), (45.0, "0.044"), (60.0, "0.1"), (1536.0, "1.5")]
+    ("peak_mb", "shown"), [(0.0, ""), (1.0, "0.001"), (45.0, "0.044"), (60.0, "0.1"), (1536.0, "1.5")]
 )
 def test_memory_of_a_small_script_is_not_nothing(peak_mb, shown):
     small = attempt(0, 1.5, Status.KEEP)
