@@ -116,7 +116,7 @@ def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
     cells: Mapping[str, str] = {
         "commit": (attempt.commit or "")[:7],
         "val_bpb": _number(attempt.val_bpb, 6),
-        "memory_gb": _gigabytes(_memory_mb(night, attempt)),
+        "memory_gb": _gigabytes(memory_mb(night, attempt)),
         "status": attempt.status or "",
         "description": attempt.proposal.title,
         "attempt": str(attempt.number),
@@ -155,7 +155,7 @@ def _mean(scores: Iterable[Score | None]) -> float | None:
     return statistics.fmean(found) if found else None
 
 
-def _memory_mb(night: Night, attempt: Attempt) -> float | None:
+def memory_mb(night: Night, attempt: Attempt) -> float | None:
     """The script's own account, which knows a GPU's memory; where it has none, what the harness saw its processes fill.
 
     A CUDA device has memory of its own, of which the harness sees nothing.

@@ -23,7 +23,7 @@ from agent.experiment import (
     attempt_ref,
     incumbent,
 )
-from agent.ledger import ABSURD, Row
+from agent.ledger import Row, memory_mb
 from agent.morning import dawn_line
 from agent.noise import noise
 from agent.plain_text import harmless, harmless_lines
@@ -111,8 +111,8 @@ def status_lines(
     lines.append(f"branch {_short(night.branch)}, {night.budget_s:g} s a run, {night.device}")
     count = {status: sum(attempt.status is status for attempt in history) for status in Status}
     counted = [f"{count[status]} {status}" for status in Status]
-    if history and history[-1].decision is None:
-        counted.append("1 unfinished")
+    unfinished = [attempt for attempt in history if attempt.decision is None]
+    counted += [f"{len(unfinished)} unfinished"] if unfinished else []
     lines.append(f"{len(history)} attempt{'s' if len(history) != 1 else ''}: {', '.join(counted)}")
     stopped = early_stops(history)
     if stopped is not None:
@@ -129,9 +129,9 @@ def status_lines(
     found = noise(history)
     if found is not None:
         lines.append(noise_line(found))
-    if history and not history[-1].settled:
-        state = "at work" if pid else "unfinished, redone on resume"
-        lines.append(f"{state}: #{history[-1].number} {history[-1].proposal.title}")
+    if unfinished:  # the first goes on before all others
+        state = "at work" if pid else "unfinished, goes on when the night does"
+        lines.append(f"{state}: #{unfinished[0].number} {unfinished[0].proposal.title}")
     return [harmless(line) for line in lines]
 
 
@@ -236,8 +236,7 @@ def attempt_lines(
     night: Night, attempt: Attempt, folder: Path, width: int | None = None, *, running: bool = False
 ) -> list[Text]:
     """Everything that is known about one attempt; running: of a night that is at work now."""
-    decision, summary = attempt.decision, attempt.summary
-    peak_mb = summary.peak_vram_mb if summary else None
+    decision, peak_mb = attempt.decision, memory_mb(night, attempt)
     facts = (
         ("attempt", f"{attempt.number} of night {night.tag}"),
         ("title", attempt.proposal.title),
@@ -247,7 +246,7 @@ def attempt_lines(
         ("decision", f"{decision.status}: {decision.reason}" if decision else "none yet"),
         ("val_bpb", "" if attempt.val_bpb is None else f"{attempt.val_bpb:.6f}"),
         ("gain", "" if decision is None else _gain_words(decision.gain_bpb, decision.sure)),
-        ("memory", "" if peak_mb is None or not 0 < peak_mb < ABSURD else memory(peak_mb)),
+        ("memory", "" if peak_mb is None else memory(peak_mb)),
         ("commit", attempt.commit or ""),
         ("ref", attempt_ref(night.tag, attempt.number)),
         ("started", attempt.started),

@@ -166,12 +166,26 @@ def test_a_run_that_goes_on_is_not_called_lost():
     assert sum("lost" in line for line in gone) == 2
 
 
+def test_attempts_that_were_made_void_are_unfinished_each():
+    void = [dataclasses.replace(one, decision=None, settled=False) for one in HISTORY[1:3]]
+    lines = report.status_lines(NIGHT, [HISTORY[0], *void, HISTORY[3]], pid=None, stopping=False)
+    assert lines[2] == "4 attempts: 1 keep, 1 discard, 0 crash, 2 unfinished"
+    assert lines[-1] == "unfinished, goes on when the night does: #1 LR 0.1 → 0.2"
+
+
+def test_an_attempt_shows_the_memory_that_its_row_has():
+    silent = dataclasses.replace(HISTORY[1].runs[0].summary, peak_vram_mb=None)
+    run = dataclasses.replace(HISTORY[1].runs[0], summary=silent, peak_bytes=45 << 20)
+    told = "\n".join(plain(report.attempt_lines(NIGHT, dataclasses.replace(HISTORY[1], runs=(run,)), Path("runs"))))
+    assert "memory      45 MB" in told
+
+
 def test_a_night_that_was_interrupted_says_what_is_unfinished():
     history = [HISTORY[0], dataclasses.replace(HISTORY[1], decision=None, settled=False)]
     lines = report.status_lines(NIGHT, history, pid=None, stopping=False)
     assert lines[2:] == [
         "2 attempts: 1 keep, 0 discard, 0 crash, 1 unfinished",
         "best val_bpb 1.500000 (#0), the baseline",
-        "unfinished, redone on resume: #1 LR 0.1 → 0.2",
+        "unfinished, goes on when the night does: #1 LR 0.1 → 0.2",
     ]
     assert report.status_lines(NIGHT, history, pid=7, stopping=False)[-1] == "at work: #1 LR 0.1 → 0.2"
