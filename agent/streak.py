@@ -25,8 +25,8 @@ def check_streak(lab: Lab, fresh: History) -> None:
     if len(slow) >= SLOW_IN_A_ROW:
         raise MachineError(
             f"{len(slow)} attempts in a row were too slow, the last with: {why_and_where(lab, slow[0])}; this machine "
-            f"is slower or busier than when attempt 0 ran: end what else is running, or allow more with --allowance-s, "
-            f"and go on with: {typed('run', '--tag', lab.shop.night.tag)}"
+            f"is slower or busier than when attempt 0 ran: end what else is running and go on with: "
+            f"{typed('run', '--tag', lab.shop.night.tag)}, or allow more with --allowance-s in a new night"
         )
     streak = _last(fresh, lambda attempt: attempt.status is Status.CRASH)
     crashed = [attempt for attempt in streak if attempt.done_runs]
