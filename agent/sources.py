@@ -88,8 +88,8 @@ def source_of(place: Place) -> Callable[[Night, Journal, Stop, Screen], Proposer
 
 def patience_s(terms: Terms) -> float:
     """How long one call to a source may take, the slowest of those that may be asked; search and queue take none."""
-    agent_s = 60 * terms.agent_minutes if terms.agent else 0.0
-    return max(agent_s, Patience().ask_s if terms.llm else 0.0)
+    agent_s = 60 * terms.agent_minutes if terms.agent and terms.proposer in ("command", "mix") else 0.0
+    return max(agent_s, Patience().ask_s if terms.llm and terms.proposer in ("llm", "mix") else 0.0)
 
 
 def search_of(place: Place, night: Night) -> Proposer:

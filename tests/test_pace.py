@@ -13,9 +13,9 @@ from agent.experiment import Ask, DryRun, Ending, Proposal, Run, Score, Status
 from agent.judge import Balanced
 from agent.lab import Lab
 from agent.night import run_night
-from agent.options import parser
 from agent.pace import Limits, Pace, advised_hours
 from agent.sources import patience_s
+from agent.terms import Terms
 
 BASELINE = scored_attempt(0, 1.5, status=Status.KEEP)
 HISTORY = (BASELINE, scored_attempt(1, 1.4, parent=0))
@@ -47,8 +47,9 @@ def test_before_anything_is_known_a_run_takes_somewhat_more_than_its_budget():
 def test_asking_counts_all_calls_for_one_idea_and_before_the_first_what_a_call_may_take():
     assert Pace.of(HISTORY, [ask(1, 40.0), ask(2, 50.0), ask(2, 30.0)], 300.0, patience_s=600.0).asking_s == 80
     assert Pace.of(HISTORY, [], 300.0, patience_s=600.0).asking_s == 600
-    for words, seconds in ((["--llm", "openai:x"], 600), (["--command", "x", "--agent-minutes", "20"], 1200), ([], 0)):
-        assert patience_s(parser().parse_args(["run", *words])) == seconds
+    both = Terms(llm="openai:x", agent="x", agent_minutes=20.0)
+    for proposer, seconds in (("mix", 1200), ("command", 1200), ("llm", 600), ("search", 0)):
+        assert patience_s(dataclasses.replace(both, proposer=proposer)) == seconds  # what rests is not waited for
 
 
 def test_a_dry_run_counts_as_well():
