@@ -25,14 +25,14 @@ class Answer:
     def asked_for(cls, words: Sequence[str]) -> "Answer":
         """By the bare words of a command line, which may be one that nobody can parse."""
         command, rest = (words[0], words[1:]) if words else ("", ())
-        if command not in ("try", "confirm", "profile"):
+        if command not in ("try", "doctor", "confirm", "profile"):
             return cls(None)
         for place, word in enumerate(rest):
             option, equals, value = word.partition("=")
             if word == "--":
                 break
             if len(option) > len("--") and "--json".startswith(option):
-                if command == "try":
+                if command in ("try", "doctor"):
                     return cls(STDOUT)
                 value = value if equals else next(iter(rest[place + 1 :]), "")
                 return cls(Path(value) if value and (value == "-" or not value.startswith("-")) else STDOUT)

@@ -108,7 +108,8 @@ def examine(console: Console | None) -> int:
                 console.print(finding.what + advice, markup=False, highlight=False, soft_wrap=True)
     missing = [finding.name for finding in found if finding.essential and not finding.good]
     if console is None:
-        print(json.dumps({"ready": not missing, "findings": [asdict(one) for one in found]}, indent=1))
+        error = {"error": f"not ready for a night: see {', '.join(missing)}", "exit_code": 1} if missing else {}
+        print(json.dumps({**error, "ready": not missing, "findings": [asdict(one) for one in found]}, indent=1))
     elif missing:
         console.print(f"not ready for a night: see {', '.join(missing)} above", highlight=False, soft_wrap=True)
     else:

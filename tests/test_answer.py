@@ -38,6 +38,7 @@ def only_answer(done: subprocess.CompletedProcess[str], file: Path | None = None
         ("confirm --json -", STDOUT),
         ("confirm --json --runs", STDOUT),
         ("profile --json", STDOUT),
+        ("doctor --json", STDOUT),
         ("run --json", None),
         ("", None),
     ],
@@ -75,6 +76,11 @@ def test_other_commands_write_it_where_their_answer_goes(grounds, tmp_path, word
     assert facts["exit_code"] == 2
     assert only_answer(grounds.nightshift(*words, "--json", "-")) == facts
     only_answer(grounds.nightshift(*words, "--json", str(file), "--what"), file)
+
+
+def test_the_doctor_answers_words_that_it_does_not_take(grounds):
+    facts = only_answer(grounds.nightshift("doctor", "--json", "--what"))
+    assert (facts["exit_code"], facts["error"]) == (2, "unrecognized arguments: --what")
 
 
 def test_a_file_that_cannot_be_written_is_found_at_once(grounds, tmp_path):

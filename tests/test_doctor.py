@@ -83,7 +83,8 @@ def test_only_what_a_night_needs_makes_the_doctor_fail(grounds, tmp_path):
     done = grounds.nightshift("doctor", "--json", NIGHTSHIFT_DATA=str(tmp_path), CC="/bin/false")
     told = json.loads(done.stdout)
     bad = {one["name"]: one["essential"] for one in told["findings"] if not one["good"]}
-    assert (done.returncode, told["ready"]) == (1, False)
+    assert (done.returncode, told["exit_code"], told["ready"]) == (1, 1, False)
+    assert told["error"] == "not ready for a night: see data"
     assert [name for name, essential in bad.items() if essential] == ["data"]
 
 
