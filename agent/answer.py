@@ -17,13 +17,13 @@ STDOUT = Path("-")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """to: None where nobody asked for one."""
+    """to: None where none was asked for."""
 
     to: Path | None
 
     @classmethod
     def asked_for(cls, words: Sequence[str]) -> "Answer":
-        """By the bare words of a command line, which may be one that nobody can parse."""
+        """By the bare words of a command line, which may be one that does not parse."""
         command, rest = (words[0], words[1:]) if words else ("", ())
         if command not in ("try", "doctor", "confirm", "profile"):
             return cls(None)

@@ -183,7 +183,7 @@ class Bubblewrap:
             mounts += ["--dev-bind-try", str(device), str(device)]
         mounts += ["--bind", str(view.folder), str(view.folder), "--chdir", str(view.folder)]
         emptied = (path for path, is_folder in counting.items() if is_folder)
-        for place in (*hidden, *emptied, Path("/dev"), Path("/")):  # they are memory, too: nobody may write there
+        for place in (*hidden, *emptied, Path("/dev"), Path("/")):  # they are memory, too, and not to be filled
             mounts += ["--remount-ro", str(place)]
         return [*self._filtered(), *self._namespaces(), *mounts, "--", *command]
 

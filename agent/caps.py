@@ -97,7 +97,7 @@ class Report:
     exceeded: str | None = None  # which cap, in words
     own: bool = True  # False: a reserve of the machine's, which others used up
     cpu_s: float | None = None  # processor time of the whole tree, the keeper included
-    peak_bytes: int | None = None  # the most memory that was filled at a time; None where nobody looked
+    peak_bytes: int | None = None  # the most memory that was filled at a time; None where it was not watched
 
 
 class Watch:

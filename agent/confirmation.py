@@ -174,7 +174,7 @@ def _on_holdout(
     """The gain there, and what the gain on the validation text is more than that.
 
     A run has the same seed and the same weights on both texts: what is left of its luck between them is little. Without
-    the spread of both texts nobody can say whether the two gains differ by chance.
+    the spread of both texts it cannot be said whether the two gains differ by chance.
     """
     before, after = (_fresh(one, dawn, holdout=True) for one in (first, champion))
     gain = difference(before, after, paired)
@@ -256,7 +256,7 @@ def _doubts(history: History, champion: Attempt, dawn: int) -> tuple[Doubt, ...]
 
 
 def edits_of(champion: Attempt, history: History) -> tuple[Attempt, ...]:
-    """The kept edits that a script is made of, but for those that an earlier dawn has taken out again."""
+    """The kept edits that a script is made of, without those that an earlier dawn has taken out again."""
     line, out = [champion], set(champion.proposal.without)
     while (parent := line[-1].parent) is not None:
         line.append(history[parent])

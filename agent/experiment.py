@@ -290,6 +290,11 @@ class Night:
     terms: str = "{}"  # JSON, the options that hold for all of it (agent/terms.py); the only fact that may change
 
 
+def short(ref: str) -> str:
+    """Return a branch as people name it."""
+    return ref.removeprefix("refs/heads/")
+
+
 def attempt_ref(tag: str, number: int) -> str:
     return f"refs/experiments/{tag}/{number:04d}"
 
@@ -317,7 +322,7 @@ class Ask:
     tokens_out: int | None = None
     usd: float | None = None
     failure: str | None = None  # None: a proposal came of it
-    usd_most: float | None = None  # what a call may have cost whose tokens nobody counted; None where usd is known
+    usd_most: float | None = None  # what a call may have cost whose tokens were not counted; None where usd is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from agent.errors import NightError
-from agent.experiment import Attempt, History, Night, Score
+from agent.experiment import Attempt, History, Night, Score, short
 from agent.plain_text import harmless
 
 COLUMNS = (
@@ -121,7 +121,7 @@ def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
         "description": attempt.proposal.title,
         "attempt": str(attempt.number),
         "tag": night.tag,
-        "branch": night.branch.removeprefix("refs/heads/"),
+        "branch": short(night.branch),
         "parent": (parent or "")[:7],
         "reason": decision.reason if decision else "",
         "seeds": str(attempt.seeds),

@@ -52,7 +52,7 @@ def busy(before: Counters, after: Counters, tree_s: float | None) -> str | None:
     busy_s = after.busy_s - before.busy_s
     all_s = busy_s + after.idle_s - before.idle_s
     if tree_s is None or all_s < wall_s / 2:  # one processor alone would have counted wall_s
-        return "nobody knows how busy the machine was"
+        return "it is not known how busy the machine was"
     others = (busy_s - tree_s - (after.own_s - before.own_s)) / all_s
     if others >= BUSY_SHARE:
         return f"other programs took {others:.0%} of the machine's processors"

@@ -3,7 +3,7 @@
 import math
 
 from agent.confirmation import Findings, names
-from agent.experiment import Dawn, History, Night, attempt_ref
+from agent.experiment import Dawn, History, Night, attempt_ref, short
 from agent.intervals import Interval
 from agent.plain_text import harmless
 from agent.shell import typed
@@ -54,7 +54,7 @@ def _recorded(found: Findings) -> str:
 
 
 def _end(found: Findings, night: Night, is_branch_there: bool) -> list[str]:
-    branch = _short(confirmed_branch(night))
+    branch = short(confirmed_branch(night))
     if found.script is not None:
         nothing = found.passengers and len(found.passengers) == len(found.edits)
         what = "no edit of the night stays: the baseline's script" if nothing else "the confirmed script"
@@ -105,7 +105,7 @@ def dawn_line(dawn: Dawn, history: History, night: Night) -> str | None:
         gain = "too few runs" if found.honest is None else f"a gain of {_interval(found.honest)}"
         return f"dawn {dawn.number}: #{found.champion} is not confirmed ({gain})"
     title = history[found.script].proposal.title
-    return f"dawn {dawn.number}: confirmed #{found.script} {title}, on {_short(confirmed_branch(night))}"
+    return f"dawn {dawn.number}: confirmed #{found.script} {title}, on {short(confirmed_branch(night))}"
 
 
 def _covers(found: Interval | None, what: str) -> str:
@@ -116,7 +116,3 @@ def _interval(found: Interval | None) -> str:
     if found is None:
         return "not measured: too few runs"
     return f"{found.mean_bpb:+.6f} [{found.low_bpb:+.6f}, {found.high_bpb:+.6f}]"
-
-
-def _short(ref: str) -> str:
-    return ref.removeprefix("refs/heads/")

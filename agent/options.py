@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
+from agent import installed
 from agent.box import Mode
 from agent.errors import UsageError
 from agent.proposers.chat import MAX_TOKENS
@@ -21,7 +22,7 @@ JUDGES = {
 }
 PROPOSERS = ("search", "llm", "command", "queue", "mix")
 CONFIRM_RUNS = 30  # what the simulations of benchmarks/judge_power.py take for a night of 96 runs
-SCRIPT = Path("train_mlx.py")
+SCRIPT = Path(installed.SCRIPT)
 EXAMPLES = {
     "run": "five-minute experiments until you stop it",
     "run --experiments 3 --budget-s 30": "a first look",

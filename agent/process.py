@@ -43,7 +43,7 @@ class Outcome:
     exit_code: int | None  # -n after signal n; None when the harness ended it
     wall_s: float
     last_lines: str
-    peak_bytes: int | None = None  # the most memory that it filled at a time; None where nobody looked
+    peak_bytes: int | None = None  # the most memory that it filled at a time; None where it was not watched
     busy: str | None = None  # why the machine may have been too busy for it; None: it was quiet, or that is no matter
 
 

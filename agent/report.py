@@ -22,6 +22,7 @@ from agent.experiment import (
     Status,
     attempt_ref,
     incumbent,
+    short,
 )
 from agent.ledger import Row, memory_mb
 from agent.morning import dawn_line
@@ -108,7 +109,7 @@ def status_lines(
     if pid and stopping:
         state += ", ends after this run"
     lines = [f"night {night.tag}: {state}"]
-    lines.append(f"branch {_short(night.branch)}, {night.budget_s:g} s a run, {night.device}")
+    lines.append(f"branch {short(night.branch)}, {night.budget_s:g} s a run, {night.device}")
     count = {status: sum(attempt.status is status for attempt in history) for status in Status}
     counted = [f"{count[status]} {status}" for status in Status]
     unfinished = [attempt for attempt in history if attempt.decision is None]
@@ -170,7 +171,7 @@ def verdict_facts(night: Night, history: History, number: int) -> dict[str, obje
         "spent_s": round(attempt.spent_s, 1),  # training, scoring and audit, of all its runs
         "best_attempt": best.number if best else None,
         "best_val_bpb": best.val_bpb if best else None,
-        "branch": _short(night.branch),
+        "branch": short(night.branch),
         "go_back_with": _way_back(night, best, number),
     }
 
@@ -314,7 +315,3 @@ def _style(status: str) -> str:
         return COLOURS[Status(status.lower())]
     except ValueError:
         return ""
-
-
-def _short(ref: str) -> str:
-    return ref.removeprefix("refs/heads/")

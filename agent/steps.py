@@ -27,6 +27,7 @@ from agent.experiment import (
     Status,
     attempt_ref,
     incumbent,
+    short,
 )
 from agent.failures import stopped_early
 from agent.journal import Journal
@@ -156,8 +157,7 @@ def _remedy(lab: Lab) -> str:
 
 def fair_shop(lab: Lab, attempt: Attempt) -> Workshop:
     """Where the machine runs short, attempt 0 is never to blame within its cap, and others by what attempt 0 took."""
-    peaks = [run.peak_bytes for one in lab.journal.attempts()[:1] for run in one.done_runs if run.peak_bytes]
-    usual_bytes = max(peaks) if peaks and attempt.number else None
+    usual_bytes = (lab.journal.attempt(0).peak_bytes or None) if attempt.number else None
     return replace(lab.shop, caps=fair_to(lab.shop.caps, usual_bytes))
 
 
@@ -339,9 +339,7 @@ def point_branch(lab: Lab, branch: str, commit: str, why: str) -> None:
     if now == commit:
         return
     if branch in repo.checked_out():
-        lab.watcher.said(
-            f"{branch.removeprefix('refs/heads/')} is checked out and stays; the best script is {commit[:7]}"
-        )
+        lab.watcher.said(f"{short(branch)} is checked out and stays; the best script is {commit[:7]}")
         return
     ours = {attempt.commit for attempt in lab.journal.attempts()}
     repo.move_ref(branch, commit, now if now in ours else commit, why)

@@ -14,7 +14,7 @@ from agent.clock import kept_awake
 from agent.contract import check_script
 from agent.dials import read_dials, searched
 from agent.errors import NightError
-from agent.experiment import Night, Proposer, incumbent
+from agent.experiment import Night, Proposer, incumbent, short
 from agent.journal import Journal, disk_is_full
 from agent.judge import choose_judge
 from agent.lab import Lab
@@ -115,7 +115,7 @@ def greet(lab: Lab, limits: Limits) -> None:
     terms = Terms.from_json(night.terms)
     until = [f"{limits.experiments} experiments after attempt 0"] if limits.experiments else []
     until += [f"{limits.hours:g} hours"] if limits.hours else []
-    say(f"night {night.tag} on branch {night.branch.removeprefix('refs/heads/')}")
+    say(f"night {night.tag} on branch {short(night.branch)}")
     say(f"  script   {lab.place.script_path}")
     say(f"  device   {night.device} ({night.device_kind})")
     say(f"  budget   {night.budget_s:g} s of training a run; {', '.join(until) or 'until stopped'}")
@@ -128,9 +128,9 @@ def greet(lab: Lab, limits: Limits) -> None:
     say(f"  logs     {shop.folder / 'runs'}")
     history = lab.journal.attempts()
     calibration = 0 if incumbent(history) else getattr(lab.judge, "calibration", 1)
-    short = limits.shortage(lab.pace(history), calibration)
-    if short:
-        say(f"  hours    {short}")
+    shortage = limits.shortage(lab.pace(history), calibration)
+    if shortage:
+        say(f"  hours    {shortage}")
     say("  Ctrl-C ends after the current run, a second one ends the run too")
 
 

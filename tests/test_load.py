@@ -41,7 +41,7 @@ def test_so_does_waiting_for_disk_or_memory():
 
 
 def test_a_machine_that_does_not_tell_is_not_taken_for_quiet():
-    unknown = "nobody knows how busy the machine was"
+    unknown = "it is not known how busy the machine was"
     assert busy(BEFORE, later(10, busy_s=0, idle_s=0), tree_s=1) == unknown  # counters that stand still
     assert busy(BEFORE, later(10, busy_s=1, idle_s=19), tree_s=None) == unknown  # the keeper was killed
     silent = dataclasses.replace(BEFORE, stalled_s={})  # a kernel without pressure stall information

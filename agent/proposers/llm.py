@@ -22,7 +22,7 @@ from agent.reply import BadReply, Edited, read_reply
 
 TRIES = 2  # an answer, and one that mends it
 USUAL = Patience()
-CHARS_PER_TOKEN = 3  # of a question, or a few more: what a call may have cost that nobody counted
+CHARS_PER_TOKEN = 3  # of a question, or a few more: what a call may have cost whose tokens were not counted
 MOST_CHARS_PER_TOKEN = 8  # of a question that was read to its end
 FAILURE_CHARS = 400
 SOURCE_CHARS = 80
@@ -166,6 +166,6 @@ def _hint(reply: Reply, asked: Conversation) -> str:
 
 
 def most_spent_usd(asks: Sequence[Ask]) -> float:
-    """On language models, whichever was asked; a call that nobody counted counts with the most it may have cost."""
+    """On all language models; a call whose tokens were not counted counts as the most it may have cost."""
     ours = (ask for ask in asks if source_name(ask.source) == "llm")
     return sum(ask.usd if ask.usd is not None else ask.usd_most or 0.0 for ask in ours)
