@@ -156,6 +156,12 @@ class Journal:
         with self._legible():
             return str(self._db.execute(latest).fetchone()[0])
 
+    def at_work(self) -> int | None:
+        """The attempt that a run was begun of, and has not ended: it goes on, or its night was killed."""
+        with self._legible():
+            row = self._db.execute("SELECT attempt FROM runs WHERE ending IS NULL ORDER BY id DESC LIMIT 1").fetchone()
+        return int(row[0]) if row else None
+
     def attempt(self, number: int) -> Attempt:
         return self.attempts()[number]
 

@@ -67,7 +67,8 @@ def show(options: argparse.Namespace) -> int:
     attempt = _pick(history, options.number, night)
     folder = place.folder(night.tag) / "runs" / f"{attempt.number:04d}"
     who = holder(place.repo.common_dir())
-    running = who is not None and who.tag == night.tag
+    with Journal.read(place.journal(night.tag)) as journal:
+        running = who is not None and who.tag == night.tag and journal.at_work() == attempt.number
     print_lines(report.attempt_lines(night, attempt, folder, terminal_width(), running=running))
     return 0
 

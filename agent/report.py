@@ -236,7 +236,7 @@ def _share(row: Share) -> tuple[str, ...]:
 def attempt_lines(
     night: Night, attempt: Attempt, folder: Path, width: int | None = None, *, running: bool = False
 ) -> list[Text]:
-    """Everything that is known about one attempt; running: of a night that is at work now."""
+    """Everything that is known about one attempt; running: whether its last run goes on now."""
     decision, peak_mb = attempt.decision, memory_mb(night, attempt)
     facts = (
         ("attempt", f"{attempt.number} of night {night.tag}"),
@@ -253,7 +253,7 @@ def attempt_lines(
         ("started", attempt.started),
         ("folder", str(folder)),
     )
-    going_on = running and decision is None and bool(attempt.runs) and attempt.runs[-1].ending is Ending.LOST
+    going_on = running and bool(attempt.runs) and attempt.runs[-1].ending is Ending.LOST
     ended = attempt.runs[:-1] if going_on else attempt.runs
     now = [Text(""), Text(f"run with seed {attempt.runs[-1].seed}: going on")] if going_on else []
     shown = (line for name, value in facts if value for line in _fact_lines(name, value, width))

@@ -97,7 +97,9 @@ def test_several_seeds_give_a_mean_and_a_spread(journal):
 def test_an_interrupted_run_is_marked_lost_once(journal):
     propose(journal)
     journal.start_run(0, 0)
+    assert journal.at_work() == 0
     assert journal.mark_lost_runs() == 1
+    assert journal.at_work() is None
     assert journal.mark_lost_runs() == 0
     assert journal.attempt(0).done_runs == ()
 

@@ -164,6 +164,10 @@ def test_a_run_that_goes_on_is_not_called_lost():
         "run with seed 0: going on",
     ]
     assert sum("lost" in line for line in gone) == 2
+    kept = dataclasses.replace(HISTORY[1], runs=(*HISTORY[1].runs, dataclasses.replace(lost, dawn=1)))
+    again = plain(report.attempt_lines(NIGHT, kept, Path("runs"), running=True))
+    assert "run with seed 0: going on" in again
+    assert not any("lost" in line for line in again)
 
 
 def test_attempts_that_were_made_void_are_unfinished_each():
