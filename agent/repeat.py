@@ -2,7 +2,7 @@
 
 import argparse
 
-from agent.experiment import History
+from agent.experiment import History, runs_at_dawns
 from agent.options import SCRIPT
 from agent.shell import typed
 from agent.terms import as_words, given
@@ -11,13 +11,16 @@ from agent.terms import as_words, given
 def run_on(options: argparse.Namespace, tag: str, history: History) -> str:
     """The command line that goes on with a night for as long again; all else its journal knows."""
     words = ["run", "--tag", tag, *script_words(options)]
-    if options.experiments is not None:
-        done = sum(attempt.is_idea for attempt in history[1:])
-        further = options.experiments if done >= options.experiments else 0
-        words += ["--experiments", str(max(done, options.experiments) + further)]
+    ideas = sum(attempt.is_idea for attempt in history[1:])
+    words += ["--experiments", _as_many_more(options.experiments, ideas)] if options.experiments is not None else []
     words += ["--hours", f"{options.hours:g}"] if options.hours is not None else []
-    words += ["--dawn", str(options.dawn)] if options.dawn is not None else []
+    words += ["--dawn", _as_many_more(options.dawn, runs_at_dawns(history))] if options.dawn is not None else []
     return typed(*words)
+
+
+def _as_many_more(most: int, done: int) -> str:
+    """Of what is counted over the whole night: as it was while that is not used up, else as many again."""
+    return str(done + most if 0 < most <= done else most)
 
 
 def try_again(options: argparse.Namespace) -> str:

@@ -29,3 +29,9 @@ def options(*words: str) -> argparse.Namespace:
 )
 def test_a_night_goes_on_for_as_long_again(words, wanted):
     assert run_on(options(*words), "t", HISTORY).endswith(f"nightshift run --tag t{wanted}")
+
+
+@pytest.mark.parametrize(("asked", "wanted"), [("0", "0"), ("4", "9"), ("5", "10"), ("6", "6")])
+def test_so_does_its_dawn_whose_runs_are_counted_over_the_night(asked, wanted):
+    confirmed = [scored_attempt(0, 1.0, dawn=(1.0, 1.0, 1.0)), scored_attempt(1, 0.9, parent=0, dawn=(0.9, 0.9))]
+    assert run_on(options("--dawn", asked), "t", confirmed).endswith(f" --tag t --dawn {wanted}")

@@ -136,7 +136,7 @@ def _table(briefing: Briefing) -> Iterator[tuple[str, ...]]:
             "" if one.val_bpb is None else f"{one.val_bpb:.6f}",
             "" if gain is None else f"{gain:+.6f}",
             "" if sure is None else f"{sure:.2f}",
-            str(len(one.done_runs)),
+            str(one.seeds),
             one.proposal.source,
             one.proposal.title,
             what_happened(one) or "",
