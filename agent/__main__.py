@@ -66,7 +66,7 @@ def _main(words: Sequence[str], answer: Answer) -> int:
         let_go(sys.stdout)
         return 0  # its reader, such as head, has seen enough
     except (OSError, sqlite3.OperationalError) as error:
-        return _refuse(answer, _mended_by_hand(error, _resume(options)))
+        return _refuse(answer, _in_words(error, _resume(options)))
     return code
 
 
@@ -83,7 +83,7 @@ def _resume(options: argparse.Namespace) -> str:
     return typed("confirm" if options.command == "confirm" else "run", "--tag", options.tag or "TAG")
 
 
-def _mended_by_hand(error: OSError | sqlite3.OperationalError, resume: str) -> str:
+def _in_words(error: OSError | sqlite3.OperationalError, resume: str) -> str:
     """What a full disk or a lack of permission says; any other error of SQLite is ours, and raised again."""
     if disk_is_full(error):
         return f"no space left on the disk; free some and resume with: {resume} (nothing is lost)"

@@ -1,4 +1,4 @@
-"""Dawn: the night's result measured anew, and what brings nothing taken out of it.
+"""Dawn: the night's result measured again, and what brings nothing taken out of it.
 
 The runs have seeds of their own, and are scored on the holdout besides: no choice of the night has seen either. What to
 run next, and what the runs have told, is agent/confirmation.py's to say; here it is done, as resumable as the night.

@@ -1,4 +1,4 @@
-"""What can go wrong in a way that a person can mend: one base, one sentence each.
+"""What can go wrong in a way that a person can repair: one base, one sentence each.
 
 NightshiftError
 ├── UsageError     the words of the command line
@@ -9,7 +9,7 @@ NightshiftError
 ├── MachineError   disk, data, devices, missing packages
 │   └── Starved    other programs have used up memory or disk, again and again
 ├── NoIdea         a proposer has no idea this time; another may have one
-└── Exhausted      a proposer has nothing left to propose; the night ends in good order
+└── Exhausted      a proposer has nothing left to propose; the night ends
 """
 
 

@@ -1,7 +1,7 @@
 """The nouns of a night, as frozen records, and the protocols that the harness grows along.
 
 An *attempt* is one edit of the training script. It is measured by one or more *runs*, each with its own seed; a
-run that ended in good order has a *score*; the scores lead to a *decision*. Absence is ``None``, never zero.
+run that came to its end has a *score*; the scores lead to a *decision*. Absence is ``None``, never zero.
 """
 
 import statistics
@@ -43,7 +43,7 @@ class Proposal:
     title: str
     hypothesis: str
     source: str  # who proposed it: "you" for attempt 0, else the proposer's name
-    repairs: int | None = None  # the crashed attempt that it mends
+    repairs: int | None = None  # the crashed attempt that it repairs
     without: tuple[int, ...] = ()  # dawn's question, no idea: the kept edits that are taken out of the parent's script
 
 
@@ -345,7 +345,7 @@ class Briefing:
     notes: tuple[str, ...] = ()  # what people told the night since it began, in their order
     asks: Sequence[Ask] = ()  # of the whole night
     refused: tuple[Refusal, ...] = ()  # of this very proposal: what was wrong with the last tries
-    broken: Attempt | None = None  # it crashed just now: whoever made it may mend it, once
+    broken: Attempt | None = None  # it crashed just now: its maker may repair it, once
 
 
 class Proposer(Protocol):

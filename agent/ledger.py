@@ -30,7 +30,7 @@ ABSURD = 1e9  # no gigabytes, millions or seconds of a run are as many; a script
 
 
 def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
-    """The ledger's text: rows of these nights anew, in the place of their first; all other rows kept verbatim."""
+    """The ledger's text: the rows of these nights stand in the place of their first; all others are kept verbatim."""
     blocks = {night.tag: rows(night, history) for night, history in nights}
     lines = [HEADER]
     for line in before.split("\n"):

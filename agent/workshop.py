@@ -1,4 +1,4 @@
-"""Where a night's processes work: a folder for each, laid out anew, and what is read from it afterwards.
+"""Where a night's processes work: a fresh folder for each, and what is read from it afterwards.
 
 A script may leave anything there: links to other places, pipes, folders a thousand deep. It is read as bytes from plain
 files, never through a link, and never more than asked for.
@@ -217,7 +217,7 @@ def _links_and_pipes(folder: str, names: list[str]) -> list[str]:
 
 
 def _reopen(folder: Path) -> None:
-    """A script may close a folder to everybody, us included; what is in there is removed by and by."""
+    """A script may close a folder to everybody, us included; what is in there is removed later."""
     with suppress(OSError):
         if not folder.is_symlink():
             folder.chmod(0o700)
