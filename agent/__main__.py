@@ -241,7 +241,7 @@ def stop(options: argparse.Namespace) -> int:
 def doctor(options: argparse.Namespace) -> int:
     from agent.doctor import examine
 
-    return examine(None if options.json else Console())
+    return examine(None if options.json else Console(), options.script)
 
 
 def profile(options: argparse.Namespace) -> int:

@@ -96,10 +96,11 @@ class Device:
         return self.others > self.machine_cores - (1 - BUSY_SHARE) * self.cores
 
 
-def examine(console: Console | None) -> int:
+def examine(console: Console | None, script: Path) -> int:
     """Print every finding as it is made, or all as JSON without a console; 1 when something essential is missing."""
     found = []
-    for check in (_python, _mlx, _device, _kernels, _script, _git, _sandbox, _disk, _memory, _data):
+    checks = (_python, _mlx, _device, _kernels, lambda: _script(script), _git, _sandbox, _disk, _memory, _data)
+    for check in checks:
         for finding in check():
             found.append(finding)
             if console is not None:
@@ -113,7 +114,8 @@ def examine(console: Console | None) -> int:
     elif missing:
         console.print(f"not ready for a night: see {', '.join(missing)} above", highlight=False, soft_wrap=True)
     else:
-        console.print(f"ready for a night; begin with: {typed('run')}", highlight=False, soft_wrap=True)
+        other = () if script == Path(SCRIPT) else ("--script", str(script))
+        console.print(f"ready for a night; begin with: {typed('run', *other)}", highlight=False, soft_wrap=True)
     return 1 if missing else 0
 
 
@@ -180,13 +182,12 @@ def _kernels() -> Iterator[Finding]:
     )
 
 
-def _script() -> Iterator[Finding]:
-    """Not essential: a night may be given another with --script."""
+def _script(script: Path) -> Iterator[Finding]:
     try:
-        read_script(Place.of(Path(SCRIPT)))
-        yield Finding("script", True, f"script: {SCRIPT}", essential=False)
+        read_script(Place.of(script))
+        yield Finding("script", True, f"script: {script}")
     except NightshiftError as error:
-        yield Finding("script", False, f"script: {error}", essential=False)
+        yield Finding("script", False, f"script: {error}")
 
 
 def _git() -> Iterator[Finding]:

@@ -70,7 +70,8 @@ def parser() -> Parser:
     _add_steering(commands)
     _add_reading(commands)
     _add_profile(commands)
-    health = _add(commands, "doctor", "check Python, MLX, BLAS, git, disk, memory and data")
+    health = _add(commands, "doctor", "check Python, MLX, BLAS, script, git, disk, memory and data")
+    health.add_argument("--script", type=Path, default=SCRIPT, metavar="PATH", help="default: %(default)s")
     health.add_argument("--json", action="store_true", help="print the findings as JSON")
     return top
 

@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import termios
@@ -15,6 +16,7 @@ import psutil
 import pytest
 from nights import PROJECT, SCRIPTS, Grounds, command, environment, git, make_repository, mounted, unigram
 
+from agent.contract import fixed_files
 from agent.experiment import Ending
 from agent.opening import Place, free_tag
 from agent.stop import Stop
@@ -357,6 +359,21 @@ def test_doctor_says_what_is_there(grounds):
     assert "✓ disk" in done.stdout
     assert "✓ data: " in done.stdout
     assert done.returncode == 0
+
+
+def test_doctor_is_not_ready_for_a_night_without_a_script_and_takes_one_elsewhere(grounds):
+    (grounds.root / "inner").mkdir()
+    (grounds.root / "train_mlx.py").rename(grounds.root / "inner" / "other.py")
+    for name in fixed_files(PROJECT, unigram()):
+        (grounds.root / "inner" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(PROJECT / name, grounds.root / "inner" / name)
+    missing = grounds.nightshift("doctor")
+    assert f"✗ script: {grounds.root}/train_mlx.py does not exist" in missing.stdout
+    assert missing.stdout.endswith("not ready for a night: see script above\n")
+    assert missing.returncode == 1
+    there = grounds.nightshift("doctor", "--script", "inner/other.py")
+    assert there.stdout.endswith("begin with: nightshift run --script inner/other.py\n")
+    assert there.returncode == 0
 
 
 def test_doctor_misses_a_compiler(grounds, tmp_path):
