@@ -66,7 +66,7 @@ class Findings:
     fitted: Interval | None  # the gain on the validation text less that on the holdout, over seeds and both texts
     edits: tuple[Edit, ...]  # in the order in which they were kept
     passengers: tuple[int, ...]  # to be dropped
-    confirmed: Interval | None  # what dropping them brings over the champion, measured; None where it was not
+    dropping: Interval | None  # what dropping them brings over the champion, measured; None where it was not
     stays: str | None  # why what is in doubt is not dropped after all
 
     @property
@@ -78,7 +78,7 @@ class Findings:
     def of(cls, facts: Mapping[str, Any]) -> "Findings":
         """From what a journal keeps of them."""
         known = {field.name: facts[field.name] for field in fields(cls)}
-        for name in ("honest", "holdout", "fitted", "confirmed"):
+        for name in ("honest", "holdout", "fitted", "dropping"):
             known[name] = Interval(**known[name]) if known[name] else None
         edits = tuple(Edit(**one | {"effect": Interval(**one["effect"])}) for one in known["edits"])
         return cls(**known | {"edits": edits, "passengers": tuple(known["passengers"])})
@@ -137,8 +137,8 @@ def findings(
     passengers = _passengers(doubts, impossible)
     last = _taken_out(history, champion, passengers)
     paired = bool(seed_effects(measured(_seen(history, dawn))))
-    confirmed = _interval(difference(_fresh(champion, dawn), _fresh(last, dawn), paired)) if last else None
-    why = _objection(last, dawn, confirmed) if passengers else None
+    dropping = _interval(difference(_fresh(champion, dawn), _fresh(last, dawn), paired)) if last else None
+    why = _objection(last, dawn, dropping) if passengers else None
     verb, whom = ("stays", "it") if len(passengers) == 1 else ("stay", "them")
     stays = f"{names(passengers)} {verb}: the script without {whom} {why}" if why else None
     passengers = () if why else passengers
@@ -159,7 +159,7 @@ def findings(
         fitted=fitted,
         edits=tuple(doubt.edit for doubt in doubts),
         passengers=passengers,
-        confirmed=confirmed,
+        dropping=dropping,
         stays=stays,
     )
 
@@ -193,7 +193,7 @@ def _on_holdout(
     return held, (apart[1] + texts["validation"].spread + texts["holdout"].spread).around(apart[0])
 
 
-def _objection(last: Attempt | None, dawn: int, confirmed: Interval | None) -> str | None:
+def _objection(last: Attempt | None, dawn: int, dropping: Interval | None) -> str | None:
     """Why the script without all passengers may not take the champion's place: it has to run well, and every time."""
     if last is None:
         return "was never run"
@@ -206,7 +206,7 @@ def _objection(last: Attempt | None, dawn: int, confirmed: Interval | None) -> s
     ran = len(_fresh(last, dawn))
     if ran < LAST:
         return f"ran {ran} time{'s' * (ran != 1)} by now, and {LAST} are needed"
-    return "is worse" if confirmed is not None and confirmed.high_bpb < 0 else None
+    return "is worse" if dropping is not None and dropping.high_bpb < 0 else None
 
 
 def names(edits: Collection[int]) -> str:

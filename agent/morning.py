@@ -41,9 +41,9 @@ def findings_lines(found: Findings, history: History, night: Night, *, is_branch
         lines.append(f"  not taken out: {', '.join(sure)}")
     if found.stays is not None:
         lines.append(f"  {found.stays}")
-    if found.confirmed is not None:
+    if found.dropping is not None:
         what = f"dropping {names(found.passengers)}" if found.passengers else "dropping all that is in doubt"
-        lines.append(f"  {what} brings {_interval(found.confirmed)}")
+        lines.append(f"  {what} brings {_interval(found.dropping)}")
     return [harmless(line) for line in (*lines, *_end(found, night, is_branch_there))]
 
 
@@ -85,7 +85,7 @@ def _advice(found: Findings, honest: Interval, night: Night) -> list[str]:
             f"runs like these will hardly tell it from none: look for larger gains with "
             f"{typed('run', '--tag', night.tag)}, or begin a night of longer runs (--budget-s)"
         )
-    return [more, f"until then the baseline is as good, and simpler: {back}"]
+    return [more, f"until then the baseline may be as good, and it is simpler: {back}"]
 
 
 def runs_to_tell(honest: Interval, runs: int) -> int | None:

@@ -136,7 +136,7 @@ def test_the_holdout_has_an_interval_of_its_own():
     history = night(np.random.default_rng(0))
     before = findings(history)
     assert before is not None
-    assert before.honest is before.holdout is before.confirmed is None
+    assert before.honest is before.holdout is before.dropping is None
 
 
 def test_the_recorded_gain_is_of_the_nights_runs_alone():
