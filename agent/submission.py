@@ -75,7 +75,7 @@ def _is_script(path: str, place: Place) -> bool:
 def _bases(place: Place, history: History, tag: str) -> Iterator[tuple[str, str]]:
     best = incumbent(history)
     with suppress(RepoError):  # it may never have been committed
-        yield f"{place.script} as it was committed", place.repo.read("HEAD", place.script)
+        yield "the script as it was committed", place.repo.read("HEAD", place.script)
     if best is not None:
         yield f"attempt {best.number} of night {tag}, the best script so far", best.proposal.script
 

@@ -103,8 +103,8 @@ def test_a_diff_of_the_users_own_edit_is_queued_and_tried(grounds, tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (unigram(), "is train_mlx.py as it was committed; change something first"),
-        (unigram() + "\n# a word\n", "is train_mlx.py as it was committed; change something first"),
+        (unigram(), "is the script as it was committed; change something first"),
+        (unigram() + "\n# a word\n", "is the script as it was committed; change something first"),
         (BETTER, "is attempt 1 of night t, the best script so far; change something first"),
         ("", "is empty; a diff of two equal files is"),
         (" \n", "is empty; a diff of two equal files is"),
@@ -120,7 +120,7 @@ def test_what_changes_nothing_is_refused_at_once(grounds, tmp_path, text, senten
 def test_a_patch_that_changes_no_code_is_refused_at_once(grounds, tmp_path):
     (tmp_path / "p").write_text(patch(unigram(), unigram() + "\n# a word\n"))
     told = refused(grounds.nightshift("submit", str(tmp_path / "p"), "-m", "an idea"))
-    assert told.endswith("p changes nothing that runs in train_mlx.py as it was committed; change something first")
+    assert told.endswith("p changes nothing that runs in the script as it was committed; change something first")
 
 
 def test_a_patch_with_other_ends_of_lines_fits(tmp_path):

@@ -45,7 +45,7 @@ def apply_patch(patch: str, script: str, bases: Sequence[tuple[int, str]]) -> st
                 return edited
             else:
                 return _merge(bench.folder, ours, base, edited, f"conflicts with what was kept since attempt {number}")
-    raise ScriptError(f"the patch does not apply to attempt {best}, the best script so far ({said}); make it anew")
+    raise ScriptError(f"the patch does not apply to attempt {best}, the best script so far ({said}); make it again")
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ def _place(folder: Path, script: str) -> tuple[int, str]:
             # what git tells of files made, removed, renamed or linked is text of the patch
             found = one_line(", ".join(paths), SAID_CHARS) or "nothing"
             said = f"this one is about {found}" + (" and makes, removes or renames files" if more.stdout else "")
-    raise ScriptError(f"a patch may edit {script} and nothing else ({said or 'git cannot read it'}); make it anew")
+    raise ScriptError(f"a patch may edit {script} and nothing else ({said or 'git cannot read it'}); make it again")
 
 
 def _merge(folder: Path, ours: str, base: str, theirs: str, conflict: str) -> str:
@@ -109,7 +109,7 @@ def _merge(folder: Path, ours: str, base: str, theirs: str, conflict: str) -> st
         (folder / name).write_bytes(text.encode())
     done = git(folder, "merge-file", "-p", "ours", "base", "theirs")
     if done.returncode != 0:
-        raise ScriptError(f"the patch {conflict}; make it anew, of the best script so far")
+        raise ScriptError(f"the patch {conflict}; make it again, of the best script so far")
     return _decoded(done.stdout)
 
 
@@ -122,11 +122,11 @@ def _encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise ScriptError("the patch is no UTF-8 text; make it anew") from error
+        raise ScriptError("the patch is no UTF-8 text; make it again") from error
 
 
 def _decoded(content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise ScriptError("the patch makes something of the script that is no UTF-8 text; make it anew") from error
+        raise ScriptError("the patch makes something of the script that is no UTF-8 text; make it again") from error
