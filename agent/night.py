@@ -33,7 +33,7 @@ from agent.notes import read_notes, read_program
 from agent.opening import check_disk, read_script, utc_now
 from agent.plain_text import one_line, paragraphs
 from agent.proposers.checked import check_proposal
-from agent.report import noise_line
+from agent.report import noise_lines
 from agent.shell import typed
 from agent.steps import audit_once, commit, dry_run_once, hopeless, run_once, score_once, settle, why_and_where
 from agent.streak import check_streak
@@ -187,7 +187,8 @@ def bring_to_an_end(lab: Lab, attempt: Attempt) -> bool:
     lab.watcher.attempt_settled(settled, parent)
     found = noise(lab.journal.attempts()) if attempt.number == 0 else None
     if found is not None:
-        lab.watcher.said(noise_line(found))
+        for line in noise_lines(found):
+            lab.watcher.said(line)
     return True
 
 

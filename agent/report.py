@@ -129,7 +129,7 @@ def status_lines(
         lines.append(told)
     found = noise(history)
     if found is not None:
-        lines.append(noise_line(found))
+        lines += noise_lines(found)
     if unfinished:  # the first goes on before all others
         state = "at work" if pid else "unfinished, goes on when the night does"
         lines.append(f"{state}: #{unfinished[0].number} {unfinished[0].proposal.title}")
@@ -203,20 +203,19 @@ def _way_back(night: Night, best: Attempt | None, number: int) -> str | None:
     return f"git checkout {attempt_ref(night.tag, best.number)} -- {night.script}"
 
 
-def noise_line(found: Noise) -> str:
+def noise_lines(found: Noise) -> list[str]:
     if found.sigma_bpb == 0:
-        return f"noise: none: {found.runs} runs of the same script with other seeds gave the same score"
-    return (
+        return [f"noise: none: {found.runs} runs of the same script with other seeds gave the same score"]
+    told = (
         f"noise: σ {found.sigma_bpb:.6f} from {found.runs} repeated runs; two single runs tell differences "
-        f"above {found.smallest_bpb:.6f} apart{_hardly_trained(found)}"
+        f"above {found.smallest_bpb:.6f} apart"
     )
+    return [told] if found.doubt is None else [told, _hardly_trained(found.doubt)]
 
 
-def _hardly_trained(found: Noise) -> str:
-    if found.doubt is None:
-        return ""
+def _hardly_trained(doubt: str) -> str:
     return (
-        f"\nthe baseline hardly trains ({found.doubt}), so its noise says little about that of other scripts: σ is "
+        f"the baseline hardly trains ({doubt}), so its noise says little about that of other scripts: σ is "
         f"doubled, and nothing is kept after one run; for gains that last take a longer --budget-s or a smaller model"
     )
 

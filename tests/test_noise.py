@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from judged import scored_attempt, stopped_attempt
+from test_journal import NIGHT
 
 from agent.experiment import Attempt, Noise, Status, Summary
 from agent.judge import Balanced, Strict
 from agent.noise import SUREST, know, measured, noise, seed_effects
-from agent.report import noise_line
+from agent.report import noise_lines, status_lines
 
 SIGMA = 0.006
 BASELINE = scored_attempt(0, 1.5, 1.506, 1.494, status=Status.KEEP, reason="baseline")
@@ -132,8 +133,11 @@ def test_what_is_hardly_better_than_guessing_bytes_is_told_by_its_noise():
 
 
 def test_the_night_says_what_to_do_about_it():
-    told = noise_line(noise([trained(24, *CLOSE)]))
-    assert "the baseline hardly trains (its runs have 24 steps)" in told
-    assert "σ is doubled, and nothing is kept after one run" in told
-    assert "a longer --budget-s or a smaller model" in told
-    assert "\n" not in noise_line(Noise(0.006, 3, 0.016))
+    first = [trained(24, *CLOSE)]
+    told = noise_lines(noise(first))
+    assert told[1].startswith("the baseline hardly trains (its runs have 24 steps)")
+    assert "σ is doubled, and nothing is kept after one run" in told[1]
+    assert "a longer --budget-s or a smaller model" in told[1]
+    assert len(noise_lines(Noise(0.006, 3, 0.016))) == 1
+    status = status_lines(NIGHT, first, pid=None, stopping=False)
+    assert [line for line in status if line in told] == told  # as lines of their own
