@@ -176,7 +176,7 @@ class Doubt:
     @property
     def in_favour(self) -> str:
         if self.simpler is not None:
-            return f"{SIMPLER}{self.simpler}, and {abs(self.gain_bpb):.6f} {self._side} its parent"
+            return f"{SIMPLER}{self.simpler}, and an estimated {abs(self.gain_bpb):.6f} {self._side} its parent"
         provisional = "" if self.sure >= CONFIRMED else PROVISIONAL
         return f"{provisional}an estimated {self.gain_bpb:.6f} below its parent, {self.sure:.0%} sure"
 
@@ -220,7 +220,7 @@ def _settled_at_once(attempt: Attempt, history: History, calibration: int) -> De
     if any(math.isclose(*pair, rel_tol=SAME) for pair in pairs(attempt)):
         return Decision(Status.DISCARD, "it ignores its seed: two seeds gave the very same score")
     if attempt.parent != best.number:
-        return Decision(Status.DISCARD, f"made from #{attempt.parent}, which is the best script no more")
+        return Decision(Status.DISCARD, f"made from #{attempt.parent}, which is no longer the best script")
     return None
 
 

@@ -223,7 +223,7 @@ def test_a_script_that_ignores_its_seed_is_not_kept():
 def test_what_was_made_from_another_script_is_not_kept():
     history = [BASELINE, scored_attempt(1, 1.40, 1.401, parent=0, status=Status.KEEP)]
     decision = Balanced().judge(candidate(2, 1.3, parent=0), history)
-    assert decision == Decision(Status.DISCARD, "made from #0, which is the best script no more")
+    assert decision == Decision(Status.DISCARD, "made from #0, which is no longer the best script")
 
 
 def test_where_seeds_move_nothing_one_run_tells_all():

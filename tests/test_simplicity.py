@@ -129,7 +129,7 @@ def test_a_tie_is_kept_after_two_runs_and_says_why():
     assert once.status is None
     twice = Balanced().judge(scored_attempt(7, 1.501, 1.5, **smaller), history)  # type: ignore[arg-type]
     assert twice.status is Status.KEEP
-    assert twice.reason.startswith("simpler: 9 fewer statements, names and constants, and 0.000")
+    assert twice.reason.startswith("simpler: 9 fewer statements, names and constants, and an estimated 0.000")
 
 
 def shrinking(cost_bpb: float, count: int) -> list[Decision]:
@@ -148,7 +148,7 @@ def shrinking(cost_bpb: float, count: int) -> list[Decision]:
 
 def test_what_simpler_scripts_may_cost_is_bounded_over_all_of_them():
     decisions = shrinking(cost_bpb=0.0003, count=8)
-    assert decisions[0].reason.startswith("simpler: 50 fewer parameters")
+    assert decisions[0].reason.startswith("simpler: 50 fewer parameters, and an estimated 0.")  # Δ is another
     kept = [decision.status is Status.KEEP for decision in decisions]
     assert kept == [True] * 2 + [False] * 6  # each costs no more over the one before it
 
