@@ -30,8 +30,9 @@ def findings_lines(found: Findings, history: History, night: Night, *, is_branch
             f"and both texts: the night has fitted its validation text"
         )
     left_alone = [edit for edit in found.edits if not edit.runs and edit.number not in found.passengers]
+    is_one_edit = len(found.edits) == 1 and not found.passengers  # then the gain above is all that there is to say
     for edit in found.edits:
-        if edit not in left_alone:
+        if edit not in left_alone and not is_one_edit:
             dropped = "a passenger" if found.script is None else "a passenger, dropped"
             word = dropped if edit.number in found.passengers else "it stays"
             title = history[edit.number].proposal.title

@@ -21,7 +21,7 @@ LABEL_DEGREES, LABEL_CHARS = 20, 40
 LABEL_PT = (150.0, 9.0)  # length of a label at most, and its height
 LABEL_STARTS = 0.74  # of a panel's width: one that starts further to the right would not end inside
 PANEL_PT = (650.0, 250.0)  # about what a panel's axes measure
-AT_EDGE, EDGE_MARGIN = 0.03, 0.07  # of a panel's height: what has no score lies at its lower edge
+AT_EDGE, EDGE_MARGIN = 0.97, 0.07  # of a panel's height: what has no score lies at its upper edge, far from the best
 
 
 def chosen(rows: Sequence[Row], tags: Sequence[str], latest: str | None, *, everything: bool) -> list[Row]:
@@ -128,13 +128,13 @@ def _draw(axes: "Axes", rows: Sequence[Row]) -> None:
 
 
 def _mark_unscored(axes: "Axes", rows: Sequence[Row], size: int) -> None:
-    """A cross at the lower edge for each that took its place in the night and has no score."""
+    """A cross at the upper edge for each that took its place in the night and has no score."""
     unscored = [(at, row) for at, row in zip(_numbers(rows), rows, strict=True) if _score(row) is None]
     crashed = [at for at, row in unscored if _has(row, Status.CRASH)]
     stopped = [at for at, row in unscored if not _has(row, Status.CRASH)]
     bottom, top = axes.get_ylim()
     if unscored:
-        axes.set_ylim(bottom - EDGE_MARGIN * (top - bottom), top)  # room below all points
+        axes.set_ylim(bottom, top + EDGE_MARGIN * (top - bottom))  # room above all points
     for places, colour, label in ((stopped, "0.6", "no score"), (crashed, "tab:red", "crashed")):
         if places:
             heights, along_x_only = [AT_EDGE] * len(places), axes.get_xaxis_transform()

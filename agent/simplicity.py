@@ -50,9 +50,12 @@ def simpler(attempt: Attempt, parent: Attempt) -> str | None:
 
 
 def price_of(attempt: Attempt, history: History, known: Knowledge, price: float) -> float:
-    """What keeping it costs should it bring no gain, in sigma; simplicity is worth something, but not without end."""
+    """What keeping it costs should it bring no gain, in sigma; simplicity is worth something, but not without end.
+
+    Where the noise is doubted, a quarter of sigma may be more than any edit brings: no tie is kept then.
+    """
     assert attempt.parent is not None
-    if simpler(attempt, history[attempt.parent]) is None:
+    if known.doubt is not None or simpler(attempt, history[attempt.parent]) is None:
         return price
     return -TIE if known.drift(_last_gain(attempt, history).number, attempt.number) <= TIE else price
 

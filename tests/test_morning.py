@@ -27,6 +27,16 @@ def last_lines(honest: Interval | None, *, is_branch_there: bool = False) -> lis
     return lines[next(i for i, line in enumerate(lines) if line.strip().startswith(ends)) :]
 
 
+def test_where_the_champion_is_one_edit_its_gain_is_told_once():
+    """By the night and by dawn together, "it stays" stood above "NOT confirmed"."""
+    assert FOUND is not None
+    edit = dataclasses.replace(FOUND.edits[0], runs=2)
+    found = dataclasses.replace(FOUND, edits=(edit,), passengers=())
+    assert not any("#1 brings" in line for line in findings_lines(found, HISTORY, NIGHT, is_branch_there=False))
+    two = dataclasses.replace(found, edits=(edit, dataclasses.replace(edit, number=0)))
+    assert any("#1 brings" in line for line in findings_lines(two, HISTORY, NIGHT, is_branch_there=False))
+
+
 def test_what_is_worse_than_the_baseline_sends_back_to_it():
     assert last_lines(Interval(-0.03, -0.05, -0.01)) == [
         "  NOT confirmed: on fresh seeds #1 gains -0.030000 [-0.050000, -0.010000] over the baseline, which is none; "

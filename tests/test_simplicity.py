@@ -132,6 +132,16 @@ def test_a_tie_is_kept_after_two_runs_and_says_why():
     assert twice.reason.startswith("simpler: 9 fewer statements, names and constants, and an estimated 0.000")
 
 
+def test_no_tie_is_kept_where_the_baseline_hardly_trains():
+    """A quarter of a sigma that is doubled and doubted was a tenth of a bit per byte."""
+    first = baseline(script=CODE)
+    hardly = replace(first, runs=tuple(replace(run, summary=Summary(num_steps=24)) for run in first.runs))
+    smaller = scored_attempt(7, 1.501, 1.5, parent=0, status=None, script="RATE = 1\n", weights=LARGE)
+    kept, left = (Balanced().judge(smaller, [one, *discards(1, 0, 1.5)]) for one in (first, hardly))
+    assert (kept.status, "simpler" in kept.reason) == (Status.KEEP, True)
+    assert (left.status is Status.KEEP, "simpler" in left.reason) == (False, False)
+
+
 def shrinking(cost_bpb: float, count: int) -> list[Decision]:
     """A night of ever smaller models, each of which costs a little more; the branch follows what the judge keeps."""
     history, decisions, best = [baseline(), *discards(1, 0, 1.5)], [], 0
