@@ -33,7 +33,8 @@ def main(answer: str) -> None:
         }
     except RuntimeError as error:  # MLX's own, where a driver or a device is missing
         facts = {"error": f"MLX does not run here ({error}); run: nightshift doctor"}
-    Path(answer).write_text(json.dumps(facts))
+    with suppress(FileNotFoundError):  # whoever asked was killed, and the next night has swept up after it
+        Path(answer).write_text(json.dumps(facts))
 
 
 def look() -> dict[str, object]:
