@@ -85,7 +85,7 @@ def in_words(place: Place, night: Night, history: History, found: Findings) -> l
 
 
 def dawn_of(lab: Lab, history: History) -> Dawn | None:
-    """The champion's own; a champion that none has measured yet begins another, with seeds of its own."""
+    """The champion's own; a champion that no dawn has measured yet begins another, with seeds of its own."""
     champion, dawns = incumbent(history), lab.journal.dawns()
     if champion is None or champion.number == 0:
         return None

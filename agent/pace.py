@@ -1,4 +1,4 @@
-"""How long a night's runs take, and when there is no time for another. Pure, but for the clock."""
+"""How long a night's runs take, and when there is no time for another. Pure, except for the clock."""
 
 import math
 import time

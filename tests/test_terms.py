@@ -1,4 +1,4 @@
-"""The terms of a night: kept when it opens, repeated by nobody, and changed only where no verdict depends on them."""
+"""The terms of a night: kept when it opens, never to be repeated, and changed only where no verdict depends on them."""
 
 from dataclasses import replace
 
