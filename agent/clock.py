@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 SLEEP_TOLERANCE_S = 2.0  # a run that slept for longer has lost part of its budget: it is void
@@ -73,3 +74,7 @@ def _caffeinate() -> subprocess.Popen[bytes] | None:
         )  # fmt: skip
     except OSError:
         return None
+
+
+def utc_now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

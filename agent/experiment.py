@@ -286,8 +286,8 @@ class Night:
     protocol: str  # fingerprint of data, budget and device kind: only equals are compared
     data: str  # folder of the prepared corpus
     started: str  # ISO 8601, UTC
-    pins: str = "{}"  # JSON, kind → file → sha256: what no score is taken without (agent/pins.py)
-    terms: str = "{}"  # JSON, the options that hold for all of it (agent/terms.py); the only fact that may change
+    pins: str = "{}"  # JSON, kind → file → sha256: what no score is taken without (agent/records/checksums.py)
+    terms: str = "{}"  # JSON, the options that hold for all of it (agent/records/terms.py); it may change
 
 
 def short(ref: str) -> str:
@@ -379,3 +379,8 @@ class Watcher(Protocol):
     def audit_began(self, attempt: Attempt) -> None: ...
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None: ...
     def said(self, sentence: str) -> None: ...
+
+
+def source_name(source: str) -> str:
+    """llm of llm:some-model."""
+    return source.partition(":")[0]

@@ -34,8 +34,8 @@ from rich.table import Table  # noqa: E402
 from trials import Told, Trial, try_all  # noqa: E402
 
 import prepare  # noqa: E402
-from agent.box import Box, Landlock, Mode, candidates, choose  # noqa: E402
-from agent.throwaway import throwaway_folder  # noqa: E402
+from agent.files import throwaway_folder  # noqa: E402
+from agent.sandbox.box import Box, Landlock, Mode, candidates, choose  # noqa: E402
 
 # one of each kind: peeking, lying, notes, processes, keys, network, disk, memory; and what an audit may dislike
 QUICK = (

@@ -7,9 +7,9 @@
 A night is replayed attempt by attempt with what was known when each began: the curves and scores of the runs before it
 that the rule would have let finish, and the incumbent of that moment. A DIR is a night's folder, or any folder with
 nights somewhere below it, such as the --work of search.py. A run is stopped at the first fraction of its budget where
-its loss exceeds the bound of agent/curve.py. A stop is a false kill where the attempt was kept in truth, or has a
-better score than the incumbent of its time. What a night would have tried instead of what it lost is beyond a replay;
-so is the time that a script takes to flush its curve (up to five seconds in train_mlx.py).
+its loss exceeds the bound of agent/judging/early_stop.py. A stop is a false kill where the attempt was kept in truth,
+or has a better score than the incumbent of its time. What a night would have tried instead of what it lost is beyond a
+replay; so is the time that a script takes to flush its curve (up to five seconds in train_mlx.py).
 
 --simulate replays nights of 60 attempts whose losses and scores come from a random generator, in four worlds: losses
 that tell much of scores; losses that tell little; much, but 5 % of the edits that are no better are wrecks; and much,
@@ -35,13 +35,13 @@ import measure
 import numpy as np
 from scipy import stats
 
-from agent.box import Open
-from agent.caps import caps_of_machine
-from agent.curve import FRACTIONS, SURE, Finished, bounds
 from agent.experiment import Attempt, Ending, Status
-from agent.journal import Journal
-from agent.run import first_finished
-from agent.workshop import Workshop
+from agent.judging.early_stop import FRACTIONS, SURE, Finished, bounds
+from agent.records.journal import Journal
+from agent.runs.train import first_finished
+from agent.runs.workshop import Workshop
+from agent.sandbox.box import Open
+from agent.sandbox.limits import caps_of_machine
 
 SIMULATED_ATTEMPTS = 60
 

@@ -15,7 +15,7 @@ Effects add up, so that a script without an edit is worth its own merit less tha
   greedy    one run, lower than the incumbent
   gate      three runs against the incumbent's three; kept where 95 % of all bootstrap resamples say better
   strict, balanced                    nightshift's
-  dawn      balanced, and up to 30 runs more at dawn (agent/confirmation.py); without the passengers that it names
+  dawn      balanced, and up to 30 runs more at dawn (agent/judging/confirmation.py), without the passengers
 
 JSON, for each policy P, means over the nights: P_true_gain, P_bias (believed less true gain), both in sigma, P_keeps,
 P_worthless (share of the keeps whose true effect is not above zero), P_runs_per_attempt, P_false_keeps_per_100 (edits
@@ -41,7 +41,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side 
 import measure
 import numpy as np
 
-from agent.confirmation import Again, Findings, Without, findings, next_trial
 from agent.experiment import (
     Attempt,
     Decision,
@@ -55,7 +54,8 @@ from agent.experiment import (
     Status,
     incumbent,
 )
-from agent.judge import Balanced, Greedy, Strict
+from agent.judging.confirmation import Again, Findings, Without, findings, next_trial
+from agent.judging.judge import Balanced, Greedy, Strict
 
 RUNS, DAWN_RUNS = 96, 30
 POLICIES = ("greedy", "gate", "strict", "balanced", "dawn")
@@ -165,7 +165,7 @@ def think_again(judge: Judge, world: World, history: list[Attempt], runs_left: i
 
 
 def a_dawn(world: World, history: list[Attempt]) -> int:
-    """Follow agent/confirmation.py; the runs that this took."""
+    """Follow agent/judging/confirmation.py; the runs that this took."""
     runs = 0
     while (trial := next_trial(history, DAWN_RUNS - runs)) is not None:
         match trial:

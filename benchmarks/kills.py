@@ -27,10 +27,10 @@ sys.path.insert(0, str(measure.ROOT / "tests"))
 
 from nights import command, git, make_repository, unigram
 
-from agent import ledger
 from agent.errors import NightError
 from agent.experiment import Attempt, History, Night
-from agent.journal import Journal
+from agent.records import ledger
+from agent.records.journal import Journal
 
 PR_SET_CHILD_SUBREAPER = 36
 ORPHAN_S = 2.0  # what still lives so long after its loop died is an orphan

@@ -9,7 +9,7 @@ landscapes and noise, and what scores below the incumbent is kept (greedy). Gain
     bowl     8 sigma to be had        loud    4        quiet    30        tuned    3, and close by
     short    30, most of it in BATCH_ROWS, DEPTH and ASPECT_RATIO         cliffs   10, and six cliffs
 
-    search   agent/proposers/search.py           random   one to three dials from their whole ranges
+    search   agent/proposers/search/search.py           random   one to three dials from their whole ranges
     steps    one to three dials, a small step    tpe      Optuna's TPE over all dials at once (multivariate)
     cma      CMA-ES over all dials at once (separable, from the start's dials, sigma an eighth of a range)
 
@@ -34,10 +34,10 @@ import measure
 import numpy as np
 import optuna
 
-from agent.dials import Choices, Dial, Interval, Value, read_dials, searched, set_dials
 from agent.experiment import Attempt, Briefing, Decision, Ending, Night, Noise, Proposal, Run, Score, Status, incumbent
-from agent.judge import Greedy
-from agent.proposers.search import Search
+from agent.judging.judge import Greedy
+from agent.proposers.search.search import Search
+from agent.script.dials import Choices, Dial, Interval, Value, read_dials, searched, set_dials
 
 KIND = "cpu"
 SOURCE = measure.SCRIPT.read_text()

@@ -30,8 +30,8 @@ HERE = ROOT / "benchmarks"
 sys.path.insert(0, str(ROOT))
 
 import prepare  # noqa: E402
-from agent.dials import set_dials  # noqa: E402
 from agent.errors import NightshiftError  # noqa: E402
+from agent.script.dials import set_dials  # noqa: E402
 from corpus import DataError  # noqa: E402
 
 SCRIPT = ROOT / "train_mlx.py"

@@ -24,14 +24,15 @@ from pathlib import Path
 
 import measure
 
-from agent.box import Box, Mode, Open, choose
-from agent.caps import caps_of_machine
-from agent.contract import fixed_files
 from agent.experiment import Ending, Night
-from agent.opening import Place, Request, open_night
-from agent.run import FIRST_ALLOWANCE_S, train
-from agent.score import FIRST_LIMIT_S, audit, score
-from agent.workshop import Workshop
+from agent.night.opening import Request, open_night
+from agent.records.place import Place
+from agent.runs.score import FIRST_LIMIT_S, audit, score
+from agent.runs.train import FIRST_ALLOWANCE_S, train
+from agent.runs.workshop import Workshop
+from agent.sandbox.box import Box, Mode, Open, choose
+from agent.sandbox.limits import caps_of_machine
+from agent.script.contract import fixed_files
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from nights import command, git
 from sweeps import Reference
 
 from agent.errors import NightError
-from agent.journal import Journal
+from agent.records.journal import Journal
 
 DAY_S = 86_400
 

@@ -7,7 +7,7 @@
 Every night is a repository of its own under --work with the project's script in it, and goes through the whole
 harness: commits, the box, the trusted score, the audit, the judge. What proposes is all that differs:
 
-    search     agent/proposers/search.py, the default of `nightshift run`
+    search     agent/proposers/search/search.py, the default of `nightshift run`
     random     one to three dials at a time, uniformly from their whole ranges (log-uniformly where they say log)
     nothing    no edit at all: what it gains is luck, and shows how far the figures can be trusted
 
@@ -43,24 +43,25 @@ from pathlib import Path
 import measure
 from gains import FRESH, Fresh, Mean, between, gain, over, pooled, put, show
 
-from agent.box import Mode, choose
-from agent.caps import caps_of_machine
-from agent.contract import fixed_files
-from agent.dials import Choices, Dial, Interval, Value, normalised, searched, set_dials
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Ending, Night, Progress, Proposal, Proposer, Status, incumbent
-from agent.journal import Journal
-from agent.judge import choose_judge
-from agent.lab import Lab
-from agent.lock import only_night
-from agent.night import run_night
-from agent.opening import Place, Request, open_night
-from agent.pace import Limits
-from agent.proposers.search import Search
-from agent.run import FIRST_ALLOWANCE_S, train
-from agent.score import FIRST_LIMIT_S, score
-from agent.stop import Stop, like_ctrl_c
-from agent.workshop import Workshop
+from agent.judging.judge import choose_judge
+from agent.night.driver import run_night
+from agent.night.lab import Lab
+from agent.night.limits import Limits
+from agent.night.lock import only_night
+from agent.night.opening import Request, open_night
+from agent.night.stop import Stop, like_ctrl_c
+from agent.proposers.search.search import Search
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.runs.score import FIRST_LIMIT_S, score
+from agent.runs.train import FIRST_ALLOWANCE_S, train
+from agent.runs.workshop import Workshop
+from agent.sandbox.box import Mode, choose
+from agent.sandbox.limits import caps_of_machine
+from agent.script.contract import fixed_files
+from agent.script.dials import Choices, Dial, Interval, Value, normalised, searched, set_dials
 
 ARMS = ("search", "random", "nothing")
 SEEDS_APART = 100  # between the first seeds of two nights

@@ -7,8 +7,8 @@ from test_journal import NIGHT
 
 from agent.errors import NoIdea
 from agent.experiment import Ask, Attempt, Briefing, Decision, Ending, Proposal, Run, Score, Status
-from agent.proposers.chat import Patience
-from agent.proposers.llm import LLM
+from agent.proposers.llm.chat import Patience
+from agent.proposers.llm.llm import LLM
 
 SCRIPT = unigram()
 OLD = "SMOOTHING = 1.0  # added to every count  [0.01, 100.0] log"

@@ -23,7 +23,7 @@ from nights import Grounds, make_repository, unigram
 import corpus
 import hardware
 import prepare
-from agent import process
+from agent.sandbox import process
 
 hardware.tune()  # before any test imports MLX
 

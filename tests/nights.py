@@ -15,19 +15,20 @@ from unittest import mock
 
 import pytest
 
-from agent.box import Box, Mode, choose
-from agent.caps import caps_of_machine
-from agent.contract import fixed_files
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Progress, Proposal
-from agent.journal import Journal
-from agent.judge import Greedy
-from agent.lab import Lab
-from agent.opening import Place, Request, open_night
-from agent.pace import Limits
-from agent.stop import Stop
-from agent.terms import Terms
-from agent.workshop import Workshop
+from agent.judging.judge import Greedy
+from agent.night.lab import Lab
+from agent.night.limits import Limits
+from agent.night.opening import Request, open_night
+from agent.night.stop import Stop
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.records.terms import Terms
+from agent.runs.workshop import Workshop
+from agent.sandbox.box import Box, Mode, choose
+from agent.sandbox.limits import caps_of_machine
+from agent.script.contract import fixed_files
 
 PROJECT = Path(__file__).parents[1]
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -113,7 +114,7 @@ class Grounds:
 
     def try_scripts(self, tag: str, scripts: Sequence[str], **options: object) -> "Quiet":
         """A night in this process that proposes these scripts one after another."""
-        from agent.night import run_night
+        from agent.night.driver import run_night
 
         with scripted_lab(self.root, tag, scripts, **options) as lab:
             run_night(lab)

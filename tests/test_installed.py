@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from agent import installed
-from agent.contract import fixed_files
+from agent import invocation
+from agent.script.contract import fixed_files
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 TEXTS = [
     *ROOT.glob("*.md"), *ROOT.glob("*.py"), *ROOT.glob("*.toml"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*"),
-    *(ROOT / "agent").rglob("*.py"), *ROOT.glob("kernels/*"), *ROOT.glob("tests/*.py"),
+    *(ROOT / "agent").rglob("*.py"), *ROOT.glob("kernels/*"), *(ROOT / "tests").rglob("*.py"),
 ]  # fmt: skip
 
 
@@ -32,9 +32,9 @@ def environment(tmp_path, monkeypatch):
 @pytest.mark.parametrize("tool", ["pip", "uv"])
 def test_a_wheel_is_extended_by_the_name_of_the_distribution(tool, environment, tmp_path, monkeypatch):
     environment(tool)
-    monkeypatch.setattr(installed, "ABOVE", tmp_path)  # as site-packages: no pyproject.toml of ours
+    monkeypatch.setattr(invocation, "ABOVE", tmp_path)  # as site-packages: no pyproject.toml of ours
     prefix = "uv " if tool == "uv" else ""
-    assert installed.command_for("openai") == f"{prefix}pip install 'nightshift-mlx[openai]'"
+    assert invocation.command_for("openai") == f"{prefix}pip install 'nightshift-mlx[openai]'"
 
 
 @pytest.mark.parametrize("tool", ["pip", "uv"])
@@ -42,9 +42,9 @@ def test_a_clone_is_extended_from_its_own_folder(tool, environment, tmp_path, mo
     environment(tool)
     prefix = "uv " if tool == "uv" else ""
     monkeypatch.chdir(ROOT)
-    assert installed.command_for("cpu") == f"{prefix}pip install -e '.[cpu]'"
+    assert invocation.command_for("cpu") == f"{prefix}pip install -e '.[cpu]'"
     monkeypatch.chdir(tmp_path)
-    assert installed.command_for("cpu") == f"{prefix}pip install -e '{ROOT}[cpu]'"
+    assert invocation.command_for("cpu") == f"{prefix}pip install -e '{ROOT}[cpu]'"
 
 
 def test_every_extra_that_a_hint_names_exists():
@@ -55,14 +55,14 @@ def test_every_extra_that_a_hint_names_exists():
 
 
 def test_what_is_copied_to_begin_with_is_the_script_and_all_that_a_night_needs_beside_it():
-    needed = fixed_files(ROOT, (ROOT / installed.SCRIPT).read_text())
-    assert {Path(name).parts[0] for name in needed} | {installed.SCRIPT, "program.md"} == set(installed.OWN)
+    needed = fixed_files(ROOT, (ROOT / invocation.SCRIPT).read_text())
+    assert {Path(name).parts[0] for name in needed} | {invocation.SCRIPT, "program.md"} == set(invocation.OWN)
     packed = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["include"]
-    assert {pattern.partition("/")[0] for pattern in packed} == {"agent", *installed.OWN}
+    assert {pattern.partition("/")[0] for pattern in packed} == {"agent", *invocation.OWN}
 
 
 def test_the_distribution_has_a_name_of_its_own_and_the_command_keeps_its_short_one():
-    assert PYPROJECT["project"]["name"] == installed.DISTRIBUTION == "nightshift-mlx"
+    assert PYPROJECT["project"]["name"] == invocation.DISTRIBUTION == "nightshift-mlx"
     assert PYPROJECT["project"]["scripts"] == {"nightshift": "agent.__main__:main"}
 
 

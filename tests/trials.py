@@ -11,13 +11,14 @@ from arena import TAG, Witness, World
 from cheating import Script
 from nights import Quiet, scripted_lab
 
-from agent import night, steps, streak
-from agent.box import Box
-from agent.caps import GB, Caps
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Decision, Ending, History, Proposal, Review, Status
-from agent.failures import too_slow
-from agent.judge import PLAUSIBLE_GAIN, Greedy
+from agent.judging.failures import too_slow
+from agent.judging.judge import PLAUSIBLE_GAIN, Greedy
+from agent.night import driver as night
+from agent.night import steps, streak
+from agent.sandbox.box import Box
+from agent.sandbox.limits import GB, Caps
 
 BUDGET_S = 2.0
 SHORT_S, LONG_S = 8.0, 200.0  # for those who would take all they get, and for the others, on a busy machine

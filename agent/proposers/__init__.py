@@ -1,0 +1,1 @@
+"""Where ideas come from."""

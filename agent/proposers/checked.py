@@ -3,18 +3,15 @@
 import sqlite3
 from dataclasses import dataclass, replace
 
-from agent.contract import check_script
-from agent.dials import normalised
 from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptError
 from agent.experiment import Briefing, History, Proposal, Proposer, Refusal
-from agent.journal import disk_is_broken, disk_is_full
-from agent.plain_text import one_line
-from agent.remembered import remembered
+from agent.files import disk_is_broken, disk_is_full
+from agent.script.contract import check_script
+from agent.script.dials import fingerprint
+from agent.text import one_line
 
 TRIES = 3
 SOURCE_CHARS, SAID_CHARS = 80, 200
-
-fingerprint = remembered(normalised)
 
 
 @dataclass(frozen=True, slots=True)

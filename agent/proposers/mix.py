@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from agent.errors import Exhausted, NoIdea
-from agent.experiment import Ask, Attempt, Briefing, History, Proposal, Proposer, Status
+from agent.experiment import Ask, Attempt, Briefing, History, Proposal, Proposer, Status, source_name
 
 Number = TypeVar("Number", int, float)
 
@@ -127,11 +127,6 @@ def rests_until(name: str, briefing: Briefing) -> int | None:
         return None
     until = max(failed) + 1 + min(MOST_RESTED, 2 ** (turns - RESTS_AFTER))
     return until if until > len(briefing.history) else None
-
-
-def source_name(source: str) -> str:
-    """llm of llm:some-model."""
-    return source.partition(":")[0]
 
 
 # ---- what each has brought -------------------------------------------------------------------------------------------

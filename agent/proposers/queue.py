@@ -13,17 +13,17 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from agent import ledger
-from agent.contract import MAX_SCRIPT_BYTES, check_script
 from agent.errors import NightError, NoIdea, ScriptError
 from agent.experiment import Attempt, Briefing, History, Proposal, Status
-from agent.journal import Journal
-from agent.plain_text import one_line, paragraphs
+from agent.invocation import typed
 from agent.proposers.checked import check_proposal
-from agent.proposers.patch import apply_patch, check_patch, is_patch
-from agent.repo import valid_tag
-from agent.shell import typed
-from agent.workshop import read_end
+from agent.records import ledger
+from agent.records.journal import Journal
+from agent.records.repo import valid_tag
+from agent.runs.workshop import read_end
+from agent.script.contract import MAX_SCRIPT_BYTES, check_script
+from agent.script.patch import apply_patch, check_patch, is_patch
+from agent.text import one_line, paragraphs
 
 SOURCE = "queue"
 NAME = re.compile(r"[0-9]{4,9}\.json")

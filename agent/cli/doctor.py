@@ -1,0 +1,256 @@
+"""Is this machine fit for a night? One line each, with what to do where something is missing."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+from agent.errors import NightshiftError
+from agent.invocation import SCRIPT, command_for, install_command, typed
+from agent.night.opening import MIN_FREE_BYTES
+from agent.records.place import Place, read_script
+from agent.records.repo import Repo
+from agent.sandbox.box import Mode, choose
+
+LOOK_S = 120  # a first import of MLX on a slow disk
+SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
+BUSY_SHARE = 0.25  # of the cores that we may use: what others take beyond it is felt
+
+# Asked of a short process each: a broken MLX must not take the doctor with it.
+# Speed is the best of several short measurements, with pauses in which others show what they use.
+DEVICE = """
+import hardware, json, psutil, time
+blas = hardware.tune()
+def busy_s():
+    times = psutil.cpu_times()
+    return sum(getattr(times, kind, 0.0) for kind in ("user", "nice", "system", "irq", "softirq", "steal"))
+kind, name, flops = hardware.device_kind(), hardware.device_name(), []
+wall_s, ours_s, all_s = time.monotonic(), time.process_time(), busy_s()
+while len(flops) < 3 or time.monotonic() - wall_s < 1.2:
+    flops.append(hardware.matmul_flops(1024, repeats=2))
+    time.sleep(0.1)
+others_s = busy_s() - all_s - (time.process_time() - ours_s)
+print(json.dumps(dict(
+    kind=kind, name=name, gflops=max(flops) / 1e9, blas=blas, cores=hardware.usable_cores(),
+    others=max(0.0, others_s / (time.monotonic() - wall_s)), machine_cores=psutil.cpu_count(),
+)))
+"""
+KERNELS = """
+import hardware, json
+hardware.tune()
+from kernels.device import kernel_device
+print(json.dumps([hardware.device_kind(), kernel_device() is not None]))
+"""
+# Where there are none: whether a night could prepare them.
+DATA = """
+import json, os, prepare
+root = prepare.cache_root()
+there = next(place for place in (root, *root.parents) if place.exists())
+closed = not (there.is_dir() and os.access(there, os.W_OK | os.X_OK))
+folder = None if closed and "NIGHTSHIFT_DATA" not in os.environ else prepare.data_dir()
+if folder is not None:
+    print(json.dumps([str(folder), prepare.load_data(folder).fingerprint]))
+else:
+    import encode, rustbpe, tiktoken
+    print(json.dumps({"closed": str(there)} if closed else None))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    good: bool
+    what: str
+    remedy: str = ""
+    essential: bool = True  # a night needs it; else it only runs better with it
+
+    @property
+    def mark(self) -> str:
+        return "[green]✓[/]" if self.good else "[red]✗[/]" if self.essential else "[yellow]![/]"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What a short process has measured."""
+
+    kind: str
+    name: str
+    gflops: float
+    blas: str | None  # the optimised one that was put in front of MLX's own
+    cores: int  # that we may use
+    others: float  # cores that other programs kept busy meanwhile
+    machine_cores: int
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether others take of what we may use; in a container the machine has more cores than those."""
+        return self.others > self.machine_cores - (1 - BUSY_SHARE) * self.cores
+
+
+def examine(console: Console | None, script: Path) -> int:
+    """Print every finding as it is made, or all as JSON without a console; 1 when something essential is missing."""
+    found = []
+    checks = (_python, _mlx, _device, _kernels, lambda: _script(script), _git, _sandbox, _disk, _memory, _data)
+    for check in checks:
+        for finding in check():
+            found.append(finding)
+            if console is not None:
+                console.print(finding.mark, end=" ")
+                advice = f": {finding.remedy}" if finding.remedy and not finding.good else ""
+                console.print(finding.what + advice, markup=False, highlight=False, soft_wrap=True)
+    missing = [finding.name for finding in found if finding.essential and not finding.good]
+    if console is None:
+        error = {"error": f"not ready for a night: see {', '.join(missing)}", "exit_code": 1} if missing else {}
+        print(json.dumps({**error, "ready": not missing, "findings": [asdict(one) for one in found]}, indent=1))
+    elif missing:
+        console.print(f"not ready for a night: see {', '.join(missing)} above", highlight=False, soft_wrap=True)
+    else:
+        other = () if script == Path(SCRIPT) else ("--script", str(script))
+        console.print(f"ready for a night; begin with: {typed('run', *other)}", highlight=False, soft_wrap=True)
+    return 1 if missing else 0
+
+
+def _python() -> Iterator[Finding]:
+    yield Finding(
+        "python",
+        sys.version_info >= (3, 11),
+        f"Python {platform.python_version()} on {platform.platform()}",
+        "nightshift needs Python 3.11 or later",
+    )
+
+
+def _mlx() -> Iterator[Finding]:
+    packages = [
+        f"{name} {version}"
+        for name in ("mlx", "mlx-metal", "mlx-cpu", "mlx-cuda-13", "mlx-cuda-12")
+        if (version := _version(name))
+    ]
+    on_linux = f"{command_for('cpu')}, or with an NVIDIA GPU: {command_for('cuda')}"
+    remedy = install_command("mlx") if sys.platform == "darwin" else on_linux
+    yield Finding("mlx", bool(packages), f"MLX build: {', '.join(packages) or 'none'}", f"install it: {remedy}")
+
+
+def _device() -> Iterator[Finding]:
+    found = _ask(DEVICE)
+    if not isinstance(found, dict):
+        yield Finding("device", False, f"MLX does not run ({found})", "reinstall it for this device, see README.md")
+        return
+    device = Device(**found)
+    yield Finding("device", True, f"device: {device.name} ({device.kind})")
+    yield speed(device)
+
+
+def speed(device: Device) -> Finding:
+    """How fast a matrix product is, and why it is slow where it is: a package that is missing, or other programs."""
+    what = f"float32 matmul: {device.gflops:,.0f} GFLOP/s"
+    if device.is_contended:
+        what += f" while other programs keep {device.others:.1f} of {device.machine_cores} cores busy"
+    if device.gflops < SLOW_GFLOPS and device.kind == "cpu" and device.blas is None and sys.platform == "linux":
+        remedy = f"an optimised BLAS is missing; install it: {command_for('cpu')}"
+        if os.environ.get("NIGHTSHIFT_BLAS") == "off":
+            remedy = "the optimised BLAS is turned off; unset NIGHTSHIFT_BLAS"
+        return Finding("speed", False, what, remedy, essential=False)
+    remedy = "this machine is slow, and nothing that could be installed is missing"
+    if device.is_contended:
+        remedy = "the machine is busy; runs beside other programs get fewer steps, and their scores compare badly"
+    slow = device.gflops < SLOW_GFLOPS
+    return Finding("speed", not (slow or device.is_contended), what, remedy, essential=False)
+
+
+def _kernels() -> Iterator[Finding]:
+    found = _ask(KERNELS)
+    if not isinstance(found, list):
+        yield Finding("kernels", False, f"kernels: {found}", "plain MLX trains", essential=False)
+        return
+    kind, compiled = found
+    expected = compiled or kind == "metal" or os.environ.get("NIGHTSHIFT_KERNELS") == "plain"
+    yield Finding(
+        "kernels",
+        expected,
+        f"kernels: {'compiled for this device' if compiled else 'none of our own, plain MLX trains'}",
+        "install a C compiler such as gcc" if kind == "cpu" else "install NVRTC, which comes with MLX's CUDA build",
+        essential=False,
+    )
+
+
+def _script(script: Path) -> Iterator[Finding]:
+    try:
+        read_script(Place.of(script))
+        yield Finding("script", True, f"script: {script}")
+    except NightshiftError as error:
+        yield Finding("script", False, f"script: {error}")
+
+
+def _git() -> Iterator[Finding]:
+    if shutil.which("git") is None:
+        yield Finding("git", False, "git: not found", "install it from https://git-scm.com")
+        return
+    try:
+        yield Finding("git", True, f"git repository: {Repo.containing(Path.cwd()).root}")
+    except NightshiftError as error:
+        yield Finding("git", False, f"git: {error}")
+
+
+def _sandbox() -> Iterator[Finding]:
+    box = choose(Mode.AUTO)
+    gaps = f"; not covered: {', '.join(box.uncovered)}" if box.uncovered else ""
+    remedy = "" if sys.platform == "darwin" else "install bubblewrap: apt install bubblewrap, dnf install bubblewrap …"
+    yield Finding("sandbox", not box.uncovered, f"sandbox: {box.name}{gaps}", remedy, essential=False)
+
+
+def _disk() -> Iterator[Finding]:
+    free, wanted = shutil.disk_usage(Path.cwd()).free, f"a night wants {MIN_FREE_BYTES / 2**30:.0f} GB"
+    yield Finding("disk", free >= MIN_FREE_BYTES, f"disk: {free / 2**30:,.1f} GB free", wanted)
+
+
+def _memory() -> Iterator[Finding]:
+    free, total = psutil.virtual_memory().available, psutil.virtual_memory().total
+    yield Finding(
+        "memory",
+        free >= 2 << 30,
+        f"memory: {free / 2**30:,.1f} of {total / 2**30:,.1f} GB free",
+        "close other programs or choose a smaller DEPTH",
+        essential=False,
+    )
+
+
+def _data() -> Iterator[Finding]:
+    match _ask(DATA):
+        case [folder, fingerprint]:
+            yield Finding("data", True, f"data: {folder} ({fingerprint}), checksums verified")
+        case None:
+            yield Finding("data", True, "data: none yet; a night prepares the text of Python's standard library first")
+        case {"closed": str(place)}:
+            remedy = "make it a folder that can be written, or set NIGHTSHIFT_CACHE to one"
+            yield Finding("data", False, f"data: none, and {place} cannot hold any", remedy)
+        case found:
+            yield Finding("data", False, f"data: {found}", "prepare it again: python prepare.py")
+
+
+def _ask(program: str) -> object:
+    """What a short Python program printed as JSON, or the last line of its complaint as a string."""
+    try:
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LOOK_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {LOOK_S} s"
+    if done.returncode == 0:
+        return json.loads(done.stdout)
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit code {done.returncode}"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,111 @@
+"""A folder that is gone afterwards, and git in it: nothing leads from there to the user's repository, or back.
+
+Every folder of the harness in TMPDIR is made here. Its maker holds a lock on it, which the kernel takes away with the
+process: what one that was killed left behind is free, and removed when the next such folder is made.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+from agent.errors import RepoError
+
+# VIRTUAL_ENV: what a tool installs there would be installed for the user; PWD and OLDPWD: where the user stands
+LEADS_HOME = frozenset({"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PWD", "OLDPWD"})
+PREFIX, SUFFIX = "nightshift-", ".throwaway"
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+@contextmanager
+def throwaway_folder() -> Iterator[Path]:
+    """However full of links, pipes and closed folders it is by then, it goes."""
+    sweep(Path(tempfile.gettempdir()))
+    folder, lock = _made()
+    try:
+        yield folder
+    finally:
+        remove(folder)
+        os.close(lock)
+
+
+def _made() -> tuple[Path, int]:
+    """A folder and the lock on it; another one, where a process that swept was faster than the lock."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX)).resolve()
+        with suppress(FileNotFoundError):
+            lock = os.open(folder, FOLDER)
+            with suppress(OSError):  # a network's disk may have no locks: then it is not swept either
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if folder.is_dir():
+                return folder, lock
+            os.close(lock)
+
+
+@cache  # once a process is enough
+def sweep(place: Path) -> None:
+    """Remove this user's throwaway folders whose makers are gone."""
+    for folder in place.glob(f"{PREFIX}*{SUFFIX}"):
+        with suppress(OSError):  # a link, in use, or gone meanwhile
+            lock = os.open(folder, FOLDER)
+            try:
+                if os.fstat(lock).st_uid == os.geteuid():
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    remove(folder)
+            finally:
+                os.close(lock)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, however deep and whoever closed it; by rm, which knows no longest path."""
+    for attempt in ("rm", "chmod", "rm"):
+        if not os.path.lexists(path) or (attempt == "chmod" and path.is_symlink()):  # chmod would follow it
+            return
+        arguments = ["-R", "u+rwX"] if attempt == "chmod" else ["-rf"]
+        try:
+            subprocess.run([attempt, *arguments, "--", str(path)], capture_output=True, check=False)
+        except FileNotFoundError:  # not on PATH
+            if path.is_dir() and not path.is_symlink():  # a pipe would keep rmtree waiting
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def detached_env() -> dict[str, str]:
+    """The user's environment, keys and all, without what git, nightshift or a virtual environment have set in it."""
+    ours = ("GIT_", "NIGHTSHIFT_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours) and name not in LEADS_HOME}
+
+
+def git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """One command, with nobody's settings and hooks; it finds no repository above the folder."""
+    if shutil.which("git") is None:
+        raise RepoError("git is not installed or not on PATH; install it from https://git-scm.com")
+    env = {
+        **detached_env(),
+        **NO_SETTINGS,
+        "GIT_CEILING_DIRECTORIES": str(folder.parent),
+        "LC_ALL": "C",
+    }
+    command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.autocrlf=false", *arguments]
+    # a session of its own: a Ctrl-C meant for the night must not tear it
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, check=False, start_new_session=True)
+
+
+def disk_is_full(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, sqlite3.OperationalError) and "full" in str(error)
+
+
+def disk_is_broken(error: BaseException) -> bool:
+    """Or full in a way that SQLite cannot tell from broken: only a flush to the disk met it."""
+    if isinstance(error, OSError):
+        return error.errno == errno.EIO
+    return isinstance(error, sqlite3.OperationalError) and "disk I/O" in str(error)

@@ -1,0 +1,1 @@
+"""What the scores say: pure functions, from runs to decisions."""

@@ -1,0 +1,288 @@
+"""Is this better? Pure functions of the scores so far."""
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from agent.experiment import Attempt, Decision, History, Judge, Review, Status, incumbent
+from agent.judging.failures import failure
+from agent.judging.noise import SAME, Knowledge, doubt_of, know, measured
+from agent.judging.simplicity import SIMPLER, price_of, simpler
+
+# Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
+PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """Keep what is strictly lower than the incumbent's mean; a tie is a discard.
+
+    With confirm, what would be kept is measured with that many more seeds first, and judged by the mean.
+    """
+
+    confirm: int = 0
+
+    def judge(self, attempt: Attempt, history: History) -> Decision:
+        why = failure(attempt)
+        if why is not None or attempt.val_bpb is None:
+            return Decision(Status.CRASH, why or "no score")
+        best = incumbent(history)
+        if best is None or best.val_bpb is None:
+            return Decision(Status.KEEP, "baseline")
+        verdict = _compare(attempt, best)
+        if verdict.status is Status.KEEP and len(attempt.done_runs) <= self.confirm:
+            return Decision(None, "another seed has to confirm it")
+        if verdict.status is Status.KEEP and any(math.isclose(*pair, rel_tol=SAME) for pair in pairs(attempt)):
+            return Decision(Status.DISCARD, "it ignores its seed: two seeds gave the very same score")
+        return verdict
+
+    def review(self, history: History) -> Review:
+        """What was decided once stays decided."""
+        return Review()
+
+
+@dataclass(frozen=True, slots=True)
+class Strict:
+    """Keep what a sequential t-test calls better: at most 0.5 false keeps among 100 edits without effect.
+
+    Every look after the third run may err with the same small probability; sigma is pooled over the night's repeats.
+    """
+
+    calibration: int = 4
+    most: int = 6  # runs of one attempt
+    hopeful: float = 0.8  # standard errors below the incumbent that a further run is worth
+    error: float = 0.008  # of each look; most edits are given up long before the last
+
+    def judge(self, attempt: Attempt, history: History) -> Decision:
+        settled = _settled_at_once(attempt, history, self.calibration)
+        if settled is not None:
+            return settled
+        best = _incumbent(history)
+        gain_bpb, t, luck = _t_test(attempt, best, history)
+        runs, verdict = len(attempt.scores_bpb), _compare(attempt, best)
+        if math.isinf(t) or (runs >= 3 and luck <= self.error):
+            return Decision(verdict.status, verdict.reason, gain_bpb, 1 - luck)
+        maybe = verdict.reason if gain_bpb <= 0 else f"{verdict.reason}, which may be luck"
+        if math.isnan(t) or (t >= self.hopeful and runs < self.most):
+            return Decision(None, maybe, gain_bpb, 1 - luck)
+        return Decision(Status.DISCARD, maybe, gain_bpb, 1 - luck)
+
+    def review(self, history: History) -> Review:
+        """What was decided once stays decided."""
+        return Review()
+
+
+def _t_test(attempt: Attempt, best: Attempt, history: History) -> tuple[float, float, float]:
+    """Gain, Student's t of it, and the probability of as much by luck; t is nan while no run was repeated."""
+    from scipy.special import stdtr  # takes a third of a second to import, and most commands do without
+
+    repeats = [one.scores_bpb for one in (*measured(history), attempt) if len(one.scores_bpb) > 1]
+    freedom = sum(len(values) - 1 for values in repeats)
+    squares = sum(statistics.variance(values) * (len(values) - 1) for values in repeats)
+    gain_bpb = _mean(best) - _mean(attempt)
+    if freedom == 0:
+        return gain_bpb, math.nan, 0.5
+    wider = 1 if doubt_of(history[0], math.sqrt(squares / freedom)) is None else 2
+    error_bpb = wider * math.sqrt(squares / freedom * (1 / len(attempt.scores_bpb) + 1 / len(best.scores_bpb)))
+    t = gain_bpb / error_bpb if error_bpb > 0 else math.copysign(math.inf, gain_bpb)
+    return gain_bpb, t, float(stdtr(freedom, -t))
+
+
+@dataclass(frozen=True, slots=True)
+class Balanced:
+    """Keep what is expected to be worth it, and measure again where a run teaches more than a new idea would bring.
+
+    Both sides of that bargain are in the same coin: sigma of gain, less a price for every worthless edit that is kept.
+    """
+
+    calibration: int = 3
+    price: float = 0.35  # sigma
+    patience: float = 0.5  # a further run has to be worth this many fresh ideas, which bring less than their promise
+    most: int = 6  # runs of one attempt
+
+    def judge(self, attempt: Attempt, history: History) -> Decision:
+        settled = _settled_at_once(attempt, history, self.calibration)
+        if settled is not None:
+            return settled
+        known = know(measured(history, attempt))
+        if known is None:
+            return _without_noise(attempt, history)
+        doubt = self._doubt(known, attempt, history)
+        if self._wants_run(known, doubt):
+            return doubt.told(None, f"{doubt.sure:.0%} sure: another seed tells more than another idea")
+        if doubt.worth <= 0:
+            return doubt.told(Status.DISCARD, doubt.against)
+        if len(attempt.scores_bpb) < 2 and doubt.simpler is not None:
+            return doubt.told(None, "simpler: another seed has to show what that costs")
+        if len(attempt.scores_bpb) < 2 and known.doubt is not None:
+            return doubt.told(None, "the noise is hardly known: another seed has to confirm it")
+        return doubt.told(Status.KEEP, doubt.in_favour)
+
+    def review(self, history: History) -> Review:
+        """Revokes keeps at the end of the chain that later scores speak against, confirms others, doubts the tip."""
+        known = know(measured(history))
+        chain = [one for one in history[1:] if one.status is Status.KEEP and one.is_idea]
+        if known is None or not chain or any(one.number not in known.place for one in chain):
+            return Review()
+        doubts = [self._doubt(known, one, history) for one in chain]
+        revoked = {
+            doubt.attempt.number: doubt.told(Status.DISCARD, f"revoked: {doubt.against}")
+            for doubt in doubts[_worthless_from(doubts) :]
+        }
+        if revoked:
+            return Review(decisions=revoked)
+        confirmed = {
+            doubt.attempt.number: doubt.told(Status.KEEP, doubt.in_favour) for doubt in doubts if doubt.is_over
+        }
+        again = chain[-1].number if self._wants_run(known, doubts[-1]) else None
+        return Review(again, confirmed)
+
+    def _doubt(self, known: Knowledge, attempt: Attempt, history: History) -> "Doubt":
+        return Doubt.of(known, attempt, history, self.price)
+
+    def _wants_run(self, known: Knowledge, doubt: "Doubt") -> bool:
+        idea = known.belief.value_of_idea(self.price)
+        return len(doubt.attempt.done_runs) < self.most and doubt.value_of_run > self.patience * idea
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What is known of one edit, in the light of the whole night."""
+
+    attempt: Attempt
+    gain_bpb: float
+    sure: float
+    worth: float  # sigma: of keeping it
+    value_of_run: float  # sigma: of measuring it again
+    simpler: str | None  # in what, where that is why it is kept
+
+    @classmethod
+    def of(cls, known: Knowledge, attempt: Attempt, history: History, price: float) -> "Doubt":
+        belief, i = known.belief, known.place[attempt.number]
+        assert attempt.parent is not None
+        asked = price_of(attempt, history, known, price)
+        only_simpler = simpler(attempt, history[attempt.parent]) if belief.value_of_keeping(i, price) <= 0 else None
+        return cls(
+            attempt=attempt,
+            gain_bpb=known.gain_bpb(attempt.number),
+            sure=known.sure(attempt.number),
+            worth=belief.value_of_keeping(i, asked),
+            value_of_run=belief.value_of_runs(i, asked),
+            simpler=only_simpler,
+        )
+
+    @property
+    def in_favour(self) -> str:
+        if self.simpler is not None:
+            return f"{SIMPLER}{self.simpler}, and an estimated {abs(self.gain_bpb):.6f} {self._side} its parent"
+        provisional = "" if self.sure >= CONFIRMED else PROVISIONAL
+        return f"{provisional}an estimated {self.gain_bpb:.6f} below its parent, {self.sure:.0%} sure"
+
+    @property
+    def against(self) -> str:
+        return f"an estimated {abs(self.gain_bpb):.6f} {self._side} its parent, {self.sure:.0%} sure of a gain"
+
+    @property
+    def is_over(self) -> bool:
+        """Kept on approval, and approved by now."""
+        recorded = self.attempt.decision.reason if self.attempt.decision else ""
+        return recorded.startswith(PROVISIONAL) and self.sure >= CONFIRMED
+
+    @property
+    def _side(self) -> str:
+        return "below" if self.gain_bpb >= 0 else "above"
+
+    def told(self, status: Status | None, reason: str) -> Decision:
+        return Decision(status, reason, self.gain_bpb, self.sure)
+
+
+def _worthless_from(chain: Sequence[Doubt]) -> int:
+    """Where the end of the chain begins whose edits together cost more than they bring; its length if nowhere."""
+    endings = [sum(doubt.worth for doubt in chain[k:]) for k in range(len(chain) + 1)]
+    return min(reversed(range(len(endings))), key=endings.__getitem__)
+
+
+PROVISIONAL, CONFIRMED = "provisional: ", 0.9
+
+
+def _settled_at_once(attempt: Attempt, history: History, calibration: int) -> Decision | None:
+    """What needs no estimate: a crash, the baseline and its calibration, a script that ignores its seed."""
+    why = failure(attempt)
+    if why is not None or attempt.val_bpb is None:
+        return Decision(Status.CRASH, why or "no score")
+    best = incumbent(history)
+    if best is None or best.val_bpb is None:
+        if len(attempt.done_runs) < calibration:
+            return Decision(None, f"calibration: run {len(attempt.done_runs) + 1} of {calibration} tells the noise")
+        return Decision(Status.KEEP, "baseline")
+    if any(math.isclose(*pair, rel_tol=SAME) for pair in pairs(attempt)):
+        return Decision(Status.DISCARD, "it ignores its seed: two seeds gave the very same score")
+    if attempt.parent != best.number:
+        return Decision(Status.DISCARD, f"made from #{attempt.parent}, which is no longer the best script")
+    return None
+
+
+def _without_noise(attempt: Attempt, history: History) -> Decision:
+    """Where seeds move nothing, one run tells all."""
+    best = _incumbent(history)
+    verdict = _compare(attempt, best)
+    sure = 1.0 if verdict.status is Status.KEEP else 0.0
+    return Decision(verdict.status, verdict.reason, _mean(best) - _mean(attempt), sure)
+
+
+def _incumbent(history: History) -> Attempt:
+    """Where it is known that there is one."""
+    best = incumbent(history)
+    assert best is not None
+    return best
+
+
+def _mean(attempt: Attempt) -> float:
+    """Where it is known that there are scores; the incumbent's value is a mean, never a minimum."""
+    return statistics.fmean(attempt.scores_bpb)
+
+
+def choose_judge(name: str, confirm: int = 0) -> Judge:
+    """By the name that --judge takes: balanced, greedy or strict; KeyError for another."""
+    judges: Mapping[str, Judge] = {"balanced": Balanced(), "greedy": Greedy(confirm), "strict": Strict()}
+    return judges[name]
+
+
+def pairs(attempt: Attempt) -> Iterator[tuple[float, float]]:
+    """Scores of every two runs of it."""
+    return combinations(attempt.scores_bpb, 2)
+
+
+def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible: float = PLAUSIBLE_GAIN) -> Decision:
+    """What the judge would keep is kept once every run of it has passed its audit, and its gain can be believed."""
+    scores = [score for run in attempt.counted_runs for score in (run.score, run.holdout) if score is not None]
+    audits = [score.audit for score in scores if score.audit is not None]
+    failure = next((audit.failure for audit in audits if audit.failure is not None), None)
+    if failure is not None:
+        return Decision(Status.DISCARD, f"audit: {failure}")
+    if best is not None and best.val_bpb and attempt.val_bpb is not None:
+        gain = 1 - attempt.val_bpb / best.val_bpb
+        if gain > plausible:
+            reason = (
+                f"quarantine: {gain:.0%} below the incumbent, more than {plausible:.0%} in one step is not believed"
+            )
+            return Decision(Status.DISCARD, reason)
+    return verdict
+
+
+def _compare(attempt: Attempt, best: Attempt) -> Decision:
+    val_bpb, best_bpb = _mean(attempt), _mean(best)
+    if math.isclose(val_bpb, best_bpb, rel_tol=SAME):
+        return Decision(Status.DISCARD, "a tie with the incumbent")
+    if val_bpb < best_bpb:
+        return Decision(Status.KEEP, f"{best_bpb - val_bpb:.6f} below the incumbent")
+    return Decision(Status.DISCARD, f"{val_bpb - best_bpb:.6f} above the incumbent")
+
+
+JUDGES = {
+    "balanced": "balanced: the script first runs three times, to learn the noise; then further seeds where they pay",
+    "greedy": "greedy: one lower run is enough, and much of what is kept will be luck",
+    "strict": "strict: hardly anything is kept by luck, at the price of many runs",
+}

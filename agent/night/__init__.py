@@ -1,0 +1,1 @@
+"""A night from its opening to its end, and its confirmation at dawn."""

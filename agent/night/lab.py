@@ -1,0 +1,34 @@
+"""All that a night works with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.experiment import History, Judge, Proposer, Watcher
+from agent.judging.judge import PLAUSIBLE_GAIN
+from agent.night.limits import Limits, Pace
+from agent.night.stop import Stop
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.runs.workshop import Workshop
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """All that a night works with."""
+
+    place: Place
+    journal: Journal
+    shop: Workshop
+    proposer: Proposer
+    judge: Judge
+    watcher: Watcher
+    stop: Stop
+    limits: Limits
+    plausible_gain: float = PLAUSIBLE_GAIN
+    baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
+    early_stop: bool = False  # end runs whose curve says that they will be no better than the incumbent
+    dry_runs: bool = False  # seconds of training before the minutes, for edits of more than dials
+    patience_s: float = 0.0  # how long one call to a source of ideas may take
+
+    def pace(self, history: History) -> Pace:
+        return Pace.of(history, self.journal.asks(), self.shop.night.budget_s, self.patience_s)

@@ -1,0 +1,71 @@
+"""Steering a night while it runs: program.md, and the notes that people leave it with `nightshift note`.
+
+Both are read before every proposal, so that a word said at midnight counts from the next idea on.
+"""
+
+import json
+import os
+from pathlib import Path
+
+from agent.errors import NightError
+from agent.invocation import typed
+from agent.runs.workshop import read_end
+from agent.text import harmless_lines, paragraphs
+
+NOTES = "notes.jsonl"
+NOTE_CHARS, MAX_NOTES = 2000, 50  # of one, and the latest so many: all of them have to fit into a prompt
+NOTES_BYTES = 4 * MAX_NOTES * NOTE_CHARS
+PROGRAM_BYTES = 64 << 10
+
+
+def add_note(folder: Path, text: str, now: str) -> None:
+    """Append a note to those of the night in this folder; raises NightError for one that says nothing.
+
+    On disk when this returns. Every line begins with the end of the one before, so that a line torn by a power cut
+    spoils none but itself.
+    """
+    note = paragraphs(text, NOTE_CHARS)
+    if not note:
+        raise NightError(f"the note is empty; say something, as in: {typed('note', 'leave the tokenizer alone')}")
+    line = "\n" + json.dumps({"time": now, "text": note}) + "\n"
+    file = os.open(folder / NOTES, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        os.write(file, line.encode())  # one call: two people who write at once get a line each
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def read_notes(folder: Path) -> tuple[str, ...]:
+    """The latest notes in their order; a line that is none is left out."""
+    try:
+        lines = read_end(folder, NOTES, NOTES_BYTES).splitlines()
+    except OSError:
+        return ()
+    notes = [note for line in lines if (note := _note(line)) is not None]
+    return tuple(notes[-MAX_NOTES:])
+
+
+def _note(line: bytes) -> str | None:
+    try:
+        text = json.loads(line)["text"]
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+        return None
+    return paragraphs(text, NOTE_CHARS) or None if isinstance(text, str) else None
+
+
+def read_program(path: Path) -> str:
+    """program.md as it stands now; empty where it is missing, cannot be read, or is no plain file."""
+    if not path.is_file():
+        return ""
+    try:
+        with path.open("rb") as file:
+            content = file.read(PROGRAM_BYTES + 1)
+    except OSError:
+        return ""
+    text = harmless_lines(content[:PROGRAM_BYTES].decode(errors="ignore").replace("\r\n", "\n"))
+    return (
+        text
+        if len(content) <= PROGRAM_BYTES
+        else f"{text}\n[the rest, beyond {PROGRAM_BYTES >> 10} KiB, is left out]\n"
+    )

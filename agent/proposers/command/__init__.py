@@ -1,0 +1,1 @@
+"""A coding agent as a source of ideas."""

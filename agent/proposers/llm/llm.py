@@ -1,0 +1,170 @@
+"""A language model as a source of ideas: told what the night knows, asked for one edit, and read strictly.
+
+What it answers is text. It becomes a script only by agent/proposers/llm/reply.py, and runs only where every script
+does: in the box. An answer that cannot be used is sent back once, with what is wrong with it.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from agent.clock import utc_now
+from agent.errors import NightError, NoIdea
+from agent.experiment import Ask, Attempt, Briefing, Proposal, source_name
+from agent.proposers.llm.chat import CallFailed, Chat, Patience, Reply, ask_in_time
+from agent.proposers.llm.endpoint import Endpoint
+from agent.proposers.llm.prompt import Conversation, ask_again, compose
+from agent.proposers.llm.protocols import DIALECTS
+from agent.proposers.llm.reply import BadReply, Edited, read_reply
+
+TRIES = 2  # an answer, and one that mends it
+USUAL = Patience()
+CHARS_PER_TOKEN = 3  # of a question, or a few more: what a call may have cost whose tokens were not counted
+MOST_CHARS_PER_TOKEN = 8  # of a question that was read to its end
+FAILURE_CHARS = 400
+SOURCE_CHARS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Dollars for a million tokens."""
+
+    usd_in: float
+    usd_out: float
+
+    def of(self, tokens_in: float, tokens_out: float) -> float:
+        return (tokens_in * self.usd_in + tokens_out * self.usd_out) / 1e6
+
+
+class LLM:
+    """Raises NightError for a spec, a key or a cap that does not fit, and MachineError without the provider's SDK.
+
+    Every call is told to record as soon as it is over, in the thread that called propose().
+    """
+
+    def __init__(
+        self,
+        spec: str,  # PROVIDER:MODEL[@URL]
+        record: Callable[[Ask], None],
+        *,
+        url: str | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+        price: Price | None = None,  # None: nobody knows
+        max_usd: float | None = None,  # of all language models of the night together
+        patience: Patience = USUAL,
+        stream: bool = False,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._endpoint = Endpoint.parse(spec, url, environ)
+        if max_usd is not None and price is None:
+            raise NightError(
+                f"--max-cost {max_usd:g} cannot be kept without a price; give --price IN,OUT in dollars for a million "
+                f"tokens, 0,0 for a model of your own"
+            )
+        self._dialect = DIALECTS[self._endpoint.provider]
+        self._record, self._stopped, self._patience, self._stream = record, stopped, patience, stream
+        self._chat().close()  # what cannot be set up is told before the night, not in it
+        self._price, self._max_usd = price, max_usd
+        self._refused: tuple[str, float] | None = None  # why, and until when nobody is asked
+        self.source = f"llm:{re.sub(r'[^A-Za-z0-9._:/-]', '_', self._endpoint.model)}"[:SOURCE_CHARS]
+
+    def __repr__(self) -> str:
+        return f"LLM({self.source!r})"
+
+    @property
+    def warning(self) -> str | None:
+        """What the owner should know before the night begins."""
+        return self._endpoint.warning
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        """An edit of the parent's script, or of a broken one that this source made; raises NoIdea."""
+        broken = briefing.broken
+        if broken is not None and broken.proposal.source != self.source:
+            broken = None
+        asked, wrong, spent_usd = compose(briefing, broken), "", most_spent_usd(briefing.asks)
+        for _ in range(TRIES):
+            self._check_allowed(spent_usd)
+            reply, ask = self._ask(asked, len(briefing.history))
+            try:
+                edited = self._read(reply, briefing, broken)
+            except BadReply as error:
+                wrong = f"{error}{_hint(reply, asked)}"
+                self._record(replace(ask, failure=self._presentable(f"the answer cannot be used: {wrong}")))
+                asked, spent_usd = ask_again(asked, reply.text, str(error)), spent_usd + most_spent_usd((ask,))
+                continue
+            self._record(ask)
+            repairs = broken.number if broken is not None else None
+            return Proposal(edited.script, edited.title, edited.hypothesis, self.source, repairs)
+        raise NoIdea(self._presentable(f"no answer could be used, the last because {wrong}"))
+
+    def _chat(self) -> Chat:
+        return Chat(self._dialect, self._endpoint, self._patience)
+
+    def _check_allowed(self, spent_usd: float) -> None:
+        if self._stopped():
+            raise NoIdea("not asked, for the night was asked to stop")
+        if self._refused is not None and time.monotonic() < self._refused[1]:
+            raise NoIdea(self._refused[0])
+        if self._max_usd is not None and spent_usd >= self._max_usd:
+            raise NoIdea(f"${spent_usd:.2f} of --max-cost {self._max_usd:g} are spent; raise it to ask on")
+
+    def _ask(self, asked: Conversation, number: int) -> tuple[Reply, Ask]:
+        """The reply and its record, which is still to be told; raises NoIdea with the record told."""
+        ask, start = Ask(number, self.source, utc_now(), 0.0, self._endpoint.model), time.monotonic()
+        try:
+            reply = ask_in_time(self._chat(), asked, self._patience.ask_s, self._stopped, stream=self._stream)
+        except CallFailed as error:
+            sentence = self._presentable(str(error))
+            if error.lasting:
+                self._refused = (sentence, time.monotonic() + self._patience.rest_s)
+            most = self._most_usd(asked) if error.charged else None
+            self._record(replace(ask, wall_s=time.monotonic() - start, failure=sentence, usd_most=most))
+            raise NoIdea(sentence) from error
+        usd = self._usd(reply)
+        most = self._most_usd(asked) if usd is None else None
+        ask = replace(ask, wall_s=time.monotonic() - start, usd=usd, usd_most=most)
+        return reply, replace(ask, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out)
+
+    def _usd(self, reply: Reply) -> float | None:
+        if self._price is None or reply.tokens_in is None or reply.tokens_out is None:
+            return None
+        return self._price.of(reply.tokens_in, reply.tokens_out)
+
+    def _most_usd(self, asked: Conversation) -> float | None:
+        if self._price is None:
+            return None
+        return self._price.of(asked.chars / CHARS_PER_TOKEN, self._patience.max_tokens)
+
+    def _read(self, reply: Reply, briefing: Briefing, broken: Attempt | None) -> Edited:
+        limit = self._patience.max_tokens
+        if reply.declined:
+            raise BadReply("the answer was declined: propose an ordinary edit of the training script")
+        if reply.cut_off:
+            early = reply.tokens_out is not None and reply.tokens_out < limit
+            where = "where the model's context was full" if early else f"at {limit:,} tokens"
+            raise BadReply(
+                f"the answer was cut off {where}: think and answer shorter, with SEARCH/REPLACE blocks rather than "
+                f"the whole script"
+            )
+        base = (broken or briefing.parent).proposal.script
+        return read_reply(reply.text, base, briefing.night.script)
+
+    def _presentable(self, sentence: str) -> str:
+        return self._endpoint.without_key(sentence, FAILURE_CHARS)
+
+
+def _hint(reply: Reply, asked: Conversation) -> str:
+    """Some servers, Ollama among them, silently cut a question down to the context that they were started with."""
+    if reply.tokens_in is None or reply.tokens_in * MOST_CHARS_PER_TOKEN >= asked.chars:
+        return ""
+    return (
+        f" (of a question of {asked.chars:,} characters it read {reply.tokens_in:,} tokens: give it a longer context)"
+    )
+
+
+def most_spent_usd(asks: Sequence[Ask]) -> float:
+    """On all language models; a call whose tokens were not counted counts as the most it may have cost."""
+    ours = (ask for ask in asks if source_name(ask.source) == "llm")
+    return sum(ask.usd if ask.usd is not None else ask.usd_most or 0.0 for ask in ours)

@@ -1,0 +1,266 @@
+"""A language model's reply, read strictly: a title, a hypothesis, and edits of one file. Nothing of it is executed.
+
+Small local models miscount the lines of a diff and cannot repeat a long file without a slip, but nearly all have
+learnt to copy the lines that they mean and to write what shall stand there instead:
+
+    TITLE: what is changed
+    HYPOTHESIS: why it should help
+    <<<<<<< SEARCH
+    lines of the script
+    =======
+    what stands there instead
+    >>>>>>> REPLACE
+
+A whole script in one fenced block is taken as well. Whatever is not clear is refused with a sentence that tells the
+model what to do, for it is asked once more.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from agent.errors import ScriptError
+from agent.script.contract import check_script
+from agent.script.dials import normalised
+from agent.text import one_line, paragraphs
+
+REPLY_CHARS = 512 << 10  # twice the largest script
+MAX_EDITS = 50
+TITLE_CHARS, HYPOTHESIS_CHARS, QUOTE_CHARS = 200, 4000, 80
+
+# five to nine of a sign: models miscount these, too
+SEARCH = re.compile(r"<{5,9} ?SEARCH\s*")
+DIVIDER = re.compile(r"={5,9}\s*")
+REPLACE = re.compile(r">{5,9} ?REPLACE\s*")
+FENCE = re.compile(r" {0,3}(`{3,})([^`]*)")
+FIELD = re.compile(r"[\s#>*_]*(TITLE|HYPOTHESIS|FILE)[\s*_]*:(.*)", re.IGNORECASE)
+# a line that is a path and nothing else, as models write it above a block; and one after the language of a block
+PATH = re.compile(r"[\s#*`\"']*((?:[\w./\\~:-]*[\w~-]\.\w{1,8})|(?:[./\\~][\w./\\~-]*))[`*:\"'\s]*")
+LANGUAGE = re.compile(r"(?:python3?|py)?[\s:]*(?:(?:title|file(?:name)?|path)=)?", re.IGNORECASE)
+THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)  # some servers leave it before the answer
+ANSWER = "answer with TITLE:, HYPOTHESIS: and at least one SEARCH/REPLACE block, and nothing else"
+
+
+class BadReply(ValueError):
+    """What is wrong with a reply and what to do about it, in one sentence for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    title: str
+    hypothesis: str
+    script: str  # the whole text
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    search: list[str]
+    replace: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    info: str  # what follows the opening fence
+    lines: list[str]
+
+    @property
+    def is_blank(self) -> bool:
+        return not any(line.strip() for line in self.lines)
+
+
+def read_reply(text: str, base: str, name: str) -> Edited:
+    """The script that a reply makes of base, whose file is called name.
+
+    Raises BadReply for one that is not in the form, edits another file, fits more or less than one place, changes
+    nothing, or leaves a script that does not parse or breaks its contract.
+    """
+    if len(text) > REPLY_CHARS:
+        raise BadReply(f"the reply has {len(text):,} characters, more than {REPLY_CHARS:,}: answer with short edits")
+    if not text.strip():
+        raise BadReply(f"the reply is empty: {ANSWER}")
+    thought = THOUGHT.match(text)
+    edits, rest = _take_edits(text[thought.end() if thought else 0 :].replace("\r\n", "\n").split("\n"))
+    blocks, prose = _take_blocks(rest)
+    _check_names([*_names(prose), *(named for block in blocks for named in _names_of(block))], name)
+    code = [block for block in blocks if not block.is_blank and not all(map(_path, filter(str.strip, block.lines)))]
+    script = _edited(base, edits, code, name)
+    title, hypothesis = one_line(_field(prose, "title"), TITLE_CHARS), _hypothesis(prose)
+    for field, value in (("TITLE", title), ("HYPOTHESIS", hypothesis)):
+        if not value:
+            raise BadReply(f"the reply has no line that begins with {field}: and says something; {ANSWER}")
+    return Edited(title, hypothesis, script)
+
+
+def _edited(base: str, edits: Sequence[_Edit], code: Sequence[_Block], name: str) -> str:
+    if edits and code:
+        raise BadReply("the reply has SEARCH/REPLACE blocks and other code blocks: give the blocks alone")
+    if edits:
+        script = _apply(edits, base, name)
+    elif len(code) == 1:
+        if code[0].info.lower().startswith(("diff", "patch")):
+            raise BadReply(f"a diff is not read here: {ANSWER}")
+        script = "\n".join(code[0].lines).strip("\n") + "\n"
+    else:
+        found = f"{len(code)} code blocks" if code else "no SEARCH/REPLACE block and no code block"
+        raise BadReply(f"the reply has {found}: {ANSWER}")
+    try:
+        check_script(script, name)
+    except ScriptError as error:
+        raise BadReply(f"with this edit {one_line(str(error), 3 * QUOTE_CHARS)}") from error
+    if normalised(script) == normalised(base):
+        raise BadReply("the edit changes nothing that runs, at most comments or layout: change the code")
+    return script
+
+
+def _apply(edits: Sequence[_Edit], base: str, name: str) -> str:
+    """All edits speak of the base as it stands, so that their order does not matter."""
+    lines = base.split("\n")
+    keys = [line.rstrip() for line in lines]  # blanks at the end of a line are not seen, and not copied
+    spans = sorted(
+        ((_find(edit, keys, number, name), number, edit) for number, edit in enumerate(edits, 1)),
+        key=lambda span: span[0],
+    )
+    for (start, number, edit), (following, other, _) in pairwise(spans):
+        if start + len(edit.search) > following:
+            raise BadReply(f"blocks {number} and {other} edit the same lines: join them into one")
+    for start, _, edit in reversed(spans):
+        lines[start : start + len(edit.search)] = edit.replace
+    return "\n".join(lines)
+
+
+def _find(edit: _Edit, keys: Sequence[str], number: int, name: str) -> int:
+    """The line at which the searched lines begin."""
+    wanted = [line.rstrip() for line in edit.search]
+    if not any(wanted):
+        raise BadReply(f"block {number} has an empty SEARCH: copy the lines into it that are to be replaced")
+    starts = _starts(keys, wanted)
+    if len(starts) > 1:
+        raise BadReply(
+            f"the SEARCH of block {number} stands in {name} at lines {' and '.join(str(at + 1) for at in starts)}: "
+            f"copy more of the lines around it, so that it fits one place alone"
+        )
+    if not starts:
+        known = set(keys)
+        strange = next((line for line in wanted if line not in known), None)
+        hint = f"; no line there is {_quoted(strange)}" if strange is not None else ""
+        raise BadReply(
+            f"the SEARCH of block {number} does not stand in {name}{hint}: copy whole lines exactly, "
+            f"with their indentation and without leaving one out"
+        )
+    return starts[0]
+
+
+def _starts(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """The first two places where some lines stand among others; searched as text, in linear time."""
+    text, part = ("\n".join(["", *some, ""]) for some in (lines, wanted))
+    first = text.find(part)
+    second = text.find(part, first + 1) if first >= 0 else -1
+    return [text.count("\n", 0, at) for at in (first, second) if at >= 0]
+
+
+def _take_edits(lines: Sequence[str]) -> tuple[list[_Edit], list[str]]:
+    """The SEARCH/REPLACE blocks, and the other lines; an empty one stands for each block."""
+    edits: list[_Edit] = []
+    rest: list[str] = []
+    search: list[str] | None = None  # not None: within a block …
+    replace: list[str] | None = None  # … and in its second half
+    for line in lines:
+        number = len(edits) + 1
+        opens, divides, closes = (bool(mark.fullmatch(line)) for mark in (SEARCH, DIVIDER, REPLACE))
+        if search is None:
+            if closes:
+                raise BadReply(f"a REPLACE line ends no block after block {number - 1}: begin each with <<<<<<< SEARCH")
+            if opens:
+                search = []
+                rest.append("")
+            else:
+                rest.append(line)
+        elif replace is None:
+            if opens or closes:
+                raise BadReply(f"block {number} has no ======= line between SEARCH and REPLACE: write it")
+            if divides:
+                replace = []
+            else:
+                search.append(line)
+        elif opens or divides:
+            raise BadReply(f"block {number} does not end with >>>>>>> REPLACE before the next begins: end it")
+        elif closes:
+            edits.append(_Edit(search, replace))
+            search = replace = None
+        else:
+            replace.append(line)
+    if search is not None:
+        raise BadReply(f"block {len(edits) + 1} is not finished: end it with >>>>>>> REPLACE, and keep the reply short")
+    if len(edits) > MAX_EDITS:
+        raise BadReply(f"the reply has {len(edits)} blocks, more than {MAX_EDITS}: one idea at a time")
+    return edits, rest
+
+
+def _take_blocks(lines: Sequence[str]) -> tuple[list[_Block], list[str]]:
+    """The fenced blocks, and the prose around them; an empty line stands for each block."""
+    blocks: list[_Block] = []
+    prose: list[str] = []
+    fence = ""  # the opening backticks, within a block
+    for line in lines:
+        mark = FENCE.fullmatch(line)
+        if not fence and mark:
+            fence = mark[1]
+            blocks.append(_Block(mark[2].strip(), []))
+            prose.append("")
+        elif fence and mark and len(mark[1]) >= len(fence) and not mark[2].strip():
+            fence = ""
+        else:
+            (blocks[-1].lines if fence else prose).append(line)
+    if fence:
+        raise BadReply("a code block is not closed: finish the reply, and prefer short SEARCH/REPLACE blocks")
+    return blocks, prose
+
+
+def _names(lines: Sequence[str]) -> list[str]:
+    """The files that lines name, as a field or by themselves."""
+    fields = [found for line in lines if (found := FIELD.fullmatch(line)) and found[1].lower() == "file"]
+    named = [field[2].strip("`*_\"' \t") for field in fields]
+    return named + [path for line in lines if (path := _path(line)) is not None]
+
+
+def _names_of(block: _Block) -> list[str]:
+    after = LANGUAGE.sub("", block.info, count=1)
+    heads = [path] if after and (path := _path(after)) is not None else []
+    alone = [line for line in block.lines if line.strip()]
+    return heads + (_names(alone) if all(map(_path, alone)) else [])
+
+
+def _path(line: str) -> str | None:
+    found = PATH.fullmatch(line)
+    return found[1] if found else None
+
+
+def _check_names(found: Sequence[str], name: str) -> None:
+    other = next((one for one in found if one != name), None)
+    if other is not None:
+        raise BadReply(f"the reply names the file {_quoted(other)}: edit {name} alone, under just this name")
+
+
+def _field(prose: Sequence[str], name: str) -> str:
+    found = (FIELD.fullmatch(line) for line in prose)
+    return next((field[2].strip("*_ \t") for field in found if field and field[1].lower() == name), "")
+
+
+def _hypothesis(prose: Sequence[str]) -> str:
+    """From its field to the next field, or to an empty line."""
+    words: list[str] | None = None
+    for line in prose:
+        field = FIELD.fullmatch(line)
+        if words is None:
+            words = [field[2].strip("*_ \t")] if field and field[1].lower() == "hypothesis" else None
+        elif field or (any(words) and not line.strip()):
+            break
+        else:
+            words.append(line)
+    return paragraphs("\n".join(words or []), HYPOTHESIS_CHARS)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(one_line(text, QUOTE_CHARS), ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""The built-in search: turns dials, needs no key."""

@@ -1,0 +1,201 @@
+"""Search over the script's dials: needs no key, knows nothing but numbers, never tires.
+
+A night has tens of experiments, a script tens of dials, and the noise of a seed is as large as most gains. So every
+proposal turns one to three dials of the incumbent's script, and all that was measured decides which: places near the
+incumbent are drawn, and the one with the largest expected improvement under a model of the scores so far is proposed
+(surrogate.py), less what is likely to crash and what cannot fit in memory.
+
+A proposal is a function of the history and the seed alone: nothing is kept between calls, so a resumed night proposes
+what an undisturbed one would have. What else was tried and did not pay is in benchmarks/README.md.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agent.errors import Exhausted, ScriptError
+from agent.experiment import Attempt, Briefing, Ending, History, Proposal, Status, incumbent
+from agent.judging.failures import too_slow
+from agent.proposers.search.memory import Memory
+from agent.proposers.search.space import Axis, Place, draw_near, turned
+from agent.proposers.search.surrogate import Scores, Surrogate, crash_risk, expected_improvement
+from agent.script.cached import remembered
+from agent.script.dials import Dial, Value, fingerprint, legible_dials, normalised, searched, set_dials, show, values_of
+
+DRAWN = 400  # places near the incumbent, of which the best is proposed
+MOST_EARLIER, MOST_READ = 300, 1000  # attempts of earlier nights and of this one that are read, the latest
+MOST = 600  # attempts that the model looks at: its memory grows with their square, its time with their cube
+MILD = 3.0  # typical differences: worse than bad is no further news
+
+
+class Search:
+    """earlier: nights of the same protocol, whose dials teach what this night's may do; memory_limit_gb: what a run may
+    take at most. Raises ScriptError when the script has no dial to turn, Exhausted when all were tried."""
+
+    def __init__(
+        self,
+        device_kind: str,
+        seed: int | str,
+        *,
+        earlier: Sequence[History] = (),
+        memory_limit_gb: float | None = None,
+    ) -> None:
+        self._device_kind = device_kind
+        self._seed = seed
+        self._earlier = _latest(earlier, MOST_EARLIER)
+        self._memory_limit_gb = memory_limit_gb
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        script = briefing.parent.proposal.script
+        axes = [Axis.of(dial) for dial in searched(script, self._device_kind, legible_dials)]
+        here = np.array([axis.place(axis.dial.value) for axis in axes], np.float64)
+        nights = [*self._earlier, briefing.history]
+        evidence = [one for night, history in enumerate(nights) for one in self._read(axes, history, night)]
+        group = f"{len(nights) - 1} {skeleton(script, self._device_kind)}"
+        evidence = most_telling(evidence, group, briefing.parent)
+        rng = random.Random(f"{self._seed} {len(briefing.history)} {len(briefing.refused)}")
+        there = np.array(draw_near(axes, here, DRAWN, rng))
+        mean, spread, worth = _promise(briefing, axes, here, there, evidence)
+        memory = Memory.learnt(self._memory(briefing.history), self._memory_limit_gb)
+        seen = [attempt.proposal for attempt in briefing.history] + [refusal.proposal for refusal in briefing.refused]
+        tried = {fingerprint(proposal.script) for proposal in seen}
+        for best in np.argsort(-worth, kind="stable"):
+            changed = turned(axes, here, there[best])
+            if not changed or not memory.fits({axis.dial.name: axis.dial.value for axis in axes} | changed):
+                continue
+            candidate = set_dials(script, self._device_kind, changed)
+            if normalised(candidate) not in tried:
+                expected = (float(mean[best]), float(spread[best]))
+                return _proposal(candidate, changed, [axis.dial for axis in axes], len(evidence), expected)
+        raise Exhausted(f"search finds no untried setting of {len(axes)} dials; add dials or widen their ranges")
+
+    def _read(self, axes: Sequence[Axis], history: History, night: int) -> list["Evidence"]:
+        """What these attempts say about these dials; those whose script says nothing about them are left out."""
+        best = incumbent(history)
+        distant = [best] if best is not None and best.number < len(history) - MOST_READ else []
+        found = []
+        for attempt in (*distant, *history[-MOST_READ:]):
+            values = dials_of(attempt.proposal.script, self._device_kind)
+            if any(axis.dial.name in values for axis in axes):
+                # a dial that is not there says nothing: it counts as where it is now
+                place = np.array([axis.place(values.get(axis.dial.name, axis.dial.value)) for axis in axes], np.float64)
+                if np.isfinite(place).all():
+                    group = f"{night} {skeleton(attempt.proposal.script, self._device_kind)}"
+                    found.append(Evidence(place, attempt, _score_of(attempt, history), group))
+        return found
+
+    def _memory(self, history: History) -> list[tuple[Mapping[str, Value], float]]:
+        """Dials and peak memory in GB of attempt 0 and the latest others, as the harness measured it."""
+        others = [attempt for past in (*self._earlier, history[1:]) for attempt in past][-MOST:]
+        return [
+            (values, attempt.peak_bytes / 1e9)
+            for attempt in (*history[:1], *others)
+            if attempt.peak_bytes is not None and (values := dials_of(attempt.proposal.script, self._device_kind))
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """An attempt as a place; only within a group are scores compared."""
+
+    place: Place
+    attempt: Attempt
+    bpb: float | None  # its score; the forecast of a run that was ended early; None where there is neither
+    group: str
+
+    @property
+    def crashed(self) -> bool:
+        """What overran is as little use as what crashed, and has edges among the dials as well."""
+        return self.attempt.status is Status.CRASH or too_slow(self.attempt) is not None
+
+
+def _latest(nights: Sequence[History], most: int) -> tuple[History, ...]:
+    """Whole nights, the last ones, as far as they fit in."""
+    taken: list[History] = []
+    for night in reversed(nights):
+        if sum(map(len, taken)) + len(night) > most:
+            break
+        taken.insert(0, night)
+    return tuple(taken)
+
+
+def _score_of(attempt: Attempt, history: History) -> float | None:
+    """Runs that are ended early are the bad ones: to leave them out would make their places look unknown, not bad."""
+    if attempt.val_bpb is not None or attempt.decision is None or attempt.decision.gain_bpb is None:
+        return attempt.val_bpb
+    parent = history[attempt.parent].val_bpb if attempt.parent is not None else None
+    if parent is None or not any(run.ending is Ending.HOPELESS for run in attempt.done_runs):
+        return None
+    return parent - attempt.decision.gain_bpb
+
+
+def most_telling(evidence: Sequence[Evidence], group: str, best: Attempt) -> list[Evidence]:
+    """As many as the model can look at, in their order: the incumbent, then its own group, and of each the latest."""
+    first = sorted(
+        range(len(evidence)), key=lambda i: (evidence[i].attempt is not best, evidence[i].group != group, -i)
+    )
+    return [evidence[i] for i in sorted(first[:MOST])]
+
+
+@remembered
+def dials_of(script: str, device_kind: str) -> Mapping[str, Value]:
+    """Dial → value; empty where the script cannot be read."""
+    try:
+        return values_of(script, device_kind)
+    except (ScriptError, SyntaxError):
+        return {}
+
+
+@remembered
+def skeleton(script: str, device_kind: str) -> str:
+    """What is left of a script when its dials are taken out: equal for two scripts that differ in dials alone."""
+    return normalised(set_dials(script, device_kind, dict.fromkeys(dials_of(script, device_kind))))
+
+
+def _promise(
+    briefing: Briefing, axes: Sequence[Axis], here: Place, there: Place, evidence: Sequence[Evidence]
+) -> tuple[Place, Place, Place]:
+    """Of places (M, D): expected gain and its standard deviation in bpb, and what trying it is worth: (M,) each."""
+    ordered = np.array([axis.ordered for axis in axes])
+    fine = [one for one in evidence if one.bpb is not None and not one.crashed]
+    running = {one.group for one in fine}  # a script that never ran crashed for other reasons than its dials
+    crashed = [one.place for one in evidence if one.crashed and one.group in running]
+    scores = _scores(fine, ordered, briefing.noise.sigma_bpb if briefing.noise else None)
+    surrogate = Surrogate.of(scores, briefing.noise.sigma_bpb if briefing.noise else None)
+    mean, spread = surrogate.gains(here, there)
+    risk = crash_risk(np.array(crashed), scores.places, there, ordered)
+    return mean, spread, expected_improvement(mean, spread) * (1 - risk)
+
+
+def _scores(fine: Sequence[Evidence], ordered: np.ndarray, sigma_bpb: float | None) -> Scores:
+    names = {group: i for i, group in enumerate(dict.fromkeys(one.group for one in fine))}
+    groups = np.array([names[one.group] for one in fine])
+    bpb = np.array([one.bpb for one in fine], np.float64)
+    for group in names.values():
+        bpb[groups == group] = _tempered(bpb[groups == group], sigma_bpb)
+    runs = np.array([max(1, len(one.attempt.scores_bpb)) for one in fine], np.float64)
+    return Scores(np.array([one.place for one in fine]), bpb, runs, groups, ordered)
+
+
+def _tempered(bpb: np.ndarray, sigma_bpb: float | None) -> np.ndarray:
+    """Scores of which the worst are drawn nearer: a learning rate that ruins a run must not set the scale for all."""
+    first = bpb[0]
+    mild = MILD * max(float(np.median(np.abs(bpb - first))), sigma_bpb or 0.0)
+    return np.minimum(bpb, first + mild) if mild else bpb
+
+
+def _proposal(
+    script: str, changed: Mapping[str, Value], dials: Sequence[Dial], attempts: int, expected: tuple[float, float]
+) -> Proposal:
+    before = {dial.name: dial.value for dial in dials}
+    turns = [f"{name} {show(before[name])} → {show(value)}" for name, value in changed.items()]
+    what = " and ".join(f"{name} = {show(value)}" for name, value in changed.items())
+    if attempts > 1:
+        falls = f"val_bpb falls by {expected[0]:.4f} ± {expected[1]:.4f}"
+        why = f"by what {attempts} attempts say about {len(dials)} dials, {falls}"
+    else:
+        why = f"nothing is known yet about {len(dials)} dials"
+    hypothesis = f"{what}: {why}. Of {DRAWN} places near the incumbent, none promises a larger expected improvement."
+    return Proposal(script, ", ".join(turns), hypothesis, source="search")

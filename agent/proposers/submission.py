@@ -1,0 +1,97 @@
+"""A file that somebody submits: read, told what it is, and refused where it would change nothing."""
+
+import ast
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from agent.errors import NightError, RepoError, ScriptError
+from agent.experiment import History, incumbent
+from agent.records.place import Place
+from agent.script.contract import read_text
+from agent.script.dials import fingerprint
+from agent.script.patch import apply_patch, is_patch
+
+# what `diff -u` and git write before the first hunk; of a patch of one file there is one such pair
+PAIR = re.compile(r"^--- (.*)\n\+\+\+ (.*)\n(?=@@ )", re.MULTILINE)
+MORE_THAN_AN_EDIT = re.compile(r"^(old mode|new mode|new file|deleted file|rename|copy|GIT binary) ", re.MULTILINE)
+OTHER_DIFF = re.compile(r"\A(?:\d+(?:,\d+)?[acd]\d+(?:,\d+)?$|\*\*\* .*\n--- )", re.MULTILINE)
+NOTHING = "change something first"
+
+
+def read_submission(file: Path, place: Place, history: History, tag: str = "") -> str:
+    """The script or patch in a file, a patch under the script's own name.
+
+    history and tag are of the night that it may be tried in. Raises ScriptError or NightError for an empty file, for
+    the committed script, the best one of the night, and a patch that leaves either as it is.
+    """
+    text = read_text(file)
+    if not text.strip():
+        raise ScriptError(f"{file} is empty; a diff of two equal files is, so {NOTHING}")
+    if OTHER_DIFF.match(text):
+        raise ScriptError(f"{file} is no unified diff; make it with: diff -u {place.script} IDEA.py")
+    patch = is_patch(text)
+    text = under_own_name(text, place) if patch else text
+    for name, base in _bases(place, history, tag):
+        edited = _applied(text, place.script, base) if patch else text
+        if edited is not None and _equal(edited, base):
+            how = "changes nothing that runs in" if patch else "is"
+            raise NightError(f"{file} {how} {name}; {NOTHING}")
+    return text
+
+
+def under_own_name(patch: str, place: Place) -> str:
+    """Of a patch whose old side is the script, whatever its new side is called; another one stays as it is.
+
+    `diff -u train_mlx.py ../idea.py` names two files, of which git would pick the wrong one.
+    """
+    pairs = list(PAIR.finditer(patch))
+    if len(pairs) != 1 or MORE_THAN_AN_EDIT.search(patch[: pairs[0].start()]):
+        return patch
+    old, new = (_named(side) for side in pairs[0].groups())
+    if new == "/dev/null" or not _is_script(old, place):
+        return patch
+    return f"--- a/{place.script}\n+++ b/{place.script}\n{patch[pairs[0].end() :]}"
+
+
+def _named(side: str) -> str:
+    """The path of one side: without its time, and without the quotes that odd characters put around it."""
+    path = side.rstrip("\r").partition("\t")[0]
+    if path.startswith('"'):
+        with suppress(ValueError, SyntaxError):
+            return str(ast.literal_eval(path))
+    return path
+
+
+def _is_script(path: str, place: Place) -> bool:
+    """By its path from here, or from the top of the repository, where git puts a/ or the like before it."""
+    if not path.startswith(("/", "../")):
+        names = {place.script, place.script_path.name}
+        if names & {path, path.partition("/")[2]}:
+            return True
+    return (Path.cwd() / path).resolve() == place.script_path.resolve()
+
+
+def _bases(place: Place, history: History, tag: str) -> Iterator[tuple[str, str]]:
+    best = incumbent(history)
+    with suppress(RepoError):  # it may never have been committed
+        yield "the script as it was committed", place.repo.read("HEAD", place.script)
+    if best is not None:
+        yield f"attempt {best.number} of night {tag}, the best script so far", best.proposal.script
+
+
+def _applied(patch: str, script: str, base: str) -> str | None:
+    """None where it does not fit, which may be for lack of an edit that the night keeps later."""
+    try:
+        return apply_patch(patch, script, [(0, base)])
+    except ScriptError:
+        return None
+
+
+def _equal(script: str, base: str) -> bool:
+    """False for what does not parse, which others explain."""
+    try:
+        return fingerprint(script) == fingerprint(base)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False

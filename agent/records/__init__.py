@@ -1,0 +1,1 @@
+"""What is kept: journal, ledger, git commits, checksums."""

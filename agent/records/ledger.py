@@ -1,0 +1,187 @@
+"""results.tsv: one row an attempt, rendered from the journals, so that a person may delete it and lose nothing."""
+
+import csv
+import os
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from agent.errors import NightError
+from agent.experiment import Attempt, History, Night, Score, short
+from agent.text import harmless
+
+COLUMNS = (
+    *("commit", "val_bpb", "memory_gb", "status", "description"),  # what every tool of this family reads
+    *("attempt", "tag", "branch", "parent", "reason", "seeds", "val_bpb_std", "tokens_M", "params_M"),
+    *("train_s", "wall_s", "source", "protocol", "device", "started"),
+    *("gain_bpb", "sure"),  # at the end, for the rows of nights that were before there were any
+    *("dawn_bpb", "dawn_seeds", "holdout_bpb"),  # so that a row's val_bpb stays what the night recorded
+)
+Row = dict[str, str]  # one line by column
+HEADER = "\t".join(COLUMNS)
+TAG = COLUMNS.index("tag")
+# What a spreadsheet reads as a formula, which may call programs: by its first character, half or full width.
+FORMULA = re.compile(r"(?!-?\d+(\.\d+)?$)[=+\-@＝＋－＠]", re.ASCII)
+TEXT_MARK = "'"  # the spreadsheet's own sign that a cell is text
+ABSURD = 1e9  # no gigabytes, millions or seconds of a run are as many; a script may claim what it likes
+
+
+def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
+    """The ledger's text: the rows of these nights stand in the place of their first; all others are kept verbatim."""
+    blocks = {night.tag: rows(night, history) for night, history in nights}
+    lines = [HEADER]
+    for line in before.split("\n"):
+        tag = tag_of(line)
+        if tag in blocks:
+            lines += blocks.pop(tag)
+        elif line and line.split("\t")[0] != "commit" and tag not in {night.tag for night, _ in nights}:
+            lines.append(line)
+    for block in blocks.values():
+        lines += block
+    return "\n".join(lines) + "\n"
+
+
+def rows(night: Night, history: History) -> list[str]:
+    """One line for every settled or decided attempt; one still at work has none."""
+    return [_line(night, attempt, history) for attempt in history if attempt.decision is not None]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a ledger as they are shown; cells that an older or foreign row lacks are empty."""
+    check_plain(path)
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        reader = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
+        return [{column: _unmarked(cell or "") for column, cell in row.items() if column} for row in reader]
+
+
+def tags_in(path: Path) -> frozenset[str]:
+    """The tags that a ledger on disk knows."""
+    return frozenset(tag for line in read(path).split("\n") if (tag := tag_of(line)))
+
+
+def tag_of(line: str) -> str | None:
+    cells = line.split("\t")
+    return cells[TAG] if len(cells) > TAG and cells[0] != "commit" else None
+
+
+def read(path: Path) -> str:
+    """The text as it is: neither line ends nor broken bytes of other people's rows are changed by passing through."""
+    check_plain(path)
+    return path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
+
+
+def check_plain(path: Path) -> None:
+    """Raises NightError for what nobody can read to its end, such as a pipe."""
+    if path.exists() and not path.is_file() and not path.is_dir():  # a folder says so itself when it is opened
+        raise NightError(f"{path} is no plain file; move it away, it is rendered anew from the journals")
+
+
+def write(path: Path, text: str) -> None:
+    """Atomic and durable: a reader, and a power cut, finds the old text or the new one. A link stays a link."""
+    check_plain(path)
+    path = Path(os.path.realpath(path))
+    _sweep(path)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _sweep(path: Path) -> None:
+    """What writers left that were killed before they could give their text its name."""
+    for left in path.parent.glob(f".{path.name}.*"):
+        if re.fullmatch(r"\d+", left.suffix[1:]) and not psutil.pid_exists(int(left.suffix[1:])):
+            left.unlink(missing_ok=True)
+
+
+def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
+    commits = {one.number: one.commit for one in history}
+    parent = night.base if attempt.parent is None else commits.get(attempt.parent)
+    summary, decision, at_dawn = attempt.summary, attempt.decision, attempt.dawn_runs()
+    cells: Mapping[str, str] = {
+        "commit": (attempt.commit or "")[:7],
+        "val_bpb": _number(attempt.val_bpb, 6),
+        "memory_gb": _gigabytes(memory_mb(night, attempt)),
+        "status": attempt.status or "",
+        "description": attempt.proposal.title,
+        "attempt": str(attempt.number),
+        "tag": night.tag,
+        "branch": short(night.branch),
+        "parent": (parent or "")[:7],
+        "reason": decision.reason if decision else "",
+        "seeds": str(attempt.seeds),
+        "val_bpb_std": _number(attempt.val_bpb_std, 6),
+        "tokens_M": _number(summary.total_tokens_M if summary else None, 3),
+        "params_M": _number(_params_M(attempt), 3),
+        "train_s": _number(summary.training_seconds if summary else None, 1),
+        "wall_s": _number(sum(run.wall_s for run in attempt.counted_runs), 1),
+        "source": attempt.proposal.source,
+        "protocol": night.protocol,
+        "device": night.device,
+        "started": attempt.started,
+        "gain_bpb": "" if decision is None or decision.gain_bpb is None else f"{decision.gain_bpb:.6f}",
+        "sure": _number(decision.sure if decision else None, 2),
+        "dawn_bpb": _number(_mean(run.score for run in at_dawn), 6),
+        "dawn_seeds": str(len(at_dawn)) if at_dawn else "",
+        "holdout_bpb": _number(_mean(run.holdout for run in at_dawn), 6),
+    }
+    return "\t".join(_clean(cells[column]) for column in COLUMNS)
+
+
+def _params_M(attempt: Attempt) -> float | None:  # noqa: N802, the name of the column
+    """By the harness's count of what was saved; by the script's own word where there is none."""
+    if attempt.weights is not None:
+        return attempt.weights.params / 1e6
+    return attempt.summary.num_params_M if attempt.summary else None
+
+
+def _mean(scores: Iterable[Score | None]) -> float | None:
+    found = [score.val_bpb for score in scores if score is not None and score.val_bpb is not None]
+    return statistics.fmean(found) if found else None
+
+
+def memory_mb(night: Night, attempt: Attempt) -> float | None:
+    """The script's own account, which knows a GPU's memory; where it has none, what the harness saw its processes fill.
+
+    A CUDA device has memory of its own, of which the harness sees nothing.
+    """
+    said_mb = attempt.summary.peak_vram_mb if attempt.summary else None
+    if said_mb is not None and 0 < said_mb < ABSURD:
+        return said_mb
+    peaks = [run.peak_bytes for run in attempt.done_runs if run.peak_bytes]
+    return max(peaks) / 2**20 if peaks and night.device_kind != "cuda" else None
+
+
+def _number(value: float | None, decimals: int) -> str:
+    return f"{value:.{decimals}f}" if value is not None and 0 <= value < ABSURD else ""
+
+
+def _gigabytes(peak_mb: float | None) -> str:
+    """With one decimal, or three where that would leave nothing."""
+    gigabytes = None if peak_mb is None else peak_mb / 1024
+    return _number(gigabytes, 3 if gigabytes is not None and 0 < gigabytes < 0.05 else 1)
+
+
+def _clean(text: str) -> str:
+    """One cell of one line: whatever splits a line or a cell becomes a space; no quote opens a quoted field."""
+    cell = harmless(" ".join(text.split())).replace('"', "'")
+    return TEXT_MARK + cell if FORMULA.match(cell) else cell
+
+
+def _unmarked(cell: str) -> str:
+    return cell[1:] if cell.startswith(TEXT_MARK) and FORMULA.match(cell[1:]) else cell

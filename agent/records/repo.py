@@ -1,0 +1,188 @@
+"""Git by plumbing: the user's working tree, index and HEAD are never touched, and nothing is ever deleted.
+
+Every commit is made on a private index; every ref moves by compare-and-swap. Hooks, fsmonitor and filters of the
+repository stay off, so that nothing planted there runs in the middle of the night.
+"""
+
+import errno
+import os
+import re
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import NoRepository, RepoError
+from agent.files import throwaway_folder
+
+# GitPython runs `git version` as it is imported, and the stub that a Mac has before its tools are installed would be
+# an ImportError. It is shown no git at all: a missing or failing one is an error sentence, said where it is needed.
+_before = {name: os.environ.get(name) for name in ("GIT_PYTHON_REFRESH", "GIT_PYTHON_GIT_EXECUTABLE")}
+os.environ.update(GIT_PYTHON_REFRESH="quiet", GIT_PYTHON_GIT_EXECUTABLE=os.devnull)
+import git  # noqa: E402
+
+for _name, _value in _before.items():
+    os.environ.pop(_name)
+    if _value is not None:
+        os.environ[_name] = _value
+
+FIRST_COMMIT = "git add . && git commit -m start"
+TRIES = 3  # at a commit: a `git gc --prune=now` may take its half-made objects away, or memory run out for git alone
+NO_SPACE = ("No space left on device", "Disk quota exceeded")  # GitPython asks git for its untranslated words
+STALE_LOCK_S = 2.0  # git holds the lock of a ref for milliseconds
+SAFE = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.fsync=all", "gc.auto=0")
+NOBODY = {
+    f"GIT_{role}_{field}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for field, value in (("NAME", "nightshift"), ("EMAIL", "nightshift@localhost"))
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Repo:
+    root: Path  # the top of the working tree
+
+    @classmethod
+    def containing(cls, folder: Path) -> "Repo":
+        """Raises NoRepository outside of a git working tree and in a repository without commits."""
+        if not folder.is_dir():
+            raise RepoError(f"{folder} is not a folder")
+        status, top, said = _run(folder, "rev-parse", "--show-toplevel")
+        if status != 0 and "not a git repository" not in said:
+            # for instance a clone that belongs to another user; git names the remedy itself
+            raise RepoError(f"git refuses {folder}: {' '.join(said.removeprefix('fatal:').split())}")
+        if status != 0:
+            raise NoRepository(f"{folder} is not in a git repository; run: git init && {FIRST_COMMIT}")
+        repo = cls(Path(top))
+        if repo.find("HEAD") is None:
+            raise NoRepository(f"{top} has no commits yet; run: {FIRST_COMMIT}")
+        return repo
+
+    def git(self, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+        """One plumbing command; raises RepoError with what git said, OSError where the disk is full."""
+        status, out, err = _run(self.root, *arguments, env=env)
+        if status != 0 and any(words in err for words in NO_SPACE):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.root))
+        if status != 0:
+            said = (err or out).strip().splitlines()
+            raise RepoError(f"git {arguments[0]} failed in {self.root}: {said[0] if said else f'exit code {status}'}")
+        return out
+
+    def find(self, revision: str) -> str | None:
+        """The commit that a revision names, None when there is none."""
+        status, sha, err = _run(self.root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        if status not in (0, 1):
+            raise RepoError(f"git could not look up {revision} in {self.root}: {err.strip() or f'exit code {status}'}")
+        return sha if status == 0 else None
+
+    def refs(self, prefix: str) -> tuple[str, ...]:
+        """The refs at or below a prefix."""
+        return tuple(self.git("for-each-ref", "--format=%(refname)", prefix).splitlines())
+
+    def common_dir(self) -> Path:
+        """What linked worktrees of one repository share."""
+        return (self.root / self.git("rev-parse", "--git-common-dir")).resolve()
+
+    def commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
+        """A commit whose tree is the parent's with one file replaced; the same arguments give the same commit."""
+        for _ in range(TRIES - 1):
+            with suppress(RepoError):
+                return self._commit_script(parent, path, script, message, when)
+        return self._commit_script(parent, path, script, message, when)
+
+    def _commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
+        with throwaway_folder() as folder:
+            private = {"GIT_INDEX_FILE": str(folder / "index")}
+            content, note = folder / "script", folder / "message"
+            content.write_bytes(script.encode())
+            note.write_bytes(message.encode())
+            blob = self.git("hash-object", "-w", "--no-filters", str(content))
+            self.git("read-tree", parent, env=private)
+            entry = f"{self._mode(parent, path)},{blob},{path}"
+            self.git("update-index", "--add", "--cacheinfo", entry, env=private)
+            tree = self.git("write-tree", env=private)
+            dates = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
+            return self.git("commit-tree", tree, "-p", parent, "-F", str(note), env={**self._identity(), **dates})
+
+    def move_ref(self, ref: str, new: str, old: str | None, why: str) -> None:
+        """Compare-and-swap: raises RepoError when the ref is neither at old (None: does not exist) nor at new.
+
+        One that is gone is made again: every attempt has a ref of its own, so nothing was lost with it.
+        """
+        now = self.find(ref)
+        if now == new:
+            return
+        if now is None:
+            old = None
+        if now != old:
+            raise RepoError(
+                f"{ref} was moved to {now or 'nothing'} by somebody else (expected {old or 'nothing'}); "
+                f"start a new night with another --tag"
+            )
+        self._break_stale_lock(ref)
+        self.git("update-ref", "--create-reflog", "-m", f"nightshift: {why}", ref, new, old or "0" * len(new))
+
+    def checked_out(self) -> tuple[str, ...]:
+        """The branches that somebody works on, in this working tree or a linked one."""
+        lines = self.git("worktree", "list", "--porcelain").splitlines()
+        return tuple(line.removeprefix("branch ") for line in lines if line.startswith("branch "))
+
+    def _break_stale_lock(self, ref: str) -> None:
+        """A git that was killed leaves the lock of its ref. Only one night runs, and only nights write these refs."""
+        lock = self.common_dir() / f"{ref}.lock"
+        deadline = time.monotonic() + STALE_LOCK_S
+        while lock.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        lock.unlink(missing_ok=True)
+
+    def read(self, commit: str, path: str) -> str:
+        """A file as it was committed; raises RepoError where it was not, or is no UTF-8 text."""
+        status, out, _ = _run(self.root, "cat-file", "blob", f"{commit}:{path}", whole=True)
+        if status != 0:
+            raise RepoError(f"{path} is not committed; run: git add {path} && git commit -m start")
+        return out
+
+    def diff(self, old: str, new: str) -> str:
+        return self.git("diff-tree", "-p", "--no-ext-diff", "--no-textconv", old, new)
+
+    def _mode(self, commit: str, path: str) -> str:
+        """Executable where it was; a link becomes the file that it showed."""
+        entry = self.git("ls-tree", commit, "--", path)
+        return "100755" if entry.startswith("100755") else "100644"
+
+    def _identity(self) -> dict[str, str]:
+        """Nothing where git knows its user, else a name of our own: a night must not end for want of one."""
+        status, _, _ = _run(self.root, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
+        return {} if status == 0 else dict(NOBODY)
+
+
+def valid_tag(tag: str) -> bool:
+    """Fit for a branch name, a folder name and a table cell alike."""
+    return (
+        bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", tag))
+        and ".." not in tag
+        and not tag.endswith((".", ".lock"))
+    )
+
+
+def _run(
+    folder: Path, *arguments: str, env: Mapping[str, str] | None = None, whole: bool = False
+) -> tuple[int, str, str]:
+    """Exit status, output, errors. Its own session: a Ctrl-C meant for the night must not tear a git command.
+
+    The last line end is left out, unless the whole output is wanted.
+    """
+    command = ["git", *(word for option in SAFE for word in ("-c", option)), *arguments]
+    try:
+        status, out, err = git.Git(folder).execute(
+            command,
+            env=dict(env or {}),
+            with_extended_output=True,
+            with_exceptions=False,
+            strip_newline_in_stdout=not whole,
+            start_new_session=True,
+        )
+    except git.GitCommandNotFound as error:
+        raise RepoError("git is not installed or not on PATH; install it from https://git-scm.com") from error
+    return int(status), str(out), str(err)

@@ -1,0 +1,1 @@
+"""One run of one attempt: trained, scored and audited, each in a process of its own."""

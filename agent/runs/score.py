@@ -1,0 +1,271 @@
+"""Scoring from outside, as commitment and audit: boxed processes answer, this one does the arithmetic.
+
+A scorer holds the script's own code, so nothing that it says is believed by itself. It commits to one loss for every
+token of the validation text; bits per byte are computed here. Before anything is kept, a second process, which knows
+nothing of the first, has to account for a sample of these losses (agent/runs/audit.py).
+"""
+
+import json
+import math
+import os
+import secrets
+import shutil
+import statistics
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+import prepare
+from agent.experiment import Audit, Ending, History, Run, Score
+from agent.records import checksums as pins
+from agent.runs import audit as auditing
+from agent.runs.workshop import Repeats, Workshop, read_end
+from agent.sandbox.process import Outcome
+
+# A forward pass over fixed rows: seconds on a GPU, under a minute on two CPU cores. An hour is a hang. An honest model
+# may be three times as slow as attempt 0's; a slow disk from which MLX is read again takes some twenty seconds.
+FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 20.0, 3.0
+WEIGHTS_FACTOR, LEAST_WEIGHTS_BYTES = 16, 256 << 20  # of attempt 0's: beyond it, weights would be a store of text
+What = Literal["losses", "logits"]
+Split = Literal["validation", "holdout"]
+Work = Mapping[str, npt.NDArray[np.generic]]  # what a scorer is given, by the names of its files
+SCORER = Path(__file__).with_name("scorer.py")
+ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """The evaluation rows of one split: every token after the first is a target once."""
+
+    inputs: npt.NDArray[np.uint16]  # (R, T)
+    targets: npt.NDArray[np.uint16]  # (R, T)
+    token_bytes: npt.NDArray[np.int32]  # (V,)
+
+    @classmethod
+    def of(cls, data: Path, split: Split = "validation") -> "Rows":
+        corpus = prepare.load_data(data, verify=False)  # its pins were verified
+        inputs, targets = prepare.evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
+        return cls(inputs.astype(np.uint16), targets.astype(np.uint16), corpus.token_bytes)
+
+    @property
+    def counted(self) -> npt.NDArray[np.bool_]:
+        """(R, T): where the target has bytes, which BOS has not."""
+        return self.token_bytes[self.targets] > 0
+
+    def bits_per_byte(self, losses: npt.NDArray[np.float32]) -> float:
+        """Of losses (R, T) in nats; each byte counts once."""
+        nats = float(losses[self.counted].sum(dtype=np.float64))
+        return nats / (math.log(2) * int(self.token_bytes[self.targets].sum(dtype=np.int64)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reply:
+    """What a boxed process made of its work: numbers, or why there are none; neither when the user stopped it."""
+
+    wall_s: float
+    numbers: npt.NDArray[np.float32] | None = None
+    failure: str | None = None
+    overran: bool = False  # it was killed by the harness's clock
+
+
+def scoring_limit_s(history: History, number: int, beyond_s: float, allowance_s: float) -> float:
+    """Return the seconds that a process which scores or audits an attempt may take.
+
+    The process runs the script's own code, so a script could train on in there. It gets three times what scoring took
+    in the median of attempt 0's runs, as an honest model may be larger. What goes beyond attempt 0's time counts
+    against the allowance of its run, of which training took beyond_s: together they stay within allowance_s, and the
+    LEAST_LIMIT_S that a slow disk needs. Attempt 0 is the user's own script and is given an hour.
+    """
+    runs = history[0].counted_runs if history else ()
+    splits = [[run.score for run in runs], [run.holdout for run in runs]]
+    known = [[score.wall_s for score in split if score is not None and score.val_bpb is not None] for split in splits]
+    if number == 0 or not any(known):
+        return FIRST_LIMIT_S
+    usual_s = max(statistics.median(split_s) for split_s in known if split_s)
+    left_s = max(0.0, allowance_s - beyond_s)
+    return min(max(LEAST_LIMIT_S, LIMIT_FACTOR * usual_s), usual_s + left_s + LEAST_LIMIT_S)
+
+
+def too_heavy(run: Run, history: History) -> str | None:
+    """Return why weights are too large to be scored beside those of attempt 0; None where they are not."""
+    first = [one.weights_bytes for one in history[0].done_runs if one.weights_bytes is not None] if history else []
+    if not first or run.weights_bytes is None:
+        return None
+    most = max(LEAST_WEIGHTS_BYTES, WEIGHTS_FACTOR * max(first))
+    if run.weights_bytes <= most:
+        return None
+    return (
+        f"its weights have {run.weights_bytes / 1e6:,.0f} MB, and attempt 0's have {max(first) / 1e6:,.0f} MB: "
+        f"more than {most / 1e6:,.0f} MB are not scored"
+    )
+
+
+def score(
+    shop: Workshop, number: int, script: str, seed: int, limit_s: float, split: Split = "validation"
+) -> Score | None:
+    """Measure the weights that a finished run left; None when the user stopped it in the middle.
+
+    The losses that the scorer committed to stay beside the run's folder. Raises MachineError when a pinned file is not
+    what it was.
+    """
+    pins.verify(shop.night, shop.fixed)
+    rows = Rows.of(Path(shop.night.data), split)
+    folder, weights = shop.score_folder(number, seed), shop.weights(number, seed)
+    reply = committed_losses(shop, folder, script, weights, limit_s, rows)
+    if reply.numbers is not None:
+        _commit(shop.losses(number, seed, split), reply.numbers)
+        return Score(rows.bits_per_byte(reply.numbers), reply.wall_s)
+    return None if reply.failure is None else Score(None, reply.wall_s, reply.failure, overran=reply.overran)
+
+
+def committed_losses(shop: Workshop, folder: Path, script: str, weights: Path, limit_s: float, rows: Rows) -> Reply:
+    """Return what a boxed process says about rows that it gets in random order: losses (R, T) in nats."""
+    order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
+    work: Work = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
+    reply = _ask(shop, folder, script, "losses", weights, limit_s, work, rows.inputs.size)
+    if reply.numbers is None:
+        return reply
+    losses = np.empty(rows.inputs.shape, np.float32)
+    losses[order] = reply.numbers.reshape(rows.inputs.shape)
+    why = _implausible(losses[rows.counted])
+    return Reply(reply.wall_s, losses) if why is None else Reply(reply.wall_s, failure=why)
+
+
+def audit(
+    shop: Workshop,
+    number: int,
+    script: str,
+    seed: int,
+    limit_s: float,
+    incumbent: tuple[int, int] | None,  # attempt and seed
+    split: Split = "validation",
+) -> Audit | None:
+    """Have a fresh process account for committed losses; None when the user stopped it in the middle.
+
+    What a failed audit found stays beside the run's folder. Raises MachineError as score() does.
+    """
+    pins.verify(shop.night, shop.fixed)
+    data, rng = Path(shop.night.data), np.random.default_rng(secrets.randbits(128))
+    rows = Rows.of(data, split)
+    committed = read_committed(shop.losses(number, seed, split), rows)
+    if committed is None:
+        return Audit(0, 0, 0.0, 0.0, 0.0, "the committed losses are gone")
+    train = prepare.load_data(data, verify=False).split("train").tokens
+    reference = read_committed(shop.losses(*incumbent, split), rows) if incumbent else None
+    if reference is None:
+        reference = auditing.unigram_losses(train, rows.targets, len(rows.token_bytes))
+    vocab_size = len(rows.token_bytes)
+    folder, weights = shop.audit_folder(number, seed), shop.weights(number, seed)
+    asked, answers, spent_s = [], [], 0.0
+    for places in auditing.draw(committed, reference, rows.counted, vocab_size, rng):
+        plan = auditing.plan(rows.inputs, rows.targets, committed, places, train, rng)
+        work: Work = {"inputs": plan.rows, "positions": plan.positions}
+        reply = _ask(shop, folder, script, "logits", weights, limit_s, work, len(places) * vocab_size)
+        spent_s += reply.wall_s
+        if reply.failure is not None:
+            why = f"it could not be done: {reply.failure}"
+            return Audit(len(places), len(places), 0.0, 0.0, spent_s, why, reply.overran)
+        if reply.numbers is None:
+            return None
+        asked.append(plan)
+        answers.append(reply.numbers.reshape(len(places), vocab_size))
+    found = auditing.compare(asked, answers, spent_s)
+    if not found.passed:
+        _keep_evidence(shop.evidence(number, seed, split), asked, answers, found)
+    return found
+
+
+def _ask(
+    shop: Workshop, folder: Path, script: str, what: What, weights: Path, limit_s: float, work: Work, count: int
+) -> Reply:
+    """Return what a boxed process makes of the work.
+
+    One that lost its time to a sleeping or busy machine is asked again, and once more one that was killed by a signal,
+    as when memory ran short for a moment: nothing was learnt from either about the script.
+    """
+    killed, spent_s, repeats = False, 0.0, Repeats(shop)
+    while True:
+        shop.lay_out(folder, script)
+        shutil.copyfile(SCORER, folder / SCORER.name)
+        for name, array in work.items():
+            np.save(folder / f"{name}.npy", array)
+        command = [sys.executable, SCORER.name, what, shop.script_name, str(weights)]
+        outcome = shop.call(command, folder, limit_s, weights)
+        spent_s += outcome.wall_s
+        by_signal = outcome.exit_code is not None and outcome.exit_code < 0
+        if outcome.ending is Ending.STOPPED:
+            return Reply(spent_s)
+        if repeats.wanted(outcome.ending, outcome.last_lines, outcome.busy):
+            continue
+        if killed or not by_signal:
+            break
+        killed = killed or by_signal
+    answer = _answer(outcome, folder, f"{what}.f32", count)
+    shop.drop_all_but_log(folder)
+    overran = outcome.ending is Ending.OVERRAN
+    return Reply(spent_s, failure=answer, overran=overran) if isinstance(answer, str) else Reply(spent_s, answer)
+
+
+def _answer(outcome: Outcome, folder: Path, name: str, count: int) -> npt.NDArray[np.float32] | str:
+    """The numbers that a scorer left, or why there are none. Raw floats: there is no header to be parsed."""
+    if outcome.ending is not Ending.FINISHED:
+        lines = outcome.last_lines.strip().splitlines()
+        signal = f" by signal {-outcome.exit_code}" if outcome.exit_code and outcome.exit_code < 0 else ""
+        how = f"{outcome.ending}{signal}"
+        if outcome.ending is Ending.OVERRAN:
+            how = f"was still running after {outcome.wall_s:.0f} s"
+        return f"scoring {how}: {lines[-1][:200] if lines else 'no output'}"
+    try:
+        content = read_end(folder, name, 4 * count + 1)
+    except OSError as error:
+        return f"scoring left no readable {name} ({error.strerror or error})"
+    if len(content) != 4 * count:
+        return f"scoring left {name} of another size: {count:,} numbers are due"
+    return np.frombuffer(content, np.float32)
+
+
+def _implausible(losses: npt.NDArray[np.float32]) -> str | None:
+    """None for losses that a normalised distribution can have."""
+    if not np.isfinite(losses).all():
+        worst = losses[~np.isfinite(losses)][0]
+        return f"{(~np.isfinite(losses)).sum():,} losses are not finite, the first is {worst}"
+    if losses.min() < -ROUNDING_NATS:
+        return f"a loss of {losses.min():.3g} nats is below zero"
+    return None
+
+
+def _commit(path: Path, losses: npt.NDArray[np.float32]) -> None:
+    """On disk before the journal says that there is a score."""
+    with path.open("wb") as file:
+        losses.tofile(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_committed(path: Path, rows: Rows) -> npt.NDArray[np.float32] | None:
+    try:
+        losses = np.fromfile(path, np.float32)
+    except OSError:
+        return None
+    return losses.reshape(rows.inputs.shape) if losses.size == rows.inputs.size else None
+
+
+def _keep_evidence(
+    path: Path, asked: list[auditing.Plan], answers: list[npt.NDArray[np.float32]], found: Audit
+) -> None:
+    with np.errstate(invalid="ignore", over="ignore"):
+        records = [
+            {"place": place, "position": position, "target": target, "committed": said, "audited": loss}
+            for plan, logits in zip(asked, answers, strict=True)
+            for place, position, target, said, loss in zip(
+                *(part.tolist() for part in (plan.places, plan.positions, plan.targets, plan.committed)),
+                auditing.audited_losses(logits, plan.targets).tolist(),
+                strict=True,
+            )
+        ]
+    path.write_text(json.dumps({"failure": found.failure, "positions": records}, indent=1))

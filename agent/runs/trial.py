@@ -1,0 +1,53 @@
+"""A second of training and a few rows of scoring: what would break after the minutes breaks before them.
+
+Both work on training text, so that what they say may be shown to whoever made the edit.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+import prepare
+from agent.clock import Stopwatch
+from agent.experiment import DryRun, Ending
+from agent.files import remove
+from agent.judging.failures import training_failure
+from agent.runs.score import Rows, committed_losses
+from agent.runs.train import train_in
+from agent.runs.workshop import WEIGHTS, Repeats, Workshop
+
+BUDGET_S = 1.0
+ROWS = 2
+
+
+def rehearse(shop: Workshop, number: int, script: str, allowance_s: float, limit_s: float) -> DryRun | None:
+    """Train and score briefly; None when the user stopped it. Only the log stays. Raises Starved."""
+    watch, folder, repeats = Stopwatch(), shop.dry_folder(number), Repeats(shop)
+    budget_s = min(BUDGET_S, shop.night.budget_s)
+    while True:
+        run = train_in(shop, folder, script, shop.night.seed, budget_s, allowance_s)
+        late = run.ending is Ending.DELAYED
+        if not repeats.wanted(run.ending, run.last_lines, "busy" if late else None):
+            break
+    if run.ending is Ending.STOPPED:
+        return None
+    run = replace(run, ending=Ending.OVERRAN) if late else run
+    failure, overran = training_failure(run), run.ending is Ending.OVERRAN
+    if failure is None:
+        aside = folder.with_name("dry.score")
+        reply = committed_losses(shop, aside, script, folder / WEIGHTS, limit_s, _rows(Path(shop.night.data)))
+        if reply.numbers is None and reply.failure is None:
+            return None
+        failure, overran = reply.failure, reply.overran
+        remove(aside)
+    shop.drop_all_but_log(folder)
+    return DryRun(watch.elapsed_s, failure, overran)
+
+
+def _rows(data: Path) -> Rows:
+    """The first rows of the training text."""
+    corpus = prepare.load_data(data, verify=False)  # its pins were verified
+    line = np.array(corpus.split("train").tokens[: ROWS * corpus.seq_len + 1], np.uint16)
+    inputs, targets = (part.reshape(ROWS, corpus.seq_len) for part in (line[:-1], line[1:]))
+    return Rows(inputs, targets, corpus.token_bytes)

@@ -1,0 +1,1 @@
+"""What a training script has to be, and edits of it: contract, dials, patches."""

@@ -1,0 +1,167 @@
+"""What the harness needs of a script and of the files beside it. Told from syntax trees: nothing is executed."""
+
+import ast
+import codecs
+import io
+import os
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.errors import ScriptError
+from agent.invocation import command_to_begin
+
+MAX_SCRIPT_BYTES = 256 << 10  # ours has 31 KiB; weights hidden in a script are no experiment
+MAX_DEPTH = 100  # of the syntax tree, whose other readers recurse; the standard library's deepest has 33
+MAX_PACKAGE_FILES, MAX_PACKAGE_BYTES = 1000, 256 << 20  # every run gets a copy
+ROOTS = ("prepare.py", "hardware.py")  # what the scorer and the probe import
+PROMISES = {
+    "main": "trains for --budget-s and writes summary.json, metrics.jsonl and model.safetensors to --out",
+    "load_model": "returns the model for a file of weights",
+}
+
+
+def check_script(source: str, name: str) -> None:
+    """Raises ScriptError for a script that is too large, that Python would read as another text than this one, that
+    does not parse, or that does not define what the contract asks."""
+    size = len(source.encode(errors="surrogatepass"))
+    if size > MAX_SCRIPT_BYTES:
+        raise ScriptError(f"{name} has {size:,} bytes, beyond the limit of {MAX_SCRIPT_BYTES:,}: take data out of it")
+    _check_lines(source, name)
+    _check_encoding(source, name)
+    tree = _parse(source, name)
+    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for function, promise in PROMISES.items():
+        if function not in defined:
+            raise ScriptError(f"{name} breaks the contract: define {function}(), which {promise}; see program.md")
+
+
+def decoded(content: bytes, name: str) -> str:
+    """Return the text of a script as Python reads it, without a byte order mark; ScriptError where it is not UTF-8."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        _check_encoding(content.decode(errors="replace"), name)
+        raise ScriptError(f"{name} cannot be read as a UTF-8 text file: {error}; save it as UTF-8") from error
+
+
+def _check_lines(source: str, name: str) -> None:
+    """Python takes a carriage return for the end of a line wherever it stands; git, diff and terminals do not."""
+    lone = re.search(r"\r(?!\n)", source)
+    if lone:
+        line = source.count("\n", 0, lone.start()) + 1
+        raise ScriptError(f"{name} line {line} has a carriage return inside; save it with plain line ends")
+
+
+def _check_encoding(source: str, name: str) -> None:
+    """A cookie such as unicode_escape would have Python run another program than the one that everybody else reads."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(source.encode(errors="replace")).readline)
+        fault = f"its first lines say that it is {encoding}"
+        if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
+            return
+    except SyntaxError as error:
+        fault = str(error.msg)
+    raise ScriptError(
+        f"{name} cannot be read as a UTF-8 text file: {fault}; save it as UTF-8, without another 'coding' line"
+    )
+
+
+def _parse(source: str, name: str) -> ast.Module:
+    try:
+        tree = ast.parse(source)
+        _check_depth(tree)
+    except (SyntaxError, ValueError) as error:
+        line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        message = error.msg if isinstance(error, SyntaxError) else error
+        raise ScriptError(f"{name}{line} does not parse: {message}; mend it and run again") from error
+    except (RecursionError, MemoryError) as error:  # MemoryError: the parser's own stack is full
+        raise ScriptError(
+            f"{name} is nested more than {MAX_DEPTH} deep; split its longest expression, or its longest chain of elif"
+        ) from error
+    return tree
+
+
+def _check_depth(tree: ast.AST) -> None:
+    depth, level = 0, [tree]
+    while level:
+        depth, level = depth + 1, [child for node in level for child in ast.iter_child_nodes(node)]
+        if depth > MAX_DEPTH:
+            raise RecursionError
+
+
+def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
+    """The files beside the script that it and the scorer import, directly or not: the fixed part of every run.
+
+    A package is taken whole, with its subfolders and with files of other kinds that its modules read. The paths are
+    relative to the folder. Raises ScriptError when one that must be there is not, or does not parse.
+    """
+    found: set[str] = set()
+    wanted = {*ROOTS, *_siblings(folder, source)}
+    while wanted - found:
+        name = min(wanted - found)
+        try:
+            if name.endswith(".py"):
+                wanted |= _siblings(folder, (folder / name).read_bytes())  # the user's own: in any encoding
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise ScriptError(f"{folder / name} cannot be read ({error}); copy nightshift's own there") from error
+        found.add(name)
+    return tuple(sorted(found))
+
+
+def _siblings(folder: Path, source: str | bytes) -> set[str]:
+    found: set[str] = set()
+    for module in set(_imports(source)):
+        if (folder / f"{module}.py").is_file():
+            found.add(f"{module}.py")
+        elif (folder / module / "__init__.py").is_file():
+            found |= {path.relative_to(folder).as_posix() for path in _package(folder, folder / module)}
+    return found
+
+
+def _package(folder: Path, package: Path) -> list[Path]:
+    """Every file of a package; raises ScriptError for a link that leads out of the folder, and for too much."""
+    files: list[Path] = []
+    size = 0
+    for place, subfolders, names in os.walk(package):
+        subfolders[:] = sorted(name for name in subfolders if name != "__pycache__" and not name.startswith("."))
+        paths = [Path(place, name) for name in sorted(names) if not name.startswith(".")]
+        for path in [path for path in (*(Path(place, name) for name in subfolders), *paths) if path.is_symlink()]:
+            if path.is_dir() or not path.resolve().is_relative_to(folder.resolve()):
+                raise ScriptError(f"{path} is a link that leads out of its package; put what it shows there")
+        found = [path for path in paths if path.is_file()]
+        files, size = files + found, size + sum(path.stat().st_size for path in found)
+        if len(files) > MAX_PACKAGE_FILES:
+            raise ScriptError(
+                f"{package} holds more than {MAX_PACKAGE_FILES:,} files; every run gets a copy: take some out"
+            )
+        if size > MAX_PACKAGE_BYTES:
+            most = f"{MAX_PACKAGE_BYTES >> 20} MiB"
+            raise ScriptError(f"{package} holds more than {most}; every run gets a copy: take data out of it")
+    return files
+
+
+def _imports(source: str | bytes) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name.partition(".")[0] for alias in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield module.partition(".")[0]
+
+
+def no_script(path: Path) -> ScriptError:
+    return ScriptError(
+        f"{path} does not exist; run from the folder of your script, pass --script PATH, or begin with nightshift's "
+        f"own: {command_to_begin()}"
+    )
+
+
+def read_text(path: Path, remedy: str = "check its name") -> str:
+    try:
+        return decoded(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        raise ScriptError(f"{path} does not exist; {remedy}") from None
+    except OSError as error:
+        raise ScriptError(f"{path} cannot be read ({error}); {remedy}") from error

@@ -1,0 +1,132 @@
+"""An edit as a unified diff of the script alone, by git in a throwaway folder.
+
+A patch that somebody made of an earlier best is carried over to the present one by a three-way merge.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from subprocess import CompletedProcess
+
+from agent.errors import ScriptError
+from agent.files import git, throwaway_folder
+from agent.text import one_line
+
+HUNK = re.compile(r"^--- .*\n\+\+\+ .*\n@@ ", re.MULTILINE)
+SAID_CHARS = 200  # of what git says
+
+
+def is_patch(text: str) -> bool:
+    return HUNK.search(text) is not None
+
+
+def check_patch(patch: str, script: str) -> None:
+    """Raises ScriptError for what git cannot read, and for a patch that does more than edit the script."""
+    with _laid_out(patch, script):
+        pass
+
+
+def apply_patch(patch: str, script: str, bases: Sequence[tuple[int, str]]) -> str:
+    """The first base with the patch's edit; bases are attempts and their scripts, the one to be edited first.
+
+    Where the patch fits only a later one of them, what changed between the two is merged. Raises ScriptError when it
+    fits none, and when the two edits touch the same lines.
+    """
+    (best, ours), *_ = bases
+    said = ""
+    with _laid_out(patch, script) as bench:
+        for number, base in bases:
+            edited = bench.edit(base)
+            if edited is None:
+                said = said or bench.said
+            elif number == best:
+                return edited
+            else:
+                return _merge(bench.folder, ours, base, edited, f"conflicts with what was kept since attempt {number}")
+    raise ScriptError(f"the patch does not apply to attempt {best}, the best script so far ({said}); make it again")
+
+
+@dataclass(slots=True)
+class Bench:
+    """A folder with nothing but the patch, and the script where the patch expects it."""
+
+    folder: Path
+    strip: int  # leading parts of the patch's paths that mean nothing: a/ and b/
+    script: Path
+    said: str = ""  # by git, when an edit failed
+
+    def edit(self, base: str) -> str | None:
+        """The base with the patch applied; None where it does not fit.
+
+        A mail or an editor may have given the patch other ends of lines than the script has.
+        """
+        for name in ("patch", "patch-lf"):
+            self.script.write_bytes(base.encode())
+            done = git(self.folder / "tree", "apply", "--whitespace=nowarn", f"-p{self.strip}", f"../{name}")
+            if done.returncode == 0:
+                return _decoded(self.script.read_bytes())
+            self.said = _first_line(done)
+            if not (self.folder / "patch-lf").exists():
+                break
+        return None
+
+
+@contextmanager
+def _laid_out(patch: str, script: str) -> Iterator[Bench]:
+    with throwaway_folder() as folder:
+        (folder / "tree").mkdir()
+        patch = patch if patch.endswith("\n") else f"{patch}\n"
+        (folder / "patch").write_bytes(_encoded(patch))
+        if "\r\n" in patch:
+            (folder / "patch-lf").write_bytes(_encoded(patch.replace("\r\n", "\n")))
+        strip, path = _place(folder, script)
+        place = folder / "tree" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        yield Bench(folder, strip, place)
+
+
+def _place(folder: Path, script: str) -> tuple[int, str]:
+    """How many parts to strip of the patch's one path, and what is left; by its name, or its path in the repository."""
+    said = ""
+    for strip in (1, 0):  # as git writes it, and as diff does
+        options = ("apply", f"-p{strip}", "../patch", "-z")
+        touched, more = git(folder / "tree", *options, "--numstat"), git(folder / "tree", *options, "--summary")
+        said = said or _first_line(touched)
+        paths = [line.split("\t")[2] for line in _decoded(touched.stdout).split("\0") if line.count("\t") == 2]
+        if touched.returncode == 0 and not more.stdout and paths in ([script], [PurePosixPath(script).name]):
+            return strip, paths[0]
+        if touched.returncode == 0:
+            # what git tells of files made, removed, renamed or linked is text of the patch
+            found = one_line(", ".join(paths), SAID_CHARS) or "nothing"
+            said = f"this one is about {found}" + (" and makes, removes or renames files" if more.stdout else "")
+    raise ScriptError(f"a patch may edit {script} and nothing else ({said or 'git cannot read it'}); make it again")
+
+
+def _merge(folder: Path, ours: str, base: str, theirs: str, conflict: str) -> str:
+    for name, text in (("ours", ours), ("base", base), ("theirs", theirs)):
+        (folder / name).write_bytes(text.encode())
+    done = git(folder, "merge-file", "-p", "ours", "base", "theirs")
+    if done.returncode != 0:
+        raise ScriptError(f"the patch {conflict}; make it again, of the best script so far")
+    return _decoded(done.stdout)
+
+
+def _first_line(done: CompletedProcess[bytes]) -> str:
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return one_line(lines[0].removeprefix("error: "), SAID_CHARS) if lines else ""
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ScriptError("the patch is no UTF-8 text; make it again") from error
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ScriptError("the patch makes something of the script that is no UTF-8 text; make it again") from error

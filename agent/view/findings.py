@@ -1,0 +1,119 @@
+"""What dawn has found, in words: the gain that is left on fresh seeds and text, and what to do with it."""
+
+import math
+
+from agent.experiment import Dawn, History, Night, attempt_ref, short
+from agent.invocation import typed
+from agent.judging.confirmation import Findings, names
+from agent.judging.intervals import Interval
+from agent.text import harmless
+
+MOST_RUNS = 100  # where more would be needed to tell a gain from none, longer runs tell more
+
+
+def confirmed_branch(night: Night) -> str:
+    return f"{night.branch}-confirmed"
+
+
+def findings_lines(found: Findings, history: History, night: Night, *, is_branch_there: bool) -> list[str]:
+    """For people; is_branch_there: of this night's dawn, now or earlier."""
+    lines = [
+        f"dawn: #{found.champion} {history[found.champion].proposal.title}, against the baseline",
+        f"  recorded gain   {_recorded(found)}",
+        f"  honest gain     {_interval(found.honest)} (fresh seeds{_covers(found.honest, 'the choice of seeds')})",
+        f"  on the holdout  {_interval(found.holdout)} (text that no attempt was judged by"
+        f"{_covers(found.holdout, found.over)})",
+    ]
+    if found.is_fitted:
+        lines.append(
+            f"  ALARM: on the validation text it gains {_interval(found.fitted)} more than on the holdout, over seeds "
+            f"and both texts: the night has fitted its validation text"
+        )
+    left_alone = [edit for edit in found.edits if not edit.runs and edit.number not in found.passengers]
+    is_one_edit = len(found.edits) == 1 and not found.passengers  # then the gain above is all that there is to say
+    for edit in found.edits:
+        if edit not in left_alone and not is_one_edit:
+            dropped = "a passenger" if found.script is None else "a passenger, dropped"
+            word = dropped if edit.number in found.passengers else "it stays"
+            title = history[edit.number].proposal.title
+            lines.append(f"  #{edit.number} brings {_interval(edit.effect)}, {word}: {title}")
+    if left_alone:
+        sure = (f"#{edit.number} ({1 - edit.worthless:.0%} sure of a gain)" for edit in left_alone)
+        lines.append(f"  not taken out: {', '.join(sure)}")
+    if found.stays is not None:
+        lines.append(f"  {found.stays}")
+    if found.dropping is not None:
+        what = f"dropping {names(found.passengers)}" if found.passengers else "dropping all that is in doubt"
+        lines.append(f"  {what} brings {_interval(found.dropping)}")
+    return [harmless(line) for line in (*lines, *_end(found, night, is_branch_there))]
+
+
+def _recorded(found: Findings) -> str:
+    if found.recorded_bpb is None or found.believed_bpb is None:
+        return "none: the night has not measured it"
+    return f"{found.recorded_bpb:+.6f} (by the night's own scores; shrunk: {found.believed_bpb:+.6f})"
+
+
+def _end(found: Findings, night: Night, is_branch_there: bool) -> list[str]:
+    branch = short(confirmed_branch(night))
+    if found.script is not None:
+        nothing = found.passengers and len(found.passengers) == len(found.edits)
+        what = "no edit of the night stays: the baseline's script" if nothing else "the confirmed script"
+        return [f"  {what} is on {branch}"]
+    earlier = [f"  {branch} stays as an earlier dawn left it"] if is_branch_there else []
+    if found.honest is None:
+        return [f"  not confirmed yet: too few runs; go on with: {typed('confirm', '--tag', night.tag)}", *earlier]
+    none = "is none" if found.honest.high_bpb <= 0 else "may be none at all"
+    return [
+        f"  NOT confirmed: on fresh seeds #{found.champion} gains {_interval(found.honest)} over the baseline, which "
+        f"{none}; no branch is made",
+        *earlier,
+        *(f"  {line}" for line in _advice(found, found.honest, night)),
+    ]
+
+
+def _advice(found: Findings, honest: Interval, night: Night) -> list[str]:
+    """What the owner of a script may do whose gain may be none."""
+    back = f"git checkout {attempt_ref(night.tag, 0)} -- {night.script}"
+    if honest.high_bpb < 0:
+        return [f"it is worse than the baseline; go back to that with: {back}"]
+    runs = runs_to_tell(honest, found.fresh_runs)
+    if runs is not None and runs <= MOST_RUNS:
+        confirm = typed("confirm", "--tag", night.tag, "--runs", str(runs))
+        more = f"if the gain is real, some {runs} runs more will tell: {confirm}"
+    else:
+        more = (
+            f"runs like these will hardly tell it from none: look for larger gains with "
+            f"{typed('run', '--tag', night.tag)}, or begin a night of longer runs (--budget-s)"
+        )
+    return [more, f"until then the baseline may be as good, and it is simpler: {back}"]
+
+
+def runs_to_tell(honest: Interval, runs: int) -> int | None:
+    """How many runs more would narrow an interval until zero is outside, should its mean stay; None where none do."""
+    if honest.mean_bpb <= 0:
+        return None
+    wide = (honest.mean_bpb - honest.low_bpb) / honest.mean_bpb
+    return max(8, 2 * math.ceil(runs * (wide**2 - 1) / 2))
+
+
+def dawn_line(dawn: Dawn, history: History, night: Night) -> str | None:
+    """What `status` says of the latest dawn; None before it knows anything."""
+    if not dawn.findings:
+        return None
+    found = Findings.of(dawn.findings)
+    if found.script is None:
+        gain = "too few runs" if found.honest is None else f"a gain of {_interval(found.honest)}"
+        return f"dawn {dawn.number}: #{found.champion} is not confirmed ({gain})"
+    title = history[found.script].proposal.title
+    return f"dawn {dawn.number}: confirmed #{found.script} {title}, on {short(confirmed_branch(night))}"
+
+
+def _covers(found: Interval | None, what: str) -> str:
+    return "" if found is None else f"; the interval covers {what}"
+
+
+def _interval(found: Interval | None) -> str:
+    if found is None:
+        return "not measured: too few runs"
+    return f"{found.mean_bpb:+.6f} [{found.low_bpb:+.6f}, {found.high_bpb:+.6f}]"

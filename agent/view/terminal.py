@@ -1,0 +1,316 @@
+"""What the morning shows on a terminal: the ledger, one attempt in full, where a night stands, what dawn has found."""
+
+import math
+import statistics
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.text import Text
+
+from agent.experiment import (
+    Attempt,
+    Audit,
+    Dawn,
+    Ending,
+    History,
+    Night,
+    Noise,
+    Run,
+    Score,
+    Status,
+    attempt_ref,
+    incumbent,
+    short,
+)
+from agent.invocation import typed
+from agent.judging.noise import noise
+from agent.proposers.mix import Share
+from agent.records.ledger import Row, memory_mb
+from agent.text import harmless, harmless_lines
+from agent.view import table
+from agent.view.findings import dawn_line
+from agent.view.screen import COLOURS
+from agent.view.table import Column
+
+RESULTS = (  # the highest rank is left out first where a terminal is narrow
+    Column("tag", rank=2),
+    Column("#", right=True),
+    Column("val_bpb", right=True),
+    Column("Δ parent", right=True, rank=1),
+    Column("gain", right=True, rank=5),
+    Column("sure", right=True, rank=3),
+    Column("seeds", right=True, rank=4),
+    Column("status"),
+    Column("description", least=36),
+    Column("reason", rank=6, least=24),
+    Column("memory", right=True, rank=7),
+    Column("wall s", right=True, rank=8),
+    Column("commit", rank=9),
+)
+NAMES = "hypothesis  "  # the longest name of a fact, and the gap behind it
+SHARES = (
+    Column("source"),
+    *(Column(name, right=True) for name in ("attempts", "kept", "gain_bpb", "hours")),
+    *(Column(name, right=True, rank=1) for name in ("calls", "failed", "tokens in", "out", "usd")),
+)
+
+
+def results_lines(rows: Sequence[Row], width: int | None = None) -> list[Text]:
+    """The ledger in short, one line an attempt; width: of a terminal, None where everything is to be told."""
+    scores = {(row.get("tag"), row.get("commit")): row.get("val_bpb", "") for row in rows}
+    several = len({row.get("tag") for row in rows}) > 1
+    cells = [_cells(row, scores.get((row.get("tag"), row.get("parent")), ""), several) for row in rows]
+    header, *lines = table.lines(RESULTS, cells, width)
+    styled = [Text(line, style=_style(row.get("status", ""))) for line, row in zip(lines, rows, strict=True)]
+    return [Text(header, style="bold"), *styled]
+
+
+def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
+    numbers = (_number(row.get(name, "")) for name in ("val_bpb", "gain_bpb", "sure", "memory_gb", "wall_s"))
+    score, gain, sure, memory_gb, wall_s = numbers
+    parent = _number(parent_bpb)
+    return (
+        row.get("tag", "") if several else "",
+        row.get("attempt", ""),
+        row.get("val_bpb", ""),
+        "" if score is None or parent is None else f"{score - parent:+.6f}",
+        "" if gain is None else f"{gain:+.6f}",
+        "" if sure is None else f"{sure:.0%}",
+        row.get("seeds", ""),
+        row.get("status", ""),
+        row.get("description", ""),
+        row.get("reason", ""),
+        "" if memory_gb is None else memory(1024 * memory_gb),
+        "" if wall_s is None else f"{wall_s:.0f}",
+        row.get("commit", ""),
+    )
+
+
+def _number(cell: str) -> float | None:
+    """None for what is no number: rows may come from elsewhere."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def memory(megabytes: float) -> str:
+    """Below a tenth of a gigabyte in megabytes."""
+    return f"{megabytes / 1024:.1f} GB" if megabytes >= 0.1 * 1024 else f"{megabytes:.0f} MB"
+
+
+def status_lines(
+    night: Night, history: History, *, pid: int | None, stopping: bool, dawn: Dawn | None = None
+) -> list[str]:
+    """Where a night stands, in a few lines."""
+    state = f"running (pid {pid})" if pid else "not running"
+    if pid and stopping:
+        state += ", ends after this run"
+    lines = [f"night {night.tag}: {state}"]
+    lines.append(f"branch {short(night.branch)}, {night.budget_s:g} s a run, {night.device}")
+    count = {status: sum(attempt.status is status for attempt in history) for status in Status}
+    counted = [f"{count[status]} {status}" for status in Status]
+    unfinished = [attempt for attempt in history if attempt.decision is None]
+    counted += [f"{len(unfinished)} unfinished"] if unfinished else []
+    lines.append(f"{len(history)} attempt{'s' if len(history) != 1 else ''}: {', '.join(counted)}")
+    stopped = early_stops(history)
+    if stopped is not None:
+        lines.append(stopped)
+    best, first = incumbent(history), history[0] if history else None
+    if best is not None and first is not None and best.val_bpb is not None and first.val_bpb is not None:
+        side = "below" if best.val_bpb <= first.val_bpb else "above"  # further seeds may say so of a lucky keep
+        gain = f"{abs(first.val_bpb - best.val_bpb):.6f} {side} the baseline's {first.val_bpb:.6f}"
+        gain = gain if best.number else "the baseline"
+        lines.append(f"best val_bpb {best.val_bpb:.6f} (#{best.number}), {gain}")
+    told = dawn_line(dawn, history, night) if dawn is not None else None
+    if told is not None:
+        lines.append(told)
+    found = noise(history)
+    if found is not None:
+        lines += noise_lines(found)
+    if unfinished:  # the first goes on before all others
+        state = "at work" if pid else "unfinished, goes on when the night does"
+        lines.append(f"{state}: #{unfinished[0].number} {unfinished[0].proposal.title}")
+    return [harmless(line) for line in lines]
+
+
+def early_stops(history: History) -> str | None:
+    """How many runs were not finished because of their curves, and the training time which that saved; None: none."""
+    runs = [run for attempt in history for run in attempt.done_runs]
+    whole_s = [run.wall_s for run in runs if run.ending is Ending.FINISHED]
+    stopped_s = [run.wall_s for run in runs if run.ending is Ending.HOPELESS]
+    if not stopped_s or not whole_s:
+        return None
+    typical_s = statistics.median(whole_s)
+    saved_s = sum(max(0.0, typical_s - wall_s) for wall_s in stopped_s)
+    share = saved_s / (saved_s + sum(run.wall_s for run in runs))
+    return f"{len(stopped_s)} of {len(runs)} runs stopped early, which saved {saved_s:.0f} s of training ({share:.0%})"
+
+
+def verdict_facts(night: Night, history: History, number: int) -> dict[str, object]:
+    """What `nightshift try --json` prints: how one attempt ended, and where the night stands."""
+    attempt, best = history[number], incumbent(history)
+    decision, summary = attempt.decision, attempt.summary
+    return {
+        "tag": night.tag,
+        "attempt": number,
+        "parent": attempt.parent,
+        "commit": attempt.commit,
+        "title": attempt.proposal.title,
+        "status": attempt.status,
+        "reason": decision.reason if decision else None,
+        "val_bpb": attempt.val_bpb,
+        "seeds": attempt.seeds,
+        "gain_bpb": _rounded(decision.gain_bpb, 6) if decision else None,
+        "sure": _rounded(decision.sure, 4) if decision else None,
+        "num_steps": summary.num_steps if summary else None,
+        "total_tokens_M": summary.total_tokens_M if summary else None,
+        "peak_vram_mb": summary.peak_vram_mb if summary else None,
+        "spent_s": round(attempt.spent_s, 1),  # training, scoring and audit, of all its runs
+        "best_attempt": best.number if best else None,
+        "best_val_bpb": best.val_bpb if best else None,
+        "branch": short(night.branch),
+        "go_back_with": _way_back(night, best, number),
+    }
+
+
+def _rounded(value: float | None, decimals: int) -> float | None:
+    return None if value is None else round(value, decimals) + 0.0  # no minus zero
+
+
+def verdict_lines(night: Night, history: History, number: int) -> list[str]:
+    """The same for people, with what to do next."""
+    attempt, best = history[number], incumbent(history)
+    lines = [f"{attempt.status}: {attempt.decision.reason if attempt.decision else ''}"]
+    if best is not None and best.val_bpb is not None:
+        lines.append(f"best so far: #{best.number} {best.proposal.title}, val_bpb {best.val_bpb:.6f}")
+    way_back = _way_back(night, best, number)
+    if way_back is not None:
+        lines.append(f"go back to it with: {way_back}")
+    lines.append(f"more: {typed('show', str(number), '--tag', night.tag)}, {typed('results')}")
+    return [harmless(line) for line in lines]
+
+
+def _way_back(night: Night, best: Attempt | None, number: int) -> str | None:
+    """What puts the best script into the working tree again; None where the attempt is the best.
+
+    Its ref and not the branch, which stays where it is while somebody has it checked out.
+    """
+    if best is None or best.number == number:
+        return None
+    return f"git checkout {attempt_ref(night.tag, best.number)} -- {night.script}"
+
+
+def noise_lines(found: Noise) -> list[str]:
+    if found.sigma_bpb == 0:
+        return [f"noise: none: {found.runs} runs of the same script with other seeds gave the same score"]
+    told = (
+        f"noise: σ {found.sigma_bpb:.6f} from {found.runs} repeated runs; two single runs tell differences "
+        f"above {found.smallest_bpb:.6f} apart"
+    )
+    return [told] if found.doubt is None else [told, _hardly_trained(found.doubt)]
+
+
+def _hardly_trained(doubt: str) -> str:
+    return (
+        f"the baseline hardly trains ({doubt}), so its noise says little about that of other scripts: σ is "
+        f"doubled, and nothing is kept after one run; for gains that last take a longer --budget-s or a smaller model"
+    )
+
+
+def shares_lines(rows: Iterable[Share]) -> list[str]:
+    """What each source of ideas has brought, and what it cost."""
+    return table.lines(SHARES, [_share(row) for row in rows])
+
+
+def _share(row: Share) -> tuple[str, ...]:
+    counts = str(row.attempts), str(row.kept), f"{row.gain_bpb:.6f}", f"{row.hours:.2f}"
+    calls = (str(row.calls), str(row.failures)) if row.calls else ("", "")
+    tokens = ("" if count is None else f"{count:,}" for count in (row.tokens_in, row.tokens_out))
+    return row.source, *counts, *calls, *tokens, "" if row.usd is None else f"{row.usd:.2f}"
+
+
+def attempt_lines(
+    night: Night, attempt: Attempt, folder: Path, width: int | None = None, *, running: bool = False
+) -> list[Text]:
+    """Everything that is known about one attempt; running: whether its last run goes on now."""
+    decision, peak_mb = attempt.decision, memory_mb(night, attempt)
+    facts = (
+        ("attempt", f"{attempt.number} of night {night.tag}"),
+        ("title", attempt.proposal.title),
+        ("hypothesis", attempt.proposal.hypothesis),
+        ("source", attempt.proposal.source),
+        ("parent", "" if attempt.parent is None else f"#{attempt.parent}"),
+        ("decision", f"{decision.status}: {decision.reason}" if decision else "none yet"),
+        ("val_bpb", "" if attempt.val_bpb is None else f"{attempt.val_bpb:.6f}"),
+        ("gain", "" if decision is None else _gain_words(decision.gain_bpb, decision.sure)),
+        ("memory", "" if peak_mb is None else memory(peak_mb)),
+        ("commit", attempt.commit or ""),
+        ("ref", attempt_ref(night.tag, attempt.number)),
+        ("started", attempt.started),
+        ("folder", str(folder)),
+    )
+    going_on = running and bool(attempt.runs) and attempt.runs[-1].ending is Ending.LOST
+    ended = attempt.runs[:-1] if going_on else attempt.runs
+    now = [Text(""), Text(f"run with seed {attempt.runs[-1].seed}: going on")] if going_on else []
+    shown = (line for name, value in facts if value for line in _fact_lines(name, value, width))
+    return [*shown, *(line for run in ended for line in _run_lines(run, width)), *now]
+
+
+def _fact_lines(name: str, value: str, width: int | None) -> list[Text]:
+    """Name and value, whose lines are wrapped between words; a path stays whole, so that it can be copied."""
+    whole = name in ("folder", "ref", "commit")
+    lines = [part for line in harmless_lines(value).split("\n") for part in _wrapped(line, None if whole else width)]
+    blank = " " * len(NAMES)
+    return [
+        Text.assemble((f"{name if at == 0 else '':<{len(NAMES)}}", "bold"), line) if line else Text(blank.rstrip())
+        for at, line in enumerate(lines)
+    ]
+
+
+def _gain_words(gain_bpb: float | None, sure: float | None) -> str:
+    if gain_bpb is None:
+        return ""
+    return f"{gain_bpb:+.6f} over its parent, as the judge estimates" + ("" if sure is None else f", {sure:.0%} sure")
+
+
+def _wrapped(line: str, width: int | None) -> list[str]:
+    if width is None:
+        return [line]
+    room = max(width - len(NAMES), 20)
+    return textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _run_lines(run: Run, width: int | None) -> list[Text]:
+    """How a run ended, and the end of its log as it stands there."""
+    code = "" if run.exit_code is None else f", exit code {run.exit_code}"
+    if run.exit_code and run.exit_code < 0:
+        code = f", signal {-run.exit_code}"
+    score = f", val_bpb {run.score.val_bpb:.6f}" if run.score and run.score.val_bpb is not None else ""
+    why = f", {run.score.failure}" if run.score and run.score.failure else ""
+    audit = f", {_audit_words(run.score.audit)}" if run.score and run.score.audit else ""
+    dawn = " at dawn" if run.dawn else ""
+    text = f"run{dawn} with seed {run.seed}: {run.ending}{code}, {run.wall_s:.1f} s{score}{why}{audit}"
+    text += _holdout_words(run.holdout)
+    log = [f"    {line}" for line in run.last_lines.splitlines()]
+    return [Text(""), *(Text(harmless_lines(line)) for line in (*_wrapped(text, width), *log))]
+
+
+def _holdout_words(held: Score | None) -> str:
+    if held is None:
+        return ""
+    audit = f", {_audit_words(held.audit)}" if held.audit else ""
+    return f"; on the holdout {held.failure if held.val_bpb is None else f'{held.val_bpb:.6f}'}{audit}"
+
+
+def _audit_words(audit: Audit) -> str:
+    return f"audit: {audit.failure or f'passed at {audit.positions} positions'}"
+
+
+def _style(status: str) -> str:
+    try:
+        return COLOURS[Status(status.lower())]
+    except ValueError:
+        return ""

@@ -1,0 +1,81 @@
+"""The benchmark of the judges: simulated nights through the very code that judges real ones."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import judge_power  # noqa: E402
+
+from agent.experiment import Status  # noqa: E402
+from agent.judging.judge import Balanced, Greedy  # noqa: E402
+
+
+def world(seed: int, mixture: str = "usual", heavy: bool = False) -> judge_power.World:
+    return judge_power.World(seed, judge_power.MIXTURES[mixture], heavy)
+
+
+def test_effects_are_mixed_as_said():
+    effects = np.concatenate([world(seed).effects for seed in range(200)])
+    assert (effects < 0).mean() == pytest.approx(0.70, abs=0.01)
+    assert (effects == 0).mean() == pytest.approx(0.18, abs=0.01)
+    assert effects[effects > 0].mean() == pytest.approx(1.5, abs=0.08)
+    late = np.concatenate([world(seed, "rarer").effects[-5:] for seed in range(200)])
+    assert (late > 0).mean() < 0.03
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_runs_move_by_one_sigma(heavy):
+    here = world(3, heavy=heavy)
+    attempt = judge_power.Attempt(0, None, judge_power.Proposal("", "", "", ""), "")
+    for _ in range(1000):
+        attempt = here.run(attempt, [attempt])
+    assert np.std(attempt.scores_bpb) == pytest.approx(here.sigma_bpb, rel=0.2)
+
+
+def test_every_night_spends_its_runs_and_every_policy_sees_the_same_edits():
+    for judge in (Greedy(), Balanced()):
+        history, _ = judge_power.a_night(judge, world(1))
+        assert sum(len(attempt.runs) for attempt in history) == judge_power.RUNS
+        chain = [attempt for attempt in history if attempt.status is Status.KEEP]
+        assert [attempt.parent for attempt in chain[1:]] == [attempt.number for attempt in chain[:-1]]
+
+
+def test_a_script_without_an_edit_lacks_its_effect():
+    here = world(1)
+    history, _ = judge_power.a_night(Greedy(), here)
+    kept = [attempt for attempt in history if attempt.status is Status.KEEP]
+    first, champion = kept[1], kept[-1]
+    proposal = judge_power.Proposal("", "", "", "", without=(first.number,))
+    question = judge_power.Attempt(len(history), champion.number, proposal, "")
+    lost = here.merit(champion, history) - here.merit(question, history)
+    assert lost == pytest.approx(here.effects[first.number])
+
+
+def test_the_quick_benchmark_writes_a_figure_for_every_policy(tmp_path):
+    command = [
+        sys.executable,
+        BENCHMARKS / "judge_power.py",
+        "--quick",
+        "--nights",
+        "2",
+        "--json",
+        tmp_path / "power.json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    flat = json.loads((tmp_path / "power.json").read_text())
+    for policy in judge_power.POLICIES:
+        for key in ("true_gain", "bias", "keeps", "worthless", "runs_per_attempt", "false_keeps_per_100"):
+            assert isinstance(flat[f"{policy}_{key}"], int | float)
+    assert flat["greedy_runs_per_attempt"] == 1.0
+    assert flat["gate_runs_per_attempt"] == pytest.approx(3.0)
+    assert flat["balanced_runs_per_attempt"] < flat["strict_runs_per_attempt"]
+    assert flat["greedy_bias"] > abs(flat["balanced_bias"]) - 1
+    assert "usual, Gaussian noise, 2 nights" in done.stdout

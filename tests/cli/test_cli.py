@@ -1,0 +1,382 @@
+"""The command line as a person meets it: real processes, real signals, one clear sentence for every mistake."""
+
+import fcntl
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from nights import PROJECT, SCRIPTS, Grounds, command, environment, git, make_repository, mounted, unigram
+
+from agent.experiment import Ending
+from agent.night.opening import free_tag
+from agent.night.stop import Stop
+from agent.records.place import Place
+from agent.script.contract import fixed_files
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+ONE_RUN = ("--judge", "greedy")  # of each attempt: other judges have seeds of attempt 0 tell them the noise first
+
+README = (PROJECT / "README.md").read_text()
+
+
+def wait_until(true: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def training(grounds: Grounds, tag: str, number: int = 0) -> Callable[[], bool]:
+    """Is this attempt's training under way?"""
+    return (grounds.folder(tag) / "runs" / f"{number:04d}" / "seed0" / "out" / "metrics.jsonl").exists
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    """The one sentence of a refusal: exit code 2, one line, no traceback."""
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("nightshift: ")
+    return done.stderr.removeprefix("nightshift: ").strip()
+
+
+def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds, tmp_path):
+    night = grounds.nightshift("run", "--experiments", "1", "--budget-s", "0.2", "--tag", "t")
+    assert night.returncode == 0, night.stderr
+    for part in (
+        "night t on branch experiments/0.2s-t",
+        "#0 · baseline · val_bpb",
+        "#1 · ",
+        "  ideas    search\n",
+        "go on with: nightshift run --tag t --experiments 2\n",
+    ):
+        assert part in night.stdout
+    assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
+    assert (grounds.root / "experiments" / "nights" / ".gitignore").read_text() == "*\n"
+    assert grounds.git("status", "--porcelain") == "?? results.tsv"
+
+    status = grounds.nightshift("status").stdout
+    assert "night t: not running" in status
+    assert "2 attempts" in status
+    assert "baseline" in grounds.nightshift("results").stdout
+    shown = grounds.nightshift("show", "1").stdout
+    assert grounds.attempts("t")[1].proposal.hypothesis[:40] in shown
+    assert "refs/experiments/t/0001" in shown
+    edit = grounds.nightshift("diff", "1").stdout.splitlines()
+    assert [line[:1] for line in edit if line[:1] in "+-" and line[:3] not in ("+++", "---")].count("+") in (1, 2, 3)
+    assert grounds.nightshift("plot", "--out", str(tmp_path / "p.svg")).returncode == 0
+    assert b"<svg" in (tmp_path / "p.svg").read_bytes()
+
+    (grounds.root / "results.tsv").unlink()
+    assert "baseline" in grounds.nightshift("results").stdout  # rendered anew
+    assert "night t has --budget-s 0.2, not 0.3" in refused(
+        grounds.nightshift("run", "--tag", "t", "--budget-s", "0.3")
+    )
+    assert "has no attempt 9; there are: 0 to 1" in refused(grounds.nightshift("show", "9"))
+
+
+def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds):
+    night = grounds.start("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t")
+    wait_until(training(grounds, "t"))
+    night.terminate()
+    assert " -m agent run --tag t\n" in night.communicate(timeout=120)[0]
+    assert night.returncode == 0
+    assert [(one.number, one.settled) for one in grounds.attempts("t")] == [(0, True)]
+
+    night = grounds.start("run", "--tag", "t")  # judged as it was opened
+    wait_until(training(grounds, "t", 1))
+    night.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    assert night.poll() is None
+    night.send_signal(signal.SIGINT)
+    night.communicate(timeout=120)
+    assert night.returncode == 0
+    assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.STOPPED]
+
+    night = grounds.nightshift("run", "--tag", "t", "--experiments", "1", NIGHTSHIFT_DATA="/elsewhere")
+    assert "NIGHTSHIFT_DATA is /elsewhere, but night t keeps the data that it began with: /" in night.stdout
+    assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.STOPPED, Ending.FINISHED]
+    assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
+
+
+def test_a_closed_terminal_ends_the_night_after_its_run(grounds):
+    outer, inner = pty.openpty()
+    night = subprocess.Popen(
+        command("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t"),
+        cwd=grounds.root,
+        env=environment(TERM="xterm"),
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(inner)
+    wait_until(training(grounds, "t"))
+    os.read(outer, 1 << 16)
+    os.close(outer)  # SIGHUP, and every word to the terminal is an error from here on
+    assert night.wait(timeout=120) == 0
+    assert [(one.number, one.settled) for one in grounds.attempts("t")] == [(0, True)]
+
+
+def test_nohup_is_heeded(tmp_path):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stop = Stop(tmp_path)
+        with stop.on_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert not stop.after_run
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_night_goes_on_when_nobody_reads_what_it_says(grounds):
+    night = grounds.start("run", *ONE_RUN, "--experiments", "1", "--budget-s", "0.3", "--tag", "t")
+    night.stdout.readline()
+    night.stdout.close()
+    assert night.wait(timeout=120) == 0
+    assert [one.settled for one in grounds.attempts("t")] == [True, True]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
+def test_a_signal_while_data_are_prepared_leaves_nothing_running(grounds, tmp_path, monkeypatch, number, code):
+    monkeypatch.delenv("NIGHTSHIFT_DATA")
+    night = subprocess.Popen(
+        command("run"),
+        cwd=grounds.root,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    wait_until(lambda: list((tmp_path / "cache" / "data").glob("*")))
+    family = psutil.Process(night.pid).children(recursive=True)
+    if number == signal.SIGINT:
+        os.killpg(night.pid, number)  # as a terminal does
+    else:
+        night.terminate()
+    said = night.communicate(timeout=120)[0]
+    assert night.returncode == code, said
+    assert "Traceback" not in said
+    assert [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_stop_and_a_second_night_meet_the_first(grounds):
+    night = grounds.start("run", "--budget-s", "20", "--tag", "first")
+    wait_until(training(grounds, "first"))
+    second = refused(grounds.nightshift("run", "--tag", "second"))
+    assert second.startswith(f"night first (pid {night.pid}, since 20")
+    assert not grounds.folder("second").exists()
+    assert f"night first: running (pid {night.pid})" in grounds.nightshift("status").stdout
+    assert "no results yet" in refused(grounds.nightshift("results"))
+    assert not (grounds.root / "results.tsv").exists()  # the night itself writes it
+    assert "after its current run" in grounds.nightshift("stop").stdout
+    assert "ends after this run" in grounds.nightshift("status").stdout
+    time.sleep(0.3)
+    assert night.poll() is None
+    assert "ends now" in grounds.nightshift("stop", "--now").stdout
+    night.communicate(timeout=10)
+    assert night.returncode == 0
+    assert "no night is running" in refused(grounds.nightshift("stop"))
+
+
+def test_tags_of_the_day_follow_one_another(grounds):
+    today = time.strftime("%b%d").lower()
+    prepare = grounds.root / "prepare.py"
+    prepare.write_text(prepare.read_text().replace("TIME_BUDGET_S = 300", "TIME_BUDGET_S = 0.05"))
+    assert grounds.nightshift("run", *ONE_RUN, "--experiments", "1").returncode == 0
+    assert {(row["tag"], row["branch"]) for row in grounds.rows()} == {(today, f"experiments/0.05s-{today}")}
+    assert free_tag(Place.of(grounds.root / "train_mlx.py"), today) == f"{today}-2"
+
+
+def test_every_command_explains_itself(grounds):
+    assert "nightshift run --experiments 3 --budget-s 30" in grounds.nightshift("--help").stdout
+    assert "counted over the whole night" in " ".join(grounds.nightshift("run", "--help").stdout.split())
+
+
+def test_the_record_stays_out_of_commits_by_the_command_of_the_readme(grounds):
+    (grounds.root / "results.tsv").write_text("")
+    grounds.git("add", "results.tsv")
+    grounds.git("commit", "-q", "-m", "the record")
+    hide, show = re.findall(r"^ +git (update-index --(?:no-)?skip-worktree results\.tsv)", README, re.MULTILINE)
+    grounds.git(*hide.split())
+    grounds.try_scripts("t", [])
+    assert len(grounds.rows()) == 1
+    assert grounds.git("status", "--porcelain") == ""
+    grounds.git(*show.split())
+    assert grounds.git("status", "--porcelain") == "M results.tsv"
+
+
+# ---- bad input ----
+
+
+def test_not_a_repository(tmp_path):
+    (tmp_path / "train_mlx.py").write_text(unigram())
+    assert "is not in a git repository; run: git init" in refused(Grounds(tmp_path).nightshift("run"))
+
+
+def test_no_commits_yet(tmp_path):
+    (tmp_path / "train_mlx.py").write_text(unigram())
+    git(tmp_path, "init", "-q")
+    assert "has no commits yet; run: git add" in refused(Grounds(tmp_path).nightshift("run"))
+
+
+def test_a_question_in_a_folder_without_nights_is_answered_without_words_of_git(tmp_path):
+    for question in (["status"], ["results"], ["show", "0"], ["stop"], ["plot", "--out", "p.png"]):
+        said = refused(Grounds(tmp_path).nightshift(*question))
+        assert f"no night has run in {tmp_path}; go to the folder of your script" in said
+        assert "begin with: nightshift run" in said
+        assert not re.search(r"\bgit\b|repository|commit", said.replace(str(tmp_path), ""))
+
+
+def test_an_empty_folder_becomes_one_where_a_night_could_run_by_the_commands_that_it_is_told(tmp_path):
+    folder = Grounds(tmp_path / "empty")
+    folder.root.mkdir()
+    copy = refused(folder.nightshift("run")).partition("begin with nightshift's own: ")[2]
+    subprocess.run(copy, shell=True, cwd=folder.root, check=True)
+    init = refused(folder.nightshift("run")).partition("run: ")[2]
+    author = "git config user.name Someone && git config user.email someone@example.org"
+    subprocess.run(init.replace("git init", f"git init -q && {author}"), shell=True, cwd=folder.root, check=True)
+    assert "no night has run here yet" in refused(folder.nightshift("status"))
+    assert "is as it was committed; edit it first" in refused(folder.nightshift("try", "-m", "what"))
+
+
+def script(text: str) -> Callable[[Path], object]:
+    return lambda root: (root / "train_mlx.py").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda root: (root / "train_mlx.py").unlink(), "train_mlx.py does not exist; run from the folder of your"),
+        (lambda root: (root / "train_mlx.py").write_bytes(b"\xff\xfe"), "cannot be read as a UTF-8 text file"),
+        (script("def main():\n    pass\n\ndef load_model(:\n"), "train_mlx.py line 4 does not parse: "),
+        (script("def load_model(path): ...\n"), "train_mlx.py breaks the contract: define main(), which trains"),
+        (script("def main(): ...\n"), "train_mlx.py breaks the contract: define load_model(), which returns"),
+        (script(unigram().replace("[0.1, 2.0]", "[0.1, 2.O]")), "line 14: the range '[0.1, 2.O]' of dial SHARPNESS"),
+        (script((SCRIPTS / "weightless.py").read_text()), "the script has no dial with a range"),
+        (lambda root: (root / "prepare.py").unlink(), "prepare.py cannot be read"),
+        (lambda root: (root / "hardware.py").write_text("import nowhere"), "No module named 'nowhere'; install what"),
+        (lambda root: git(root, "branch", "experiments"), "a branch called 'experiments' is in the way"),
+    ],
+)  # fmt: skip
+def test_a_repository_unfit_for_a_night(grounds, spoil, sentence):
+    spoil(grounds.root)
+    assert sentence in refused(grounds.nightshift("run", "--experiments", "1", "--budget-s", "0.05"))
+    assert not (grounds.root / "results.tsv").exists()
+    assert not (grounds.root / "experiments").exists()
+    assert grounds.git("for-each-ref", "refs/experiments") == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--tag", "a b"], "'a b' is no tag; use letters"),
+        (["--tag", "../up"], "'../up' is no tag; use letters"),
+        (["--tag", "seen"], "tag seen is taken by refs or ledger rows whose journal is not here; use --tag seen-2"),
+        (["--tag", "old"], "tag old is taken by refs or ledger rows whose journal is not here; use --tag old-2"),
+        (["--script", "nowhere/train_mlx.py"], "nowhere is not a folder"),
+        (["--script", "other.py"], "other.py does not exist"),
+    ],
+)
+def test_options_that_do_not_fit(grounds, options, sentence):
+    grounds.git("update-ref", "refs/heads/experiments/5min-seen", "HEAD")
+    (grounds.root / "results.tsv").write_text(
+        "commit\tval_bpb\n" + "\t".join(["0000000", "1.0", *["x"] * 4, "old", *["x"] * 13])
+    )
+    assert sentence in refused(grounds.nightshift("run", *options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--budget-s", "0"),
+        ("--budget-s", "nan"),
+        ("--hours", "-1"),
+        ("--experiments", "0"),
+        ("--seed", "-1"),
+        ("--seed", "4294967296"),
+    ],
+)
+def test_numbers_that_are_none(grounds, options):
+    done = grounds.nightshift("run", *options)
+    assert done.returncode == 2
+    assert f"argument {options[0]}: '{options[1]}' is not a" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_files_that_cannot_be_used_are_named(grounds, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    cache = refused(grounds.nightshift("run", NIGHTSHIFT_CACHE=str(tmp_path / "file"), NIGHTSHIFT_DATA=""))
+    assert str(tmp_path / "file") in cache
+    assert "Not a directory" in cache
+    (grounds.root / "results.tsv").mkdir()
+    assert "results.tsv: Is a directory; check its path" in refused(grounds.nightshift("run", "--tag", "t"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/mounts").exists(), reason="mounts a disk")
+def test_a_repository_that_cannot_be_written(tmp_path):
+    with mounted(tmp_path / "disk", "size=2g") as disk:
+        grounds = Grounds(make_repository(disk / "user", unigram()))
+        night = ("run", *ONE_RUN, "--tag", "t", "--experiments", "1", "--budget-s", "0.05")
+        assert grounds.nightshift(*night).returncode == 0
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        assert "Read-only file system; check its path, owner" in refused(grounds.nightshift("run", "--tag", "new"))
+        assert "Read-only file system; check its path, owner" in refused(grounds.nightshift("run", "--tag", "t"))
+
+
+def test_data_that_is_not_there(grounds, tmp_path):
+    assert "no whole corpus in" in refused(grounds.nightshift("run", NIGHTSHIFT_DATA=str(tmp_path)))
+
+
+def test_questions_before_any_night(grounds):
+    for question in (["results"], ["status"], ["diff", "0"]):
+        assert "begin with: nightshift run" in refused(grounds.nightshift(*question))
+    assert "no scored attempt to plot" in refused(grounds.nightshift("plot", "--out", "p.png"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/mounts").exists(), reason="mounts a small disk")
+def test_a_disk_without_space(tmp_path):
+    with mounted(tmp_path / "small", "size=8m") as small:
+        grounds = Grounds(make_repository(small / "user", unigram()))
+        assert "GB are free on the disk" in refused(grounds.nightshift("run"))
+        assert grounds.nightshift("doctor").returncode == 1
+
+
+def test_doctor_says_what_is_there(grounds):
+    done = grounds.nightshift("doctor")
+    for part in ("✓ Python 3", "✓ MLX build: mlx", "✓ device: ", "GFLOP/s", "✓ kernels: compiled", "✓ git repository"):
+        assert part in done.stdout
+    assert "✓ disk" in done.stdout
+    assert "✓ data: " in done.stdout
+    assert done.returncode == 0
+
+
+def test_doctor_is_not_ready_for_a_night_without_a_script_and_takes_one_elsewhere(grounds):
+    (grounds.root / "inner").mkdir()
+    (grounds.root / "train_mlx.py").rename(grounds.root / "inner" / "other.py")
+    for name in fixed_files(PROJECT, unigram()):
+        (grounds.root / "inner" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(PROJECT / name, grounds.root / "inner" / name)
+    missing = grounds.nightshift("doctor")
+    assert f"✗ script: {grounds.root}/train_mlx.py does not exist" in missing.stdout
+    assert missing.stdout.endswith("not ready for a night: see script above\n")
+    assert missing.returncode == 1
+    there = grounds.nightshift("doctor", "--script", "inner/other.py")
+    assert there.stdout.endswith("begin with: nightshift run --script inner/other.py\n")
+    assert there.returncode == 0
+
+
+def test_doctor_misses_a_compiler(grounds, tmp_path):
+    done = grounds.nightshift("doctor", CC="/bin/false", NIGHTSHIFT_CACHE=str(tmp_path))
+    assert "! kernels: none of our own, plain MLX trains: install a C compiler such as gcc" in done.stdout

@@ -1,0 +1,201 @@
+"""What a night knows: messages along its tree against sums over everything, and what it learns from itself."""
+
+import itertools
+
+import numpy as np
+import pytest
+from judged import scored_attempt
+
+from agent.judging.belief import (
+    DIFFERENCES,
+    GAINS,
+    PRIOR,
+    SCALES,
+    SIZE,
+    STEP,
+    Belief,
+    Node,
+    effects,
+    learn,
+    likelihood,
+    noise_below,
+    noise_density,
+    worths,
+)
+from agent.judging.noise import RUNG, Reading, most_probable_rung, seed_effects
+
+#  0 ─┬─ 1 ─┬─ 3
+#     └─ 2  └─ 4 ── 5
+PARENTS = (0, 0, 0, 1, 1, 4)
+SCORES = ((0.3, -2.0, 4.0), (6.2,), (-10.0,), (5.0,), (12.0, 7.0), (3.0,))
+TREE = tuple(Node(parent, scores) for parent, scores in zip(PARENTS, SCORES, strict=True))
+
+
+def points(i: int) -> np.ndarray:
+    return TREE[i].centre + np.arange(SIZE) - SIZE // 2
+
+
+def table(i: int) -> np.ndarray:  # (merit of the child, merit of its parent)
+    """Probability of every pair's difference, spelled out."""
+    differences = points(i)[:, None] - points(PARENTS[i])
+    return np.tensordot(PRIOR, effects(differences.ravel()).reshape(-1, SIZE, SIZE), 1)
+
+
+def joint(i: int) -> np.ndarray:
+    """Of the merits of attempt 4 or 1 and its parent, by sums over all the others."""
+    own = [likelihood(node.scores, node.centre) for node in TREE]
+    four = own[4] * (own[5] @ table(5))
+    three, two = own[3] @ table(3), own[2] @ table(2)
+    if i == 4:
+        above = table(1) @ (own[0] * two)
+        pairs = table(4) * four[:, None] * (own[1] * three * above)
+    else:
+        pairs = table(1) * (own[1] * three * (four @ table(4)))[:, None] * (own[0] * two)
+    return pairs / pairs.sum()
+
+
+@pytest.mark.parametrize("i", [1, 4])
+def test_messages_give_what_sums_over_all_merits_give(i):
+    belief, pairs = Belief.of(TREE, PRIOR), joint(i)
+    differences = points(i)[:, None] - points(PARENTS[i])
+    assert belief.sure(i) == pytest.approx(pairs[differences > 0].sum())
+    assert belief.gain(i) == pytest.approx((pairs * differences).sum() * STEP)
+    assert belief.value_of_keeping(i, 0.3) == pytest.approx((pairs * worths(differences, 0.3)).sum())
+    steps, probability = belief.effect(i)
+    assert list(steps) == list(DIFFERENCES + TREE[i].centre - TREE[PARENTS[i]].centre)
+    for step in (-3, 0, 5):
+        assert probability[steps == step] == pytest.approx(pairs[differences == step].sum())
+
+
+def night(rng: np.random.Generator, edits: int, shares: tuple[float, float, float]) -> tuple[Node, ...]:
+    """Each an edit of the root: harms of 3 sigma, nothing, gains of 1.5 sigma."""
+    kinds = rng.choice(3, size=edits, p=shares)
+    sizes = rng.exponential(size=edits)
+    merits = np.select([kinds == 0, kinds == 1], [-3.0 * sizes, 0.0 * sizes], 1.5 * sizes) + rng.normal(size=edits)
+    return (Node(0, tuple(rng.normal(size=12) / STEP)), *(Node(0, (float(merit) / STEP,)) for merit in merits))
+
+
+def test_the_night_teaches_what_edits_bring():
+    gains = [  # sigma that an edit brings where it brings any, on average over all
+        learn(night(np.random.default_rng(seed), 300, shares)).weights[GAINS] @ SCALES
+        for seed, shares in itertools.product(range(6), [(0.7, 0.18, 0.12), (0.3, 0.2, 0.5)])
+    ]
+    rare, common = np.mean(gains[::2]), np.mean(gains[1::2])
+    assert rare == pytest.approx(0.12 * 1.5, rel=0.5)
+    assert common == pytest.approx(0.5 * 1.5, rel=0.5)
+    assert common > 1.5 * rare
+
+
+def test_discarded_children_tell_of_their_parent_at_no_cost():
+    kept = (Node(0, (0.0, 0.0, 0.0)), Node(0, (1.5 / STEP,)))
+
+    def sure_with(child: float) -> float:
+        return Belief.of((*kept, *[Node(1, (child / STEP,))] * 6), PRIOR).sure(1)
+
+    assert sure_with(1.5) > Belief.of(kept, PRIOR).sure(1) > sure_with(-0.5)
+
+
+def test_an_outlier_is_no_discovery():
+    """Two runs, one far out: the mean of a Gaussian would be sure of a gain."""
+    baseline = Node(0, (0.0, 0.3 / STEP, -0.3 / STEP))
+    odd, fine = (
+        Belief.of((baseline, Node(0, scores)), PRIOR) for scores in ((7 / STEP, 0.0), (3.5 / STEP, 3.5 / STEP))
+    )
+    assert odd.sure(1) < 0.8 < 0.98 < fine.sure(1)
+
+
+def test_what_is_beyond_all_doubt_is_beyond_all_doubt():
+    """As where the noise is tiny and edits are not."""
+    baseline = Node(0, (0.0, 0.3 / STEP, -0.3 / STEP))
+    for far in (100.0, 1e4, 1e7):
+        worse, better = (learn((baseline, Node(0, (merit,)))) for merit in (-far / STEP, far / STEP))
+        assert worse.sure(1) < 1e-6
+        assert better.sure(1) > 1 - 1e-6
+        assert better.gain(1) == pytest.approx(far, rel=0.02)
+        assert better.value_of_keeping(1, 0.3) == pytest.approx(far, rel=0.02)
+        assert worse.value_of_keeping(1, 0.3) < -0.9 * far
+
+
+def test_a_run_is_worth_most_where_the_verdict_is_open():
+    baseline = Node(0, (0.0, 0.0, 0.0))
+    worse, open_, better = (
+        Belief.of((baseline, Node(0, (merit / STEP,) * 2)), PRIOR).value_of_runs(1, 0.3) for merit in (-3.0, 1.0, 5.0)
+    )
+    assert open_ > 20 * max(worse, better)
+    assert min(worse, better) >= -1e-12
+
+
+# ---- runs that were ended early --------------------------------------------------------------------------------------
+
+
+def test_a_ceiling_says_what_the_sum_over_all_scores_below_it_says():
+    """The window of the attempt holds most of its merits, and the rest is in one tail."""
+    baseline = Node(0, (0.0, 0.3 / STEP, -0.3 / STEP))
+    low = np.arange(-4000, 8 * int(1 / STEP))  # the score that it would have had: down to 500 sigma below
+    ceiling = 0.5 / STEP
+    own = likelihood(baseline.scores, baseline.centre)
+    merits = baseline.centre + np.arange(SIZE) - SIZE // 2
+    table = effects(np.arange(-5000, 5000))  # (K, differences)
+    below = noise_below((ceiling - low) * STEP)
+    spelled_out = np.stack([table[:, low - merit + 5000] @ below for merit in merits], axis=1)  # (K, SIZE)
+    wanted = spelled_out @ (own / own.sum())
+    found = Belief.of((baseline, Node(0, (), (ceiling,))), PRIOR).likelihood_of(1)
+    assert found / found.sum() == pytest.approx(wanted / wanted.sum(), rel=2e-3)
+
+
+def test_the_probability_below_is_the_integral_of_the_density():
+    grid = np.linspace(-60, 60, 240_001)
+    summed = np.cumsum(noise_density(grid)) * (grid[1] - grid[0])
+    for at in (-5.0, -1.0, 0.0, 0.7, 3.0):
+        assert noise_below(np.array([at]))[0] == pytest.approx(np.interp(at, grid, summed), abs=1e-3)
+
+
+# ---- long nights -----------------------------------------------------------------------------------------------------
+
+
+def test_a_belief_keeps_little_of_each_of_thousands_of_attempts():
+    nodes = night(np.random.default_rng(0), 2000, (0.7, 0.18, 0.12))
+    belief = vars(learn(nodes))
+    assert len(belief["nodes"]) == 2001
+    assert sum(value.nbytes for value in belief.values() if isinstance(value, np.ndarray)) < 3_000 * len(nodes)
+
+
+# ---- sigma and seeds -------------------------------------------------------------------------------------------------
+
+
+def test_sigma_is_learnt_though_only_the_lucky_are_measured_again():
+    """Their own spread says 1.2 where 1 is true, for what was measured again had been lucky."""
+    found, naive = [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        scores = [tuple(rng.normal(1.0, 0.01, size=3))]
+        for _ in range(60):
+            merit = 1.0 + 0.01 * rng.choice([0.0, 3.0, -1.5], p=[0.3, 0.6, 0.1]) * rng.exponential()
+            first = rng.normal(merit, 0.01)
+            scores.append((first, rng.normal(merit, 0.01)) if first < 0.99 else (first,))
+        found.append(RUNG ** most_probable_rung(tuple(Reading(0, one) for one in scores)))
+        naive.append(np.mean([np.var(one, ddof=1) for one in scores if len(one) == 2]) ** 0.5)
+    assert np.mean(found) == pytest.approx(0.01, rel=0.2)
+    assert np.mean(naive) > 0.011
+
+
+def paired(rng: np.random.Generator, shared_sigma: float) -> list:
+    seeds = rng.normal(0, shared_sigma, size=4)
+    return [
+        scored_attempt(i, *(1.0 + 0.05 * i + seeds + rng.normal(0, 0.01, size=4)), parent=0 if i else None)
+        for i in range(8)
+    ]
+
+
+def test_what_a_seed_does_to_every_script_is_taken_off():
+    rng = np.random.default_rng(1)
+    attempts = paired(rng, shared_sigma=0.03)
+    shifts = seed_effects(attempts)
+    told = np.array([attempt.scores_bpb for attempt in attempts]).mean(axis=0)
+    assert np.array([shifts[seed] for seed in range(4)]) == pytest.approx(told - told.mean(), abs=0.005)
+    assert all(abs(shifts[seed]) < abs(told[seed] - told.mean()) for seed in range(4))  # shrunk
+
+
+def test_chance_is_not_taken_for_an_effect_of_seeds():
+    found = [bool(seed_effects(paired(np.random.default_rng(seed), shared_sigma=0.0))) for seed in range(200)]
+    assert sum(found) <= 8  # 1 in 100 is expected

@@ -1,0 +1,143 @@
+"""What a night may believe of its noise, and of the runs that it did not finish."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from judged import scored_attempt, stopped_attempt
+from test_journal import NIGHT
+
+from agent.experiment import Attempt, Noise, Status, Summary
+from agent.judging.judge import Balanced, Strict
+from agent.judging.noise import SUREST, know, measured, noise, seed_effects
+from agent.view.terminal import noise_lines, status_lines
+
+SIGMA = 0.006
+BASELINE = scored_attempt(0, 1.5, 1.506, 1.494, status=Status.KEEP, reason="baseline")
+
+
+# ---- runs that were ended early --------------------------------------------------------------------------------------
+
+
+def night(seed: int, cut: float) -> tuple[list[Attempt], list[Attempt]]:
+    """Thirty edits of attempt 0, most of which do harm; and the same night with the runs above cut ended early."""
+    rng = np.random.default_rng(seed)
+    harms = [3 * SIGMA * rng.exponential() if rng.random() < 0.8 else 0.0 for _ in range(30)]
+    scores = [1.5 + harm + SIGMA * rng.normal() for harm in harms]
+    finished = [scored_attempt(1 + k, value, parent=0) for k, value in enumerate(scores)]
+    stopped = [one if one.val_bpb < cut else stopped_attempt(one.number, parent=0) for one in finished]
+    return [BASELINE, *finished], [BASELINE, *stopped]
+
+
+def believed(history: list[Attempt]) -> tuple[float, float]:
+    """Gain in sigma and sureness of a promising edit that is measured once."""
+    attempt = scored_attempt(31, 1.489, parent=0, status=None)
+    known = know(measured(history, attempt))
+    return known.gain_bpb(31) / SIGMA, known.sure(31)
+
+
+def test_runs_that_were_ended_early_are_not_left_out_of_what_edits_bring():
+    gains, sures = [], []
+    for seed in range(6):
+        finished, stopped = night(seed, cut=1.504)
+        told = [believed(history) for history in (finished, stopped, [one for one in stopped if one.scores_bpb])]
+        (whole, sure), (censored, surely), (without, unsure) = told
+        assert without < censored
+        assert unsure < surely
+        gains.append((abs(censored - whole), abs(without - whole)))
+        sures.append((abs(surely - sure), abs(unsure - sure)))
+    for errors in (gains, sures):
+        as_observed, left_out = np.mean(errors, axis=0)
+        assert as_observed < 0.7 * left_out
+
+
+@pytest.mark.filterwarnings("error")
+def test_runs_that_were_ended_early_move_neither_sigma_nor_the_effects_of_seeds():
+    rng = np.random.default_rng(1)
+    seeds = rng.normal(0, 0.03, size=4)
+    attempts = [
+        scored_attempt(k, *(1.5 + 0.05 * k + seeds + rng.normal(0, 0.01, size=4)), parent=0 if k else None)
+        for k in range(6)
+    ]
+    stopped = [stopped_attempt(6 + k, parent=0) for k in range(4)]
+    assert seed_effects([*attempts, *stopped]) == seed_effects(attempts) != {}
+    assert noise([*attempts, *stopped]) == noise(attempts)
+    between = [*attempts[:3], *(replace(one, number=3 + k) for k, one in enumerate(stopped[:2]))]
+    later = [replace(one, number=one.number + 2) for one in attempts[3:]]
+    assert noise([*between, *later]).sigma_bpb == pytest.approx(noise(attempts).sigma_bpb, rel=0.11)  # a rung
+
+
+def test_what_was_ended_early_is_worse_than_its_parent_was_then_not_than_it_is_now():
+    """A lucky parent turned out to be worse: its children were to be above its first score, no more."""
+    kept = scored_attempt(1, 1.480, 1.510, 1.510, parent=0, status=Status.KEEP)
+    once = know(measured([BASELINE, replace(kept, runs=kept.runs[:1]), stopped_attempt(2, parent=1)]))
+    often = know(measured([BASELINE, kept, stopped_attempt(2, parent=1)]))
+    reference = once.reference_bpb
+    ceilings = [reference - known.belief.nodes[2].ceilings[0] * known.sigma_bpb / 8 for known in (once, often)]
+    assert ceilings == pytest.approx([1.480, 1.480])
+
+
+def test_an_attempt_that_crashed_is_still_no_measurement():
+    crashed = scored_attempt(1, parent=0, status=Status.CRASH)
+    assert measured([BASELINE, crashed, stopped_attempt(2, parent=0), stopped_attempt(3, parent=1)]) == (
+        BASELINE,
+        stopped_attempt(2, parent=0),
+    )
+    made_of_it = stopped_attempt(3, parent=2)  # by hand: there is no score that it was to be compared with
+    assert measured([BASELINE, crashed, stopped_attempt(2, parent=0), made_of_it])[1:] == (
+        stopped_attempt(2, parent=0),
+    )
+
+
+# ---- a baseline that hardly trains -----------------------------------------------------------------------------------
+
+
+def trained(steps: int | None, *scores: float) -> Attempt:
+    first = scored_attempt(0, *scores, status=Status.KEEP, reason="baseline")
+    return replace(first, runs=tuple(replace(run, summary=Summary(num_steps=steps)) for run in first.runs))
+
+
+CLOSE = 2.9512, 2.9515, 2.9510  # three runs of 24 steps, by luck
+
+
+def test_one_run_is_never_certain_where_the_baseline_hardly_trains():
+    """Each of these was 100 % sure of a gain, and kept after one run."""
+    for val_bpb in (2.940, 2.93, 2.9):
+        candidate = scored_attempt(1, val_bpb, parent=0, status=None)
+        fine = Balanced().judge(candidate, [trained(500, *CLOSE)])
+        assert fine.status is Status.KEEP
+        assert fine.sure > 0.99
+        decision = Balanced().judge(candidate, [trained(24, *CLOSE)])
+        assert decision.status is None
+        assert decision.sure <= SUREST
+        worse = scored_attempt(1, 2 * CLOSE[0] - val_bpb, parent=0, status=None)
+        assert Balanced().judge(worse, [trained(24, *CLOSE)]).sure >= 1 - SUREST
+        again = scored_attempt(1, val_bpb, val_bpb + 0.0004, parent=0, status=None)
+        assert Balanced().judge(again, [trained(24, *CLOSE)]).status is Status.KEEP
+
+
+def test_sigma_is_doubled_for_every_judge():
+    fine, doubted = (noise([trained(steps, *CLOSE)]) for steps in (50, 49))
+    assert doubted.sigma_bpb == pytest.approx(2 * fine.sigma_bpb, rel=0.05)
+    assert (fine.doubt, doubted.doubt) == (None, "its runs have 49 steps")
+    candidate = scored_attempt(1, 2.9505, 2.9502, 2.9504, parent=0, status=None)
+    kept, asked = (Strict().judge(candidate, [trained(steps, *CLOSE, 2.9513)]) for steps in (500, 24))
+    assert kept.status is Status.KEEP
+    assert asked.sure < kept.sure
+
+
+def test_what_is_hardly_better_than_guessing_bytes_is_told_by_its_noise():
+    assert noise([trained(None, 7.9, 7.93, 7.95)]).doubt == "it is 0.073 bpb better than guessing"
+    assert noise([trained(None, 1.5, 1.53, 1.55)]).doubt is None
+    assert noise([trained(500, 8.1, 8.13, 8.15)]).doubt == "it is 0.000 bpb better than guessing"
+
+
+def test_the_night_says_what_to_do_about_it():
+    first = [trained(24, *CLOSE)]
+    told = noise_lines(noise(first))
+    assert told[1].startswith("the baseline hardly trains (its runs have 24 steps)")
+    assert "σ is doubled, and nothing is kept after one run" in told[1]
+    assert "a longer --budget-s or a smaller model" in told[1]
+    assert len(noise_lines(Noise(0.006, 3, 0.016))) == 1
+    status = status_lines(NIGHT, first, pid=None, stopping=False)
+    assert [line for line in status if line in told] == told  # as lines of their own

@@ -1,0 +1,178 @@
+"""Simpler is what the harness counts to be smaller, and it may cost little, however often."""
+
+from dataclasses import replace
+
+import pytest
+from judged import scored_attempt
+
+from agent.experiment import Attempt, Decision, Status, Summary, Weights
+from agent.judging.judge import Balanced, Greedy, Strict
+from agent.judging.simplicity import code_size, simpler
+
+CODE = '''\
+"""What it is."""
+
+RATE = 0.1  # a word
+
+
+def step(x):
+    """What it does."""
+    y = x * RATE
+    return y + 1
+'''
+CODE_IN_A_TEXT = CODE.encode().hex()
+RUNNERS = (
+    "import builtins\nbuiltins.exec(__doc__)",
+    "from builtins import exec as f\nf(__doc__)",
+    "import builtins as b\ngetattr(b, 'ex' + 'ec')(vars()['__d' + 'oc__'])",
+    "getattr(print.__self__, 'ex' + 'ec')('')",
+    "__builtins__['exec'](__doc__)",
+    "import runpy\nrunpy.run_path('text')",
+    "import timeit\ntimeit.timeit('')",
+)
+LARGE = Weights(params=1000, data_bytes=4000)
+SIGMA = 0.006
+
+
+def edit(script: str = CODE, weights: Weights | None = LARGE) -> Attempt:
+    return scored_attempt(1, 1.5, parent=0, script=script, weights=weights)
+
+
+def in_what(script: str = CODE, weights: Weights | None = LARGE) -> str | None:
+    return simpler(edit(script, weights), edit())
+
+
+def test_fewer_statements_names_and_constants_are_simpler():
+    assert in_what(CODE.replace("y = x * RATE\n    return y + 1", "return x * RATE + 1")) == (
+        "3 fewer statements, names and constants"
+    )
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        CODE,
+        CODE.replace("\n    return", "; return"),  # a line less, and nothing else
+        CODE.replace("  # a word", "").replace('"""What it is."""\n', "").replace('    """What it does."""\n', ""),
+        CODE.replace("0.1", "0.2"),
+        CODE.replace("step", "s").replace("RATE", "R"),
+        f"exec({CODE!r})\n",
+        '"""' + CODE.replace('"""', "'''") + '"""\nexec(__doc__)\n',
+        "import marshal, types\nstep = types.FunctionType(marshal.loads(bytes.fromhex("
+        + repr("e3" * 200)
+        + ")), {})\n",
+        *(f"'{CODE_IN_A_TEXT}'\n{runs}\n" for runs in RUNNERS),
+        f"step = {10**600}\n",  # a program may be a number, too
+        "import sys\n# " + "3f" * 90 + "\nstep = open(sys.argv[0])\n",  # data in a comment
+        CODE + "step(2)\n",
+        "def step(:\n",
+    ],
+)
+def test_layout_comments_names_and_programs_in_a_text_are_not(script):
+    assert in_what(script) is None
+
+
+def test_what_a_function_is_called_with_is_counted():
+    assert code_size("f(a=1)\n") > code_size("f(1)\n") > code_size("f()\n")
+    assert code_size('"""A docstring."""\n# and a comment\n') == 0
+
+
+def test_fewer_parameters_are_simpler_where_they_take_no_more_bytes():
+    assert in_what(weights=Weights(900, 3600)) == "100 fewer parameters"
+    assert in_what(weights=Weights(995, 3980)) is None  # rounding
+    assert in_what(weights=Weights(500, 4001)) is None  # packed
+    assert in_what(weights=Weights(1001, 2000)) is None
+    assert in_what(CODE + "X = 1\n", Weights(900, 3600)) is None  # paid for with code
+    assert in_what("", Weights(1001, 4000)) is None  # code, paid for with parameters
+    assert in_what("", Weights(1000, 4001)) is None
+
+
+def test_what_is_not_known_is_never_fewer_and_never_not_more():
+    assert in_what("", None) is None
+    assert simpler(edit("", LARGE), edit(CODE, None)) is None
+    assert simpler(edit("exec('')\n"), edit(CODE + "exec('')\n")) is None
+
+
+# ---- what the judge makes of it --------------------------------------------------------------------------------------
+
+
+def baseline(**details: object) -> Attempt:
+    scores = 1.5, 1.5 + SIGMA, 1.5 - SIGMA, 1.5, 1.5
+    return scored_attempt(0, *scores, status=Status.KEEP, reason="baseline", weights=LARGE, **details)  # type: ignore[arg-type]
+
+
+def discards(first: int, parent: int, val_bpb: float) -> list[Attempt]:
+    return [scored_attempt(first + k, val_bpb + 0.01 * (k + 1), parent=parent, weights=LARGE) for k in range(6)]
+
+
+def claiming(attempt: Attempt, params_M: float) -> Attempt:
+    runs = (replace(run, summary=Summary(num_params_M=params_M)) for run in attempt.runs)
+    return replace(attempt, runs=tuple(runs))
+
+
+@pytest.mark.parametrize("claims", [[9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0], [-1.0] * 8])
+def test_eight_ever_worse_scripts_that_claim_fewer_parameters_are_not_kept(claims):
+    history = [claiming(baseline(), 10.0), *discards(1, 0, 1.5)]
+    for k, claim in enumerate(claims):
+        script = scored_attempt(len(history), 1.5 + 0.0002 * (k + 1), parent=0, status=None, weights=LARGE)
+        decision = Balanced().judge(claiming(script, claim), history)
+        assert decision.status is not Status.KEEP
+        history.append(
+            claiming(replace(script, decision=replace(decision, status=Status.DISCARD), settled=True), claim)
+        )
+
+
+def test_a_tie_is_kept_after_two_runs_and_says_why():
+    history = [baseline(script=CODE), *discards(1, 0, 1.5)]
+    smaller = {"parent": 0, "status": None, "script": "RATE = 1\n", "weights": LARGE}
+    once = Balanced().judge(scored_attempt(7, 1.5, **smaller), history)  # type: ignore[arg-type]
+    assert once.status is None
+    twice = Balanced().judge(scored_attempt(7, 1.501, 1.5, **smaller), history)  # type: ignore[arg-type]
+    assert twice.status is Status.KEEP
+    assert twice.reason.startswith("simpler: 9 fewer statements, names and constants, and an estimated 0.000")
+
+
+def test_no_tie_is_kept_where_the_baseline_hardly_trains():
+    """A quarter of a sigma that is doubled and doubted was a tenth of a bit per byte."""
+    first = baseline(script=CODE)
+    hardly = replace(first, runs=tuple(replace(run, summary=Summary(num_steps=24)) for run in first.runs))
+    smaller = scored_attempt(7, 1.501, 1.5, parent=0, status=None, script="RATE = 1\n", weights=LARGE)
+    kept, left = (Balanced().judge(smaller, [one, *discards(1, 0, 1.5)]) for one in (first, hardly))
+    assert (kept.status, "simpler" in kept.reason) == (Status.KEEP, True)
+    assert (left.status is Status.KEEP, "simpler" in left.reason) == (False, False)
+
+
+def shrinking(cost_bpb: float, count: int) -> list[Decision]:
+    """A night of ever smaller models, each of which costs a little more; the branch follows what the judge keeps."""
+    history, decisions, best = [baseline(), *discards(1, 0, 1.5)], [], 0
+    for k in range(1, count + 1):
+        weights = Weights(1000 - 50 * k, 4000 - 200 * k)
+        val_bpb = 1.5 + k * cost_bpb
+        scores = [val_bpb + sign * SIGMA for sign in (-1, 1, -0.9, 0.9, -0.5, 0.5)]
+        attempt = scored_attempt(len(history), *scores, parent=best, status=None, weights=weights)
+        decisions.append(Balanced().judge(attempt, history))
+        history.append(replace(attempt, decision=decisions[-1], settled=True))
+        best = len(history) - 1 if decisions[-1].status is Status.KEEP else best
+    return decisions
+
+
+def test_what_simpler_scripts_may_cost_is_bounded_over_all_of_them():
+    decisions = shrinking(cost_bpb=0.0003, count=8)
+    assert decisions[0].reason.startswith("simpler: 50 fewer parameters, and an estimated 0.")  # Δ is another
+    kept = [decision.status is Status.KEEP for decision in decisions]
+    assert kept == [True] * 2 + [False] * 6  # each costs no more over the one before it
+
+
+def test_simplicity_that_costs_nothing_is_kept_as_often_as_it_comes():
+    assert all(decision.status is Status.KEEP for decision in shrinking(cost_bpb=0.0, count=8))
+
+
+def test_other_judges_keep_no_tie():
+    smaller = scored_attempt(1, 1.5, 1.5001, 1.4999, 1.5, parent=0, status=None, weights=Weights(10, 40))
+    for judge in (Greedy(), Strict()):
+        assert judge.judge(smaller, [baseline(script=CODE)]).status is not Status.KEEP
+
+
+def test_a_simpler_script_that_costs_too_much_is_discarded():
+    smaller = scored_attempt(7, 1.53, 1.53001, parent=0, status=None, weights=Weights(10, 40))
+    assert Balanced().judge(smaller, [baseline(), *discards(1, 0, 1.5)]).status is Status.DISCARD

@@ -1,0 +1,137 @@
+"""A night under attack: killed between two steps, left by its sources, with scripts that misbehave at dawn."""
+
+import dataclasses
+import errno
+import sqlite3
+
+import pytest
+from judged import scored_attempt
+from nights import Grounds, make_repository, scripted_lab, unigram
+from test_doubts import Nap
+from test_journal import NIGHT
+from test_mix import Source, attempt, brief
+
+from agent.errors import MachineError, NoIdea, RepoError
+from agent.experiment import Decision, Proposal, Score, Status
+from agent.night.dawn import undone
+from agent.night.driver import fallen_keeps
+from agent.night.steps import run_once
+from agent.proposers.checked import Checked
+from agent.proposers.registry import earlier_nights
+from agent.proposers.search.search import Search
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.runs.trial import rehearse
+from agent.sandbox import process
+
+BETTER, BEST, WORSE = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)
+CRASHES_AT_DAWN = BETTER.replace("data = prepare", "assert options.seed < 1000, 'not at dawn'\n    data = prepare")
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+def killed_at_dawn(grounds: Grounds, number: int) -> None:
+    """A run at dawn has just ended; nothing else is known of it."""
+    with scripted_lab(grounds.root, "t", []) as lab:
+        run_once(lab, lab.journal.attempt(number), dawn=1)
+
+
+def test_a_run_of_an_interrupted_dawn_brings_nobody_down(grounds):
+    grounds.try_scripts("t", [BEST])
+    killed_at_dawn(grounds, 1)
+    grounds.try_scripts("t", [BEST, WORSE])
+    attempts = grounds.attempts("t")
+    assert [one.status for one in attempts] == ["keep", "keep", "discard"]
+    assert [run.score.audit.passed for run in attempts[1].done_runs] == [True]
+    assert [run.score for run in attempts[1].dawn_runs()] == [None]  # that is dawn's to score
+
+
+def test_what_was_built_on_an_edit_that_falls_at_dawn_falls_with_it(grounds):
+    grounds.try_scripts("t", [CRASHES_AT_DAWN, BEST])
+    killed_at_dawn(grounds, 1)
+    grounds.try_scripts("t", [CRASHES_AT_DAWN, BEST])
+    attempts = grounds.attempts("t")
+    assert [one.status for one in attempts] == ["keep", "crash", "discard"]
+    assert attempts[2].decision.reason == "made from #1, which is kept no more"
+    assert grounds.git("rev-parse", "refs/heads/experiments/0.05s-t") == attempts[0].commit
+
+
+def test_what_has_no_score_on_the_holdout_is_kept_no_more():
+    refuses = Score(None, 1.0, "scoring crashed: ValueError: a line of the holdout")
+    baseline, kept = (
+        scored_attempt(number, 1.0, dawn=(1.0,), status=Status.KEEP, parent=None if number == 0 else 0)
+        for number in (0, 1)
+    )
+    assert fallen_keeps([baseline, kept]) == {}
+    cheat = dataclasses.replace(kept, runs=(kept.runs[0], dataclasses.replace(kept.runs[1], holdout=refuses)))
+    assert fallen_keeps([baseline, cheat]) == {
+        1: Decision(Status.CRASH, "with another seed: it has no score on the holdout")
+    }
+
+
+def test_dials_that_nobody_can_read_do_not_end_dawn():
+    before, after = unigram(), unigram(SMOOTHING=2.0)
+    champion = after + "\nRATE = 0.1  # how fast  [5, 1]\n"
+    assert undone(champion, before, after, "cpu") == champion.replace("SMOOTHING = 2.0", "SMOOTHING = 1.0")
+
+
+def test_a_machine_that_breaks_at_dawn_brings_nobody_down(grounds, tmp_path):
+    guard = f"assert not Path('{tmp_path / 'broken'}').exists(), 'no device'\n    data = prepare"
+    first, best = (script.replace("data = prepare", guard) for script in (unigram(), BEST))
+    (grounds.root / "train_mlx.py").write_text(first)
+    grounds.try_scripts("t", [best])
+    (tmp_path / "broken").touch()
+    with pytest.raises(MachineError, match=r"not even attempt 0 .* any more: exit code 1: .*no device"):
+        killed_at_dawn(grounds, 1)
+    (tmp_path / "broken").unlink()
+    killed_at_dawn(grounds, 1)
+    grounds.try_scripts("t", [best])
+    attempt = grounds.attempts("t")[1]
+    assert [(run.seed, run.ending) for run in attempt.runs] == [(0, "finished"), (1000, "broken"), (1000, "finished")]
+    assert attempt.status is Status.KEEP
+
+
+def test_a_machine_that_sleeps_in_a_dry_run_breaks_nothing(grounds, monkeypatch):
+    with scripted_lab(grounds.root, "t", []) as lab:
+        monkeypatch.setattr(process, "Stopwatch", Nap().stopwatch)
+        found = rehearse(lab.shop, 1, BETTER, 60.0, 60.0)
+    assert found is not None
+    assert found.failure is None
+
+
+# ---- sources that break ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [RepoError("git is gone"), ValueError("\x1b[2J"), PermissionError("no /tmp")])
+def test_a_source_that_breaks_is_one_without_an_idea(error):
+    with pytest.raises(NoIdea, match=r"git is gone|foresaw \((ValueError: \\x1b\[2J|PermissionError: no /tmp)\)"):
+        Checked(Source("llm", error), "t.py").propose(brief([attempt(0, "you")]))
+
+
+@pytest.mark.parametrize("error", [sqlite3.OperationalError("readonly"), OSError(errno.ENOSPC, "no space left")])
+def test_what_the_night_cannot_do_without_is_no_matter_of_a_source(error):
+    with pytest.raises(type(error)):
+        Checked(Source("llm", error), "t.py").propose(brief([attempt(0, "you")]))
+
+
+@pytest.mark.parametrize("dial", ["LR = 1e999  # none  [0.01, 1.0]", "LR = True  # none  {1, 2}"])
+def test_no_dial_that_a_machine_wrote_ends_a_night(dial):
+    kept = attempt(0, "you")
+    kept = dataclasses.replace(kept, proposal=dataclasses.replace(kept.proposal, script=f"{BETTER}\n{dial}\n"))
+    with pytest.raises(NoIdea):
+        Checked(Search("cpu", 0), "t.py").propose(brief([kept]))
+
+
+# ---- what one night knows of another ---------------------------------------------------------------------------------
+
+
+def test_a_search_learns_from_earlier_nights_of_the_same_protocol_and_device_alone(tmp_path):
+    place = Place.of(make_repository(tmp_path / "user", unigram()) / "train_mlx.py")
+    others = {"other-data": {"protocol": "q" * 12}, "other-device": {"device": "another CPU"}}
+    for tag, facts in ({"t": {}, "before": {}} | others).items():
+        with Journal.create(place.journal(tag), dataclasses.replace(NIGHT, tag=tag, **facts)) as journal:
+            journal.add_attempt(0, None, Proposal(f"OF = {tag!r}", "baseline", "", "you"), "2026-01-02T03:04:05Z")
+    (place.folder("torn") / "runs").mkdir(parents=True)
+    place.journal("torn").write_bytes(b"no journal")
+    earlier = earlier_nights(place, NIGHT)
+    assert [[one.proposal.script for one in history] for history in earlier] == [["OF = 'before'"]]

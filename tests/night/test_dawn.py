@@ -1,0 +1,363 @@
+"""Dawn in a real repository: one night with a lucky edit, confirmed in spite of a stop, a kill and a second stop."""
+
+import dataclasses
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nights import Grounds, Quiet, make_repository, scripted_lab, unigram
+
+from agent.experiment import Attempt, Decision, Ending, Run, Score, Status, incumbent
+from agent.judging.confirmation import Again, Findings, Without, findings, next_trial
+from agent.night.dawn import confirm, is_interrupted
+from agent.night.driver import run_night
+from agent.night.limits import Limits
+from agent.night.lock import only_night
+from agent.night.steps import reference_of
+from agent.night.stop import AFTER_RUN, NOW
+from agent.records.journal import Journal
+
+START = unigram(JITTER=0.05, SHARPNESS=0.5)
+SHARPER = unigram(JITTER=0.05, SHARPNESS=0.6)
+LUCKY = SHARPER.replace("default_rng(options.seed)", "default_rng(options.seed + 10)")  # other luck, and nothing else
+BEST = LUCKY.replace("SHARPNESS = 0.6", "SHARPNESS = 0.8").replace("SHARE = 0.25", "SHARE = 1.0")
+SCRIPTS = [SHARPER, LUCKY, BEST]
+RUNS = 10
+# Of an earlier dawn, above the night's scores: what has been measured counts.
+EARLIER = {0: (0.004, 0.001, 0.010), 3: (0.008, 0.002, 0.005)}
+
+
+class Ends(Quiet):
+    """Asks for the end, in one way or another, while attempt `number` is scored: the first time, or a later one."""
+
+    def __init__(self, number: int, end: Any, times: int = 1) -> None:
+        super().__init__()
+        self.number, self.end, self.times = number, end, times
+
+    def scoring_began(self, attempt: Attempt) -> None:
+        self.times -= attempt.number == self.number
+        if self.times == 0:
+            self.end()
+
+
+class Dies(Quiet):
+    """Is killed as soon as a run of attempt `number` trains."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def run_began(self, attempt: Attempt, seed: int) -> None:
+        self.dying = attempt.number == self.number
+
+    def progressed(self, progress: object, elapsed_s: float) -> None:
+        if self.dying:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dawn(grounds: Grounds, watcher: Quiet, runs: int) -> None:
+    with scripted_lab(grounds.root, "t", []) as lab:
+        shop = dataclasses.replace(lab.shop, progressed=watcher.progressed)
+        if isinstance(watcher, Ends):
+            wish, watcher.end = watcher.end, lambda: lab.stop.wish(wish)
+        confirm(dataclasses.replace(lab, watcher=watcher, shop=shop), runs)
+        lab.stop.forget()
+
+
+def remember(grounds: Grounds, number: int, aboves: Sequence[float]) -> None:
+    """What was measured of this attempt at dawn before."""
+    with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
+        attempt = journal.attempt(number)
+        first = attempt.done_runs[0]
+        assert attempt.val_bpb is not None
+        assert first.score is not None
+        for seed, above in enumerate(aboves, 1000):
+            score = dataclasses.replace(first.score, val_bpb=attempt.val_bpb + above)
+            run = dataclasses.replace(first, seed=seed)
+            journal.end_run(journal.start_run(number, seed, dawn=1), run)
+            journal.record_score(number, seed, score)
+            held = dataclasses.replace(score, val_bpb=attempt.val_bpb + above + 0.2)
+            journal.record_holdout(number, seed, held)
+            if first.score.audit:
+                journal.record_audit(number, seed, first.score.audit)
+
+
+@dataclass(frozen=True)
+class Morning:
+    grounds: Grounds
+    night: tuple[Attempt, ...]  # before dawn
+    stopped: tuple[Attempt, ...]  # after the stop
+    killed: tuple[Attempt, ...]
+    cut: tuple[Attempt, ...]  # after `stop --now`
+    weights_then: list[str]
+    unfinished: bool  # by then
+    said: str
+    facts: dict[str, Any]  # --json
+    attempts: tuple[Attempt, ...]  # when dawn was over
+    rows: list[dict[str, str]]
+    tips: dict[str, str]  # branch → commit
+
+
+@pytest.fixture(scope="module")
+def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Morning]:
+    folder = tmp_path_factory.mktemp("dawn")
+    grounds = Grounds(make_repository(folder / "user", START))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        grounds.try_scripts("t", SCRIPTS)
+        night = grounds.attempts("t")
+        for number in EARLIER:
+            remember(grounds, number, EARLIER[number])
+        dawn(grounds, Ends(0, AFTER_RUN), RUNS - 6)
+        stopped = grounds.attempts("t")
+        if (dying := os.fork()) == 0:
+            dawn(grounds, Dies(3), RUNS - 7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -signal.SIGKILL
+        killed = grounds.attempts("t")
+        dawn(grounds, Ends(4, NOW, times=2), RUNS - 7)  # on the holdout, the second of its two texts
+        cut, weights = grounds.attempts("t"), kept_weights(grounds)
+        with scripted_lab(grounds.root, "t", []) as lab:
+            unfinished = is_interrupted(lab)
+        done = grounds.nightshift(
+            "confirm", "--runs", "1", "--json", str(folder / "found.json"), "--sandbox", "off", "--allowance-s", "60"
+        )
+        assert done.returncode == 0, done.stderr
+        tips = dict(
+            line.split() for line in grounds.git("for-each-ref", "--format=%(refname) %(objectname)").split("\n")
+        )
+        facts = json.loads((folder / "found.json").read_text())
+        attempts, rows = grounds.attempts("t"), grounds.rows()
+        yield Morning(
+            grounds, night, stopped, killed, cut, weights, unfinished, done.stdout, facts, attempts, rows, tips
+        )
+
+
+def kept_weights(grounds: Grounds) -> list[str]:
+    return sorted({path.parents[2].name for path in grounds.folder("t").rglob("model.safetensors")})
+
+
+def fresh(attempt: Attempt) -> list[Run]:
+    return list(attempt.dawn_runs())
+
+
+def test_the_night_kept_an_edit_by_luck(morning):
+    assert [one.status for one in morning.night] == ["keep", "keep", "keep", "keep"]
+
+
+def test_runs_at_dawn_have_seeds_of_their_own_and_alternate(morning):
+    assert [run.seed for run in fresh(morning.attempts[0])] == [1000, 1001, 1002, 1003]
+    assert [run.seed for run in fresh(morning.attempts[3])] == [1000, 1001, 1002, 1003]
+    assert [run.seed for run in morning.attempts[0].runs if not run.dawn] == [0]
+
+
+def test_they_are_scored_on_both_texts_and_audited_on_both_where_a_machine_wrote_the_script(morning):
+    measured = [fresh(morning.attempts[number])[-1] for number in (0, 3, 4)]
+    for run in measured:
+        assert isinstance(run.score, Score)
+        assert isinstance(run.holdout, Score)
+        assert run.score.val_bpb != pytest.approx(run.holdout.val_bpb, abs=0.01)
+    assert [run.score.audit is not None and run.score.audit.passed for run in measured] == [False, True, True]
+    assert [run.holdout.audit is not None and run.holdout.audit.passed for run in measured] == [False, True, True]
+
+
+def test_a_stop_lets_the_run_be_scored_and_a_kill_loses_one_run(morning):
+    assert [len(fresh(one)) for one in morning.stopped] == [4, 0, 0, 3]
+    last = morning.stopped[0].runs[-1]
+    assert last.score is not None
+    assert last.holdout is not None
+    assert [run.ending for run in morning.killed[3].runs if run.seed == 1003] == [Ending.LOST]
+    assert [run.ending for run in morning.attempts[3].runs if run.seed == 1003] == [Ending.LOST, Ending.FINISHED]
+
+
+def test_what_is_cut_off_before_its_score_is_scored_later_from_the_same_weights(morning):
+    (cut,) = morning.cut[4].runs
+    assert (cut.ending, cut.holdout) == (Ending.FINISHED, None)
+    assert cut.score is not None
+    assert "0004" in morning.weights_then
+    assert morning.unfinished
+    scored = morning.attempts[4].runs[0]
+    assert (scored.score.val_bpb, scored.wall_s) == (cut.score.val_bpb, cut.wall_s)
+    assert scored.holdout.val_bpb is not None
+    assert "0004" not in kept_weights(morning.grounds)
+
+
+def test_gains_on_the_holdout_are_counted_from_losses_of_the_same_dawn(morning):
+    history = morning.attempts
+    with scripted_lab(morning.grounds.root, "t", []) as lab:
+        references = [
+            reference_of(lab.shop, history[number], fresh(history[number])[-1], history, split)
+            for number, split in ((3, "holdout"), (4, "holdout"), (4, "validation"))
+        ]
+    assert references == [(0, 1003), (3, 1003), (3, 0)]  # those that were remembered have left no losses
+
+
+def test_interruptions_change_neither_the_runs_nor_the_findings(morning):
+    """The runs that an undisturbed dawn would have asked for, with the same scores, are those of the journal."""
+    known = {number: fresh(morning.attempts[number]) for number in range(len(morning.attempts))}
+    history = [
+        dataclasses.replace(one, runs=(*one.runs, *known[one.number][:3])) if one.number in EARLIER else one
+        for one in morning.night
+    ]
+    for left in reversed(range(1, RUNS - 5)):
+        trial = next_trial(history, left)
+        assert trial is not None
+        if isinstance(trial, Without):
+            assert morning.attempts[len(history)].proposal.without == trial.edits
+            history.append(dataclasses.replace(morning.attempts[len(history)], runs=()))
+            trial = Again(len(history) - 1)
+        number = trial.attempt
+        done = len(fresh(history[number]))
+        history[number] = dataclasses.replace(history[number], runs=(*history[number].runs, known[number][done]))
+    assert {one.number: len(fresh(one)) for one in history} == {number: len(runs) for number, runs in known.items()}
+    assert sum(map(len, known.values())) == RUNS
+    found = findings(history)
+    assert found is not None
+    facts = json.loads(json.dumps(dataclasses.asdict(found)))
+    of_losses = {"holdout", "over", "fitted"}  # and not of scores alone
+    assert {name for name in facts if facts[name] != morning.facts[name]} == of_losses
+    assert Findings.of(morning.facts).holdout.mean_bpb == pytest.approx(found.holdout.mean_bpb)
+
+
+def test_the_interval_on_the_holdout_covers_its_documents(morning):
+    found = Findings.of(morning.facts)
+    assert re.fullmatch(r"the choice of seeds and of \d+ documents", found.over)
+    assert found.fitted.low_bpb < 0 < found.fitted.high_bpb
+    assert not found.is_fitted
+
+
+def test_the_passenger_is_found_and_the_champion_without_it_is_an_attempt(morning):
+    assert (morning.facts["champion"], morning.facts["passengers"]) == (3, [2])
+    question = morning.attempts[4]
+    assert question.proposal.without == (2,)
+    assert question.proposal.title == "#3 without #2"
+    assert question.proposal.script == BEST.replace("options.seed + 10", "options.seed")
+    assert (question.parent, question.status, question.settled) == (3, Status.DISCARD, True)
+    assert morning.tips["refs/experiments/t/0004"] == question.commit
+    assert morning.grounds.git("show", f"{question.commit}:train_mlx.py") + "\n" == question.proposal.script
+
+
+def test_the_confirmed_branch_is_without_it_and_the_nights_branch_stays(morning):
+    assert morning.tips["refs/heads/experiments/0.05s-t-confirmed"] == morning.attempts[4].commit
+    assert morning.tips["refs/heads/experiments/0.05s-t"] == morning.night[3].commit
+    best = incumbent(morning.attempts)
+    assert best is not None
+    assert best.number == 3
+
+
+def test_the_ledger_says_what_dawn_found(morning):
+    assert [row["status"] for row in morning.rows] == ["keep", "keep", "keep", "keep", "discard"]
+    assert morning.rows[1]["reason"].count("at dawn") == 0
+    assert morning.rows[2]["reason"].count("; at dawn ") == 1
+    assert morning.rows[2]["reason"].endswith(" by 2 runs without it, a passenger")
+    assert morning.rows[4]["reason"] == "a question of dawn: is #3 as good without #2?"
+
+
+def test_dawns_scores_have_columns_of_their_own(morning):
+    for row, attempt in zip(morning.rows, (*morning.night, morning.attempts[4]), strict=True):
+        assert row["val_bpb"] == ("" if attempt.val_bpb is None else f"{attempt.val_bpb:.6f}")
+    assert [row["dawn_seeds"] for row in morning.rows] == ["4", "", "", "4", "2"]
+    assert [row["seeds"] for row in morning.rows] == ["1", "1", "1", "1", "0"]
+    for row in (morning.rows[0], morning.rows[3], morning.rows[4]):
+        assert float(row["holdout_bpb"]) - float(row["dawn_bpb"]) > 0.01
+    assert morning.rows[1]["dawn_bpb"] == morning.rows[1]["holdout_bpb"] == ""
+
+
+def test_status_names_the_confirmed_script(morning):
+    told = "dawn 1: confirmed #4 #3 without #2, on experiments/0.05s-t-confirmed"
+    assert told in morning.grounds.nightshift("status").stdout.splitlines()
+
+
+def test_people_are_told_in_a_few_lines(morning):
+    lines = morning.said.splitlines()
+    assert lines[0] == "dawn of night t: up to 1 runs of 0.05 s"
+    assert "#4 #3 without #2, another seed" in lines
+    assert any(line.startswith("#4 · seed 1001 · val_bpb 3.") and " · on the holdout 3." in line for line in lines)
+    told = lines[lines.index("dawn: #3 script 3, against the baseline") :]
+    for line, words in zip(told[1:4], ("recorded gain", "honest gain", "on the holdout"), strict=True):
+        assert line.startswith(f"  {words}")
+    assert any(line.startswith("  #2 brings ") and line.endswith("a passenger, dropped: script 2") for line in told)
+    assert any(line.startswith("  not taken out: #1 (") for line in told)
+    assert told[-2].startswith("  dropping #2 brings ")
+    assert told[-1] == "  the confirmed script is on experiments/0.05s-t-confirmed"
+
+
+def test_what_was_found_is_shown_again_also_while_a_night_runs(morning):
+    told = morning.said.splitlines()
+    with only_night(Path(morning.grounds.root, ".git")):
+        shown = morning.grounds.nightshift("confirm", "--show").stdout.splitlines()
+        piped = morning.grounds.nightshift("confirm", "--show", "--json", "-")
+    assert re.fullmatch(r"dawn 1 of night t, ended 20\S+Z", shown[0])
+    assert shown[1:] == told[told.index("dawn: #3 script 3, against the baseline") :]
+    assert (json.loads(piped.stdout), piped.stderr.splitlines()) == (morning.facts, shown)
+
+
+def test_an_attempt_shows_its_runs_at_dawn(morning):
+    shown = " ".join(morning.grounds.nightshift("show", "4").stdout.split())
+    assert "4 of night t title #3 without #2" in shown
+    assert "run at dawn with seed 1001: finished" in shown
+    assert "; on the holdout 3." in shown
+
+
+@pytest.fixture(scope="module")
+def day(morning: Morning) -> tuple[tuple[Attempt, ...], list[str]]:
+    """The night went on: its attempts, and what was said."""
+    with scripted_lab(morning.grounds.root, "t", [*SCRIPTS, "", unigram(SHARPNESS=0.2)]) as lab:
+        run_night(dataclasses.replace(lab, limits=Limits(experiments=4)))  # dawn's questions are no ideas
+        return morning.grounds.attempts("t"), lab.watcher.sentences  # type: ignore[attr-defined]
+
+
+def test_the_night_goes_on_from_the_confirmed_script(morning, day):
+    attempts, said = day
+    assert [one.number for one in attempts] == [0, 1, 2, 3, 4, 5]
+    assert (attempts[5].proposal.script, attempts[5].parent) == (unigram(SHARPNESS=0.2), 4)
+    assert attempts[:4] == morning.attempts[:4]
+    assert attempts[4].decision == Decision(Status.KEEP, "confirmed at dawn: #3 without #2")
+    assert "the night goes on from #4, which dawn has confirmed: #3 without #2" in said
+    assert incumbent(attempts) == attempts[4]
+    assert morning.grounds.git("rev-parse", "refs/heads/experiments/0.05s-t") == attempts[4].commit
+
+
+def test_what_is_made_from_it_is_compared_with_runs_of_the_nights_own(morning, day):
+    adopted = day[0][4]
+    assert morning.attempts[4].val_bpb is None
+    assert [run.seed for run in adopted.done_runs] == [0]
+    assert adopted.val_bpb == adopted.done_runs[0].score.val_bpb
+    assert adopted.done_runs[0].score.audit.passed
+    assert fresh(adopted) == fresh(morning.attempts[4])
+
+
+@pytest.mark.slow  # a third dawn and a fourth
+def test_the_next_dawn_has_seeds_of_its_own_and_its_runs_are_counted_over_the_night(morning, day):
+    grounds = morning.grounds
+    with scripted_lab(grounds.root, "t", []) as lab:
+        limits = Limits(experiments=4, dawn_runs=RUNS + 2)
+        run_night(dataclasses.replace(lab, limits=limits))
+        assert limits.runs_at_dawn(lab.pace(lab.journal.attempts())) == 2
+        confirm(lab, 2)
+        run_night(dataclasses.replace(lab, limits=limits))
+        assert limits.runs_at_dawn(lab.pace(lab.journal.attempts())) == 0
+        dawns = lab.journal.dawns()
+    attempts = grounds.attempts("t")
+    assert [(dawn.number, dawn.champion, dawn.ended is None) for dawn in dawns] == [(1, 3, False), (2, 4, False)]
+    assert [run.seed for run in attempts[4].dawn_runs(2)] == [2000]
+    assert [run.seed for run in attempts[0].dawn_runs(2)] == [2000]
+    assert [one.val_bpb for one in attempts] == [one.val_bpb for one in day[0]]
+
+
+@pytest.mark.slow
+def test_a_dawn_that_is_asked_for_again_adds_runs_with_further_seeds(morning, day):
+    before = morning.grounds.attempts("t")
+    with scripted_lab(morning.grounds.root, "t", []) as lab:
+        confirm(lab, 2)
+        assert [dawn.number for dawn in lab.journal.dawns()] == [1, 2]
+    for attempt in (before[0], before[4]):
+        seeds = [run.seed for run in attempt.dawn_runs(2)]
+        after = [run.seed for run in morning.grounds.attempts("t")[attempt.number].dawn_runs(2)]
+        assert after == [*seeds, 2000 + len(seeds)]

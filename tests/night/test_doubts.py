@@ -1,0 +1,186 @@
+"""What a night does not believe, does over, or lives through: one night of it all, with the reasons that it gives."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from conftest import TEST_SCALE, write_library_text
+from nights import Grounds, Quiet, make_repository, scripted_lab, unigram
+
+import prepare
+from agent.clock import Stopwatch
+from agent.experiment import Attempt, Ending, Run, Status
+from agent.night.driver import run_night
+from agent.night.lab import Lab
+from agent.runs.train import FIRST_ALLOWANCE_S, LEAST_ALLOWANCE_S, learnt_allowance_s, train
+from agent.sandbox import process
+from agent.sandbox.limits import GB
+
+LOADS = "def load_model(weights_path: str) -> Unigram:\n"
+NEXT = "mx.concatenate([tokens[:, 1:], tokens[:, :1]], axis=1)"
+LOGITS = "mx.broadcast_to(self.logits, (*tokens.shape, self.logits.size))"
+
+PEEKS = unigram(SHARPNESS=0.6).replace(LOGITS, f"{LOGITS} + 5 * mx.eye(self.logits.size)[{NEXT}]")
+BOUNDLESS = unigram(SHARPNESS=0.7).replace("    data = ", "    hoard = bytearray(2 << 30)\n    data = ")
+SEEDED = unigram(SHARPNESS=0.9, JITTER=0.01)
+SLOW_CLOCK = unigram(NOTE="slow").replace(
+    "def main", "time.time = time.monotonic = lambda clock=time.monotonic: clock() / 1000\n\n\ndef main"
+)
+PLAUSIBLE_GAIN = 0.01
+LONG_ROWS = dataclasses.replace(TEST_SCALE, seq_len=128)  # so few of them that an audit takes two processes
+
+
+def frail(diary: Path) -> str:
+    """Two percent better, and its first scorer dies by SIGKILL, as when memory runs out; each leaves a line."""
+    code = f"    diary = {str(diary)!r}\n    with open(diary, 'a') as file:\n        file.write('loaded\\n')\n"
+    code += "    if len(open(diary).readlines()) == 1:\n        import os; os.kill(os.getpid(), 9)\n"
+    return unigram(SHARPNESS=1.0).replace(LOADS, LOADS + code)
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """The morning after: a first part without confirmation, a second with one more seed for each gain."""
+
+    lab: Lab
+    grounds: Grounds
+    sentences: list[str]
+    diary: Path
+
+    def __getitem__(self, number: int) -> Attempt:
+        return self.grounds.attempts("t")[number]
+
+    def reason(self, number: int) -> str:
+        decision = self[number].decision
+        return decision.reason if decision else ""
+
+
+@pytest.fixture(scope="module")
+def doubts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doubts]:
+    root = tmp_path_factory.mktemp("doubts")
+    text = write_library_text(root / "library.txt", chars=1_500_000)
+    data = prepare.prepare(str(text), LONG_ROWS, cache=root / "cache", workers=1)
+    grounds, diary = Grounds(make_repository(root / "user", unigram())), root / "diary"
+    scripts = [frail(diary), PEEKS, BOUNDLESS, SEEDED]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(data))
+        patch.setattr(process, "Stopwatch", Nap().stopwatch)
+        with scripted_lab(grounds.root, "t", scripts[:3], plausible_gain=PLAUSIBLE_GAIN) as lab:
+            caps = dataclasses.replace(lab.shop.caps, memory_bytes=GB)
+            run_night(dataclasses.replace(lab, shop=dataclasses.replace(lab.shop, caps=caps)))
+            assert isinstance(lab.watcher, Quiet)
+            sentences = lab.watcher.sentences
+        with scripted_lab(grounds.root, "t", scripts, confirm=1) as lab:
+            run_night(lab)
+            yield Doubts(lab, grounds, sentences, diary)
+
+
+class Nap:
+    """A machine that sleeps once, for half a minute, soon after the first process of the night has begun."""
+
+    def __init__(self) -> None:
+        self.begins_s: float | None = None
+
+    def always(self) -> float:
+        now_s = time.monotonic()
+        if self.begins_s is None:
+            self.begins_s = now_s + 0.1
+        return now_s + (30 if now_s > self.begins_s else 0)
+
+    def stopwatch(self) -> Stopwatch:
+        return Stopwatch(time.monotonic, self.always)
+
+
+# ---- done over -------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_during_which_the_machine_slept_is_void_and_done_again(doubts):
+    assert [run.ending for run in doubts[0].runs] == [Ending.SLEPT, Ending.FINISHED]
+    assert [run.seed for run in doubts[0].runs] == [0, 0]
+    assert (doubts[0].status, len(doubts[0].done_runs)) == (Status.KEEP, 1)
+    assert doubts.sentences[0] == "the machine slept during this run: it does not count and is done again"
+
+
+def test_a_scorer_that_a_signal_ended_is_asked_once_more(doubts):
+    assert doubts.diary.read_text() == "loaded\n" * 4  # killed, scored, audited in two processes
+    assert doubts[1].val_bpb is not None
+
+
+# ---- not believed ----------------------------------------------------------------------------------------------------
+
+
+def test_a_gain_that_cannot_be_believed_is_shown_and_not_kept(doubts):
+    assert doubts[1].status is Status.DISCARD
+    assert doubts.reason(1) == "quarantine: 2% below the incumbent, more than 1% in one step is not believed"
+    assert doubts[1].val_bpb < doubts[0].val_bpb
+    assert doubts[2].parent == 0
+
+
+def test_a_script_that_sees_the_next_token_is_caught_by_the_audit(doubts):
+    assert doubts[2].status is Status.DISCARD
+    assert doubts.reason(2).startswith("audit: ")
+    assert "committed losses are not the model's" in doubts.reason(2)
+    audit = doubts[2].runs[0].score.audit
+    assert audit.wrong > audit.positions // 2
+    evidence = json.loads(doubts.lab.shop.evidence(2, 0).read_text())
+    assert doubts.reason(2) == f"audit: {evidence['failure']}"
+    assert len(evidence["positions"]) == audit.positions
+    assert not doubts.lab.shop.weights(2, 0).exists()
+
+
+def test_honest_attempts_pass_their_audit_without_evidence(doubts):
+    for number in (0, 1):
+        assert doubts[number].runs[-1].score.audit.passed
+        assert not doubts.lab.shop.evidence(number, 0).exists()
+
+
+def test_a_gain_that_another_seed_confirms_is_kept_by_its_mean(doubts):
+    attempt = doubts[4]
+    assert ([run.seed for run in attempt.runs], attempt.status) == ([0, 1], Status.KEEP)
+    assert attempt.val_bpb == pytest.approx(sum(attempt.scores_bpb) / 2)
+    assert attempt.val_bpb_std > 0
+    assert [run.score.audit.passed for run in attempt.runs] == [True, True]
+    assert all(doubts.lab.shop.weights(4, seed).exists() for seed in (0, 1))
+
+
+# ---- lived through ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_takes_too_much_memory_is_its_own_crash(doubts):
+    assert (doubts[3].status, doubts[3].runs[0].ending) == (Status.CRASH, Ending.EXCEEDED)
+    assert "out of memory" in doubts.reason(3)
+    assert doubts.grounds.rows()[3]["status"] == "crash"
+
+
+@pytest.mark.usefixtures("quiet_machine")
+def test_a_slowed_clock_buys_no_time(doubts):
+    run = train(doubts.lab.shop, 9, SLOW_CLOCK, seed=0, allowance_s=1.2)
+    assert run.ending is Ending.OVERRAN
+    assert 1.25 <= run.wall_s < 1.25 + 2 * process.GRACE_S + 5
+    assert run.last_lines.endswith("0.05 s of budget and 1.2 s for start and end are over")
+
+
+# ---- what a run may take beyond its budget ---------------------------------------------------------------------------
+
+
+def first(*wall_s: float, ending: Ending = Ending.FINISHED) -> tuple[Attempt]:
+    runs = tuple(Run(seed, ending, 0, seconds, None, "") for seed, seconds in enumerate(wall_s))
+    return (Attempt(0, None, None, "", runs=runs),)  # type: ignore[arg-type]
+
+
+def test_the_allowance_is_learnt_from_attempt_0():
+    assert learnt_allowance_s(first(340.0), 300.0) == 1.5 * 40 + 0.05 * 300
+    assert learnt_allowance_s(first(340.0, 360.0), 300.0) == 1.5 * 60 + 0.05 * 300
+
+
+def test_a_quick_attempt_0_leaves_the_others_some_time():
+    assert learnt_allowance_s(first(0.5), 0.05) == LEAST_ALLOWANCE_S
+    assert learnt_allowance_s(first(299.0), 300.0) == max(LEAST_ALLOWANCE_S, -1.5 + 15)
+
+
+def test_what_was_void_teaches_nothing():
+    assert learnt_allowance_s(first(340.0, ending=Ending.SLEPT), 300.0) == FIRST_ALLOWANCE_S
+    assert learnt_allowance_s(first(), 300.0) == FIRST_ALLOWANCE_S

@@ -1,0 +1,228 @@
+"""Whose fault a failed run is: the script's, or that of a machine that broke, or that others used up."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from nights import Grounds, Quiet, make_repository, mounted, scripted_lab, unigram
+
+from agent.errors import MachineError
+from agent.experiment import (
+    Attempt,
+    Ending,
+    Proposal,
+    Review,
+    Status,
+)
+from agent.judging.judge import Greedy
+from agent.night import steps, streak
+from agent.night.dawn import confirm
+from agent.night.driver import run_night
+from agent.night.lab import Lab
+from agent.night.steps import run_once
+from agent.runs import workshop
+
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]  # nights on real disks, some seconds each
+
+MB = 1 << 20
+LOADS = "    data = prepare.load_data(verify=False)\n"
+
+
+def needs(file: Path, **dials: object) -> str:
+    """A script that runs only where this file is: a GPU, say."""
+    return unigram(**dials).replace(LOADS, f"    assert Path({str(file)!r}).exists(), 'the device is lost'\n{LOADS}")
+
+
+def test_crashes_on_a_broken_machine_are_void_and_done_again_when_the_night_goes_on(grounds, tmp_path, monkeypatch):
+    monkeypatch.setattr(streak, "CRASHES_IN_A_ROW", 2)
+    device = tmp_path / "device"
+    device.touch()
+    (grounds.root / "train_mlx.py").write_text(needs(device))
+    ideas = [needs(device, SHARPNESS=0.6 + n / 100) for n in range(3)]
+    with scripted_lab(grounds.root, "t", ideas) as lab, pytest.raises(MachineError) as told:
+        run_night(dataclasses.replace(lab, watcher=Acts(lambda one: one.number == 0 and device.unlink())))
+    said = str(told.value)
+    assert said.startswith(
+        "2 attempts in a row crashed, the last with: exit code 1: AssertionError: the device is lost"
+    )
+    assert "not even attempt 0 trains here any more: exit code 1: AssertionError: the device is lost" in said
+    assert said.endswith("go on with: nightshift run --tag t (these crashes do not count and are done again)")
+    assert [row["attempt"] for row in grounds.rows()] == ["0"]
+    voided = grounds.attempts("t")[1:]
+    assert [(one.status, one.settled, one.runs[0].ending) for one in voided] == [(None, False, Ending.BROKEN)] * 2
+    with pytest.raises(MachineError, match="these crashes do not count"):
+        grounds.try_scripts("t", ideas)  # it is broken still
+    device.touch()
+    grounds.try_scripts("t", ideas)
+    assert [one.status for one in grounds.attempts("t")] == [Status.KEEP] * 4
+    assert len(grounds.rows()) == 4
+
+
+class Acts(Quiet):
+    """Does something whenever an attempt has settled."""
+
+    def __init__(self, deed: Callable[[Attempt], object]) -> None:
+        super().__init__()
+        self._deed = deed
+
+    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
+        self._deed(attempt)
+
+
+# ---- a machine that breaks -------------------------------------------------------------------------------------------
+
+
+def test_a_question_of_dawn_that_fails_on_a_broken_machine_is_asked_again(grounds, tmp_path):
+    device = tmp_path / "device"
+    device.touch()
+    (grounds.root / "train_mlx.py").write_text(needs(device))
+    grounds.try_scripts("t", [needs(device, SHARPNESS=0.7)])
+    question = Proposal(needs(device), "#1 without #1", "", "dawn", without=(1,))
+    with scripted_lab(grounds.root, "t", []) as lab:
+        lab.journal.add_attempt(2, 1, question, "")
+        device.unlink()
+        with pytest.raises(MachineError, match=r"not even attempt 0 trains here any more: .* the run is done again"):
+            run_once(lab, lab.journal.attempt(2), dawn=True)
+        device.touch()
+        assert run_once(lab, lab.journal.attempt(2), dawn=True)
+    assert [(one.seed, one.ending) for one in grounds.attempts("t")[2].runs] == [
+        (1000, Ending.BROKEN), (1000, Ending.FINISHED),
+    ]  # fmt: skip
+
+
+def test_an_edit_that_has_run_well_is_not_blamed_for_a_broken_machine_with_its_next_seed(grounds, tmp_path):
+    device = tmp_path / "device"
+    device.touch()
+    (grounds.root / "train_mlx.py").write_text(needs(device))
+    idea = needs(device, SHARPNESS=0.7, JITTER=0.01)
+    breaks = dataclasses.make_dataclass("Breaks", [])
+    breaks.judge = lambda self, one, history: (
+        device.unlink() if one.number and len(one.runs) == 1 else None,
+        Greedy(confirm=1).judge(one, history),
+    )[1]
+    breaks.review = lambda self, history: Review()
+    with scripted_lab(grounds.root, "t", [idea]) as lab, pytest.raises(MachineError, match="not even attempt 0"):
+        run_night(dataclasses.replace(lab, judge=breaks()))
+    device.touch()
+    with scripted_lab(grounds.root, "t", [idea], confirm=1) as lab:
+        run_night(lab)
+    edit = grounds.attempts("t")[1]
+    assert [(one.seed, one.ending) for one in edit.runs] == [
+        (0, Ending.FINISHED), (1, Ending.BROKEN), (1, Ending.FINISHED),
+    ]  # fmt: skip
+    assert edit.status is Status.KEEP
+
+
+def test_scores_that_are_missing_on_a_broken_machine_are_taken_later(grounds, tmp_path):
+    device = tmp_path / "device"
+    device.touch()
+    guard = f"    assert Path({str(device)!r}).exists(), 'the device is lost'\n"
+    loads = "def load_model(weights_path: str) -> Unigram:\n"
+    (grounds.root / "train_mlx.py").write_text(unigram().replace(loads, loads + guard))
+    grounds.try_scripts("t", [unigram(SHARPNESS=0.7).replace(loads, loads + guard)])
+    with scripted_lab(grounds.root, "t", []) as lab:
+        run_once(lab, lab.journal.attempt(1), dawn=True)
+        device.unlink()
+        with pytest.raises(MachineError, match=r"not even attempt 0 .* the scoring is done again"):
+            confirm(lab, 0)
+        device.touch()
+        confirm(lab, 0)
+    last = grounds.attempts("t")[1].runs[-1]
+    assert last.score.val_bpb is not None
+    assert last.holdout.audit.passed
+
+
+# ---- a machine that others have used up ------------------------------------------------------------------------------
+
+
+@contextmanager
+def tight(grounds: Grounds, scripts: Sequence[str], watcher: Quiet, spare_bytes: int = 200 * MB) -> Iterator[Lab]:
+    """A night on a disk of which so much is left to all programs together."""
+    with scripted_lab(grounds.root, "t", scripts) as lab:
+        disk = os.statvfs(grounds.root)
+        free = disk.f_bavail * disk.f_frsize
+        caps = dataclasses.replace(lab.shop.caps, spare_disk_bytes=free - spare_bytes)
+        yield dataclasses.replace(lab, shop=dataclasses.replace(lab.shop, caps=caps), watcher=watcher)
+
+
+class Neighbour(Quiet):
+    """Fills the disk while attempt `number` runs; frees it when something was said about that."""
+
+    def __init__(self, hoard: Path, number: int, *, frees: bool = True) -> None:
+        super().__init__()
+        self.hoard, self.number, self.frees, self.came = hoard, number, frees, False
+
+    def run_began(self, attempt: Attempt, seed: int) -> None:
+        if attempt.number == self.number and not self.came:
+            self.came = True
+            self.hoard.write_bytes(bytes(300 * MB))
+
+    def said(self, sentence: str) -> None:
+        super().said(sentence)
+        if self.frees:
+            self.hoard.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def own_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Grounds]:
+    """A disk that only this test writes to, and nobody waits long for room on it."""
+    for module in (steps, workshop):
+        monkeypatch.setattr(module, "STARVED_WAIT_S", 0.01)
+    with mounted(tmp_path / "disk", "size=2g") as disk:
+        yield Grounds(make_repository(disk / "user", unigram()))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_disk_that_somebody_else_filled_makes_a_run_void(own_disk, number):
+    watcher = Neighbour(own_disk.root.parent / "hoard", number)
+    with tight(own_disk, [unigram(SHARPNESS=0.7)], watcher) as lab:
+        run_night(lab)
+    attempts = own_disk.attempts("t")
+    assert [one.ending for one in attempts[number].runs] == [Ending.STARVED, Ending.FINISHED]
+    assert [one.status for one in attempts] == [Status.KEEP, Status.KEEP]
+    assert any("other programs took its room (disk full: " in one for one in watcher.sentences)
+    assert "run with seed 0: starved" in own_disk.nightshift("show", str(number)).stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_disk_that_stays_full_ends_the_night_and_the_run_does_not_count(own_disk, number):
+    hoard = own_disk.root.parent / "hoard"
+    told = r"disk full: .* free some and go on with: nightshift run --tag t \(what was cut off does not count"
+    stays = Neighbour(hoard, number, frees=False)
+    with tight(own_disk, [unigram(SHARPNESS=0.7)], stays) as lab, pytest.raises(MachineError, match=told):
+        run_night(lab)
+    assert [one.ending for one in own_disk.attempts("t")[number].runs] == [Ending.STARVED] * 3
+    hoard.unlink()
+    with tight(own_disk, [unigram(SHARPNESS=0.7)], Quiet()) as lab:
+        run_night(lab)
+    assert [one.status for one in own_disk.attempts("t")] == [Status.KEEP, Status.KEEP]
+
+
+HOARDS = unigram(SHARPNESS=0.9).replace(
+    LOADS, "    hoard = open('hoard', 'wb')\n    Path('hoard').unlink()\n    hoard.write(bytes(300 << 20))\n"
+    f"    time.sleep(20)\n{LOADS}"
+)  # fmt: skip
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_a_script_that_hides_what_it_takes_is_found_out_when_attempt_0_has_room(own_disk):
+    with tight(own_disk, [HOARDS, unigram(SHARPNESS=0.7)], Quiet()) as lab:
+        run_night(lab)
+    attempts = own_disk.attempts("t")
+    assert [one.ending for one in attempts[1].runs] == [Ending.STARVED, Ending.STARVED, Ending.EXCEEDED]
+    assert [one.status for one in attempts] == [Status.KEEP, Status.CRASH, Status.KEEP]
+    assert attempts[1].decision.reason.startswith("disk full: ")
+
+
+def test_what_a_run_filled_is_in_the_journal(grounds):
+    lasting = unigram().replace(
+        "while (elapsed", "hoard = bytearray(200 << 20)\n    time.sleep(0.5)\n    while (elapsed"
+    )
+    (grounds.root / "train_mlx.py").write_text(lasting)
+    grounds.try_scripts("t", [])
+    assert 200 * MB < grounds.attempts("t")[0].runs[0].peak_bytes < 800 * MB

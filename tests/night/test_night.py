@@ -1,0 +1,360 @@
+"""Whole nights with seconds-long experiments: what they leave behind, and what they never touch."""
+
+import dataclasses
+import json
+import sqlite3
+from dataclasses import dataclass
+
+import pytest
+from nights import SCRIPTS, Grounds, Quiet, git, make_repository, scripted_lab, unigram
+from test_journal import NIGHT
+
+from agent.errors import MachineError, NightError, ScriptError
+from agent.experiment import Ending, Proposal, Status, Weights
+from agent.night.driver import as_repair, run_night
+from agent.night.lock import only_night
+from agent.night.opening import Request, branch_name, free_tag, open_night
+from agent.records.journal import Journal
+from agent.records.place import Place
+
+BETTER, WORSE = unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)
+DIVERGES, WEIGHTLESS = ((SCRIPTS / name).read_text() for name in ("diverges.py", "weightless.py"))
+THREE_LOGITS = BETTER.replace("self.logits.size))", "3))").replace("(self.logits, (", "(self.logits[:3], (")
+NONSENSE = {"peak_vram_mb": "much", "num_steps": True, "depth": 10**400, "mfu_percent": None}
+TALKS_NONSENSE = (
+    unigram(SHARPNESS=0.3)
+    .replace("json.dumps(summary)", repr(json.dumps(NONSENSE)))
+    .replace('"loss": 1.0', '"loss": []')
+)
+
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+@pytest.fixture(scope="module")
+def after_a_night(tmp_path_factory, tiny_data):
+    """A user's repository in the morning after a night of one of everything; the user was in the middle of an edit."""
+    grounds = Grounds(make_repository(tmp_path_factory.mktemp("night") / "user", unigram()))
+    (grounds.root / "train_mlx.py").write_text(unigram(NOTE="an uncommitted edit"))
+    (grounds.root / "half.txt").write_text("staged")
+    grounds.git("add", "half.txt")
+    (grounds.root / "half.txt").write_text("and edited again")
+    before = snapshot(grounds)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        watcher = grounds.try_scripts("t", [WORSE, BETTER, DIVERGES, WEIGHTLESS, THREE_LOGITS, TALKS_NONSENSE])
+    return Morning(grounds, before, watcher)
+
+
+@dataclass(frozen=True)
+class Morning:
+    grounds: Grounds
+    before: dict[str, bytes]
+    watcher: Quiet
+
+
+def test_a_repair_keeps_the_name_of_the_idea_whatever_its_author_calls_it():
+    idea = Proposal(BETTER, "w" * 200, "It learns more a step.", "llm:m")
+    named = as_repair(Proposal(WORSE, "mend", "The shapes differed.", "llm:m", repairs=1), idea)
+    assert named == Proposal(WORSE, f"{'w' * 189}…, repaired", "It learns more a step.", "llm:m", repairs=1)
+
+
+def tip(grounds: Grounds, tag: str = "t") -> str:
+    return grounds.git("rev-parse", f"refs/heads/experiments/0.05s-{tag}")
+
+
+def test_a_better_run_moves_the_branch_and_worse_ones_leave_it(after_a_night):
+    grounds = after_a_night.grounds
+    statuses = [row["status"] for row in grounds.rows()]
+    assert statuses == ["keep", "discard", "keep", "crash", "crash", "crash", "discard"]
+    assert tip(grounds) == grounds.attempts("t")[2].commit
+
+
+def test_every_attempt_is_an_edit_of_the_incumbent_of_its_time(after_a_night):
+    attempts = after_a_night.grounds.attempts("t")
+    assert [one.parent for one in attempts] == [None, 0, 0, 2, 2, 2, 2]
+    assert after_a_night.grounds.git("rev-parse", f"{attempts[3].commit}^") == attempts[2].commit
+
+
+def test_every_attempt_stays_a_ref_whose_commit_holds_the_script_alone(after_a_night):
+    grounds = after_a_night.grounds
+    for attempt in grounds.attempts("t")[1:]:
+        ref = f"refs/experiments/t/{attempt.number:04d}"
+        assert grounds.git("rev-parse", ref) == attempt.commit
+        assert grounds.git("diff-tree", "--no-commit-id", "-r", "--name-only", ref) == "train_mlx.py"
+        assert grounds.git("show", f"{ref}:train_mlx.py") == attempt.proposal.script.strip()
+        message = grounds.git("log", "-1", "--format=%B", ref)
+        assert message.startswith(f"script {attempt.number}\n\nIt might be better.\n\nSource: scripted")
+
+
+def test_the_users_tree_index_and_head_are_untouched(after_a_night):
+    grounds = after_a_night.grounds
+    assert snapshot(grounds) == after_a_night.before
+    assert grounds.git("status", "--porcelain").splitlines() == ["AM half.txt", " M train_mlx.py", "?? results.tsv"]
+
+
+def test_attempt_0_is_the_script_as_it_stands_uncommitted_edits_included(after_a_night):
+    grounds = after_a_night.grounds
+    assert grounds.git("show", "refs/experiments/t/0000:train_mlx.py") == unigram(NOTE="an uncommitted edit").strip()
+    assert grounds.git("diff-tree", "--no-commit-id", "-r", "--name-only", "refs/experiments/t/0000") == "train_mlx.py"
+
+
+def test_a_crash_has_no_score_but_a_reason(after_a_night):
+    crashes = [row for row in after_a_night.grounds.rows() if row["status"] == "crash"]
+    assert [row["val_bpb"] for row in crashes] == ["", "", ""]
+    assert crashes[0]["reason"] == "exit code 3: loss is nan at step 17: the run has diverged"
+    assert crashes[1]["reason"] == "exit code 0: it left no out/model.safetensors"
+    assert "logits have shape" in crashes[2]["reason"]
+
+
+def test_weights_are_kept_for_kept_attempts_only(after_a_night):
+    kept = sorted(path.parents[2].name for path in after_a_night.grounds.folder("t").rglob("model.safetensors"))
+    assert kept == ["0000", "0002"]
+
+
+def test_what_a_script_says_about_itself_is_recorded(after_a_night):
+    row = after_a_night.grounds.rows()[0]
+    assert (row["memory_gb"], row["train_s"], row["params_M"], row["source"]) == ("0.5", "0.1", "0.001", "you")
+    assert after_a_night.grounds.attempts("t")[0].summary.num_steps == 500
+
+
+def test_what_a_run_saved_is_counted(after_a_night):
+    """A float32 for every token of the vocabulary."""
+    scored = [attempt for attempt in after_a_night.grounds.attempts("t") if attempt.val_bpb is not None]
+    assert {attempt.weights for attempt in scored} == {Weights(512, 2048)}
+
+
+def test_nonsense_in_summary_and_curve_is_left_out(after_a_night):
+    assert after_a_night.grounds.attempts("t")[6].val_bpb is not None
+    assert 0 <= float(after_a_night.grounds.rows()[6]["memory_gb"]) < 1  # what the harness saw instead
+    assert after_a_night.grounds.rows()[6]["tokens_M"] == ""
+
+
+def test_curves_are_followed_while_they_grow(after_a_night):
+    assert all(0 <= point.fraction <= 1 for point in after_a_night.watcher.progress)
+
+
+def test_the_repository_is_sound(after_a_night):
+    assert after_a_night.grounds.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def snapshot(grounds: Grounds) -> dict[str, bytes]:
+    paths = [path for path in grounds.root.glob("*") if path.is_file() and path.name != "results.tsv"]
+    return {
+        path.name: path.read_bytes()
+        for path in (*paths, grounds.root / ".git" / "index", grounds.root / ".git" / "HEAD")
+    }
+
+
+def test_whatever_a_script_does_to_its_folder_is_only_its_own_crash(grounds):
+    vandals = [vandal(deed) for deed in ("delete", "nest", "pipe", "file", "link", "occupy")]
+    grounds.try_scripts("t", [*vandals[:3], BETTER, *vandals[3:]])
+    assert [row["status"] for row in grounds.rows()] == ["keep", *["crash"] * 3, "keep", *["crash"] * 3]
+    kept = sorted(path.parents[2].name for path in grounds.folder("t").glob("runs/*/*/out/model.safetensors"))
+    assert kept == ["0000", "0004", "0006"]  # 0006 is the link, whose end was not deleted
+    reasons = {one.number: one.decision.reason for one in grounds.attempts("t")}
+    assert [number for number, reason in reasons.items() if "it left no out/model.safetensors" in reason] == [1, 5, 6]
+
+
+def vandal(deed: str) -> str:
+    return (SCRIPTS / "vandal.py").read_text().replace("nothing", deed)
+
+
+def test_a_streak_of_crashes_ends_the_night_and_resuming_goes_on(grounds):
+    crashing = [DIVERGES.replace("9.0", f"9.{number}") for number in range(1, 9)]
+    with pytest.raises(
+        MachineError, match=r"5 attempts in a row crashed, .*exit code 3: loss is nan .*0005/seed0/log.t"
+    ):
+        grounds.try_scripts("t", crashing)
+    assert len(grounds.rows()) == 1 + 5
+    grounds.try_scripts("t", crashing)
+    assert len(grounds.rows()) == 1 + 8
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        (f"{unigram()}# a comment\n", "scripted proposed the script of attempt 0 again"),
+        ("def main(): ...\n", "scripted proposed a script that cannot be run: train_mlx.py breaks the contract"),
+    ],
+)
+def test_a_proposal_that_is_no_new_attempt_costs_no_run(grounds, script, sentence):
+    with pytest.raises(NightError, match=sentence):
+        grounds.try_scripts("t", [script])
+    assert len(grounds.attempts("t")) == 1
+
+
+@pytest.mark.usefixtures("quiet_machine")
+def test_a_hanging_script_is_killed_and_the_night_goes_on(grounds):
+    grounds.try_scripts("t", [(SCRIPTS / "hangs.py").read_text()], allowance_s=1.5)
+    assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.OVERRAN]
+    assert grounds.rows()[1]["status"] == "discard"
+    reason = grounds.rows()[1]["reason"]
+    assert reason.startswith("too slow to start or to save: still running after")
+    assert reason.endswith(": 0.05 s of budget and 1.5 s for start and end are over")
+
+
+def test_a_night_without_a_baseline_ends_with_a_sentence(grounds):
+    (grounds.root / "train_mlx.py").write_text((SCRIPTS / "diverges.py").read_text())
+    with pytest.raises(ScriptError, match=r"attempt 0, .* no score that counts: exit code 3: loss is nan .*log.txt"):
+        grounds.try_scripts("t", [BETTER])
+    assert [row["status"] for row in grounds.rows()] == ["crash"]
+
+
+def test_a_run_sees_copies_of_the_fixed_files_from_when_the_night_opened(grounds):
+    with scripted_lab(grounds.root, "t", [BETTER]) as lab:
+        (grounds.root / "prepare.py").write_text("raise SystemExit('edited in the middle of the night')")
+        run_night(lab)
+    assert [row["status"] for row in grounds.rows()] == ["keep", "keep"]
+
+
+def test_somebody_moving_the_branch_ends_the_night_and_keeps_their_commit(grounds):
+    with scripted_lab(grounds.root, "t", [BETTER]) as lab:
+        grounds.git("update-ref", "refs/heads/experiments/0.05s-t", "HEAD")
+        with pytest.raises(Exception, match=r"was moved to .* by somebody else"):
+            run_night(lab)
+    assert tip(grounds) == grounds.git("rev-parse", "HEAD")
+
+
+def test_other_data_under_the_same_tag_is_refused(grounds, tmp_path, tiny_data, monkeypatch):
+    grounds.try_scripts("t", [])
+    manifest = json.loads((tiny_data / "manifest.json").read_text())
+    journal = grounds.folder("t") / "journal.sqlite"
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in tiny_data.iterdir():
+        (other / path.name).symlink_to(path)
+    (other / "manifest.json").unlink()
+    (other / "manifest.json").write_text(json.dumps(manifest | {"eval_tokens": 1}))
+    with sqlite3.connect(journal) as database:
+        database.execute("UPDATE night SET value = ? WHERE fact = 'data'", (str(other),))
+    with pytest.raises(MachineError, match=r"manifest.json was changed after night t had opened"):
+        grounds.try_scripts("t", [])
+
+
+def test_another_device_of_the_same_kind_is_refused(grounds):
+    grounds.try_scripts("t", [])
+    with sqlite3.connect(grounds.folder("t") / "journal.sqlite") as database:
+        database.execute("UPDATE night SET value = 'another CPU' WHERE fact = 'device'")
+    with pytest.raises(NightError, match=r"night t runs on another CPU, this is .* use another --tag"):
+        grounds.try_scripts("t", [])
+
+
+def test_journals_that_cannot_be_read_keep_their_rows(grounds):
+    for tag, whole_bytes in (("t", 0), ("u", 4096)):  # no journal at all; a good first page and bad ones
+        grounds.try_scripts(tag, [])
+        journal = grounds.folder(tag) / "journal.sqlite"
+        content = journal.read_bytes()
+        journal.write_bytes(content[:whole_bytes] + b"\xff" * (len(content) - whole_bytes))
+    before = grounds.rows()
+    grounds.try_scripts("v", [])
+    assert grounds.rows()[:2] == before
+    assert [row["tag"] for row in grounds.rows()] == ["t", "u", "v"]
+
+
+def test_the_latest_night_is_the_one_that_was_last_at_work(grounds):
+    place = Place.of(grounds.root / "train_mlx.py")
+    for tag, started in (("b", "2026-01-02T00:00:00Z"), ("a", "2026-01-03T00:00:00Z"), ("c", "2026-01-01T00:00:00Z")):
+        with Journal.create(place.journal(tag), dataclasses.replace(NIGHT, tag=tag, started=started)):
+            pass
+    assert place.tags() == ("c", "b", "a")
+    with Journal.resume(place.journal("c")) as journal:  # resumed: its file is the oldest until the journal closes
+        journal.add_attempt(0, None, Proposal("A = 1", "", "", ""), "2026-01-04T00:00:00Z")
+        assert place.tags() == ("b", "a", "c")
+
+
+def test_a_tag_that_ends_another_is_free(grounds):
+    place = Place.of(grounds.root / "train_mlx.py")
+    grounds.git("update-ref", "refs/heads/experiments/5min-wide-nov20", "HEAD")
+    assert free_tag(place, "nov20") == "nov20"
+    assert free_tag(place, "wide-nov20") == "wide-nov20-2"
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "prefix"), [(300, "5min"), (600, "10min"), (30, "30s"), (90, "90s"), (0.5, "0.5s")]
+)
+def test_the_branch_names_the_budget(budget_s, prefix):
+    assert branch_name(budget_s, "t") == f"refs/heads/experiments/{prefix}-t"
+
+
+def test_a_night_of_a_script_in_a_subfolder_commits_it_there(tmp_path):
+    root = make_repository(tmp_path / "user", unigram())
+    (root / "lab").mkdir()
+    for path in root.glob("*.py"):
+        path.rename(root / "lab" / path.name)
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "move")
+    place = Place.of(root / "lab" / "train_mlx.py")
+    assert open_night(place, Request("t", 0.05)).script == "lab/train_mlx.py"
+    assert place.ledger == root / "results.tsv"
+
+
+class Sweeper(Quiet):
+    """A user who cleans the repository while its night runs: nights are ignored files."""
+
+    def attempt_settled(self, attempt, before):
+        super().attempt_settled(attempt, before)
+        if attempt.number == 1:
+            git(self.root, "clean", "-fdxq", "-e", "results.tsv")
+
+
+def test_a_night_whose_journal_is_swept_away_ends_with_every_row_in_the_ledger(grounds):
+    with scripted_lab(grounds.root, "t", [BETTER, WORSE, unigram(SHARPNESS=0.3)]) as lab:
+        watcher = Sweeper()
+        watcher.root = grounds.root
+        with pytest.raises(NightError, match="was removed while its night ran"):
+            run_night(dataclasses.replace(lab, watcher=watcher))
+    assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
+
+
+def test_two_nights_with_other_caches_are_still_two_nights(grounds, tmp_path):
+    with only_night(grounds.root / ".git") as tell:
+        tell("first", grounds.folder("first"))
+        said = grounds.nightshift("run", NIGHTSHIFT_CACHE=str(tmp_path / "another"))
+    assert said.returncode == 2
+    assert "night first (pid" in said.stderr
+
+
+class Visitor(Quiet):
+    """A user who looks at the night's branch while it runs, and goes back."""
+
+    def attempt_settled(self, attempt, before):
+        super().attempt_settled(attempt, before)
+        if attempt.number == 0:
+            git(self.root, "checkout", "-q", "experiments/0.05s-t")
+        if attempt.number == 1:
+            self.seen = git(self.root, "rev-parse", "HEAD"), git(self.root, "status", "--porcelain", "-uno")
+            git(self.root, "checkout", "-q", "-")
+
+
+def test_a_branch_that_somebody_has_checked_out_waits_for_them(grounds):
+    with scripted_lab(grounds.root, "t", [unigram(SHARPNESS=0.6), BETTER]) as lab:
+        watcher = Visitor()
+        watcher.root = grounds.root
+        run_night(dataclasses.replace(lab, watcher=watcher))
+    attempts = grounds.attempts("t")
+    assert [one.status for one in attempts] == ["keep", "keep", "keep"]
+    assert watcher.seen == (attempts[0].commit, "")
+    assert tip(grounds) == attempts[2].commit
+
+
+def test_a_script_that_takes_the_machine_down_twice_is_not_tried_again(grounds):
+    with scripted_lab(grounds.root, "t", [BETTER]) as lab:
+        run_night(lab)
+        lab.journal.add_attempt(2, 1, Proposal(WORSE, "heavy", "", "scripted"), "2026-11-21T00:00:00Z")
+        for boot in ("one start", "the next"):
+            lab.journal.start_run(2, 0, boot)
+            lab.journal.mark_lost_runs("after it")
+            assert [run.ending for run in lab.journal.attempt(2).runs][-1] is Ending.FELLED
+    grounds.try_scripts("t", [])
+    last = grounds.attempts("t")[2]
+    assert (last.status, last.decision.reason) == (Status.CRASH, "the machine went down during it, twice")
+
+
+def test_a_power_cut_costs_a_run_and_no_attempt(grounds):
+    with scripted_lab(grounds.root, "t", []) as lab:
+        lab.journal.add_attempt(0, None, Proposal(unigram(), "baseline", "", "you"), "2026-11-21T00:00:00Z")
+        lab.journal.start_run(0, 0, "before the cut")
+        run_night(lab)
+    assert [run.ending for run in grounds.attempts("t")[0].runs] == [Ending.FELLED, Ending.FINISHED]
+    assert grounds.rows()[0]["status"] == "keep"

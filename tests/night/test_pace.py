@@ -1,0 +1,199 @@
+"""A promise about time: what a night of so many hours begins, and what it leaves for another call."""
+
+import dataclasses
+import time
+
+import pytest
+from judged import scored_attempt
+from nights import Grounds, scripted_lab, unigram
+from test_cli import refused
+
+from agent.experiment import Ask, DryRun, Ending, Proposal, Run, Score, Status
+from agent.judging.judge import Balanced
+from agent.night.dawn import confirm
+from agent.night.driver import run_night
+from agent.night.lab import Lab
+from agent.night.limits import Limits, Pace, advised_hours
+from agent.proposers.registry import patience_s
+from agent.records.terms import Terms
+
+BASELINE = scored_attempt(0, 1.5, status=Status.KEEP)
+HISTORY = (BASELINE, scored_attempt(1, 1.4, parent=0))
+
+
+def ask(attempt: int, wall_s: float) -> Ask:
+    return Ask(attempt, "llm:x", "", wall_s)
+
+
+# ---- what is expected ------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_expected_to_take_what_the_longest_took_scoring_and_audit_included():
+    runs = (
+        Run(0, Ending.FINISHED, 0, 300.0, None, "", Score(1.0, 20.0)),
+        Run(1, Ending.FINISHED, 0, 310.0, None, "", Score(1.0, 25.0), holdout=Score(1.1, 30.0)),
+        Run(2, Ending.HOPELESS, None, 130.0, None, ""),  # stopped early: with it, the mean would be too short
+        Run(3, Ending.DELAYED, None, 900.0, None, ""),  # void
+    )
+    first = dataclasses.replace(BASELINE, runs=runs)
+    assert Pace.of([first], [], 300.0).run_s == 310 + 25 + 30
+
+
+def test_before_anything_is_known_a_run_takes_somewhat_more_than_its_budget():
+    assert Pace.of([], [], 300.0).run_s == 385
+    assert 10 < Pace.of([], [], 0.05).run_s < 11
+
+
+def test_asking_counts_all_calls_for_one_idea_and_before_the_first_what_a_call_may_take():
+    assert Pace.of(HISTORY, [ask(1, 40.0), ask(2, 50.0), ask(2, 30.0)], 300.0, patience_s=600.0).asking_s == 80
+    assert Pace.of(HISTORY, [], 300.0, patience_s=600.0).asking_s == 600
+    both = Terms(llm="openai:x", agent="x", agent_minutes=20.0)
+    for proposer, seconds in (("mix", 1200), ("command", 1200), ("llm", 600), ("search", 0)):
+        assert patience_s(dataclasses.replace(both, proposer=proposer)) == seconds  # what rests is not waited for
+
+
+def test_a_dry_run_counts_as_well():
+    dry = dataclasses.replace(HISTORY[1], dry_run=DryRun(12.5, None))
+    assert Pace.of([BASELINE, dry], [], 300.0).dry_run_s == 12.5
+
+
+# ---- what is begun ---------------------------------------------------------------------------------------------------
+
+
+def began(hours: float, ago_s: float, **options: int) -> Limits:
+    return Limits(hours=hours, _start=time.monotonic() - ago_s, **options)
+
+
+def test_an_idea_needs_the_time_of_asking_trying_running_and_of_dawn():
+    pace = Pace(run_s=100.0, asking_s=40.0, dry_run_s=10.0)
+    assert not began(0.25, ago_s=900 - 260).reached(HISTORY, pace)  # a run, one at dawn, 50 s before, 10 s to spare
+    assert began(0.25, ago_s=900 - 240).reached(HISTORY, pace)
+    assert began(0.25, ago_s=900 - 260).reached(HISTORY, pace, wait_s=30)
+    assert not began(0.25, ago_s=900 - 160, dawn_runs=0).reached(HISTORY, pace)
+
+
+def test_a_further_run_needs_its_time_and_that_of_dawn_which_calibration_does_not_wait_for():
+    pace = Pace(run_s=100.0, asking_s=600.0)
+    limits = began(0.25, ago_s=900 - 150)
+    assert (limits.allows_run(0, pace), limits.allows_run(1, pace)) == (True, False)
+    assert began(0.25, ago_s=900 - 250).allows_run(1, pace)
+    assert not began(0.25, ago_s=900 - 250).allows_run(1, pace, before_s=60)
+    assert Limits().allows_run(1, pace)
+
+
+def test_advice_is_rounded_up_and_leaves_something_to_spare():
+    assert [advised_hours(seconds) for seconds in (10.0, 385.0, 3600.0)] == [0.0031, 0.12, 1.1]
+
+
+def test_hours_that_end_with_the_calibration_are_named():
+    pace = Pace.of((), (), 300.0)
+    assert Limits(hours=0.45).shortage(pace, 3) is not None
+    assert Limits(hours=0.45).shortage(pace, 1) is None
+    assert Limits().shortage(pace, 3) is None
+    assert Limits(hours=1.0, dawn_runs=8).shortage(pace, 3) == (
+        "1 may be over before an edit is tried: a run takes about 385 s (3 of attempt 0 first, 8 kept for dawn); "
+        "from --hours 1.5 on there is time for one"
+    )
+
+
+# ---- nights ----------------------------------------------------------------------------------------------------------
+
+
+def test_less_than_one_run_is_refused_with_the_least_that_makes_sense(grounds):
+    said = refused(grounds.nightshift("run", "--hours", "0.001", "--budget-s", "0.05", "--tag", "t"))
+    assert said == (
+        "--hours 0.001 is less than one run takes, about 10 s with start and scoring; give it 0.0031 at least"
+    )
+    assert not grounds.folder("t").exists()
+    grounds.try_scripts("t", [])
+    said = refused(grounds.nightshift("run", "--hours", "0.00001", "--tag", "t"))  # a night knows better
+    assert said.startswith("--hours 1e-05 is less than one run takes, about ")
+
+
+def out_of_time(lab: Lab, runs: float) -> Lab:
+    """With time for that many of the longest run so far, and nothing kept for dawn."""
+    limits = Limits(hours=runs * lab.pace(lab.journal.attempts()).run_s / 3600, dawn_runs=0)
+    return dataclasses.replace(lab, limits=limits)
+
+
+def calibrating(grounds: Grounds, runs: float | None) -> list[str]:
+    with scripted_lab(grounds.root, "t", [unigram(SHARPNESS=0.8, JITTER=0.01)]) as lab:
+        lab = dataclasses.replace(lab, judge=Balanced())
+        run_night(lab if runs is None else out_of_time(lab, runs))
+    return lab.watcher.sentences
+
+
+@pytest.mark.slow
+def test_a_calibration_that_the_hours_cut_short_goes_on_in_another_call(grounds):
+    (grounds.root / "train_mlx.py").write_text(unigram(JITTER=0.01))
+    with scripted_lab(grounds.root, "t", []) as lab:  # attempt 0 is begun in any case
+        run_night(dataclasses.replace(lab, judge=Balanced(), limits=Limits(hours=1e-9)))
+    assert lab.watcher.sentences == [
+        "no time is left for another seed of #0 (baseline): it stays unfinished and goes on with: "
+        "nightshift run --tag t"
+    ]
+    first = grounds.attempts("t")[0]
+    assert (len(first.done_runs), first.decision) == (1, None)
+    assert first.runs[0].score is not None
+    assert "1 unfinished" in grounds.nightshift("status").stdout
+    calibrating(grounds, runs=None)
+    assert len(grounds.attempts("t")[0].done_runs) == 3
+    assert grounds.attempts("t")[1].settled
+
+
+class Dallies:
+    """Has its idea after the time is up."""
+
+    def __init__(self, wait_s: float) -> None:
+        self.wait_s = wait_s
+
+    def propose(self, briefing: object) -> Proposal:
+        time.sleep(self.wait_s)
+        return Proposal(unigram(SHARPNESS=0.8), "late", "", "dallies")
+
+
+@pytest.mark.slow  # two nights
+def test_an_idea_that_came_too_late_waits_for_the_next_call_and_dawn_passes_over_it(grounds):
+    grounds.try_scripts("t", [unigram(SHARPNESS=0.6)])
+    with scripted_lab(grounds.root, "t", []) as lab:
+        run_s = lab.pace(lab.journal.attempts()).run_s
+        late = out_of_time(dataclasses.replace(lab, proposer=Dallies(run_s)), runs=1.5)
+        run_night(late)
+        assert late.watcher.sentences[0].startswith("no time is left for its run of #2 (late): it stays unfinished")
+        assert confirm(lab, 2) is not None
+    attempts = grounds.attempts("t")
+    assert (attempts[2].runs, attempts[2].decision, attempts[2].settled) == ((), None, False)
+    assert sum(run.dawn for run in attempts[1].runs) == 1
+    grounds.try_scripts("t", [])
+    assert grounds.attempts("t")[2].status is Status.KEEP
+
+
+# ---- what is kept for dawn -------------------------------------------------------------------------------------------
+
+
+def test_hours_keep_an_eighth_for_dawn():
+    history = [scored_attempt(0, 1.0, 1.0, status=Status.KEEP)]  # a run: 1 s of training and 1 s of scoring
+    limits, pace = Limits(hours=160 / 3600), Pace.of(history, [], 1.0)
+    assert limits.runs_at_dawn(pace) == 10
+    assert not limits.reached(history, pace)
+    assert not limits.dawn_is_over(pace)
+    later = Limits(hours=160 / 3600, _start=limits._start - 139)  # room for 10 more runs, all of them dawn's
+    assert later.reached(history, pace)
+    assert not later.dawn_is_over(pace)
+    assert Limits(hours=160 / 3600, _start=limits._start - 159).dawn_is_over(pace)
+
+
+def test_dawn_has_the_runs_it_was_given_over_the_whole_night_and_none_without_hours():
+    pace = Pace(run_s=2.0)
+    assert Limits().runs_at_dawn(pace) == 0
+    assert Limits(hours=1, dawn_runs=0).runs_at_dawn(pace) == 0
+    assert Limits(dawn_runs=7).runs_at_dawn(pace) == 7
+    made = Pace.of([scored_attempt(0, 1.0, status=Status.KEEP, dawn=(1.0, 1.0, 1.0))], [], 1.0)
+    assert [Limits(dawn_runs=runs).runs_at_dawn(made) for runs in (2, 3, 7)] == [0, 0, 4]
+    assert Limits(hours=1).runs_at_dawn(Pace.of([], [], 1.0)) > 0  # stopped before attempt 0 was begun
+
+
+def test_a_question_of_dawn_is_no_experiment():
+    history = [scored_attempt(0, 1.0, status=Status.KEEP), scored_attempt(1, 0.9, parent=0, without=(1,))]
+    assert not Limits(experiments=1).has_enough_ideas(history)
+    assert Limits(experiments=1).has_enough_ideas([*history, scored_attempt(2, 0.9, parent=0)])

@@ -1,0 +1,223 @@
+"""What overruns its time: void on a busy machine, once; else too slow, which is no crash."""
+
+import dataclasses
+
+import pytest
+from nights import scripted_lab, unigram
+
+from agent.errors import MachineError, ScriptError, Starved
+from agent.experiment import (
+    Attempt,
+    Audit,
+    Decision,
+    DryRun,
+    Ending,
+    Proposal,
+    Run,
+    Score,
+    Status,
+)
+from agent.judging.failures import too_slow
+from agent.night.driver import brief, run_night
+from agent.night.steps import allowed_s, given_a_second_chance, run_once, was_always_in_time
+from agent.night.streak import check_streak
+from agent.proposers.llm.prompt import what_happened
+from agent.proposers.search.search import Evidence
+from agent.runs import workshop
+from agent.runs.score import score
+from agent.runs.train import LEAST_ALLOWANCE_S, learnt_allowance_s
+from agent.runs.trial import rehearse
+from agent.runs.workshop import Repeats
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+MB = 1 << 20
+LOADS = "    data = prepare.load_data(verify=False)\n"
+TOO_SHORT_S = 0.01  # of allowance, for any script
+
+
+def run(ending: Ending, seed: int = 0, words: str = "", wall_s: float = 26.0) -> Run:
+    return Run(seed, ending, None, wall_s, None, words)
+
+
+def attempt(*runs: Run, number: int = 1, status: Status | None = None, dry_run: DryRun | None = None) -> Attempt:
+    decision = None if status is None else Decision(status, "")
+    settled = status is not None
+    proposal = Proposal("", f"title {number}", "", "llm:x")
+    return Attempt(number, 0, proposal, "", runs=runs, decision=decision, settled=settled, dry_run=dry_run)
+
+
+# ---- power cuts ------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_power_cut_with_each_seed_is_forgiven():
+    cut_0, cut_1, well = run(Ending.FELLED, 0), run(Ending.FELLED, 1), run(Ending.FINISHED, 0)
+    again = run(Ending.FELLED, 1)
+    at_dawn = dataclasses.replace(run(Ending.FELLED, 1000), dawn=True)
+    assert attempt(cut_0, well, cut_1, at_dawn).done_runs == (well,)
+    assert attempt(cut_0, well, cut_1, again).done_runs == (well, again)  # it may take the machine down itself
+
+
+# ---- the time of attempt 0 -------------------------------------------------------------------------------------------
+
+
+def test_every_run_of_attempt_0_gets_the_full_allowance_and_others_what_its_slowest_took(grounds):
+    (grounds.root / "train_mlx.py").write_text(unigram(JITTER=0.01))
+    with scripted_lab(grounds.root, "t", [], allowance_s=None) as lab:
+        run_night(lab)
+        first = lab.journal.attempt(0)
+        assert allowed_s(lab, first) == 300.0
+        assert allowed_s(lab, attempt()) == LEAST_ALLOWANCE_S
+        slow = dataclasses.replace(first.runs[0], wall_s=40.05)
+        lab.journal.end_run(lab.journal.start_run(0, 1), slow)
+        assert allowed_s(lab, lab.journal.attempt(0)) == 300.0
+        assert allowed_s(lab, attempt()) == pytest.approx(1.5 * 40 + 0.05 * 0.05)
+    assert learnt_allowance_s(grounds.attempts("t"), 0.05) == pytest.approx(60.0025)
+
+
+@pytest.mark.usefixtures("quiet_machine")
+def test_an_attempt_0_that_is_too_slow_ends_the_night_with_what_can_be_done(grounds):
+    with pytest.raises(ScriptError) as told:
+        grounds.try_scripts("t", [], allowance_s=TOO_SHORT_S)
+    said = str(told.value)
+    assert said.startswith("attempt 0, the script as it stands, has no score that counts: too slow to start or to save")
+    assert "see where its time goes with python train_mlx.py --budget-s 0.05" in said
+    assert said.endswith("or allow more with --allowance-s, in a new night")
+    assert grounds.attempts("t")[0].status is Status.DISCARD
+
+
+# ---- overruns --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("busy_machine")
+def test_an_overrun_on_a_busy_machine_is_void_once_and_then_a_discard_that_nobody_is_asked_to_repair(grounds):
+    grounds.try_scripts("t", [])
+    with scripted_lab(grounds.root, "t", [unigram(SHARPNESS=0.9)], allowance_s=TOO_SHORT_S) as lab:
+        run_night(lab)
+        history = lab.journal.attempts()
+        asked = brief(lab, history, history[0])
+    late = history[1]
+    assert [one.ending for one in late.runs] == [Ending.DELAYED, Ending.OVERRAN]
+    assert late.runs[0].last_lines.splitlines()[-1] == "0.05 s of budget and 0.01 s for start and end are over"
+    assert " of the machine's processors" in late.runs[0].last_lines.splitlines()[-2]
+    assert late.status is Status.DISCARD
+    assert late.decision.reason.startswith("too slow to start or to save: still running after ")
+    assert asked.broken is None
+    assert any(
+        "this run of #1 overran and is done again, once: other programs took" in one for one in lab.watcher.sentences
+    )
+    assert "run with seed 0: delayed" in grounds.nightshift("show", "1").stdout
+
+
+@pytest.mark.usefixtures("quiet_machine")
+def test_a_script_that_was_in_time_with_another_seed_is_given_a_second_chance_on_a_quiet_machine(grounds):
+    grounds.try_scripts("t", [unigram(SHARPNESS=0.9)])
+    with scripted_lab(grounds.root, "t", [], allowance_s=TOO_SHORT_S) as lab:
+        assert run_once(lab, lab.journal.attempt(1))
+    late = grounds.attempts("t")[1].runs[1]
+    assert (late.seed, late.ending) == (1, Ending.DELAYED)
+    assert late.last_lines.splitlines()[-1] == "with another seed it was in time"
+
+
+def test_a_script_that_throws_runs_away_gets_one_more_try_and_not_one_with_each_seed():
+    scored = dataclasses.replace(run(Ending.FINISHED), score=Score(1.5, 1.0))
+    assert was_always_in_time(attempt(scored))
+    assert not was_always_in_time(attempt(scored, run(Ending.DELAYED, seed=1)))
+    assert not was_always_in_time(attempt(run(Ending.FINISHED)))
+
+
+def test_the_second_overrun_with_a_seed_counts_wherever_it_comes():
+    delayed, overran = run(Ending.DELAYED), run(Ending.OVERRAN)
+    assert given_a_second_chance(delayed, [], was_in_time=False) == delayed
+    assert given_a_second_chance(overran, [], was_in_time=False) == overran
+    assert given_a_second_chance(delayed, [delayed], was_in_time=True).ending is Ending.OVERRAN
+    assert given_a_second_chance(overran, [run(Ending.LOST)], was_in_time=True).ending is Ending.DELAYED
+
+
+@pytest.mark.usefixtures("busy_machine")
+def test_scoring_and_dry_runs_that_overrun_are_told_apart_from_those_that_fail(grounds):
+    with scripted_lab(grounds.root, "t", []) as lab:
+        run_night(lab)
+        script = lab.journal.attempt(0).proposal.script
+        measured = score(lab.shop, 0, script, 0, limit_s=0.01)
+        tried = rehearse(lab.shop, 0, script, TOO_SHORT_S, 60.0)
+        assert rehearse(lab.shop, 0, script, 60.0, 60.0).failure is None
+    assert (measured.val_bpb, measured.overran) == (None, True)
+    assert measured.failure.startswith("scoring was still running after 0 s: ")
+    assert tried.overran
+    assert tried.failure.startswith("still running after ")
+
+
+def test_what_no_journal_lists_is_done_over_after_each_sleep_and_after_one_overrun_on_a_busy_machine(
+    grounds,
+):
+    with scripted_lab(grounds.root, "t", []) as lab:
+        repeats = Repeats(lab.shop)
+        asked = [(Ending.OVERRAN, None), (Ending.SLEPT, None), (Ending.OVERRAN, "busy"), (Ending.SLEPT, None)]
+        asked += [(Ending.OVERRAN, "busy"), (Ending.CRASHED, None), (Ending.FINISHED, None)]
+        wanted = [repeats.wanted(ending, "words", busy) for ending, busy in asked]
+    assert wanted == [False, True, True, True, False, False, False]
+
+
+def test_what_finds_no_room_is_done_over_some_times(grounds, monkeypatch):
+    monkeypatch.setattr(workshop, "STARVED_WAIT_S", 0.01)
+    with scripted_lab(grounds.root, "t", []) as lab:
+        repeats = Repeats(lab.shop)
+        assert [repeats.wanted(Ending.STARVED, "words", None) for _ in range(2)] == [True, True]
+        with pytest.raises(Starved, match=r"^disk full$"):
+            repeats.wanted(Ending.STARVED, "words\ndisk full", None)
+
+
+def test_an_edit_whose_scoring_overran_is_a_discard(grounds):
+    grounds.try_scripts("t", [])
+    with scripted_lab(grounds.root, "t", []) as lab:
+        lab.journal.add_attempt(1, 0, Proposal(unigram(SHARPNESS=0.9), "slow", "", "you"), "2026-11-21T00:00:00Z")
+        assert run_once(lab, lab.journal.attempt(1))
+        lab.journal.record_score(1, 0, Score(None, 61.0, "scoring was still running: words", overran=True))
+        run_night(lab)
+    edit = grounds.attempts("t")[1]
+    assert (edit.status, edit.decision.reason) == (Status.DISCARD, "too slow to be scored: no end after 61 s")
+
+
+SLOW = (
+    attempt(run(Ending.OVERRAN, words="0.05 s of budget and 1 s for start and end are over")),
+    attempt(dataclasses.replace(run(Ending.FINISHED), score=Score(None, 61.0, "scoring …: secret", overran=True))),
+    attempt(dry_run=DryRun(30.0, "still running after 11 s", overran=True)),
+)
+
+
+def test_what_was_too_slow_is_told_in_the_harnesss_own_words():
+    assert [what_happened(one) for one in SLOW] == [
+        "it was too slow to start or to save: still running after 26 s: 0.05 s of budget and 1 s for start and end "
+        "are over",
+        "it was too slow to be scored: no end after 61 s",
+        "it was too slow to start or to be scored, in a dry run of a few seconds",
+    ]
+    audit = Audit(4, 4, 0.0, 0.0, 90.0, "it could not be done: secret", overran=True)
+    audited = dataclasses.replace(run(Ending.FINISHED), score=Score(1.0, 1.0, audit=audit))
+    assert "secret" not in str(what_happened(attempt(audited)))
+    assert "audit took too long" in str(what_happened(attempt(audited)))
+    assert too_slow(attempt(audited)) is None
+
+
+def test_the_search_keeps_away_from_what_was_too_slow_as_from_what_crashed():
+    told = [dataclasses.replace(one, decision=Decision(Status.DISCARD, "")) for one in SLOW]
+    assert all(Evidence(None, one, None, "").crashed for one in told)
+    scored = dataclasses.replace(run(Ending.FINISHED), score=Score(1.0, 1.0))
+    assert not Evidence(None, attempt(scored, status=Status.DISCARD), 1.0, "").crashed
+
+
+# ---- streaks ---------------------------------------------------------------------------------------------------------
+
+
+def test_ten_that_were_too_slow_end_the_night_as_a_slow_machine_and_count_as_no_crashes(grounds):
+    grounds.try_scripts("t", [])
+    slow = [dataclasses.replace(SLOW[0], number=n, decision=Decision(Status.DISCARD, "too slow"), settled=True)
+            for n in range(1, 11)]  # fmt: skip
+    with scripted_lab(grounds.root, "t", []) as lab:
+        check_streak(lab, slow[:9])
+        with pytest.raises(
+            MachineError, match=r"10 attempts in a row were too slow, .* this machine is slower"
+        ) as told:
+            check_streak(lab, slow)
+    assert str(told.value).endswith(" run --tag t, or allow more with --allowance-s in a new night")  # it is fixed

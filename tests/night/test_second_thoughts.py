@@ -1,0 +1,176 @@
+"""What a night does about attempts that it had settled: measured again, revoked, brought down.
+
+And before it begins one: tried dry, repaired.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from nights import SCRIPTS, Grounds, scripted_lab, unigram
+
+from agent.errors import NoIdea
+from agent.experiment import Attempt, Briefing, Decision, History, Proposal, Review, Status
+from agent.judging.judge import Greedy
+from agent.night.driver import run_night
+from agent.night.lab import Lab
+from agent.night.limits import Limits
+from agent.script.dials import only_dials_differ
+
+BETTER, BEST = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0)
+CRASHES_LATER = BEST.replace("data = prepare", "assert options.seed == 0, 'only the first seed'\n    data = prepare")
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+@dataclass(frozen=True)
+class Doubtful:
+    """Greedy, but it thinks again: which attempt to measure, or what to decide, once so many have settled."""
+
+    again: Mapping[int, int] = field(default_factory=dict)  # attempts so far → the one to measure again, to two runs
+    revoked: Mapping[int, int] = field(default_factory=dict)  # attempts so far → the one to revoke
+
+    def judge(self, attempt: Attempt, history: History) -> Decision:
+        return Greedy().judge(attempt, history)
+
+    def review(self, history: History) -> Review:
+        number = self.revoked.get(len(history))
+        if number is not None and history[number].status is Status.KEEP:
+            return Review(decisions={number: Decision(Status.DISCARD, "revoked: it was luck", -0.01, 0.2)})
+        again = self.again.get(len(history))
+        return Review(again if again is not None and len(history[again].done_runs) < 2 else None)
+
+
+def night(grounds: Grounds, scripts: list[str], judge: Doubtful, **options: object) -> Lab:
+    with scripted_lab(grounds.root, "t", scripts) as lab:
+        lab = dataclasses.replace(lab, judge=judge, **options)
+        run_night(lab)
+    return lab
+
+
+def tip(grounds: Grounds) -> str:
+    return grounds.git("rev-parse", "refs/heads/experiments/0.05s-t")
+
+
+def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
+    scripts, judge = [BETTER, unigram(SHARPNESS=0.2), unigram(SHARPNESS=0.7)], Doubtful({2: 0}, revoked={3: 1})
+    for most in (2, 3):  # and a night that is resumed thinks the same
+        night(grounds, scripts, judge, limits=Limits(experiments=most))
+    assert [len(one.done_runs) for one in grounds.attempts("t")] == [2, 1, 1, 1]
+    attempts = grounds.attempts("t")
+    assert [one.status for one in attempts] == ["keep", "discard", "discard", "keep"]
+    assert [one.parent for one in attempts] == [None, 0, 1, 0]
+    assert tip(grounds) == attempts[3].commit
+    assert grounds.rows()[1]["reason"] == "revoked: it was luck"
+    assert (grounds.rows()[1]["gain_bpb"], grounds.rows()[1]["sure"]) == ("-0.010000", "0.20")
+    weights = sorted({path.parents[2].name for path in grounds.folder("t").rglob("model.safetensors")})
+    assert weights == ["0000", "0003"]
+
+
+def test_a_settled_attempt_is_measured_again_scored_and_audited(grounds):
+    night(grounds, [unigram(SHARPNESS=0.8, JITTER=0.1)], Doubtful(again={2: 1}), limits=Limits(experiments=2))
+    again = grounds.attempts("t")[1]
+    assert [run.seed for run in again.done_runs] == [0, 1]
+    assert all(run.score and run.score.audit and run.score.audit.passed for run in again.done_runs)
+    assert len(set(again.scores_bpb)) == 2
+    assert again.val_bpb == pytest.approx(sum(again.scores_bpb) / 2)
+
+
+def test_an_edit_that_crashes_with_another_seed_is_no_longer_kept(grounds):
+    night(grounds, [CRASHES_LATER, BETTER], Doubtful(again={2: 1}))
+    attempts = grounds.attempts("t")
+    assert [one.status for one in attempts] == ["keep", "crash", "keep"]
+    assert attempts[1].decision.reason.startswith("with another seed: exit code 1: AssertionError: only the first seed")
+    assert attempts[2].parent == 0
+    assert tip(grounds) == attempts[2].commit
+
+
+# ---- before the minutes ----------------------------------------------------------------------------------------------
+
+BREAKS_AT_THE_END = BEST.replace('"logits": mx.array', '"other": mx.array')
+
+
+def test_what_breaks_in_scoring_is_found_before_the_minutes(grounds):
+    night(grounds, [BREAKS_AT_THE_END, BEST], Doubtful(), dry_runs=True)
+    attempts = grounds.attempts("t")
+    assert [one.status for one in attempts] == ["keep", "crash", "keep"]
+    assert attempts[1].decision.reason.startswith("dry run: scoring crashed: KeyError: 'logits'")
+    assert attempts[1].runs == ()
+    assert attempts[1].dry_run.wall_s > 0
+    assert attempts[1].commit is not None
+
+
+def test_turned_dials_are_not_tried_dry_and_other_edits_are(grounds):
+    edit = BEST.replace("time.sleep(0.02)", "time.sleep(0.03)")
+    night(grounds, [unigram(SMOOTHING=2.0), edit], Doubtful(), dry_runs=True)
+    assert [one.dry_run is not None for one in grounds.attempts("t")] == [False, False, True]
+    assert grounds.attempts("t")[2].status is Status.KEEP
+    assert not list(grounds.folder("t").glob("runs/0002/dry/model*"))
+
+
+def test_only_dials_differ_whatever_their_comments_say():
+    before = unigram()
+    assert only_dials_differ(before, before.replace("not searched", "a note"), "cpu")
+    assert only_dials_differ(before, unigram(SMOOTHING=2.0, NOTE="other"), "cpu")
+    assert not only_dials_differ(before, before.replace("SHARE)", "SHARE) + 1"), "cpu")
+    assert not only_dials_differ(before, before + "\nEXTRA = 1\n", "cpu")
+    assert not only_dials_differ(before, "not python", "cpu")
+
+
+class Mender:
+    """Proposes a script that breaks, and mends it when it is shown what broke."""
+
+    def __init__(self) -> None:
+        self.seen: list[int | None] = []
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        broken = briefing.broken
+        self.seen.append(broken.number if broken else None)
+        if broken is None:
+            return Proposal(BEST + f"\nassert {len(briefing.history)} == 0\n", "breaks", "", "mender")
+        fixed = broken.proposal.script.replace("\nassert", "\n# assert")
+        fixed += f"\nMENDED = {broken.number}\n"
+        return Proposal(fixed, "mended", "", "mender", repairs=broken.number)
+
+
+def test_who_broke_it_is_asked_once_to_mend_it(grounds):
+    mender = Mender()
+    night(grounds, [], Doubtful(), proposer=mender, limits=Limits(experiments=4))
+    assert mender.seen == [None, 1, None, 3]
+    attempts = grounds.attempts("t")
+    assert [one.status for one in attempts] == ["keep", "crash", "keep", "crash", "discard"]
+    assert attempts[2].proposal.repairs == 1
+
+
+def test_a_crash_of_the_mending_itself_is_left_alone(grounds):
+    class Hopeless(Mender):
+        def propose(self, briefing: Briefing) -> Proposal:
+            made = super().propose(briefing)
+            return dataclasses.replace(made, script=(SCRIPTS / "diverges.py").read_text() + f"\nN = {len(self.seen)}\n")
+
+    mender = Hopeless()
+    night(grounds, [], Doubtful(), proposer=mender, limits=Limits(experiments=3))
+    assert mender.seen == [None, 1, None]
+
+
+class Sometimes:
+    """Has an idea when it is asked for the third time, and then none for ever."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        self.asked += 1
+        if self.asked != 3:
+            raise NoIdea("the server is down")
+        return Proposal(BEST, "late", "", "sometimes")
+
+
+def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):
+    monkeypatch.setattr("agent.night.driver.WAITS_S", (0.01, 0.02))
+    sometimes = Sometimes()
+    lab = night(grounds, [], Doubtful(), proposer=sometimes)
+    assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
+    assert sometimes.asked == 3 + 3
+    assert "nobody has an idea now; asking again in 0.02 s" in lab.watcher.sentences

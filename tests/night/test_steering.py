@@ -1,0 +1,118 @@
+"""A word to a running night: program.md and notes, whole or not at all."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nights import PROJECT
+
+from agent.errors import NightError
+from agent.night.notes import MAX_NOTES, NOTE_CHARS, NOTES, PROGRAM_BYTES, add_note, read_notes, read_program
+
+NOW = "2026-11-21T23:00:00Z"
+
+
+def test_notes_are_read_in_the_order_of_their_writing(tmp_path):
+    assert read_notes(tmp_path) == ()
+    for text in ("try a wider MLP", "leave\nthe tokenizer  \nalone"):
+        add_note(tmp_path, text, NOW)
+    assert read_notes(tmp_path) == ("try a wider MLP", "leave\nthe tokenizer\nalone")
+
+
+def test_a_note_says_something(tmp_path):
+    with pytest.raises(NightError, match="the note is empty; say something"):
+        add_note(tmp_path, " \n\t", NOW)
+    assert not (tmp_path / NOTES).exists()
+
+
+def test_long_notes_and_many_are_cut_to_what_a_prompt_can_hold(tmp_path):
+    add_note(tmp_path, "x" * 3 * NOTE_CHARS, NOW)
+    assert [len(note) for note in read_notes(tmp_path)] == [NOTE_CHARS]
+    for count in range(MAX_NOTES + 5):
+        add_note(tmp_path, f"note {count}", NOW)
+    assert read_notes(tmp_path) == tuple(f"note {count}" for count in range(5, MAX_NOTES + 5))
+
+
+def test_a_note_holds_no_commands_to_a_terminal(tmp_path):
+    add_note(tmp_path, "red\x1b[31m \u202e\udc80", NOW)
+    assert read_notes(tmp_path) == (r"red\x1b[31m \u202e\udc80",)
+
+
+def test_a_line_torn_by_a_power_cut_spoils_none_but_itself(tmp_path):
+    add_note(tmp_path, "first", NOW)
+    with (tmp_path / NOTES).open("a") as file:
+        file.write('{"time": "2026-')
+    add_note(tmp_path, "second", NOW)
+    assert read_notes(tmp_path) == ("first", "second")
+
+
+@pytest.mark.parametrize("line", ["", "null", "7", "[]", "{}", '{"text": 7}', '{"text": " "}', "\udcff", "[" * 100_000])
+def test_lines_that_are_no_notes_are_left_out(tmp_path, line):
+    (tmp_path / NOTES).write_bytes(line.encode(errors="surrogateescape") + b"\n")
+    add_note(tmp_path, "a note", NOW)
+    assert read_notes(tmp_path) == ("a note",)
+
+
+@given(st.lists(st.text(max_size=200), max_size=8))
+@settings(max_examples=40, deadline=None)
+def test_every_note_comes_back_as_printable_text(tmp_path_factory, texts):
+    folder = tmp_path_factory.mktemp("night")
+    said = [text for text in texts if text.strip()]
+    for text in said:
+        add_note(folder, text, NOW)
+    notes = read_notes(folder)
+    assert len(notes) == len(said)
+    assert all(line.isprintable() for note in notes for line in note.replace("\t", " ").split("\n"))
+
+
+def test_people_who_write_at_once_get_a_line_each(tmp_path):
+    code = f"""
+import sys; sys.path.insert(0, {str(PROJECT)!r})
+from pathlib import Path
+from agent.night.notes import add_note
+for k in range(15):
+    add_note(Path({str(tmp_path)!r}), sys.argv[1] * 1500 + str(k), "")
+"""
+    crowd = [subprocess.Popen([sys.executable, "-c", code, name]) for name in "ab"]
+    assert [one.wait() for one in crowd] == [0, 0]
+    notes = read_notes(tmp_path)
+    assert sorted(notes) == sorted(name * 1500 + str(k) for name in "ab" for k in range(15))
+
+
+def test_a_link_or_a_pipe_in_the_place_of_the_notes_is_not_read(tmp_path):
+    (tmp_path / "secret").write_text(json.dumps({"text": "a secret"}))
+    (tmp_path / NOTES).symlink_to(tmp_path / "secret")
+    assert read_notes(tmp_path) == ()
+    (tmp_path / NOTES).unlink()
+    os.mkfifo(tmp_path / NOTES)
+    assert read_notes(tmp_path) == ()
+
+
+def test_the_program_is_that_of_now(tmp_path):
+    path = tmp_path / "program.md"
+    assert read_program(path) == ""
+    for text in ("# Be bold\n", "# Be careful\n\nüber alles\n"):
+        path.write_text(text)
+        assert read_program(path) == text
+
+
+def test_a_program_without_end_is_cut_and_says_so(tmp_path):
+    (tmp_path / "program.md").write_text("ü" * PROGRAM_BYTES)
+    text = read_program(tmp_path / "program.md")
+    assert text.count("ü") == PROGRAM_BYTES // 2
+    assert text.endswith("[the rest, beyond 64 KiB, is left out]\n")
+
+
+def test_no_pipe_or_folder_holds_up_a_night_that_reads_its_program(tmp_path):
+    os.mkfifo(tmp_path / "program.md")
+    assert read_program(tmp_path / "program.md") == ""
+    assert read_program(tmp_path) == ""
+
+
+def test_a_program_holds_no_commands_to_a_terminal_and_keeps_its_lines(tmp_path):
+    (tmp_path / "program.md").write_bytes(b"one\r\n\ttwo \x1b[2J\xff\n")
+    assert read_program(tmp_path / "program.md") == "one\n\ttwo \\x1b[2J\n"

@@ -1,0 +1,198 @@
+"""Where the time goes: each phase gets what is its own, and a script without the seams still gets its table."""
+
+import json
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from nights import PROJECT, SCRIPTS, Grounds, make_repository, unigram
+
+import prepare
+from agent.errors import MachineError, NightError
+from agent.profile import profiler
+from agent.profile.profile import CrashError, record
+from agent.profile.trace import record_command
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+PHASES = ("data_s", "forward_backward_s", "optimizer_s")
+NO_STEP = {"make_step": "build"}
+NO_OPTIMIZER = {"MuonAdamW": "Sgd"}
+NO_SCORING = {"prepare.evaluate_bpb(Bigram(table), data)": "'scored'"}
+NO_GRADIENTS = {"mx.value_and_grad(loss_of)(table, rows)": "loss_of(table, rows), mx.grad(loss_of)(table, rows)"}
+
+
+def bigram(changes: dict[str, str]) -> str:
+    """The script with every seam, pieces of its text replaced."""
+    text = (SCRIPTS / "bigram.py").read_text()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def profile(tmp_path: Path, script: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return Grounds(make_repository(tmp_path / "user", script)).nightshift("profile", *options)
+
+
+def profiled(tmp_path: Path, changes: dict[str, str]) -> tuple[str, dict[str, float | None]]:
+    done = profile(tmp_path, bigram(changes), "--steps", "5", "--json", "figures.json")
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads((tmp_path / "user" / "figures.json").read_text())
+
+
+def test_every_phase_has_its_row_and_together_they_are_the_fenced_step(tmp_path):
+    said, found = profiled(tmp_path, {})
+    for row in ("waiting for a batch", "forward + backward", "optimizer", "Python", "true step", "all 544 rows"):
+        assert row in said
+    assert "was not called" not in said
+    assert sum(found[phase] for phase in (*PHASES, "python_s")) == pytest.approx(found["fenced_step_s"], abs=1e-5)
+    assert all(found[phase] > 0 for phase in PHASES)
+    assert found["tokens_s"] == pytest.approx(2 * 64 / found["step_s"], rel=1e-2)
+    assert found["mfu"] == 0.25
+    assert all(found[name] > 0 for name in ("peak_gb", "process_gb", "start_import_s", "start_first_step_s"))
+
+
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_building_the_graph_is_pythons_unless_arrays_are_evaluated_on_the_way(tmp_path, evaluates):
+    changes = {"SLEEP_S = 0.0": "SLEEP_S = 0.02", "EVALUATES = False": f"EVALUATES = {evaluates}"}
+    _, found = profiled(tmp_path, {**NO_SCORING, **changes, "COMPILE = True": "COMPILE = False"})
+    theirs, others = ("optimizer_s", "python_s") if evaluates else ("python_s", "optimizer_s")
+    assert found[theirs] >= 0.02
+    assert found[theirs] > found[others]
+
+
+def test_a_phase_without_its_seam_says_so_and_is_counted_as_python(tmp_path):
+    said, found = profiled(tmp_path, {**NO_OPTIMIZER, **NO_SCORING, "SLEEP_S = 0.0": "SLEEP_S = 0.02"})
+    assert "MuonAdamW.update was not called: part of Python" in said
+    assert "prepare.evaluate_bpb was not called" in said
+    assert found["optimizer_s"] is None
+    assert found["scoring_s"] is None
+    assert found["python_s"] >= 0.02
+    assert found["forward_backward_s"] > 0
+
+
+def test_the_optimizer_tells_the_steps_apart_where_make_step_is_gone(tmp_path):
+    said, found = profiled(tmp_path, {**NO_STEP, **NO_SCORING})
+    assert "not seen" in said
+    assert found["start_first_step_s"] is None
+    assert found["optimizer_s"] > 0
+
+
+def test_a_script_with_no_seam_at_all_still_gets_its_true_step(tmp_path):
+    said, found = profiled(tmp_path, {**NO_STEP, **NO_OPTIMIZER, **NO_SCORING, **NO_GRADIENTS})
+    assert "no seam tells the steps apart" in said
+    assert found["step_s"] > 0
+    assert found["fenced_step_s"] is None
+
+
+def test_the_projects_own_script_has_every_seam(tmp_path):
+    script = re.sub(r"(?m)^(DEPTH|BATCH_ROWS) = \S.*$", r"\1 = 1", (PROJECT / "train_mlx.py").read_text())
+    done = profile(tmp_path, script, "--steps", "2", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert all(value is not None for value in json.loads(done.stdout).values())
+    assert "2 steps, seed 0" in done.stderr  # the table makes room
+
+
+def test_a_crash_is_told_with_its_exit_code_and_its_last_lines(tmp_path):
+    done = profile(tmp_path, (SCRIPTS / "diverges.py").read_text())
+    assert done.returncode == 1
+    assert "train_mlx.py ended with exit code 3; its last lines:\nloss is nan at step 17" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_script_that_cannot_count_its_steps_says_so_itself(tmp_path):
+    done = profile(tmp_path, unigram())
+    assert done.returncode == 1
+    assert "exit code 2" in done.stderr
+    assert "unrecognized arguments: --max-steps" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--steps", "1"], "--steps 1 leaves nothing between two steps to measure; take 2 or more"),
+        (["--json", "nowhere/figures.json"], "--json nowhere/figures.json cannot be written; name a file"),
+        (["--script", "missing.py"], "missing.py does not exist; run from the folder of your script"),
+        (["--trace", "run.trace"], "this machine trains on its CPU; leave the option out"),
+    ],
+)
+def test_misuse_is_one_sentence_with_its_remedy(grounds, options, words):
+    done = grounds.nightshift("profile", *options)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+# ---- scoring ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("score_s", "measured"), [(0.04, range(1, 5)), (60.0, range(34, 35))])
+def test_scoring_that_takes_long_is_measured_in_part(tiny_data, monkeypatch, score_s, measured):
+    def evaluate(model, data):
+        """Like prepare.evaluate_bpb: batches of 16 rows, the last filled up."""
+        rows = -(-(len(data.split("validation").tokens) - 1) // data.seq_len)
+        for _ in range(0, rows, 16):
+            model([None] * 16)
+
+    monkeypatch.setattr(profiler, "SCORE_S", score_s)
+    notes = profiler.Notes()
+    data = prepare.load_data(tiny_data, verify=False)
+    profiler.score_some(prepare, evaluate, lambda tokens: time.sleep(0.01), data, notes)
+    assert (notes.scoring["rows"], notes.scoring["of_rows"], notes.scoring["of_batches"]) == (16, 544, 34)
+    assert notes.scoring["batches"] in measured
+    assert notes.scoring["seconds"] >= 0.01 * notes.scoring["batches"]
+
+
+# ---- recorders -------------------------------------------------------------------------------------------------------
+
+RECORDERS = {"metal": "xctrace", "cuda": "nsys"}
+
+
+def put_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, program: str) -> None:
+    folder.mkdir()
+    (folder / name).write_text(f"#!/bin/sh\n{program}\n")
+    (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "ending"),
+    [
+        ("metal", ["record", "--template", "Metal System Trace", "--output", "FILE", "--launch", "--"], ""),
+        ("cuda", ["profile", "-o", "FILE"], ".nsys-rep"),
+    ],
+)
+def test_a_recorder_is_given_the_file_and_the_run(tmp_path, monkeypatch, kind, before, ending):
+    file = tmp_path / "run.trace"
+    # a recorder's own exit code may be anything: what counts is the file
+    program = f'for word in "$@"; do echo "$word"; done > "{file}{ending}"; exit 54'
+    put_on_path(tmp_path / "bin", monkeypatch, RECORDERS[kind], program)
+    line = record_command(kind, file, ["python", "train_mlx.py", "--max-steps", "3"])
+    assert record(line, file, dict(os.environ)) == Path(f"{file}{ending}")
+    words = Path(f"{file}{ending}").read_text().splitlines()
+    assert words == [str(file) if word == "FILE" else word for word in before] + line[-4:]
+
+
+@pytest.mark.parametrize("kind", RECORDERS)
+def test_a_recorder_that_writes_nothing_is_quoted(tmp_path, monkeypatch, kind):
+    put_on_path(tmp_path / "bin", monkeypatch, RECORDERS[kind], "echo no permission to record >&2; exit 7")
+    line = record_command(kind, tmp_path / "run.trace", ["python", "train_mlx.py"])
+    with pytest.raises(CrashError, match=rf"{RECORDERS[kind]} ended with exit code 7.*\n.*no permission to record"):
+        record(line, tmp_path / "run.trace", dict(os.environ))
+
+
+@pytest.mark.parametrize("kind", RECORDERS)
+def test_a_missing_recorder_or_a_file_that_is_there_is_one_sentence(tmp_path, monkeypatch, kind):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError, match=f"--trace needs {RECORDERS[kind]}, which is not on PATH; install"):
+        record_command(kind, tmp_path / "run.trace", [])
+    put_on_path(tmp_path / "bin", monkeypatch, RECORDERS[kind], "")
+    with pytest.raises(NightError, match="there is no folder"):
+        record_command(kind, tmp_path / "nowhere" / "run.trace", [])
+    (tmp_path / "run.trace").mkdir()
+    with pytest.raises(NightError, match="exists already; name another file for --trace"):
+        record_command(kind, tmp_path / "run.trace", [])

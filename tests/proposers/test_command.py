@@ -1,0 +1,348 @@
+"""A coding agent as a source of ideas: a real program, which edits, fails, hangs, floods and forks."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_journal import NIGHT
+from test_queue import SCRIPT
+
+from agent.errors import MachineError, NightError, NoIdea
+from agent.experiment import (
+    Ask,
+    Attempt,
+    Briefing,
+    Decision,
+    Ending,
+    Proposal,
+    Run,
+    Score,
+    Status,
+)
+from agent.proposers.command.command import LOG_BYTES, Command, read_bill, split
+from agent.script.contract import MAX_SCRIPT_BYTES
+
+EDIT = "sed -i.orig 's/^LR = .*/LR = 0.02/' train_mlx.py\n"
+IDEA = "printf 'half the step size\\n\\nIt overshoots.\\n' > IDEA.md\n"
+EDITED = SCRIPT.replace("LR = 0.04", "LR = 0.02")
+
+
+def attempt(number: int, script: str, status: Status = Status.DISCARD, **more: object) -> Attempt:
+    run = Run(0, Ending.FINISHED, 0, 300.0, None, "", Score(1.0 - 0.01 * number, 1.0))
+    source = "search" if number else "you"
+    proposal = Proposal(script, f"title {number}", f"hypothesis {number}", source)
+    facts = {"runs": (run,), "decision": Decision(status, "why", 0.01, 0.9), "settled": True} | more
+    return Attempt(number, 0 if number else None, proposal, "", "c", **facts)
+
+
+BASE = attempt(0, SCRIPT, Status.KEEP)
+
+
+def brief(*history: Attempt, **more: object) -> Briefing:
+    history = history or (BASE,)
+    best = next(one for one in reversed(history) if one.status is Status.KEEP)
+    return Briefing(NIGHT, history, best, **more)
+
+
+class Agent:
+    """A night's folder and a coding agent that is a shell script."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.asks, self.stopping = folder / "night", [], False
+        (self.folder / "fixed" / "kernels").mkdir(parents=True)
+        (self.folder / "fixed" / "prepare.py").write_text("BUDGET_S = 300\n")
+        (self.folder / "fixed" / "kernels" / "plain.py").write_text("# plain\n")
+        self.program = folder / "agent.sh"
+
+    def does(self, script: str, *arguments: str, interpreter: str = "/bin/sh", **options: object) -> Command:
+        self.program.write_text(f"#!{interpreter}\n{script}")
+        self.program.chmod(0o755)
+        line = " ".join([str(self.program), *arguments])
+        return Command(line, self.folder, self.asks.append, lambda: self.stopping, **options)
+
+    def saw(self, name: str, briefing: Briefing) -> str:
+        """What a file on its desk says."""
+        with pytest.raises(NoIdea):
+            self.does(f"cp {name} '{self.folder}/seen'\n").propose(briefing)
+        return (self.folder / "seen").read_text()
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Agent:
+    return Agent(tmp_path)
+
+
+# ---- an edit ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_edits_the_script_and_says_why(agent):
+    proposal = agent.does(EDIT + IDEA).propose(brief())
+    assert proposal == Proposal(EDITED, "half the step size", "It overshoots.", "command:agent.sh")
+    (ask,) = agent.asks
+    assert (ask.attempt, ask.source, ask.failure, ask.usd) == (1, "command:agent.sh", None, None)
+    assert 0 < ask.wall_s < 20
+
+
+def test_an_edit_without_words_is_titled_by_its_first_line(agent):
+    assert agent.does(EDIT).propose(brief()).title == "LR = 0.02"
+    assert agent.does("sed -i.orig /WIDTH.=/d train_mlx.py").propose(brief()).title == "without WIDTH = 64"
+
+
+def test_only_the_script_comes_back(agent, tmp_path):
+    proposal = agent.does(
+        EDIT + IDEA + f"echo cheat > prepare.py; echo x > new.py; pwd > '{tmp_path}/desk'; git commit -qam mine\n"
+    ).propose(brief())
+    assert proposal.script == EDITED
+    assert not Path((tmp_path / "desk").read_text().strip()).exists()
+    assert (agent.folder / "fixed" / "prepare.py").read_text() == "BUDGET_S = 300\n"
+
+
+def test_the_task_comes_on_stdin_or_in_the_place_of_the_hole(agent, tmp_path):
+    agent.does(f"cat > '{tmp_path}/stdin'\n" + EDIT).propose(brief())
+    agent.does(f"printf %s \"$2\" > '{tmp_path}/word'; cat > '{tmp_path}/rest'\n" + EDIT, "-p", "{task}").propose(
+        brief()
+    )
+    task = (agent.folder / "asks" / "0001-1" / "TASK.md").read_text()
+    assert "Make `train_mlx.py` reach a lower val_bpb" in task
+    assert (tmp_path / "stdin").read_text() == task == (tmp_path / "word").read_text()
+    assert (tmp_path / "rest").read_text() == ""
+
+
+def test_no_shell_reads_the_command_line(agent, tmp_path):
+    agent.does(f"printf '%s|' \"$@\" > '{tmp_path}/words'\n" + EDIT, "'$HOME; ls'", "*", "`id`").propose(brief())
+    assert (tmp_path / "words").read_text() == "$HOME; ls|*|`id`|"
+
+
+# ---- where it runs ---------------------------------------------------------------------------------------------------
+
+
+def test_it_has_the_users_keys_and_no_way_to_the_users_repository(agent, monkeypatch, tmp_path):
+    user = tmp_path / "user"
+    user.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=user, check=True)
+    monkeypatch.setenv("SOME_API_KEY", "sk-123")
+    monkeypatch.setenv("NIGHTSHIFT_DATA", "/corpus")
+    monkeypatch.setenv("GIT_DIR", str(user / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(user))
+    monkeypatch.setenv("VIRTUAL_ENV", str(user / ".venv"))
+    look = f"env > '{tmp_path}/env'; git rev-parse --show-toplevel > '{tmp_path}/top'; pwd > '{tmp_path}/pwd'\n"
+    keep = f"git add -A && git commit -qm mine && git remote >> '{tmp_path}/top'\n"
+    agent.does(look + EDIT + keep).propose(brief())
+    seen = dict(line.partition("=")[::2] for line in (tmp_path / "env").read_text().splitlines())
+    assert seen["SOME_API_KEY"] == "sk-123"
+    assert [name for name in seen if name.startswith(("NIGHTSHIFT_", "GIT_")) or name == "VIRTUAL_ENV"] == []
+    assert (tmp_path / "top").read_text() == (tmp_path / "pwd").read_text()
+    assert str(user) not in (tmp_path / "env").read_text()
+    assert sorted(path.name for path in user.iterdir()) == [".git"]
+    assert list((user / ".git" / "refs" / "heads").iterdir()) == []
+
+
+def test_settings_and_hooks_of_the_user_do_not_reach_the_desk(agent, monkeypatch, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".gitconfig").write_text(
+        "[core]\nautocrlf = true\nexcludesFile = ignore-all\n[commit]\ngpgSign = true\n"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert agent.does(EDIT).propose(brief()).script == EDITED
+
+
+# ---- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+def failure_of(agent: Agent, script: str, briefing: Briefing | None = None, **options: object) -> str:
+    with pytest.raises(NoIdea) as caught:
+        agent.does(script, **options).propose(briefing or brief())
+    assert str(caught.value).startswith(agent.asks[-1].failure or "nothing")
+    return str(caught.value)
+
+
+def test_no_edit_is_no_idea_and_its_last_words_are_told(agent):
+    said = failure_of(agent, "echo working; printf 'Not logged in \\033[2J\\n'; sed -i.orig s/x/x/ train_mlx.py\n")
+    log = agent.folder / "asks" / "0001-1" / "log.txt"
+    assert said == (
+        f"command:agent.sh had no idea: it left train_mlx.py as it was; it said: Not logged in \\x1b[2J (log: {log})"
+    )
+    assert log.read_text().startswith("working\n")
+
+
+def test_an_edit_of_another_file_is_none(agent):
+    assert "it left train_mlx.py as it was" in failure_of(agent, "echo 'x = 1' >> prepare.py; cp prepare.py train.py\n")
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "rm train_mlx.py",
+        "ln -sf /etc/passwd train_mlx.py",
+        "rm train_mlx.py; mkfifo train_mlx.py",
+        "rm train_mlx.py; mkdir train_mlx.py",
+        "d=$PWD; cd ..; mv $d other; ln -s other $d",
+    ],
+)
+def test_what_is_no_plain_file_is_not_taken(agent, deed):
+    assert "it left no plain train_mlx.py" in failure_of(agent, f"{deed}\n")
+
+
+def test_neither_too_much_nor_other_than_text_is_taken(agent):
+    assert "more than 262,144 bytes" in failure_of(agent, f"head -c {MAX_SCRIPT_BYTES + 1} /dev/zero > train_mlx.py\n")
+    assert "cannot be read as a UTF-8 text file" in failure_of(agent, "printf 'x = \\377' > train_mlx.py\n")
+
+
+def test_a_failed_agent_has_an_idea_only_if_it_came_to_its_end(agent):
+    half = failure_of(agent, EDIT + "echo out of turns; exit 3\n")
+    assert (
+        "command:agent.sh ended with exit code 3, and its edit of train_mlx.py may be half of one; it said: out" in half
+    )
+    assert agent.does(EDIT + IDEA + "exit 3\n").propose(brief()).script == EDITED
+
+
+def test_an_agent_that_hangs_is_ended_with_all_that_it_started(agent, tmp_path):
+    code = f"""
+import os, time
+open('train_mlx.py', 'a').write('# half')
+if os.fork() == 0:
+    os.setsid()
+    open({str(tmp_path / "daemon")!r}, 'w').write(str(os.getpid()))
+time.sleep(60)
+"""
+    began = time.monotonic()
+    said = failure_of(agent, code, interpreter=sys.executable, limit_s=1.5)
+    assert "was still at it after 1.5 s" in said
+    assert time.monotonic() - began < 20
+    daemon = int((tmp_path / "daemon").read_text())
+    assert not psutil.pid_exists(daemon) or psutil.Process(daemon).status() == psutil.STATUS_ZOMBIE
+
+
+def test_what_an_agent_leaves_running_does_not_outlive_its_good_end(agent, tmp_path):
+    agent.does(EDIT + f"(sleep 60 & echo $! > '{tmp_path}/pid') &\nsleep 0.2\n").propose(brief())
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+def test_a_stopped_night_waits_for_no_agent(agent):
+    agent.stopping = True
+    assert "was stopped with the night" in failure_of(agent, "sleep 60\n")
+    assert agent.asks[0].wall_s < 15
+
+
+def test_a_flood_leaves_a_short_log_and_an_edit(agent):
+    assert agent.does(EDIT + "yes a flood of words | head -c 9000000; echo the end\n").propose(brief()).script == EDITED
+    log = agent.folder / "asks" / "0001-1" / "log.txt"
+    assert log.stat().st_size <= LOG_BYTES
+    assert log.read_text().endswith("the end\n")
+
+
+def test_an_idea_of_nonsense_is_none(agent):
+    for deed in ("head -c 20000 /dev/zero > IDEA.md", "ln -s /etc/passwd IDEA.md", "mkfifo IDEA.md", ": > IDEA.md"):
+        assert agent.does(f"{EDIT}{deed}\n").propose(brief()).title == "LR = 0.02"
+
+
+def test_every_call_of_an_attempt_has_a_log_of_its_own(agent):
+    for _ in range(2):
+        failure_of(agent, "echo nothing\n")
+    assert sorted(path.name for path in (agent.folder / "asks").iterdir()) == ["0001-1", "0001-2"]
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "words"),
+    [
+        ("", NightError, "--command is empty"),
+        ("claude -p 'do", NightError, "cannot be split into words"),
+        ("no-such-agent -p", MachineError, "no-such-agent, the program of --command, is not on PATH"),
+        ("sh -c 'claude -p \"{task}\"'", NightError, "has to be a word of its own"),
+    ],
+)
+def test_a_command_that_cannot_work_is_refused_before_the_night(line, error, words):
+    with pytest.raises(error, match=words):
+        split(line)
+
+
+def test_a_program_beside_the_user_is_found_from_the_desk(agent, monkeypatch):
+    agent.does(EDIT)
+    monkeypatch.chdir(agent.program.parent)
+    command = Command("./agent.sh", agent.folder, agent.asks.append, lambda: False)
+    assert command.propose(brief()).script == EDITED
+
+
+# ---- what it cost ----------------------------------------------------------------------------------------------------
+
+CLAUDE = {
+    "type": "result",
+    "subtype": "success",
+    "is_error": False,
+    "result": "I halved the step size.",
+    "total_cost_usd": 0.1234,
+    "usage": {
+        "input_tokens": 10,
+        "cache_creation_input_tokens": 2000,
+        "cache_read_input_tokens": 30000,
+        "output_tokens": 400,
+    },
+    "modelUsage": {"small": {"costUSD": 0.0034}, "large": {"costUSD": 0.12}},
+}
+CODEX = {"type": "turn.completed", "usage": {"input_tokens": 5000, "cached_input_tokens": 4000, "output_tokens": 60}}
+
+
+def test_an_agents_own_bill_is_recorded(agent):
+    agent.does(EDIT + f"echo thinking; echo '{json.dumps(CLAUDE)}'; echo a warning >&2\n").propose(brief())
+    (ask,) = agent.asks
+    assert (ask.usd, ask.tokens_in, ask.tokens_out, ask.model) == (0.1234, 32010, 400, "large")
+
+
+def test_events_line_by_line_tell_the_tokens(agent):
+    agent.does(EDIT + f"echo '{json.dumps({'type': 'thread.started'})}'; echo '{json.dumps(CODEX)}'\n").propose(brief())
+    (ask,) = agent.asks
+    assert (ask.usd, ask.tokens_in, ask.tokens_out, ask.model) == (None, 5000, 60, None)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [CLAUDE | {"is_error": True, "result": "Not logged in\nPlease run /login", "total_cost_usd": 0}],
+        [{"type": "item.completed", "item": {"type": "agent_message", "text": "Not logged in"}}, CODEX],
+        [{"type": "turn.failed", "error": {"message": "Not logged in"}}],
+        [{"type": "error", "message": "Not logged in"}, {"type": "turn.started"}],
+    ],
+)
+def test_the_last_words_of_agents_that_speak_json_are_told(events):
+    said = read_bill("a warning\n" + "\n".join(map(json.dumps, events))).said
+    assert said is not None
+    assert said.startswith("Not logged in")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"total_cost_usd": "free"}', '{"total_cost_usd": -1}', '{"total_cost_usd": NaN}', '{"total_cost_usd": 1e300}',
+     '{"usage": {"input_tokens": true}}', '{"usage": {"input_tokens": -5}}', '{"usage": []}', "{" * 5000,
+     '{"total_cost_usd": true, "modelUsage": []}'],
+)  # fmt: skip
+def test_a_bill_beyond_all_sense_is_none(line):
+    bill = read_bill(line)
+    assert (bill.usd, bill.tokens_in, bill.tokens_out, bill.model) == (None, None, None, None)
+
+
+@given(st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+       lambda inner: st.dictionaries(st.sampled_from(["total_cost_usd", "usage", "modelUsage", "result", "input_tokens",
+                                     "costUSD"]), inner) | st.lists(inner)).map(json.dumps))  # fmt: skip
+@settings(max_examples=100, deadline=None)
+def test_no_log_can_break_the_reading_of_bills(log):
+    bill = read_bill(log)
+    assert bill.usd is None or 0 <= bill.usd < 1e5
+    assert bill.tokens_in is None or bill.tokens_in >= 0
+
+
+def test_asks_can_be_kept_by_the_journal(agent, tmp_path):
+    from agent.records.journal import Journal
+
+    agent.does(EDIT + f"echo '{json.dumps(CLAUDE)}'\n").propose(brief())
+    with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
+        journal.record_ask(agent.asks[0])
+        assert journal.asks() == tuple(agent.asks)
+    assert isinstance(agent.asks[0], Ask)
+    assert os.sep not in agent.asks[0].source

@@ -1,0 +1,345 @@
+"""The queue: what people drop in is tried in their order, each entry once, whatever happens in between."""
+
+import difflib
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nights import PROJECT
+from test_journal import NIGHT
+from test_mix import attempt
+
+from agent.errors import NightError, NoIdea, ScriptError
+from agent.experiment import Attempt, Briefing, Decision, Proposal, Refusal, Status
+from agent.proposers.queue import MAX_ENTRY_BYTES, Queue, submit, waiting
+from agent.records.journal import Journal
+
+SCRIPT = """\
+LR = 0.04
+DEPTH = 4
+WIDTH = 64
+
+
+def main():
+    return LR
+
+
+def load_model(path):
+    return DEPTH * WIDTH
+"""
+NOW = "2026-11-21T23:00:00Z"
+ANOTHER_NIGHT = replace(NIGHT, tag="another")
+
+
+def put(folder: Path, text: str, message: str = "an idea\nbecause", script: str = "train_mlx.py") -> Path:
+    return submit(folder, text, message, script=script, now=NOW)
+
+
+def patch(before: str, after: str, name: str = "train_mlx.py", a: str = "a/", b: str = "b/") -> str:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), f"{a}{name}", f"{b}{name}", lineterm="")
+    return "\n".join(lines) + "\n"
+
+
+def tried(number: int, script: str, source: str = "queue", status: Status = Status.DISCARD) -> Attempt:
+    parent = 0 if number else None
+    return Attempt(number, parent, Proposal(script, "", "", source), NOW, "c", (), Decision(status, ""), True)
+
+
+def brief(*scripts: str, best: int = 0, **more: object) -> Briefing:
+    """Attempts with these scripts, those up to the best one kept."""
+    history = [
+        tried(number, script, "queue" if number else "you", Status.KEEP if number <= best else Status.DISCARD)
+        for number, script in enumerate(scripts)
+    ]
+    return Briefing(NIGHT, history, history[best], **more)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "experiments" / "queue"
+
+
+@pytest.fixture
+def queue(folder: Path) -> Queue:
+    return Queue(folder, folder.parent / "nights")
+
+
+def aside(folder: Path, where: str) -> dict[str, str]:
+    return {path.stem: path.with_suffix(".txt").read_text().strip() for path in waiting(folder / where)}
+
+
+# ---- submitting ------------------------------------------------------------------------------------------------------
+
+
+def test_entries_are_tried_in_their_order(folder, queue):
+    history = [SCRIPT]
+    for depth in (5, 6, 7):
+        put(folder, SCRIPT.replace("DEPTH = 4", f"DEPTH = {depth}"), f"depth {depth}\nIt may help.")
+    for depth in (5, 6, 7):
+        proposal = queue.propose(brief(*history))
+        assert (proposal.title, proposal.hypothesis, proposal.source) == (f"depth {depth}", "It may help.", "queue")
+        history.append(proposal.script)
+    with pytest.raises(NoIdea, match="the queue is empty"):
+        queue.propose(brief(*history))
+    assert aside(folder, "done") == {f"000{n}": f"attempt {n} of night {NIGHT.tag}" for n in (1, 2, 3)}
+
+
+def test_an_empty_queue_has_no_idea_and_makes_no_folder(folder, queue):
+    with pytest.raises(NoIdea, match="the queue is empty"):
+        queue.propose(brief(SCRIPT))
+    assert not folder.exists()
+
+
+def test_many_who_submit_at_once_get_a_number_each(folder):
+    code = f"""
+import sys; sys.path.insert(0, {str(PROJECT)!r})
+from pathlib import Path
+from agent.proposers.queue import submit
+for k in range(15):
+    submit(Path({str(folder)!r}), {SCRIPT!r} + f"A = '{{sys.argv[1]}}{{k}}'", "an idea", script="t.py", now="")
+"""
+    crowd = [subprocess.Popen([sys.executable, "-c", code, name]) for name in "abc"]
+    assert [one.wait() for one in crowd] == [0, 0, 0]
+    assert [path.stem for path in waiting(folder)] == [f"{n:04d}" for n in range(1, 46)]
+    texts = [json.loads(path.read_text())["text"].rpartition("\n")[2] for path in waiting(folder)]
+    assert len(set(texts)) == 45
+    for name in "abc":
+        theirs = [text for text in texts if name in text]
+        assert theirs == [f"A = '{name}{k}'" for k in range(15)]
+
+
+def test_a_number_is_never_given_twice(folder, queue):
+    first = put(folder, SCRIPT.replace("4", "5"))
+    with pytest.raises(NoIdea):
+        queue.propose(brief(SCRIPT, queue.propose(brief(SCRIPT)).script))
+    assert not first.exists()
+    assert put(folder, SCRIPT.replace("4", "6")).name == "0002.json"
+
+
+def test_the_queue_is_nothing_for_git(folder):
+    put(folder, SCRIPT)
+    assert (folder / ".gitignore").read_text() == "*\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def main(:", "train_mlx.py line 1 does not parse"),
+        ("x = 1", "breaks the contract: define main"),
+        ("x = '\udc80'", "does not parse"),
+        ("#" * 300_000, "beyond the limit"),
+        (patch(SCRIPT, SCRIPT.replace("4", "5"), "prepare.py"), "may edit train_mlx.py and nothing else .*prepare.py"),
+        (patch(SCRIPT, SCRIPT.replace("4", "5"), "../train_mlx.py"), "may edit train_mlx.py and nothing else"),
+        (patch(SCRIPT, SCRIPT.replace("4", "5"), "etc/train_mlx.py", "/", "/"), "nothing else"),
+        (patch(SCRIPT, SCRIPT.replace("4", "5")) + patch("a\n", "b\n", "other.py"), "nothing else .*other.py"),
+        ("--- a/train_mlx.py\n+++ b/train_mlx.py\n@@ garbage", "nothing else"),
+        (
+            "diff --git a/x b/train_mlx.py\nrename from x\nrename to train_mlx.py\n"
+            + patch(SCRIPT, SCRIPT.replace("4", "5")).replace("a/train_mlx.py", "a/x"),
+            "nothing else",
+        ),
+        (
+            "diff --git a/train_mlx.py b/train_mlx.py\nold mode 100644\nnew mode 120000\n"
+            + patch(SCRIPT, SCRIPT.replace("4", "5")),
+            "makes, removes or renames files",
+        ),
+        (
+            "diff --git a/train_mlx.py b/train_mlx.py\ndeleted file mode 100644\n--- a/train_mlx.py\n+++ /dev/null\n"
+            "@@ -1 +0,0 @@\n-x\n",
+            "makes, removes or renames files",
+        ),
+    ],
+)
+def test_what_can_never_be_tried_is_refused_at_once(folder, text, words):
+    with pytest.raises(ScriptError, match=words):
+        put(folder, text)
+    assert waiting(folder) == []
+
+
+def test_a_submission_says_what_it_tries(folder):
+    with pytest.raises(NightError, match="say what is tried and why"):
+        put(folder, SCRIPT, " \n")
+
+
+# ---- taking ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_entry_taken_by_a_night_that_was_killed_is_taken_again(folder, queue):
+    put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
+    night = os.fork()
+    if night == 0:
+        Queue(folder, folder).propose(brief(SCRIPT))
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(night, 0)[1]) == -signal.SIGKILL
+    assert "sha256" in json.loads((folder / "0001.json").read_text())
+    assert queue.propose(brief(SCRIPT)).script == SCRIPT.replace("DEPTH = 4", "DEPTH = 5")  # no attempt came of it
+
+
+@dataclass
+class Nights:
+    """Nights that take from one queue, are killed anywhere, and are followed by others."""
+
+    folder: Path
+    tag: str = ""
+    taken: Proposal | None = None  # and not in a journal yet
+
+    def begin(self, count: int) -> None:
+        self.tag, self.taken = f"n{count:02d}", None
+        with Journal.create(self.path(self.tag), replace(NIGHT, tag=self.tag)) as journal:
+            journal.add_attempt(0, None, Proposal(SCRIPT, "baseline", "", "you"), NOW)
+
+    def take(self) -> None:
+        with Journal.read(self.path(self.tag)) as journal:
+            history = journal.attempts()
+        briefing = Briefing(replace(NIGHT, tag=self.tag), history, history[0])
+        self.taken = Queue(self.folder / "queue", self.folder / "nights").propose(briefing)
+
+    def enter(self) -> None:
+        if self.taken is not None:
+            with Journal.resume(self.path(self.tag)) as journal:
+                journal.add_attempt(len(journal.attempts()), 0, self.taken, NOW)
+            self.taken = None
+
+    def tried(self) -> list[str]:
+        found = []
+        for path in sorted((self.folder / "nights").glob("*/journal.sqlite")):
+            with Journal.read(path) as journal:
+                found += [one.proposal.title for one in journal.attempts()[1:]]
+        return found
+
+    def path(self, tag: str) -> Path:
+        return self.folder / "nights" / tag / "journal.sqlite"
+
+
+@given(st.lists(st.sampled_from(["submit", "take", "enter", "kill", "another night"]), min_size=12, max_size=24))
+@settings(max_examples=10, deadline=None)
+def test_every_entry_is_tried_once_and_in_order_wherever_nights_are_killed(tmp_path_factory, deeds):
+    nights, submitted = Nights(tmp_path_factory.mktemp("nights")), 0
+    nights.begin(0)
+    for count, deed in enumerate([*deeds, *["take", "enter"] * (deeds.count("submit") + 1)], 1):
+        match deed:
+            case "submit":
+                submitted += 1
+                put(nights.folder / "queue", f"{SCRIPT}A = {submitted}\n", f"idea {submitted}")
+            case "take":
+                with suppress(NoIdea):
+                    nights.take()
+            case "enter":
+                nights.enter()
+            case "kill":
+                nights.taken = None
+            case "another night":
+                nights.begin(count)
+    assert nights.tried() == [f"idea {number}" for number in range(1, submitted + 1)]
+
+
+def test_an_entry_that_became_an_attempt_is_not_tried_by_the_next_night(folder):
+    put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
+    queue = Queue(folder, folder.parent / "nights")
+    proposal = queue.propose(brief(SCRIPT))
+    with Journal.create(folder.parent / "nights" / NIGHT.tag / "journal.sqlite", NIGHT) as journal:
+        journal.add_attempt(0, None, Proposal(SCRIPT, "baseline", "", "you"), NOW)
+        journal.add_attempt(1, 0, proposal, NOW)
+    elsewhere = Briefing(ANOTHER_NIGHT, [tried(0, SCRIPT, "you", Status.KEEP)], tried(0, SCRIPT, "you"))
+    with pytest.raises(NoIdea):
+        queue.propose(elsewhere)
+    assert aside(folder, "done") == {"0001": f"attempt 1 of night {NIGHT.tag}"}
+
+
+def test_an_entry_of_a_night_whose_journal_is_gone_is_not_lost(folder, queue):
+    put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
+    proposal = queue.propose(brief(SCRIPT))
+    elsewhere = Briefing(ANOTHER_NIGHT, [tried(0, SCRIPT, "you", Status.KEEP)], tried(0, SCRIPT, "you"))
+    assert queue.propose(elsewhere) == proposal
+
+
+def test_a_patch_that_was_kept_is_done_though_it_fits_no_more(folder, queue):
+    put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
+    better = queue.propose(brief(SCRIPT)).script
+    with pytest.raises(NoIdea):
+        queue.propose(brief(SCRIPT, better, best=1))
+    assert list(aside(folder, "done")) == ["0001"]
+    assert aside(folder, "refused") == {}
+
+
+def test_what_somebody_else_has_tried_meanwhile_is_refused(folder, queue):
+    put(folder, SCRIPT.replace("4", "5"))
+    history = [tried(0, SCRIPT, "you", Status.KEEP), tried(1, SCRIPT.replace("4", "5") + "# the same\n", "llm")]
+    with pytest.raises(NoIdea):
+        queue.propose(Briefing(NIGHT, history, history[0]))
+    assert aside(folder, "refused") == {"0001": "queue proposed the script of attempt 1 again; it has to be a new one"}
+
+
+def test_what_was_refused_makes_room_for_the_next(folder, queue):
+    put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"), "first")
+    put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 6"), "second")
+    first = queue.propose(brief(SCRIPT))
+    assert queue.propose(brief(SCRIPT, refused=(Refusal(first, "too large"),))).title == "second"
+    assert aside(folder, "refused") == {"0001": "too large"}
+
+
+def test_links_pipes_and_other_names_are_left_alone(tmp_path, folder, queue):
+    put(folder, SCRIPT.replace("4", "5")).rename(tmp_path / "elsewhere.json")
+    (folder / "0001.json").symlink_to(tmp_path / "elsewhere.json")
+    os.mkfifo(folder / "0002.json")
+    (folder / "0003.json").mkdir()
+    (folder / "0004 .json").write_text("{}")
+    (folder / "..0005.json").write_text("{}")
+    with pytest.raises(NoIdea, match="the queue is empty"):
+        queue.propose(brief(SCRIPT))
+    assert not (folder / "refused").exists()
+    assert put(folder, SCRIPT.replace("4", "6")).name == "0004.json"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "[" * 100_000,
+        '{"kind": "script"}',
+        '{"kind": "rm -rf", "text": "", "title": "", "hypothesis": "", "submitted": ""}',
+        '{"kind": "script", "text": 7, "title": "", "hypothesis": "", "submitted": ""}',
+        '{"kind": "script", "text": "", "title": "", "hypothesis": "", "submitted": "", "night": "../../x"}',
+        " " * (MAX_ENTRY_BYTES + 1),
+    ],
+)
+def test_files_that_are_no_entries_are_put_aside(folder, queue, content):
+    folder.mkdir(parents=True)
+    (folder / "0001.json").write_text(content)
+    put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
+    assert queue.propose(brief(SCRIPT)).title == "an idea"
+    assert "submit it with: nightshift submit" in aside(folder, "refused")["0001"]
+
+
+def test_a_script_dropped_in_by_hand_is_checked_like_any_other(folder, queue):
+    entry = {"kind": "script", "text": "x = '\ud800'", "title": "t", "hypothesis": "", "submitted": ""}
+    folder.mkdir(parents=True)
+    (folder / "0001.json").write_text(json.dumps(entry))
+    with pytest.raises(NoIdea):
+        queue.propose(brief(SCRIPT))
+    assert aside(folder, "refused")["0001"].startswith("queue proposed a script that cannot be run")
+
+
+def test_a_title_fits_into_one_line(folder, queue):
+    put(folder, SCRIPT.replace("4", "5"), "wide\x1b[2J\tMLP " + "x" * 500)
+    title = queue.propose(brief(SCRIPT)).title
+    assert title.startswith("wide\\x1b[2J MLP xxx")
+    assert len(title) == 200
+
+
+def test_the_history_of_a_mix_is_no_matter(folder, queue):
+    """Attempts of other sources do not count as entries."""
+    put(folder, SCRIPT.replace("4", "5"))
+    history = [tried(0, SCRIPT, "you", Status.KEEP), attempt(1, "search")]
+    assert queue.propose(Briefing(NIGHT, history, history[0])).source == "queue"

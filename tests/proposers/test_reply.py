@@ -1,0 +1,216 @@
+"""Replies of a language model: what is clear is taken, everything else is refused with a sentence that helps."""
+
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from nights import unigram
+
+from agent.proposers.llm.reply import MAX_EDITS, REPLY_CHARS, BadReply, read_reply
+from agent.script.dials import normalised
+
+SCRIPT = unigram()
+NAME = "train_mlx.py"
+HEAD = "TITLE: less smoothing\nHYPOTHESIS: Counts are large\nenough as they are.\n"
+OLD = "SMOOTHING = 1.0  # added to every count  [0.01, 100.0] log"
+NEW = "SMOOTHING = 0.5  # added to every count  [0.01, 100.0] log"
+WANTED = SCRIPT.replace(OLD, NEW)
+
+
+def block(search: str, replace: str) -> str:
+    return f"<<<<<<< SEARCH\n{search}\n=======\n{replace}\n>>>>>>> REPLACE\n"
+
+
+def read(text: str, base: str = SCRIPT) -> str:
+    return read_reply(text, base, NAME).script
+
+
+def refusal(text: str, base: str = SCRIPT) -> str:
+    with pytest.raises(BadReply) as caught:
+        read_reply(text, base, NAME)
+    return str(caught.value)
+
+
+def test_an_edit_a_title_and_a_hypothesis_come_out():
+    edited = read_reply(f"{HEAD}\nFILE: {NAME}\n{block(OLD, NEW)}", SCRIPT, NAME)
+    assert edited.script == WANTED
+    assert edited.title == "less smoothing"
+    assert edited.hypothesis == "Counts are large\nenough as they are."
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        block(OLD, NEW),
+        f"```python\n{block(OLD, NEW)}```\n",
+        f"{NAME}\n```python\n{block(OLD, NEW)}```\n",
+        f"```\n{NAME}\n{block(OLD, NEW)}```\n",
+        f"```python {NAME}\n{block(OLD, NEW)}```\n",
+        f"```python:{NAME}\n{block(OLD, NEW)}```",
+        f"### `{NAME}`\n{block(OLD + '   ', NEW)}",
+        block(OLD, NEW).replace("\n", "\r\n"),
+        block(OLD, NEW).replace("<<<<<<<", "<<<<<").replace("=======", "========").replace(">>>>>>>", ">>>>>>>>>"),
+        f"```python\n{WANTED}```\nThat is all.",
+        f"````\n\n{WANTED}\n\n````",
+    ],
+)
+def test_models_write_the_same_edit_in_many_ways(body):
+    assert read(f"**Title:** less\n\n**Hypothesis:** it may help\n\n{body}") == WANTED
+
+
+def test_what_a_model_thought_aloud_is_not_read():
+    thought = f"<think>TITLE: no\n{block('nothing', 'of this')}```\n</think>\n"
+    assert read(thought + HEAD + block(OLD, NEW)) == WANTED
+
+
+def test_the_order_of_blocks_does_not_matter_and_neighbours_do_not_touch():
+    first, second = "SHARE = 0.25", 'NOTE = "unigram"'
+    old = [line for line in SCRIPT.split("\n") if line.startswith((first, second))]
+    blocks = [block(old[0], "SHARE = 0.5"), block(old[1], 'NOTE = "more"')]
+    assert read(HEAD + "".join(blocks)) == read(HEAD + "".join(reversed(blocks)))
+
+
+def test_lines_can_be_deleted():
+    note = 'NOTE = "unigram"  # not searched'
+    assert read(f"{HEAD}<<<<<<< SEARCH\n{note}\n=======\n>>>>>>> REPLACE\n") == SCRIPT.replace(note + "\n", "")
+
+
+REFUSED = {
+    "empty": ("", "is empty"),
+    "blank": (" \n\t ", "is empty"),
+    "prose": ("I would rather not.", "no SEARCH/REPLACE block and no code block"),
+    "no title": (f"HYPOTHESIS: why\n{block(OLD, NEW)}", "begins with TITLE:"),
+    "no hypothesis": (f"TITLE: what\n{block(OLD, NEW)}", "begins with HYPOTHESIS:"),
+    "no such lines": (HEAD + block("SMOOTHING = 9", NEW), 'no line there is "SMOOTHING = 9"'),
+    "part of a line": (HEAD + block("SMOOTHING = 1.0", "SMOOTHING = 0.5"), "copy whole lines"),
+    "lines apart": (HEAD + block(f"{OLD}\nNOTE = \"unigram\"  # not searched", NEW), "without leaving one out"),
+    "empty search": (HEAD + block("", "x = 1"), "empty SEARCH"),
+    "a longer line": (HEAD + block("    def __init__(self", NEW), "does not stand"),
+    "same lines twice": (HEAD + block(OLD, NEW) + block(OLD, NEW), "blocks 1 and 2 edit the same lines"),
+    "nothing": (HEAD + block(OLD, OLD), "changes nothing"),
+    "a comment": (HEAD + block(OLD, OLD + "  # really"), "changes nothing"),
+    "no divider": (f"{HEAD}<<<<<<< SEARCH\n{OLD}\n>>>>>>> REPLACE\n", "no ======= line"),
+    "no end": (f"{HEAD}<<<<<<< SEARCH\n{OLD}\n=======\n{NEW}\n", "is not finished"),
+    "block in a block": (f"{HEAD}<<<<<<< SEARCH\n{OLD}\n=======\n{block(OLD, NEW)}", "does not end with"),
+    "only an end": (f"{HEAD}{block(OLD, NEW)}>>>>>>> REPLACE\n", "ends no block"),
+    "cut off": (f"{HEAD}```python\n{SCRIPT}", "not closed"),
+    "two scripts": (f"{HEAD}```python\n{WANTED}```\n```python\n{WANTED}```", "2 code blocks"),
+    "both": (f"{HEAD}{block(OLD, NEW)}```python\nimport os\n```", "other code blocks"),
+    "a part as the whole": (f"{HEAD}```python\n{NEW}\n```", "breaks the contract"),
+    "a diff": (f"{HEAD}```diff\n-{OLD}\n+{NEW}\n```", "a diff is not read"),
+    "a syntax error": (HEAD + block(OLD, "SMOOTHING = = 1"), "does not parse"),
+    "a null": (HEAD + block(OLD, "SMOOTHING = '\0'"), "does not parse"),
+    "half a character": (HEAD + block(OLD, "SMOOTHING = '\ud800'"), "does not parse"),
+    "no main": (HEAD + block("def main() -> None:", "def maine() -> None:"), "define main()"),
+    "deep nesting": (HEAD + block(OLD, f"SMOOTHING = {'-' * 5000}1"), "nested"),
+    "too long": ("x" * (REPLY_CHARS + 1), "more than"),
+    "too many": (HEAD + block(OLD, NEW) * (MAX_EDITS + 1), "one idea at a time"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_clear_is_refused_with_what_to_do(name):
+    text, why = REFUSED[name]
+    sentence = refusal(text)
+    assert why in sentence
+    assert "\n" not in sentence
+    assert len(sentence) < 600
+
+
+def test_lines_that_stand_in_several_places_are_refused_with_their_numbers():
+    base = SCRIPT.replace("NOTE =", f"{OLD}\nNOTE =")
+    first, second = (at for at, line in enumerate(base.split("\n"), 1) if line == OLD)
+    assert f"stands in {NAME} at lines {first} and {second}" in refusal(HEAD + block(OLD, NEW), base)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "prepare.py", "../train_mlx.py", "/etc/passwd", "./train_mlx.py", "agent/train_mlx.py", "train_mlx.py.bak",
+        "C:\\train_mlx.py", "~/.bashrc", "..", "TRAIN_MLX.PY",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "place",
+    ["FILE: {}\n{}", "{}\n{}", "`{}`:\n{}", "```python\n{}\n{}```", "```{}\n{}```", "```python {}\n{}```",
+     "```python:{}\n{}```", "```python title=\"{}\"\n{}```"],
+)  # fmt: skip
+def test_no_other_file_is_edited(name, place):
+    assert f"edit {NAME} alone" in refusal(HEAD + place.format(name, block(OLD, NEW)))
+
+
+def test_one_file_of_several_is_one_too_many():
+    text = f"{HEAD}FILE: {NAME}\n{block(OLD, NEW)}\nFILE: prepare.py\n{block(OLD, NEW)}"
+    assert '"prepare.py"' in refusal(text)
+
+
+LONG = 200_000  # signs, in a reply or a script that wants to be looked at for ever
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " " * LONG + "x",
+        "<think>" * (LONG // 7),
+        f"TITLE: x{'* ' * (LONG // 2)}x",
+        f"FILE: {'a.' * (LONG // 2)}",
+        f"{'a.b:' * (LONG // 4)}!",
+        "`" * LONG,
+        "```\n" * (LONG // 4),
+        HEAD + block("\n" * (LONG // 2) + "x", "y"),
+    ],
+)
+def test_no_reply_takes_long_to_be_refused(text):
+    base = SCRIPT + "\n" * LONG
+    start = time.process_time()
+    refusal(text, base)
+    assert time.process_time() - start < 2.0
+
+
+# ---- whatever comes --------------------------------------------------------------------------------------------------
+
+PIECES = st.sampled_from(
+    ["<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE", "```", "```python", "````", "TITLE: t", "HYPOTHESIS: h",
+     "FILE: train_mlx.py", "FILE: ../x", OLD, NEW, "", "    ", "<think>", "</think>", "def main():", "..", "a.py"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES | st.text(max_size=30), max_size=30).map("\n".join))
+@settings(max_examples=150, deadline=None)
+def test_no_reply_does_more_than_edit_or_be_refused(text):
+    before = set(Path().iterdir())
+    with suppress(BadReply):
+        edited = read_reply(text, SCRIPT, NAME)
+        assert normalised(edited.script) != normalised(SCRIPT)
+        assert edited.title
+        assert edited.hypothesis
+    assert set(Path().iterdir()) == before  # where the answer named a file
+
+
+SAFE = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]), max_size=20)
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_any_edit_of_whole_lines_comes_out_as_it_was_meant(data):
+    lines = SCRIPT.split("\n")
+    start = data.draw(st.integers(0, len(lines) - 1))
+    stop = data.draw(st.integers(start + 1, len(lines)))
+    comments = [f"# {text}".rstrip() for text in data.draw(st.lists(SAFE, max_size=3))]
+    added = data.draw(st.integers(2, 10**6))
+    kept = lines[start:stop]
+    assume(any(kept))
+    assume(not any(lines[at : at + len(kept)] == kept for at in range(len(lines)) if at != start))
+    indent = re.match(" *", next((line for line in lines[stop:] if line.strip()), ""))[0]  # type: ignore[index]
+    new = [*kept, *(f"{indent}{line}" for line in comments), f"{indent}pass; {added}"]
+    wanted = "\n".join([*lines[:start], *new, *lines[stop:]])
+    try:
+        compile(wanted, NAME, "exec")
+    except SyntaxError:
+        assert "does not parse" in refusal(HEAD + block("\n".join(kept), "\n".join(new)))
+    else:
+        assert read(HEAD + block("\n".join(kept), "\n".join(new))) == wanted

@@ -1,0 +1,362 @@
+"""Search over the dials: sensible steps, the same ones every time, never one twice."""
+
+import math
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_journal import NIGHT
+
+from agent.errors import Exhausted, ScriptError
+from agent.experiment import (
+    Attempt,
+    Briefing,
+    Decision,
+    Ending,
+    Proposal,
+    Refusal,
+    Run,
+    Score,
+    Status,
+    Summary,
+    incumbent,
+)
+from agent.proposers.search.memory import Memory
+from agent.proposers.search.search import MOST, MOST_READ, Evidence, Search, dials_of, most_telling, skeleton
+from agent.proposers.search.space import MAX_STEP, MIN_STEP, Axis
+from agent.proposers.search.surrogate import REACH, kernel
+from agent.script.cached import remembered
+from agent.script.dials import fingerprint, normalised, read_dials, searched, values_of
+
+SCRIPT = """\
+LR = 0.04  # [0.005, 0.2] log
+DECAY = by_device(cpu=0.2, metal=0.1, cuda=0.1)  # [0.0, 0.6]
+DEPTH = 4  # {2, 4, 6, 8}
+HEADS = 2  # [1, 8]
+PATTERN = "SL"  # {"L", "SL", "SSSL"}
+FIXED = 3
+"""
+
+
+def attempt(number: int, script: str, bpb: float | None, *, keep: bool = False, memory_mb: float = 100.0) -> Attempt:
+    status = Status.CRASH if bpb is None else Status.KEEP if keep else Status.DISCARD
+    run = Run(0, Ending.FINISHED, 0, 1.0, Summary(peak_vram_mb=memory_mb), "", Score(bpb, 1.0, None))
+    return Attempt(number, None, Proposal(script, "", "", ""), "", "c", (run,), Decision(status, ""), True)
+
+
+def brief(history: list[Attempt]) -> Briefing:
+    best = incumbent(history)
+    assert best is not None
+    return Briefing(NIGHT, history, best)
+
+
+def night(bpb_of, count: int, seed: int = 0, script: str = SCRIPT) -> list[Attempt]:
+    history = [attempt(0, script, bpb_of(values(script)), keep=True)]
+    best = history[0].val_bpb
+    for number in range(1, count + 1):
+        proposed = Search("cpu", seed).propose(brief(history)).script
+        bpb = bpb_of(values(proposed))
+        history.append(attempt(number, proposed, bpb, keep=bpb is not None and bpb < best))
+        best = min(best, bpb if bpb is not None else best)
+    return history
+
+
+def values(script: str) -> dict[str, float]:
+    return {dial.name: dial.value for dial in read_dials(script, "cpu")}
+
+
+def bowl(dials: dict[str, float]) -> float:
+    return 1 + 0.02 * math.log(dials["LR"] / 0.02) ** 2 + (dials["DECAY"] - 0.1) ** 2 + 0.01 * abs(dials["DEPTH"] - 8)
+
+
+def test_a_proposal_turns_one_to_three_dials_and_stays_in_their_ranges():
+    for number, one in enumerate(night(bowl, 25)[1:]):
+        assert 0.005 <= values(one.proposal.script)["LR"] <= 0.2, number
+        assert 0.0 <= values(one.proposal.script)["DECAY"] <= 0.6
+        assert values(one.proposal.script)["DEPTH"] in (2, 4, 6, 8)
+        assert values(one.proposal.script)["HEADS"] in range(1, 9)
+        assert values(one.proposal.script)["FIXED"] == 3
+
+
+def test_each_edit_is_of_the_incumbent():
+    history = night(bowl, 12)
+    for number in range(1, len(history)):
+        incumbent = min(history[:number], key=lambda one: one.val_bpb).proposal.script
+        before, after = values(incumbent), values(history[number].proposal.script)
+        assert 1 <= sum(before[name] != after[name] for name in before) <= 3
+
+
+def test_steps_too_small_to_be_seen_are_not_made():
+    for one, another in zip(night(lambda dials: 1.0, 20)[1:], [SCRIPT] * 20, strict=True):
+        step = abs(math.log(values(one.proposal.script)["LR"] / values(another)["LR"]))
+        assert step == 0 or step >= MIN_STEP * math.log(0.2 / 0.005) * 0.99
+
+
+def test_a_single_turn_is_no_leap():
+    for one in night(lambda dials: 1.0, 40)[1:]:
+        before, after = values(SCRIPT), values(one.proposal.script)
+        assert abs(math.log(after["LR"] / before["LR"])) <= MAX_STEP * math.log(0.2 / 0.005) * 1.001
+        assert abs(after["DECAY"] - before["DECAY"]) <= MAX_STEP * 0.6 * 1.001
+        assert after["DEPTH"] in (2, 4, 6)
+        assert abs(after["HEADS"] - before["HEADS"]) <= 3
+
+
+def test_the_same_seed_and_history_give_the_same_night():
+    assert [one.proposal.script for one in night(bowl, 8)] == [one.proposal.script for one in night(bowl, 8)]
+
+
+def test_another_seed_gives_another_night():
+    assert night(bowl, 3)[1:] != night(bowl, 3, seed=1)[1:]
+
+
+def test_no_script_is_proposed_twice():
+    scripts = [normalised(one.proposal.script) for one in night(bowl, 40)]
+    assert len(set(scripts)) == len(scripts)
+
+
+def test_it_finds_a_clearly_better_place():
+    history = night(bowl, 40)
+    assert min(one.val_bpb for one in history) < 1 + 0.3 * (history[0].val_bpb - 1)
+
+
+def test_crashes_are_avoided():
+    def crash_when_deep(dials):
+        return None if dials["DEPTH"] > 4 else bowl(dials)
+
+    history = night(crash_when_deep, 30)
+    assert sum(one.val_bpb is None for one in history) <= 5
+
+
+def test_what_was_bad_one_way_is_tried_the_other_way():
+    history = [attempt(0, SCRIPT, 1.0, keep=True)]
+    for number, rate in enumerate(("0.05", "0.07", "0.1"), 1):
+        history.append(attempt(number, SCRIPT.replace("LR = 0.04", f"LR = {rate}"), 1.0 + 0.1 * number))
+    rates = [values(Search("cpu", seed).propose(brief(history)).script)["LR"] for seed in range(10)]
+    assert all(rate <= 0.04 for rate in rates)
+    assert sum(rate < 0.04 for rate in rates) >= 8
+
+
+def test_two_near_misses_are_put_together():
+    lower, higher = SCRIPT.replace("LR = 0.04", "LR = 0.02"), SCRIPT.replace("HEADS = 2", "HEADS = 4")
+    history = [attempt(0, SCRIPT, 1.0, keep=True), attempt(1, lower, 0.999), attempt(2, higher, 0.999)]
+    history += [attempt(3 + i, SCRIPT.replace("cpu=0.2", f"cpu=0.{i}"), 1.01) for i in (1, 3, 4)]
+    found = [values(Search("cpu", seed).propose(brief(history)).script) for seed in range(5)]
+    assert sum(dials["LR"] < 0.04 and dials["HEADS"] > 2 for dials in found) >= 4
+
+
+def test_what_ruins_a_run_does_not_drown_what_helps():
+    history = [attempt(0, SCRIPT, 1.0, keep=True), attempt(1, SCRIPT.replace("cpu=0.2", "cpu=0.4"), 50.0)]
+    history += [attempt(2 + i, SCRIPT.replace("0.04", f"0.0{i + 1}"), 0.99 + 0.002 * i) for i in range(3)]
+    found = [values(Search("cpu", seed).propose(brief(history)).script) for seed in range(5)]
+    assert all(dials["LR"] < 0.04 for dials in found)
+
+
+def test_earlier_nights_teach_by_their_differences_whatever_their_level():
+    def taught(level: float) -> list[Attempt]:
+        lower = SCRIPT.replace("LR = 0.04", "LR = 0.02")
+        worse = [SCRIPT.replace("cpu=0.2", f"cpu=0.{i}") for i in (1, 3, 4)]
+        night = [attempt(0, SCRIPT, level, keep=True), attempt(1, lower, level - 0.1, keep=True)]
+        return night + [attempt(2 + i, script, level + 0.05) for i, script in enumerate(worse)]
+
+    tonight = brief([attempt(0, SCRIPT, 1.0, keep=True)])
+    for level in (0.5, 1.0, 3.0):
+        found = [Search("cpu", seed, earlier=[taught(level)]).propose(tonight).script for seed in range(5)]
+        assert all(values(script)["LR"] < 0.04 for script in found), level
+    assert len({Search("cpu", 0, earlier=[taught(level)]).propose(tonight).script for level in (0.5, 1.0, 3.0)}) == 1
+
+
+def test_an_edit_of_more_than_dials_makes_a_group_of_its_own():
+    edited = SCRIPT + "x = 1\n"
+    history = [attempt(0, SCRIPT, 1.0, keep=True), attempt(1, SCRIPT.replace("0.04", "0.02"), 0.99)]
+    history += [attempt(2, edited, 0.5, keep=True), attempt(3, edited.replace("0.04", "0.1"), 0.52)]
+    found = [values(Search("cpu", seed).propose(brief(history)).script) for seed in range(5)]
+    assert all(dials["LR"] < 0.04 for dials in found)
+
+
+def test_a_crash_of_edited_code_says_nothing_about_its_dials():
+    history = [attempt(0, SCRIPT, 1.0, keep=True), attempt(1, SCRIPT.replace("0.04", "0.02"), 0.99)]
+    broken = [attempt(2 + i, SCRIPT + f"typo{i}\n", None) for i in range(3)]
+    without, beside = (brief(some) for some in (history, history + broken))
+    found = [
+        values(Search("cpu", seed).propose(briefing).script) for briefing in (without, beside) for seed in range(4)
+    ]
+    assert all(dials["LR"] < 0.04 for dials in found)
+
+
+def test_a_refused_proposal_is_not_made_again():
+    history = [attempt(0, SCRIPT, 1.0, keep=True)]
+    first = Search("cpu", 0).propose(brief(history))
+    second = Search("cpu", 0).propose(replace(brief(history), refused=(Refusal(first, "no"),)))
+    assert normalised(first.script) != normalised(second.script)
+
+
+ROWS = "BATCH_ROWS = 8  # {1, 2, 4, 8, 16, 32}\n"
+
+
+def test_what_cannot_fit_in_memory_is_never_proposed():
+    history = [measured_gb(attempt(0, ROWS + SCRIPT, 1.0, keep=True), 6.3)]
+    found = {
+        limit: [values(Search("cpu", seed, memory_limit_gb=limit).propose(brief(history)).script) for seed in range(40)]
+        for limit in (None, 10.0)
+    }
+    assert any(dials["BATCH_ROWS"] > 8 for dials in found[None])
+    assert all(dials["BATCH_ROWS"] <= 8 for dials in found[10.0])
+
+
+def test_how_memory_moves_is_learnt_from_the_runs():
+    dials = [{"BATCH_ROWS": rows, "STRANGE": strange, "LR": 0.1} for rows, strange in ((8, 1), (16, 1), (8, 2), (4, 4))]
+    memory = Memory.learnt([(one, 1.0 + 0.01 * one["BATCH_ROWS"]) for one in dials[:2]], 100.0)
+    assert memory.expected_gb(dials[1] | {"BATCH_ROWS": 32}) < 1.5, "rows cost next to nothing here"
+    memory = Memory.learnt([(one, float(one["STRANGE"]) ** 2) for one in dials], 100.0)
+    assert memory.expected_gb(dials[0] | {"STRANGE": 4}) == pytest.approx(16.0, rel=0.25)
+    assert Memory.learnt([], 1.0).fits({"BATCH_ROWS": 10**9}), "nothing is known before attempt 0"
+
+
+def measured_gb(one: Attempt, gb: float, ending: Ending = Ending.FINISHED) -> Attempt:
+    return replace(one, runs=(replace(one.runs[0], peak_bytes=int(gb * 1e9), ending=ending),))
+
+
+def test_memory_is_learnt_from_what_the_harness_measured():
+    honest = [measured_gb(attempt(0, ROWS + SCRIPT, 1.0, keep=True), 6.3)]
+    twice = attempt(1, ROWS.replace("= 8", "= 16") + SCRIPT, 1.1, memory_mb=12000.0)
+    for claimed_mb in (1.0, 1e6):
+        history = [
+            measured_gb(attempt(0, ROWS + SCRIPT, 1.0, keep=True, memory_mb=claimed_mb), 6.3),
+            replace(twice, runs=(replace(twice.runs[0], summary=Summary(peak_vram_mb=claimed_mb)),)),
+        ]
+        for seed in range(3):
+            wanted, found = (
+                Search("cpu", seed, memory_limit_gb=10.0).propose(brief(some)) for some in (honest, history)
+            )
+            assert values(found.script)["BATCH_ROWS"] <= 8
+            assert values(wanted.script)["BATCH_ROWS"] <= 8
+
+
+def test_a_run_that_crashed_before_it_trained_says_nothing_about_memory():
+    grown = attempt(1, ROWS.replace("= 8", "= 16") + SCRIPT, None)
+    history = [measured_gb(attempt(0, ROWS + SCRIPT, 1.0, keep=True), 6.3), measured_gb(grown, 0.1, Ending.CRASHED)]
+    found = [Search("cpu", seed, memory_limit_gb=10.0).propose(brief(history)).script for seed in range(20)]
+    assert all(values(script)["BATCH_ROWS"] <= 8 for script in found)
+
+
+@pytest.mark.parametrize("nonsense", [-1.0, 0.0, math.nan, math.inf])
+def test_memory_that_cannot_be_does_not_end_the_search(nonsense):
+    dials = {"BATCH_ROWS": 8}
+    assert Memory.learnt([(dials, nonsense)], 10.0).fits({"BATCH_ROWS": 16})
+    memory = Memory.learnt([(dials, 4.0), ({"BATCH_ROWS": 16}, nonsense)], 10.0)
+    assert memory.fits(dials)
+    assert not memory.fits({"BATCH_ROWS": 64})
+    history = [attempt(0, ROWS + SCRIPT, 1.0, keep=True), attempt(1, SCRIPT, 1.1, memory_mb=nonsense)]
+    assert Search("cpu", 0, memory_limit_gb=10.0).propose(brief(history)).source == "search"
+
+
+# ---- long nights, and runs that were ended early ---------------------------------------------------------------------
+
+
+def test_no_array_of_the_kernel_is_larger_than_all_pairs():
+    rng = np.random.default_rng(0)
+    one, other, ordered = rng.random((300, 40)), rng.random((200, 40)), np.arange(40) % 2 == 0
+    tracemalloc.start()
+    sums = kernel(one, other, ordered)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * sums.nbytes  # all dials at once would be forty
+    apart = one[:, None] - other[None]
+    each = np.where(ordered, np.exp(-(apart**2) / (2 * REACH**2)), apart == 0)
+    assert sums == pytest.approx(each.sum(axis=-1))
+
+
+def test_the_model_looks_at_the_latest_of_the_incumbents_group_first():
+    def of(group: str, count: int) -> list[Evidence]:
+        return [Evidence(np.zeros(1), attempt(k, SCRIPT, 1.0), 1.0, group) for k in range(count)]
+
+    mine, others, many = of("mine", MOST - 100), of("other", 500), of("mine", MOST + 5)
+    elsewhere = attempt(-1, SCRIPT, 1.0)
+    assert most_telling(others + mine, "mine", elsewhere) == others[-100:] + mine
+    assert most_telling(many + others, "mine", elsewhere) == many[5:]
+    assert most_telling(many + others, "mine", many[0].attempt) == [many[0], *many[6:]]
+
+
+def test_what_a_proposal_reads_is_bounded_and_holds_the_incumbent():
+    scripts = [SCRIPT.replace("LR = 0.04", f"LR = {0.04 + k / 1e5:.5f}") for k in range(30)]
+    history = [attempt(k, scripts[k % 30], 1.0 + k % 7 / 100, keep=k == 3) for k in range(MOST_READ + 500)]
+    search, axes = Search("cpu", 0), [Axis.of(dial) for dial in searched(SCRIPT, "cpu")]
+    assert [one.attempt.number for one in search._read(axes, history, 0)] == [3, *range(500, MOST_READ + 500)]
+    assert search.propose(brief(history)).hypothesis.count(f"what {MOST} attempts say") == 1
+
+
+def test_ten_thousand_scripts_are_parsed_once_each():
+    asked: list[str] = []
+
+    def find(text: str, kind: str) -> str:
+        asked.append(text)
+        return text + kind
+
+    look_up, texts = remembered(find), [f"A = {k}" for k in range(10_000)]
+    for _ in range(3):
+        assert [look_up(text, "cpu") for text in texts] == [text + "cpu" for text in texts]
+    assert asked == texts
+    assert look_up("A = 1", "cuda") == "A = 1cuda"
+
+
+def test_fingerprints_and_dials_are_kept_for_every_attempt_of_a_long_night():
+    for known in (fingerprint, dials_of, skeleton):
+        assert not hasattr(known, "cache_info"), "a cache of fixed size is read in a circle by every proposal"
+    assert fingerprint("A = 1") == normalised("A = 1  # a word")
+    assert dials_of("A = 1", "cpu") == {"A": 1}
+
+
+def test_a_run_that_was_ended_early_counts_with_its_forecast():
+    """Where it is not known to be bad, the search would go there again."""
+    history = [attempt(0, SCRIPT, 1.0, keep=True)]
+    for number, rate in enumerate(("0.05", "0.07", "0.1"), 1):
+        one = attempt(number, SCRIPT.replace("LR = 0.04", f"LR = {rate}"), None)
+        run = replace(one.runs[0], ending=Ending.HOPELESS, score=None)
+        stopped = Decision(Status.DISCARD, "stopped early", gain_bpb=-0.1 * number)
+        history.append(replace(one, parent=0, runs=(run,), decision=stopped))
+    rates = [values(Search("cpu", seed).propose(brief(history)).script)["LR"] for seed in range(10)]
+    assert all(rate <= 0.04 for rate in rates)
+    assert sum(rate < 0.04 for rate in rates) >= 8
+
+
+def test_a_dial_whose_range_an_edit_misspelt_is_left_alone():
+    broken = SCRIPT.replace("[0.005, 0.2] log", "[0.2, 0.005] log").replace("cpu=0.2, metal=0.1, cuda=0.1", "metal=0.1")
+    for seed in range(5):
+        found = Search("cpu", seed).propose(brief([attempt(0, broken, 1.0, keep=True)])).script
+        assert values_of(found, "cpu")["LR"] == 0.04
+
+
+def test_small_spaces_end_in_good_order():
+    with pytest.raises(Exhausted, match="no untried setting of 1 dials"):
+        night(lambda dials: 1.0, 4, script='PATTERN = "L"  # {"L", "SL", "SSSL"}\n')
+
+
+def test_a_value_outside_of_its_range_is_within_reach():
+    script = "LR = 0.5  # [0.005, 0.2] log\n"
+    assert values(Search("cpu", 0).propose(brief([attempt(0, script, 1.0, keep=True)])).script)["LR"] <= 0.5
+
+
+def test_attempts_by_others_with_other_dials_do_no_harm():
+    history = [attempt(0, SCRIPT, 1.0, keep=True), attempt(1, "LR = 'high'\nDEPTH = 5\n", 1.1)]
+    history.append(attempt(2, "LR = 0.1  # [broken\n", None))
+    assert Search("cpu", 0).propose(brief(history)).source == "search"
+
+
+def test_title_and_hypothesis_name_what_is_turned():
+    proposal = Search("cpu", 0).propose(brief([attempt(0, "LR = 0.04  # [0.005, 0.2] log\n", 1.0, keep=True)]))
+    new = values(proposal.script)["LR"]
+    assert proposal.title == f"LR 0.04 → {new}"
+    assert f"LR = {new}" in proposal.hypothesis
+
+
+def test_a_script_without_ranges_says_how_to_write_one():
+    with pytest.raises(ScriptError, match=r"no dial with a range.*LR = 0.04  # step size"):
+        Search("cpu", 0).propose(brief([attempt(0, "NAME = 'x'\n", 1.0, keep=True)]))
+
+
+def test_words_and_switches_are_turned_like_numbers():
+    night_of_one = Search("cpu", 0).propose(brief([attempt(0, "FLAG = True  # {True, False}\n", 1.0, keep=True)]))
+    assert night_of_one.title == "FLAG True → False"
+    patterns = [values(one.proposal.script)["PATTERN"] for one in night(lambda dials: 1.0, 40)[1:]]
+    assert sum(pattern != "SL" for pattern in patterns) >= 5

@@ -1,0 +1,134 @@
+"""What `nightshift submit` takes: a script, or a patch as diff and git write it, that changes something."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from nights import git, unigram
+from test_cli import refused
+from test_queue import SCRIPT, patch
+
+from agent.errors import ScriptError
+from agent.proposers.submission import read_submission
+from agent.records.place import Place
+from agent.script.patch import apply_patch
+
+BETTER = unigram(SHARPNESS=0.9)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A repository whose script lies in a folder, which is where the user stands; the edited copy lies above all."""
+    for folder in ("user/lab/sub", "elsewhere"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "user/lab/train_mlx.py").write_text(SCRIPT)
+    for name in ("idea.py", "my idea.py", "elsewhere/train_mlx.py"):
+        (tmp_path / name).write_text(SCRIPT.replace("LR = 0.04", "LR = 0.02"))
+    for command in (
+        "init -q",
+        "config user.name Someone",
+        "config user.email s@example.org",
+        "add .",
+        "commit -qm start",
+    ):
+        git(tmp_path / "user", *command.split())
+    monkeypatch.chdir(tmp_path / "user/lab")
+    return Place.of(Path("train_mlx.py"))
+
+
+def submitted(place: Place, command: str) -> str:
+    """What a shell's diff becomes, as the script that a night tries."""
+    written = subprocess.run(command, shell=True, capture_output=True, check=False).stdout
+    file = place.repo.root.parent / "idea.patch"
+    file.write_bytes(written)
+    text = read_submission(file, place, ())
+    return apply_patch(text, place.script, [(0, SCRIPT)])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "diff -u train_mlx.py ../../idea.py",
+        "diff -u ./train_mlx.py ../../idea.py",
+        "diff -u train_mlx.py '../../my idea.py'",
+        'diff -u "$PWD/train_mlx.py" ../../idea.py',
+        'diff -u "$PWD/../lab/train_mlx.py" "$(realpath ../../idea.py)"',
+        "diff -u ../lab/train_mlx.py ../../idea.py",
+        "diff -u --label train_mlx.py --label edited train_mlx.py ../../idea.py",
+        "diff -u --label a/lab/train_mlx.py --label b/lab/train_mlx.py train_mlx.py ../../idea.py",
+        "git diff --no-index train_mlx.py ../../idea.py",
+        "git diff --no-index --no-prefix train_mlx.py ../../idea.py",
+        "cp ../../idea.py train_mlx.py && git diff; git checkout -q train_mlx.py",
+        "cp ../../idea.py train_mlx.py && git diff --relative; git checkout -q train_mlx.py",
+        "diff -u train_mlx.py ../../idea.py | sed 's/$/\\r/'",
+        "echo 'A word before it.'; diff -u train_mlx.py ../../idea.py",
+    ],
+)
+def test_a_diff_whose_old_side_is_the_script_is_an_edit_of_it(place, command):
+    assert submitted(place, command) == SCRIPT.replace("LR = 0.04", "LR = 0.02")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "diff -u ../../idea.py train_mlx.py | sed 's/train_mlx/other/'",
+        "diff -u train_mlx.py ../../idea.py | sed 's#--- train#--- ../elsewhere/train#'",
+        "diff -u train_mlx.py ../../idea.py; diff -u ../../idea.py train_mlx.py",
+        "diff -u train_mlx.py /dev/null",
+        "cp ../../idea.py new.py; git add -N new.py; git diff new.py; diff -u train_mlx.py new.py",
+    ],
+)
+def test_a_diff_of_something_else_is_not(place, command):
+    with pytest.raises(ScriptError, match=r"may edit lab/train_mlx.py and nothing else"):
+        submitted(place, command)
+
+
+@pytest.mark.parametrize("command", ["diff train_mlx.py ../../idea.py", "diff -c train_mlx.py ../../idea.py"])
+def test_another_form_of_diff_is_told_apart_from_a_broken_script(place, command):
+    with pytest.raises(ScriptError, match=r"idea.patch is no unified diff; make it with: diff -u lab/train_mlx.py"):
+        submitted(place, command)
+
+
+def test_a_diff_of_the_users_own_edit_is_queued_and_tried(grounds, tmp_path):
+    (tmp_path / "idea.py").write_text(BETTER)
+    written = subprocess.run(["diff", "-u", "train_mlx.py", "../idea.py"], cwd=grounds.root, capture_output=True).stdout
+    (tmp_path / "idea.patch").write_bytes(written)
+    done = grounds.nightshift("submit", str(tmp_path / "idea.patch"), "-m", "sharper")
+    assert done.returncode == 0, done.stderr
+    night = ("run", "--proposer", "queue", "--sandbox", "off", "--judge", "greedy", "--budget-s", "0.05", "--tag", "t")
+    assert grounds.nightshift(*night, "--experiments", "1").returncode == 0
+    assert grounds.attempts("t")[1].proposal.script == BETTER
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (unigram(), "is the script as it was committed; change something first"),
+        (unigram() + "\n# a word\n", "is the script as it was committed; change something first"),
+        (BETTER, "is attempt 1 of night t, the best script so far; change something first"),
+        ("", "is empty; a diff of two equal files is"),
+        (" \n", "is empty; a diff of two equal files is"),
+    ],
+)
+def test_what_changes_nothing_is_refused_at_once(grounds, tmp_path, text, sentence):
+    grounds.try_scripts("t", [BETTER])
+    (tmp_path / "idea.py").write_text(text)
+    assert sentence in refused(grounds.nightshift("submit", str(tmp_path / "idea.py"), "-m", "an idea"))
+    assert not (grounds.root / "experiments" / "queue").exists()
+
+
+def test_a_patch_that_changes_no_code_is_refused_at_once(grounds, tmp_path):
+    (tmp_path / "p").write_text(patch(unigram(), unigram() + "\n# a word\n"))
+    told = refused(grounds.nightshift("submit", str(tmp_path / "p"), "-m", "an idea"))
+    assert told.endswith("p changes nothing that runs in the script as it was committed; change something first")
+
+
+def test_a_patch_with_other_ends_of_lines_fits(tmp_path):
+    after = SCRIPT.replace("LR = 0.04", "LR = 0.02")
+    of_windows = SCRIPT.replace("\n", "\r\n"), after.replace("\n", "\r\n")
+    for name, text in (("old", of_windows[0]), ("new", of_windows[1])):
+        (tmp_path / name).write_bytes(text.encode())
+    written = subprocess.run(["diff", "-u", "old", "new"], cwd=tmp_path, capture_output=True).stdout.decode()
+    found = written.replace("--- old", "--- train_mlx.py").replace("+++ new", "+++ train_mlx.py")
+    assert apply_patch(found, "train_mlx.py", [(0, of_windows[0])]) == of_windows[1]
+    assert apply_patch(found, "train_mlx.py", [(0, SCRIPT)]) == after

@@ -1,0 +1,127 @@
+"""The pins of a night: no score is taken once a fixed file or the corpus is not what it was."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from nights import Grounds, Quiet, make_repository, scripted_lab, unigram
+
+from agent.errors import MachineError
+from agent.experiment import Night
+from agent.night.driver import run_night
+from agent.records import checksums as pins
+from agent.records.journal import Journal
+
+
+@dataclasses.dataclass(frozen=True)
+class Pinned:
+    """A night that has opened, and the corpus that it alone reads."""
+
+    grounds: Grounds
+    data: Path
+
+    @property
+    def fixed(self) -> Path:
+        return self.grounds.folder("t") / "fixed"
+
+    @property
+    def night(self) -> Night:
+        with Journal.read(self.grounds.folder("t") / "journal.sqlite") as journal:
+            return journal.night()
+
+
+@pytest.fixture(scope="module")
+def pinned(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Pinned]:
+    root = tmp_path_factory.mktemp("pinned")
+    shutil.copytree(tiny_data, root / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(root / "data"))
+        grounds = Grounds(make_repository(root / "user", unigram()))
+        with scripted_lab(grounds.root, "t", []):
+            pass
+        yield Pinned(grounds, root / "data")
+
+
+def change(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
+
+
+TAMPERINGS: list[tuple[str, Callable[[Path], object], str]] = [
+    ("fixed/prepare.py", change, "was changed"),
+    ("fixed/prepare.py", Path.unlink, "is gone"),
+    ("fixed/json.py", Path.touch, "came"),  # a run would import it
+    ("fixed/kernels/more.cu", Path.touch, "came"),
+    ("data/validation.tokens.npy", change, "was changed"),
+    ("data/manifest.json", Path.unlink, "is gone"),
+    ("data/holdout.more", Path.touch, "came"),
+]
+
+
+@pytest.mark.parametrize(("name", "deed", "sentence"), TAMPERINGS)
+def test_what_is_not_as_it_was_is_named(pinned, tmp_path, name, deed, sentence):
+    path = (pinned.fixed.parent if name.startswith("fixed") else pinned.data.parent) / name
+    pins.verify(pinned.night, pinned.fixed)
+    if path.exists():
+        shutil.copy(path, tmp_path / "aside")
+    deed(path)
+    with pytest.raises(MachineError, match=rf"{path} {sentence} after night t had opened"):
+        pinned.grounds.try_scripts("t", [])
+    path.unlink(missing_ok=True)
+    if (tmp_path / "aside").exists():
+        shutil.copy(tmp_path / "aside", path)
+    pins.verify(pinned.night, pinned.fixed)
+
+
+def test_a_copy_beside_the_fixed_files_is_no_corpus(pinned):
+    name = "validation.tokens.npy"
+    content = (pinned.data / name).read_bytes()
+    (pinned.fixed / name).write_bytes(content)
+    change(pinned.data / name)
+    with pytest.raises(MachineError, match=name):
+        pins.verify(pinned.night, pinned.fixed)
+    (pinned.fixed / name).unlink()
+    (pinned.data / name).write_bytes(content)
+
+
+def test_what_python_compiles_and_the_training_text_are_not_pinned(pinned):
+    (pinned.fixed / "__pycache__").mkdir(exist_ok=True)
+    (pinned.fixed / "__pycache__" / "prepare.cpython-311.pyc").write_text("")
+    pins.verify(pinned.night, pinned.fixed)
+    named = json.loads(pinned.night.pins)
+    assert {"prepare.py", "hardware.py"} <= named["fixed"].keys()
+    assert {name.partition(".")[0] for name in named["corpus"]} == {
+        "manifest", "token_bytes", "tokenizer", "validation", "holdout",
+    }  # fmt: skip
+
+
+def test_a_night_from_before_there_were_pins_is_not_gone_on_with(pinned):
+    with pytest.raises(MachineError, match="was opened by a version that took no pins"):
+        pins.verify(dataclasses.replace(pinned.night, pins="{}"), pinned.fixed)
+
+
+class Tamperer(Quiet):
+    """Somebody who edits a fixed file while attempt 0 trains."""
+
+    path: Path
+
+    def scoring_began(self, attempt):
+        self.path.write_text(self.path.read_text() + "# better")
+
+
+def test_an_edit_in_the_middle_of_a_night_ends_it_and_undone_it_goes_on(pinned):
+    path = pinned.fixed / "prepare.py"
+    before = path.read_text()
+    with scripted_lab(pinned.grounds.root, "t", []) as lab:
+        watcher = Tamperer()
+        watcher.path = path
+        with pytest.raises(MachineError, match=rf"{path} was changed .* restore it and resume the night"):
+            run_night(dataclasses.replace(lab, watcher=watcher))
+    assert pinned.grounds.attempts("t")[0].runs[0].score is None
+    path.write_text(before)
+    pinned.grounds.try_scripts("t", [])
+    (attempt,) = pinned.grounds.attempts("t")
+    assert attempt.status == "keep"
+    assert len(attempt.runs) == 1  # its training was not lost

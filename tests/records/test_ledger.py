@@ -1,0 +1,257 @@
+"""results.tsv: what every tool of this family reads, and nobody's rows lost."""
+
+import dataclasses
+import io
+import os
+import subprocess
+
+import pandas as pd
+import pytest
+from test_journal import NIGHT
+
+from agent.errors import NightError
+from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Summary, Weights
+from agent.records import ledger
+from agent.view import plot
+
+FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
+UPSTREAM = "a1b2c3d\t0.997900\t44.0\tkeep\tbaseline"  # five columns
+
+
+def attempt(number: int, bpb: float | None, status: Status, title: str = "title") -> Attempt:
+    summary = Summary(training_seconds=30.0, peak_vram_mb=1536.0, total_tokens_M=1.25, num_params_M=0.5)
+    ending = Ending.CRASHED if bpb is None else Ending.FINISHED
+    run = Run(0, ending, 0, 31.5, summary, "", Score(bpb, 1.0))
+    proposal = Proposal("A = 1", title, "why", "search")
+    parent = None if number == 0 else 0
+    decision = Decision(status, "a reason")
+    return Attempt(number, parent, proposal, "2026-01-02T03:04:05Z", f"{number}" * 40, (run,), decision, True)
+
+
+HISTORY = (
+    attempt(0, 1.5, Status.KEEP, "baseline"),
+    attempt(1, 1.25, Status.KEEP, "LR 0.1 → 0.2"),
+    attempt(2, None, Status.CRASH, 'a "quoted"\ttitle\nof two lines'),
+    attempt(3, 1.75, Status.DISCARD),
+)
+
+
+def cells(line: str) -> dict[str, str]:
+    return dict(zip(ledger.COLUMNS, line.split("\t"), strict=True))
+
+
+def test_the_header_is_the_agreed_one():
+    assert ledger.render("", []) == (
+        "commit\tval_bpb\tmemory_gb\tstatus\tdescription\tattempt\ttag\tbranch\tparent\treason\tseeds\tval_bpb_std\t"
+        "tokens_M\tparams_M\ttrain_s\twall_s\tsource\tprotocol\tdevice\tstarted\tgain_bpb\tsure\t"
+        "dawn_bpb\tdawn_seeds\tholdout_bpb\n"
+    )
+
+
+def test_a_row_has_the_formats_that_tools_expect():
+    row = cells(ledger.rows(NIGHT, HISTORY)[1])
+    assert (row["commit"], row["val_bpb"], row["memory_gb"], row["status"]) == ("1111111", "1.250000", "1.5", "keep")
+    assert (row["parent"], row["branch"], row["seeds"]) == ("0000000", "experiments/30s-t", "1")
+
+
+def test_parameters_are_those_that_the_harness_counted():
+    said = attempt(1, 1.25, Status.KEEP)
+    runs = tuple(dataclasses.replace(run, weights=Weights(2_345_678, 4_691_356)) for run in said.runs)
+    counted = dataclasses.replace(said, runs=runs)
+    assert [cells(ledger.rows(NIGHT, [one])[0])["params_M"] for one in (said, counted)] == ["0.500", "2.346"]
+
+
+def test_the_parent_of_attempt_0_is_where_the_user_stood():
+    assert cells(ledger.rows(NIGHT, HISTORY)[0])["parent"] == "bbbbbbb"
+
+
+def test_a_crash_has_an_empty_score():
+    assert cells(ledger.rows(NIGHT, HISTORY)[2])["val_bpb"] == ""
+
+
+def test_tabs_newlines_and_quotes_in_a_title_stay_one_cell():
+    assert cells(ledger.rows(NIGHT, HISTORY)[2])["description"] == "a 'quoted' title of two lines"
+
+
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t=", " \r\n=", "＝", "＋", "－", "＠", "\u00a0-"])
+def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path):
+    title = begin + 'cmd|" /C calc"!A0'
+    odd = attempt(1, 1.25, Status.KEEP, title)
+    odd = dataclasses.replace(
+        odd,
+        proposal=dataclasses.replace(odd.proposal, source=title),
+        decision=Decision(Status.KEEP, title, gain_bpb=-0.0012, sure=0.5),
+    )
+    text = ledger.render("", [(NIGHT, (HISTORY[0], odd))])
+    row = cells(text.splitlines()[2])
+    meant = begin.strip() + "cmd|' /C calc'!A0"
+    assert [row[name] for name in ("description", "reason", "source")] == [f"'{meant}"] * 3
+    assert row["gain_bpb"] == "-0.001200"  # a number is none
+    assert ledger.render(text, [(NIGHT, (HISTORY[0], odd))]) == text
+    ledger.write(tmp_path / "results.tsv", text)
+    assert ledger.read_rows(tmp_path / "results.tsv")[1]["description"] == meant  # as it is shown
+    read = pd.read_csv(io.StringIO(text), sep="\t")
+    assert (read["description"][1], read["gain_bpb"][1]) == (f"'{meant}", -0.0012)
+
+
+def test_an_apostrophe_of_the_title_itself_stays(tmp_path):
+    ledger.write(tmp_path / "results.tsv", ledger.render("", [(NIGHT, (attempt(0, 1.5, Status.KEEP, "'quoted' x"),))]))
+    assert ledger.read_rows(tmp_path / "results.tsv")[0]["description"] == "'quoted' x"
+
+
+@pytest.mark.parametrize(
+    ("peak_mb", "shown"), [(0.0, ""), (1.0, "0.001"), (45.0, "0.044"), (60.0, "0.1"), (1536.0, "1.5")]
+)
+def test_memory_of_a_small_script_is_not_nothing(peak_mb, shown):
+    small = attempt(0, 1.5, Status.KEEP)
+    summary = dataclasses.replace(small.runs[0].summary, peak_vram_mb=peak_mb)
+    small = dataclasses.replace(small, runs=(dataclasses.replace(small.runs[0], summary=summary),))
+    assert cells(ledger.rows(NIGHT, [small])[0])["memory_gb"] == shown
+
+
+def test_no_cell_holds_commands_to_a_terminal_or_absurd_numbers():
+    boast = Summary(training_seconds=-1e299, peak_vram_mb=1e299, total_tokens_M=1e299, num_params_M=1e299)
+    odd = attempt(1, 1.25, Status.KEEP, "wiped\x1b[2K\u202e\x00\udc80")
+    row = cells(
+        ledger.rows(NIGHT, [dataclasses.replace(odd, runs=(dataclasses.replace(odd.runs[0], summary=boast),))])[0]
+    )
+    assert row["description"] == r"wiped\x1b[2K\u202e\x00\udc80"
+    assert [row[name] for name in ("memory_gb", "tokens_M", "params_M", "train_s")] == [""] * 4
+
+
+def at_dawn(one: Attempt, *scores: tuple[float, float]) -> Attempt:
+    """With such scores on both texts."""
+    runs = [
+        dataclasses.replace(one.runs[0], seed=1000 + k, dawn=1, score=Score(bpb, 1.0), holdout=Score(held, 1.0))
+        for k, (bpb, held) in enumerate(scores)
+    ]
+    return dataclasses.replace(one, runs=(*one.runs, *runs))
+
+
+def a_question() -> Attempt:
+    asked = at_dawn(attempt(4, 1.0, Status.DISCARD), (1.26, 1.36))
+    return dataclasses.replace(asked, runs=asked.runs[1:], proposal=dataclasses.replace(asked.proposal, without=(1,)))
+
+
+def test_dawn_has_columns_of_its_own_and_changes_no_other():
+    before = ledger.rows(NIGHT, HISTORY)
+    after = ledger.rows(NIGHT, [HISTORY[0], at_dawn(HISTORY[1], (1.3, 1.4), (1.4, 1.6))])
+    row = cells(after[1])
+    assert (row["dawn_bpb"], row["dawn_seeds"], row["holdout_bpb"]) == ("1.350000", "2", "1.500000")
+    assert {name for name, cell in cells(before[1]).items() if row[name] != cell} == {
+        *("dawn_bpb", "dawn_seeds", "holdout_bpb", "wall_s")
+    }
+    assert cells(after[0])["dawn_seeds"] == ""
+
+
+def test_a_question_of_dawn_has_no_score_but_dawns(tmp_path):
+    text = ledger.render("", [(NIGHT, (*HISTORY, a_question()))])
+    row = cells(text.splitlines()[-1])
+    assert (row["val_bpb"], row["seeds"], row["dawn_bpb"], row["holdout_bpb"]) == ("", "0", "1.260000", "1.360000")
+    rows = pd.read_csv(io.StringIO(text), sep="\t")
+    assert rows["val_bpb"].isna().tolist() == [False, False, True, False, True]
+    best = rows[rows["status"] == "keep"].groupby("tag")["val_bpb"].cummin()
+    assert best.tolist() == [1.5, 1.25]
+    (tmp_path / "results.tsv").write_text(text)
+    read = ledger.read_rows(tmp_path / "results.tsv")
+    assert plot._score(read[-1]) is None
+    plot.plot(read, tmp_path / "p.svg")
+
+
+def test_without_an_account_of_its_own_the_memory_is_what_the_harness_saw_but_for_a_gpus():
+    seen = dataclasses.replace(HISTORY[1].runs[0], peak_bytes=3 << 30)
+    for said_mb, device_kind, memory_gb in (
+        (1536.0, "cpu", "1.5"), (None, "cpu", "3.0"), (-1.0, "metal", "3.0"), (1e299, "cpu", "3.0"), (None, "cuda", ""),
+    ):  # fmt: skip
+        run = dataclasses.replace(seen, summary=Summary(peak_vram_mb=said_mb))
+        night = dataclasses.replace(NIGHT, device_kind=device_kind)
+        row = cells(ledger.rows(night, [dataclasses.replace(HISTORY[1], parent=None, runs=(run,))])[0])
+        assert row["memory_gb"] == memory_gb
+
+
+def test_an_attempt_still_at_work_has_no_row():
+    at_work = dataclasses.replace(attempt(4, 1.0, Status.KEEP), decision=None)
+    assert len(ledger.rows(NIGHT, (*HISTORY, at_work))) == 4
+
+
+def test_rendering_twice_changes_nothing():
+    once = ledger.render("", [(NIGHT, HISTORY)])
+    assert ledger.render(once, [(NIGHT, HISTORY)]) == once
+
+
+def test_rows_of_other_nights_stay_verbatim_and_in_place():
+    odd = "ffffff0\tnot a number\t\tKEEP\tan odd \u2028 row \x1c of twenty cells" + "\t" * 15
+    mine = ledger.rows(NIGHT, HISTORY)
+    before = "\n".join([ledger.HEADER, UPSTREAM, FOREIGN, *mine[:2], odd])  # no newline at the end
+    after = ledger.render(before, [(NIGHT, HISTORY)]).split("\n")
+    assert after == [ledger.HEADER, UPSTREAM, FOREIGN, *mine, odd, ""]
+
+
+def test_a_deleted_ledger_comes_back_whole():
+    other = dataclasses.replace(NIGHT, tag="u")
+    text = ledger.render("", [(NIGHT, HISTORY), (other, HISTORY[:1])])
+    assert [cells(line)["tag"] for line in text.splitlines()[1:]] == ["t", "t", "t", "t", "u"]
+
+
+def test_bytes_that_are_no_utf8_survive(tmp_path):
+    path = tmp_path / "results.tsv"
+    path.write_bytes(UPSTREAM.encode() + b" \xff\r\n")
+    ledger.write(path, ledger.render(ledger.read(path), [(NIGHT, HISTORY)]))
+    assert UPSTREAM.encode() + b" \xff\r\n" in path.read_bytes()
+
+
+def test_writing_leaves_no_other_file_behind(tmp_path):
+    ledger.write(tmp_path / "results.tsv", "text\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["results.tsv"]
+
+
+def test_a_failed_write_leaves_the_old_text(tmp_path):
+    path = tmp_path / "results.tsv"
+    path.write_text("old")
+    with pytest.raises(TypeError):
+        ledger.write(path, None)  # type: ignore[arg-type]
+    assert [path.read_text(), *tmp_path.iterdir()] == ["old", path]
+
+
+def test_the_analysis_code_of_the_ancestor_reads_it():
+    df = pd.read_csv(io.StringIO(ledger.render(f"{ledger.HEADER}\n{UPSTREAM}\n", [(NIGHT, HISTORY)])), sep="\t")
+    df["val_bpb"] = pd.to_numeric(df["val_bpb"], errors="coerce")
+    df["memory_gb"] = pd.to_numeric(df["memory_gb"], errors="coerce")
+    df["status"] = df["status"].str.strip().str.upper()
+    counts = df["status"].value_counts()
+    assert (counts["KEEP"], counts["DISCARD"], counts["CRASH"]) == (3, 1, 1)
+    valid = df[df["status"] != "CRASH"].copy().reset_index(drop=True)
+    baseline_bpb = valid.loc[0, "val_bpb"]
+    assert baseline_bpb == 0.9979
+    kept = valid[valid["status"] == "KEEP"]
+    assert kept["val_bpb"].iloc[1:].cummin().tolist() == [1.5, 1.25]
+    hits = kept.assign(delta=kept["val_bpb"].shift(1) - kept["val_bpb"]).iloc[1:].sort_values("delta", ascending=False)
+    assert hits.iloc[0]["description"] == "LR 0.1 → 0.2"
+
+
+def test_a_link_stays_a_link_and_its_end_is_written(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "results.tsv").symlink_to(tmp_path / "elsewhere" / "mine.tsv")
+    ledger.write(tmp_path / "results.tsv", "one\n")  # where the end does not exist yet, too
+    ledger.write(tmp_path / "results.tsv", "two\n")
+    assert (tmp_path / "results.tsv").is_symlink()
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["mine.tsv"]
+    assert ledger.read(tmp_path / "results.tsv") == (tmp_path / "elsewhere" / "mine.tsv").read_text() == "two\n"
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "results.tsv")
+    for use in (ledger.read, ledger.read_rows, lambda path: ledger.write(path, "text\n")):
+        with pytest.raises(NightError, match=r"results\.tsv is no plain file; move it away"):
+            use(tmp_path / "results.tsv")
+
+
+def test_what_killed_writers_left_is_swept_and_living_ones_are_left_alone(tmp_path):
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = [tmp_path / f".results.tsv.{pid}" for pid in (dead.pid, os.getppid())]
+    mine = [tmp_path / name for name in (".results.tsv.swp", ".results.tsv")]
+    for path in (*left, *mine):
+        path.touch()
+    ledger.write(tmp_path / "results.tsv", "text\n")
+    assert [path.exists() for path in (*left, *mine)] == [False, True, True, True]

@@ -1,0 +1,226 @@
+"""Git by plumbing, on real repositories."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from nights import Grounds, git, make_repository, unigram
+
+from agent.errors import RepoError
+from agent.records.repo import Repo, valid_tag
+
+WHEN = "2026-01-02T03:04:05Z"
+
+
+@pytest.fixture
+def root(tmp_path):
+    return make_repository(tmp_path / "user", unigram())
+
+
+@pytest.fixture
+def repo(root):
+    return Repo.containing(root)
+
+
+def commit(repo: Repo, text: str = "A = 2\n", parent: str = "HEAD") -> str:
+    return repo.commit_script(repo.find(parent) or "", "train_mlx.py", text, "title\n\nbody\n", WHEN)
+
+
+def test_a_commit_holds_the_script_alone(repo, root):
+    sha = commit(repo)
+    assert git(root, "diff-tree", "-r", "--name-only", "HEAD", sha) == "train_mlx.py"
+    assert git(root, "show", f"{sha}:train_mlx.py") == "A = 2"
+    assert git(root, "log", "-1", "--format=%B", sha).strip() == "title\n\nbody"
+
+
+def test_the_same_facts_give_the_same_commit(repo):
+    assert commit(repo) == commit(repo)
+
+
+def test_a_commit_leaves_index_head_and_tree_alone(repo, root):
+    (root / "train_mlx.py").write_text("half an edit")
+    (root / "staged.txt").write_text("staged")
+    git(root, "add", "staged.txt")
+    before = {path: path.read_bytes() for path in (root / ".git" / "index", root / ".git" / "HEAD")}
+    commit(repo)
+    assert {path: path.read_bytes() for path in before} == before
+    assert (root / "train_mlx.py").read_text() == "half an edit"
+
+
+def test_an_executable_script_stays_executable(repo, root):
+    (root / "train_mlx.py").chmod(0o755)
+    git(root, "commit", "-qam", "executable")
+    assert git(root, "ls-tree", commit(repo), "train_mlx.py").startswith("100755")
+
+
+def test_a_linked_script_becomes_a_file(repo, root):
+    (root / "real.py").write_text("A = 1\n")
+    (root / "train_mlx.py").unlink()
+    (root / "train_mlx.py").symlink_to("real.py")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "linked")
+    assert git(root, "ls-tree", commit(repo), "train_mlx.py").startswith("100644")
+
+
+def test_the_lock_that_a_killed_git_left_on_a_ref_is_broken(repo, root):
+    sha, lock = commit(repo), root / ".git" / "refs" / "experiments" / "t" / "0001.lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    repo.move_ref("refs/experiments/t/0001", sha, None, "after a kill")
+    assert repo.find("refs/experiments/t/0001") == sha
+
+
+def test_locks_and_half_made_objects_that_killed_gits_left_are_in_nobodys_way(repo, root):
+    repo.move_ref("refs/experiments/t/0000", commit(repo), None, "before")
+    git(root, "pack-refs", "--all")
+    for name in ("index.lock", "HEAD.lock", "packed-refs.lock", "config.lock", "shallow.lock", "gc.pid"):
+        (root / ".git" / name).touch()
+    (root / ".git" / "objects" / "pack" / "tmp_pack_8aZ3").write_bytes(b"PACK half")
+    for folder in (root / ".git" / "objects").iterdir():
+        (folder / "tmp_obj_Xy12ab").write_bytes(b"half")
+    second = commit(repo, "A = 3\n")
+    for ref, old in (
+        ("refs/experiments/t/0000", repo.find("refs/experiments/t/0000")),
+        ("refs/heads/experiments/x", None),
+    ):
+        repo.move_ref(ref, second, old, "after")
+        assert repo.find(ref) == second
+    assert git(root, "fsck", "--strict", "--no-dangling") == ""
+
+
+def stand_before_git(folder: Path, script: str, monkeypatch) -> None:
+    """A program called git that is found first."""
+    folder.mkdir()
+    (folder / "git").write_text(f"#!/bin/sh\nreal={shutil.which('git')}\n{script}\n")
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_objects_swept_away_in_the_middle_of_a_commit_are_made_again(repo, root, tmp_path, monkeypatch):
+    sweep = f'case "$*" in *write-tree*) mkdir {tmp_path}/once && $real -C {root} prune --expire=now;; esac 2>/dev/null'
+    stand_before_git(tmp_path / "bin", f'{sweep}\nexec $real "$@"', monkeypatch)
+    sha = commit(repo)
+    assert (tmp_path / "once").exists()
+    assert git(root, "show", f"{sha}:train_mlx.py") == "A = 2"
+    assert git(root, "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_a_disk_that_is_full_for_git_is_full(repo, tmp_path, monkeypatch):
+    said = (
+        'case "$*" in *hash-object*) echo "error: unable to write file x: No space left on device" >&2; exit 128;; esac'
+    )
+    stand_before_git(tmp_path / "bin", f'{said}\nexec $real "$@"', monkeypatch)
+    with pytest.raises(OSError, match="No space left on device"):
+        commit(repo)
+
+
+def test_a_git_that_only_says_how_to_install_one_is_a_sentence(root, tmp_path, monkeypatch):
+    stub = "echo 'xcode-select: note: No developer tools were found, requesting install.' >&2; exit 1"
+    stand_before_git(tmp_path / "bin", stub, monkeypatch)
+    said = Grounds(root).nightshift_process("status")
+    assert (said.returncode, said.stderr.count("\n")) == (2, 1)
+    assert "xcode-select: note: No developer tools were found" in said.stderr
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "git is not installed or not on PATH" in Grounds(root).nightshift_process("status").stderr
+
+
+def test_a_branch_that_was_deleted_is_made_again(repo, root):
+    first, second = commit(repo), commit(repo, "A = 3\n")
+    repo.move_ref("refs/heads/experiments/x", first, None, "create")
+    git(root, "branch", "-D", "experiments/x")
+    repo.move_ref("refs/heads/experiments/x", second, first, "keep")
+    assert repo.find("refs/heads/experiments/x") == second
+
+
+def test_hooks_and_filters_of_the_repository_do_not_run(repo, root):
+    for hook in ("reference-transaction", "post-index-change", "pre-commit"):
+        path = root / ".git" / "hooks" / hook
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\ntouch {root}/hook-ran\n")
+        path.chmod(0o755)
+    for step in ("clean", "smudge", "process"):
+        git(root, "config", f"filter.evil.{step}", f"touch {root}/filter-ran; cat")
+    git(root, "config", "diff.evil.textconv", f"touch {root}/filter-ran; cat")
+    git(root, "config", "diff.evil.command", f"touch {root}/filter-ran")
+    git(root, "config", "diff.external", f"touch {root}/filter-ran")
+    (root / "watcher").write_text(f"#!/bin/sh\ntouch {root}/hook-ran\n")
+    (root / "watcher").chmod(0o755)
+    git(root, "config", "core.fsmonitor", str(root / "watcher"))
+    git(root, "config", "core.hooksPath", str(root / ".git" / "hooks"))
+    (root / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    sha = commit(repo)
+    repo.move_ref("refs/experiments/t/0001", sha, None, "test")
+    repo.move_ref("refs/heads/experiments/x", sha, None, "test")
+    assert "+A = 2" in repo.diff(repo.find("HEAD") or "", sha)
+    repo.checked_out()
+    assert not (root / "hook-ran").exists()
+    assert not (root / "filter-ran").exists()
+
+
+def test_a_detached_head_and_a_user_on_another_branch_are_as_good(repo, root):
+    sha = commit(repo)
+    for place in (("checkout", "-q", "--detach"), ("checkout", "-q", "-b", "elsewhere")):
+        git(root, *place)
+        before = (root / ".git" / "HEAD").read_bytes(), (root / ".git" / "index").read_bytes()
+        assert commit(repo, parent=sha) != sha
+        repo.move_ref(f"refs/heads/experiments/{place[-1].strip('-')}", sha, None, "keep")
+        assert ((root / ".git" / "HEAD").read_bytes(), (root / ".git" / "index").read_bytes()) == before
+    assert git(root, "status", "--porcelain") == ""
+
+
+def test_a_ref_moves_only_from_where_it_is_expected(repo):
+    first, second = commit(repo), commit(repo, "A = 3\n")
+    repo.move_ref("refs/heads/experiments/x", first, None, "create")
+    with pytest.raises(RepoError, match=r"moved to .* by somebody else"):
+        repo.move_ref("refs/heads/experiments/x", second, None, "create again")
+    assert repo.find("refs/heads/experiments/x") == first
+    repo.move_ref("refs/heads/experiments/x", second, first, "move")
+    repo.move_ref("refs/heads/experiments/x", second, first, "move, again after a kill")
+    assert repo.find("refs/heads/experiments/x") == second
+
+
+def test_a_moved_branch_keeps_its_past_in_the_reflog(repo, root):
+    repo.move_ref("refs/heads/experiments/x", commit(repo), None, "create")
+    assert "nightshift: create" in git(root, "reflog", "refs/heads/experiments/x")
+
+
+def test_commits_need_no_user(repo, root, monkeypatch):
+    for name in ("user.name", "user.email"):
+        git(root, "config", "--unset", name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
+    assert git(root, "log", "-1", "--format=%an", commit(repo)) == "nightshift"
+
+
+def test_the_user_signs_commits_where_git_knows_one(repo, root):
+    assert git(root, "log", "-1", "--format=%an %ae", commit(repo)) == "Someone someone@example.org"
+
+
+def test_outside_of_a_repository_the_remedy_is_named(tmp_path):
+    with pytest.raises(RepoError, match="is not in a git repository; run: git init"):
+        Repo.containing(tmp_path)
+
+
+def test_what_else_git_has_to_say_is_passed_on(root, monkeypatch):
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own switch for its own tests
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
+    with pytest.raises(RepoError, match=r"dubious ownership .* git config --global --add safe.directory"):
+        Repo.containing(root)
+
+
+def test_without_commits_the_remedy_is_named(tmp_path):
+    git(tmp_path, "init", "-q")
+    with pytest.raises(RepoError, match="has no commits yet; run: git add"):
+        Repo.containing(tmp_path)
+
+
+@pytest.mark.parametrize("tag", ["nov20", "nov20-2", "A.b_c", "5"])
+def test_tags_that_do(tag):
+    assert valid_tag(tag)
+
+
+@pytest.mark.parametrize("tag", ["", "a b", "a/b", "..", "a..b", "-a", ".a", "a.lock", "a.", "ä", "a\nb", "x" * 65])
+def test_tags_that_do_not(tag):
+    assert not valid_tag(tag)

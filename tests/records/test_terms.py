@@ -1,0 +1,110 @@
+"""The terms of a night: kept when it opens, never to be repeated, and changed only where no verdict depends on them."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent.cli.options import parser
+from agent.errors import MachineError, NightError
+from agent.proposers.registry import check_sources
+from agent.records.terms import Terms, as_words, changes, given, opened, resumed
+
+LOCAL = "openai:toy@http://127.0.0.1:9/v1"
+ASKED = Terms(
+    "greedy", 2, 30.0, 60.0, "off", True, False, "mix", LOCAL, None, (1.25, 10.0), 900, True, 5.0, "sh -c 'x'", 3.0
+)
+
+
+def test_terms_come_back_from_the_journal_as_they_went_in():
+    for terms in (ASKED, Terms()):
+        assert Terms.from_json(terms.as_json()) == terms
+    assert Terms.from_json("{}") == Terms()
+    for damaged in ("{half", '{"jury": "balanced"}', "[]"):
+        with pytest.raises(NightError, match="the night's terms are damaged"):
+            Terms.from_json(damaged)
+
+
+def test_terms_are_the_options_of_their_names():
+    words = as_words({name: getattr(ASKED, name) for name in Terms.__dataclass_fields__ if getattr(ASKED, name)})
+    words.append("--no-dry-run")
+    assert opened(given(parser().parse_args(["run", *words]))) == ASKED
+    assert given(parser().parse_args(["run"])) == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "words", "sentence"),
+    [
+        (Terms("greedy"), "--judge balanced", "has --judge greedy, not --judge balanced; leave the option out"),
+        (Terms(), "--judge strict", "has --judge balanced, not --judge strict"),
+        (Terms("greedy", 1), "--confirm 2", "has --confirm 1, not --confirm 2"),
+        (Terms(), "--plausible-gain 50", "has --plausible-gain 20, not --plausible-gain 50"),
+        (Terms(), "--allowance-s 50", "has no --allowance-s, not --allowance-s 50; leave the option out to resume it"),
+        (Terms(), "--sandbox off", "has --sandbox auto, and --sandbox off would promise less"),
+        (Terms(sandbox="require"), "--sandbox auto", "has --sandbox require, and --sandbox auto would promise less"),
+        (Terms(), "--confirm 2", "has --confirm 0, not --confirm 2"),
+    ],
+)
+def test_what_verdicts_depend_on_stays(before, words, sentence):
+    with pytest.raises(NightError) as caught:
+        resumed("t", before, given(parser().parse_args(["run", *words.split()])))
+    assert sentence in str(caught.value)
+    assert str(caught.value).startswith("night t has ")
+
+
+def test_what_is_given_as_it_is_changes_nothing():
+    same = {name: getattr(ASKED, name) for name in Terms.__dataclass_fields__}
+    assert resumed("t", ASKED, same) == resumed("t", ASKED, {}) == ASKED
+    assert changes(ASKED, ASKED) == []
+
+
+def test_what_costs_no_verdict_its_worth_is_taken():
+    asked = given(
+        parser().parse_args(["run", "--sandbox", "require", "--no-early-stop", "--dry-run", "--max-cost", "9"])
+    )
+    now = resumed("t", ASKED, asked)
+    assert now == replace(ASKED, sandbox="require", early_stop=False, dry_run=True, max_cost=9.0)
+    assert changes(ASKED, now) == [
+        "--sandbox require (it was --sandbox off)",
+        "--no-early-stop (it was --early-stop)",
+        "--dry-run (it was --no-dry-run)",
+        "--max-cost 9 (it was --max-cost 5)",
+    ]
+
+
+def test_another_model_brings_its_own_price():
+    now = resumed("t", ASKED, {"llm": "openai:other@http://127.0.0.1:9/v1"})
+    assert (now.price, now.llm_max_tokens, now.llm_stream, now.max_cost) == (None, None, False, 5.0)
+    assert resumed("t", ASKED, {"llm": LOCAL}).price == (1.25, 10.0)
+    with pytest.raises(NightError, match="--max-cost 5 cannot be kept without a price"):
+        check_sources(now, {"llm": now.llm})
+
+
+def test_a_source_of_the_night_may_rest_but_is_not_named_in_vain():
+    resting = resumed("t", ASKED, {"proposer": "search"})
+    check_sources(resting, {"proposer": "search"})
+    with pytest.raises(NightError, match="--llm is set, but --proposer search asks it nothing"):
+        check_sources(resting, {"proposer": "search", "llm": LOCAL})
+    with pytest.raises(MachineError, match="no-such-agent"):
+        check_sources(replace(ASKED, agent="no-such-agent"), {})
+    check_sources(replace(resting, agent="no-such-agent"), {})
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "env ANTHROPIC_API_KEY=abc-12345 true",
+        "sh -c 'GITHUB_TOKEN=ghp_0123456789 true'",
+        "true --key sk-ant-api03-abcdefghijklmnop",
+        "true --header=AUTH_TOKEN=abcdefgh1",
+    ],
+)
+def test_a_key_in_a_command_line_is_not_kept(command):
+    with pytest.raises(NightError, match=r"looks like a key .*export it instead") as caught:
+        check_sources(Terms(proposer="command", agent=command), {"agent": command})
+    assert "abc" not in str(caught.value)
+    assert "0123" not in str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["true --api-key-file key-of-mine.txt", "env MAX_TOKENS=100000000 true", "true -p"])
+def test_a_command_line_without_a_key_is(command):
+    check_sources(Terms(proposer="command", agent=command), {"agent": command})

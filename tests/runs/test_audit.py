@@ -1,0 +1,200 @@
+"""The audit's arithmetic: honest losses pass, every kind of lie that is worth telling fails."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from agent.runs import audit
+from agent.runs.audit import Place, Plan, compare, draw, plan, unigram_losses
+
+ROWS, LENGTH, VOCABULARY = 512, 64, 100
+EVERYWHERE = np.ones((ROWS, LENGTH), bool)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def text(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.integers(0, VOCABULARY, shape).astype(np.uint16)
+
+
+def losses_of_two_models(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """An incumbent's and a candidate's, (R, T): about 3 nats, and 0.4 apart on most tokens, as two seeds are."""
+    incumbent = rng.gamma(1.5, 2.0, (ROWS, LENGTH)).astype(np.float32)
+    return incumbent, np.maximum(incumbent + rng.normal(0, 0.4, incumbent.shape), 0.001).astype(np.float32)
+
+
+def an_audit(rng: np.random.Generator, lie: np.ndarray) -> audit.Audit:
+    """Of a model that answers honestly and committed to its losses less a lie (R, T)."""
+    incumbent, honest = losses_of_two_models(rng)
+    inputs, targets = text(rng, ROWS, LENGTH), text(rng, ROWS, LENGTH)
+    committed = np.maximum(honest - lie, 0).astype(np.float32)
+    drawn = draw(committed, incumbent, EVERYWHERE, VOCABULARY, rng)
+    asked = [plan(inputs, targets, committed, places, text(rng, 5000), rng) for places in drawn]
+    answers = [logits_with_losses(honest.ravel()[one.places], one.targets) for one in asked]
+    return compare(asked, answers, 0.1)
+
+
+def logits_with_losses(losses: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """(K, V): the target's probability is exp(-loss), the others share the rest."""
+    p = np.exp(-losses.astype(np.float64))
+    logits = np.repeat(np.log((1 - p) / (VOCABULARY - 1))[:, None], VOCABULARY, axis=1)
+    logits[np.arange(len(targets)), targets] = np.log(p)
+    return (logits + 5.0).astype(np.float32)  # no constant that is added to all logits matters
+
+
+def test_an_honest_model_passes(rng):
+    found = an_audit(rng, np.zeros((ROWS, LENGTH)))
+    assert found.passed
+    assert (found.positions, found.wrong) == (audit.POSITIONS, 0)
+    assert found.worst_nats < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("share", "nats"),
+    [(1.0, 0.02), (0.1, 0.5), (0.02, 2.0), (0.005, 4.0), (0.001, 6.0)],
+    ids=["a little everywhere", "a tenth", "one in 50", "one in 200", "one in 1,000"],
+)
+def test_lies_are_found_whether_they_are_many_or_few(rng, share, nats):
+    caught = sum(not an_audit(rng, nats * (rng.random((ROWS, LENGTH)) < share)).passed for _ in range(100))
+    assert caught >= 99
+
+
+def test_a_constant_lie_below_the_tolerance_is_found_by_its_mean(rng):
+    found = an_audit(rng, np.full((ROWS, LENGTH), audit.TOLERANCE_NATS / 2))
+    assert found.wrong < audit.POSITIONS
+    assert found.failure is not None
+
+
+def test_the_author_of_noise_is_told_what_a_loss_may_depend_on(rng):
+    found = an_audit(rng, rng.normal(0, 0.1, (ROWS, LENGTH)))
+    assert found.failure is not None
+    assert found.failure.endswith(
+        "they may depend on the tokens before them in their row alone, not on chance or the row's place in its batch"
+    )
+
+
+def test_a_lie_below_the_tolerance_cannot_hide_behind_the_opposite_one_where_all_look(rng):
+    """Losses are raised where they are high, and gains are drawn, and lowered everywhere else."""
+    caught = 0
+    for _ in range(100):
+        _, honest = losses_of_two_models(rng)
+        most = 0.99 * audit.TOLERANCE_NATS
+        caught += not an_audit(rng, np.where(honest > np.quantile(honest, 0.7), -most, most)).passed
+    assert caught >= 95
+
+
+@pytest.mark.parametrize("answer", [np.nan, np.inf, -np.inf])
+def test_answers_that_are_no_numbers_fail(rng, answer):
+    asked = a_plan(rng)
+    logits = np.zeros((len(asked.places), VOCABULARY), np.float32)
+    logits[3, asked.targets[3]] = answer
+    found = compare([asked], [logits], 0.1)
+    assert not found.passed
+    assert np.isfinite([found.worst_nats, found.mean_nats]).all()  # they go into a table
+
+
+def test_rows_are_true_up_to_their_position_and_not_true_right_after_it(rng):
+    inputs, targets = text(rng, ROWS, LENGTH), text(rng, ROWS, LENGTH)
+    targets[:, :-1] = inputs[:, 1:]
+    asked = a_plan(rng, inputs, targets)
+    for row, position, target, place in zip(asked.rows, asked.positions, asked.targets, asked.places, strict=True):
+        true = inputs[place // LENGTH]
+        assert (row[: position + 1] == true[: position + 1]).all()
+        assert target == targets.ravel()[place]
+        assert position + 1 == LENGTH or row[position + 1] != target
+
+
+def test_a_decoy_of_one_repeated_token_still_differs_from_the_true_one(rng):
+    targets = np.full((ROWS, LENGTH), 5, np.uint16)
+    train = np.array([5] * 400 + [6], np.uint16)
+    places = [Place(index, uniform=True) for index in range(200)]
+    asked = plan(text(rng, ROWS, LENGTH), targets, np.zeros((ROWS, LENGTH), np.float32), places, train, rng)
+    inside = asked.positions + 1 < LENGTH
+    assert (asked.rows[inside, asked.positions[inside] + 1] != 5).all()
+
+
+def indices(drawn: list[list[Place]]) -> list[int]:
+    return [place.index for places in drawn for place in places]
+
+
+def test_positions_are_distinct_and_only_where_a_target_counts(rng):
+    counted = rng.random((ROWS, LENGTH)) < 0.5
+    incumbent, candidate = losses_of_two_models(rng)
+    found = indices(draw(candidate, incumbent, counted, VOCABULARY, rng))
+    assert len(set(found)) == len(found) == audit.POSITIONS
+    assert counted.ravel()[found].all()
+
+
+@pytest.mark.parametrize("rows", [128, ROWS])
+def test_what_one_process_is_shown_holds_no_answer_to_what_it_is_asked(rng, rows):
+    """Even where gains pile up in a few rows, late in one and early in the next."""
+    incumbent = np.ones((rows, LENGTH), np.float32)
+    incumbent[::4, -1] = incumbent[::4, 3] = incumbent[1::4, 0] = 45.0
+    candidate = np.full((rows, LENGTH), 0.9, np.float32)
+    drawn = draw(candidate, incumbent, EVERYWHERE[:rows], VOCABULARY, rng)
+    assert len(indices(drawn)) == len(set(indices(drawn))) == audit.POSITIONS
+    for places in drawn:
+        at = [divmod(place.index, LENGTH) for place in places]
+        asked_rows = [row for row, _ in at]
+        assert len(set(asked_rows)) == len(asked_rows)
+        assert not {row + 1 for row, position in at if position == LENGTH - 1} & set(asked_rows)
+
+
+def test_a_bait_of_huge_gains_keeps_no_row_from_being_looked_at(rng):
+    """A model that was bad on purpose in one place of each row, and is mended there, lies everywhere else in it."""
+    incumbent, honest = losses_of_two_models(rng)
+    incumbent[::4, -1] = 45.0
+    lie = np.zeros((ROWS, LENGTH))
+    lie[::4, :-1] = 1.0
+    committed = np.maximum(honest - lie, 0).astype(np.float32)
+    for _ in range(20):
+        found = indices(draw(committed, incumbent, EVERYWHERE, VOCABULARY, rng))
+        assert (lie.ravel()[found] > 0).sum() > 20
+
+
+def test_a_short_text_is_looked_at_in_a_few_places(rng):
+    few = np.zeros((2, 5), np.float32)
+    found = indices(draw(few, few + 1, np.ones((2, 5), bool), VOCABULARY, rng))
+    assert len(found) == len(set(found)) == audit.MOST_PROCESSES
+
+
+def test_a_candidate_without_any_gain_is_sampled_uniformly(rng):
+    incumbent, _ = losses_of_two_models(rng)
+    drawn = draw(incumbent + 1, incumbent, EVERYWHERE, VOCABULARY, rng)
+    assert len(indices(drawn)) == audit.POSITIONS // 2
+    assert all(place.uniform for places in drawn for place in places)
+
+
+def test_the_reference_of_a_first_attempt_is_how_often_a_token_comes():
+    train = np.array([0, 0, 0, 1], np.uint16)
+    losses = unigram_losses(train, np.array([[0, 1, 2]], np.uint16), vocab_size=3)
+    assert losses == pytest.approx(-np.log([[4 / 7, 2 / 7, 1 / 7]]), abs=1e-6)
+
+
+def test_the_whole_training_text_is_never_copied():
+    """Of a corpus of 600 M tokens, counts of 8 bytes a token would take 5 GB of the machine that trains beside it."""
+    train, found = np.zeros(1 << 25, np.uint16), {}
+    one = np.zeros((4, 8), np.uint16)
+    for name, deed in {
+        "count": lambda: unigram_losses(train, one, vocab_size=3),
+        "decoys": lambda: plan(
+            one, one, np.zeros((4, 8), np.float32), [Place(0, True)], train, np.random.default_rng(1)
+        ),
+    }.items():
+        tracemalloc.start()
+        deed()
+        found[name] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert max(found.values()) < train.nbytes / 4, found
+
+
+def a_plan(rng: np.random.Generator, inputs: np.ndarray | None = None, targets: np.ndarray | None = None) -> Plan:
+    incumbent, candidate = losses_of_two_models(rng)
+    inputs = text(rng, ROWS, LENGTH) if inputs is None else inputs
+    targets = text(rng, ROWS, LENGTH) if targets is None else targets
+    places = draw(candidate, incumbent, EVERYWHERE, VOCABULARY, rng)[0]
+    return plan(inputs, targets, candidate, places, text(rng, 5000), rng)

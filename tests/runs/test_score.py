@@ -1,0 +1,92 @@
+"""What bounds a scoring process, which runs the script's own code: its time, and the size of its weights."""
+
+import dataclasses
+
+import pytest
+from nights import unigram
+
+from agent.experiment import Attempt, Ending, Run, Score
+from agent.runs import score as scoring
+from agent.runs.score import FIRST_LIMIT_S, LEAST_LIMIT_S, scoring_limit_s, too_heavy
+from agent.runs.workshop import WEIGHTS
+
+MB = 1_000_000
+
+
+def first(*score_s: float, weights_bytes: int | None = 5 * MB) -> tuple[Attempt]:
+    """A night whose attempt 0 took so long to score."""
+    runs = tuple(
+        Run(seed, Ending.FINISHED, 0, 310.0, None, "", Score(1.0, seconds), weights_bytes=weights_bytes)
+        for seed, seconds in enumerate(score_s)
+    )
+    return (Attempt(0, None, None, "", runs=runs),)  # type: ignore[arg-type]
+
+
+# ---- time ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_honest_model_may_be_three_times_as_slow_as_attempt_0():
+    assert scoring_limit_s(first(14.0, 15.0, 90.0), 1, beyond_s=10.0, allowance_s=60.0) == 45.0
+
+
+def test_a_slow_disk_is_allowed_for_where_attempt_0_was_scored_in_no_time():
+    assert scoring_limit_s(first(0.5), 1, beyond_s=10.0, allowance_s=10.0) == LEAST_LIMIT_S
+
+
+@pytest.mark.parametrize(("beyond_s", "left_s"), [(0.0, 40.0), (30.0, 10.0), (40.0, 0.0), (45.0, 0.0)])
+def test_scoring_and_training_share_one_allowance(beyond_s, left_s):
+    limit_s = scoring_limit_s(first(100.0), 1, beyond_s, allowance_s=40.0)
+    assert limit_s == 100.0 + left_s + LEAST_LIMIT_S
+
+
+def test_attempt_0_and_whoever_comes_before_its_score_get_an_hour():
+    assert scoring_limit_s(first(15.0), 0, 0.0, 60.0) == FIRST_LIMIT_S
+    assert scoring_limit_s((), 1, 0.0, 60.0) == FIRST_LIMIT_S
+    unscored = dataclasses.replace(first(15.0)[0].runs[0], score=Score(None, 900.0, "scoring crashed"))
+    assert scoring_limit_s((dataclasses.replace(first()[0], runs=(unscored,)),), 1, 0.0, 60.0) == FIRST_LIMIT_S
+
+
+def test_the_holdout_of_attempt_0_teaches_as_well():
+    run = dataclasses.replace(first(15.0)[0].runs[0], holdout=Score(1.0, 20.0))
+    assert scoring_limit_s((dataclasses.replace(first()[0], runs=(run,)),), 1, 0.0, 90.0) == 60.0
+
+
+# ---- size ------------------------------------------------------------------------------------------------------------
+
+
+def of_size(weights_bytes: int | None) -> Run:
+    return dataclasses.replace(first(1.0)[0].runs[0], weights_bytes=weights_bytes)
+
+
+def test_weights_may_be_sixteen_times_those_of_attempt_0():
+    history = first(1.0, weights_bytes=100 * MB)
+    assert too_heavy(of_size(1600 * MB), history) is None
+    assert too_heavy(of_size(1601 * MB), history) == (
+        "its weights have 1,601 MB, and attempt 0's have 100 MB: more than 1,600 MB are not scored"
+    )
+
+
+def test_weights_that_would_fit_anywhere_are_never_too_large():
+    assert too_heavy(of_size(256 << 20), first(1.0, weights_bytes=1)) is None
+    assert too_heavy(of_size(1 << 40), ()) is None
+
+
+# ---- in a night ------------------------------------------------------------------------------------------------------
+
+HEAVY = unigram(SHARPNESS=0.8).replace(
+    "\n\nif __name__", f"\n\nimport atexit, os\natexit.register(os.truncate, '{WEIGHTS}', 10**9)\n\n\nif __name__"
+)
+HANGS = unigram(SHARPNESS=0.9).replace("def load_model(", "def load_model(path):\n    time.sleep(600)\n\n\ndef _(")
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_weights_too_large_and_scoring_without_end_are_told_from_other_failures(grounds, monkeypatch):
+    monkeypatch.setattr(scoring, "LEAST_LIMIT_S", 0.5)
+    monkeypatch.setattr(scoring, "LIMIT_FACTOR", 1.0)
+    grounds.try_scripts("t", [HEAVY, HANGS])
+    first, heavy, hangs = grounds.attempts("t")
+    assert first.runs[0].weights_bytes < 1 * MB
+    assert heavy.runs[0].weights_bytes == 1000 * MB
+    assert heavy.decision.reason.startswith("its weights have 1,000 MB, and attempt 0's have 0 MB: more than 268 MB")
+    assert (heavy.runs[0].score.overran, hangs.runs[0].score.overran) == (False, True)
+    assert hangs.decision.reason.startswith("too slow to be scored: no end after ")

@@ -1,0 +1,34 @@
+"""What a script says of its run is read number by number: false ones are absent, and the others stay."""
+
+import dataclasses
+import json
+
+import pytest
+
+from agent.experiment import Summary
+from agent.runs.train import PLAUSIBLE, read_summary
+
+TRUE = {
+    "training_seconds": 300, "total_seconds": 310.5, "peak_vram_mb": 512.0, "mfu_percent": 0.0, "total_tokens_M": 0.0,
+    "num_steps": 0, "num_params_M": 0.5, "depth": 0,
+}  # fmt: skip
+
+
+def test_every_number_has_its_bounds():
+    assert set(PLAUSIBLE) == set(TRUE) == {field.name for field in dataclasses.fields(Summary)}
+
+
+def test_true_numbers_are_read_zero_where_it_means_something(tmp_path):
+    (tmp_path / "summary.json").write_text(json.dumps(TRUE | {"val_bpb": None, "attention": "kernel"}))
+    assert read_summary(tmp_path) == Summary(**TRUE)
+
+
+@pytest.mark.parametrize("name", sorted(TRUE))
+def test_a_false_number_is_absent_and_the_others_stay(name, tmp_path):
+    false = ["-1", "NaN", "Infinity", "-Infinity", "1e300", "1" + "0" * 400, '"512"', "true", "null", "[1]", "{}"]
+    false += ["0", "0.0"] if name in ("peak_vram_mb", "num_params_M") else []
+    false += ["12.0", "0.5"] if name in ("num_steps", "depth") else []
+    for value in false:
+        others = json.dumps({other: TRUE[other] for other in TRUE if other != name})
+        (tmp_path / "summary.json").write_text(f'{others[:-1]}, "{name}": {value}}}')
+        assert read_summary(tmp_path) == Summary(**TRUE | {name: None}), value

@@ -1,0 +1,86 @@
+"""What a run saved, by the header of the file alone: of a true one all, of any other nothing."""
+
+import io
+import json
+import os
+
+import mlx.core as mx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.experiment import Weights
+from agent.runs.train import read_weights
+from agent.runs.weights import HEADER_BYTES, count
+
+TWO = {"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
+TWO["b"] = {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]}
+
+
+def counted(header: object, data_bytes: int = 32, said_bytes: int | None = None) -> Weights | None:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    length = len(text) if said_bytes is None else said_bytes
+    whole = length.to_bytes(8, "little") + text + bytes(data_bytes)
+    return count(io.BytesIO(whole), len(whole))
+
+
+def test_elements_and_bytes_are_counted_over_all_tensors():
+    assert counted(TWO) == Weights(params=10, data_bytes=32)
+    assert counted({"__metadata__": {"format": "mlx"}, **TWO}) == Weights(10, 32)
+    assert counted({"a": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}}, 4) == Weights(1, 4)
+    assert counted({}, 0) == Weights(0, 0)
+
+
+def test_what_mlx_saves_is_counted(tmp_path):
+    weights = {"x": mx.zeros((3, 5)), "y": mx.zeros((7,), mx.bfloat16), "z": mx.zeros((2, 2), mx.uint8)}
+    mx.save_safetensors(str(tmp_path / "model.safetensors"), weights)
+    assert read_weights(tmp_path) == Weights(params=26, data_bytes=60 + 14 + 4)
+
+
+def test_a_header_that_could_carry_weights_itself_counts_nothing():
+    assert counted({"__metadata__": {"note": "0" * 500}, **TWO}) == Weights(10, 32)
+    assert counted({"__metadata__": {"more": "0" * 3000}, **TWO}) is None
+    assert counted({"a": TWO["a"], "b" * 3000: TWO["b"]}) is None
+
+
+def a(**changes: object) -> dict:
+    return {"a": TWO["a"] | changes, "b": TWO["b"]}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *([], 1, "text", b"not json", b"[" * 100_000, b"\xff\xfe", {"a": [], "b": TWO["b"]}, {"b": TWO["b"]}),
+        *(a(dtype="F31"), a(dtype=["F32"]), a(shape=[2, -3]), a(shape=[2, 3.0]), a(shape=[True, 6]), a(shape="23")),
+        *(a(shape=[2, 4]), a(shape=[10**300, 0]), a(shape=[1] * 17), a(data_offsets=[0, 20]), a(data_offsets=[0])),
+        *(a(data_offsets=[4, 28]), a(data_offsets=[-24, 0]), a(data_offsets=[0.0, 24.0]), a(data_offsets=None)),
+        {"a": TWO["a"], "b": TWO["b"] | {"data_offsets": [16, 24]}},  # one lies on the other
+        b'{"a": {"dtype": "F32", "shape": [' + b"9" * 5000 + b'], "data_offsets": [0, 24]}}',
+    ],
+    ids=lambda header: str(header)[:60],
+)
+def test_a_header_that_does_not_account_for_every_byte_counts_nothing(header):
+    assert counted(header) is None
+
+
+def test_a_file_that_is_longer_or_shorter_than_its_header_says_counts_nothing():
+    assert counted(TWO, 31) is counted(TWO, 33) is None
+    for said in (0, 1, HEADER_BYTES + 1, 2**64 - 1):
+        assert counted(TWO, said_bytes=said) is None
+    assert count(io.BytesIO(b""), 0) is count(io.BytesIO(b"\x02\0"), 2) is None
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_whatever_make_it_raise(data):
+    count(io.BytesIO(data), len(data))
+    counted(data, 0)
+
+
+def test_links_and_pipes_are_not_followed(tmp_path):
+    elsewhere = tmp_path / "elsewhere.safetensors"
+    mx.save_safetensors(str(elsewhere), {"x": mx.zeros((3,))})
+    for make in (lambda path: path.symlink_to(elsewhere), os.mkfifo, os.mkdir, lambda path: None):
+        out = tmp_path / f"out{len(list(tmp_path.iterdir()))}"
+        out.mkdir()
+        make(out / "model.safetensors")
+        assert read_weights(out) is None

@@ -1,0 +1,278 @@
+"""The folders of a night: laid out over anything, read as bytes from plain files, removed whatever was done to them."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from nights import Quiet
+from test_journal import NIGHT
+
+from agent.files import remove
+from agent.runs import workshop
+from agent.runs.workshop import WARM, WEIGHTS, Workshop, read_end, weights_bytes
+from agent.sandbox.box import Open
+from agent.sandbox.environment import TMP
+from agent.sandbox.limits import caps_of_machine
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder with a file that nobody may touch."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "precious").write_text("mine")
+    return tmp_path / "outside"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    night = dataclasses.replace(NIGHT, data=str(tmp_path / "data"))
+    folder = tmp_path / "user" / "experiments" / "nights" / "t"
+    made = Workshop(night, folder, Open("a test"), caps_of_machine(), None, lambda: False, Quiet().progressed)
+    made.fixed.mkdir(parents=True)
+    (made.fixed / "prepare.py").write_text("FIXED = True\n")
+    return made
+
+
+def nest(folder: Path, levels: int = 40) -> None:
+    """Folders in folders, to a path that is longer than the kernel takes."""
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d" * 200, dir_fd=at)
+        inner = os.open("d" * 200, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    os.close(at)
+
+
+def deep(path: Path) -> None:
+    path.mkdir()
+    nest(path)
+
+
+def closed(path: Path) -> None:
+    (path / "inner").mkdir(parents=True)
+    (path / "inner" / "file").write_text("x")
+    (path / "inner").chmod(0)
+    path.chmod(0o500)
+
+
+def linked(path: Path) -> None:
+    path.symlink_to(path.parent / "outside")
+
+
+def with_links(path: Path) -> None:
+    path.mkdir()
+    (path / "link").symlink_to(path.parent / "outside")
+    (path / "dangling").symlink_to("nowhere")
+    (path / "firm").hardlink_to(path.parent / "outside" / "precious")
+
+
+LEFTOVERS: tuple[Callable[[Path], object], ...] = (
+    deep, closed, linked, with_links, os.mkfifo, Path.touch, Path.mkdir, lambda path: path.symlink_to("nowhere"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("leave", LEFTOVERS)
+def test_whatever_is_left_can_be_removed(tmp_path, outside, leave):
+    leave(tmp_path / "it")
+    remove(tmp_path / "it")
+    assert not os.path.lexists(tmp_path / "it")
+    assert (outside / "precious").read_text() == "mine"
+
+
+def test_what_is_not_there_is_removed_already(tmp_path):
+    remove(tmp_path / "nothing")
+    remove(tmp_path / "no" / "thing")
+
+
+@pytest.mark.parametrize("leave", LEFTOVERS)
+def test_a_folder_is_laid_out_over_anything(shop, tmp_path, outside, leave):
+    folder = shop.run_folder(3, 0)
+    folder.parent.mkdir(parents=True)
+    (folder.parent / "outside").symlink_to(outside)
+    leave(folder)
+    shop.lay_out(folder, "A = 1\n")
+    assert not folder.is_symlink()
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+    assert files == {"prepare.py", "train_mlx.py", TMP, f"{TMP}/cache"}
+    assert (outside / "precious").read_text() == "mine"
+
+
+def test_what_a_run_does_to_its_fixed_files_and_caches_ends_with_it(shop):
+    (shop.warm / "cache" / "kernels").mkdir(parents=True)
+    (shop.warm / "cache" / "kernels" / "good.so").write_text("good")
+    shop.lay_out(shop.run_folder(1, 0), "A = 1\n")
+    cached = Path(TMP, "cache", "kernels", "good.so")
+    for name in (cached, "prepare.py"):
+        (shop.run_folder(1, 0) / name).write_text("bad")
+    shop.lay_out(shop.run_folder(2, 0), "A = 2\n")
+    assert (shop.run_folder(2, 0) / cached).read_text() == "good"
+    assert (shop.run_folder(2, 0) / "prepare.py").read_text() == "FIXED = True\n"
+
+
+# ---- after a process -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_closes_its_folder_is_tidied_all_the_same(shop):
+    folder = shop.run_folder(1, 0)
+    shop.lay_out(folder, "A = 1\n")
+    shop.call(["sh", "-c", f"mkdir {TMP}/inner; touch {TMP}/inner/file; chmod 000 {TMP} ."], folder, 30)
+    shop.drop_temporary(folder)
+    assert not (folder / TMP).exists()
+    shop.drop_all_but_log(folder)
+    assert [path.name for path in folder.iterdir()] == ["log.txt"]
+
+
+def test_a_run_that_removes_its_folder_is_tidied_all_the_same(shop):
+    folder = shop.run_folder(1, 0)
+    shop.lay_out(folder, "A = 1\n")
+    shop.call(["sh", "-c", f"rm -r {folder}"], folder, 30)
+    shop.drop_temporary(folder)
+    shop.drop_all_but_log(folder)
+    shop.keep_warm(folder)
+    shop.drop_weights(1, 0)
+
+
+def test_weights_in_a_closed_folder_are_dropped(shop):
+    shop.weights(1, 0).parent.mkdir(parents=True)
+    shop.weights(1, 0).write_text("weights")
+    shop.losses(1, 0).write_text("losses")
+    shop.weights(1, 0).parent.chmod(0o500)
+    shop.drop_weights(1, 0)
+    assert not shop.weights(1, 0).exists()
+    assert not shop.losses(1, 0).exists()
+
+
+def test_linked_weights_stay_where_they_are(shop, outside):
+    shop.run_folder(1, 0).mkdir(parents=True)
+    (shop.run_folder(1, 0) / "out").symlink_to(outside)
+    (outside / "model.safetensors").write_text("of another run")
+    shop.drop_weights(1, 0)
+    assert (outside / "model.safetensors").read_text() == "of another run"
+
+
+def test_the_harness_writes_beside_the_folder_of_a_run_and_not_in_it(shop):
+    run = shop.run_folder(4, 2)
+    own = [shop.score_folder(4, 2), shop.audit_folder(4, 2), shop.losses(4, 2), shop.evidence(4, 2)]
+    assert len({*own, run}) == 5
+    assert [path for path in own if path.is_relative_to(run)] == []
+    shop.lay_out(run, "A = 1\n")
+    decoys = "; ".join(f"ln -s {shop.fixed}/prepare.py {path.name}" for path in own)
+    shop.call(["sh", "-c", decoys], run, 30)
+    shop.losses(4, 2).write_text("committed")
+    assert (shop.fixed / "prepare.py").read_text() == "FIXED = True\n"
+
+
+# ---- what is read ----------------------------------------------------------------------------------------------------
+
+
+def test_the_end_of_a_plain_file_is_read(tmp_path):
+    (tmp_path / "file").write_text("0123456789")
+    assert read_end(tmp_path, "file", 4) == b"6789"
+    assert read_end(tmp_path, "file", 40) == b"0123456789"
+
+
+@pytest.mark.parametrize("leave", [linked, os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_nothing_but_a_plain_file_is_read(tmp_path, outside, leave):
+    leave(tmp_path / "file")
+    with pytest.raises(OSError, match=r"is no plain file|symbolic links"):
+        read_end(tmp_path, "file", 10)
+    before = len([*Path("/dev/fd").iterdir()])
+    for name in ("file", "nothing"):
+        with pytest.raises(OSError, match=r"is no plain file|symbolic links|No such file"):
+            read_end(tmp_path, name, 10)
+    assert len([*Path("/dev/fd").iterdir()]) == before  # a curve is asked for twenty times a second
+
+
+def test_no_file_is_read_through_a_linked_folder(tmp_path, outside):
+    (tmp_path / "out").symlink_to(outside)
+    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+        read_end(tmp_path / "out", "precious", 10)
+
+
+def test_weights_are_a_plain_file_of_the_runs_own(tmp_path, outside):
+    weights = tmp_path / "run" / WEIGHTS
+    weights.parent.mkdir(parents=True)
+    precious = outside / "precious"
+    makers = (
+        precious.touch,
+        weights.mkdir,
+        lambda: weights.symlink_to(precious),
+        lambda: weights.hardlink_to(precious),
+    )
+    for make in (*makers, lambda: os.mkfifo(weights)):
+        make()
+        assert weights_bytes(tmp_path / "run") is None
+        remove(weights)
+    weights.write_text("weights")
+    assert weights_bytes(tmp_path / "run") == 7
+    assert weights_bytes(tmp_path / "nowhere") is None
+
+
+def test_weights_behind_a_linked_folder_are_not_the_runs_own(tmp_path, outside):
+    (outside / "model.safetensors").write_text("of another run")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "out").symlink_to(outside)
+    assert weights_bytes(tmp_path / "run") is None
+
+
+# ---- warm caches -----------------------------------------------------------------------------------------------------
+
+
+def compiled(shop: Workshop) -> Path:
+    """The TMPDIR of a run of attempt 0 with machine code in it."""
+    own = shop.run_folder(0, 0) / TMP
+    for name in WARM:
+        (own / name).mkdir(parents=True)
+        (own / name / "code.so").write_text(name)
+    return own
+
+
+def warm(shop: Workshop) -> set[str]:
+    return {path.relative_to(shop.warm).as_posix() for path in shop.warm.rglob("*") if not path.is_dir()}
+
+
+def test_machine_code_is_kept_and_nothing_else(shop):
+    (compiled(shop) / "notes.txt").write_text("of the script's own")
+    shop.keep_warm(shop.run_folder(0, 0))
+    assert warm(shop) == {f"{name}/code.so" for name in WARM}
+
+
+def test_links_and_pipes_are_not_kept(shop, outside):
+    own = compiled(shop)
+    (own / "mlx" / "link").symlink_to(outside / "precious")
+    (own / "mlx" / "folder").symlink_to(outside)
+    os.mkfifo(own / "mlx" / "pipe")
+    shop.keep_warm(shop.run_folder(0, 0))
+    assert warm(shop) == {f"{name}/code.so" for name in WARM}
+
+
+@pytest.mark.parametrize("name", ["mlx", "cache", "cache/kernels"])
+def test_no_folder_behind_a_link_is_kept(shop, outside, name):
+    own = compiled(shop)
+    remove(own / name)
+    (outside / "kernels").mkdir()
+    (outside / "kernels" / "key").write_text("secret")
+    (own / name).symlink_to(outside)
+    shop.keep_warm(shop.run_folder(0, 0))
+    assert warm(shop) == {f"{kept}/code.so" for kept in WARM if not Path(kept).is_relative_to(name)}
+
+
+def test_more_machine_code_than_is_plausible_is_not_kept(shop, monkeypatch):
+    compiled(shop)
+    shop.keep_warm(shop.run_folder(0, 0))
+    (shop.run_folder(0, 0) / TMP / "mlx" / "more.so").write_bytes(bytes(100))
+    monkeypatch.setattr(workshop, "MAX_WARM_BYTES", 100)
+    shop.keep_warm(shop.run_folder(0, 0))
+    assert warm(shop) == {f"{name}/code.so" for name in WARM}
+    assert not shop.warm.with_name("warm.new").exists()
+
+
+@pytest.mark.parametrize("spoil", [nest, lambda folder: folder.chmod(0)])
+def test_caches_that_cannot_be_copied_are_not_kept(shop, spoil):
+    spoil(compiled(shop) / "mlx")
+    shop.keep_warm(shop.run_folder(0, 0))
+    assert not shop.warm.with_name("warm.new").exists()
+    shop.lay_out(shop.run_folder(0, 0), "A = 1\n")

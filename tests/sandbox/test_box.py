@@ -1,0 +1,435 @@
+"""What a boxed process cannot reach, and what it needs and has: the same sentences for every box that works here."""
+
+import dataclasses
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from nights import PROJECT, Quiet, git
+from test_journal import NIGHT
+
+from agent.experiment import Ending
+from agent.runs.workshop import Workshop
+from agent.sandbox import box as boxes
+from agent.sandbox import landlock
+from agent.sandbox.box import Box, Bubblewrap, Landlock, Mode, View, choose, python_places
+from agent.sandbox.counters import LIMITS, MAKES_DISKS
+from agent.sandbox.environment import boxed_env
+from agent.sandbox.limits import caps_of_machine
+
+CANARY = "canary-5f2c"
+
+# Each says what it could do, and nothing of what was refused.
+READ = """
+import os, sys
+for path in sys.argv[1:]:
+    try: print(path, sorted(os.listdir(path)) if os.path.isdir(path) else open(path, 'rb').read(64))
+    except OSError: pass
+"""
+WRITE = """
+import os, sys
+for path in sys.argv[1:]:
+    for deed in (lambda: open(path, 'a').write('x'), lambda: os.truncate(path, 0), lambda: os.unlink(path),
+                 lambda: os.rename('own', path), lambda: os.link('own', path), lambda: os.symlink('own', path),
+                 lambda: os.makedirs(os.path.dirname(path), exist_ok=True) or open(path, 'w').write('x')):
+        open('own', 'w').close()
+        try: deed()
+        except OSError: pass
+"""
+ENVIRONMENTS = """
+import glob, os
+print(dict(os.environ))
+for path in glob.glob('/proc/*/environ'):
+    try: print(path, open(path, errors='replace').read())
+    except OSError: pass
+"""
+CONNECT = """
+import socket, sys
+kind, address = sys.argv[1:]
+address = {'tcp': ('127.0.0.1', address.isdecimal() and int(address)), 'abstract': '\\0' + address}.get(kind, address)
+try:
+    socket.socket(socket.AF_INET if kind == 'tcp' else socket.AF_UNIX).connect(address)
+    print('connected')
+except OSError: pass
+"""
+DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork(): os._exit(0)
+    open('daemon', 'w').write('up')
+    time.sleep(60)
+os.wait()
+while not os.path.exists('daemon') or not os.path.getsize('daemon'): time.sleep(0.01)
+"""
+LAWFUL = """
+import ctypes, os, subprocess, tempfile
+import mlx.core as mx, numpy as np
+assert mx.array(np.ones(3)).sum().item() == 3
+with tempfile.NamedTemporaryFile() as file: print(os.path.dirname(file.name))
+subprocess.run(['cc', '-x', 'c', '-shared', '-o', 'seven.so', '-'], input=b'int seven() { return 7; }', check=True)
+print(ctypes.CDLL('./seven.so').seven())
+"""
+
+
+def bubblewrap() -> Bubblewrap | str:
+    program = shutil.which("bwrap")
+    return Bubblewrap.on_this_kernel(program) if program else "bubblewrap is not installed"
+
+
+def kernels_own() -> Landlock | str:
+    return Landlock(landlock.abi()) if landlock.abi() else "this kernel has no Landlock"
+
+
+def usable(made: Box | str) -> Box:
+    return pytest.skip(made) if isinstance(made, str) else made
+
+
+def skip_if_open(box: Box, gap: str) -> None:
+    if gap in box.uncovered:
+        pytest.skip(f"{box.name} says that it does not cover {gap}")
+
+
+@pytest.fixture(params=[bubblewrap, kernels_own], ids=["bubblewrap", "landlock"])
+def box(request: pytest.FixtureRequest) -> Box:
+    return usable(request.param())
+
+
+@dataclass(frozen=True)
+class World:
+    """What surrounds a run: the user's home and repository, each with canaries, and the night that it belongs to."""
+
+    root: Path
+    shop: Workshop
+
+    @property
+    def folder(self) -> Path:
+        return self.shop.run_folder(1, 0)
+
+    @property
+    def private(self) -> list[Path]:
+        """Files that no run is shown."""
+        names = ("home/key", "user/train_mlx.py", "user/.git/config", "user/experiments/nights/t/journal.sqlite")
+        return [*(self.root / name for name in names), self.shop.weights(0, 0), self.shop.losses(1, 0)]
+
+    def run(self, code: str, *arguments: object, boxed: bool = True, trains: bool = True) -> str:
+        """What a Python program says, in the box or outside."""
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        if boxed:
+            command = self.shop.box.wrap(command, self.shop.view(self.folder, trains=trains))
+        env = boxed_env(self.folder, self.shop.night.data)
+        done = subprocess.run(
+            command, cwd=self.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
+        )
+        return done.stdout
+
+
+@pytest.fixture
+def world(box: Box, tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "user").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    git(tmp_path / "user", "init", "-q")
+    night = dataclasses.replace(NIGHT, data=str(tiny_data))
+    folder = tmp_path / "user" / "experiments" / "nights" / "t"
+    world = World(tmp_path, Workshop(night, folder, box, caps_of_machine(), None, lambda: False, Quiet().progressed))
+    world.shop.lay_out(world.folder, "print('hello')\n")
+    for path in world.private:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(CANARY)
+    return world
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """Another process of the user's, who gave it a key."""
+    env = {"API_KEY": CANARY, "PATH": os.environ["PATH"]}
+    with subprocess.Popen(["sleep", "60"], env=env) as process:
+        yield process
+        process.kill()
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_home_repository_and_other_runs_cannot_be_read(world):
+    closed = [world.root / "home", world.root / "user" / ".git", world.shop.run_folder(0, 0)]
+    assert len(world.run(READ, *world.private, *closed, boxed=False).splitlines()) == len(world.private) + len(closed)
+    assert world.run(READ, *world.private, *closed) == ""
+    assert world.run(READ, *(f"/proc/self/root{path}" for path in world.private)) == ""
+    (world.folder / "link").symlink_to(world.private[0])
+    assert world.run(READ, "link") == ""
+
+
+def test_of_the_real_home_only_the_way_to_python_is_seen(world):
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    ways = {place.relative_to(home).parts[0] for place in python_places() if place.is_relative_to(home)}
+    assert world.run(READ, home) in ("", f"{home} {sorted(ways)}\n")
+
+
+def test_nothing_outside_its_folder_can_be_written(world):
+    """Only files that are made for it are at stake here, and new ones in the places that matter."""
+    packages = next(Path(entry) for entry in sys.path if entry.endswith("-packages"))
+    folders = [world.root, world.root / "user", Path(world.shop.night.data), packages, PROJECT, Path("/usr"), Path("/")]
+    new = [folder / f"{CANARY}.pth" for folder in folders]
+    world.run(WRITE, *world.private, *new)
+    left = [path for path in new if path.exists()]
+    for path in left:
+        path.unlink()
+    assert left == []
+    assert [path.read_text() for path in world.private] == [CANARY] * len(world.private)
+
+
+def test_what_it_reads_it_cannot_open_for_writing(world):
+    """And writes nothing where it can: a hole must not cost the tests their own Python."""
+    seen = [sys.executable, boxes.__file__, *Path(world.shop.night.data).glob("train.*")]
+    assert world.run(READ, *seen) != ""
+    assert world.run(READ.replace("'rb').read(64)", "'r+b')"), *seen) == ""
+
+
+def test_its_own_folder_is_home_and_place_for_temporary_files(world):
+    said = world.run("import os, tempfile; open('own', 'w'); print(os.environ['HOME'], tempfile.mkdtemp())").split()
+    assert said[0] == str(world.folder / "tmp")
+    assert Path(said[1]).parent == world.folder / "tmp"
+    assert Path(said[1]).is_dir()
+    assert (world.folder / "own").exists()
+
+
+def test_the_training_split_is_seen_and_no_other(world):
+    files = sorted(Path(world.shop.night.data).iterdir())
+    seen = [path.name.partition(".")[0] for path in files if f"{path} b" in world.run(READ, *files)]
+    assert {path.name.partition(".")[0] for path in files} >= {"validation", "holdout"}
+    assert set(seen) == {"manifest", "token_bytes", "tokenizer", "train"}
+
+
+def test_no_text_at_all_is_seen_where_a_model_is_scored(world, monkeypatch):
+    data = Path(world.shop.night.data)
+    files = sorted(data.iterdir())
+    for system in (boxes.SYSTEM, (*boxes.SYSTEM, str(data.parent))):  # a corpus that lies below /usr, say
+        monkeypatch.setattr(boxes, "SYSTEM", system)
+        said = world.run(READ, *files, trains=False)
+        seen = {path.name.partition(".")[0] for path in files if f"{path} b" in said}
+        assert seen == {"manifest", "token_bytes", "tokenizer"}
+
+
+def test_a_repository_below_usr_is_hidden_and_its_runs_are_not(world, monkeypatch):
+    monkeypatch.setattr(boxes, "SYSTEM", (*boxes.SYSTEM, str(world.root)))
+    (world.root / "program").write_text("of the system's")
+    (world.root / "program2").symlink_to(world.root / "user")
+    assert world.run(READ, *world.private, world.root / "program2" / "train_mlx.py") == ""
+    assert world.run(READ, world.root / "program") != ""
+    assert world.run("open('own', 'w'); print('written')") == "written\n"
+    world.run(WRITE, *world.private, world.root / "user" / "new", world.root / "new")
+    assert not (world.root / "user" / "new").exists()
+    assert not (world.root / "new").exists()
+
+
+@pytest.mark.parametrize("variable", ["LD_LIBRARY_PATH", "prefix"])
+def test_a_repository_that_is_taken_for_a_part_of_python_is_not_shown(world, monkeypatch, variable):
+    user = world.root / "user"
+    if variable == "prefix":  # a virtual environment in the repository's own top folder
+        monkeypatch.setattr(sys, "prefix", str(user))
+    else:
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(user))
+    (user / "bin").mkdir()
+    (user / "bin" / "tool").write_text("a part of Python")
+    assert world.run(READ, *world.private, user / ".git") == ""
+    assert world.run(READ, user / "bin" / "tool") != ""
+
+
+# ---- processes and the network ---------------------------------------------------------------------------------------
+
+
+def test_no_key_is_in_any_environment(world, stranger, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    said = world.run(ENVIRONMENTS)
+    assert "NIGHTSHIFT_DATA" in said
+    assert CANARY not in said
+
+
+def test_no_tcp_server_of_the_machine_answers(world):
+    skip_if_open(world.shop.box, "TCP")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        assert world.run(CONNECT, "tcp", port, boxed=False) == "connected\n"
+        assert world.run(CONNECT, "tcp", port) == ""
+
+
+SWITCHES = """
+for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/net/core/somaxconn", "/proc/sysrq-trigger", "/dev/kmsg"):
+    try:
+        open(path, "r+b", buffering=0).close()
+        print(path)
+    except OSError:
+        pass
+"""
+
+
+def test_the_machines_own_switches_cannot_be_turned_even_by_root(world):
+    assert world.run(SWITCHES) == ""
+
+
+COUNTING = (
+    *("stat", "vmstat", "interrupts", "softirqs", "diskstats", "loadavg", "uptime", "slabinfo", "timer_list", "keys"),
+    *("key-users", "zoneinfo", "buddyinfo", "pagetypeinfo", "kpagecount", "kpageflags", "pressure/cpu", "locks"),
+    *("schedstat", "swaps", "fs/ext4/vda/mb_groups", "sys/fs/dentry-state", "sys/fs/file-nr", "sys/fs/inode-nr"),
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a Mac has no such files")
+def test_no_counter_of_the_kernel_carries_numbers_from_one_run_to_the_next(world):
+    skip_if_open(world.shop.box, next(words for words in landlock.ALWAYS_OPEN if "counters" in words))
+    devices = [path for name in ("block/*/stat", "net/*/statistics/*") for path in Path("/sys/class").glob(name)]
+    groups = [path for path in Path("/sys/fs/cgroup").rglob("*usage*") if path.is_file()][:50]
+    nodes = [*Path("/sys/devices/system/node").glob("node*/vmstat")]
+    counting = [
+        path for path in (*(Path("/proc") / name for name in COUNTING), *devices, *groups, *nodes) if path.exists()
+    ]
+    assert len(counting) > 10
+    assert world.run(READ, *counting) == ""
+    assert world.run(READ, *(f"/proc/self/root{path}" for path in counting)) == ""
+
+
+OPEN = """
+import os, stat, sys
+try: print(stat.S_ISREG(os.stat(os.open(sys.argv[1], os.O_RDONLY)).st_mode))
+except OSError: print(False)
+"""
+
+
+@pytest.mark.skipif(not MAKES_DISKS.is_dir(), reason="this kernel makes no disks in memory")
+def test_nothing_makes_a_disk_by_reading(world):
+    """It is opened alone: each reading that succeeds leaves a disk in the machine's memory."""
+    skip_if_open(world.shop.box, "scripts run with your rights: files, network, processes")
+    assert world.run(OPEN, MAKES_DISKS / "hot_add") == "False\n"
+
+
+FACTS = """
+import os, sys
+words = (open('/proc/' + name).read() for name in ('meminfo', 'cpuinfo'))
+print(os.cpu_count(), len(os.sched_getaffinity(0)), os.sysconf('SC_PHYS_PAGES'), *(word.split()[0] for word in words))
+print(*(open(path).read() for path in sys.argv[1:] if os.path.exists(path)))
+"""
+
+
+def test_what_honest_programs_ask_about_the_machine_is_told(world):
+    told = world.run(FACTS, *LIMITS)
+    assert told == world.run(FACTS, *LIMITS, boxed=False)
+    assert "MemTotal: processor" in told
+
+
+def test_no_datagram_gets_out(world):
+    skip_if_open(world.shop.box, "UDP, and DNS with it")
+    send = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto(b'{}', ('127.0.0.1', {}))"
+    with socket.socket(type=socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        world.run(send.format("boxed", port))
+        world.run(send.format("free", port), boxed=False)
+        server.settimeout(10)
+        assert server.recv(9) == b"free"
+
+
+def test_no_unix_socket_of_the_machine_answers(world, monkeypatch):
+    skip_if_open(world.shop.box, "unix sockets that have a path")
+    monkeypatch.chdir(world.root)  # the whole path may be longer than that of a socket
+    name = f"nightshift-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as abstract:
+        for one, address in ((server, "socket"), (abstract, f"\0{name}")):
+            one.bind(address)
+            one.listen()
+        for kind, address in (("unix", os.path.relpath(world.root / "socket", world.folder)), ("abstract", name)):
+            assert world.run(CONNECT, kind, address, boxed=False) == "connected\n"
+            assert world.run(CONNECT, kind, address) == ""
+
+
+def test_other_processes_cannot_be_ended(world, stranger):
+    skip_if_open(world.shop.box, "signals to the user's other processes")
+    said = world.run("import os, sys\nfor pid in sys.argv[1:]: os.kill(int(pid), 9)", stranger.pid, os.getpid())
+    assert "Error" in said
+    assert stranger.poll() is None
+
+
+def test_a_daemon_does_not_survive(world):
+    outcome = world.shop.call([sys.executable, "-c", DAEMON], world.folder, limit_s=60)
+    assert outcome.ending is Ending.FINISHED, outcome
+    assert (world.folder / "daemon").read_text() == "up"
+    assert [one for one in psutil.process_iter(["cmdline"]) if DAEMON in (one.info["cmdline"] or [])] == []
+
+
+def test_mlx_numpy_and_the_compiler_are_there(world):
+    assert world.run(LAWFUL).split() == [str(world.folder / "tmp"), "7"]
+
+
+# ---- bubblewrap alone ------------------------------------------------------------------------------------------------
+
+
+only_bubblewrap = pytest.mark.parametrize("box", [bubblewrap], indirect=True, ids=["bubblewrap"])
+
+
+@only_bubblewrap
+def test_other_processes_are_not_there(world, stranger):
+    pids = world.run("import os; print(*filter(str.isdecimal, os.listdir('/proc')))").split()
+    assert len(pids) == 2
+    assert str(stranger.pid) not in pids
+
+
+@only_bubblewrap
+def test_of_a_repository_below_usr_nothing_is_listed_but_the_way_to_the_run(world, monkeypatch):
+    monkeypatch.setattr(boxes, "SYSTEM", (*boxes.SYSTEM, str(world.root)))
+    assert world.run(READ, world.root / "user", world.root / "home").split() == [
+        str(world.root / "user"), "['experiments']", str(world.root / "home"), "[]",
+    ]  # fmt: skip
+
+
+# ---- which box -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "git").symlink_to(shutil.which("git") or "")
+    monkeypatch.setenv("PATH", str(programs))
+
+
+def test_without_bubblewrap_the_kernels_own_box_is_taken_and_names_its_gaps(no_bubblewrap):
+    usable(kernels_own())
+    chosen = choose(Mode.AUTO)
+    assert chosen.name == f"Landlock (ABI {landlock.abi()})"
+    assert chosen.uncovered == landlock.uncovered(landlock.abi())
+    assert chosen.uncovered != ()
+
+
+def test_without_bubblewrap_require_is_refused_with_one_sentence(no_bubblewrap, grounds):
+    refused = grounds.nightshift("run", "--sandbox", "require")
+    why = "bubblewrap is not installed (apt install bubblewrap)"
+    assert refused.stderr == f"nightshift: --sandbox require: {why}; mend it, or choose --sandbox auto\n"
+    assert refused.returncode == 2
+    assert not grounds.folder("").exists()
+
+
+def test_with_bubblewrap_it_is_chosen():
+    usable(bubblewrap())
+    assert choose(Mode.REQUIRE).name == "bubblewrap"
+
+
+def test_no_box_says_so():
+    chosen = choose(Mode.OFF)
+    assert chosen.name == "no sandbox: switched off by --sandbox off"
+    assert chosen.uncovered == ("scripts run with your rights: files, network, processes",)
+    assert chosen.wrap(["true"], View(Path("/"))) == ["true"]
+
+
+def test_a_box_in_which_mlx_cannot_be_imported_is_not_chosen(monkeypatch):
+    found = usable(bubblewrap())
+    monkeypatch.setattr(boxes, "python_places", lambda hidden: (Path(sys.executable), Path(sys.base_prefix)))
+    assert "No module named 'mlx'" in (boxes.why_unfit(found) or "")

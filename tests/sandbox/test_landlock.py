@@ -1,0 +1,400 @@
+"""The kernel's own box: inside, a command reads and writes where it was told, and nowhere else."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.sandbox import landlock, seccomp
+
+pytestmark = pytest.mark.skipif(landlock.abi() == 0, reason="this kernel has no Landlock")
+
+PROGRAM = Path(landlock.__file__)
+IMPORT = f"import sys; sys.path.insert(0, {str(PROGRAM.parents[2])!r}); from agent.sandbox import landlock"
+SYSTEM = ["/usr", "/bin", "/lib", "/lib64", "/etc", sys.prefix, sys.base_prefix]
+DEVICES = ["/dev/null", "/dev/urandom"]
+
+
+def since(version: int) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(landlock.abi() < version, reason=f"needs version {version} of the kernel's Landlock")
+
+
+needs_filter = pytest.mark.skipif(not seccomp.available(), reason="nothing here filters system calls")
+
+
+def boxed(rules: object, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    call = [sys.executable, "-I", "-S", str(PROGRAM), json.dumps(rules), *command]
+    return subprocess.run(call, cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+def boxed_unfiltered(rules: object, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """As where the kernel has no filters, or nobody has written down the numbers of its system calls."""
+    code = f"{IMPORT}; landlock.seccomp.available = lambda: False; sys.exit(landlock.main({rules!r}, sys.argv[1:]))"
+    return subprocess.run([sys.executable, "-c", code, *command], cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+class Box:
+    """A folder to write, in a folder with a secret."""
+
+    boxed = staticmethod(boxed)
+
+    def __init__(self, outside: Path) -> None:
+        self.outside, self.inside, self.secret = outside, outside / "inside", outside / "secret"
+        self.inside.mkdir()
+        self.secret.write_text("key")
+        self.rules = {"read": SYSTEM, "write": [str(self.inside)], "devices": DEVICES}
+
+    def run(self, code: str, *arguments: object) -> str:
+        """What a Python program says inside: the last line, which names the exception where one ends it."""
+        done = self.boxed(self.rules, sys.executable, "-I", "-c", code, *map(str, arguments), cwd=self.inside)
+        return (done.stderr or done.stdout).strip().rpartition("\n")[2]
+
+    def refuses(self, deed: str, *arguments: object) -> bool:
+        return self.run(f"import os, socket, sys; {deed}", *arguments).startswith("PermissionError")
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Box:
+    return Box(tmp_path)
+
+
+@pytest.fixture
+def unfiltered(box: Box) -> Box:
+    box.boxed = boxed_unfiltered
+    return box
+
+
+@pytest.fixture
+def udp() -> Iterator[socket.socket]:
+    with socket.socket(type=socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(0.5)
+        yield server
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the same user outside the box."""
+    with subprocess.Popen(["sleep", "60"], env={"TOKEN": "secret", "PATH": os.environ["PATH"]}) as process:
+        yield process
+        process.kill()
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_secret_outside_cannot_be_read(box):
+    assert box.refuses("open(sys.argv[1])", box.secret)
+    assert box.refuses("os.listdir(sys.argv[1])", box.outside)
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "open(sys.argv[1], 'a')",
+        "open(sys.argv[1] + '2', 'w')",
+        "os.unlink(sys.argv[1])",
+        "os.mkdir(sys.argv[1] + '2')",
+        "os.rename('/proc/self/cwd/own', sys.argv[1])",
+        pytest.param("os.truncate(sys.argv[1], 0)", marks=since(3)),
+    ],
+)
+def test_nothing_outside_can_be_written(box, deed):
+    (box.inside / "own").write_text("mine")
+    assert box.refuses(deed, box.secret)
+    assert sorted(path.name for path in box.outside.iterdir()) == ["inside", "secret"]
+    assert box.secret.read_text() == "key"
+
+
+def test_what_may_be_read_cannot_be_written(box):
+    box.rules["read"] = [*SYSTEM, str(box.secret)]
+    assert box.run("import sys; print(open(sys.argv[1]).read())", box.secret) == "key"
+    assert box.refuses("open(sys.argv[1], 'a')", box.secret)
+
+
+def test_its_own_folder_is_its_own(box):
+    code = """
+import os, socket
+os.makedirs("a/b"); os.mkdir("c"); open("a/b/file", "w").write("text")
+os.rename("a/b/file", "c/moved"); os.link("c/moved", "a/linked"); os.symlink("c", "d"); os.mkfifo("pipe")
+os.truncate("c/moved", 2); socket.socket(socket.AF_UNIX).bind("socket")
+os.remove("c/moved"); os.rmdir("c"); print(open("a/linked").read(), sorted(os.listdir()))
+"""
+    assert box.run(code) == "te ['a', 'd', 'pipe', 'socket']"
+
+
+@needs_filter
+def test_times_and_permissions_stay_though_the_kernel_says_that_they_changed(box):
+    deed = "os.chmod(sys.argv[1], 0o604); os.utime(sys.argv[1], (1, 1)); shutil.copystat('/etc', sys.argv[1])"
+    before = box.secret.stat()
+    assert box.run(f"import os, shutil, sys; {deed}; print('done')", box.secret) == "done"
+    assert box.secret.stat() == before
+    boxed_unfiltered(box.rules, sys.executable, "-c", f"import os, shutil, sys; {deed}", str(box.secret))
+    assert box.secret.stat() != before
+
+
+def test_links_lead_nowhere(box):
+    assert box.refuses("os.symlink(sys.argv[1], 'soft'); open('soft')", box.secret)
+    assert "Error" in box.run("import os, sys; os.link(sys.argv[1], 'hard')", box.secret)
+    assert not (box.inside / "hard").exists()
+
+
+def test_a_process_keeps_the_folder_that_tells_of_it(box):
+    box.rules["write"] += ["/proc/self"]
+    code = """
+import os
+open("/proc/self/comm", "w").write("named")
+held = [os.readlink(f"/proc/self/fd/{fd}") for fd in range(3, 6) if os.path.islink(f"/proc/self/fd/{fd}")]
+print(open("/proc/self/comm").read().strip(), held == [f"/proc/{os.getpid()}"])
+"""
+    assert box.run(code) == "named True"
+    assert box.refuses("open(f'/proc/{os.getppid()}/oom_score_adj', 'w')")
+
+
+def test_no_device_can_be_made(box):
+    assert box.refuses("os.mknod('disk', 0o60600, os.makedev(8, 0))")
+
+
+def test_devices_can_be_written_but_not_replaced(box):
+    assert box.run("import os; open(os.devnull, 'w').write('x'); print(len(os.urandom(4)))") == "4"
+    assert box.refuses("os.unlink(os.devnull)")
+
+
+def test_paths_that_do_not_exist_are_left_out(box):
+    box.rules |= {"read": [*SYSTEM, "/no/such/place"], "devices": ["/dev/no-such-device"]}
+    assert box.run("print('fine')") == "fine"
+
+
+# ---- processes and the network ---------------------------------------------------------------------------------------
+
+
+def test_the_environment_of_another_process_stays_its_own(box, stranger):
+    box.rules["read"] = [*SYSTEM, "/proc"]
+    assert box.refuses("print(open(f'/proc/{sys.argv[1]}/environ').read())", stranger.pid)
+    assert box.refuses("open(f'/proc/{sys.argv[1]}/mem', 'rb')", stranger.pid)
+
+
+@since(6)
+def test_no_signal_gets_out(box, stranger):
+    assert box.refuses("os.kill(int(sys.argv[1]), 9)", stranger.pid)
+    assert box.refuses("os.kill(os.getppid(), 0)")
+    assert stranger.poll() is None
+
+
+def test_its_own_children_it_may_end(box):
+    code = f"import subprocess; child = subprocess.Popen(['sleep', '60']); child.kill(); print(-{signal.SIGKILL:d})"
+    assert box.run(code) == "-9"
+
+
+@since(4)
+@pytest.mark.parametrize("kind", ["box", "unfiltered"])
+def test_no_connection_gets_out_or_in(kind, request):
+    box = request.getfixturevalue(kind)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert box.refuses("socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5)", port)
+    assert box.refuses("socket.create_server(('127.0.0.1', 0))")
+    assert box.refuses("socket.socket().bind(('127.0.0.1', 8123))")
+
+
+@since(6)
+@pytest.mark.parametrize("kind", ["box", "unfiltered"])
+def test_abstract_sockets_are_out_of_reach(kind, request):
+    box = request.getfixturevalue(kind)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0nightshift-{os.getpid()}")
+        server.listen()
+        assert box.refuses("socket.socket(socket.AF_UNIX).connect('\\0' + sys.argv[1])", f"nightshift-{os.getpid()}")
+
+
+SEND = "socket.socket(type=socket.SOCK_DGRAM).sendto(b'out', ('127.0.0.1', int(sys.argv[1])))"
+
+
+@needs_filter
+def test_no_datagram_gets_out(box, udp):
+    assert box.refuses(SEND, udp.getsockname()[1])
+    with pytest.raises(TimeoutError):
+        udp.recv(9)
+
+
+@needs_filter
+def test_no_name_is_looked_up(box):
+    assert "gaierror" in box.run("import socket; socket.getaddrinfo('example.com', 80)")
+
+
+@needs_filter
+def test_a_service_at_a_path_cannot_be_reached(box):
+    path = box.inside / "service"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        assert box.refuses("socket.socket(socket.AF_UNIX).connect(sys.argv[1])", path)
+
+
+@needs_filter
+def test_children_inherit_the_filter(box, udp):
+    deed = f"import socket, sys; {SEND}"
+    assert "PermissionError" in box.run(
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {deed!r}, sys.argv[1]])", udp.getsockname()[1]
+    )
+
+
+def test_children_inherit_the_box(box):
+    child = (
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import sys; open(sys.argv[1])', *sys.argv[1:]])"
+    )
+    assert "PermissionError" in box.run(child, box.secret)
+
+
+def test_not_even_root_keeps_a_capability_or_can_gain_one(box):
+    box.rules["read"] = [*SYSTEM, "/proc"]
+    code = "import json; print(json.dumps([line.split() for line in open('/proc/self/status')]))"
+    status = {name: words for name, *words in json.loads(box.run(code))}
+    assert status["NoNewPrivs:"] == ["1"]
+    held = ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] + ["CapBnd:"] * (
+        os.geteuid() == 0
+    )  # the last is root's to lower
+    assert [status[kind] for kind in held] == [["0" * 16]] * len(held)
+
+
+# ---- what it is for --------------------------------------------------------------------------------------------------
+
+
+def test_mlx_trains_inside(box):
+    pytest.importorskip("mlx.core")
+    code = """
+import os; os.environ["TMPDIR"] = os.getcwd()
+import numpy as np, mlx.core as mx, mlx.nn as nn, mlx.optimizers as optim
+model, optimizer = nn.Linear(8, 8), optim.AdamW(1e-2)
+step = nn.value_and_grad(model, lambda x: (mx.exp(model(x)) - 1).square().mean())
+x = mx.array(np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32))
+losses = []
+for _ in range(5):
+    loss, grads = step(x)
+    optimizer.update(model, grads)
+    mx.eval(model.parameters(), optimizer.state)
+    losses.append(loss.item())
+mx.save_safetensors("model.safetensors", {"weight": model.weight})
+print(losses[-1] < losses[0], os.path.getsize("model.safetensors") > 256)
+"""
+    assert box.run(code) == "True True"
+
+
+def test_programs_threads_and_processes_work_inside(box):
+    (box.inside / "script.py").write_text("""
+import multiprocessing, os, socket, subprocess, threading
+from concurrent.futures import ThreadPoolExecutor
+import psutil
+
+def work(pipe):
+    pipe.send(sum(range(10)))
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=work, args=(there,))
+    process.start()
+    near, far = socket.socketpair()
+    far.send(b"through")
+    with ThreadPoolExecutor(4) as pool:
+        squares = list(pool.map(lambda x: x * x, range(4)))
+    said = subprocess.run("echo hello | cat", shell=True, capture_output=True, text=True).stdout.strip()
+    print(here.recv(), near.recv(9), squares, said, psutil.Process().memory_info().rss > 0)
+    process.join()
+""")
+    box.rules["read"] = [*SYSTEM, "/proc"]
+    assert box.run("import runpy; runpy.run_path('script.py', run_name='__main__')") == (
+        "45 b'through' [0, 1, 4, 9] hello True"
+    )
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_the_c_compiler_works_inside(box):
+    (box.inside / "seven.c").write_text("int seven(void) { return 7; }\n")
+    done = boxed(box.rules, "sh", "-c", "TMPDIR=$PWD cc -shared -fPIC seven.c -o seven.so", cwd=box.inside)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert box.run("import ctypes; print(ctypes.CDLL('./seven.so').seven())") == "7"
+
+
+@needs_filter
+@pytest.mark.parametrize("what", ["Lock()", "Queue()", "Pool(1)", "Manager().list()"])
+def test_what_multiprocessing_misses_is_refused_not_hung(box, what):
+    code = f"import multiprocessing as m, os; os.environ['TMPDIR'] = os.getcwd(); m.get_context('fork').{what}"
+    assert box.run(code).startswith(("PermissionError", "EOFError"))  # the latter where a socket's path is too long
+
+
+def test_the_exit_code_is_the_commands_own(box):
+    assert boxed(box.rules, sys.executable, "-c", "raise SystemExit(3)").returncode == 3
+    assert boxed(box.rules, "sh", "-c", "kill -9 $$").returncode == -signal.SIGKILL
+
+
+def test_a_command_that_is_not_there_is_named(box):
+    done = boxed(box.rules, "no-such-command")
+    assert (done.returncode, done.stderr) == (
+        127,
+        "landlock: no-such-command cannot be started in its box: No such file or directory\n",
+    )
+
+
+def test_a_kernel_that_refuses_is_quoted_and_the_command_not_started(tmp_path):
+    code = f"""
+{IMPORT}
+landlock.ADD_RULE = 1 << 20
+sys.exit(landlock.main({{"read": ["/usr"]}}, ["touch", {str(tmp_path / "started")!r}]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    said = "landlock: the kernel would not open /usr: Function not implemented; the command was not started\n"
+    assert (done.returncode, done.stderr) == (126, said)
+    assert not (tmp_path / "started").exists()
+
+
+# ---- older kernels ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(1, landlock.abi() + 1))
+def test_a_box_of_an_older_kernel_closes_what_it_can(box, version):
+    inner = "import os, sys; open('own', 'w').close(); os.rename('own', 'moved'); open(sys.argv[1])"
+    code = f"""
+{IMPORT}
+landlock.abi = lambda: {version}
+landlock.main({box.rules!r}, [sys.executable, "-c", {inner!r}, {str(box.secret)!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=box.inside, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].startswith("PermissionError")
+    assert (box.inside / "moved").exists()
+
+
+def test_no_kernel_is_asked_for_rights_that_it_does_not_know():
+    highest = {version: landlock.handled_files(version).bit_length() - 1 for version in range(1, 8)}
+    assert highest == {1: 12, 2: 13, 3: 14, 4: 14, 5: 15, 6: 15, 7: 15}
+    network_and_scope = {version: list(landlock.handled(version)[0])[1:] for version in range(1, 8)}
+    assert network_and_scope == {1: [0, 0], 2: [0, 0], 3: [0, 0], 4: [3, 0], 5: [3, 0], 6: [3, 3], 7: [3, 3]}
+
+
+def test_what_stays_open_is_said(box, stranger):
+    words = landlock.uncovered(landlock.abi())
+    assert set(words) < set(landlock.uncovered(5)) < set(landlock.uncovered(2)) < set(landlock.uncovered(0))
+    assert "whether a file exists, its size and its times" in words
+    assert box.run("import os, sys; print(os.stat(sys.argv[1]).st_size)", box.secret) == "3"
+    assert "which other processes run, and with what arguments" in words
+    box.rules["read"] = [*SYSTEM, "/proc"]
+    read = "import sys; print(open(f'/proc/{sys.argv[1]}/cmdline').read().split(chr(0)))"
+    assert box.run(read, stranger.pid) == "['sleep', '60', '']"
+
+
+@needs_filter
+def test_sockets_stay_open_only_where_calls_cannot_be_filtered(unfiltered, udp):
+    unfiltered.run(f"import socket, sys; {SEND}", udp.getsockname()[1])
+    assert udp.recv(9) == b"out"
+    # asked for by a 32-bit name, the kernel's numbers are not the ones in the table
+    code = f"import ctypes; ctypes.CDLL(None).personality(8); {IMPORT}; print(landlock.uncovered(7))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert "UDP, and DNS with it" in said
+    assert "UDP, and DNS with it" not in landlock.uncovered(1)

@@ -1,0 +1,222 @@
+"""What one box could leave in the kernel for a later one: nothing can be written there, or nothing be read."""
+
+import ctypes
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_box import bubblewrap, kernels_own, usable
+
+from agent.sandbox import box as boxes
+from agent.sandbox import seccomp
+from agent.sandbox.box import Box, View
+from agent.sandbox.environment import boxed_env
+
+pytestmark = pytest.mark.skipif(not seccomp.available(), reason="nothing here filters system calls")
+
+PAGES = 64
+COLUMN = seccomp.ARCHITECTURES.get(os.uname().machine, (0, 0))[1]
+PRELUDE = f"""
+import ctypes, mmap, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+NUMBERS = { {name: row[COLUMN] for name, row in seccomp.REFUSED.items()} }
+
+def call(name, *arguments):
+    ctypes.set_errno(0)
+    words = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
+    return libc.syscall(ctypes.c_long(NUMBERS[name]), *words), ctypes.get_errno()
+"""
+
+
+class Place:
+    """A box, the folder that it works in, and a large file outside that it may read."""
+
+    def __init__(self, box: Box, root: Path) -> None:
+        self.box, self.folder, self.file = box, root / "run", root / "large"
+        (self.folder / "tmp").mkdir(parents=True)
+        self.file.write_bytes(os.urandom(PAGES * mmap.PAGESIZE))
+        os.sync()  # the kernel puts no page out that was not written
+
+    def run(self, code: str, *, boxed: bool = True) -> str:
+        """The last line that a Python program says."""
+        (self.folder / "script.py").write_text(PRELUDE + code)
+        command = [sys.executable, "script.py", str(self.file)]
+        if boxed:
+            command = self.box.wrap(command, View(self.folder, (self.file,)))
+        env = boxed_env(self.folder, data="")
+        done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=60)
+        return (done.stderr or done.stdout).strip().rpartition("\n")[2]
+
+
+@pytest.fixture(params=[bubblewrap, kernels_own], ids=["bubblewrap", "landlock"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return Place(usable(request.param()), tmp_path)
+
+
+def pages_in_memory(path: Path) -> int:
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        told, start = (ctypes.c_ubyte * PAGES)(), ctypes.c_ubyte.from_buffer(mapped)
+        answer = ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(len(mapped)), told)
+        del start
+    assert answer == 0
+    return sum(page & 1 for page in told)
+
+
+# ---- the kernel's memory of files ------------------------------------------------------------------------------------
+
+PUT_OUT = """
+with open(sys.argv[1], "rb") as file:
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    sum(mapped[::4096])
+    for advice in (20, 21):
+        try: mapped.madvise(advice)
+        except OSError: pass
+print("done")
+"""
+BRING_IN = """
+with open(sys.argv[1], "rb") as file:
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+    libc.readahead(file.fileno(), ctypes.c_long(0), ctypes.c_size_t(1 << 20))
+    mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ).madvise(mmap.MADV_WILLNEED)
+print("done")
+"""
+
+
+def test_no_page_of_a_file_is_put_out_of_memory_on_demand(place):
+    place.file.read_bytes()
+    assert pages_in_memory(place.file) == PAGES
+    assert place.run(PUT_OUT) == "done"
+    assert pages_in_memory(place.file) == PAGES
+    place.run(PUT_OUT, boxed=False)
+    if pages_in_memory(place.file) == PAGES:
+        pytest.skip("files here are in memory alone")
+
+
+def test_none_is_brought_in_without_being_read(place):
+    place.run(PUT_OUT, boxed=False)
+    if pages_in_memory(place.file) != 0:
+        pytest.skip("files here are in memory alone")
+    assert place.run(BRING_IN) == "done"
+    assert pages_in_memory(place.file) == 0
+    place.run(BRING_IN, boxed=False)
+    assert pages_in_memory(place.file) == PAGES
+
+
+ASK = """
+told = (ctypes.c_ubyte * 1024)()
+with open(sys.argv[1], "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE)
+    start = ctypes.addressof(ctypes.c_ubyte.from_buffer(mapped))
+    answers = [call("mincore", start, len(mapped), told)[1], call("cachestat", file.fileno(), told, told, 0)[1]]
+    for flags in (os.RWF_NOWAIT, 0x80):
+        try: answers.append(os.preadv(file.fileno(), [bytearray(4096)], 0, flags))
+        except OSError as error: answers.append(error.errno)
+print(answers, os.preadv(os.open(sys.argv[1], 0), [bytearray(4096)], 0, 0))
+"""
+
+
+def test_which_pages_are_in_memory_is_not_told(place):
+    assert place.run(ASK) == "[1, 1, 95, 95] 4096"
+    assert place.run(ASK, boxed=False).startswith("[0, ")
+
+
+# ---- keyrings and queues ---------------------------------------------------------------------------------------------
+
+LEAVE_IN_A_KEYRING = """
+SESSION, USER = -3, -4
+print([call("add_key", b"user", b"nightshift-test", b"note", 4, ring) for ring in (SESSION, USER)])
+"""
+FORGET = """
+for ring in (-3, -4):
+    key, _ = call("keyctl", 10, ring, b"user", b"nightshift-test", 0)
+    call("keyctl", 9, key, ring)
+print("found" if key > 0 else "gone")
+"""
+LEAVE_IN_A_QUEUE = """
+queue = ctypes.CDLL(None, use_errno=True)
+made = queue.mq_open(b"/nightshift-test", os.O_CREAT | os.O_RDWR, 0o600, None)
+print(made >= 0)
+"""
+
+
+def test_no_note_is_left_in_a_keyring(place):
+    assert place.run(LEAVE_IN_A_KEYRING) == "[(-1, 1), (-1, 1)]"
+    search = "call('keyctl', 10, -3, b'user', b'nightshift-test', 0), call('request_key', b'user', b'nightshift', 0, 0)"
+    assert place.run(f"print([{search}])") == "[(-1, 1), (-1, 1)]"
+    if "-1" in place.run(LEAVE_IN_A_KEYRING, boxed=False):
+        pytest.skip("nobody may use keyrings here")
+    assert place.run(FORGET, boxed=False) == "found"
+
+
+def test_no_note_is_left_in_a_queue(place):
+    found = "print(ctypes.CDLL(None).mq_unlink(b'/nightshift-test'))"
+    place.run(LEAVE_IN_A_QUEUE)
+    assert place.run(found, boxed=False) == "-1"
+    place.run(LEAVE_IN_A_QUEUE, boxed=False)
+    assert place.run(found, boxed=False) == "0"
+
+
+# ---- the filter of bubblewrap ----------------------------------------------------------------------------------------
+
+only_bubblewrap = pytest.mark.parametrize("place", [bubblewrap], indirect=True, ids=["bubblewrap"])
+PROCESSES = """
+import multiprocessing, tempfile
+
+tempfile.tempdir = "/tmp"  # a socket's path may not be long
+
+def work(x):
+    return x * x
+
+if __name__ == "__main__":
+    for kind in ("fork", "spawn", "forkserver"):
+        context = multiprocessing.get_context(kind)
+        with context.Lock(), context.Pool(2) as pool, context.Manager() as manager:
+            shared, queue = manager.list(pool.map(work, range(4))), context.Queue()
+            queue.put(sum(shared))
+            print(kind, queue.get())
+"""
+FILTERED = """
+print([open(f"/proc/{pid}/status").read().partition("Seccomp:")[2].split()[0] for pid in (1, "self")],
+      sorted(os.listdir("/proc/self/fd")))
+"""
+
+
+@only_bubblewrap
+def test_locks_queues_pools_and_managers_work(place):
+    assert place.run(PROCESSES) == "forkserver 14"
+
+
+@only_bubblewrap
+def test_programs_that_are_compiled_can_be_started(place):
+    code = """
+import subprocess
+subprocess.run(["cc", "-x", "c", "-o", "program", "-"], input=b"int main() { return 7; }", check=True)
+print(subprocess.run(["./program"]).returncode)
+"""
+    assert place.run(code) == "7"
+
+
+@only_bubblewrap
+def test_the_filter_itself_is_not_in_the_box(place):
+    assert place.run(FILTERED) == "['2', '2'] ['0', '1', '2', '3']"  # the last is the folder that is listed
+
+
+def test_where_calls_cannot_be_filtered_bubblewrap_says_so(monkeypatch):
+    box = usable(bubblewrap())
+    assert box.uncovered == ()
+    monkeypatch.setattr(seccomp, "available", lambda: False)
+    assert box.uncovered == (boxes.UNFILTERED,)
+    assert box.wrap(["true"], View(Path("/tmp")))[0] == box.program
+
+
+def test_a_bubblewrap_that_is_not_there_is_named():
+    command = [sys.executable, "-I", "-S", seccomp.__file__, "/no/bwrap", "--", "true"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        126, "seccomp: /no/bwrap cannot be started: No such file or directory\n",
+    )  # fmt: skip

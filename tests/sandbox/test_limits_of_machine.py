@@ -1,0 +1,376 @@
+"""What a run may use of the machine: beyond it, its whole tree ends at once, and the log says why."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+from nights import mounted
+
+from agent.experiment import Ending
+from agent.files import remove
+from agent.sandbox import limits as caps_module
+from agent.sandbox.box import View
+from agent.sandbox.environment import scrubbed_env
+from agent.sandbox.limits import (
+    GB,
+    Caps,
+    Excess,
+    Watch,
+    caps_of_machine,
+    fair_to,
+    folder_usage,
+    footprint_bytes,
+    memory,
+    shared_out_bytes,
+)
+from agent.sandbox.process import Outcome, supervise
+
+MB = 1 << 20
+PLENTY = Caps(memory_bytes=GB, spare_memory_bytes=0, spare_disk_bytes=0, folder_bytes=64 * MB, folder_files=500,
+              processes=100)  # fmt: skip
+
+
+def run(folder: Path, *command: str, **caps: int) -> Outcome:
+    """One command under caps of which all but the given ones are out of its reach."""
+    limits = Caps(**{name: caps.get(name, getattr(PLENTY, name)) for name in Caps.__slots__})
+    return supervise(
+        list(command),
+        View(folder),
+        env=scrubbed_env(""),
+        limit_s=60,
+        stopped=lambda: False,
+        tick=lambda elapsed_s: None,
+        caps=limits,
+    )
+
+
+def reason(folder: Path, *command: str, ending: Ending = Ending.EXCEEDED, **caps: int) -> str:
+    """Why a command was ended that would otherwise last for a minute."""
+    outcome = run(folder, *command, **caps)
+    assert (outcome.ending, outcome.exit_code) == (ending, None), outcome
+    assert outcome.wall_s < 30
+    return outcome.last_lines.splitlines()[-1]
+
+
+def shell(deed: str) -> tuple[str, ...]:
+    return ("sh", "-c", f"{deed}; sleep 60")
+
+
+def test_a_run_below_its_caps_is_left_alone(tmp_path):
+    deed = "mkdir a; touch $(seq 300); head -c 8000000 /dev/zero > big; for i in 1 2 3; do sleep 0.4 & done; wait"
+    outcome = run(tmp_path, "sh", "-c", f"{deed}; echo done")
+    assert (outcome.ending, outcome.exit_code, outcome.last_lines) == (Ending.FINISHED, 0, "done")
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_too_much_memory_is_named(tmp_path):
+    bomb = "x = []\nwhile True: x.append(bytearray(1 << 24))"
+    said = reason(tmp_path, sys.executable, "-c", bomb, memory_bytes=256 * MB)
+    assert said.startswith("out of memory: ")
+    assert said.endswith("0.2 GB are allowed")
+
+
+def test_the_memory_of_all_its_processes_counts(tmp_path):
+    deed = "import os, time\nfor _ in range(4): os.fork() or (globals().update(x=bytearray(100 << 20)), time.sleep(60))"
+    assert "out of memory" in reason(tmp_path, sys.executable, "-c", f"{deed}\ntime.sleep(60)", memory_bytes=256 * MB)
+
+
+def test_the_machine_keeps_a_reserve_of_memory_and_who_took_little_is_not_to_blame(tmp_path):
+    said = reason(tmp_path, "sleep", "60", ending=Ending.STARVED, spare_memory_bytes=1 << 60)
+    assert said.startswith("out of memory: this run used 0.00 GB, the machine had ")
+    assert said.endswith(f" GB left, {2**30}.00 GB are its reserve")
+
+
+def test_who_took_the_machines_reserve_itself_is_to_blame(tmp_path, filled):
+    spare = memory().available
+    for fair, own in ((50 * MB, True), (500 * MB, False)):  # of the 100 MB that it has
+        caps = Caps(GB, spare_memory_bytes=spare + 20 * MB, spare_disk_bytes=0, fair_memory_bytes=fair)
+        seen = [Watch(caps, tmp_path, lambda: [filled]).exceeded() for _ in range(20)]
+        assert [one.own for one in seen if one is not None][:1] == [own]
+    short = Caps(GB, spare_memory_bytes=spare + 4 * GB, spare_disk_bytes=0, fair_memory_bytes=50 * MB)
+    over = Watch(short, tmp_path, lambda: [filled]).exceeded()
+    assert over is not None
+    assert not over.own  # without it, the machine would be short as well
+
+
+def test_twice_what_is_usual_is_fair():
+    caps = Caps(8 * GB, spare_memory_bytes=0, spare_disk_bytes=0, fair_memory_bytes=2 * GB)
+    assert fair_to(caps, GB // 2).fair_memory_bytes == 2 * GB
+    assert fair_to(caps, 3 * GB).fair_memory_bytes == 6 * GB
+    assert fair_to(caps, None).fair_memory_bytes == caps.memory_bytes
+
+
+def test_the_peak_of_memory_is_told(tmp_path):
+    code = "import time\nx = bytearray(100 << 20)\ntime.sleep(0.5)\ndel x\ntime.sleep(0.5)"
+    outcome = run(tmp_path, sys.executable, "-c", code)
+    assert outcome.ending is Ending.FINISHED
+    assert 100 * MB < outcome.peak_bytes < 200 * MB
+
+
+PIECEWISE = "for at in range(0, SIZE, 1 << 20): x[at : at + (1 << 20)] = bytes(1 << 20)"
+FILLS = {
+    "own": "x = bytearray(SIZE)",
+    "shared": f"x = mmap.mmap(-1, SIZE)\n{PIECEWISE}",
+    "memfd": f"f = os.memfd_create('x'); os.ftruncate(f, SIZE); x = mmap.mmap(f, SIZE)\n{PIECEWISE}",
+}
+KINDS = FILLS if sys.platform == "linux" else ["own"]
+
+
+@pytest.fixture(params=KINDS)
+def filled(request: pytest.FixtureRequest) -> Iterator[psutil.Process]:
+    """A process with 100 MB of memory of its own, of one kind or another."""
+    code = f"import mmap, os, time\nSIZE = 100 << 20\n{FILLS[request.param]}\nprint('up', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield psutil.Process(process.pid)
+        process.kill()
+
+
+def test_memory_is_watched_where_the_kernel_does_not_hold_it(tmp_path, filled):
+    few, enough = (Caps(memory_bytes=most, spare_memory_bytes=0, spare_disk_bytes=0) for most in (50 * MB, 500 * MB))
+    over = Watch(few, tmp_path, lambda: [filled]).exceeded()
+    assert over == Excess("out of memory: it used 0.1 GB, 0.0 GB are allowed")
+    assert Watch(enough, tmp_path, lambda: [filled]).exceeded() is None
+    assert Watch(enough, tmp_path, lambda: [filled] * 6).exceeded() is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_kind_of_memory_is_a_place_to_hide(tmp_path, kind):
+    code = f"import mmap, os, time\nSIZE = 400 << 20\n{FILLS[kind]}\ntime.sleep(60)"
+    said = reason(tmp_path, sys.executable, "-c", code, memory_bytes=256 * MB)
+    assert said.startswith("out of memory: ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a Mac tells each process's own pages")
+def test_pages_that_forks_share_are_counted_once(tmp_path, monkeypatch):
+    """An honest loader with many workers is no hog; what they shared is not forgiven once they have ended."""
+    monkeypatch.setattr(caps_module, "QUICK_S", 0.0)
+    monkeypatch.setattr(caps_module, "THOROUGH_S", 0.0)
+    code = "import os, signal, time\nx = bytearray(60 << 20)\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+    code += "for _ in range(20): os.fork() or time.sleep(60)\n"
+    command = [sys.executable, "-c", f"{code}print('up', flush=True); time.sleep(60)"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        parent = psutil.Process(process.pid)
+        tree = [parent, *parent.children()]
+        assert sum(map(footprint_bytes, tree)) > 1200 * MB
+        assert 60 * MB < sum(map(shared_out_bytes, tree)) < 300 * MB
+        trees = [[parent] * 8, tree, tree]
+        watch = Watch(Caps(400 * MB, spare_memory_bytes=0, spare_disk_bytes=0), tmp_path, lambda: trees.pop())
+        assert [watch.exceeded(), watch.exceeded()] == [None, None]
+        for child in tree[1:]:
+            child.kill()
+        psutil.wait_procs(tree[1:])
+        assert watch.exceeded() == Excess("out of memory: it used 0.5 GB, 0.4 GB are allowed")
+        parent.kill()
+
+
+def test_pages_of_files_are_nobodys_memory(tmp_path):
+    (tmp_path / "corpus").write_bytes(bytes(100 << 20))
+    code = "import mmap, time\nf = open('corpus', 'r+b'); x = mmap.mmap(f.fileno(), 0); sum(x[::4096])\n"
+    command = [sys.executable, "-c", f"{code}print('up', flush=True); time.sleep(60)"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert 1 * MB < footprint_bytes(psutil.Process(process.pid)) < 60 * MB
+        process.kill()
+
+
+def test_a_process_that_is_gone_takes_no_memory(filled):
+    assert footprint_bytes(filled) > 100 * MB
+    filled.kill()
+    filled.wait()
+    assert footprint_bytes(filled) == 0
+
+
+# ---- processes -------------------------------------------------------------------------------------------------------
+
+
+def test_too_many_processes_are_counted(tmp_path):
+    said = reason(tmp_path, *shell("for i in $(seq 30); do sleep 60 & done"), processes=20)
+    assert said.endswith(", 20 are allowed")
+    assert 20 < int(said.removeprefix("too many processes: ").partition(",")[0]) <= 40
+
+
+def test_a_fork_bomb_is_dead_within_seconds(tmp_path):
+    bomb = """
+import mmap, os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+count = mmap.mmap(-1, 8)
+while True:
+    if int.from_bytes(count[:8], 'little') < 300:
+        count[:8] = (int.from_bytes(count[:8], 'little') + 1).to_bytes(8, 'little')
+        os.fork()
+    else: signal.pause()
+"""
+    start_s = time.monotonic()
+    assert "too many processes" in reason(tmp_path, sys.executable, "-c", bomb)
+    assert time.monotonic() - start_s < 30
+    assert [one for one in psutil.process_iter(["cmdline"]) if bomb in (one.info["cmdline"] or [])] == []
+
+
+# ---- its folder and the disk -----------------------------------------------------------------------------------------
+
+
+LONG = "d" * 200
+HOARDS = {
+    "files": "mkdir a b; touch $(seq 300); cd b; touch $(seq 300)",
+    "bytes": "head -c 70000000 /dev/zero > big",
+    "endless": f"for i in $(seq 30); do mkdir {LONG}; cd {LONG}; done",
+    "closed": "mkdir a; cd a; touch $(seq 600); cd ..; chmod 000 a",
+}
+
+
+@pytest.fixture(scope="module")
+def reasons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Why each of the hoards was ended; all at once, as a folder is measured once a second."""
+    folders = {kind: tmp_path_factory.mktemp(kind) for kind in HOARDS}
+    with ThreadPoolExecutor() as pool:
+        said = pool.map(lambda kind: reason(folders[kind], *shell(HOARDS[kind])), HOARDS)
+        found = dict(zip(HOARDS, said, strict=True))
+    for folder in folders.values():
+        remove(folder)  # pytest could not
+    assert [folder for folder in folders.values() if folder.exists()] == []
+    return found
+
+
+def test_too_many_files_are_counted(reasons):
+    assert reasons["files"] == "its folder holds more than the 500 files that are allowed"
+
+
+def test_a_folder_that_is_too_big_is_measured(reasons):
+    assert reasons["bytes"] == "its folder holds more than the 0.1 GB that are allowed"
+
+
+def test_folders_without_end_are_no_place_to_hide(reasons):
+    assert reasons["endless"] == "its folder holds a part that cannot be measured (File name too long)"
+
+
+def test_a_closed_folder_is_no_place_to_hide(reasons):
+    """To root it is not closed: then what it holds is found."""
+    closed = "its folder holds a part that cannot be measured (Permission denied)"
+    assert reasons["closed"] in (closed, reasons["files"])
+
+
+def test_a_folder_that_is_closed_for_a_moment_is_left_alone(monkeypatch):
+    """Only somebody else than root can meet a closed folder."""
+    monkeypatch.setattr(caps_module, "QUICK_S", 0.0)
+    monkeypatch.setattr(caps_module, "THOROUGH_S", 0.0)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        with tempfile.TemporaryDirectory(dir="/tmp") as name:
+            part = Path(name) / "part"
+            part.mkdir()
+            watch = Watch(PLENTY, Path(name), list)
+            said = []
+            for mode in (0o700, 0o000, 0o700, 0o000, 0o000, 0o700):
+                part.chmod(mode)
+                over = watch.exceeded()
+                said.append(over and over.words)
+    finally:
+        if is_root:
+            os.seteuid(0)
+    closed = "its folder holds a part that cannot be measured (Permission denied)"
+    assert said == [None, None, None, None, closed, None]
+
+
+def test_a_single_file_ends_at_its_limit(tmp_path):
+    outcome = run(tmp_path, sys.executable, "-c", "open('big', 'wb').write(bytes(2 << 20))", file_bytes=MB)
+    assert outcome.ending is Ending.CRASHED
+    assert outcome.last_lines.endswith("OSError: [Errno 27] File too large")
+    assert (tmp_path / "big").stat().st_size == MB
+
+
+def test_the_disk_keeps_a_reserve(tmp_path):
+    said = reason(tmp_path, "sleep", "60", ending=Ending.STARVED, spare_disk_bytes=1 << 60)
+    assert said.startswith("disk full: ")
+    assert said.endswith(f" GB are left, {2**30}.00 GB are the night's reserve")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+@pytest.mark.parametrize(("mine", "others", "ending"), [(30, 0, Ending.EXCEEDED), (2, 28, Ending.STARVED)])
+def test_who_filled_the_disk_is_to_blame_and_no_bystander(tmp_path, mine, others, ending):
+    with mounted(tmp_path / "disk", "size=40m") as disk:
+        (disk / "work").mkdir()
+        (disk / "another program's").write_bytes(bytes(others * MB))
+        deed = f"open('mine', 'wb').write(bytes({mine} << 20)); import time; time.sleep(60)"
+        caps = {"spare_disk_bytes": 20 * MB, "fair_folder_bytes": 10 * MB}
+        said = reason(disk / "work", sys.executable, "-c", deed, ending=ending, **caps)
+        assert said.startswith("disk full: ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_a_file_without_a_name_is_of_the_one_that_holds_it(tmp_path):
+    with mounted(tmp_path / "disk", "size=40m") as disk:
+        deed = "import os, time; mine = open('mine', 'wb'); os.unlink('mine'); mine.write(bytes(30 << 20))"
+        caps = {"spare_disk_bytes": 20 * MB, "fair_folder_bytes": 10 * MB}
+        said = reason(disk, sys.executable, "-c", f"{deed}; mine.flush(); time.sleep(60)", **caps)
+        assert said.startswith("disk full: ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_a_script_that_fails_on_a_full_disk_before_the_watch_has_looked_is_no_crash(tmp_path):
+    with mounted(tmp_path / "disk", "size=8m") as disk:
+        (disk / "work").mkdir()
+        (disk / "another program's").write_bytes(bytes(7 * MB))
+        outcome = run(disk / "work", "sh", "-c", "head -c 4000000 /dev/zero > big", spare_disk_bytes=2 * MB)
+        assert outcome.ending is Ending.STARVED
+
+
+def test_usage_is_what_the_disk_holds(tmp_path):
+    (tmp_path / "sparse").touch()
+    with (tmp_path / "sparse").open("r+b") as file:
+        file.truncate(1 << 40)
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert folder_usage(tmp_path, MB, 10) is None
+    (tmp_path / "full").write_bytes(bytes(2 * MB))
+    assert folder_usage(tmp_path, MB, 10) == "more than the 0.0 GB that are allowed"
+    assert folder_usage(tmp_path, GB, 2) == "more than the 2 files that are allowed"
+    assert folder_usage(tmp_path / "gone", 0, 0) is None
+    assert folder_usage(tmp_path / "full", 0, 0) is None  # a file where a folder was a moment ago
+
+
+def test_a_folder_that_a_script_removed_is_within_its_caps(tmp_path):
+    assert Watch(PLENTY, tmp_path / "gone", list).exceeded() is None
+
+
+# ---- the machine's own -----------------------------------------------------------------------------------------------
+
+
+def test_this_machines_caps_leave_something_to_it():
+    caps, total = caps_of_machine(), memory().total
+    assert total // 2 <= caps.memory_bytes < total <= psutil.virtual_memory().total
+    assert 0 < caps.spare_memory_bytes <= total - caps.memory_bytes
+    assert caps.spare_disk_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("names", "prefix"),
+    [
+        (("memory.max", "memory.current", "memory.stat"), ""),
+        (("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"), "total_"),
+    ],
+)
+def test_in_a_container_its_memory_is_all_there_is(tmp_path, names, prefix):
+    (tmp_path / "memory").mkdir()
+    stat = f"cache 1\nactive_file 7\n{prefix}active_file {20 * MB}\n{prefix}inactive_file {30 * MB}\n"
+    for name, text in zip(names, (f"{500 * MB}\n", f"{400 * MB}\n", stat), strict=True):
+        (tmp_path / name).write_text(text)
+    found = memory(tmp_path)
+    assert (found.total, found.available) == (500 * MB, 150 * MB)  # what files take can be had
+    for limit in ("max\n", f"{2**63 - 4096}\n"):
+        (tmp_path / names[0]).write_text(limit)
+        assert memory(tmp_path).total == psutil.virtual_memory().total

@@ -1,0 +1,105 @@
+"""Which places of the machine a box shows, however oddly Python, the user's home and the repository lie in them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from nights import PROJECT
+from test_box import bubblewrap, usable
+
+from agent.errors import MachineError
+from agent.sandbox import box as boxes
+from agent.sandbox.box import Box, Landlock, Seatbelt, View, python_places
+
+
+@pytest.fixture
+def box(request: pytest.FixtureRequest) -> Box:
+    return usable(bubblewrap())
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A /usr with a library, a source tree and the user's repository in there, and links to it."""
+    usr = tmp_path / "usr"
+    for folder in ("lib", "src/linux", "src/app/.git", "src/app/run"):
+        (usr / folder).mkdir(parents=True)
+    (usr / "app").symlink_to("src/app")
+    (usr / "usr").symlink_to(".")
+    for name in ("SYSTEM", "MAC_SYSTEM"):
+        monkeypatch.setattr(boxes, name, (str(usr),))
+    return usr
+
+
+def view(usr: Path) -> View:
+    return View(usr / "src/app/run", (usr / "src/app/data",), hidden=(usr / "app", Path("/nowhere")))
+
+
+# ---- boxes that only allow -------------------------------------------------------------------------------------------
+
+
+def test_landlock_opens_all_of_a_place_but_what_is_hidden_in_it(system):
+    wrapped = Landlock(7).wrap(["true"], view(system))
+    seen = [path for path in json.loads(wrapped[-2])["read"] if path.startswith(str(system))]
+    assert seen == [str(system / path) for path in ("lib", "src/linux", "src/app/data")]
+
+
+def test_seatbelt_too(system):
+    wrapped = Seatbelt().wrap(["true"], view(system))
+    (profile,) = [word for word in wrapped if word.startswith("(version 1)")]
+    reads = [line for line in profile.splitlines() if line.startswith("(allow file-read* (subpath")]
+    for shown in ("lib", "src/linux", "src/app/data", "src/app/run"):
+        assert any(f'(subpath "{system / shown}")' in line for line in reads)
+    for closed in ("", "/src", "/src/app", "/src/app/.git", "/app"):
+        assert f'(subpath "{system}{closed}")' not in profile
+
+
+def test_a_python_in_what_is_hidden_is_shown_all_the_same(system, monkeypatch):
+    environment = system / "src/app/.venv"
+    (environment / "lib").mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(environment))
+    assert str(environment) in json.loads(Landlock(7).wrap(["true"], view(system))[-2])["read"]
+    mounts = usable(bubblewrap()).wrap(["true"], view(system))
+    assert mounts.index(str(system)) < mounts.index(str(system / "src/app")) < mounts.index(str(environment))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
+def test_a_place_that_cannot_be_listed_is_refused(system):
+    (system / "src").chmod(0o311)
+    with pytest.raises(MachineError, match="holds what no script may see"):
+        Landlock(7).wrap(["true"], view(system))
+
+
+# ---- where Python is -------------------------------------------------------------------------------------------------
+
+
+def test_an_environment_whose_python_is_a_link_to_a_link_works(box, tmp_path):
+    real = Path(sys.base_prefix) / "bin" / "python3"
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "python3").symlink_to(real)
+    environment = tmp_path / "environment"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin" / "python3").symlink_to("../../tools/python3")
+    (environment / "pyvenv.cfg").write_text(f"home = {real.parent}\n")
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    (environment / "lib" / version).mkdir(parents=True)
+    packages = next(Path(entry) for entry in sys.path if any(Path(entry).glob("mlx-*.dist-info")))
+    (environment / "lib" / version / "site-packages").symlink_to(packages)
+    code = f"from agent.sandbox import box; print(box.why_unfit(box.{box!r}), box.sys.prefix)"
+    done = subprocess.run(
+        [environment / "bin" / "python3", "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["None", str(environment)]
+
+
+def test_home_is_never_shown_however_odd_the_prefix(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    (home / "python").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    for odd in (home, tmp_path, "/", home / "python" / ".."):
+        monkeypatch.setattr(sys, "prefix", str(odd))
+        assert not [place for place in python_places() if home.is_relative_to(place.resolve())]
+    monkeypatch.setattr(sys, "prefix", str(home / "python"))
+    assert home / "python" in python_places()

@@ -1,0 +1,277 @@
+"""A child process under the harness's clock: nothing of it survives, nothing secret reaches it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from nights import PROJECT, SCRIPTS, mounted
+
+from agent.experiment import Ending
+from agent.sandbox import process
+from agent.sandbox.box import View
+from agent.sandbox.environment import scrubbed_env
+from agent.sandbox.process import Outcome, supervise
+
+
+def run(folder: Path, *command: str, limit_s: float = 30.0, **options: object) -> Outcome:
+    settings = {"stopped": lambda: False, "tick": lambda elapsed_s: None, "env": scrubbed_env("/data")} | options
+    return supervise([sys.executable, *command], View(folder), limit_s=limit_s, **settings)  # type: ignore[arg-type]
+
+
+def is_alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def wait_for(path: Path) -> str:
+    deadline = time.monotonic() + 20
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.02)
+    return path.read_text()
+
+
+def test_a_good_end_is_finished_with_its_log(tmp_path):
+    outcome = run(tmp_path, "-c", "print('all is well')")
+    assert (outcome.ending, outcome.exit_code, outcome.last_lines) == (Ending.FINISHED, 0, "all is well")
+
+
+def test_an_exit_code_comes_through(tmp_path):
+    outcome = run(tmp_path, str(SCRIPTS / "diverges.py"))
+    assert (outcome.ending, outcome.exit_code) == (Ending.CRASHED, 3)
+    assert outcome.last_lines == "loss is nan at step 17: the run has diverged"
+
+
+def test_a_signal_keeps_its_number(tmp_path):
+    for number in (signal.SIGSEGV, signal.SIGKILL):
+        outcome = run(tmp_path, "-c", f"import os; os.kill(os.getpid(), {number:d})")
+        assert (outcome.ending, outcome.exit_code) == (Ending.CRASHED, -number)
+
+
+def test_a_large_exit_code_is_no_signal(tmp_path):
+    assert run(tmp_path, "-c", "import sys; sys.exit(-1)").exit_code == 255
+
+
+def test_a_log_that_the_child_deletes_can_still_be_quoted(tmp_path):
+    outcome = run(tmp_path, "-c", "import os, time; os.remove('log.txt'); time.sleep(0.3); print('still here')")
+    assert (outcome.ending, outcome.last_lines) == (Ending.FINISHED, "still here")
+
+
+def test_a_log_holds_no_commands_to_the_terminal_that_shows_it(tmp_path):
+    outcome = run(
+        tmp_path, "-c", r"print('\x1b[2J\x1b]0;title\x07 \u202e tschüß \udc80'.encode('utf-8', 'replace').decode())"
+    )
+    assert outcome.last_lines == r"\x1b[2J\x1b]0;title\x07 \u202e tschüß ?"
+
+
+def test_a_lower_limit_of_file_size_stays():
+    code = f"""
+import resource, sys; sys.path[0] = {str(PROJECT)!r}
+from agent.sandbox import keeper
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+keeper.limit(resource.RLIMIT_FSIZE, 1 << 36)
+print(resource.getrlimit(resource.RLIMIT_FSIZE))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(1048576, 1048576)"
+
+
+def test_an_overrun_that_ignores_sigterm_is_killed_with_its_daemon(tmp_path):
+    outcome = run(tmp_path, str(SCRIPTS / "hangs.py"), limit_s=1.0)
+    daemon = int((tmp_path / "daemon.pid").read_text())
+    assert outcome.ending is Ending.OVERRAN
+    assert outcome.wall_s < 1.0 + process.GRACE_S + 2
+    assert not is_alive(daemon)
+
+
+def test_a_daemon_does_not_outlive_a_good_end_either(tmp_path):
+    code = "import os\nif os.fork() == 0:\n os.setsid()\n if os.fork(): os._exit(0)\n import time; time.sleep(60)\n"
+    code += "os.wait(); import psutil, time; time.sleep(0.3)\n"
+    outcome = run(tmp_path, "-c", code)
+    assert outcome.ending is Ending.FINISHED
+    assert [one for one in psutil.process_iter(["cmdline"]) if code in (one.info["cmdline"] or [])] == []
+
+
+CHAIN = """
+import os, signal, time
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    signal.signal(number, signal.SIG_IGN)
+links, until_s = 0, time.monotonic() + 20
+if os.fork() == 0:
+    os.setsid()
+    while time.monotonic() < until_s:  # should nobody end it
+        if links % 100 == 0: open('links', 'a').write(100 * '.')  # whole or not at all, whenever it is killed
+        links += 1
+        if os.fork(): os._exit(0)
+        time.sleep(PAUSE)
+"""
+
+
+def last_link(folder: Path) -> int:
+    time.sleep(0.3)  # enough for hundreds
+    return (folder / "links").stat().st_size
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt")
+@pytest.mark.parametrize("pause_s", [0.0, 0.001])
+@pytest.mark.parametrize(("lasts_s", "limit_s", "ending"), [(1, 30, Ending.FINISHED), (60, 1.5, Ending.OVERRAN)])
+def test_a_chain_of_forks_ends_and_leaves_no_zombies(tmp_path, pause_s, lasts_s, limit_s, ending):
+    code = CHAIN.replace("PAUSE", str(pause_s)) + f"time.sleep({lasts_s})"
+    zombies = []
+
+    def count(elapsed_s: float) -> None:
+        states = [one.info["status"] for one in psutil.process_iter(["status"])]
+        zombies.append(states.count(psutil.STATUS_ZOMBIE))
+
+    outcome = run(tmp_path, "-c", code, limit_s=limit_s, tick=count)
+    assert outcome.ending is ending
+    assert outcome.wall_s < 1.5 + process.GRACE_S + 5
+    reached = last_link(tmp_path)
+    assert reached > 100
+    assert last_link(tmp_path) == reached
+    assert max(zombies) < 400
+
+
+def test_a_keeper_has_the_time_to_sweep():
+    """In the worst case it waits for its grace and then for the kernel to end the group."""
+    slow = "import signal, sys, time; told = []; signal.signal(signal.SIGTERM, lambda *_: told.append(1))\n"
+    waits = "print('up', flush=True)\nwhile not told: time.sleep(0.02)\ntime.sleep(7); sys.exit(5)"
+    command = [sys.executable, "-c", slow + waits]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdout is not None
+        keeper.stdout.readline()
+        process.end(keeper)
+    assert keeper.returncode == 5
+
+
+def test_an_exit_code_comes_through_a_crowd_of_orphans(tmp_path):
+    code = "import os\nfor _ in range(200):\n if os.fork() == 0:\n  os.fork(); os._exit(1)\nos._exit(7)"
+    for _ in range(3):
+        assert run(tmp_path, "-c", code).exit_code == 7
+
+
+def test_stopping_ends_the_run_at_once(tmp_path):
+    asked_s = time.monotonic() + 0.5
+    outcome = run(tmp_path, "-c", "import time; time.sleep(60)", stopped=lambda: time.monotonic() > asked_s)
+    assert outcome.ending is Ending.STOPPED
+    assert outcome.wall_s < 5
+
+
+def test_the_run_and_its_daemon_die_with_the_harness(tmp_path):
+    harness = f"""
+import sys; sys.path.insert(0, {str(PROJECT)!r})
+from pathlib import Path
+from agent.sandbox.box import View
+from agent.sandbox.environment import scrubbed_env
+from agent.sandbox.process import supervise
+supervise([sys.executable, {str(SCRIPTS / "hangs.py")!r}], View(Path({str(tmp_path)!r})), env=scrubbed_env(""),
+          limit_s=99, stopped=lambda: False, tick=lambda s: None)
+"""
+    loop = subprocess.Popen([sys.executable, "-c", harness])
+    daemon = int(wait_for(tmp_path / "daemon.pid"))
+    family = [*psutil.Process(loop.pid).children(recursive=True), psutil.Process(daemon)]
+    loop.kill()
+    loop.wait()
+    deadline = time.monotonic() + 2
+    while any(is_alive(one.pid) for one in family) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [one for one in family if is_alive(one.pid)] == []
+
+
+def test_a_flooding_log_is_cut_to_head_and_tail(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "LOG_CAP_BYTES", 1 << 20)
+    monkeypatch.setattr(process, "LOG_HEAD_BYTES", 1 << 10)
+    outcome = run(
+        tmp_path,
+        "-c",
+        "import time\nprint('first')\n" + "print('x' * 200_000); time.sleep(.04)\n" * 20 + "print('last')",
+    )
+    assert outcome.last_lines.endswith("last")
+    assert (tmp_path / "log.txt").stat().st_size < 3 << 20
+    assert (tmp_path / "log.txt").read_text().startswith("first")
+
+
+def test_a_log_that_is_no_text_can_still_be_quoted(tmp_path):
+    assert run(tmp_path, str(SCRIPTS / "floods.py")).last_lines.endswith("last words")
+
+
+VANDALISM = {
+    "reads only whole blocks": "fcntl.fcntl(1, fcntl.F_SETFL, os.O_DIRECT)",
+    "has no place left": """
+fcntl.fcntl(1, fcntl.F_SETFL, 0)
+os.ftruncate(1, 9 << 20)
+os.lseek(1, LARGEST, os.SEEK_SET)""",
+    "looks endless": "os.truncate('log.txt', LARGEST)",
+    "is endless again and again": """
+for _ in range(100_000):
+    os.truncate('log.txt', LARGEST)""",
+    "grows while it is cut": """
+for _ in range(20):
+    os.truncate('log.txt', 9 << 20)
+    time.sleep(0.02)""",
+    "is a folder": "os.remove('log.txt'); os.mkdir('log.txt')",
+    "leads elsewhere": "os.remove('log.txt'); os.symlink('/dev/full', 'log.txt')",
+    "is no more": "os.close(1); os.close(2); os.truncate('log.txt', 0)",
+}
+
+
+@pytest.mark.parametrize("deed", VANDALISM.values(), ids=VANDALISM)
+def test_a_log_that_the_child_spoils_holds_up_nobody(tmp_path, deed):
+    (tmp_path / "probe").touch()
+    largest = 1 << 62
+    while largest:  # that this file system takes
+        try:
+            os.truncate(tmp_path / "probe", largest)
+            break
+        except OSError:
+            largest >>= 1
+    (tmp_path / "work").mkdir()
+    code = f"import fcntl, os, time\nLARGEST = {largest}\nprint('words', flush=True)\n{deed}\ntime.sleep(0.3)"
+    outcome = run(tmp_path / "work", "-c", code)
+    assert (outcome.ending, outcome.exit_code) == (Ending.FINISHED, 0)
+    assert outcome.last_lines.splitlines()[-1:] in ([], ["words"], ["[... cut by nightshift ...]"])
+    log = (tmp_path / "work" / "log.txt").lstat()
+    assert log.st_size <= process.LOG_CAP_BYTES + process.LOG_TAIL_BYTES
+    assert log.st_blocks * 512 < 1 << 20
+
+
+def test_a_full_disk_is_no_spoilt_log(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "LOG_CAP_BYTES", 1)
+    monkeypatch.setattr(process, "LOG_HEAD_BYTES", 4096)
+    with mounted(tmp_path / "small", "size=8k") as folder, process.open_log(folder / "log.txt") as log:
+        log.write(bytes(4096))
+        (folder / "other").write_bytes(bytes(4096))
+        with pytest.raises(OSError, match="No space left"):
+            process.cut_log(log)
+
+
+def test_keys_do_not_reach_the_run(tmp_path, monkeypatch):
+    for name in ("OPENAI_API_KEY", "NIGHTSHIFT_API_KEY", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "MLX_TOKEN"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("MLX_PTX_CACHE_DIR", "/cache")
+    run(tmp_path, "-c", "import json, os; print(json.dumps(dict(os.environ)))")
+    seen = json.loads((tmp_path / "log.txt").read_text())
+    assert "secret" not in seen.values()
+    assert (seen["NIGHTSHIFT_DATA"], seen["MLX_PTX_CACHE_DIR"], seen["PATH"]) == ("/data", "/cache", os.environ["PATH"])
+
+
+def test_the_run_sees_no_input_and_no_terminal(tmp_path):
+    outcome = run(tmp_path, "-c", "import sys; print(repr(sys.stdin.read()), sys.stdout.isatty())")
+    assert outcome.last_lines == "'' False"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_the_run_inherits_no_open_files(tmp_path):
+    with (tmp_path / "private").open("w"):
+        outcome = run(
+            tmp_path,
+            "-c",
+            "import os; print([os.readlink(f'/proc/self/fd/{n}') for n in (0, 1, 2)], os.listdir('/proc/self/fd'))",
+        )
+    assert "'3'" in outcome.last_lines  # listdir's own
+    assert "'4'" not in outcome.last_lines

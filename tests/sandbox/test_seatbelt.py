@@ -1,0 +1,188 @@
+"""The profile for macOS, read as Seatbelt reads it: what it allows, and that no path can add to that."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.sandbox import seatbelt
+from agent.sandbox.seatbelt import profile, unusable, wrap
+
+READ, WRITE = Path("/opt/python"), Path("/runs/0001")
+EVERYWHERE = {"file-read-metadata"}  # allowed without a filter
+
+
+class Text(str):
+    """A string between quotes, unlike a symbol."""
+
+
+def parse(text: str) -> list[list[object]]:
+    """The rules of a profile as nested lists; fails where quotes or parentheses do not match."""
+    token = re.compile(r'\s+|;[^\n]*|([()])|"((?:[^"\\]|\\.)*)"|([^\s()";\\]+)', re.DOTALL)
+    stack: list[list[object]] = [[]]
+    at = 0
+    while at < len(text):
+        match = token.match(text, at)
+        assert match, f"no token at {text[at : at + 40]!r}"
+        at = match.end()
+        if match[1] == "(":
+            stack.append([])
+        elif match[1] == ")":
+            closed = stack.pop()
+            stack[-1].append(closed)
+        elif match[2] is not None:
+            stack[-1].append(Text(re.sub(r"\\(.)", r"\1", match[2], flags=re.DOTALL)))
+        elif match[3]:
+            stack[-1].append(match[3])
+    assert len(stack) == 1, "a parenthesis stays open"
+    return stack[0]  # type: ignore[return-value]
+
+
+def allowed(rules: list[list[object]], operation: str) -> list[tuple[str, str]]:
+    """The filters under which an operation is allowed: kind and value."""
+    filters = [rule[2:] for rule in rules if rule[:2] == ["allow", operation]]
+    return [(str(kind), str(value)) for group in filters for kind, value in group]  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def rules() -> list[list[object]]:
+    return parse(profile([READ], [WRITE]))
+
+
+def test_what_is_not_allowed_is_denied(rules):
+    assert rules[:2] == [["version", "1"], ["deny", "default"]]
+    assert ["deny", "network*"] in rules
+    assert ["deny", "process-fork"] in rules
+
+
+def test_every_filter_names_what_it_means_in_quotes(rules):
+    assert {rule[0] for rule in rules[2:]} == {"allow", "deny"}
+    for _, operation, *filters in (rule for rule in rules if rule[0] == "allow"):
+        assert filters or operation in EVERYWHERE
+        assert all(isinstance(it[1], Text) or it == ["target", "self"] for it in filters)
+        assert all(len(it) == 2 for it in filters)
+
+
+def test_it_writes_in_its_own_folder_alone(rules):
+    assert allowed(rules, "file-write*") == [("subpath", str(WRITE))]
+    writing = {str(rule[1]) for rule in rules if rule[0] == "allow" and "write" in str(rule[1])}
+    assert writing == {"file-write*", "file-write-data"}
+    assert allowed(rules, "file-write-data") == [("literal", "/dev/null")]
+
+
+def test_it_reads_the_system_and_what_it_is_given(rules):
+    places = {value for kind, value in allowed(rules, "file-read*") if kind == "subpath"}
+    assert places == {*seatbelt.SYSTEM, str(READ), str(WRITE)}
+    files = {value for kind, value in allowed(rules, "file-read*") if kind == "literal"}
+    assert files == {"/", "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"}
+
+
+def test_no_users_files_come_with_the_system(rules):
+    for place in seatbelt.SYSTEM:
+        assert not any(Path(place).is_relative_to(own) for own in ("/Users", "/Volumes", "/private/tmp", "/opt"))
+        assert not Path("/System/Volumes/Data/Users").is_relative_to(place)
+    assert parse(profile([Path("/System")], [WRITE]))[-1] == [
+        "deny", "file-read*", "file-write*", ["subpath", "/System/Volumes/Data"],
+    ]  # fmt: skip
+
+
+def test_it_becomes_only_programs_that_it_could_not_have_written(rules):
+    assert allowed(rules, "process-exec*") == [("subpath", str(READ))]
+    assert ("subpath", str(WRITE)) not in allowed(rules, "file-map-executable")
+
+
+def test_it_sees_and_signals_itself_alone(rules):
+    assert allowed(rules, "signal") == allowed(rules, "process-info*") == [("target", "self")]
+    assert not any("kern.procargs2".startswith(value) for _, value in allowed(rules, "sysctl-read"))
+
+
+def test_the_gpu_is_open(rules):
+    classes = {value for _, value in allowed(rules, "iokit-open")}
+    assert classes == {"AGXDeviceUserClient", "IOSurfaceRootUserClient"}
+    assert allowed(rules, "mach-lookup") == [("global-name", "com.apple.MTLCompilerService")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        'quote " in it',
+        'ends")) (allow default) (allow file-read* (subpath "/',
+        "back\\slash",
+        'back\\" and quote',
+        "ends with \\",
+        "; comment",
+        "line\nbreak",
+        "(parenthesis",
+        "#| block",
+        "späte Nächte 漢字",
+    ],
+)
+def test_no_name_of_a_folder_changes_the_rules(tmp_path, name, rules):
+    folder = tmp_path / name
+    hostile = parse(profile([READ], [folder]))
+    assert ("subpath", str(folder)) in allowed(hostile, "file-write*")
+    assert [rule[:2] for rule in hostile] == [rule[:2] for rule in rules]
+
+
+def test_links_are_followed_since_seatbelt_compares_with_where_they_lead(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert allowed(parse(profile([], [tmp_path / "link"])), "file-write*") == [("subpath", str(tmp_path / "real"))]
+
+
+def test_with_nothing_to_write_nothing_is_written():
+    rules = parse(profile([], []))
+    assert ["allow", "file-write*"] not in [rule[:2] for rule in rules]
+    assert not any(rule[0] == "allow" and len(rule) == 2 and rule[1] not in EVERYWHERE for rule in rules)
+
+
+def test_the_command_is_run_under_the_profile():
+    assert wrap("(version 1)", ["python", "-c", "1"]) == [
+        "/usr/bin/sandbox-exec", "-p", "(version 1)", "python", "-c", "1",
+    ]  # fmt: skip
+
+
+# ---- is it usable? ---------------------------------------------------------------------------------------------------
+
+
+def stand_in(folder: Path, script: str) -> str:
+    program = folder / "sandbox-exec"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_elsewhere_than_on_macos_it_is_unusable():
+    assert unusable("linux") == "Seatbelt is part of macOS, and this is linux"
+
+
+def test_a_missing_program_is_named(tmp_path):
+    assert "sandbox-exec cannot be started (" in str(unusable("darwin", str(tmp_path / "sandbox-exec")))
+
+
+def test_inside_another_sandbox_it_says_so(tmp_path):
+    program = stand_in(tmp_path, "echo 'sandbox-exec: sandbox_apply: Operation not permitted' >&2; exit 71")
+    reason = unusable("darwin", program)
+    assert reason is not None
+    assert "sandbox_apply: Operation not permitted), as inside another one" in reason
+
+
+def test_where_it_works_there_is_no_reason(tmp_path):
+    program = stand_in(tmp_path, '[ "$1$2$3" = "-p(version 1)(allow default)/usr/bin/true" ]')
+    assert unusable("darwin", program) is None
+
+
+@pytest.mark.skipif(unusable() is not None, reason=str(unusable()))
+def test_mlx_trains_inside_and_nothing_else_works(tmp_path):
+    inside, outside = tmp_path / "inside", tmp_path / "secret"
+    inside.mkdir()
+    outside.write_text("key")
+    text = profile([Path(sys.prefix), Path(sys.base_prefix)], [inside])
+    code = "import mlx.core as mx; print(mx.sum(mx.ones((8, 8)) @ mx.ones((8, 8))).item())"
+    done = subprocess.run(wrap(text, [sys.executable, "-c", code]), cwd=inside, capture_output=True, text=True)
+    assert done.stdout == "512.0\n", done.stderr
+    for deed in (f"open({str(outside)!r})", "import socket; socket.create_server(('', 0))", "import os; os.fork()"):
+        done = subprocess.run(wrap(text, [sys.executable, "-c", deed]), cwd=inside, capture_output=True, text=True)
+        assert "PermissionError" in done.stderr

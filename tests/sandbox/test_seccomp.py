@@ -1,0 +1,274 @@
+"""The filter of system calls, on its own: what it refuses works without it, and what training needs works with it."""
+
+import errno
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.sandbox import seccomp
+
+pytestmark = pytest.mark.skipif(not seccomp.available(), reason="nothing here filters system calls")
+
+MACHINES = tuple(seccomp.ARCHITECTURES)
+NAMES = ("REFUSED", "PRETENDED", "BY_ARGUMENT", "REFUSED_TOO", "PRETENDED_TOO", "BY_ARGUMENT_TOO")
+ROWS = {name: row for table in NAMES for name, row in getattr(seccomp, table).items()}
+HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
+PRELUDE = f"""
+import ctypes, os, socket, sys
+sys.path.insert(0, {str(Path(seccomp.__file__).parents[2])!r})
+from agent.sandbox import seccomp
+libc = ctypes.CDLL(None, use_errno=True)
+column = seccomp.ARCHITECTURES[os.uname().machine][1]
+tables = (getattr(seccomp, name) for name in {NAMES})
+numbers = {{name: row[column] for table in tables for name, row in table.items() if row[column] is not None}}
+
+def call(number, *arguments):
+    return ctypes.get_errno() if libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments)) < 0 else 0
+"""
+INSTALL = "assert libc.prctl(38, 1, 0, 0, 0) == 0 and seccomp.install() == 0\n"
+
+
+def run(code: str, *arguments: object) -> str:
+    """The last line that a Python program says."""
+    command = [sys.executable, "-c", PRELUDE + code, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return (done.stderr or done.stdout).strip().rpartition("\n")[2]
+
+
+def free(deed: str, *arguments: object) -> bool:
+    return run(f"{deed}; print('done')", *arguments) == "done"
+
+
+def refused(deed: str, *arguments: object) -> bool:
+    return run(f"{INSTALL}{deed}", *arguments).startswith(f"PermissionError: [Errno {errno.EPERM}]")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[socket.socket]:
+    """A service of the machine that takes datagrams, as the system's log does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(str(tmp_path / "log"))
+        server.settimeout(0.2)
+        yield server
+
+
+# ---- what it refuses -------------------------------------------------------------------------------------------------
+
+
+def test_each_call_of_the_table_is_refused():
+    code = """
+for answer, table in ((1, seccomp.REFUSED | seccomp.REFUSED_TOO), (0, seccomp.PRETENDED | seccomp.PRETENDED_TOO)):
+    print({name for name in table if name in numbers and call(numbers[name], -1, 0, 0, 0, 0) != answer}, end=' ')
+"""
+    assert run(INSTALL + code) == "set() set()"
+
+
+def test_no_socket_tells_how_many_there_were_before():
+    deed = "socket.socket(socket.AF_UNIX).getsockopt(socket.SOL_SOCKET, 57, 8)"
+    assert free(deed)
+    assert refused(deed)
+
+
+@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK"])
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM", "SOCK_RAW"])
+def test_no_socket_leads_to_a_network(family, kind):
+    assert refused(f"socket.socket(socket.{family}, socket.{kind} | socket.SOCK_CLOEXEC)")
+
+
+@pytest.mark.parametrize("maker", ["socket.socket({0})", "socket.socketpair({0})[0]"])
+def test_no_datagram_reaches_a_service(log, maker):
+    made = maker.format("socket.AF_UNIX, socket.SOCK_DGRAM")
+    deed = f"{made}.sendto(b'out', sys.argv[1])"
+    assert free(deed, log.getsockname())
+    assert log.recv(9) == b"out"
+    assert refused(deed, log.getsockname())
+    with pytest.raises(TimeoutError):
+        log.recv(9)
+
+
+def test_a_socket_that_was_open_before_cannot_be_connected(log):
+    deed = f"s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); {INSTALL.strip()}; s.connect(sys.argv[1])"
+    assert run(deed, log.getsockname()).startswith("PermissionError")
+
+
+def test_no_namespace_is_opened():
+    assert run(INSTALL + "print(call(numbers['clone'], 0x10000000 | 17, 0, 0, 0, 0))") == str(errno.EPERM)
+    assert run(INSTALL + "print(call(numbers['clone3'], 0, 0))") == str(errno.ENOSYS)
+
+
+def test_limits_are_its_own_to_set():
+    own = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"
+    others = "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_CORE)"
+    assert free(own)
+    assert free(INSTALL + own)
+    assert free(others)
+    assert refused(others)
+
+
+OTHERS = """
+print([os.getpriority(os.PRIO_PROCESS, int(sys.argv[1])), os.sched_getscheduler(int(sys.argv[1])),
+       len(os.sched_getaffinity(int(sys.argv[1]))) > 1])
+"""
+
+
+def test_priority_and_cores_are_its_own_to_set():
+    """What another process was given it keeps, though the kernel says that it was changed."""
+    deed = """
+pid, idle = int(sys.argv[1]), os.sched_param(0)
+os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, pid) + 3)
+os.setpriority(os.PRIO_PGRP, os.getpgid(pid), 19)
+os.sched_setscheduler(pid, os.SCHED_IDLE, idle)
+os.sched_setaffinity(pid, {min(os.sched_getaffinity(pid))})
+"""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        before = run(OTHERS, other.pid)
+        assert run(INSTALL + deed + OTHERS, other.pid) == before
+        run(INSTALL + deed.replace("pid, idle = int(sys.argv[1])", "pid, idle = 0") + OTHERS, other.pid)
+        assert run(OTHERS, other.pid) == before
+        assert run(deed + OTHERS, other.pid) == "[19, 5, False]"
+        other.kill()
+    assert run(INSTALL + deed.replace("int(sys.argv[1])", "0") + OTHERS, 0) == "[3, 5, False]"  # not its group's
+
+
+def test_no_file_is_marked(tmp_path):
+    (tmp_path / "file").touch()
+    mark = """
+import fcntl, struct
+with open(sys.argv[1]) as file:
+    flags, = struct.unpack('i', fcntl.ioctl(file, 0x80086601, bytes(8))[:4])
+    fcntl.ioctl(file, 0x40086602, struct.pack('q', flags | 0x40))  # not to be dumped
+"""
+    if not free(mark, tmp_path / "file"):
+        pytest.skip("files have no such marks here")
+    assert refused(mark, tmp_path / "file")
+
+
+def test_the_numbers_of_another_table_are_refused():
+    assert run(INSTALL + "print(call((1 << 30) + 39))") == str(errno.EPERM)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_32_bit_call_ends_the_program(tmp_path):
+    if run("print(os.uname().machine)") != "x86_64":
+        pytest.skip("32-bit calls have another way in here")
+    (tmp_path / "old.c").write_text('int main(void) { int a = 20; __asm__ volatile("int $0x80" : "+a"(a)); }')
+    subprocess.run(["cc", "old.c", "-o", "old"], cwd=tmp_path, check=True)
+    code = "import subprocess; print(subprocess.run([sys.argv[1]]).returncode)"
+    if run(code, tmp_path / "old") != "0":
+        pytest.skip("this kernel takes no 32-bit calls")
+    assert run(INSTALL + code, tmp_path / "old") == str(-signal.SIGSYS)
+
+
+def test_children_inherit_it_and_cannot_take_it_off():
+    child = "import socket, subprocess; subprocess.run([sys.executable, '-c', 'import socket; socket.socket()'])"
+    assert run(INSTALL + child).startswith("PermissionError")
+    assert run(INSTALL + "print(libc.prctl(22, 0, 0, 0, 0), ctypes.get_errno())") == f"-1 {errno.EINVAL}"
+
+
+# ---- what it lets through --------------------------------------------------------------------------------------------
+
+
+def test_pairs_of_connected_sockets_work():
+    for kind in ("SOCK_STREAM", "SOCK_SEQPACKET", "SOCK_STREAM | socket.SOCK_NONBLOCK"):
+        code = f"a, b = socket.socketpair(type=socket.{kind}); a.send(b'through'); print(b.recv(9))"
+        assert run(INSTALL + code) == "b'through'"
+
+
+def test_cuda_gets_the_socket_without_which_it_does_not_start():
+    deed = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind(f'\\0cuda-{os.getpid()}'); s.listen()"
+    assert free(INSTALL + deed)
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_numbers_are_those_of_the_kernel(machine):
+    header = Path(HEADERS[machine])
+    if not header.exists():
+        pytest.skip(f"{header} is not here")
+    kernel = {name: int(n) for name, n in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text())}
+    column = seccomp.ARCHITECTURES[machine][1]
+    ours = {name: row[column] for name, row in ROWS.items()}
+    newer = {
+        "setxattrat",
+        "removexattrat",
+        "file_setattr",
+        "fchmodat2",
+        "cachestat",
+    } - kernel.keys()  # than these
+    assert {name: kernel.get(name) for name in ours.keys() - newer} == {
+        name: ours[name] for name in ours.keys() - newer
+    }
+
+
+def answer(machine: str, name: str, *arguments: int, namespaces: bool = False, architecture: int | None = None) -> int:
+    """As the kernel would run the filter, also for the machine that this one is not."""
+    own, column = seccomp.ARCHITECTURES[machine]
+    number = (ROWS | {"read": (0, 63)})[name][column]
+    data = {seccomp.NUMBER: number, seccomp.ARCHITECTURE: architecture or own}
+    data |= {16 + 8 * at: argument for at, argument in enumerate(arguments)}
+    tests = {seccomp.EQUAL: int.__eq__, seccomp.AT_LEAST: int.__ge__, seccomp.ANY_OF: int.__and__}
+    program, at, held = seccomp.program(machine, namespaces=namespaces), 0, 0
+    while program[at][0] != seccomp.RETURN:
+        what, yes, no, value = program[at]
+        if what in tests:
+            at += yes if tests[what](held, value) else no
+        else:
+            held = data[value] if what == seccomp.LOAD else held & value
+        at += 1
+    return program[at][3]
+
+
+def there(machine: str, *tables: dict[str, tuple[int | None, int | None]]) -> list[str]:
+    column = seccomp.ARCHITECTURES[machine][1]
+    return [name for table in tables for name, row in table.items() if row[column] is not None]
+
+
+@pytest.mark.parametrize("namespaces", [True, False], ids=["bubblewrap", "landlock"])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_on_either_machine_and_in_either_box_notes_are_refused(machine, namespaces):
+    def said(name: str, *arguments: int) -> int:
+        return answer(machine, name, *arguments, namespaces=namespaces)
+
+    assert {said(name) for name in there(machine, seccomp.REFUSED)} == {seccomp.REFUSE}
+    assert {said(name) for name in there(machine, seccomp.PRETENDED)} == {seccomp.DONE}
+    assert said("read") == said("clone", 0x3D0F00) == seccomp.ALLOW
+    assert said("clone", 0x10000011) == seccomp.REFUSE
+    assert said("clone3") == seccomp.UNKNOWN
+    advice = {value: said("madvise", 0, 0, value) for value in range(26)}
+    assert {value for value, told in advice.items() if told == seccomp.INVALID} == {20, 21}
+    assert {value for value, told in advice.items() if told == seccomp.DONE} == {1, 3}
+    assert advice[4] == seccomp.ALLOW  # allocators give memory back by it
+    flags = [said("preadv2", 0, 0, 0, 0, 0, flag) for flag in (0, 1, 8, 9, 0x80)]
+    assert flags == [seccomp.ALLOW] * 2 + [seccomp.UNSUPPORTED] * 3
+    options = [said("getsockopt", 3, level, name) for level, name in ((1, 57), (1, 71), (1, 3), (6, 57))]
+    assert options == [seccomp.REFUSE] * 2 + [seccomp.ALLOW] * 2
+    assert answer(machine, "read", architecture=0x40000003, namespaces=namespaces) == seccomp.KILL
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_beside_landlock_more_is_refused(machine):
+    refused = there(machine, seccomp.REFUSED_TOO)
+    pretended = there(machine, seccomp.PRETENDED_TOO)
+    assert {answer(machine, name) for name in refused} == {seccomp.REFUSE}
+    assert {answer(machine, name) for name in pretended} == {seccomp.DONE}
+    with_namespaces = [*refused, *pretended, "socket", "prlimit64", "setpriority", "ioctl"]
+    assert {answer(machine, name, 2, 2, namespaces=True) for name in with_namespaces} == {seccomp.ALLOW}
+    assert [answer(machine, "prlimit64", pid) for pid in (0, 7)] == [seccomp.ALLOW, seccomp.REFUSE]
+    for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+        assert [answer(machine, name, pid) for pid in (0, 7)] == [seccomp.ALLOW, seccomp.DONE]
+    for name, own in (("setpriority", 0), ("ioprio_set", 1)):
+        whose = [(own, 0), (own, 7), (own + 1, 0), (own + 2, 0)]
+        assert [answer(machine, name, *one) for one in whose] == [seccomp.ALLOW] + [seccomp.DONE] * 3
+    assert [answer(machine, "ioctl", 3, what) for what in (0x40086602, 0x5401)] == [seccomp.REFUSE, seccomp.ALLOW]
+    kinds = [(1, 1), (1, 5 | 0x80000), (1, 2), (1, 3), (2, 1), (16, 3)]
+    for maker in ("socket", "socketpair"):
+        assert [answer(machine, maker, *kind) == seccomp.ALLOW for kind in kinds] == [True, True, *[False] * 4]

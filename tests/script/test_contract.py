@@ -1,0 +1,212 @@
+"""What the harness asks of a script, told without executing it."""
+
+import ast
+import random
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ScriptError
+from agent.script import contract
+from agent.script.contract import MAX_DEPTH, MAX_SCRIPT_BYTES, check_script, fixed_files, read_text
+from agent.script.dials import normalised, read_dials
+
+PROMISED = "def main(): ...\ndef load_model(path): ...\n"
+PROJECT = Path(__file__).parents[2]
+
+
+def complaint(source: str) -> str:
+    with pytest.raises(ScriptError) as caught:
+        check_script(source, "train.py")
+    return str(caught.value)
+
+
+def test_our_own_script_fits_with_room_to_grow():
+    source = (PROJECT / "train_mlx.py").read_text()
+    check_script(source, "train_mlx.py")
+    assert len(source.encode()) < MAX_SCRIPT_BYTES / 4
+
+
+@pytest.mark.parametrize("function", ["main", "load_model"])
+def test_what_is_missing_is_named_with_what_it_is_for(function):
+    source = PROMISED.replace(f"def {function}", "def other")
+    assert complaint(source).startswith(f"train.py breaks the contract: define {function}(), which ")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x = (\n", "train.py line 1 does not parse: '(' was never closed; mend it and run again"),
+        ("x = 1\0\n", "train.py does not parse: source code string cannot contain null bytes"),
+        ("x = '\ud800'\n", "train.py does not parse: 'utf-8' codec can't encode character"),
+        ("x = " + "(" * 5_000, "train.py line 1 does not parse: too many nested parentheses"),
+    ],
+)
+def test_what_does_not_parse_is_quoted(source, message):
+    assert message in complaint(source)
+
+
+# ---- what Python would read as another text --------------------------------------------------------------------------
+
+HIDDEN = PROMISED + "#\\nprint('a program of its own')\n"
+
+
+@pytest.mark.parametrize("lines", ["# -*- coding: {} -*-\n", "#!/usr/bin/python\n# vim: set fileencoding={} :\n"])
+@pytest.mark.parametrize("encoding", ["unicode_escape", "latin-1", "utf-7", "rot13", "raw_unicode_escape", "ascii"])
+def test_a_cookie_that_has_python_read_another_text_is_named(lines, encoding):
+    found = complaint(lines.format(encoding) + HIDDEN)
+    assert found.startswith("train.py cannot be read as a UTF-8 text file: ")
+    assert encoding.replace("latin-1", "iso-8859-1") in found
+
+
+@pytest.mark.parametrize(
+    "cookie", ["", "# coding: utf-8\n", "# -*- coding: UTF8 -*-\n", "\n# vim: fileencoding=utf_8\n"]
+)
+def test_a_cookie_that_says_utf_8_is_no_fault(cookie):
+    check_script(f"{cookie}# é\n{PROMISED}", "train.py")
+    check_script(f"{PROMISED}\n# coding: latin-1, which is too late to be one\n", "train.py")
+
+
+@pytest.mark.parametrize("source", ["# a\r# coding: utf-7\n", "\r# coding: utf-7\n", "x = 1\rx = 2\n", "\r\r\n"])
+def test_carriage_returns_that_only_python_takes_for_line_ends_are_refused(source):
+    assert "carriage return" in complaint(source + PROMISED)
+
+
+def test_whatever_is_accepted_is_what_python_reads():
+    """Alike as a text, as bytes, and as a file that is run."""
+    pieces = (
+        "\r\n",
+        "\n",
+        "\f",
+        "\x1a",
+        "\ufeff",
+        "\u2028",
+        "\x85",
+        "#",
+        " ",
+        "\t",
+        "coding: utf-7",
+        "coding=latin-1",
+        "x=1",
+        "+AAo-",
+        "é",
+    )
+    rng, accepted = random.Random(7), 0
+    for _ in range(2000):
+        source = "".join(rng.choices(pieces, k=rng.randint(1, 6))) + f"\n{PROMISED}"
+        with suppress(ScriptError):
+            check_script(source, "train.py")
+            assert ast.dump(ast.parse(source)) == ast.dump(ast.parse(source.encode())), source
+            accepted += 1
+    assert accepted > 100
+
+
+@pytest.mark.parametrize("content", [b"\xef\xbb\xbf" + PROMISED.encode(), PROMISED.encode()])
+def test_a_byte_order_mark_is_no_part_of_a_script(tmp_path, content):
+    (tmp_path / "train.py").write_bytes(content)
+    source = read_text(tmp_path / "train.py")
+    check_script(source, "train.py")
+    assert normalised(source) == normalised(PROMISED)
+
+
+def test_a_file_in_another_encoding_is_named_with_it(tmp_path):
+    (tmp_path / "train.py").write_bytes("# coding: latin-1\n# é\n".encode("latin-1"))
+    with pytest.raises(ScriptError, match=r"train\.py cannot be read as a UTF-8 text file: .* iso-8859-1"):
+        read_text(tmp_path / "train.py")
+    (tmp_path / "train.py").write_bytes(b"\xff\xfe")
+    with pytest.raises(ScriptError, match=r"train\.py cannot be read as a UTF-8 text file: "):
+        read_text(tmp_path / "train.py")
+
+
+DEEP = {
+    "sum": "X = " + "+".join(["1"] * 50_000),
+    "sum that parses": "X = " + "+".join(["1"] * (MAX_DEPTH + 1)),
+    "attributes": "X = a" + ".b" * 50_000,
+    "calls": "X = a" + "()" * 50_000,
+    "signs": "X = " + "-" * 50_000 + "1",
+    "negations": "X = " + "not " * 5_000 + "1",
+    "functions": "X = " + "lambda: " * 3_000 + "1",
+    "branches": "if 1: ...\n" + "elif 1: ...\n" * 3_000,
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_a_script_nested_too_deep_is_one_sentence(kind):
+    said = f"train.py is nested more than {MAX_DEPTH} deep; split its longest expression, or its longest chain of elif"
+    assert complaint(f"{DEEP[kind]}\n{PROMISED}") == said
+
+
+def test_what_is_accepted_can_be_read_by_those_who_recurse():
+    accepted = f"X = {'-' * (MAX_DEPTH - 5)}1  # [0, 2]\nif X: ...\n{PROMISED}"
+    check_script(accepted, "train.py")
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(600)
+        assert len(normalised(accepted)) == 64
+        read_dials(accepted, "cpu")
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_weights_do_not_fit_into_a_script():
+    hidden = f"WEIGHTS = '{'é' * (MAX_SCRIPT_BYTES // 2)}'\n{PROMISED}"
+    assert complaint(hidden).startswith(f"train.py has {len(hidden.encode()):,} bytes, beyond the limit of 262,144")
+
+
+def test_a_fixed_file_nested_too_deep_is_named(tmp_path):
+    for name in ("prepare.py", "hardware.py"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "deep.py").write_text(DEEP["sum"])
+    with pytest.raises(ScriptError, match=r"deep\.py cannot be read \(maximum recursion depth"):
+        fixed_files(tmp_path, "import deep")
+
+
+# ---- packages beside the script --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package with another one in it, beside a script."""
+    (tmp_path / "prepare.py").write_text("")
+    (tmp_path / "hardware.py").write_text("")
+    (tmp_path / "helper.py").write_text("import late\n")
+    (tmp_path / "late.py").write_bytes("# coding: latin-1\n# é\n".encode("latin-1"))
+    inner = tmp_path / "models" / "blocks" / "attention"
+    inner.mkdir(parents=True)
+    for folder in (inner, inner.parent, inner.parent.parent):
+        (folder / "__init__.py").write_bytes(b"\xef\xbb\xbfimport helper\n")
+        (folder / "__pycache__").mkdir()
+        (folder / "__pycache__" / "x.pyc").write_text("")
+        (folder / ".hidden").mkdir()
+        (folder / ".hidden" / "x.py").write_text("")
+    (inner / "table.bin").write_bytes(b"\0")
+    return tmp_path / "models"
+
+
+def test_a_package_is_taken_whole_with_what_it_imports(package):
+    found = set(fixed_files(package.parent, "from models.blocks import attention"))
+    inits = {"models/__init__.py", "models/blocks/__init__.py", "models/blocks/attention/__init__.py"}
+    beside = {"prepare.py", "hardware.py", "helper.py", "late.py"}
+    assert found == {*beside, *inits, "models/blocks/attention/table.bin"}
+
+
+@pytest.mark.parametrize("name", ["weights", "weights.bin"])
+def test_a_package_leads_nowhere_else(package, tmp_path_factory, name):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "weights.bin").write_text("")
+    (package / "blocks" / name).symlink_to(elsewhere / name if "." in name else elsewhere)
+    with pytest.raises(ScriptError, match=rf"blocks/{name} is a link that leads out of .*; put what it shows there"):
+        fixed_files(package.parent, "import models")
+
+
+def test_a_package_of_half_a_disk_is_refused(package, monkeypatch):
+    monkeypatch.setattr(contract, "MAX_PACKAGE_FILES", 3)
+    with pytest.raises(ScriptError, match=r"models holds more than 3 files"):
+        fixed_files(package.parent, "import models")
+    monkeypatch.setattr(contract, "MAX_PACKAGE_FILES", 30)
+    with (package / "blocks" / "big").open("wb") as file:
+        file.truncate(contract.MAX_PACKAGE_BYTES + 1)
+    with pytest.raises(ScriptError, match=r"models holds more than 256 MiB"):
+        fixed_files(package.parent, "import models")

@@ -1,0 +1,80 @@
+"""Patches in the queue: of the script alone, applied to the best of them, merged where they are older."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_queue import SCRIPT, aside, brief, patch, put
+
+from agent.errors import NoIdea, ScriptError
+from agent.proposers.queue import Queue
+from agent.script.patch import apply_patch
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "experiments" / "queue"
+
+
+@pytest.fixture
+def queue(folder):
+    return Queue(folder, folder.parent / "nights")
+
+
+def test_a_patch_is_applied_to_the_best_script(folder, queue):
+    put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
+    assert queue.propose(brief(SCRIPT)).script == SCRIPT.replace("LR = 0.04", "LR = 0.02")
+
+
+@pytest.mark.parametrize(("a", "b"), [("a/", "b/"), ("", ""), ("i/", "w/")])
+def test_patches_come_as_git_and_diff_write_them(folder, queue, a, b):
+    put(folder, patch(SCRIPT, SCRIPT.replace("DEPTH = 4", "DEPTH = 6"), a=a, b=b))
+    assert queue.propose(brief(SCRIPT)).script == SCRIPT.replace("DEPTH = 4", "DEPTH = 6")
+
+
+def test_a_script_in_a_folder_may_be_named_by_its_path_or_alone():
+    after = SCRIPT.replace("DEPTH = 4", "DEPTH = 6")
+    for name in ("lab/train_mlx.py", "train_mlx.py"):
+        assert apply_patch(patch(SCRIPT, after, name), "lab/train_mlx.py", [(0, SCRIPT)]) == after
+
+
+def test_a_patch_of_an_earlier_best_is_merged_with_what_was_kept_since(folder, queue):
+    put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
+    better = SCRIPT.replace("WIDTH = 64", "WIDTH = 96")
+    assert queue.propose(brief(SCRIPT, better, best=1)).script == better.replace("LR = 0.04", "LR = 0.02")
+
+
+def test_a_patch_against_what_was_kept_since_is_refused_with_the_reason(folder):
+    said: list[str] = []
+    put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
+    with pytest.raises(NoIdea):
+        Queue(folder, folder, said.append).propose(brief(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.03"), best=1))
+    why = "the patch conflicts with what was kept since attempt 0; make it again, of the best script so far"
+    assert aside(folder, "refused") == {"0001": why}
+    assert said == [f"0001.json of the queue was refused: {why}"]
+
+
+def test_a_patch_of_something_else_is_refused_in_gits_words(folder, queue):
+    put(folder, patch("a\nb\nc\n", "a\nB\nc\n"))
+    with pytest.raises(NoIdea):
+        queue.propose(brief(SCRIPT))
+    assert aside(folder, "refused")["0001"].startswith(
+        "the patch does not apply to attempt 0, the best script so far (patch failed: train_mlx.py:1)"
+    )
+
+
+def test_a_patch_that_copies_from_elsewhere_brings_nothing_in(tmp_path, folder):
+    (tmp_path / "secret").write_text(SCRIPT)
+    text = f"diff --git a/x b/train_mlx.py\ncopy from {tmp_path}/secret\ncopy to train_mlx.py\n"
+    with pytest.raises(ScriptError, match="nothing else"):
+        put(folder, text + patch(SCRIPT, SCRIPT.replace("4", "5")).replace("a/train_mlx.py", "a/x"))
+
+
+LINES = st.lists(st.sampled_from(["x = 1", "y = 2", "", "# z", "  w = 'ü€'"]), min_size=1, max_size=12)
+
+
+@given(LINES, LINES)
+@settings(max_examples=12, deadline=None)
+def test_any_diff_of_two_texts_makes_the_one_into_the_other(before, after):
+    old, new = ("\n".join(lines) + "\nend = 0\n" for lines in (before, after))
+    if old != new:
+        assert apply_patch(patch(old, new), "train_mlx.py", [(0, old)]) == new

@@ -1,0 +1,53 @@
+"""Edits taken back at dawn."""
+
+from judged import scored_attempt
+from nights import unigram
+
+from agent.experiment import Status
+from agent.night.dawn import undone, without
+
+START, SHARPER = unigram(JITTER=0.05, SHARPNESS=0.5), unigram(JITTER=0.05, SHARPNESS=0.6)
+DIALS = unigram()
+
+
+def test_a_dial_is_turned_back_though_its_neighbours_were_turned_later():
+    after = unigram(SMOOTHING=2.0)
+    script = unigram(SMOOTHING=2.0, SHARE=0.5, SHARPNESS=0.9)
+    assert undone(script, DIALS, after, "cpu") == unigram(SHARE=0.5, SHARPNESS=0.9)
+
+
+def test_a_dial_that_was_turned_again_is_no_longer_the_edits():
+    assert undone(unigram(SMOOTHING=3.0), DIALS, unigram(SMOOTHING=2.0), "cpu") is None
+    both = unigram(SMOOTHING=2.0, SHARE=0.5)
+    assert undone(unigram(SMOOTHING=2.0, SHARE=1.0), DIALS, both, "cpu") is None
+
+
+def test_lines_are_taken_back_around_later_edits():
+    after = DIALS.replace("time.sleep(0.02)", "time.sleep(0.03)")
+    script = after.replace("SHARE = 0.25", "SHARE = 0.5").replace("# (V,)", "# (V,), float32")
+    expected = script.replace("time.sleep(0.03)", "time.sleep(0.02)")
+    assert undone(script, DIALS, after, "cpu") == expected
+
+
+def test_lines_that_a_later_edit_has_changed_cannot_be_taken_back():
+    after = DIALS.replace("time.sleep(0.02)", "time.sleep(0.03)")
+    script = after.replace("time.sleep(0.03)", "time.sleep(0.03 + 0.01)")
+    assert undone(script, DIALS, after, "cpu") is None
+
+
+def test_what_would_not_parse_any_more_is_not_taken_back():
+    after = DIALS.replace("    jitter = JITTER", "    if True:\n        pass\n    jitter = JITTER")
+    script = after.replace("        pass\n    jitter", "        pass\n    else:\n        pass\n    jitter")
+    assert undone(script, DIALS, after, "cpu") is None
+
+
+def test_several_edits_are_taken_out_of_the_champion_the_latest_first():
+    faster = SHARPER.replace("time.sleep(0.02)", "time.sleep(0.03)")
+    slower = faster.replace("time.sleep(0.03)", "time.sleep(0.04)")
+    chain = [
+        scored_attempt(number, 1.0, parent=number - 1 if number else None, status=Status.KEEP, script=script)
+        for number, script in enumerate((START, SHARPER, faster, slower))
+    ]
+    assert without(chain, chain[3], (2, 3), "cpu") == SHARPER
+    assert without(chain, chain[3], (2,), "cpu") is None
+    assert without(chain, chain[3], (1,), "cpu") == slower.replace("SHARPNESS = 0.6", "SHARPNESS = 0.5")

@@ -1,0 +1,74 @@
+"""Folders for a moment: gone afterwards, and after a SIGKILL as soon as the next one is made."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nights import PROJECT, environment
+
+from agent.files import PREFIX, SUFFIX, sweep, throwaway_folder
+
+MAKES_ONE = "from agent.files import *\nwith throwaway_folder() as folder: print(folder, flush=True); input()"
+
+
+@pytest.fixture(autouse=True)
+def own_tmpdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    sweep.cache_clear()
+    yield
+    sweep.cache_clear()
+
+
+def start(place: Path) -> tuple[subprocess.Popen[str], Path]:
+    """A process that has made a folder and waits in it."""
+    env, pipe = environment(TMPDIR=str(place)), subprocess.PIPE
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAKES_ONE], env=env, cwd=PROJECT, stdin=pipe, stdout=pipe, text=True
+    )
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_what_a_killed_process_left_is_swept_and_what_a_living_one_uses_is_not(tmp_path):
+    (living, in_use), (killed, left) = start(tmp_path), start(tmp_path)
+    (left / "closed").mkdir(mode=0o500)
+    killed.kill()
+    killed.communicate()
+    assert left.is_dir()
+    with throwaway_folder() as mine:
+        assert {*tmp_path.iterdir()} == {mine, in_use}
+        (mine / "closed" / "part").mkdir(parents=True)
+        (mine / "closed").chmod(0)
+    living.communicate("\n")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_what_only_looks_like_one_stays(tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / f"{PREFIX}notes").mkdir()
+    (tmp_path / f"{PREFIX}file{SUFFIX}").write_text("mine")
+    (tmp_path / f"{PREFIX}link{SUFFIX}").symlink_to(tmp_path / "precious")
+    before = {*tmp_path.iterdir()}
+    with throwaway_folder() as mine:
+        assert {*tmp_path.iterdir()} == {*before, mine}
+    assert {*tmp_path.iterdir()} == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_what_is_somebody_elses_stays(tmp_path):
+    (tmp_path / f"{PREFIX}other{SUFFIX}").mkdir()
+    os.chown(tmp_path / f"{PREFIX}other{SUFFIX}", 65534, 65534)
+    sweep(tmp_path)
+    assert (tmp_path / f"{PREFIX}other{SUFFIX}").is_dir()
+
+
+def test_a_look_at_the_machine_whose_folder_was_swept_under_it_ends_without_a_word(tmp_path, own_cache):
+    """The loop was killed while it looked, and the next night has begun."""
+    answer = tmp_path / f"{PREFIX}swept{SUFFIX}" / "answer.json"
+    command = [sys.executable, str(PROJECT / "agent" / "probe.py"), str(answer)]
+    done = subprocess.run(command, cwd=PROJECT, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

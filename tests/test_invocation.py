@@ -1,0 +1,66 @@
+"""Commands that are printed begin as the user's own did, and can be pasted as they stand."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from nights import PROJECT, environment
+
+from agent.invocation import typed
+
+SAYS = "status"  # outside of a repository: a sentence without a night
+NAMED = "import sys; sys.argv[0] = {!r}; from agent.invocation import typed; print(typed('status'))"
+
+
+def printed(command: list[str], folder: Path, **env: str) -> str:
+    done = subprocess.run(command, cwd=folder, env=environment(**env), capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def as_module(*interpreter: str) -> list[str]:
+    return [*interpreter, "-m", "agent", "run", "--help"]
+
+
+def test_as_a_module_of_the_python_that_was_typed(tmp_path):
+    usage = printed(as_module(sys.executable), tmp_path)
+    assert usage.startswith(f"usage: {sys.executable} -m agent run ")
+
+
+def test_under_uv_run_as_uv_was_asked(tmp_path):
+    env = {"UV_RUN_RECURSION_DEPTH": "1", "VIRTUAL_ENV": sys.prefix}
+    assert printed(as_module(sys.executable), tmp_path, **env).startswith("usage: uv run python -m agent run ")
+    script = [sys.executable, "-c", NAMED.format("/somewhere/.venv/bin/nightshift")]
+    assert printed(script, tmp_path, **env) == "uv run nightshift status"
+
+
+def test_uv_above_another_environment_is_no_sign(tmp_path):
+    env = {"UV_RUN_RECURSION_DEPTH": "1", "VIRTUAL_ENV": "/another", "PATH": "/usr/bin:/bin"}
+    script = [sys.executable, "-c", NAMED.format("/my own/bin/nightshift")]
+    assert printed(script, tmp_path, **env) == "'/my own/bin/nightshift' status"
+
+
+def test_by_its_name_where_that_is_found(tmp_path):
+    program = tmp_path / "nightshift"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    script = [sys.executable, "-c", NAMED.format(str(program))]
+    assert printed(script, tmp_path, PATH=f"{tmp_path}:/usr/bin:/bin") == "nightshift status"
+
+
+@pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
+def test_uv_itself_leaves_the_sign_that_is_looked_for():
+    command = ["uv", "run", "--no-sync", "python", "-c", NAMED.format("nightshift")]
+    env = {name: value for name, value in os.environ.items() if name != "UV_RUN_RECURSION_DEPTH"}
+    done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
+    assert done.stdout == "uv run nightshift status\n", done.stderr
+
+
+@pytest.mark.parametrize("word", ["plain", "it's", "a\nb\tc", "\x1b[2J", "\\ and '", "ü€", "$HOME `id`", ""])
+def test_a_pasted_word_is_the_word(word):
+    line = typed("x", word).removeprefix(typed("x") + " ")
+    assert line.isprintable()
+    done = subprocess.run(["bash", "-c", f"printf %s {line}"], capture_output=True, text=True, check=True)
+    assert done.stdout == word

@@ -1,0 +1,85 @@
+"""Words and scripts of a proposer: nothing in them ends a night, or hides from the person who reads them."""
+
+import dataclasses
+import unicodedata
+
+import pytest
+from nights import Scripted, scripted_lab, unigram
+
+from agent.experiment import Briefing, Proposal
+from agent.night.driver import run_night
+from agent.text import INVISIBLE, harmless, harmless_lines, one_line, paragraphs, shorten
+
+WIPES = "\x1b[1A\x1b[2K"  # the line above, and this one
+NASTY = f"nul \x00, half \ud800, {WIPES}, {chr(0x202E)}backwards\r\nsecond\u2028third"
+
+
+def test_what_is_seen_stays_as_it_is():
+    text = "tschüß 中文 אב Δ\t→ 🙂"
+    assert harmless(text) == text
+
+
+def test_every_other_character_is_a_code():
+    for code in range(0x110000):
+        shown = harmless(chr(code))
+        assert shown.isprintable() or code == 9
+        if unicodedata.category(chr(code)) in ("Cc", "Cf", "Cs", "Zl", "Zp") and code != 9:
+            assert shown.isascii(), hex(code)
+    assert [harmless(one) for one in "\x1b\r\u202e\u200b\u00a0"] == [r"\x1b", r"\r", r"\u202e", r"\u200b", r"\xa0"]
+    assert all(harmless(one).startswith("\\") for one in INVISIBLE)
+
+
+def test_lines_stay_lines():
+    assert harmless_lines("one\r\n\ttwo\n\x1b\n") == "one\\r\n\ttwo\n\\x1b\n"
+    assert one_line(" one\r\n\ttwo\x85three\x1cfour ", 99) == "one two three four"
+    assert paragraphs("\n one \r\n\n\ttwo\x0cthree\n ", 99) == "one\n\n\ttwo\nthree"
+
+
+def test_a_text_that_is_cut_says_so():
+    assert one_line("x" * 200, 200) == "x" * 200
+    assert one_line("x" * 201, 200) == "x" * 199 + "…"
+    assert len(paragraphs("\x00" * 9999, 4000)) == 4000
+
+
+def test_a_text_is_cut_between_words():
+    text = "warm up longer, since early steps diverge"
+    for most in range(1, len(text) + 3):
+        short = shorten(text, most)
+        assert len(short) <= most
+        assert one_line(text, most) == paragraphs(text, most) == short
+        if 12 <= most < len(text):
+            assert short.endswith("…")
+            assert text[len(short) - 1] in " ,"  # what follows in the text: a word was not cut
+    assert short == text
+
+
+def test_a_word_that_takes_half_of_the_room_is_cut():
+    assert shorten("a " + "b" * 30, 20) == "a " + "b" * 17 + "…"
+
+
+class Nasty(Scripted):
+    def propose(self, briefing: Briefing) -> Proposal:
+        plain = super().propose(briefing)
+        odd = (("", "", ""), (NASTY, f"{NASTY}\nnext", NASTY), ("t" * 10**6, "h" * 10**6, "s" * 10**6))
+        title, hypothesis, source = odd[len(briefing.history) - 1]
+        return dataclasses.replace(plain, title=title, hypothesis=hypothesis, source=source)
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_no_title_ends_a_night_and_no_script_hides_from_who_reads_its_diff(grounds):
+    hiding = unigram(SHARPNESS=0.3) + f"evil = 1\n# {WIPES}{chr(0x202E)}\tharmless\u200b\n"
+    with scripted_lab(grounds.root, "t", [unigram(SHARPNESS=0.2), hiding, unigram(SHARPNESS=0.4)]) as lab:
+        run_night(dataclasses.replace(lab, proposer=Nasty(lab.proposer.scripts)))
+    attempts = grounds.attempts("t")
+    assert [one.settled for one in attempts] == [True] * 4
+    assert (attempts[1].proposal.title, attempts[1].proposal.source) == ("untitled", "unknown")
+    assert attempts[2].proposal.title == (r"nul \x00, half \ud800, \x1b[1A\x1b[2K, \u202ebackwards second third")
+    assert [len(part) for part in (attempts[3].proposal.title, attempts[3].proposal.hypothesis)] == [200, 4000]
+
+    edit = grounds.nightshift("diff", "2").stdout
+    assert "+evil = 1\n" in edit
+    assert "+# \\x1b[1A\\x1b[2K\\u202e\tharmless\\u200b\n" in edit
+    for question in (["show", "2"], ["show", "3"], ["results"], ["status"], ["diff", "3"]):
+        answer = grounds.nightshift(*question)
+        assert (answer.returncode, answer.stderr) == (0, "")
+        assert all(one.isprintable() or one in "\n\t" for one in answer.stdout)

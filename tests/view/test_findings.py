@@ -1,0 +1,96 @@
+"""What people are told of a dawn, and what they may do with it."""
+
+import dataclasses
+
+import pytest
+from judged import scored_attempt
+from test_journal import NIGHT
+
+from agent.experiment import Dawn, Status
+from agent.judging.confirmation import Findings, findings
+from agent.judging.intervals import Interval
+from agent.view.findings import dawn_line, findings_lines, runs_to_tell
+
+HISTORY = [
+    scored_attempt(0, 1.0, 1.01, status=Status.KEEP, dawn=(1.0, 1.001, 0.999, 1.0)),
+    scored_attempt(1, 0.9, parent=0, status=Status.KEEP, dawn=(0.9, 0.901, 0.899, 0.9)),
+]
+FOUND = findings(HISTORY)
+assert FOUND is not None
+
+
+def last_lines(honest: Interval | None, *, is_branch_there: bool = False) -> list[str]:
+    assert FOUND is not None
+    found = dataclasses.replace(FOUND, honest=honest, script=None, passengers=())
+    lines = findings_lines(found, HISTORY, NIGHT, is_branch_there=is_branch_there)
+    ends = ("NOT confirmed", "not confirmed")
+    return lines[next(i for i, line in enumerate(lines) if line.strip().startswith(ends)) :]
+
+
+def test_where_the_champion_is_one_edit_its_gain_is_told_once():
+    """By the night and by dawn together, "it stays" stood above "NOT confirmed"."""
+    assert FOUND is not None
+    edit = dataclasses.replace(FOUND.edits[0], runs=2)
+    found = dataclasses.replace(FOUND, edits=(edit,), passengers=())
+    assert not any("#1 brings" in line for line in findings_lines(found, HISTORY, NIGHT, is_branch_there=False))
+    two = dataclasses.replace(found, edits=(edit, dataclasses.replace(edit, number=0)))
+    assert any("#1 brings" in line for line in findings_lines(two, HISTORY, NIGHT, is_branch_there=False))
+
+
+def test_what_is_worse_than_the_baseline_sends_back_to_it():
+    assert last_lines(Interval(-0.03, -0.05, -0.01)) == [
+        "  NOT confirmed: on fresh seeds #1 gains -0.030000 [-0.050000, -0.010000] over the baseline, which is none; "
+        "no branch is made",
+        "  it is worse than the baseline; go back to that with: git checkout refs/experiments/t/0000 -- train_mlx.py",
+    ]
+
+
+def test_a_gain_that_more_runs_may_tell_says_how_many():
+    told = last_lines(Interval(0.02, -0.01, 0.05))
+    assert "[-0.010000, +0.050000] over the baseline, which may be none at all; no branch is made" in told[0]
+    assert told[1] == "  if the gain is real, some 10 runs more will tell: nightshift confirm --tag t --runs 10"
+    assert told[2].startswith("  until then the baseline may be as good, and it is simpler: git checkout ")
+
+
+@pytest.mark.parametrize("mean", [0.001, 0.0, -0.001])
+def test_where_many_more_runs_would_hardly_tell_other_ways_are_named(mean):
+    told = last_lines(Interval(mean, mean - 0.1, mean + 0.1))
+    assert told[1].startswith("  runs like these will hardly tell it from none: look for larger gains with nightshift")
+
+
+def test_a_branch_of_an_earlier_dawn_is_called_that():
+    told = last_lines(Interval(0.02, -0.01, 0.05), is_branch_there=True)
+    assert told[1] == "  experiments/30s-t-confirmed stays as an earlier dawn left it"
+
+
+def test_too_few_runs_are_no_verdict():
+    assert last_lines(None) == ["  not confirmed yet: too few runs; go on with: nightshift confirm --tag t"]
+
+
+def test_an_interval_shrinks_with_the_root_of_its_runs():
+    assert runs_to_tell(Interval(0.01, -0.01, 0.03), 8) == 24  # half as wide with four times as many
+    assert runs_to_tell(Interval(0.01, 0.0, 0.02), 8) == 8
+    assert runs_to_tell(Interval(-0.01, -0.03, 0.01), 8) is None
+
+
+def test_an_alarm_says_by_how_much_and_over_what():
+    assert FOUND is not None
+    fitted = dataclasses.replace(FOUND, fitted=Interval(0.01, 0.005, 0.015))
+    lines = findings_lines(fitted, HISTORY, NIGHT, is_branch_there=True)
+    alarm = next(line for line in lines if "ALARM" in line)
+    assert "gains +0.010000 [+0.005000, +0.015000] more than on the holdout, over seeds and both texts" in alarm
+    assert not [line for line in findings_lines(FOUND, HISTORY, NIGHT, is_branch_there=True) if "ALARM" in line]
+
+
+def test_status_tells_of_the_latest_dawn():
+    def told(found: Findings | None) -> str | None:
+        return dawn_line(Dawn(2, 1, 4, "then", None, dataclasses.asdict(found) if found else None), HISTORY, NIGHT)
+
+    assert FOUND is not None
+    named = [dataclasses.replace(one, proposal=dataclasses.replace(one.proposal, title="LR 0.1")) for one in HISTORY]
+    dawn = Dawn(2, 1, 4, "then", None, dataclasses.asdict(FOUND))
+    assert dawn_line(dawn, named, NIGHT) == "dawn 2: confirmed #1 LR 0.1, on experiments/30s-t-confirmed"
+    assert told(None) is None
+    no_gain = dataclasses.replace(FOUND, script=None, honest=Interval(0.0, -0.1, 0.1))
+    assert told(no_gain) == "dawn 2: #1 is not confirmed (a gain of +0.000000 [-0.100000, +0.100000])"
+    assert told(dataclasses.replace(no_gain, honest=None)) == "dawn 2: #1 is not confirmed (too few runs)"

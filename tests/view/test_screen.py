@@ -1,0 +1,109 @@
+"""What a person sees while a night goes on: a bar on a terminal, a plain line now and then elsewhere."""
+
+import dataclasses
+import io
+import os
+
+from rich.console import Console
+from test_ledger import HISTORY
+
+from agent.experiment import Progress
+from agent.view.screen import Screen, describe, steadfast
+
+HALFWAY = Progress(fraction=0.5, step=70, loss=4.25, tokens_s=1850)
+
+
+def watched(*, terminal: bool) -> str:
+    """The screen of one attempt whose run tells its progress ten times a second for two minutes."""
+    console = Console(width=120, file=io.StringIO(), force_terminal=terminal)
+    screen = Screen(console, budget_s=300)
+    screen.attempt_began(dataclasses.replace(HISTORY[1], runs=(), decision=None, settled=False))
+    screen.run_began(HISTORY[1], seed=0)
+    screen.progressed(None, 0.5)
+    for tenth in range(1200):
+        screen.progressed(HALFWAY, tenth / 10)
+    screen.scoring_began(HISTORY[1])
+    screen.attempt_settled(HISTORY[1], HISTORY[0])
+    screen.close()
+    return console.file.getvalue()
+
+
+def test_a_log_gets_a_plain_line_a_minute():
+    assert watched(terminal=False).splitlines() == [
+        "#1 LR 0.1 → 0.2",
+        "   50% · step 70 · loss 4.250 · 1,850 tokens/s · 150 s left",
+        "#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · Δ -0.250000 · keep",
+    ]
+
+
+def test_a_terminal_gets_a_bar_that_goes_away_and_a_verdict_that_stays():
+    shown = watched(terminal=True)
+    assert "━" in shown
+    assert shown.index("\x1b[2K") < shown.index("val_bpb 1.250000")
+    assert "━" not in shown[shown.index("val_bpb 1.250000") :]
+
+
+def test_a_long_title_leaves_room_for_the_progress():
+    console = Console(width=120, file=io.StringIO(), force_terminal=True)
+    screen = Screen(console, budget_s=300)
+    proposal = dataclasses.replace(HISTORY[1].proposal, title="WARMUP_FRACTION 0.0 → 0.07105, " * 4)
+    screen.attempt_began(dataclasses.replace(HISTORY[1], proposal=proposal, runs=(), decision=None, settled=False))
+    screen.progressed(HALFWAY, 1.0)
+    screen.close()
+    assert describe(HALFWAY, 300) in console.file.getvalue()
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    reading, writing = os.pipe()
+    stream = os.fdopen(writing, "w")
+    os.close(reading)
+    console = Console(file=steadfast(stream))
+    for _ in range(3):
+        console.print("unheard")
+    stream.close()
+
+
+def test_a_wish_to_stop_is_acknowledged_once():
+    console = Console(width=120, file=io.StringIO())
+    screen = Screen(console, budget_s=300, stopping=lambda: True)
+    screen.run_began(HISTORY[1], seed=0)
+    for second in range(5):
+        screen.progressed(HALFWAY, second)
+    assert console.file.getvalue().count("the night ends after this run; Ctrl-C again ends the run too") == 1
+
+
+def test_an_attempt_that_is_measured_again_is_told_from_a_new_one():
+    console = Console(width=120, file=io.StringIO())
+    Screen(console, budget_s=300).attempt_began(HISTORY[1])
+    assert console.file.getvalue() == "#1 LR 0.1 → 0.2, another seed\n"
+
+
+def test_a_log_tells_the_runs_of_one_attempt_apart():
+    console = Console(width=120, file=io.StringIO())
+    at_work = dataclasses.replace(HISTORY[0], decision=None, settled=False)
+    Screen(console, budget_s=300).run_began(dataclasses.replace(at_work, runs=()), seed=0)
+    Screen(console, budget_s=300).run_began(at_work, seed=1)
+    assert console.file.getvalue() == "   run 2, seed 1\n"
+
+
+def test_absurd_numbers_do_not_flood_the_screen():
+    assert describe(Progress(1e299, step=1e299, loss=-1e299, tokens_s=1e299), 300) == "100% · 0 s left"
+    assert describe(Progress(-1e299, step=-7, loss=2.5, tokens_s=-1), 300) == "0% · loss 2.500 · 300 s left"
+    console = Console(width=120, file=io.StringIO(), force_terminal=True)
+    screen = Screen(console, budget_s=300)
+    screen.attempt_began(HISTORY[1])
+    screen.progressed(Progress(-1e299, step=10**299), 1.0)
+    screen.close()
+    assert "0" * 20 not in console.file.getvalue()
+
+
+def test_scoring_is_not_called_starting():
+    console = Console(width=120, file=io.StringIO(), force_terminal=True)
+    screen = Screen(console, budget_s=300)
+    screen.attempt_began(HISTORY[1])
+    screen.run_began(HISTORY[1], seed=0)
+    screen.scoring_began(HISTORY[1])
+    screen.progressed(None, 12.0)
+    screen.close()
+    assert "scoring · 12 s" in console.file.getvalue()
+    assert "starting · 12 s" not in console.file.getvalue()

@@ -1,0 +1,196 @@
+"""What the morning shows on a terminal, and what a pipe gets: tables, verdict lines, one attempt in full."""
+
+import dataclasses
+import io
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+from test_journal import NIGHT
+from test_ledger import HISTORY, UPSTREAM
+
+from agent.experiment import Attempt, Decision, Ending, Status
+from agent.records import ledger
+from agent.view import terminal as report
+from agent.view.screen import verdict
+
+
+@pytest.fixture
+def rows(tmp_path):
+    other = dataclasses.replace(NIGHT, tag="u", protocol="another")
+    ledger.write(tmp_path / "results.tsv", ledger.render(f"{UPSTREAM}\n", [(NIGHT, HISTORY), (other, HISTORY[:1])]))
+    return ledger.read_rows(tmp_path / "results.tsv")
+
+
+def plain(lines: Iterable[Text]) -> list[str]:
+    return [line.plain for line in lines]
+
+
+def said(attempt: Attempt, before: Attempt | None) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(verdict(attempt, before))
+    return console.export_text().strip()
+
+
+def judged() -> tuple[Attempt, ...]:
+    """A night of the balanced judge, with long words, a small script and an attempt that hardly is one."""
+    told = dataclasses.replace(HISTORY[1].decision, gain_bpb=0.24, sure=1.4e-198, reason=REASON)
+    proposal = dataclasses.replace(
+        HISTORY[1].proposal, title="MLP_RATIO 4 → 3, BATCH_ROWS 16 → 32, SOFTCAP 15.0 → 22.21"
+    )
+    summary = dataclasses.replace(HISTORY[1].runs[0].summary, peak_vram_mb=45.0)
+    run = dataclasses.replace(HISTORY[1].runs[0], summary=summary)
+    return (HISTORY[0], dataclasses.replace(HISTORY[1], decision=told, proposal=proposal, runs=(run,)), HISTORY[2])
+
+
+REASON = "provisional: an estimated 0.240000 below its parent, 96% sure"
+FOLDER = Path("/home/someone/a folder/experiments/nights/t/runs/0001") / ("long" * 30)
+
+
+def test_a_table_has_a_line_for_every_row_also_for_shorter_ones(rows):
+    assert len(plain(report.results_lines(rows))) == 1 + 6
+
+
+def test_results_show_the_difference_to_the_parent_gain_certainty_seeds_and_reason(tmp_path):
+    ledger.write(tmp_path / "results.tsv", ledger.render("", [(NIGHT, judged())]))
+    header, _, first, crash = plain(report.results_lines(ledger.read_rows(tmp_path / "results.tsv")))
+    assert header.replace(" ", "") == "#val_bpbΔparentgainsureseedsstatusdescriptionreasonmemorywallscommit"
+    assert [cell.strip() for cell in re.split(" {2,}", first)] == [
+        *("1", "1.250000", "-0.250000", "+0.240000", "0%", "1", "keep"),
+        *("MLP_RATIO 4 → 3, BATCH_ROWS 16 → 32, SOFTCAP 15.0 → 22.21", REASON, "45 MB", "32", "1111111"),
+    ]
+    assert "a reason" in crash
+    assert " 1  crash " in crash
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160, 200])
+def test_a_narrow_terminal_gets_fewer_columns_and_no_word_is_broken(tmp_path, width):
+    ledger.write(tmp_path / "results.tsv", ledger.render("", [(NIGHT, judged())]))
+    rows = ledger.read_rows(tmp_path / "results.tsv")
+    whole, lines = plain(report.results_lines(rows)), plain(report.results_lines(rows, width))
+    assert max(map(cell_len, lines)) <= max(width, 59)
+    words = {word for line in whole for word in line.replace(",", " ").split()}
+    assert {word.rstrip("…") for line in lines for word in line.replace(",", " ").split()} <= {*words, ""}
+    assert all(name in lines[0] for name in ("#", "val_bpb", "status", "description"))
+    assert ("reason" in lines[0]) == (width >= 120)
+
+
+def test_a_pipe_gets_every_line_whole(tmp_path):
+    for lines in (
+        report.attempt_lines(NIGHT, judged()[1], FOLDER),
+        report.results_lines([ledger.Row(description="w " * 500)]),
+    ):
+        assert not any("…" in line for line in plain(lines))
+    said = plain(report.attempt_lines(NIGHT, judged()[1], FOLDER))
+    assert f"folder      {FOLDER}" in said
+    assert f"decision    keep: {REASON}" in said
+    assert "memory      45 MB" in said
+
+
+def test_a_terminal_gets_an_attempt_wrapped_between_words_and_paths_that_can_be_copied():
+    proposal = dataclasses.replace(judged()[1].proposal, hypothesis="It overshoots late in training. " * 9 + "x" * 99)
+    attempt = dataclasses.replace(judged()[1], proposal=proposal)
+    lines = plain(report.attempt_lines(NIGHT, attempt, FOLDER, 60))
+    assert f"folder      {FOLDER}" in lines
+    assert all(cell_len(line) <= 60 for line in lines if "long" not in line and "xxx" not in line)
+    hypothesis = lines[lines.index(next(line for line in lines if line.startswith("hypothesis"))) :]
+    assert [line[:12].strip() for line in hypothesis[:5]] == ["hypothesis", "", "", "", ""]
+    assert " ".join(" ".join(hypothesis[:9]).split()).startswith("hypothesis It overshoots late in training. It")
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_seeds_are_the_same_number_in_the_verdict_and_in_the_ledger(number):
+    facts = report.verdict_facts(NIGHT, HISTORY, number)
+    row = dict(zip(ledger.COLUMNS, ledger.rows(NIGHT, HISTORY)[number].split("\t"), strict=True))
+    assert str(facts["seeds"]) == row["seeds"] == "1"
+
+
+def test_a_verdict_has_no_more_digits_than_it_has_knowledge():
+    facts = report.verdict_facts(NIGHT, judged(), 1)
+    assert (facts["gain_bpb"], facts["sure"]) == (0.24, 0.0)
+    assert "e-" not in json.dumps(facts)
+
+
+def test_a_verdict_names_score_difference_and_decision():
+    assert said(HISTORY[0], None) == "#0 · baseline · val_bpb 1.500000 · keep"
+    assert said(HISTORY[1], HISTORY[0]) == "#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · Δ -0.250000 · keep"
+    assert said(HISTORY[3], HISTORY[1]) == "#3 · title · val_bpb 1.750000 · Δ +0.500000 · discard"
+
+
+def test_a_crash_says_why():
+    assert said(HISTORY[2], HISTORY[1]).endswith("crash (a reason)")
+
+
+def test_a_verdict_that_the_difference_would_not_give_says_why():
+    for status, before in ((Status.DISCARD, HISTORY[3]), (Status.KEEP, HISTORY[1])):
+        decided = dataclasses.replace(HISTORY[0], decision=Decision(status, "by the whole night"))
+        assert said(decided, before).endswith(f"{status} (by the whole night)")
+
+
+def test_a_keep_on_approval_says_so():
+    reason = "provisional: 0.25 below its parent, 70% sure"
+    provisional = dataclasses.replace(HISTORY[1], decision=Decision(Status.KEEP, reason))
+    assert said(provisional, HISTORY[0]).endswith(f"keep ({reason})")
+
+
+def test_brackets_in_a_title_are_no_markup():
+    proposal = dataclasses.replace(HISTORY[3].proposal, title="[red]WINDOW[/] [L]")
+    assert "[red]WINDOW[/] [L]" in said(dataclasses.replace(HISTORY[3], proposal=proposal), None)
+
+
+def test_status_counts_and_names_the_best():
+    lines = "\n".join(report.status_lines(NIGHT, HISTORY, pid=None, stopping=False))
+    assert "4 attempts: 2 keep, 1 discard, 1 crash" in lines
+    assert "best val_bpb 1.250000 (#1), 0.250000 below the baseline's 1.500000" in lines
+
+
+def test_a_keep_that_fresh_seeds_put_above_the_baseline_is_told_as_such():
+    history = (HISTORY[1], dataclasses.replace(HISTORY[0], number=1))
+    lines = report.status_lines(NIGHT, history, pid=None, stopping=False)
+    assert "best val_bpb 1.500000 (#1), 0.250000 above the baseline's 1.250000" in lines
+
+
+def test_a_run_that_goes_on_is_not_called_lost():
+    lost = dataclasses.replace(HISTORY[3].runs[0], ending=Ending.LOST, score=None)
+    at_work = dataclasses.replace(HISTORY[3], runs=(lost, lost), decision=None, settled=False)
+    there = plain(report.attempt_lines(NIGHT, at_work, Path("runs"), running=True))
+    gone = plain(report.attempt_lines(NIGHT, at_work, Path("runs")))
+    assert [line for line in there if "run with" in line] == [
+        "run with seed 0: lost, exit code 0, 31.5 s",
+        "run with seed 0: going on",
+    ]
+    assert sum("lost" in line for line in gone) == 2
+    kept = dataclasses.replace(HISTORY[1], runs=(*HISTORY[1].runs, dataclasses.replace(lost, dawn=1)))
+    again = plain(report.attempt_lines(NIGHT, kept, Path("runs"), running=True))
+    assert "run with seed 0: going on" in again
+    assert not any("lost" in line for line in again)
+
+
+def test_attempts_that_were_made_void_are_unfinished_each():
+    void = [dataclasses.replace(one, decision=None, settled=False) for one in HISTORY[1:3]]
+    lines = report.status_lines(NIGHT, [HISTORY[0], *void, HISTORY[3]], pid=None, stopping=False)
+    assert lines[2] == "4 attempts: 1 keep, 1 discard, 0 crash, 2 unfinished"
+    assert lines[-1] == "unfinished, goes on when the night does: #1 LR 0.1 → 0.2"
+
+
+def test_an_attempt_shows_the_memory_that_its_row_has():
+    silent = dataclasses.replace(HISTORY[1].runs[0].summary, peak_vram_mb=None)
+    run = dataclasses.replace(HISTORY[1].runs[0], summary=silent, peak_bytes=45 << 20)
+    told = "\n".join(plain(report.attempt_lines(NIGHT, dataclasses.replace(HISTORY[1], runs=(run,)), Path("runs"))))
+    assert "memory      45 MB" in told
+
+
+def test_a_night_that_was_interrupted_says_what_is_unfinished():
+    history = [HISTORY[0], dataclasses.replace(HISTORY[1], decision=None, settled=False)]
+    lines = report.status_lines(NIGHT, history, pid=None, stopping=False)
+    assert lines[2:] == [
+        "2 attempts: 1 keep, 0 discard, 0 crash, 1 unfinished",
+        "best val_bpb 1.500000 (#0), the baseline",
+        "unfinished, goes on when the night does: #1 LR 0.1 → 0.2",
+    ]
+    assert report.status_lines(NIGHT, history, pid=7, stopping=False)[-1] == "at work: #1 LR 0.1 → 0.2"
