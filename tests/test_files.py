@@ -69,6 +69,6 @@ def test_what_is_somebody_elses_stays(tmp_path):
 def test_a_look_at_the_machine_whose_folder_was_swept_under_it_ends_without_a_word(tmp_path, own_cache):
     """The loop was killed while it looked, and the next night has begun."""
     answer = tmp_path / f"{PREFIX}swept{SUFFIX}" / "answer.json"
-    command = [sys.executable, str(PROJECT / "agent" / "probe.py"), str(answer)]
+    command = [sys.executable, str(PROJECT / "agent" / "runs" / "probe.py"), str(answer)]
     done = subprocess.run(command, cwd=PROJECT, env=environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
