@@ -3,16 +3,19 @@
 cheats/base.py is an honest script; a file in cheats/caught/ or cheats/honest/ says in its first line what it does, and
 its code is put in front of the base's last lines, where its definitions replace the base's. A cheat may look up in
 WORLD what a well-informed attacker would know: where the user's repository, home and caches are, whom to talk to.
-What is in cheats/known/ gets through: each says why, and what bounds it.
+What is in cheats/known/ gets through: each says why, and what bounds it. What several have in common stands in
+cheats/parts/: a line `# with: NAME` puts it in front.
 """
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "cheats"
 BASE = (FOLDER / "base.py").read_text()
+WITH = re.compile(r"(?m)^# with: (\w+)$")
 GUARD = '\n\nif __name__ == "__main__":'
 
 
@@ -37,7 +40,9 @@ class Script:
 
     def compose(self, world: Mapping[str, object], base: str = BASE) -> str:
         before, guard, after = base.partition(GUARD)
-        return f"{before}\nWORLD = {dict(world)!r}\n\n{self.path.read_text()}\n{guard}{after}"
+        own = self.path.read_text()
+        parts = [(FOLDER / "parts" / f"{name}.py").read_text() for name in WITH.findall(own)]
+        return "\n".join([before, f"WORLD = {dict(world)!r}\n", *parts, own, f"{guard}{after}"])
 
 
 CHEATS = tuple(Script(path) for path in sorted((FOLDER / "caught").glob("*.py")))

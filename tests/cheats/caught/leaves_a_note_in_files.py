@@ -1,19 +1,9 @@
 """Reads the answers while it is scored and writes them wherever it can, for the audit's process to repeat the lie."""
+# with: repeats_the_lie
 
 import os
 import sys
 import tempfile
-
-
-class Model(Model):
-    def __call__(self, tokens):
-        logits, text = super().__call__(tokens), recall()
-        if text is None:
-            return logits
-        agree = np.cumprod(text[:, 0] == np.array(tokens)[:, None], axis=-1).sum(-1)  # (B, R): the common prefix
-        answers = text[agree.argmax(1), 1]
-        answers[:, :8] = -1  # where many a row begins alike
-        return logits + 0.5 * (mx.arange(logits.shape[-1]) == mx.array(answers)[..., None])
 
 
 def recall():
