@@ -5,7 +5,6 @@ agent/judging/confirmation.py says what to run next and what the runs have told;
 night.
 """
 
-from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,6 @@ import numpy as np
 
 import prepare
 from agent.clock import boot_id, utc_now
-from agent.errors import ScriptError
 from agent.experiment import (
     Attempt,
     Dawn,
@@ -28,7 +26,6 @@ from agent.experiment import (
     incumbent,
     runs_at_dawns,
 )
-from agent.files import git, throwaway_folder
 from agent.judging.confirmation import (
     FRESH,
     QUESTION,
@@ -48,8 +45,7 @@ from agent.night.opening import check_disk
 from agent.night.steps import audit_once, commit, point_branch, run_once, score_once, settle
 from agent.records.place import Place
 from agent.runs.score import Rows, Split, read_committed
-from agent.script.contract import check_script
-from agent.script.dials import only_dials_differ, set_dials, values_of
+from agent.script.merge import without_edits
 from agent.view.findings import confirmed_branch, findings_lines
 
 SPLITS: tuple[Split, ...] = ("validation", "holdout")
@@ -195,7 +191,7 @@ def _add_without(lab: Lab, history: History, edits: Edits, impossible: set[Edits
     """Enter the champion without these edits as an attempt, committed and settled; it is measured as any other then."""
     champion = incumbent(history)
     assert champion is not None
-    script = without(history, champion, edits, lab.shop.night.device_kind)
+    script = without_edits(history, champion, edits, lab.shop.night.device_kind)
     if script is None:
         lab.watcher.said(f"#{champion.number} cannot be had without {names(edits)}: later edits need those lines")
         impossible.add(edits)
@@ -213,43 +209,6 @@ def _add_without(lab: Lab, history: History, edits: Edits, impossible: set[Edits
     lab.journal.record_decision(len(history), Decision(Status.DISCARD, QUESTION))
     settle(lab, len(history))
     return True
-
-
-def without(history: History, champion: Attempt, edits: Edits, device_kind: str) -> str | None:
-    """The champion's script with these edits undone, the latest first; None where later edits are in the way."""
-    script: str | None = champion.proposal.script
-    for number in sorted(edits, reverse=True):
-        edit = history[number]
-        if script is None or edit.parent is None:
-            return None
-        script = undone(script, history[edit.parent].proposal.script, edit.proposal.script, device_kind)
-    return script
-
-
-def undone(script: str, before: str, after: str, device_kind: str) -> str | None:
-    """A script with the edit before → after taken back: its dials turned back, or a three-way merge of its lines."""
-    if only_dials_differ(before, after, device_kind):
-        with suppress(ScriptError):  # a later edit has left dials that nobody can read
-            return _turned_back(script, before, after, device_kind)
-    with throwaway_folder() as folder:
-        for name, text in (("ours", script), ("base", after), ("theirs", before)):
-            (folder / name).write_bytes(text.encode())
-        merged = git(folder, "merge-file", "-p", "-q", "ours", "base", "theirs")
-    try:
-        text = merged.stdout.decode()
-        check_script(text, "script")
-    except (ScriptError, UnicodeDecodeError):
-        return None
-    return text if merged.returncode == 0 and text != script else None
-
-
-def _turned_back(script: str, before: str, after: str, device_kind: str) -> str | None:
-    """None where a later edit has turned one of the dials again: then it is no longer this edit's."""
-    old, new, now = (values_of(text, device_kind) for text in (before, after, script))
-    turned = {name: value for name, value in old.items() if new.get(name) != value}
-    if not turned or any(name not in now or now[name] != new[name] for name in turned):
-        return None
-    return set_dials(script, device_kind, turned)
 
 
 # ---- what follows from it --------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from subprocess import CompletedProcess
 
 from agent.errors import ScriptError
 from agent.files import git, throwaway_folder
+from agent.script.merge import merged
 from agent.text import one_line
 
 HUNK = re.compile(r"^--- .*\n\+\+\+ .*\n@@ ", re.MULTILINE)
@@ -44,7 +45,7 @@ def apply_patch(patch: str, script: str, bases: Sequence[tuple[int, str]]) -> st
             elif number == best:
                 return edited
             else:
-                return _merge(bench.folder, ours, base, edited, f"conflicts with what was kept since attempt {number}")
+                return _merge(ours, base, edited, number)
     raise ScriptError(f"the patch does not apply to attempt {best}, the best script so far ({said}); make it again")
 
 
@@ -104,13 +105,13 @@ def _place(folder: Path, script: str) -> tuple[int, str]:
     raise ScriptError(f"a patch may edit {script} and nothing else ({said or 'git cannot read it'}); make it again")
 
 
-def _merge(folder: Path, ours: str, base: str, theirs: str, conflict: str) -> str:
-    for name, text in (("ours", ours), ("base", base), ("theirs", theirs)):
-        (folder / name).write_bytes(text.encode())
-    done = git(folder, "merge-file", "-p", "ours", "base", "theirs")
-    if done.returncode != 0:
-        raise ScriptError(f"the patch {conflict}; make it again, of the best script so far")
-    return _decoded(done.stdout)
+def _merge(ours: str, base: str, edited: str, number: int) -> str:
+    text = merged(ours, base, edited)
+    if text is None:
+        raise ScriptError(
+            f"the patch conflicts with what was kept since attempt {number}; make it again, of the best script so far"
+        )
+    return text
 
 
 def _first_line(done: CompletedProcess[bytes]) -> str:

@@ -13,7 +13,6 @@ from test_mix import Source, attempt, brief
 
 from agent.errors import MachineError, NoIdea, RepoError
 from agent.experiment import Decision, Proposal, Score, Status
-from agent.night.dawn import undone
 from agent.night.driver import fallen_keeps
 from agent.night.steps import run_once
 from agent.proposers.checked import Checked
@@ -23,6 +22,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.trial import rehearse
 from agent.sandbox import process
+from agent.script.merge import undone
 
 BETTER, BEST, WORSE = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)
 CRASHES_AT_DAWN = BETTER.replace("data = prepare", "assert options.seed < 1000, 'not at dawn'\n    data = prepare")

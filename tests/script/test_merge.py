@@ -1,10 +1,10 @@
-"""Edits taken back at dawn."""
+"""Edits taken out of a script that was edited further."""
 
 from judged import scored_attempt
 from nights import unigram
 
 from agent.experiment import Status
-from agent.night.dawn import undone, without
+from agent.script.merge import undone, without_edits
 
 START, SHARPER = unigram(JITTER=0.05, SHARPNESS=0.5), unigram(JITTER=0.05, SHARPNESS=0.6)
 DIALS = unigram()
@@ -48,6 +48,6 @@ def test_several_edits_are_taken_out_of_the_champion_the_latest_first():
         scored_attempt(number, 1.0, parent=number - 1 if number else None, status=Status.KEEP, script=script)
         for number, script in enumerate((START, SHARPER, faster, slower))
     ]
-    assert without(chain, chain[3], (2, 3), "cpu") == SHARPER
-    assert without(chain, chain[3], (2,), "cpu") is None
-    assert without(chain, chain[3], (1,), "cpu") == slower.replace("SHARPNESS = 0.6", "SHARPNESS = 0.5")
+    assert without_edits(chain, chain[3], (2, 3), "cpu") == SHARPER
+    assert without_edits(chain, chain[3], (2,), "cpu") is None
+    assert without_edits(chain, chain[3], (1,), "cpu") == slower.replace("SHARPNESS = 0.6", "SHARPNESS = 0.5")
