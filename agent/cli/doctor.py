@@ -15,10 +15,10 @@ import psutil
 from rich.console import Console
 
 from agent.errors import NightshiftError
+from agent.git.repo import Repo
 from agent.invocation import SCRIPT, command_for, install_command, typed
 from agent.night.opening import MIN_FREE_BYTES
 from agent.records.place import Place, read_script
-from agent.records.repo import Repo
 from agent.sandbox.box import Mode, choose
 
 LOOK_S = 120  # a first import of MLX on a slow disk

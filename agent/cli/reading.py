@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent.errors import NightError, NoRepository, ScriptError
 from agent.experiment import Attempt, Night
+from agent.git.repo import Repo
 from agent.invocation import SCRIPT, typed
 from agent.judging.confirmation import Findings
 from agent.night.lock import holder, is_held
@@ -16,7 +17,6 @@ from agent.proposers.mix import shares
 from agent.records.journal import Journal
 from agent.records.ledger import Row, read_rows
 from agent.records.place import Place
-from agent.records.repo import Repo
 from agent.text import harmless_lines
 from agent.view import terminal as report
 from agent.view.screen import print_lines, terminal_width

@@ -16,13 +16,13 @@ from agent.clock import utc_now
 from agent.errors import MachineError, NightError, RepoError
 from agent.experiment import Night
 from agent.files import throwaway_folder
+from agent.git.repo import valid_tag
 from agent.invocation import typed
 from agent.night.limits import Pace, check_hours
 from agent.records import checksums as pins
 from agent.records import ledger
 from agent.records.journal import Journal
 from agent.records.place import Place, read_script
-from agent.records.repo import valid_tag
 from agent.records.terms import Terms
 from agent.sandbox.process import end
 from agent.script.contract import fixed_files

@@ -15,11 +15,11 @@ from filelock import FileLock, Timeout
 
 from agent.errors import NightError, NoIdea, ScriptError
 from agent.experiment import Attempt, Briefing, History, Proposal, Status
+from agent.git.repo import valid_tag
 from agent.invocation import typed
 from agent.proposers.checked import check_proposal
 from agent.records import ledger
 from agent.records.journal import Journal
-from agent.records.repo import valid_tag
 from agent.runs.workshop import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script
 from agent.script.patch import apply_patch, check_patch, is_patch

@@ -1,1 +1,1 @@
-"""What is kept: journal, ledger, git commits, checksums."""
+"""What is kept: journal, ledger, checksums, and where they lie."""

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import NightError, NoRepository
+from agent.git.repo import Repo
 from agent.records.journal import Journal
-from agent.records.repo import Repo
 from agent.script.contract import check_script, no_script, read_text
 
 

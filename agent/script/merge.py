@@ -5,7 +5,8 @@ from contextlib import suppress
 
 from agent.errors import ScriptError
 from agent.experiment import Attempt, History
-from agent.files import git, throwaway_folder
+from agent.files import throwaway_folder
+from agent.git.run import detached_git
 from agent.script.contract import check_script
 from agent.script.dials import only_dials_differ, set_dials, values_of
 
@@ -42,7 +43,7 @@ def merged(ours: str, base: str, theirs: str) -> str | None:
     with throwaway_folder() as folder:
         for name, text in texts.items():
             (folder / name).write_bytes(text.encode())
-        done = git(folder, "merge-file", "-p", "-q", *texts)
+        done = detached_git(folder, "merge-file", "-p", "-q", *texts)
     return done.stdout.decode() if done.returncode == 0 else None
 
 

@@ -11,7 +11,8 @@ from pathlib import Path, PurePosixPath
 from subprocess import CompletedProcess
 
 from agent.errors import ScriptError
-from agent.files import git, throwaway_folder
+from agent.files import throwaway_folder
+from agent.git.run import detached_git
 from agent.script.merge import merged
 from agent.text import one_line
 
@@ -65,7 +66,7 @@ class Bench:
         """
         for name in ("patch", "patch-lf"):
             self.script.write_bytes(base.encode())
-            done = git(self.folder / "tree", "apply", "--whitespace=nowarn", f"-p{self.strip}", f"../{name}")
+            done = detached_git(self.folder / "tree", "apply", "--whitespace=nowarn", f"-p{self.strip}", f"../{name}")
             if done.returncode == 0:
                 return _decoded(self.script.read_bytes())
             self.said = _first_line(done)
@@ -93,7 +94,8 @@ def _place(folder: Path, script: str) -> tuple[int, str]:
     said = ""
     for strip in (1, 0):  # as git writes it, and as diff does
         options = ("apply", f"-p{strip}", "../patch", "-z")
-        touched, more = git(folder / "tree", *options, "--numstat"), git(folder / "tree", *options, "--summary")
+        touched = detached_git(folder / "tree", *options, "--numstat")
+        more = detached_git(folder / "tree", *options, "--summary")
         said = said or _first_line(touched)
         paths = [line.split("\t")[2] for line in _decoded(touched.stdout).split("\0") if line.count("\t") == 2]
         if touched.returncode == 0 and not more.stdout and paths in ([script], [PurePosixPath(script).name]):

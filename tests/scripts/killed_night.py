@@ -14,12 +14,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # tests/, for nights.py
 
 from nights import scripted_lab, unigram
 
+from agent.git.repo import Repo
 from agent.judging.judge import Balanced
 from agent.night import driver as night
 from agent.night import steps
 from agent.records import ledger
 from agent.records.journal import Journal
-from agent.records.repo import Repo
 
 JITTER = 0.01  # the judge has to measure the noise, and may ask for further seeds
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.errors import NoIdea, RepoError, ScriptError
 from agent.experiment import Attempt, Briefing, Ending, Status
-from agent.files import git
+from agent.git.run import detached_git
 from agent.proposers.llm.prompt import quoted, what_happened
 from agent.runs.workshop import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
@@ -57,7 +57,7 @@ def lay_out(desk: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str:
         ("add", "--all", "--force"),
         ("commit", "--quiet", "--message", "as it was shown"),
     ):
-        done = git(desk, *command)
+        done = detached_git(desk, *command)
         if done.returncode != 0:
             said = one_line(done.stderr.decode(errors="replace"), TITLE_CHARS)
             raise RepoError(f"git {command[0]} failed in a new folder below {desk.parent}: {said}; see: git --version")

@@ -1,7 +1,6 @@
 """Git by plumbing: the user's working tree, index and HEAD are never touched, and nothing is ever deleted.
 
-Every commit is made on a private index; every ref moves by compare-and-swap. Hooks, fsmonitor and filters of the
-repository stay off, so that nothing planted there runs in the middle of the night.
+Every commit is made on a private index; every ref moves by compare-and-swap.
 """
 
 import errno
@@ -15,23 +14,12 @@ from pathlib import Path
 
 from agent.errors import NoRepository, RepoError
 from agent.files import throwaway_folder
-
-# GitPython runs `git version` as it is imported, and the stub that a Mac has before its tools are installed would be
-# an ImportError. It is shown no git at all: a missing or failing one is an error sentence, said where it is needed.
-_before = {name: os.environ.get(name) for name in ("GIT_PYTHON_REFRESH", "GIT_PYTHON_GIT_EXECUTABLE")}
-os.environ.update(GIT_PYTHON_REFRESH="quiet", GIT_PYTHON_GIT_EXECUTABLE=os.devnull)
-import git  # noqa: E402
-
-for _name, _value in _before.items():
-    os.environ.pop(_name)
-    if _value is not None:
-        os.environ[_name] = _value
+from agent.git.run import git
 
 FIRST_COMMIT = "git add . && git commit -m start"
 TRIES = 3  # at a commit: a `git gc --prune=now` may take its half-made objects away, or memory run out for git alone
-NO_SPACE = ("No space left on device", "Disk quota exceeded")  # GitPython asks git for its untranslated words
+NO_SPACE = ("No space left on device", "Disk quota exceeded")
 STALE_LOCK_S = 2.0  # git holds the lock of a ref for milliseconds
-SAFE = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.fsync=all", "gc.auto=0")
 NOBODY = {
     f"GIT_{role}_{field}": value
     for role in ("AUTHOR", "COMMITTER")
@@ -138,10 +126,10 @@ class Repo:
 
     def read(self, commit: str, path: str) -> str:
         """A file as it was committed; raises RepoError where it was not, or is no UTF-8 text."""
-        status, out, _ = _run(self.root, "cat-file", "blob", f"{commit}:{path}", whole=True)
-        if status != 0:
+        done = git(self.root, "cat-file", "blob", f"{commit}:{path}")
+        if done.returncode != 0:
             raise RepoError(f"{path} is not committed; run: git add {path} && git commit -m start")
-        return out
+        return done.stdout.decode(errors="surrogateescape")
 
     def diff(self, old: str, new: str) -> str:
         return self.git("diff-tree", "-p", "--no-ext-diff", "--no-textconv", old, new)
@@ -166,23 +154,8 @@ def valid_tag(tag: str) -> bool:
     )
 
 
-def _run(
-    folder: Path, *arguments: str, env: Mapping[str, str] | None = None, whole: bool = False
-) -> tuple[int, str, str]:
-    """Exit status, output, errors. Its own session: a Ctrl-C meant for the night must not tear a git command.
-
-    The last line end is left out, unless the whole output is wanted.
-    """
-    command = ["git", *(word for option in SAFE for word in ("-c", option)), *arguments]
-    try:
-        status, out, err = git.Git(folder).execute(
-            command,
-            env=dict(env or {}),
-            with_extended_output=True,
-            with_exceptions=False,
-            strip_newline_in_stdout=not whole,
-            start_new_session=True,
-        )
-    except git.GitCommandNotFound as error:
-        raise RepoError("git is not installed or not on PATH; install it from https://git-scm.com") from error
-    return int(status), str(out), str(err)
+def _run(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+    """Return exit status, output without its last line end, and errors."""
+    done = git(folder, *arguments, env=env)
+    out, err = (text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
+    return done.returncode, out.removesuffix("\n"), err

@@ -8,7 +8,7 @@ import pytest
 from nights import Grounds, git, make_repository, unigram
 
 from agent.errors import RepoError
-from agent.records.repo import Repo, valid_tag
+from agent.git.repo import Repo, valid_tag
 
 WHEN = "2026-01-02T03:04:05Z"
 
