@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from hardware import write_atomically
+
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
@@ -389,22 +391,8 @@ def _listing(repo: str, kept: Path) -> tuple[str, list[str]]:
     return listing["revision"], listing["files"]
 
 
-# ---- writing ---------------------------------------------------------------------------------------------------------
+# ---- saying ---------------------------------------------------------------------------------------------------------
 
 
 def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
-
-
-def write_atomically(path: Path, data: bytes | memoryview) -> None:
-    """A reader, or a restart after a power cut, sees the old file or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)

@@ -45,8 +45,8 @@ from corpus import (
     read_documents,
     say,
     split_of_hash,
-    write_atomically,
 )
+from hardware import write_atomically
 
 if TYPE_CHECKING:
     import tiktoken

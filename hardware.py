@@ -14,8 +14,10 @@ import json
 import os
 import platform
 import re
+import secrets
 import subprocess
 import sys
+import tempfile
 import time
 from functools import cache
 from pathlib import Path
@@ -105,19 +107,32 @@ def packaged_file(package: str, name: str | None = None) -> Path | None:
 def rename_symbols(original: Path, renamed: Path, patchelf: Path) -> None:
     """Write `original` to `renamed` with its `scipy_` prefixes gone: scipy_cblas_sgemm becomes cblas_sgemm."""
     names = set(re.findall(rb"\0scipy_([a-z0-9_]+)(?=\0)", original.read_bytes()))
-    renamed.parent.mkdir(parents=True, exist_ok=True)
-    aside = renamed.with_suffix(f".{os.getpid()}.tmp")
-    table = aside.with_suffix(".map")
-    table.write_bytes(b"".join(b"scipy_%s %s\n" % (name, name) for name in sorted(names)))
-    aside.write_bytes(original.read_bytes())
+    with tempfile.TemporaryDirectory() as folder:
+        table, library = Path(folder) / "symbols.map", Path(folder) / renamed.name
+        table.write_bytes(b"".join(b"scipy_%s %s\n" % (name, name) for name in sorted(names)))
+        library.write_bytes(original.read_bytes())
+        subprocess.run([patchelf, "--rename-dynamic-symbols", table, library], check=True)
+        write_atomically(renamed, library.read_bytes())
+
+
+def write_atomically(path: Path, data: bytes | memoryview) -> None:
+    """Write a file so that a reader, or a restart after a power cut, finds the old content or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # the random part: processes in different sandboxes may have the same id
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        subprocess.run([patchelf, "--rename-dynamic-symbols", table, aside], check=True)
-        with aside.open("rb") as file:
+        with aside.open("xb") as file:
+            file.write(data)
+            file.flush()
             os.fsync(file.fileno())
-        aside.replace(renamed)  # whole or not at all, whoever else is making it
+        aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
-        table.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def cache_root() -> Path:

@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from corpus import SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say, write_atomically
-from hardware import cache_root, device_kind, memory_bytes, usable_cores
+from corpus import SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say
+from hardware import cache_root, device_kind, memory_bytes, usable_cores, write_atomically
 
 TIME_BUDGET_S = 300  # seconds of training in one experiment
 

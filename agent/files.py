@@ -1,4 +1,4 @@
-"""Folders that are gone afterwards, an environment that leads nowhere, and disks that are full.
+"""Folders that are gone afterwards, files that are written whole, and disks that are full.
 
 Every folder of the harness in TMPDIR is made here. Its maker holds a lock on it, which the kernel takes away with the
 process: what one that was killed left behind is free, and removed when the next such folder is made.
@@ -7,6 +7,7 @@ process: what one that was killed left behind is free, and removed when the next
 import errno
 import fcntl
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -15,6 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+
+import psutil
+
+from agent.errors import NightError
+from hardware import write_atomically
 
 # VIRTUAL_ENV: what a tool installs there would be installed for the user; PWD and OLDPWD: where the user stands
 LEADS_HOME = frozenset({"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PWD", "OLDPWD"})
@@ -78,6 +84,29 @@ def detached_env() -> dict[str, str]:
     """The user's environment, keys and all, without what git, nightshift or a virtual environment have set in it."""
     ours = ("GIT_", "NIGHTSHIFT_")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours) and name not in LEADS_HOME}
+
+
+def read_plain(path: Path) -> str:
+    """Return the text of a file as it is, "" where there is none; broken bytes and line ends survive write_plain."""
+    check_plain(path)
+    return path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
+
+
+def write_plain(path: Path, text: str) -> None:
+    """Write a text so that a reader, and a power cut, finds the old one or the new one. A link stays a link."""
+    check_plain(path)
+    path = Path(os.path.realpath(path))
+    for left in path.parent.glob(f".{path.name}.*.*"):  # by writers that were killed before they gave it its name
+        pid = left.name.split(".")[-2]
+        if re.fullmatch(r"\d+", pid) and not psutil.pid_exists(int(pid)):
+            left.unlink(missing_ok=True)
+    write_atomically(path, text.encode(errors="surrogateescape"))
+
+
+def check_plain(path: Path) -> None:
+    """Raises NightError for a pipe or a device, which may have no end."""
+    if path.exists() and not path.is_file() and not path.is_dir():  # a folder says so itself when it is opened
+        raise NightError(f"{path} is no plain file; move it away")
 
 
 def disk_is_full(error: BaseException) -> bool:

@@ -45,6 +45,7 @@ from gains import FRESH, Fresh, Mean, between, gain, over, pooled, put, show
 
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Ending, Night, Progress, Proposal, Proposer, Status, incumbent
+from agent.files import write_plain
 from agent.judging.judge import choose_judge
 from agent.night.driver import run_night
 from agent.night.lab import Lab
@@ -205,9 +206,7 @@ def confirm(lab: Lab, path: Path, runs: int) -> None:
             if lab.stop.after_run:
                 return
             known.append(run)
-            aside = path.with_suffix(".tmp")
-            aside.write_text(json.dumps([asdict(run) for run in known], indent=1))
-            aside.replace(path)
+            write_plain(path, json.dumps([asdict(run) for run in known], indent=1))
 
 
 def fresh_run(shop: Workshop, attempt: Attempt, who: str, seed: int) -> Fresh:

@@ -32,15 +32,8 @@ def kept(kind: str, recipe: object, make: Callable[[], bytes]) -> Path:
 
 
 def write(folder: Path, name: str, content: bytes) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as aside:
-        try:
-            aside.write(content)
-            aside.flush()
-            return Path(aside.name).replace(folder / name)  # whole or not at all, whoever else is making it
-        except OSError:
-            Path(aside.name).unlink(missing_ok=True)
-            raise
+    hardware.write_atomically(folder / name, content)
+    return folder / name
 
 
 @cache

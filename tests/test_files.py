@@ -1,4 +1,4 @@
-"""Folders for a moment: gone afterwards, and after a SIGKILL as soon as the next one is made."""
+"""Folders for a moment, gone also after a SIGKILL, and files that are written whole."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from nights import PROJECT, environment
 
-from agent.files import PREFIX, SUFFIX, sweep, throwaway_folder
+from agent.files import PREFIX, SUFFIX, read_plain, sweep, throwaway_folder, write_plain
 
 MAKES_ONE = "from agent.files import *\nwith throwaway_folder() as folder: print(folder, flush=True); input()"
 
@@ -72,3 +72,36 @@ def test_a_look_at_the_machine_whose_folder_was_swept_under_it_ends_without_a_wo
     command = [sys.executable, str(PROJECT / "agent" / "runs" / "probe.py"), str(answer)]
     done = subprocess.run(command, cwd=PROJECT, env=environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_writing_leaves_no_other_file_behind(tmp_path):
+    write_plain(tmp_path / "results.tsv", "text\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["results.tsv"]
+
+
+def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path):
+    (tmp_path / "results.tsv" / "mine").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        write_plain(tmp_path / "results.tsv", "text\n")
+    assert [*tmp_path.rglob("*")] == [tmp_path / "results.tsv", tmp_path / "results.tsv" / "mine"]
+
+
+def test_a_link_stays_a_link_and_its_end_is_written(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "results.tsv").symlink_to(tmp_path / "elsewhere" / "mine.tsv")
+    write_plain(tmp_path / "results.tsv", "one\n")  # where the end does not exist yet, too
+    write_plain(tmp_path / "results.tsv", "two\n")
+    assert (tmp_path / "results.tsv").is_symlink()
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["mine.tsv"]
+    assert read_plain(tmp_path / "results.tsv") == (tmp_path / "elsewhere" / "mine.tsv").read_text() == "two\n"
+
+
+def test_what_killed_writers_left_is_swept_and_living_ones_are_left_alone(tmp_path):
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = [tmp_path / f".results.tsv.{pid}.ab12cd34" for pid in (dead.pid, os.getppid())]
+    mine = [tmp_path / name for name in (".results.tsv.swp", ".results.tsv")]
+    for path in (*left, *mine):
+        path.touch()
+    write_plain(tmp_path / "results.tsv", "text\n")
+    assert [path.exists() for path in (*left, *mine)] == [False, True, True, True]

@@ -325,7 +325,7 @@ def test_a_killed_preparation_goes_on_and_ends_the_same(library, undisturbed, tm
     assert not (build.parent / "manifest.json").exists()
     (part,) = list(build.glob("*.npz"))[:1]
     wait_for_the_end_of(workers)
-    (build / f"{part.name}.1.tmp").write_bytes(part.read_bytes()[:100])
+    (build / f".{part.name}.1.ab12cd34").write_bytes(part.read_bytes()[:100])
 
     doctored = tmp_path / "doctored"
     shutil.copytree(tmp_path / "data", doctored / "data")

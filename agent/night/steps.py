@@ -25,6 +25,7 @@ from agent.experiment import (
     incumbent,
     short,
 )
+from agent.files import read_plain, write_plain
 from agent.invocation import typed
 from agent.judging.early_stop import Bound
 from agent.judging.failures import stopped_early
@@ -364,4 +365,4 @@ def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> Non
         with suppress(NightError), Journal.read(place.journal(tag)) as journal:
             nights.append((journal.night(), journal.attempts()))
     nights.sort(key=lambda pair: pair[0].started)
-    ledger.write(place.ledger, ledger.render(ledger.read(place.ledger), nights))
+    write_plain(place.ledger, ledger.render(read_plain(place.ledger), nights))

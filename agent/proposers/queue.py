@@ -15,10 +15,10 @@ from filelock import FileLock, Timeout
 
 from agent.errors import NightError, NoIdea, ScriptError
 from agent.experiment import Attempt, Briefing, History, Proposal, Status
+from agent.files import write_plain
 from agent.git.repo import valid_tag
 from agent.invocation import typed
 from agent.proposers.checked import check_proposal
-from agent.records import ledger
 from agent.records.journal import Journal
 from agent.runs.workshop import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script
@@ -70,7 +70,7 @@ def submit(folder: Path, text: str, message: str, *, script: str, now: str) -> P
     try:
         with FileLock(folder / ".lock", timeout=LOCKED_S):
             path = folder / f"{_next_number(folder):04d}.json"
-            ledger.write(path, _as_json(entry))
+            write_plain(path, _as_json(entry))
     except Timeout as error:
         raise NightError(f"{folder / '.lock'} is held by another program; end it and submit again") from error
     return path
@@ -119,7 +119,7 @@ class Queue:
                 self._refuse(path, str(error))
                 continue
             digest = _sha256(proposal.script)
-            ledger.write(path, _as_json(replace(entry, night=briefing.night.tag, sha256=digest)))
+            write_plain(path, _as_json(replace(entry, night=briefing.night.tag, sha256=digest)))
             return proposal
         raise NoIdea("the queue is empty")
 
@@ -182,7 +182,7 @@ def _put_aside(path: Path, where: str, why: str) -> None:
     """The reason first: an entry that moved without one would leave everybody guessing."""
     place = path.parent / where / path.name
     place.parent.mkdir(exist_ok=True)
-    ledger.write(place.with_suffix(".txt"), f"{why}\n")
+    write_plain(place.with_suffix(".txt"), f"{why}\n")
     path.rename(place)
 
 

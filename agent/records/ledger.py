@@ -1,16 +1,13 @@
 """results.tsv: one row an attempt, rendered from the journals, so that a person may delete it and lose nothing."""
 
 import csv
-import os
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import psutil
-
-from agent.errors import NightError
 from agent.experiment import Attempt, History, Night, Score, short
+from agent.files import check_plain, read_plain
 from agent.text import harmless
 
 COLUMNS = (
@@ -61,52 +58,12 @@ def read_rows(path: Path) -> list[Row]:
 
 def tags_in(path: Path) -> frozenset[str]:
     """The tags that a ledger on disk knows."""
-    return frozenset(tag for line in read(path).split("\n") if (tag := tag_of(line)))
+    return frozenset(tag for line in read_plain(path).split("\n") if (tag := tag_of(line)))
 
 
 def tag_of(line: str) -> str | None:
     cells = line.split("\t")
     return cells[TAG] if len(cells) > TAG and cells[0] != "commit" else None
-
-
-def read(path: Path) -> str:
-    """The text as it is: neither line ends nor broken bytes of other people's rows are changed by passing through."""
-    check_plain(path)
-    return path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
-
-
-def check_plain(path: Path) -> None:
-    """Raises NightError for what nobody can read to its end, such as a pipe."""
-    if path.exists() and not path.is_file() and not path.is_dir():  # a folder says so itself when it is opened
-        raise NightError(f"{path} is no plain file; move it away, it is rendered anew from the journals")
-
-
-def write(path: Path, text: str) -> None:
-    """Atomic and durable: a reader, and a power cut, finds the old text or the new one. A link stays a link."""
-    check_plain(path)
-    path = Path(os.path.realpath(path))
-    _sweep(path)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with aside.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _sweep(path: Path) -> None:
-    """What writers left that were killed before they could give their text its name."""
-    for left in path.parent.glob(f".{path.name}.*"):
-        if re.fullmatch(r"\d+", left.suffix[1:]) and not psutil.pid_exists(int(left.suffix[1:])):
-            left.unlink(missing_ok=True)
 
 
 def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:

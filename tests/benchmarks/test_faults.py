@@ -116,7 +116,7 @@ def test_a_damaged_corpus_is_refused_before_it_is_used(ends):
 WRITES = """
 import shutil, sys
 from pathlib import Path
-from agent.records import ledger
+from agent.files import write_plain
 from agent.experiment import Night, Proposal
 from agent.records.journal import Journal
 
@@ -125,7 +125,7 @@ night = Night(*["t"] * 4, 1.0, 0, *["t"] * 5)
 with Journal.create(folder / "night" / "journal.sqlite", night) as journal:
     journal.add_attempt(0, None, Proposal("A = 1", "title", "why", "you"), "now")
 for number in range(2):
-    ledger.write(folder / "results.tsv", "text\\n")
+    write_plain(folder / "results.tsv", "text\\n")
 shutil.copytree(folder / "night", folder / "copy")
 shutil.rmtree(folder / "night")
 print("done", flush=True)

@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import os
-import subprocess
 
 import pandas as pd
 import pytest
@@ -11,6 +10,7 @@ from test_journal import NIGHT
 
 from agent.errors import NightError
 from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Summary, Weights
+from agent.files import read_plain, write_plain
 from agent.records import ledger
 from agent.view import plot
 
@@ -88,14 +88,14 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path):
     assert [row[name] for name in ("description", "reason", "source")] == [f"'{meant}"] * 3
     assert row["gain_bpb"] == "-0.001200"  # a number is none
     assert ledger.render(text, [(NIGHT, (HISTORY[0], odd))]) == text
-    ledger.write(tmp_path / "results.tsv", text)
+    write_plain(tmp_path / "results.tsv", text)
     assert ledger.read_rows(tmp_path / "results.tsv")[1]["description"] == meant  # as it is shown
     read = pd.read_csv(io.StringIO(text), sep="\t")
     assert (read["description"][1], read["gain_bpb"][1]) == (f"'{meant}", -0.0012)
 
 
 def test_an_apostrophe_of_the_title_itself_stays(tmp_path):
-    ledger.write(tmp_path / "results.tsv", ledger.render("", [(NIGHT, (attempt(0, 1.5, Status.KEEP, "'quoted' x"),))]))
+    write_plain(tmp_path / "results.tsv", ledger.render("", [(NIGHT, (attempt(0, 1.5, Status.KEEP, "'quoted' x"),))]))
     assert ledger.read_rows(tmp_path / "results.tsv")[0]["description"] == "'quoted' x"
 
 
@@ -196,21 +196,8 @@ def test_a_deleted_ledger_comes_back_whole():
 def test_bytes_that_are_no_utf8_survive(tmp_path):
     path = tmp_path / "results.tsv"
     path.write_bytes(UPSTREAM.encode() + b" \xff\r\n")
-    ledger.write(path, ledger.render(ledger.read(path), [(NIGHT, HISTORY)]))
+    write_plain(path, ledger.render(read_plain(path), [(NIGHT, HISTORY)]))
     assert UPSTREAM.encode() + b" \xff\r\n" in path.read_bytes()
-
-
-def test_writing_leaves_no_other_file_behind(tmp_path):
-    ledger.write(tmp_path / "results.tsv", "text\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["results.tsv"]
-
-
-def test_a_failed_write_leaves_the_old_text(tmp_path):
-    path = tmp_path / "results.tsv"
-    path.write_text("old")
-    with pytest.raises(TypeError):
-        ledger.write(path, None)  # type: ignore[arg-type]
-    assert [path.read_text(), *tmp_path.iterdir()] == ["old", path]
 
 
 def test_the_analysis_code_of_the_ancestor_reads_it():
@@ -229,29 +216,8 @@ def test_the_analysis_code_of_the_ancestor_reads_it():
     assert hits.iloc[0]["description"] == "LR 0.1 → 0.2"
 
 
-def test_a_link_stays_a_link_and_its_end_is_written(tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "results.tsv").symlink_to(tmp_path / "elsewhere" / "mine.tsv")
-    ledger.write(tmp_path / "results.tsv", "one\n")  # where the end does not exist yet, too
-    ledger.write(tmp_path / "results.tsv", "two\n")
-    assert (tmp_path / "results.tsv").is_symlink()
-    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["mine.tsv"]
-    assert ledger.read(tmp_path / "results.tsv") == (tmp_path / "elsewhere" / "mine.tsv").read_text() == "two\n"
-
-
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "results.tsv")
-    for use in (ledger.read, ledger.read_rows, lambda path: ledger.write(path, "text\n")):
+    for use in (read_plain, ledger.read_rows, lambda path: write_plain(path, "text\n")):
         with pytest.raises(NightError, match=r"results\.tsv is no plain file; move it away"):
             use(tmp_path / "results.tsv")
-
-
-def test_what_killed_writers_left_is_swept_and_living_ones_are_left_alone(tmp_path):
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    left = [tmp_path / f".results.tsv.{pid}" for pid in (dead.pid, os.getppid())]
-    mine = [tmp_path / name for name in (".results.tsv.swp", ".results.tsv")]
-    for path in (*left, *mine):
-        path.touch()
-    ledger.write(tmp_path / "results.tsv", "text\n")
-    assert [path.exists() for path in (*left, *mine)] == [False, True, True, True]

@@ -8,6 +8,7 @@ from test_ledger import FOREIGN, HISTORY, UPSTREAM, attempt
 
 from agent.errors import NightError
 from agent.experiment import Status
+from agent.files import write_plain
 from agent.records import ledger
 from agent.view import plot
 
@@ -16,7 +17,7 @@ LATER = dataclasses.replace(NIGHT, tag="u", protocol="another")
 
 @pytest.fixture
 def rows(tmp_path):
-    ledger.write(tmp_path / "results.tsv", ledger.render(f"{UPSTREAM}\n", [(NIGHT, HISTORY), (LATER, HISTORY[:1])]))
+    write_plain(tmp_path / "results.tsv", ledger.render(f"{UPSTREAM}\n", [(NIGHT, HISTORY), (LATER, HISTORY[:1])]))
     return ledger.read_rows(tmp_path / "results.tsv")
 
 
@@ -60,7 +61,7 @@ def test_a_run_that_was_stopped_early_is_no_crash(rows, tmp_path):
 def test_a_question_of_dawn_is_no_idea(tmp_path):
     asked = attempt(4, 1.1, Status.DISCARD)
     asked = dataclasses.replace(asked, proposal=dataclasses.replace(asked.proposal, source="dawn", without=(1,)))
-    ledger.write(tmp_path / "results.tsv", ledger.render("", [(NIGHT, (*HISTORY, asked))]))
+    write_plain(tmp_path / "results.tsv", ledger.render("", [(NIGHT, (*HISTORY, asked))]))
     (members,) = plot._panels(ledger.read_rows(tmp_path / "results.tsv"))
     assert [row["attempt"] for row in members] == ["0", "1", "2", "3"]
 

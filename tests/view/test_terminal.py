@@ -15,6 +15,7 @@ from test_journal import NIGHT
 from test_ledger import HISTORY, UPSTREAM
 
 from agent.experiment import Attempt, Decision, Ending, Status
+from agent.files import write_plain
 from agent.records import ledger
 from agent.view import terminal as report
 from agent.view.screen import verdict
@@ -23,7 +24,7 @@ from agent.view.screen import verdict
 @pytest.fixture
 def rows(tmp_path):
     other = dataclasses.replace(NIGHT, tag="u", protocol="another")
-    ledger.write(tmp_path / "results.tsv", ledger.render(f"{UPSTREAM}\n", [(NIGHT, HISTORY), (other, HISTORY[:1])]))
+    write_plain(tmp_path / "results.tsv", ledger.render(f"{UPSTREAM}\n", [(NIGHT, HISTORY), (other, HISTORY[:1])]))
     return ledger.read_rows(tmp_path / "results.tsv")
 
 
@@ -57,7 +58,7 @@ def test_a_table_has_a_line_for_every_row_also_for_shorter_ones(rows):
 
 
 def test_results_show_the_difference_to_the_parent_gain_certainty_seeds_and_reason(tmp_path):
-    ledger.write(tmp_path / "results.tsv", ledger.render("", [(NIGHT, judged())]))
+    write_plain(tmp_path / "results.tsv", ledger.render("", [(NIGHT, judged())]))
     header, _, first, crash = plain(report.results_lines(ledger.read_rows(tmp_path / "results.tsv")))
     assert header.replace(" ", "") == "#val_bpbΔparentgainsureseedsstatusdescriptionreasonmemorywallscommit"
     assert [cell.strip() for cell in re.split(" {2,}", first)] == [
@@ -70,7 +71,7 @@ def test_results_show_the_difference_to_the_parent_gain_certainty_seeds_and_reas
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160, 200])
 def test_a_narrow_terminal_gets_fewer_columns_and_no_word_is_broken(tmp_path, width):
-    ledger.write(tmp_path / "results.tsv", ledger.render("", [(NIGHT, judged())]))
+    write_plain(tmp_path / "results.tsv", ledger.render("", [(NIGHT, judged())]))
     rows = ledger.read_rows(tmp_path / "results.tsv")
     whole, lines = plain(report.results_lines(rows)), plain(report.results_lines(rows, width))
     assert max(map(cell_len, lines)) <= max(width, 59)
