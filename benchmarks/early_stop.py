@@ -6,10 +6,10 @@
 
 A night is replayed attempt by attempt with what was known when each began: the curves and scores of the runs before it
 that the rule would have let finish, and the incumbent of that moment. A DIR is a night's folder, or any folder with
-nights somewhere below it, such as the --work of search.py. A run is stopped at the first fraction of its budget where
-its loss exceeds the bound of agent/judging/early_stop.py. A stop is a false kill where the attempt was kept in truth,
-or has a better score than the incumbent of its time. What a night would have tried instead of what it lost is beyond a
-replay; so is the time that a script takes to flush its curve (up to five seconds in train_mlx.py).
+nights somewhere below it. A run is stopped at the first fraction of its budget where its loss exceeds the bound of
+agent/judging/early_stop.py. A stop is a false kill where the attempt was kept in truth, or has a better score than the
+incumbent of its time. What a night would have tried instead of what it lost is beyond a replay; so is the time that a
+script takes to flush its curve (up to five seconds in train_mlx.py).
 
 --simulate replays nights of 60 attempts whose losses and scores come from a random generator, in four worlds: losses
 that tell much of scores; losses that tell little; much, but 5 % of the edits that are no better are wrecks; and much,

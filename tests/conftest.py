@@ -37,7 +37,7 @@ TEST_SCALE = corpus.Scale("test", seq_len=64, vocab_size=512, eval_tokens=544 * 
 # Files go to whichever worker is free; by default those with few tests come last, and among them are the longest.
 LONGEST = (
     *("night", "second_thoughts", "attacks", "cheats", "faults", "cli", "resume", "mix_night", "dawn", "try"),
-    *("prepare", "process", "curve", "search_benchmark", "steering_cli", "unconfirmed", "llm"),
+    *("prepare", "process", "landscapes", "steering_cli", "unconfirmed", "llm"),
 )
 
 
