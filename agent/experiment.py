@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from agent.text import one_line, paragraphs
+
+TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
+
 
 class Ending(StrEnum):
     """How a training process ended."""
@@ -45,6 +49,22 @@ class Proposal:
     source: str  # who proposed it: "you" for attempt 0, else the proposer's name
     repairs: int | None = None  # the crashed attempt that it repairs
     without: tuple[int, ...] = ()  # dawn's question, no idea: the kept edits that are taken out of the parent's script
+
+    @classmethod
+    def of(
+        cls,
+        script: str,
+        title: str,
+        hypothesis: str = "",
+        source: str = "",
+        *,
+        repairs: int | None = None,
+        without: tuple[int, ...] = (),
+    ) -> "Proposal":
+        """Make any words fit for the journal, a commit message and a terminal, whoever wrote them."""
+        title = one_line(title, TITLE_CHARS) or "untitled"
+        source = one_line(source, SOURCE_CHARS) or "unknown"
+        return cls(script, title, paragraphs(hypothesis, HYPOTHESIS_CHARS), source, repairs, without)
 
 
 @dataclass(frozen=True, slots=True)

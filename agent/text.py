@@ -15,6 +15,7 @@ INVISIBLE = frozenset(
 )  # fmt: skip
 
 
+SAID_CHARS = 200  # of what another program said, in a sentence of ours
 CUT_WITH = " \t\n,;:"  # what promises that more follows
 
 

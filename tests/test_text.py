@@ -62,7 +62,7 @@ class Nasty(Scripted):
         plain = super().propose(briefing)
         odd = (("", "", ""), (NASTY, f"{NASTY}\nnext", NASTY), ("t" * 10**6, "h" * 10**6, "s" * 10**6))
         title, hypothesis, source = odd[len(briefing.history) - 1]
-        return dataclasses.replace(plain, title=title, hypothesis=hypothesis, source=source)
+        return Proposal.of(plain.script, title, hypothesis, source)
 
 
 @pytest.mark.usefixtures("own_cache")

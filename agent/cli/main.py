@@ -18,7 +18,7 @@ from agent.experiment import Attempt, Proposal, incumbent, runs_at_dawns
 from agent.files import disk_is_broken, disk_is_full
 from agent.invocation import typed
 from agent.judging.confirmation import Findings
-from agent.night.driver import presentable, run_night
+from agent.night.driver import run_night
 from agent.night.lab import Lab
 from agent.night.limits import Limits
 from agent.night.lock import holder
@@ -206,7 +206,7 @@ def _given(options: argparse.Namespace) -> Given:
     title, _, why = options.message.strip().partition("\n")
     if not title.strip():
         raise NightError("--message is empty; say what is tried and why")
-    return Given(presentable(Proposal(read_text(options.edit or options.script), title, why or title, "you")))
+    return Given(Proposal.of(read_text(options.edit or options.script), title, why or title, "you"))
 
 
 def submit(options: argparse.Namespace) -> int:

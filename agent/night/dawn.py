@@ -197,7 +197,7 @@ def _add_without(lab: Lab, history: History, edits: Edits, impossible: set[Edits
         impossible.add(edits)
         return True
     titles = "; ".join(history[number].proposal.title for number in edits)
-    proposal = Proposal(
+    proposal = Proposal.of(
         script,
         f"#{champion.number} without {names(edits)}",
         f"Does the best script of the night miss it? {titles}",

@@ -12,6 +12,7 @@ from functools import partial
 from agent.clock import boot_id, utc_now
 from agent.errors import Exhausted, NoIdea, ScriptError
 from agent.experiment import (
+    TITLE_CHARS,
     Attempt,
     Briefing,
     Decision,
@@ -36,14 +37,13 @@ from agent.night.streak import check_streak
 from agent.proposers.checked import check_proposal
 from agent.records.place import read_script
 from agent.script.dials import only_dials_differ
-from agent.text import one_line, paragraphs
+from agent.text import one_line
 from agent.view.terminal import noise_lines
 
 Step = Callable[[], bool]  # False: the user stopped it, or there is nothing more to do
 
 WAITS_S = (30.0, 120.0, 600.0)  # before nobody is asked any more
 POLL_S = 0.2
-TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
 REPAIRED = ", repaired"
 
 
@@ -100,7 +100,7 @@ def ask_patiently(lab: Lab, history: History) -> Proposal | None:
     """A server that is down for some minutes, or an empty queue, is no reason to end a night; None when it stays so."""
     for wait_s in (*WAITS_S, None):
         try:
-            return presentable(propose(lab, history))
+            return propose(lab, history)
         except Exhausted as error:
             lab.watcher.said(str(error))
             return None
@@ -163,16 +163,6 @@ def brief(lab: Lab, history: History, best: Attempt) -> Briefing:
         notes=read_notes(lab.shop.folder),
         asks=lab.journal.asks(),
         broken=last if last.status is Status.CRASH and last.is_idea and last.proposal.repairs is None else None,
-    )
-
-
-def presentable(proposal: Proposal) -> Proposal:
-    """Words fit for the journal, a commit message and a terminal, whoever found them."""
-    return replace(
-        proposal,
-        title=one_line(proposal.title, TITLE_CHARS) or "untitled",
-        hypothesis=paragraphs(proposal.hypothesis, HYPOTHESIS_CHARS),
-        source=one_line(proposal.source, SOURCE_CHARS) or "unknown",
     )
 
 

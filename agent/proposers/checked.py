@@ -8,10 +8,9 @@ from agent.experiment import Briefing, History, Proposal, Proposer, Refusal
 from agent.files import disk_is_broken, disk_is_full
 from agent.script.contract import check_script
 from agent.script.dials import fingerprint
-from agent.text import one_line
+from agent.text import SAID_CHARS, one_line
 
 TRIES = 3
-SOURCE_CHARS, SAID_CHARS = 80, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +55,13 @@ class Checked:
 
 def check_proposal(proposal: Proposal, history: History, script: str) -> None:
     """Raises NightError for a script that cannot count as a new attempt; script is its name, for the sentence."""
-    who = one_line(proposal.source, SOURCE_CHARS) or "somebody"
     try:
         check_script(proposal.script, script)
     except ScriptError as error:
-        raise NightError(f"{who} proposed a script that cannot be run: {error}") from error
+        raise NightError(f"{proposal.source} proposed a script that cannot be run: {error}") from error
     known = tried_as(proposal.script, history)
     if known is not None:
-        raise NightError(f"{who} proposed the script of attempt {known} again; it has to be a new one")
+        raise NightError(f"{proposal.source} proposed the script of attempt {known} again; it has to be a new one")
 
 
 def tried_as(script: str, history: History) -> int | None:

@@ -23,14 +23,12 @@ from agent.records.journal import Journal
 from agent.runs.workshop import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script
 from agent.script.patch import apply_patch, check_patch, is_patch
-from agent.text import one_line, paragraphs
 
 SOURCE = "queue"
 NAME = re.compile(r"[0-9]{4,9}\.json")
 DONE, REFUSED = "done", "refused"  # folders in the queue's own, with a line in a .txt file beside each entry
 MAX_ENTRY_BYTES = 8 * MAX_SCRIPT_BYTES  # in JSON an odd character takes six
 MAX_WAITING = 1000  # beyond it somebody's loop has run away
-TITLE_CHARS, HYPOTHESIS_CHARS = 200, 4000
 LOCKED_S = 10.0  # a submission takes milliseconds
 
 
@@ -54,7 +52,7 @@ def submit(folder: Path, text: str, message: str, *, script: str, now: str) -> P
     empty message and for a queue that is full or held up.
     """
     title, _, why = message.strip().partition("\n")
-    if not one_line(title, TITLE_CHARS):
+    if not title.strip():
         raise NightError(
             f"say what is tried and why, as in: {typed('submit', 'FILE', '-m', 'wider MLP: it learns more a step')}"
         )
@@ -64,7 +62,8 @@ def submit(folder: Path, text: str, message: str, *, script: str, now: str) -> P
         check_patch(text, script)
     else:
         check_script(text, script)
-    entry = Entry(kind, text, one_line(title, TITLE_CHARS), paragraphs(why, HYPOTHESIS_CHARS), now)
+    idea = Proposal.of(text, title, why, SOURCE)
+    entry = Entry(kind, text, idea.title, idea.hypothesis, now)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n")
     try:
@@ -166,7 +165,7 @@ def proposed(entry: Entry, briefing: Briefing) -> Proposal:
         kept = [one for one in reversed(briefing.history) if one.status is Status.KEEP]
         bases = {one.number: one.proposal.script for one in (briefing.parent, *kept)}
         script = apply_patch(entry.text, briefing.night.script, list(bases.items()))
-    proposal = Proposal(script, entry.title, entry.hypothesis, SOURCE)
+    proposal = Proposal.of(script, entry.title, entry.hypothesis, SOURCE)
     check_proposal(proposal, briefing.history, briefing.night.script)
     refusal = next((one.why for one in briefing.refused if one.proposal.script == script), None)
     if refusal is not None:

@@ -14,10 +14,9 @@ from agent.errors import ScriptError
 from agent.files import throwaway_folder
 from agent.git.run import detached_git
 from agent.script.merge import merged
-from agent.text import one_line
+from agent.text import SAID_CHARS, one_line
 
 HUNK = re.compile(r"^--- .*\n\+\+\+ .*\n@@ ", re.MULTILINE)
-SAID_CHARS = 200  # of what git says
 
 
 def is_patch(text: str) -> bool:

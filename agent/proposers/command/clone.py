@@ -15,12 +15,11 @@ from agent.git.run import detached_git
 from agent.proposers.llm.prompt import quoted, what_happened
 from agent.runs.workshop import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
-from agent.text import harmless_lines, one_line
+from agent.text import SAID_CHARS, harmless_lines, one_line
 
 TASK, IDEA = "TASK.md", "IDEA.md"
 IDEA_BYTES = 16 << 10
 MAX_DIFFS, DIFF_CHARS = 40, 20_000  # what was kept, then the latest others; of each
-TITLE_CHARS = 200
 COLUMNS = ("attempt", "edits", "status", "val_bpb", "gain_bpb", "sure", "runs", "source", "title", "what_went_wrong")
 
 
@@ -59,7 +58,7 @@ def lay_out(desk: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str:
     ):
         done = detached_git(desk, *command)
         if done.returncode != 0:
-            said = one_line(done.stderr.decode(errors="replace"), TITLE_CHARS)
+            said = one_line(done.stderr.decode(errors="replace"), SAID_CHARS)
             raise RepoError(f"git {command[0]} failed in a new folder below {desk.parent}: {said}; see: git --version")
     return texts[TASK]
 
@@ -79,7 +78,7 @@ def task(briefing: Briefing, limit_s: float) -> str:
     luck = f"differences below {noise.smallest_bpb:.6f} are luck" if noise else "small differences are luck"
     parts = [
         f"# Task\n\nMake `{name}` reach a lower val_bpb, bits per byte of held-out text, in {night.budget_s:g} s of "
-        f"training on {one_line(night.device, TITLE_CHARS)} ({night.device_kind}). One idea, one edit, now.",
+        f"training on {one_line(night.device, SAID_CHARS)} ({night.device_kind}). One idea, one edit, now.",
         _mend(briefing.broken, name) if briefing.broken else _improve(briefing.parent, name, luck),
         f"1. Read `program.md`: what the owner wants, what may change, the contract. `notes.md`: what the owner said "
         f"since, the newest last. `attempts.tsv`: all attempts so far. `history/`: the edits that were kept, and the "
@@ -141,7 +140,7 @@ def _table(briefing: Briefing) -> Iterator[tuple[str, ...]]:
             one.proposal.title,
             what_happened(one) or "",
         )
-        yield tuple(one_line(cell, 2 * TITLE_CHARS) for cell in cells)
+        yield tuple(one_line(cell, 2 * SAID_CHARS) for cell in cells)
 
 
 def _diffs(briefing: Briefing) -> Iterator[tuple[str, str]]:
@@ -198,4 +197,4 @@ def _first_change(old: str, new: str) -> str:
     lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0))[2:]
     added = next((line[1:].strip() for line in lines if line.startswith("+") and line[1:].strip()), None)
     gone = next((line[1:].strip() for line in lines if line.startswith("-") and line[1:].strip()), "")
-    return one_line(added if added is not None else f"without {gone}", TITLE_CHARS)
+    return added if added is not None else f"without {gone}"

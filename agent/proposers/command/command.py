@@ -21,12 +21,11 @@ from agent.proposers.command.clone import TASK, Edit, lay_out, script_name, take
 from agent.runs.workshop import read_end
 from agent.sandbox.box import View
 from agent.sandbox.process import LOG, Outcome, supervise
-from agent.text import one_line
+from agent.text import SAID_CHARS, one_line
 
 LIMIT_S = 600.0
 HOLE = "{task}"
 LOG_BYTES = 256 << 10  # kept of each log, its end
-SAID_CHARS = 200
 TOKENS_IN = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 # the folder and the words come as arguments, so that a shell reads neither
 WITH_TASK_ON_STDIN, WITHOUT_STDIN = f'cd "$0" && exec "$@" < {TASK}', 'cd "$0" && exec "$@"'
@@ -85,7 +84,7 @@ class Command:
         if edit is None:
             raise NoIdea(f"{failure} (log: {folder / LOG})")
         repairs = briefing.broken.number if briefing.broken else None
-        return Proposal(edit.script, edit.title, edit.hypothesis, self.source, repairs)
+        return Proposal.of(edit.script, edit.title, edit.hypothesis, self.source, repairs=repairs)
 
     def _run(self, task: str, desk: Path, folder: Path) -> Outcome:
         start = WITHOUT_STDIN if HOLE in self._words else WITH_TASK_ON_STDIN

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 from agent.errors import MachineError, NightshiftError
 from agent.proposers.llm.endpoint import Endpoint
 from agent.proposers.llm.prompt import Conversation
+from agent.text import SAID_CHARS
 
 REPLY_BYTES = 4 << 20
 MAX_TOKENS = 16_000
-SAID_CHARS = 200  # of what a server or an SDK said
 POLL_S = 0.1
 CONNECT_S = 10.0
 # how the two providers, and those that imitate them, say that nothing is left to pay with

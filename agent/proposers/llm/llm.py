@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from agent.clock import utc_now
 from agent.errors import NightError, NoIdea
-from agent.experiment import Ask, Attempt, Briefing, Proposal, source_name
+from agent.experiment import SOURCE_CHARS, Ask, Attempt, Briefing, Proposal, source_name
 from agent.proposers.llm.chat import CallFailed, Chat, Patience, Reply, ask_in_time
 from agent.proposers.llm.endpoint import Endpoint
 from agent.proposers.llm.prompt import Conversation, ask_again, compose
@@ -24,7 +24,6 @@ USUAL = Patience()
 CHARS_PER_TOKEN = 3  # of a question, or a few more: what a call may have cost whose tokens were not counted
 MOST_CHARS_PER_TOKEN = 8  # of a question that was read to its end
 FAILURE_CHARS = 400
-SOURCE_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class LLM:
                 continue
             self._record(ask)
             repairs = broken.number if broken is not None else None
-            return Proposal(edited.script, edited.title, edited.hypothesis, self.source, repairs)
+            return Proposal.of(edited.script, edited.title, edited.hypothesis, self.source, repairs=repairs)
         raise NoIdea(self._presentable(f"no answer could be used, the last because {wrong}"))
 
     def _chat(self) -> Chat:

@@ -18,7 +18,7 @@ from agent.text import harmless_lines, one_line, paragraphs
 
 # What the prompt may hold beside the script, which is shown in full: 30,000 characters and a few sentences
 PROGRAM_CHARS, NOTES_CHARS, HISTORY_CHARS, REFUSED_CHARS = 12_000, 4_000, 12_000, 2_000
-NOTE_CHARS, TITLE_CHARS, QUOTE_CHARS, HYPOTHESIS_CHARS = 1_000, 120, 200, 600
+SHOWN_NOTE_CHARS, SHOWN_TITLE_CHARS, SHOWN_QUOTE_CHARS, SHOWN_HYPOTHESIS_CHARS = 1_000, 120, 200, 600
 ANSWER_CHARS = 60_000  # of a reply that is shown again with what was wrong with it
 
 # control tokens such as <|im_end|>, </s> or [INST]: some servers would take them for their own
@@ -93,7 +93,7 @@ def ask_again(asked: Conversation, answer: str, wrong: str) -> Conversation:
     return replace(asked, turns=(*asked.turns, Turn("assistant", answer), Turn("user", request)))
 
 
-def quoted(text: str, most_chars: int = QUOTE_CHARS) -> str:
+def quoted(text: str, most_chars: int = SHOWN_QUOTE_CHARS) -> str:
     """Untrusted text as one JSON string."""
     line = json.dumps(one_line(text, most_chars), ensure_ascii=False)
     return CONTROL.sub(lambda sign: f"\\u{ord(sign[0]):04x}", line)
@@ -137,7 +137,7 @@ def _fenced(text: str, language: str) -> str:
 
 def _notes(notes: Sequence[str]) -> str:
     """The newest stand last and are the last to be left out."""
-    lines = [paragraphs(note, NOTE_CHARS).replace("\n", "\n  ") for note in notes if note.strip()]
+    lines = [paragraphs(note, SHOWN_NOTE_CHARS).replace("\n", "\n  ") for note in notes if note.strip()]
     shown = _newest(lines, NOTES_CHARS)
     if not shown:
         return ""
@@ -147,7 +147,7 @@ def _notes(notes: Sequence[str]) -> str:
 
 def _facts(briefing: Briefing) -> Iterator[str]:
     night, best = briefing.night, briefing.parent
-    yield f"- device: {one_line(night.device, TITLE_CHARS)} ({night.device_kind})"
+    yield f"- device: {one_line(night.device, SHOWN_TITLE_CHARS)} ({night.device_kind})"
     yield f"- training time of a run: {night.budget_s:g} s"
     yield f"- noise: {_noise(briefing.noise)}"
     score = f"val_bpb {best.val_bpb:.6f}" if best.val_bpb is not None else "no score"
@@ -205,14 +205,14 @@ def _line(attempt: Attempt, by_number: dict[int, Attempt], noise: Noise | None) 
     decision = attempt.decision
     if decision is not None and decision.gain_bpb is not None and decision.sure is not None and parent is not None:
         words.append(f"gain {decision.gain_bpb:+.6f}, {decision.sure:.0%} sure")
-    words.append(quoted(attempt.proposal.title, TITLE_CHARS))
+    words.append(quoted(attempt.proposal.title, SHOWN_TITLE_CHARS))
     if why := what_happened(attempt):
         words.append(why)
     return "; ".join(words)
 
 
 def _refused(briefing: Briefing) -> str:
-    lines = [f"- {quoted(one.proposal.title, TITLE_CHARS)}: {quoted(one.why)}" for one in briefing.refused]
+    lines = [f"- {quoted(one.proposal.title, SHOWN_TITLE_CHARS)}: {quoted(one.why)}" for one in briefing.refused]
     return "\n".join(_newest(lines, REFUSED_CHARS))
 
 
@@ -223,10 +223,11 @@ def _task(briefing: Briefing, broken: Attempt | None) -> str:
             f"Propose one edit of {script}, as it stands above, that lowers val_bpb and that nobody has tried yet. "
             "One idea, in the form that you were given."
         )
-    title, why = quoted(broken.proposal.title, TITLE_CHARS), what_happened(broken) or "it crashed"
+    title, why = quoted(broken.proposal.title, SHOWN_TITLE_CHARS), what_happened(broken) or "it crashed"
+    meant = quoted(broken.proposal.hypothesis, SHOWN_HYPOTHESIS_CHARS)
     return (
         f"The script above is not the incumbent but your attempt {broken.number}, {title}, which failed: {why}. "
-        f"{_where(broken, script)}You meant: {quoted(broken.proposal.hypothesis, HYPOTHESIS_CHARS)}. Mend it with the "
+        f"{_where(broken, script)}You meant: {meant}. Mend it with the "
         f"smallest edit of the script above that keeps the idea, in the form that you were given. "
         "This is the only repair of it."
     )

@@ -9,9 +9,10 @@ from typing import Any
 
 from agent.errors import MachineError
 from agent.invocation import command_for
-from agent.proposers.llm.chat import NO_MONEY, SAID_CHARS, CallFailed, Dialect, Reply, check_size
+from agent.proposers.llm.chat import NO_MONEY, CallFailed, Dialect, Reply, check_size
 from agent.proposers.llm.endpoint import Endpoint, Provider
 from agent.proposers.llm.prompt import Conversation
+from agent.text import SAID_CHARS
 
 BROKE_OFF = "the answer broke off in the middle"
 

@@ -24,11 +24,11 @@ from itertools import pairwise
 from agent.errors import ScriptError
 from agent.script.contract import check_script
 from agent.script.dials import normalised
-from agent.text import one_line, paragraphs
+from agent.text import one_line
 
 REPLY_CHARS = 512 << 10  # twice the largest script
 MAX_EDITS = 50
-TITLE_CHARS, HYPOTHESIS_CHARS, QUOTE_CHARS = 200, 4000, 80
+QUOTE_CHARS = 80
 
 # five to nine of a sign: models miscount these, too
 SEARCH = re.compile(r"<{5,9} ?SEARCH\s*")
@@ -86,7 +86,7 @@ def read_reply(text: str, base: str, name: str) -> Edited:
     _check_names([*_names(prose), *(named for block in blocks for named in _names_of(block))], name)
     code = [block for block in blocks if not block.is_blank and not all(map(_path, filter(str.strip, block.lines)))]
     script = _edited(base, edits, code, name)
-    title, hypothesis = one_line(_field(prose, "title"), TITLE_CHARS), _hypothesis(prose)
+    title, hypothesis = _field(prose, "title"), _hypothesis(prose)
     for field, value in (("TITLE", title), ("HYPOTHESIS", hypothesis)):
         if not value:
             raise BadReply(f"the reply has no line that begins with {field}: and says something; {ANSWER}")
@@ -259,7 +259,7 @@ def _hypothesis(prose: Sequence[str]) -> str:
             break
         else:
             words.append(line)
-    return paragraphs("\n".join(words or []), HYPOTHESIS_CHARS)
+    return "\n".join(words or []).strip()
 
 
 def _quoted(text: str) -> str:

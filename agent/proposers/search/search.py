@@ -198,4 +198,4 @@ def _proposal(
     else:
         why = f"nothing is known yet about {len(dials)} dials"
     hypothesis = f"{what}: {why}. Of {DRAWN} places near the incumbent, none promises a larger expected improvement."
-    return Proposal(script, ", ".join(turns), hypothesis, source="search")
+    return Proposal.of(script, ", ".join(turns), hypothesis, source="search")
