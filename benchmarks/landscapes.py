@@ -37,7 +37,7 @@ import optuna
 from agent.experiment import Attempt, Briefing, Decision, Ending, Night, Noise, Proposal, Run, Score, Status, incumbent
 from agent.judging.judge import Greedy
 from agent.proposers.search.search import Search
-from agent.script.dials import Choices, Dial, Interval, Value, read_dials, searched, set_dials
+from agent.script.dials import Choices, Dial, Range, Value, read_dials, searched, set_dials
 
 KIND = "cpu"
 SOURCE = measure.SCRIPT.read_text()
@@ -59,7 +59,7 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 def coordinate(dial: Dial, value: Value) -> float:
     if isinstance(dial.span, Choices):
         return dial.span.values.index(value) / (len(dial.span.values) - 1) if value in dial.span.values else 0.5
-    assert isinstance(dial.span, Interval)
+    assert isinstance(dial.span, Range)
     assert isinstance(value, int | float)
     low, high = dial.span.low, dial.span.high
     return math.log(value / low) / math.log(high / low) if dial.span.log else (value - low) / (high - low)
@@ -79,7 +79,7 @@ def script_at(place: Place, parent: str) -> str:
             last = len(dial.span.values) - 1
             if round(to * last) != round(at * last):
                 changed[dial.name] = dial.span.values[round(to * last)]
-        elif isinstance(dial.span, Interval) and abs(to - at) > 0.01:
+        elif isinstance(dial.span, Range) and abs(to - at) > 0.01:
             low, high = dial.span.low, dial.span.high
             changed[dial.name] = float(low * (high / low) ** to if dial.span.log else low + to * (high - low))
     return set_dials(parent, KIND, changed)
@@ -117,7 +117,7 @@ class Landscape:
         pairs = [rng.sample(sorted(active), 2) for _ in range(2)]
         strength = [rng.uniform(-0.6, 0.6) * math.sqrt(self.weight[i] * self.weight[j]) for i, j in pairs]
         self.pairs = [(i, j, how) for (i, j), how in zip(pairs, strength, strict=True)]
-        floats = [i for i, dial in enumerate(DIALS) if isinstance(dial.span, Interval) and START[i] < 0.8]
+        floats = [i for i, dial in enumerate(DIALS) if isinstance(dial.span, Range) and START[i] < 0.8]
         self.cliffs = [
             (i, rng.uniform(max(START[i], self.best[i]) + 0.08, 1.1))
             for i in rng.sample(floats, 6 if kind == "cliffs" else 2)

@@ -91,3 +91,12 @@ def test_the_training_script_imports_the_fixed_part_and_nothing_else():
     found = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     found |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in found} - sys.stdlib_module_names <= OF_THE_SCRIPT
+
+
+def test_no_two_classes_of_the_harness_share_a_name():
+    places: dict[str, list[str]] = {}
+    for name in HARNESS:
+        for node in ast.parse(FILES[name].read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(name)
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}

@@ -247,10 +247,10 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def profile(options: argparse.Namespace) -> int:
-    from agent.profile.profile import Request
+    from agent.profile.profile import ProfileRequest
     from agent.profile.profile import profile as take_apart
 
-    request, answer = Request(options.script, options.steps, options.seed, options.trace), options.answer
+    request, answer = ProfileRequest(options.script, options.steps, options.seed, options.trace), options.answer
     take_apart(request, Console(stderr=answer.on_stdout), answer)
     return 0
 

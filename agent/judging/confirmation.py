@@ -231,7 +231,7 @@ def adoption(history: History, dawn: Dawn | None) -> dict[int, Decision]:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class Posterior:
     """The posterior of one edit's effect on the champion."""
 
     edit: Edit
@@ -248,7 +248,7 @@ class Doubt:
         return knowledge_gradient(self.worth, [(1 / n + self.blind**2) ** 0.5 for n in range(1, most + 1)])
 
 
-def _doubts(history: History, champion: Attempt, dawn: int) -> tuple[Doubt, ...]:
+def _doubts(history: History, champion: Attempt, dawn: int) -> tuple[Posterior, ...]:
     known = know(measured(_seen(history, dawn)))
     chain = edits_of(champion, history)
     if known is None or any(one.number not in known.place for one in (*chain, champion)):
@@ -274,7 +274,7 @@ def _as_seen(attempt: Attempt, dawn: int) -> Attempt:
     return replace(attempt, runs=tuple(replace(run, dawn=0) if run.dawn == dawn else run for run in attempt.runs))
 
 
-def _doubt(known: Knowledge, history: History, champion: Attempt, kept: Attempt, dawn: int) -> Doubt:
+def _doubt(known: Knowledge, history: History, champion: Attempt, kept: Attempt, dawn: int) -> Posterior:
     """The night's posterior of an edit times the likelihood of the runs of the champion without it."""
     assert kept.parent is not None
     belief, top = known.belief, known.place[champion.number]
@@ -298,10 +298,10 @@ def _doubt(known: Knowledge, history: History, champion: Attempt, kept: Attempt,
         runs,
     )
     testable = without is None or fault(without) is None
-    return Doubt(edit, probability * worths(differences, price_of(kept, history, known, PRICE)), blind, testable)
+    return Posterior(edit, probability * worths(differences, price_of(kept, history, known, PRICE)), blind, testable)
 
 
-def _passengers(doubts: tuple[Doubt, ...], impossible: Collection[tuple[int, ...]]) -> tuple[int, ...]:
+def _passengers(doubts: tuple[Posterior, ...], impossible: Collection[tuple[int, ...]]) -> tuple[int, ...]:
     """The edits that are not worth keeping; the worst of them, where not all can be taken out at once."""
     open_ = [one for one in doubts if one.testable and (one.edit.number,) not in impossible]
     worst_first = [one.edit.number for one in sorted(open_, key=lambda one: one.keeping) if one.keeping < 0]
@@ -321,10 +321,10 @@ def _last_runs(history: History, champion: Attempt, passengers: tuple[int, ...],
 
 
 def _most_telling(
-    history: History, champion: Attempt, doubts: tuple[Doubt, ...], impossible: Collection[tuple[int, ...]]
+    history: History, champion: Attempt, doubts: tuple[Posterior, ...], impossible: Collection[tuple[int, ...]]
 ) -> Trial | None:
     open_ = [one for one in doubts if one.testable and one.edit.runs < MOST and (one.edit.number,) not in impossible]
-    best = max(open_, key=Doubt.telling, default=None)
+    best = max(open_, key=Posterior.telling, default=None)
     if best is None or best.telling() < TELLING:
         return None
     return _trial(history, champion, (best.edit.number,))

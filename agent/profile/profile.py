@@ -37,7 +37,7 @@ PHASES = {  # in the order of a step → its row, and the seam that it is measur
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ProfileRequest:
     """What was asked for."""
 
     script: Path
@@ -94,14 +94,16 @@ class CrashError(NightshiftError):
         super().__init__(f"{what} ended with {how}; its last lines:\n{outcome.last_lines}".rstrip())
 
 
-def profile(request: Request, console: Console, answer: Answer) -> None:
+def profile(request: ProfileRequest, console: Console, answer: Answer) -> None:
     """Print the table. Raises CrashError with the script's last lines, or another NightshiftError for a misuse."""
     place = Place.of(request.script)
     read_script(place)
     check(request)
     answer.check()
     facts = probe(place.script_path.parent)
-    recorder = record_command(facts["device_kind"], request.trace, train(place, request)) if request.trace else None
+    recorder = (
+        record_command(facts["device_kind"], request.trace, training_command(place, request)) if request.trace else None
+    )
     env = scrubbed_env(facts["data"])
     about = f"{place.script} on {facts['device']}, {request.steps} steps, seed {request.seed}"
     console.print(about, markup=False, soft_wrap=True)
@@ -112,7 +114,7 @@ def profile(request: Request, console: Console, answer: Answer) -> None:
     answer.give({"device": facts["device"], **flat(true, fenced)})
 
 
-def check(request: Request) -> None:
+def check(request: ProfileRequest) -> None:
     if request.steps < 2:
         raise NightError(f"--steps {request.steps} leaves nothing between two steps to measure; take 2 or more")
 
@@ -120,7 +122,7 @@ def check(request: Request) -> None:
 # ---- runs ------------------------------------------------------------------------------------------------------------
 
 
-def watch(place: Place, request: Request, which: str, env: Mapping[str, str]) -> Seen:
+def watch(place: Place, request: ProfileRequest, which: str, env: Mapping[str, str]) -> Seen:
     """Run the script under profiler.py; raises CrashError."""
     with throwaway_folder() as folder:
         (folder / "out").mkdir()
@@ -130,7 +132,7 @@ def watch(place: Place, request: Request, which: str, env: Mapping[str, str]) ->
         return Seen(json.loads((folder / "notes.json").read_text()), tuple(read_curve(folder / "out")))
 
 
-def train(place: Place, request: Request) -> list[str]:
+def training_command(place: Place, request: ProfileRequest) -> list[str]:
     options = ["--max-steps", str(request.steps), "--seed", str(request.seed), "--no-eval"]
     return [sys.executable, str(place.script_path.resolve()), *options]
 

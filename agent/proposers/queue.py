@@ -58,7 +58,7 @@ def submit(folder: Path, text: str, message: str, *, script: str, now: str) -> P
         )
     kind = "patch" if is_patch(text) else "script"
     if kind == "patch":
-        check_size(text)
+        check_patch_size(text)
         check_patch(text, script)
     else:
         check_script(text, script)
@@ -75,7 +75,7 @@ def submit(folder: Path, text: str, message: str, *, script: str, now: str) -> P
     return path
 
 
-def check_size(text: str) -> None:
+def check_patch_size(text: str) -> None:
     size = len(text.encode(errors="surrogatepass"))
     if size > MAX_SCRIPT_BYTES:
         raise ScriptError(f"the patch has {size:,} bytes, beyond the limit of {MAX_SCRIPT_BYTES:,}; make it smaller")

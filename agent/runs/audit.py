@@ -42,7 +42,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """A position of the evaluation rows."""
 
     index: int  # flat
@@ -70,7 +70,7 @@ def draw(
     vocab_size: int,
     rng: np.random.Generator,
     count: int = POSITIONS,
-) -> list[list[Place]]:
+) -> list[list[Position]]:
     """Places to ask about, one list for each process: half of them uniform, a quarter each by the gain and its square.
 
     What is faked often is found by the uniform ones; what is faked seldom has to pay where it is, and the square finds
@@ -94,11 +94,11 @@ def _draw_once(
     taken: set[int],
     rng: np.random.Generator,
     share: int,
-) -> list[Place]:
+) -> list[Position]:
     """Places that tell nothing about each other, none of them taken before."""
     length = shape[1]
     blocked: set[int] = set()  # rows
-    chosen: list[Place] = []
+    chosen: list[Position] = []
     for kind, until in enumerate((share - share // 2, share - share // 4, share)):
         for index in _by_chance(weights[kind], rng, SPARE_CANDIDATES * share):
             row, position = divmod(index, length)
@@ -107,7 +107,7 @@ def _draw_once(
             if len(chosen) < until and index not in taken and not needed & blocked:
                 blocked |= needed
                 taken.add(index)
-                chosen.append(Place(index, uniform=kind == 0))
+                chosen.append(Position(index, uniform=kind == 0))
     return chosen
 
 
@@ -122,7 +122,7 @@ def plan(
     inputs: npt.NDArray[np.uint16],  # (R, T)
     targets: npt.NDArray[np.uint16],  # (R, T)
     committed: npt.NDArray[np.float32],  # (R, T)
-    places: list[Place],  # K of them
+    places: list[Position],  # K of them
     train: Array,  # (N,) tokens of the training text, where decoys come from
     rng: np.random.Generator,
 ) -> Plan:

@@ -64,7 +64,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reply:
+class Scoring:
     """What a boxed process made of its work: numbers, or why there are none; neither when the user stopped it."""
 
     wall_s: float
@@ -123,7 +123,7 @@ def score(
     return None if reply.failure is None else Score(None, reply.wall_s, reply.failure, overran=reply.overran)
 
 
-def committed_losses(shop: Workshop, folder: Path, script: str, weights: Path, limit_s: float, rows: Rows) -> Reply:
+def committed_losses(shop: Workshop, folder: Path, script: str, weights: Path, limit_s: float, rows: Rows) -> Scoring:
     """Return what a boxed process says about rows that it gets in random order: losses (R, T) in nats."""
     order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
     work: Work = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
@@ -133,7 +133,7 @@ def committed_losses(shop: Workshop, folder: Path, script: str, weights: Path, l
     losses = np.empty(rows.inputs.shape, np.float32)
     losses[order] = reply.numbers.reshape(rows.inputs.shape)
     why = _implausible(losses[rows.counted])
-    return Reply(reply.wall_s, losses) if why is None else Reply(reply.wall_s, failure=why)
+    return Scoring(reply.wall_s, losses) if why is None else Scoring(reply.wall_s, failure=why)
 
 
 def audit(
@@ -182,7 +182,7 @@ def audit(
 
 def _ask(
     shop: Workshop, folder: Path, script: str, what: What, weights: Path, limit_s: float, work: Work, count: int
-) -> Reply:
+) -> Scoring:
     """Return what a boxed process makes of the work.
 
     One that lost its time to a sleeping or busy machine is asked again, and once more one that was killed by a signal,
@@ -199,7 +199,7 @@ def _ask(
         spent_s += outcome.wall_s
         by_signal = outcome.exit_code is not None and outcome.exit_code < 0
         if outcome.ending is Ending.STOPPED:
-            return Reply(spent_s)
+            return Scoring(spent_s)
         if repeats.wanted(outcome.ending, outcome.last_lines, outcome.busy):
             continue
         if killed or not by_signal:
@@ -208,7 +208,7 @@ def _ask(
     answer = _answer(outcome, folder, f"{what}.f32", count)
     shop.drop_all_but_log(folder)
     overran = outcome.ending is Ending.OVERRAN
-    return Reply(spent_s, failure=answer, overran=overran) if isinstance(answer, str) else Reply(spent_s, answer)
+    return Scoring(spent_s, failure=answer, overran=overran) if isinstance(answer, str) else Scoring(spent_s, answer)
 
 
 def _answer(outcome: Outcome, folder: Path, name: str, count: int) -> npt.NDArray[np.float32] | str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent.experiment import Attempt, Ending, History, Progress, Run, Summary, Weights
 from agent.judging.early_stop import Bound, Finished, Losses, bounds, is_finite, losses
-from agent.runs.weights import count
+from agent.runs.weights import count_weights
 from agent.runs.workshop import WEIGHTS, Workshop, open_plain, read_end, weights_bytes
 from agent.sandbox.process import Outcome
 
@@ -169,7 +169,7 @@ def read_weights(out: Path) -> Weights | None:
     """What the run saved, by the header of the file; None where it cannot be told."""
     try:
         with open_plain(out, Path(WEIGHTS).name) as file:
-            return count(file, os.fstat(file.fileno()).st_size)
+            return count_weights(file, os.fstat(file.fileno()).st_size)
     except OSError:
         return None
 

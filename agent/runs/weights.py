@@ -19,7 +19,7 @@ BITS = {
 }  # fmt: skip
 
 
-def count(file: BinaryIO, file_bytes: int) -> Weights | None:
+def count_weights(file: BinaryIO, file_bytes: int) -> Weights | None:
     """Return what an opened file of this size holds; None where its header does not account for every byte of it."""
     header_bytes = int.from_bytes(file.read(8), "little")
     if not 2 <= header_bytes <= min(HEADER_BYTES, file_bytes - 8):

@@ -58,12 +58,12 @@ def fair_to(caps: Caps, usual_bytes: int | None) -> Caps:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MachineMemory:
     total: int
     available: int
 
 
-def memory(tree: Path = TREE) -> Memory:
+def memory(tree: Path = TREE) -> MachineMemory:
     """The machine's, or that of the container this runs in, where it has less."""
     machine = psutil.virtual_memory()
     total, available = machine.total, machine.available
@@ -73,7 +73,7 @@ def memory(tree: Path = TREE) -> Memory:
             if most < machine.total:
                 left = most - int((tree / use).read_text()) + _droppable_bytes((tree / stat).read_text())
                 total, available = most, min(available, left)
-    return Memory(total, available)
+    return MachineMemory(total, available)
 
 
 def _droppable_bytes(stat: str) -> int:

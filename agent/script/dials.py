@@ -46,7 +46,7 @@ FORMS = "[low, high]  or  [low, high] log  or  {a, b, c}"
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class Range:
     low: float
     high: float
     log: bool
@@ -62,7 +62,7 @@ class Choices:
 class Dial:
     name: str
     value: Value  # on the device asked for
-    span: Interval | Choices | None  # None: not searched
+    span: Range | Choices | None  # None: not searched
     line: int
 
 
@@ -117,7 +117,7 @@ def searched(
     return dials
 
 
-def sensible(name: str, value: Value) -> Interval | Choices | None:
+def sensible(name: str, value: Value) -> Range | Choices | None:
     """A range for a dial whose author gave none, about its value; None where turning it may break what it serves."""
     if not is_number(value) or MACHINERY.search(name):
         return None
@@ -127,11 +127,11 @@ def sensible(name: str, value: Value) -> Interval | Choices | None:
     if not math.isfinite(value) or value < 0:
         return None
     if MEMORY.search(name) and 0.5 <= value < 1:  # of a running mean: what counts is how far it is from 1
-        return Interval(max(0.5, 1 - 4 * (1 - value)), 1 - (1 - value) / 4, log=False, whole=False)
+        return Range(max(0.5, 1 - 4 * (1 - value)), 1 - (1 - value) / 4, log=False, whole=False)
     if SHARE.search(name) and value < 1:
-        return Interval(max(0.0, value - 0.2), min(0.95, value + 0.2), log=False, whole=False)
+        return Range(max(0.0, value - 0.2), min(0.95, value + 0.2), log=False, whole=False)
     factor = 8 if LEARNING_RATE.search(name) else 4
-    return Interval(value / factor, value * factor, log=True, whole=False) if value > 0 else None
+    return Range(value / factor, value * factor, log=True, whole=False) if value > 0 else None
 
 
 @_depth_is_told()
@@ -220,7 +220,7 @@ def _comments(source: str) -> dict[int, str]:
     return {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
 
 
-def _span(comment: str, name: str, value: Value, line: int) -> Interval | Choices | None:
+def _span(comment: str, name: str, value: Value, line: int) -> Range | Choices | None:
     opening = max(comment.rfind("["), comment.rfind("{"))
     if opening < 0:
         return None
@@ -245,7 +245,7 @@ def _looks_like_a_range(text: str) -> bool:
     return log or numbers > 1 or (text[0] == "{" and len(parts) > 1)
 
 
-def _interval(text: str, value: Value) -> Interval | None:
+def _interval(text: str, value: Value) -> Range | None:
     match = re.fullmatch(r"(\[[^\]]*\])(\s+log)?", text)
     bounds = _elements(match[1]) if match else None
     if match is None or bounds is None or len(bounds) != 2 or not is_number(value):
@@ -258,7 +258,7 @@ def _interval(text: str, value: Value) -> Interval | None:
         return None
     if whole and not (isinstance(low, int) and isinstance(high, int)):
         return None
-    return Interval(low, high, log, whole)  # type: ignore[arg-type]
+    return Range(low, high, log, whole)  # type: ignore[arg-type]
 
 
 def _choices(text: str) -> Choices | None:

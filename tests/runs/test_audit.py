@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agent.runs import audit
-from agent.runs.audit import Place, Plan, compare, draw, plan, unigram_losses
+from agent.runs.audit import Plan, Position, compare, draw, plan, unigram_losses
 
 ROWS, LENGTH, VOCABULARY = 512, 64, 100
 EVERYWHERE = np.ones((ROWS, LENGTH), bool)
@@ -111,13 +111,13 @@ def test_rows_are_true_up_to_their_position_and_not_true_right_after_it(rng):
 def test_a_decoy_of_one_repeated_token_still_differs_from_the_true_one(rng):
     targets = np.full((ROWS, LENGTH), 5, np.uint16)
     train = np.array([5] * 400 + [6], np.uint16)
-    places = [Place(index, uniform=True) for index in range(200)]
+    places = [Position(index, uniform=True) for index in range(200)]
     asked = plan(text(rng, ROWS, LENGTH), targets, np.zeros((ROWS, LENGTH), np.float32), places, train, rng)
     inside = asked.positions + 1 < LENGTH
     assert (asked.rows[inside, asked.positions[inside] + 1] != 5).all()
 
 
-def indices(drawn: list[list[Place]]) -> list[int]:
+def indices(drawn: list[list[Position]]) -> list[int]:
     return [place.index for places in drawn for place in places]
 
 
@@ -182,7 +182,7 @@ def test_the_whole_training_text_is_never_copied():
     for name, deed in {
         "count": lambda: unigram_losses(train, one, vocab_size=3),
         "decoys": lambda: plan(
-            one, one, np.zeros((4, 8), np.float32), [Place(0, True)], train, np.random.default_rng(1)
+            one, one, np.zeros((4, 8), np.float32), [Position(0, True)], train, np.random.default_rng(1)
         ),
     }.items():
         tracemalloc.start()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.experiment import Weights
 from agent.runs.train import read_weights
-from agent.runs.weights import HEADER_BYTES, count
+from agent.runs.weights import HEADER_BYTES, count_weights
 
 TWO = {"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 TWO["b"] = {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]}
@@ -21,7 +21,7 @@ def counted(header: object, data_bytes: int = 32, said_bytes: int | None = None)
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     length = len(text) if said_bytes is None else said_bytes
     whole = length.to_bytes(8, "little") + text + bytes(data_bytes)
-    return count(io.BytesIO(whole), len(whole))
+    return count_weights(io.BytesIO(whole), len(whole))
 
 
 def test_elements_and_bytes_are_counted_over_all_tensors():
@@ -67,12 +67,12 @@ def test_a_file_that_is_longer_or_shorter_than_its_header_says_counts_nothing():
     assert counted(TWO, 31) is counted(TWO, 33) is None
     for said in (0, 1, HEADER_BYTES + 1, 2**64 - 1):
         assert counted(TWO, said_bytes=said) is None
-    assert count(io.BytesIO(b""), 0) is count(io.BytesIO(b"\x02\0"), 2) is None
+    assert count_weights(io.BytesIO(b""), 0) is count_weights(io.BytesIO(b"\x02\0"), 2) is None
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_whatever_make_it_raise(data):
-    count(io.BytesIO(data), len(data))
+    count_weights(io.BytesIO(data), len(data))
     counted(data, 0)
 
 

@@ -14,7 +14,7 @@ from agent.errors import ScriptError
 from agent.script.dials import (
     Choices,
     Dial,
-    Interval,
+    Range,
     legible_dials,
     normalised,
     read_dials,
@@ -53,14 +53,14 @@ def dials(device: str = "cpu") -> dict[str, Dial]:
 
 
 def test_the_three_forms_of_a_range():
-    assert dials()["WARMUP"].span == Interval(0.0, 0.3, log=False, whole=False)
-    assert dials()["MATRIX_LR"].span == Interval(0.005, 0.2, log=True, whole=False)
+    assert dials()["WARMUP"].span == Range(0.0, 0.3, log=False, whole=False)
+    assert dials()["MATRIX_LR"].span == Range(0.005, 0.2, log=True, whole=False)
     assert dials()["PATTERN"].span == Choices(("L", "SL", "SSSL"))
 
 
 def test_choices_keep_their_order_and_int_ranges_stay_whole():
     assert dials()["DEPTH"].span == Choices((2, 4, 6, 8))
-    assert dials()["HEADS"].span == Interval(1, 16, log=False, whole=True)
+    assert dials()["HEADS"].span == Range(1, 16, log=False, whole=True)
 
 
 def test_only_upper_case_literals_at_module_level_are_dials():
@@ -137,7 +137,7 @@ def test_what_a_comment_quotes_is_no_range(comment):
 
 def test_a_range_counts_at_the_end_of_whatever_the_comment_quotes():
     (dial,) = read_dials("LR = 0.1  # as in [3], {sic}  [0.01, 1.0] log\n", "cpu")
-    assert dial.span == Interval(0.01, 1.0, log=True, whole=False)
+    assert dial.span == Range(0.01, 1.0, log=True, whole=False)
 
 
 def test_what_cannot_be_read_is_skipped_where_the_author_is_asleep():
@@ -193,7 +193,7 @@ def test_of_a_dial_that_is_set_twice_the_last_is_searched():
 def test_without_any_range_the_sensible_ones_are_searched():
     source = "LR = 0.04\nSEED = 3\nDEPTH = by_device(cpu=4, metal=6, cuda=8)\nNAME = 'x'\nFLAG = True\n"
     assert {dial.name: dial.span for dial in searched(source, "cuda")} == {
-        "LR": Interval(0.005, 0.32, log=True, whole=False),
+        "LR": Range(0.005, 0.32, log=True, whole=False),
         "DEPTH": Choices((4, 8, 16)),
     }
 
@@ -212,7 +212,7 @@ def test_without_any_range_the_sensible_ones_are_searched():
 )
 def test_a_sensible_range_lies_about_the_value(name, value, low, high, log):
     span = sensible(name, value)
-    assert isinstance(span, Interval)
+    assert isinstance(span, Range)
     assert (span.low, span.high, span.log) == (pytest.approx(low), pytest.approx(high), log)
 
 

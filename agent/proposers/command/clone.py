@@ -24,7 +24,7 @@ COLUMNS = ("attempt", "edits", "status", "val_bpb", "gain_bpb", "sure", "runs", 
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class AgentEdit:
     script: str
     title: str
     hypothesis: str
@@ -163,7 +163,7 @@ def _diff(old: str, new: str) -> str:
 # ---- what is taken ---------------------------------------------------------------------------------------------------
 
 
-def take(desk: Path, briefing: Briefing) -> Edit:
+def take_edit(desk: Path, briefing: Briefing) -> AgentEdit:
     """The edited script and what was said about it; raises NoIdea where there is no edit, or no plain file."""
     name, old = script_name(briefing), before(briefing)
     try:
@@ -180,7 +180,7 @@ def take(desk: Path, briefing: Briefing) -> Edit:
         raise NoIdea(f"it left {name} as it was")
     words = _read_idea(desk)
     title, _, hypothesis = words.partition("\n")
-    return Edit(script, title.lstrip("# ") or _first_change(old, script), hypothesis.strip(), told=bool(words))
+    return AgentEdit(script, title.lstrip("# ") or _first_change(old, script), hypothesis.strip(), told=bool(words))
 
 
 def _read_idea(desk: Path) -> str:

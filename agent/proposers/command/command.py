@@ -17,7 +17,7 @@ from agent.clock import utc_now
 from agent.errors import MachineError, NightError, NoIdea
 from agent.experiment import Ask, Briefing, Ending, Proposal
 from agent.files import detached_env, throwaway_folder
-from agent.proposers.command.clone import TASK, Edit, lay_out, script_name, take
+from agent.proposers.command.clone import TASK, AgentEdit, lay_out, script_name, take_edit
 from agent.runs.workshop import read_end
 from agent.sandbox.box import View
 from agent.sandbox.process import LOG, Outcome, supervise
@@ -100,7 +100,7 @@ class Command:
 
     def _taken(
         self, desk: Path, briefing: Briefing, outcome: Outcome, bill: Bill
-    ) -> tuple[Edit, None] | tuple[None, str]:
+    ) -> tuple[AgentEdit, None] | tuple[None, str]:
         """The edit, or why there is none.
 
         An agent that failed, or ran out of time, after IDEA.md had made its edit; before, the edit may be half of one.
@@ -109,7 +109,7 @@ class Command:
         said = bill.said or next((line for line in reversed(outcome.last_lines.splitlines()) if line.strip()), "")
         last_words = f"; it said: {one_line(said, SAID_CHARS)}" if said else ""
         try:
-            edit = take(desk, briefing)
+            edit = take_edit(desk, briefing)
         except NoIdea as error:
             how = f" and {ended}" if ended else ""
             return None, f"{self.source} had no idea: {error}{how}{last_words}"

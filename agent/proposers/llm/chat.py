@@ -225,11 +225,11 @@ def _capped(chunks: Iterable[bytes]) -> bytes:
     body = bytearray()
     for chunk in chunks:
         body += chunk
-        check_size(len(body))
+        check_answer_size(len(body))
     return bytes(body)
 
 
-def check_size(size: int) -> None:
+def check_answer_size(size: int) -> None:
     """Raises CallFailed for a reply, of so many bytes or characters up to now, that cannot be one."""
     if size > REPLY_BYTES:
         raise CallFailed(f"the answer has more than {REPLY_BYTES >> 20} MB", charged=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.errors import MachineError
 from agent.invocation import command_for
-from agent.proposers.llm.chat import NO_MONEY, CallFailed, Dialect, Reply, check_size
+from agent.proposers.llm.chat import NO_MONEY, CallFailed, Dialect, Reply, check_answer_size
 from agent.proposers.llm.endpoint import Endpoint, Provider
 from agent.proposers.llm.prompt import Conversation
 from agent.text import SAID_CHARS
@@ -56,7 +56,7 @@ class OpenAI:
                 case {"choices": [dict(choice), *_]}:
                     finish = choice.get("finish_reason") or finish
                     text += _text(choice.get("delta"), "content")
-            check_size(len(text))
+            check_answer_size(len(text))
         if finish is None:
             raise CallFailed(BROKE_OFF, charged=True)
         return self._reply(text, finish, usage)
@@ -107,7 +107,7 @@ class Anthropic:
                     stop = delta.get("stop_reason") or stop
                     later = event.get("usage")
                     usage |= later if isinstance(later, dict) else {}
-            check_size(len(text))
+            check_answer_size(len(text))
         if stop is None:
             raise CallFailed(BROKE_OFF, charged=True)
         return self._reply(text, stop, usage)

@@ -55,7 +55,7 @@ class Edited:
 
 
 @dataclass(frozen=True, slots=True)
-class _Edit:
+class _Replacement:
     search: list[str]
     replace: list[str]
 
@@ -93,7 +93,7 @@ def read_reply(text: str, base: str, name: str) -> Edited:
     return Edited(title, hypothesis, script)
 
 
-def _edited(base: str, edits: Sequence[_Edit], code: Sequence[_Block], name: str) -> str:
+def _edited(base: str, edits: Sequence[_Replacement], code: Sequence[_Block], name: str) -> str:
     if edits and code:
         raise BadReply("the reply has SEARCH/REPLACE blocks and other code blocks: give the blocks alone")
     if edits:
@@ -114,7 +114,7 @@ def _edited(base: str, edits: Sequence[_Edit], code: Sequence[_Block], name: str
     return script
 
 
-def _apply(edits: Sequence[_Edit], base: str, name: str) -> str:
+def _apply(edits: Sequence[_Replacement], base: str, name: str) -> str:
     """All edits speak of the base as it stands, so that their order does not matter."""
     lines = base.split("\n")
     keys = [line.rstrip() for line in lines]  # blanks at the end of a line are not seen, and not copied
@@ -130,7 +130,7 @@ def _apply(edits: Sequence[_Edit], base: str, name: str) -> str:
     return "\n".join(lines)
 
 
-def _find(edit: _Edit, keys: Sequence[str], number: int, name: str) -> int:
+def _find(edit: _Replacement, keys: Sequence[str], number: int, name: str) -> int:
     """The line at which the searched lines begin."""
     wanted = [line.rstrip() for line in edit.search]
     if not any(wanted):
@@ -160,9 +160,9 @@ def _starts(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
     return [text.count("\n", 0, at) for at in (first, second) if at >= 0]
 
 
-def _take_edits(lines: Sequence[str]) -> tuple[list[_Edit], list[str]]:
+def _take_edits(lines: Sequence[str]) -> tuple[list[_Replacement], list[str]]:
     """The SEARCH/REPLACE blocks, and the other lines; an empty one stands for each block."""
-    edits: list[_Edit] = []
+    edits: list[_Replacement] = []
     rest: list[str] = []
     search: list[str] | None = None  # not None: within a block …
     replace: list[str] | None = None  # … and in its second half
@@ -187,7 +187,7 @@ def _take_edits(lines: Sequence[str]) -> tuple[list[_Edit], list[str]]:
         elif opens or divides:
             raise BadReply(f"block {number} does not end with >>>>>>> REPLACE before the next begins: end it")
         elif closes:
-            edits.append(_Edit(search, replace))
+            edits.append(_Replacement(search, replace))
             search = replace = None
         else:
             replace.append(line)

@@ -19,7 +19,7 @@ from agent.errors import Exhausted, ScriptError
 from agent.experiment import Attempt, Briefing, Ending, History, Proposal, Status, incumbent
 from agent.judging.failures import too_slow
 from agent.proposers.search.memory import Memory
-from agent.proposers.search.space import Axis, Place, draw_near, turned
+from agent.proposers.search.space import Axis, Coordinates, draw_near, turned
 from agent.proposers.search.surrogate import Scores, Surrogate, crash_risk, expected_improvement
 from agent.script.cached import remembered
 from agent.script.dials import Dial, Value, fingerprint, legible_dials, normalised, searched, set_dials, show, values_of
@@ -100,7 +100,7 @@ class Search:
 class Evidence:
     """An attempt as a place; only within a group are scores compared."""
 
-    place: Place
+    place: Coordinates
     attempt: Attempt
     bpb: float | None  # its score; the forecast of a run that was ended early; None where there is neither
     group: str
@@ -155,8 +155,8 @@ def skeleton(script: str, device_kind: str) -> str:
 
 
 def _promise(
-    briefing: Briefing, axes: Sequence[Axis], here: Place, there: Place, evidence: Sequence[Evidence]
-) -> tuple[Place, Place, Place]:
+    briefing: Briefing, axes: Sequence[Axis], here: Coordinates, there: Coordinates, evidence: Sequence[Evidence]
+) -> tuple[Coordinates, Coordinates, Coordinates]:
     """Of places (M, D): expected gain and its standard deviation in bpb, and what trying it is worth: (M,) each."""
     ordered = np.array([axis.ordered for axis in axes])
     fine = [one for one in evidence if one.bpb is not None and not one.crashed]

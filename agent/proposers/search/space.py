@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from agent.script.dials import Choices, Dial, Interval, Value, is_number, show
+from agent.script.dials import Choices, Dial, Range, Value, is_number, show
 
-Place = npt.NDArray[np.float64]  # (D,), a coordinate for every dial
+Coordinates = npt.NDArray[np.float64]  # (D,), a coordinate for every dial
 
 MIN_STEP = 0.04  # of a dial's range: smaller turns drown in the noise of the seed
 MAX_STEP = 0.4  # of a dial's range: what lies beyond is asked of the next step
@@ -35,7 +35,7 @@ class Axis:
     def of(cls, dial: Dial) -> "Axis":
         """A person's own value is always on it, also where it lies outside of the range."""
         match dial.span:
-            case Interval(low, high, log):
+            case Range(low, high, log):
                 here = float(dial.value) if isinstance(dial.value, int | float) else low
                 return cls(dial, None, min(low, here), max(high, here), log)
             case Choices(values):
@@ -84,7 +84,7 @@ class Axis:
         return CHOICE_STEP if self.ordered else 1.0
 
 
-def draw_near(axes: Sequence[Axis], here: Place, count: int, rng: random.Random) -> list[Place]:
+def draw_near(axes: Sequence[Axis], here: Coordinates, count: int, rng: random.Random) -> list[Coordinates]:
     """Places that differ from here in one to three dials."""
     drawn = []
     for _ in range(count):
@@ -95,7 +95,7 @@ def draw_near(axes: Sequence[Axis], here: Place, count: int, rng: random.Random)
     return drawn
 
 
-def turned(axes: Sequence[Axis], here: Place, there: Place) -> dict[str, Value]:
+def turned(axes: Sequence[Axis], here: Coordinates, there: Coordinates) -> dict[str, Value]:
     """The dials that differ, with their new values; steps too small to be seen are none."""
     found = {}
     for axis, old, new in zip(axes, here, there, strict=True):
