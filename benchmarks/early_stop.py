@@ -41,7 +41,7 @@ from agent.records.journal import Journal
 from agent.runs.train import first_finished
 from agent.runs.workshop import Workshop
 from agent.sandbox.box import Open
-from agent.sandbox.limits import caps_of_machine
+from agent.sandbox.limits import limits_of_machine
 
 SIMULATED_ATTEMPTS = 60
 
@@ -152,7 +152,7 @@ def name_of(journal: Path) -> str:
 def read_night(path: Path) -> list[Tried]:
     with Journal.read(path) as journal:
         night, history = journal.night(), journal.attempts()
-    shop = Workshop(night, path.parent, Open("read"), caps_of_machine(), None, lambda: False, lambda point, s: None)
+    shop = Workshop(night, path.parent, Open("read"), limits_of_machine(), None, lambda: False, lambda point, s: None)
     order = order_of_runs(path)
     return [as_tried(shop, history, attempt, order) for attempt in history if attempt.settled and attempt.is_idea]
 

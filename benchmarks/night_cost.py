@@ -31,7 +31,7 @@ from agent.runs.score import FIRST_LIMIT_S, audit, score
 from agent.runs.train import FIRST_ALLOWANCE_S, train
 from agent.runs.workshop import Workshop
 from agent.sandbox.box import Box, Mode, Open, choose
-from agent.sandbox.limits import caps_of_machine
+from agent.sandbox.limits import limits_of_machine
 from agent.script.contract import fixed_files
 
 
@@ -60,7 +60,7 @@ def make_repository(root: Path) -> Place:
 
 def workshop(place: Place, night: Night, box: Box) -> Workshop:
     folder = place.folder(night.tag)
-    return Workshop(night, folder, box, caps_of_machine(), None, lambda: False, lambda point, elapsed_s: None)
+    return Workshop(night, folder, box, limits_of_machine(), None, lambda: False, lambda point, elapsed_s: None)
 
 
 def seconds_of(work: Callable[[], object]) -> float:

@@ -27,7 +27,7 @@ from agent.records.place import Place
 from agent.records.terms import Terms
 from agent.runs.workshop import Workshop
 from agent.sandbox.box import Box, Mode, choose
-from agent.sandbox.limits import caps_of_machine
+from agent.sandbox.limits import limits_of_machine
 from agent.script.contract import fixed_files
 
 PROJECT = Path(__file__).parents[1]
@@ -214,8 +214,8 @@ def scripted_lab(
     night = open_night(place, Request(tag, budget_s, terms=terms))
     stop, watcher = Stop(place.folder(tag)), Quiet()
     box = choose(sandbox) if isinstance(sandbox, Mode) else sandbox
-    caps = caps_of_machine()
-    shop = Workshop(night, place.folder(tag), box, caps, allowance_s, lambda: stop.now, watcher.progressed)
+    limits = limits_of_machine()
+    shop = Workshop(night, place.folder(tag), box, limits, allowance_s, lambda: stop.now, watcher.progressed)
     with Journal.resume(place.journal(tag)) as journal:
         proposer = Scripted(scripts)
         yield Lab(place, journal, shop, proposer, Greedy(confirm), watcher, stop, Limits(), plausible_gain)

@@ -18,12 +18,12 @@ from agent.judging.judge import PLAUSIBLE_GAIN, Greedy
 from agent.night import driver as night
 from agent.night import steps, streak
 from agent.sandbox.box import Box
-from agent.sandbox.limits import GB, Caps
+from agent.sandbox.limits import GB, ResourceLimits
 
 BUDGET_S = 2.0
 SHORT_S, LONG_S = 8.0, 200.0  # for those who would take all they get, and for the others, on a busy machine
 TAKES_ALL = ("hangs_in_scoring", "ignores_the_budget", "slows_the_clock")
-CAPS = Caps(
+LIMITS = ResourceLimits(
     memory_bytes=2 * GB, spare_memory_bytes=GB // 2, spare_disk_bytes=GB // 2, folder_bytes=GB // 2, folder_files=2000,
     file_bytes=GB, processes=100,
 )  # fmt: skip
@@ -135,7 +135,7 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
         undo.enter_context(scoring)
         undo.enter_context(mock.patch.object(steps, "allowed_s", lambda lab, attempt: seconds_for(attempt)))
         lab = undo.enter_context(scripted_lab(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S))
-        shop = dataclasses.replace(lab.shop, caps=CAPS, allowance_s=None)
+        shop = dataclasses.replace(lab.shop, resource_limits=LIMITS, allowance_s=None)
         own = {"shop": shop, "proposer": InTurn(here, scripts), "judge": Fair(scripts), "watcher": observer}
         night.run_night(dataclasses.replace(lab, plausible_gain=PLAUSIBLE_GAIN, **own))
     return observer.trials

@@ -159,7 +159,7 @@ def _remedy(lab: Lab) -> str:
 def fair_shop(lab: Lab, attempt: Attempt) -> Workshop:
     """Where the machine runs short, attempt 0 is never to blame within its cap, and others by what attempt 0 took."""
     usual_bytes = (lab.journal.attempt(0).peak_bytes or None) if attempt.number else None
-    return replace(lab.shop, caps=fair_to(lab.shop.caps, usual_bytes))
+    return replace(lab.shop, resource_limits=fair_to(lab.shop.resource_limits, usual_bytes))
 
 
 def check_machine(lab: Lab) -> DryRun | None:

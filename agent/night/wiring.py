@@ -25,7 +25,7 @@ from agent.records.place import Place
 from agent.records.terms import Terms, changes, given, opened, resumed
 from agent.runs.workshop import Workshop
 from agent.sandbox.box import Mode, choose
-from agent.sandbox.limits import caps_of_machine
+from agent.sandbox.limits import limits_of_machine
 from agent.script.contract import check_script
 from agent.script.dials import read_dials, searched
 from agent.text import harmless
@@ -73,7 +73,7 @@ def open_lab(
         undo.callback(screen.close)
         if before is not None:
             go_on(before, night, journal, screen)
-        shop = Workshop(night, folder, box, caps_of_machine(), terms.allowance_s, lambda: stop.now, screen.progressed)
+        shop = Workshop(night, folder, box, limits_of_machine(), terms.allowance_s, lambda: stop.now, screen.progressed)
         yield Lab(
             place=place,
             journal=journal,

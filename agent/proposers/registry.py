@@ -19,7 +19,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.terms import OF_THE_MODEL, Terms
 from agent.sandbox.environment import SECRET_WORDS
-from agent.sandbox.limits import caps_of_machine
+from agent.sandbox.limits import limits_of_machine
 
 ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})")  # NAME=value, as after env
 KEY = re.compile(r"\bsk-[\w-]{16,}")  # as providers write theirs
@@ -97,7 +97,7 @@ def search_of(place: Place, night: Night) -> Proposer:
     )
 
     # a GPU's own memory is not the machine's: there the script itself refuses what cannot fit, in seconds
-    limit_gb = None if night.device_kind == "cuda" else caps_of_machine().memory_bytes / 1e9
+    limit_gb = None if night.device_kind == "cuda" else limits_of_machine().memory_bytes / 1e9
     seed = f"{night.tag} {night.seed}"
     return Search(night.device_kind, seed, earlier=earlier_nights(place, night), memory_limit_gb=limit_gb)
 

@@ -1,7 +1,7 @@
-"""Where a night's processes work: a fresh folder for each, and what is read from it afterwards.
+"""Run a night's processes in fresh folders, and read their files safely afterwards.
 
-A script may leave anything there: links to other places, pipes, folders a thousand deep. It is read as bytes from plain
-files, never through a link, and never more than asked for.
+A script may leave anything there: links to other places, pipes, folders a thousand deep. So files are read as bytes,
+from plain files only, never through a link, and only up to a given size.
 """
 
 import os
@@ -20,28 +20,28 @@ from agent.experiment import Ending, Night, Progress, Run
 from agent.files import remove
 from agent.sandbox.box import Box, View
 from agent.sandbox.environment import TMP, boxed_env
-from agent.sandbox.limits import Caps
+from agent.sandbox.limits import ResourceLimits
 from agent.sandbox.process import LOG, Outcome, read_tail, supervise
 
 WEIGHTS = "out/model.safetensors"
-SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # of a corpus, to every box
-TRAINING_TEXT = ("train.*",)  # and to training alone: in a scoring box a script could train on, off the clock
-WARM = ("cache/kernels", "cache/blas", "mlx", ".nv")  # machine code that a run leaves in its TMPDIR for the next one
+SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # files of the corpus in every box
+TRAINING_TEXT = ("train.*",)  # only in a training box: in a scoring box a script could go on training
+WARM = ("cache/kernels", "cache/blas", "mlx", ".nv")  # compiled code in a run's TMPDIR, copied to later runs
 MAX_WARM_BYTES = 512 << 20
-STARVED_TRIES, STARVED_WAIT_S = 3, 60.0  # other programs are given some time to leave memory and disk again
+STARVED_TRIES, STARVED_WAIT_S = 3, 60.0  # give other programs time to free memory and disk
 POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """A night's box and folders, and how its processes are watched."""
+    """Run a night's processes in its box and folders, and watch them."""
 
     night: Night
     folder: Path  # experiments/nights/<tag>
     box: Box
-    caps: Caps
-    allowance_s: float | None  # beyond the budget; None: learnt from attempt 0
-    stopped: Callable[[], bool]  # has the user asked to end the run itself?
+    resource_limits: ResourceLimits
+    allowance_s: float | None  # seconds beyond the budget; None: learnt from attempt 0
+    stopped: Callable[[], bool]  # whether the user has asked to end the current run
     progressed: Callable[[Progress | None, float], None]
 
     @property
@@ -50,7 +50,7 @@ class Workshop:
 
     @property
     def warm(self) -> Path:
-        """The machine code that every run begins with; only attempt 0, the user's own script, has filled it."""
+        """Return the folder of compiled code that every run starts with; only attempt 0, the user's own, adds to it."""
         return self.folder / "warm"
 
     @property
@@ -61,7 +61,7 @@ class Workshop:
         return self.folder / "runs" / f"{number:04d}" / f"seed{seed}"
 
     def score_folder(self, number: int, seed: int) -> Path:
-        """Beside the run's folder, as all that the harness itself writes: within, a script could have laid a link."""
+        """Return the folder for scoring, beside the run's folder: inside it, a script could have placed a link."""
         return self._beside(number, seed, "score")
 
     def audit_folder(self, number: int, seed: int) -> Path:
@@ -71,18 +71,18 @@ class Workshop:
         return self.folder / "runs" / f"{number:04d}" / "dry"
 
     def losses(self, number: int, seed: int, split: str = "validation") -> Path:
-        """What the scorer committed to: float32, one for every token of the evaluation rows."""
+        """Return the file of committed losses: float32 in nats, one for every token of the evaluation rows."""
         return self._beside(number, seed, "losses.f32" if split == "validation" else f"{split}.f32")
 
     def evidence(self, number: int, seed: int, split: str = "validation") -> Path:
-        """What a failed audit found."""
+        """Return the file for the findings of a failed audit."""
         return self._beside(number, seed, "audit.json" if split == "validation" else f"{split}.audit.json")
 
     def weights(self, number: int, seed: int) -> Path:
         return self.run_folder(number, seed) / WEIGHTS
 
     def drop_weights(self, number: int, seed: int) -> None:
-        """Space for the next run; what a script put in the place of its weights stays, being none of our files."""
+        """Delete a run's weights and losses to free disk space; leave anything else in the place of the weights."""
         for split in ("validation", "holdout"):
             self.losses(number, seed, split).unlink(missing_ok=True)
         if weights_bytes(self.run_folder(number, seed)) is not None:
@@ -94,18 +94,18 @@ class Workshop:
         return folder.with_name(f"{folder.name}.{what}")
 
     def log(self, number: int, run: Run) -> Path:
-        """What the last process about this run said: its scoring, where the training ended well."""
+        """Return the log of the run's last process: scoring if the training finished, else training."""
         folder = self.score_folder if run.ending is Ending.FINISHED else self.run_folder
         return folder(number, run.seed) / LOG
 
     def lay_out(self, folder: Path, script: str) -> None:
-        """A fresh folder with the committed script, the fixed files and the warm caches; what was there is gone."""
+        """Empty a folder and fill it with the committed script, the fixed files and the warm caches."""
         remove(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        if self.fixed.is_dir():  # where it was swept away with its night, the pins end the night
+        if self.fixed.is_dir():  # if it was deleted, checking the checksums ends the night
             shutil.copytree(self.fixed, folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
         (folder / self.script_name).write_bytes(script.encode())
-        # a copy: what a run does to its caches ends with it
+        # a copy, so that a run's changes to its caches affect no other run
         if self.warm.is_dir():
             shutil.copytree(self.warm, folder / TMP)
         (folder / TMP / "cache").mkdir(parents=True, exist_ok=True)
@@ -120,15 +120,15 @@ class Workshop:
         progress: Callable[[], Progress | None] = lambda: None,
         hopeless: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """Run a command, boxed, in a folder that was laid out; it sees the readable files besides.
+        """Run a command in the box, in a folder from lay_out(); it may also read the `readable` files.
 
-        Only one that trains is shown the training text.
+        The training text is visible only if it trains. hopeless() is asked repeatedly and ends the run early.
         """
         outcome = supervise(
             command,
             self.view(folder, *readable, trains=trains),
             box=self.box,
-            caps=self.caps,
+            limits=self.resource_limits,
             env=boxed_env(folder, self.night.data),
             limit_s=limit_s,
             stopped=self.stopped,
@@ -136,17 +136,18 @@ class Workshop:
             hopeless=hopeless,
         )
         _reopen(folder)
-        # what runs with the rights of its owner would do so for whoever finds it later
+        # remove setuid bits: another user could run such a file with our rights
         subprocess.run(["chmod", "-R", "ug-s", "--", str(folder)], capture_output=True, check=False)
         return outcome
 
     def wait(self, wait_s: float) -> None:
-        """Until that has passed, or the user wants the run itself to end."""
+        """Wait for wait_s seconds, or until the user asks to end the current run."""
         deadline = time.monotonic() + wait_s
         while time.monotonic() < deadline and not self.stopped():
             time.sleep(min(POLL_S, wait_s))
 
     def view(self, folder: Path, *readable: Path, trains: bool = False) -> View:
+        """Return the paths that a boxed process sees: its folder, these files and the corpus without held-out text."""
         data, patterns = Path(self.night.data), (*SHOWN, *(TRAINING_TEXT if trains else ()))
         shown = (path for pattern in patterns for path in sorted(data.glob(pattern)))
         root = self.folder.parents[2]
@@ -156,19 +157,19 @@ class Workshop:
         remove(folder / TMP)
 
     def drop_all_but_log(self, folder: Path) -> None:
-        """What a scorer worked on is as large as the evaluation text, and all here already."""
+        """Delete a scorer's files, which are as large as the evaluation text, and keep its log."""
         for path in folder.iterdir() if folder.is_dir() else ():
             if path.name != LOG:
                 remove(path)
 
     def keep_warm(self, folder: Path) -> None:
-        """Add the machine code that a training run of attempt 0 compiled; more than is plausible is left alone.
+        """Add the code that a training run of attempt 0 compiled to the warm caches, unless it is implausibly large.
 
-        Only training: a scorer has seen validation text, and could leave it there for whoever comes later.
+        Never from a scorer: it has read validation text, and could store it there for a later run.
         """
         fresh = self.folder / "warm.new"
         remove(fresh)
-        with suppress(OSError, RecursionError):  # closed, or nested without end: nothing that a compiler leaves
+        with suppress(OSError, RecursionError):  # unreadable or endlessly nested folders: not a compiler's
             if self.warm.is_dir():
                 shutil.copytree(self.warm, fresh)
             for name in WARM:
@@ -176,13 +177,13 @@ class Workshop:
                     shutil.copytree(folder / TMP / name, fresh / name, ignore=_links_and_pipes, dirs_exist_ok=True)
             size = sum(path.stat().st_size for path in fresh.rglob("*") if path.is_file())
             if fresh.is_dir() and size <= MAX_WARM_BYTES:
-                remove(self.warm)  # killed right here, the night goes on with cold caches
+                remove(self.warm)  # if killed here, the night goes on with cold caches
                 fresh.replace(self.warm)
         remove(fresh)
 
 
 class Repeats:
-    """Which processes are done over because of what the machine did; for those that no journal lists one by one."""
+    """Decide which processes to repeat because of the machine; for processes that the journal does not list."""
 
     def __init__(self, shop: Workshop) -> None:
         self._shop = shop
@@ -190,9 +191,10 @@ class Repeats:
         self._starved = 0
 
     def wanted(self, ending: Ending, words: str, busy: str | None) -> bool:
-        """Whether one that ended like this is done again; raises Starved when there was no room several times.
+        """Return whether to repeat a process that ended like this.
 
-        After a sleep each time, after an overrun on a busy machine once.
+        Repeat it after every sleep of the machine, but only once after an overrun on a busy machine. Raise Starved when
+        memory or disk was used up STARVED_TRIES times.
         """
         if ending is Ending.STARVED:
             self._starved += 1
@@ -217,7 +219,7 @@ def _links_and_pipes(folder: str, names: list[str]) -> list[str]:
 
 
 def _reopen(folder: Path) -> None:
-    """A script may close a folder to everybody, us included; what is in there is removed later."""
+    """Make a folder accessible again that a script has closed to us, so that it can be removed later."""
     with suppress(OSError):
         if not folder.is_symlink():
             folder.chmod(0o700)
@@ -225,15 +227,15 @@ def _reopen(folder: Path) -> None:
 
 @contextmanager
 def open_plain(folder: Path, name: str) -> Iterator[BinaryIO]:
-    """Open a plain file right in this folder; raises OSError for a link, a pipe or nothing."""
+    """Open a plain file directly in this folder; raise OSError for a link, a pipe or a missing file."""
     inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        # a pipe of that name would keep a plain open waiting without end
+        # O_NONBLOCK: opening a pipe would otherwise wait without end
         file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=inside)
     finally:
         os.close(inside)
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):  # before Python makes a file of it, which fails for a folder
+        if not stat.S_ISREG(os.fstat(file).st_mode):  # check before fdopen, which fails for a folder
             raise OSError(f"{folder / name} is no plain file")
         with os.fdopen(file, "rb", closefd=False) as plain:
             yield plain
@@ -242,15 +244,15 @@ def open_plain(folder: Path, name: str) -> Iterator[BinaryIO]:
 
 
 def read_end(folder: Path, name: str, most_bytes: int) -> bytes:
-    """The last bytes of a plain file right in this folder; raises OSError for anything else."""
+    """Return the last bytes of a plain file directly in this folder; raise OSError for anything else."""
     with open_plain(folder, name) as plain:
         return read_tail(plain, most_bytes)
 
 
 def weights_bytes(run_folder: Path) -> int | None:
-    """Return the size of the plain weights that a script left in its own out folder; None where there are none.
+    """Return the bytes of the plain file of weights in a run's out folder; None if there is none.
 
-    Links do not count, since they could lead to the weights of another run.
+    Links do not count, since they could lead to another run's weights.
     """
     weights = run_folder / WEIGHTS
     with suppress(OSError):

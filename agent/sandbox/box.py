@@ -1,8 +1,8 @@
-"""The sandbox: what a training or scoring process may see and touch, and what holds it to that.
+"""Choose the sandbox of this machine and build the command that runs a training or scoring process in it.
 
-bubblewrap on Linux, Landlock where bubblewrap cannot be used, Seatbelt on a Mac. Everything that is not listed here is
-absent (bubblewrap) or refused (the others): home, keys, .git, the harness, other runs, the network. A box starts with
-an environment that holds no secret, because /proc shows a process's first environment to whatever runs beside it.
+Linux uses bubblewrap, or Landlock where bubblewrap does not work; a Mac uses Seatbelt. A path that is not listed here
+is absent (bubblewrap) or refused (the others): home, keys, .git, the harness, other runs, the network. A process in a
+box starts without secrets in its environment, because /proc shows that environment to every process beside it.
 """
 
 import json
@@ -22,16 +22,18 @@ from agent.sandbox import landlock, seatbelt, seccomp
 from agent.sandbox.counters import LIMITS, MAKES_DISKS, counters
 from agent.sandbox.environment import boxed_env
 
-TMPFS_BYTES = 64 << 20  # of /tmp and /dev/shm, which are memory; TMPDIR is on disk, in the run's own folder
-PROBE_S = 120  # a first import of MLX on a slow disk
+TMPFS_BYTES = 64 << 20  # size of /tmp and of /dev/shm, which fill memory; TMPDIR is on disk, in the run's folder
+PROBE_S = 120  # enough for a first import of MLX from a slow disk
 
-# Programs, libraries, compilers, and what libraries ask about the machine. Not /etc, /home, /opt, /run, /var as such.
+# Programs, libraries, compilers, and the facts about the machine that libraries read. /etc, /home, /opt, /run and /var
+# are not shown as a whole.
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
 ABOUT = ("/sys/devices", "/sys/bus", "/sys/class", *LIMITS, "/sys/module/nvidia", "/sys/module/nvidia_uvm")
-# Root may write these without any capability, and with /proc/sys/kernel/core_pattern run programs outside of the box.
+# Root may write these without any capability, and could start a program outside the box through
+# /proc/sys/kernel/core_pattern.
 SWITCHES = tuple(f"/proc/{name}" for name in ("sys", "bus", "driver"))
-GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "dri/renderD*")
+GPU_DEVICES = ("nvidia*", "nvidia-limits/*", "dri/renderD*")
 PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
 HOMEBREW = tuple(f"/opt/homebrew/{part}" for part in ("Cellar", "Frameworks", "lib", "opt"))
 PYTHON_PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
@@ -47,33 +49,33 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one process sees besides system and Python, by absolute paths."""
+    """List the absolute paths that one process sees besides the system and Python."""
 
-    folder: Path  # where it works: the one place it may write
+    folder: Path  # its working folder, the only one it may write
     readable: tuple[Path, ...] = ()
-    hidden: tuple[Path, ...] = ()  # what lies below a place that it sees, and is not for its eyes
+    hidden: tuple[Path, ...] = ()  # folders inside visible ones that must stay hidden
 
 
 class Box(Protocol):
     @property
     def name(self) -> str:
-        """As `auto` and `doctor` print it."""
+        """Return the name that `run` and `doctor` print."""
         ...
 
     @property
     def uncovered(self) -> tuple[str, ...]:
-        """What this box does not keep a script from, in plain words."""
+        """Return, in plain words, the things that a script can still do in this box."""
         ...
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
-        """The command that runs this command inside."""
+        """Return the command that runs this command in the box."""
         ...
 
 
 def choose(mode: Mode) -> Box:
-    """The box for this machine; raises MachineError where `require` cannot be met.
+    """Return the box for this machine; raise MachineError if `require` cannot be met.
 
-    Each candidate has to run MLX inside, on the GPU where there is one, so that what is chosen also works.
+    Each candidate has to run MLX inside, on the GPU if there is one, so the chosen box is known to work.
     """
     if mode is Mode.OFF:
         return Open("switched off by --sandbox off")
@@ -85,12 +87,12 @@ def choose(mode: Mode) -> Box:
             return candidate
         reasons.append(reason)
         if mode is Mode.REQUIRE:
-            raise MachineError(f"--sandbox require: {reason}; mend it, or choose --sandbox auto")
+            raise MachineError(f"--sandbox require: {reason}; repair it, or choose --sandbox auto")
     return Open("; ".join(reasons))
 
 
 def candidates() -> Iterator["Box | str"]:
-    """The strongest first; a sentence stands for one that cannot even be tried."""
+    """Yield the boxes of this platform, strongest first; in place of an unusable one yield a sentence that says why."""
     if sys.platform == "darwin":
         yield seatbelt.unusable() or Seatbelt()
     elif sys.platform == "linux":
@@ -103,7 +105,7 @@ def candidates() -> Iterator["Box | str"]:
 
 
 def why_unfit(box: Box) -> str | None:
-    """None where a process in the box can use MLX, else what it said."""
+    """Return None if a process in the box can use MLX, else a sentence with its error."""
     with throwaway_folder() as folder:
         view = View(folder)
         (view.folder / "tmp").mkdir()
@@ -119,7 +121,7 @@ def why_unfit(box: Box) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """No box: the process has the user's rights. The environment is scrubbed all the same."""
+    """Run a command without a box, with the user's rights. Secrets are still removed from its environment."""
 
     why: str
 
@@ -137,18 +139,18 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """Namespaces of its own for files, processes, network: what is not mounted is not there."""
+    """Give a command its own namespaces of files, processes and network: unmounted paths do not exist in it."""
 
     program: str
     isolation: tuple[str, ...]
 
-    # A newer bubblewrap can also close user namespaces inside, the way to most of the kernel's attack surface. Root
-    # in a container may not be allowed to open one at all, and then does not need one.
+    # A newer bubblewrap can also forbid user namespaces inside, which open most of the kernel's attack surface. Root in
+    # a container may not be allowed to make one, and then does not need one.
     ISOLATION = (("--unshare-user", "--disable-userns"), ("--unshare-user-try",))  # fmt: skip
 
     @classmethod
     def on_this_kernel(cls, program: str) -> "Bubblewrap | str":
-        """With the most isolation that works; a sentence where none does."""
+        """Return bubblewrap with the most isolation that works here, or a sentence if it does not work."""
         said = ""
         for isolation in cls.ISOLATION:
             box = cls(program, isolation)
@@ -178,28 +180,28 @@ class Bubblewrap:
         counting = {path: path.is_dir() for path in counters()}
         for path, is_folder in counting.items():
             mounts += ["--tmpfs", str(path)] if is_folder else ["--ro-bind", "/dev/null", str(path)]
-        mounts += _read_only(view.readable)  # in a hidden place, mostly
+        mounts += _read_only(view.readable)  # after the hidden folders: most of these lie in one
         for device in gpu_devices():
             mounts += ["--dev-bind-try", str(device), str(device)]
         mounts += ["--bind", str(view.folder), str(view.folder), "--chdir", str(view.folder)]
         emptied = (path for path, is_folder in counting.items() if is_folder)
-        for place in (*hidden, *emptied, Path("/dev"), Path("/")):  # they are memory, too, and not to be filled
+        for place in (*hidden, *emptied, Path("/dev"), Path("/")):  # these are in memory: a script must not fill them
             mounts += ["--remount-ro", str(place)]
         return [*self._filtered(), *self._namespaces(), *mounts, "--", *command]
 
     def _filtered(self) -> list[str]:
-        """The program that becomes bubblewrap with a filter of system calls, where there is one for this machine."""
+        """Return the start of a command that adds a filter of system calls, or [] if this machine has none."""
         return [sys.executable, "-I", "-S", seccomp.__file__] if seccomp.available() else []
 
     def _namespaces(self) -> list[str]:
-        # the cgroup namespace stays: libraries read the machine's share of cores and memory there
+        # no new cgroup namespace: libraries read their share of cores and memory there
         unshared = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
         return [self.program, *self.isolation, *unshared, "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
 
 
 @dataclass(frozen=True, slots=True)
 class Landlock:
-    """The kernel refuses what is not listed; for machines whose user namespaces are closed."""
+    """Let the kernel refuse every path that is not listed; for machines that forbid user namespaces."""
 
     abi: int
 
@@ -217,16 +219,16 @@ class Landlock:
         seen = _around_hidden([*system, *_python_in(view)], replace(view, hidden=(*view.hidden, MAKES_DISKS)))
         rules = {
             "read": [str(place) for place in (*seen, *view.readable)],
-            "write": [str(view.folder), "/proc/self"],  # CUDA names its threads there, and gives up where it may not
+            "write": [str(view.folder), "/proc/self"],  # CUDA names its threads there, and fails if it may not
             "devices": [str(device) for device in devices],
         }
-        # -I and -S: nothing of the user's environment may run before the rules hold
+        # -I and -S: no code of the user's environment may run before the rules hold
         return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(rules), *command]
 
 
 @dataclass(frozen=True, slots=True)
 class Seatbelt:
-    """macOS's own sandbox under our own profile: those of other agents keep MLX from starting."""
+    """Run a command in macOS's sandbox under our own profile: the profiles of coding agents stop MLX from starting."""
 
     @property
     def name(self) -> str:
@@ -234,7 +236,7 @@ class Seatbelt:
 
     @property
     def uncovered(self) -> tuple[str, ...]:
-        return ("unverified on a Mac", "memory is watched, not capped")
+        return ("unverified on a Mac", "memory is watched, not limited by the kernel")
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         seen = _around_hidden([*map(Path, MAC_SYSTEM), *_python_in(view)], view)
@@ -242,9 +244,10 @@ class Seatbelt:
 
 
 def _system_mounts(hidden: Iterable[Path], python: Iterable[Path]) -> list[str]:
-    """What is hidden in a place comes after it, and what Python needs of that once more after.
+    """Return bubblewrap's options that mount the system and Python read-only.
 
-    /bin and its like are links into /usr on most systems: they stay what they are.
+    A hidden folder is mounted after the one that holds it, and Python's part of a hidden folder after that. On most
+    systems /bin and similar folders are links into /usr; they stay links.
     """
     links = [place for place in SYSTEM if Path(place).is_symlink()]
     seen = [Path(place) for place in (*SYSTEM, *SETTINGS, *ABOUT) if place not in links]
@@ -259,14 +262,17 @@ def _read_only(places: Iterable[Path]) -> list[str]:
 
 
 def _hidden_in_system(view: View) -> tuple[Path, ...]:
-    """What would be seen with the system or with Python, a place within another one left out."""
+    """Return the hidden folders that lie in the system or in Python, without those inside another one of them."""
     seen = [*map(Path, SYSTEM), *_python_in(view)]
     found = {place for place in _hidden(view) if any(_is_below(place, one) for one in seen)}
     return tuple(sorted(place for place in found if place.is_dir() and not any(_is_below(place, one) for one in found)))
 
 
 def _around_hidden(places: Iterable[Path], view: View) -> Iterator[Path]:
-    """These places, one that holds what is hidden replaced by all else that it holds: for boxes that only allow."""
+    """Yield these places, with each one that holds a hidden folder replaced by its other entries.
+
+    For boxes that can only allow paths, not hide them. Raise MachineError if such a folder cannot be listed.
+    """
     for place in places:
         real, hidden = place.resolve(), _hidden(view)
         if not any(_is_below(one, real) for one in hidden):
@@ -276,9 +282,9 @@ def _around_hidden(places: Iterable[Path], view: View) -> Iterator[Path]:
             inside = sorted(real.iterdir())
         except OSError as error:
             raise MachineError(
-                f"{real} holds what no script may see, and cannot be listed ({error.strerror})"
+                f"{real} holds files that no script may see, and cannot be listed ({error.strerror}); make it readable"
             ) from None
-        # a link opens nothing of its own: it counts where it leads
+        # leave links out: access depends on the path that a link leads to
         yield from _around_hidden([one for one in inside if one not in hidden and not one.is_symlink()], view)
 
 
@@ -287,7 +293,7 @@ def _hidden(view: View) -> list[Path]:
 
 
 def _python_in(view: View) -> Iterator[Path]:
-    """python_places(), but of one that holds what is hidden no more than Python itself needs."""
+    """Yield python_places(), and only Python's own parts of one that holds a hidden folder."""
     hidden = _hidden(view)
     for place in python_places(hidden):
         holds = any(one.is_relative_to(place.resolve()) for one in hidden)
@@ -295,9 +301,9 @@ def _python_in(view: View) -> Iterator[Path]:
 
 
 def python_places(hidden: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """This interpreter, its packages, and the libraries the linker is told of: read-only in every box.
+    """Return the folders of this interpreter, its packages and $LD_LIBRARY_PATH: read-only in every box.
 
-    One that is seen with another is left out, unless it lies in what is hidden of that.
+    A folder inside another one of them is left out, unless it lies in a hidden part of that one.
     """
     found = [Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)]
     found += [Path(entry) for entry in sys.path if any(Path(entry).glob("*.dist-info"))]
@@ -305,7 +311,7 @@ def python_places(hidden: Sequence[Path] = ()) -> tuple[Path, ...]:
     found += _steps_to_python()
     spelled = {spelling for path in found if path.exists() for spelling in (_normal(path), path.resolve())}
     home = Path.home().resolve()
-    places = {place for place in spelled if not home.is_relative_to(place.resolve())}  # none may bring all of it along
+    places = {place for place in spelled if not home.is_relative_to(place.resolve())}  # none may show the whole home
     seen = [*places, *(Path(place) for place in SYSTEM)]
     return tuple(sorted(place for place in places if not any(_shows(other, place, hidden) for other in seen)))
 
@@ -316,7 +322,7 @@ def _shows(other: Path, place: Path, hidden: Iterable[Path]) -> bool:
 
 
 def _normal(path: Path) -> Path:
-    """Without the .. of a link, for the folder that it leaves may not be there."""
+    """Return the absolute path without `..`: the folder before a `..` may not be visible in the box."""
     return Path(os.path.normpath(path.absolute()))
 
 
@@ -325,7 +331,7 @@ def _is_below(path: Path, other: Path) -> bool:
 
 
 def _steps_to_python() -> Iterator[Path]:
-    """The interpreter of a virtual environment is a link to a link …: each has to be there to be followed."""
+    """Yield every link from sys.executable to the real interpreter: each must be visible to be followed."""
     step = Path(sys.executable)
     while step.is_symlink():
         yield from (step, step.parent.resolve() / step.name)

@@ -1,10 +1,10 @@
-"""Limits that the kernel holds a whole tree of processes to, where this user may make control groups.
+"""Make a control group, whose limits of memory and processes the kernel enforces for a whole tree of processes.
 
-That is mostly root, in a container or without one: a desktop user's group belongs to the system. Under version 2 the
-own group must also be free to hand its controllers down, which the kernel allows to the root of the tree alone as
-long as processes live in it. They are not moved out of the way: among them are the user's shell or a container's
-first process, a killed harness would leave them moved, and whoever made the group, systemd or a container's runtime,
-could start nothing more in it. Where no group can be made there is none, and somebody else has to watch.
+Mostly only root may do this, inside or outside a container: a desktop user's group belongs to the system. Under
+version 2 this process's group must also be able to delegate its controllers, and while processes live in a group the
+kernel allows that at the root of the tree alone. We do not move those processes: they include the user's shell or the
+container's first process, a killed harness would leave them moved, and systemd or the container's runtime could start
+nothing more in the group. If no group can be made, agent/sandbox/limits.py watches the processes instead.
 """
 
 import itertools
@@ -20,14 +20,14 @@ TREE, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 CONTROLLERS = frozenset({"memory", "pids"})
 KILL_S, REMOVE_S, POLL_S = 5.0, 1.0, 0.005
 NAME = "nightshift"
-NEARLY = 0.95  # of a limit: an allocation that fails may be a large one
+NEARLY = 0.95  # share of a limit that counts as reaching it: the allocation that failed may have been a large one
 
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One group of processes: two folders under version 1, where every controller has a tree of its own."""
+    """Name the folders of one group: two under version 1, where each controller has its own tree."""
 
     memory: Path
     pids: Path
@@ -37,14 +37,14 @@ class Group:
         return tuple(dict.fromkeys((self.memory, self.pids)))
 
     def join(self) -> None:
-        """Moves the calling process: for a child, before it becomes its command."""
+        """Move the calling process into the group; a child does this before it becomes its command."""
         for folder in self.folders:
             _write(folder / "cgroup.procs", 0)
 
     def kill(self) -> None:
-        """Ends all that is in the group; gives up after KILL_S on what the kernel cannot end, such as a stuck driver.
+        """Kill every process in the group; give up after KILL_S on those that the kernel cannot end (a stuck driver).
 
-        A bomb that forks meanwhile is not faster: it may start nothing more.
+        A process cannot escape by forking: the group may start no process any more.
         """
         with suppress(OSError):
             _write(self.pids / "pids.max", 0)
@@ -58,7 +58,7 @@ class Group:
             time.sleep(POLL_S)
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel has killed inside for memory; to be asked before the group is gone."""
+        """Return whether the kernel has killed a process of the group for memory; ask before the group is removed."""
         for name in ("memory.events", "memory.oom_control"):
             with suppress(OSError):
                 counts = dict(map(str.split, _lines(self.memory / name)))
@@ -66,8 +66,8 @@ class Group:
         return False
 
     def at_its_limit(self) -> bool:
-        """Whether what was killed had met the group's own limit, and not that of a group around it or the machine's."""
-        with suppress(OSError):  # version 1, whose counts of failures stay at nothing on many kernels
+        """Return whether the kill came from the group's own limit, not from an outer group's or the machine's."""
+        with suppress(OSError):  # version 1, whose failure counts stay at zero on many kernels
             most_bytes = int((self.memory / "memory.max_usage_in_bytes").read_text())
             return most_bytes > NEARLY * int((self.memory / "memory.limit_in_bytes").read_text())
         with suppress(OSError):
@@ -76,9 +76,9 @@ class Group:
         return True
 
     def filled_bytes(self) -> int | None:
-        """Memory that its processes fill; pages of files, such as the corpus, do not count: they can be dropped.
+        """Return the bytes of memory that its processes fill; None if the kernel does not say.
 
-        The kernel's own record of the peak is of no use here: it holds those pages. None where there is no telling.
+        Pages of files, such as the corpus, do not count: the kernel can drop them. Its own peak value includes them.
         """
         with suppress(OSError, ValueError, KeyError):
             sizes = {name: int(size) for name, size in map(str.split, _lines(self.memory / "memory.stat"))}
@@ -88,21 +88,22 @@ class Group:
         return None
 
     def _members(self) -> set[int]:
-        """The processes inside that still run."""
+        """Return the process ids in the group."""
         found: set[int] = set()
         for folder in self.folders:
             with suppress(OSError):
                 found |= set(map(int, (folder / "cgroup.procs").read_text().split()))
-        return found - {0}  # a process that we cannot see; as a signal's target it would mean our own
+        return found - {0}  # 0 means a process that we cannot see; a signal to 0 would reach our own group
 
 
 @contextmanager
 def group(
     memory_bytes: int, processes: int, *, tree: Path = TREE, membership: Path = MEMBERSHIP
 ) -> Iterator[Group | None]:
-    """A group below this process's own; None where none can be made. What is left in it at the end is killed.
+    """Make a group below this process's own for the `with` block; None if that is impossible.
 
-    The memory is that of all processes together, and swap does not add to it. Threads count as processes.
+    memory_bytes limits all its processes together, swap included; `processes` limits processes and threads together. At
+    the end all processes in the group are killed.
     """
     with ExitStack() as undo:
         try:
@@ -127,7 +128,7 @@ def _make(homes: tuple[Path, Path], memory_bytes: int, processes: int, undo: Exi
 
 
 def _limit_memory(folder: Path, memory_bytes: int) -> None:
-    if (folder / "memory.limit_in_bytes").exists():  # version 1, whose limit on both may not be below that on memory
+    if (folder / "memory.limit_in_bytes").exists():  # version 1: memory plus swap may not be limited below memory
         _write(folder / "memory.limit_in_bytes", memory_bytes)
         swap, most = "memory.memsw.limit_in_bytes", memory_bytes
     else:
@@ -141,10 +142,10 @@ def _limit_memory(folder: Path, memory_bytes: int) -> None:
 
 
 def _homes(tree: Path, membership: Path) -> tuple[Path, Path]:
-    """This process's own folders in the trees of memory and of pids; raises OSError where they are of no use."""
+    """Return this process's folders in the memory tree and the pids tree; raise OSError if they cannot be used."""
     lines = [line.split(":", 2) for line in membership.read_text().splitlines()]
     own = {controller: path for _, controllers, path in lines for controller in controllers.split(",")}
-    if own.keys() >= CONTROLLERS:  # version 1, perhaps beside a tree of version 2 that has other controllers
+    if own.keys() >= CONTROLLERS:  # version 1, perhaps beside a version 2 tree with other controllers
         return _own_folder(tree / "memory", own["memory"]), _own_folder(tree / "pids", own["pids"])
     home = _own_folder(tree, own.get("", "/"))
     if CONTROLLERS - _words(home / "cgroup.controllers"):
@@ -155,13 +156,13 @@ def _homes(tree: Path, membership: Path) -> tuple[Path, Path]:
 
 
 def _own_folder(mount: Path, path: str) -> Path:
-    """Inside a container the path may be that of the machine, of which the mount shows the container's part alone."""
+    """Return the folder of a group, or the mount itself in a container that shows only its own part of the tree."""
     own = mount / path.lstrip("/")
     return own if own.is_dir() and ".." not in own.parts else mount
 
 
 def _sweep(home: Path) -> None:
-    """Removes what a killed harness left. A group with processes in it stays: the kernel removes only empty ones."""
+    """Remove the empty groups of harnesses that were killed; the kernel keeps a group that still has processes."""
     for folder in home.glob(f"{NAME}-*-*"):
         pid = folder.name.split("-")[1]
         if pid.isdecimal() and not _exists(int(pid)):
@@ -175,12 +176,12 @@ def _exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # somebody else's
+        pass  # it belongs to another user
     return True
 
 
 def _remove(folder: Path) -> None:
-    """The last process may be gone from the list a moment before it is gone."""
+    """Remove a group's folder, and retry for REMOVE_S: a process leaves the list a moment before it ends."""
     deadline = time.monotonic() + REMOVE_S
     while folder.is_dir():
         try:

@@ -1,23 +1,23 @@
-"""Where the kernel tells what this machine has done: counters that one run could raise and a later one read.
+"""List the kernel's counters that a box must hide, because one run could raise them and a later one read them.
 
-System calls, page faults, blocks, packets, open files: whoever is scored could leave numbers there for its auditor, and
-no noise would blur them. Some files even act when they are read. A box with mounts of its own hides all of /proc but
-what honest programs ask for, so that the counters of the next kernel are hidden as well. The amount of free memory and
-the load stay: a system call tells both.
+Through counts of system calls, page faults, blocks, packets or open files, the scored process could send exact numbers
+to the process that audits it. Some files even change something when they are read. A box with its own mounts hides all
+of /proc except the files that honest programs read, so the counters of future kernels are hidden, too. Free memory and
+load remain visible: a system call returns both.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
-# facts about the machine and its devices, memory for those who fit themselves to it, and switches, which are read-only
+# facts about the machine and its devices, its memory (some libraries size themselves by it), and read-only switches
 ASKED = frozenset(
     {"bus", "cmdline", "cpuinfo", "devices", "driver", "filesystems", "meminfo", "misc", "modules", "sys", "version"}
 )
-WITHIN = ("proc/sys/fs", "proc/sys/kernel/pty", "proc/sys/kernel/random/entropy_avail")  # files and terminals in use
-CLASSES = ("block", "net")  # of devices, each with its counters
-OF_NODES = ("vmstat", "numastat")  # a processor's own memory
-MAKES_DISKS = Path("/sys/class/zram-control")  # each reading of a file in there adds a disk, and tells its number
-# of the control groups only the limits, by version: libraries read the container's share of cores and memory there
+WITHIN = ("proc/sys/fs", "proc/sys/kernel/pty", "proc/sys/kernel/random/entropy_avail")  # open files, terminals in use
+CLASSES = ("block", "net")  # classes of devices with counters
+OF_NODES = ("vmstat", "numastat")  # counters of each memory node
+MAKES_DISKS = Path("/sys/class/zram-control")  # reading a file in there adds a disk and returns its number
+# the limits of control groups, by version: libraries read the container's share of cores and memory there
 LIMITS = tuple(
     f"/sys/fs/cgroup/{name}"
     for name in (
@@ -44,12 +44,12 @@ def _of_devices(root: Path) -> Iterator[Path]:
     devices = (root / "sys" / "devices").resolve()
     for path in (path for name in CLASSES for path in (root / "sys" / "class" / name).glob("*")):
         device = path.resolve()
-        # with its siblings: the folder is "block" or "net", and for a partition the disk
+        # the parent folder is "block" or "net", or the disk of a partition; it holds the device's siblings, too
         if device.is_dir() and len(device.parts) > len(devices.parts) + 2 and device.is_relative_to(devices):
             yield device.parent
     yield from (path for name in OF_NODES for path in (devices / "system" / "node").glob(f"node*/{name}"))
 
 
 def _of_classes(root: Path) -> Iterator[Path]:
-    """Settings and switches of a whole class, beside the links to its devices."""
+    """Yield the plain files of a class, which are settings and switches, without the links to its devices."""
     yield from (path for path in (root / "sys" / "class").glob("*/*") if path.is_file() and not path.is_symlink())

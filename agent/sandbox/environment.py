@@ -1,10 +1,10 @@
-"""What a process of a night inherits: where programs, libraries and devices are, and nothing that could be a key."""
+"""Build the environment of a night's processes: where programs, libraries and devices are, without any keys."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
-TMP = "tmp"  # in the folder of a run: its home, its TMPDIR and its caches
+TMP = "tmp"  # the subfolder of a run that serves as its home, TMPDIR and cache
 
 LIBRARIES = frozenset({"PATH", "CC", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"})
 PLACES = frozenset({"HOME", "USER", "TMPDIR", "XDG_CACHE_HOME", "MLX_PTX_CACHE_DIR"})
@@ -17,13 +17,13 @@ PYTHON = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def scrubbed_env(data: str) -> dict[str, str]:
-    """For a process of the user's own, as `nightshift profile` starts: at home, without keys."""
+    """Return the environment of an unboxed process, as `nightshift profile` starts: the user's home, but no keys."""
     env = {name: value for name, value in os.environ.items() if _may_pass(name)}
     return env | PYTHON | {"NIGHTSHIFT_DATA": data}
 
 
 def boxed_env(folder: Path, data: str) -> dict[str, str]:
-    """For a process that works in a folder: home, caches and temporary files are in there, whatever box holds it."""
+    """Return the environment of a boxed process: its home, caches and temporary files are in its working folder."""
     own = str(folder / TMP)
     env: Mapping[str, str] = {name: value for name, value in scrubbed_env(data).items() if name not in PLACES}
     return {**env, "HOME": own, "TMPDIR": own, "USER": "nightshift", "NIGHTSHIFT_CACHE": f"{own}/cache"}

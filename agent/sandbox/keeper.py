@@ -1,8 +1,8 @@
-"""Runs one command and lets nothing of it survive: a program of its own, between the harness and the command.
+"""Run one command between the harness and the sandbox, and end every process that it leaves behind.
 
-It adopts whatever the command leaves behind (daemons too, on Linux), so when the command ends or goes beyond its caps,
-when SIGTERM comes, or when the harness dies, it can end the whole tree. It exits with the command's exit code, 128 + n
-after signal n, and tells through a pipe which cap was exceeded and what the tree took (Report as JSON).
+On Linux it adopts all descendants of the command, daemons included. So it can end the whole tree when the command ends
+or exceeds a limit, on SIGTERM, and when the harness dies. It exits with the command's exit code (128 + n after signal
+n) and writes a Report as JSON to a pipe: the limit that was exceeded, processor time and memory.
 
     python keeper.py ORDER COMMAND...        ORDER: Order as JSON
 """
@@ -23,48 +23,53 @@ from typing import Any
 
 import psutil
 
-sys.path[0] = str(Path(__file__).parents[2])  # its own package, which may not be installed, and no folder of a run
+sys.path[0] = str(Path(__file__).parents[2])  # import our own package, installed or not, and nothing of a run's folder
 from agent.sandbox import cgroup  # noqa: E402
-from agent.sandbox.limits import GB, Caps, Excess, Report, Watch  # noqa: E402
+from agent.sandbox.limits import GB, Excess, Report, ResourceLimits, Watch  # noqa: E402
 from agent.sandbox.load import tree_cpu_s  # noqa: E402
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.02
-MAX_TASKS = 4096  # where the kernel counts, threads are processes, and a large machine's libraries start many
-OOM_SCORE = b"1000"  # should the machine run out of memory all the same, the kernel takes the run, not the night
+MAX_TASKS = 4096  # the kernel counts threads as processes, and libraries start many on a large machine
+OOM_SCORE = b"1000"  # if the machine runs out of memory, the kernel kills the run, not the harness
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    harness: int  # the process to live for
+    """Name the harness and the limits for one command; passed as JSON."""
+
+    harness: int  # process id: when this process is gone, the command is ended
     grace_s: float  # between SIGTERM and SIGKILL
     report: int  # file descriptor
-    caps: dict[str, Any] | None = None  # None: the user's own rights
+    limits: dict[str, Any] | None = None  # fields of ResourceLimits; None: none are enforced
 
-    def limits(self) -> Caps | None:
-        return Caps(**self.caps) if self.caps else None
+    def resource_limits(self) -> ResourceLimits | None:
+        return ResourceLimits(**self.limits) if self.limits else None
 
 
 def main(order: Order, command: list[str]) -> int:
+    """Run the command until it ends or has to end, end its tree, report, and return its exit code."""
     told = Told()
     adopt_orphans()
     die_with_parent(signal.SIGTERM)
-    caps = order.limits()
-    with cgroup.group(caps.memory_bytes, MAX_TASKS) if caps else nullcontext() as group:
+    limits = order.resource_limits()
+    with cgroup.group(limits.memory_bytes, MAX_TASKS) if limits else nullcontext() as group:
         tasks = own_tasks()
-        child = subprocess.Popen(command, preexec_fn=lambda: on_start(caps, group, tasks))  # safe: no threads here
-        watch = Watch(caps, Path.cwd(), descendants, group.filled_bytes if group else lambda: None) if caps else None
+        child = subprocess.Popen(command, preexec_fn=lambda: on_start(limits, group, tasks))  # safe: no threads here
+        watch = (
+            Watch(limits, Path.cwd(), descendants, group.filled_bytes if group else lambda: None) if limits else None
+        )
         over: Excess | None = None
         while child.poll() is None and not told.to_end and over is None and os.getppid() == order.harness:
             time.sleep(POLL_S)
-            alive(child)  # buries the dead
-            over = out_of_memory(watch, caps, group) or (watch.exceeded() if watch else None)
+            alive(child)  # reaps zombies
+            over = out_of_memory(watch, limits, group) or (watch.exceeded() if watch else None)
         if watch and over is None and child.poll():
-            over = watch.disk()  # which it may have met before the watch did
+            over = watch.disk()  # the command may have failed on a full disk before the watch looked
         cpu_s = taken_cpu_s()
-        # what takes too much ends at once; so does an orphan, for the night may be resumed and want the same folder
+        # no grace for a command that exceeded a limit, nor for an orphan: a resumed night may need its folder
         end_tree(child, group, order.grace_s if over is None and os.getppid() == order.harness else 0)
-        over = over or out_of_memory(watch, caps, group)
+        over = over or out_of_memory(watch, limits, group)
         over = watch.once_ended(over) if watch and over else over
     words, own = (over.words, over.own) if over else (None, True)
     report = Report(words, own, cpu_s, watch.peak_bytes if watch else None)
@@ -75,7 +80,7 @@ def main(order: Order, command: list[str]) -> int:
 
 
 class Told:
-    """Remembers that a signal asked for the end."""
+    """Remember that a signal asked for the end."""
 
     def __init__(self) -> None:
         self.to_end = False
@@ -97,7 +102,7 @@ def die_with_parent(number: int) -> None:
 
 
 def own_tasks() -> int:
-    """Threads of all processes of this user, which the kernel's limit counts."""
+    """Return the number of threads of all processes of this user, which is what RLIMIT_NPROC counts."""
     count = 0
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -105,42 +110,43 @@ def own_tasks() -> int:
     return count
 
 
-def on_start(caps: Caps | None, group: cgroup.Group | None, tasks: int) -> None:
+def on_start(limits: ResourceLimits | None, group: cgroup.Group | None, tasks: int) -> None:
     die_with_parent(signal.SIGKILL)
     limit(resource.RLIMIT_CORE, 0)
     if group is not None:
         group.join()
-    if caps is not None:
-        limit(resource.RLIMIT_FSIZE, caps.file_bytes)
-        limit(resource.RLIMIT_NPROC, tasks + MAX_TASKS)  # root is above it
+    if limits is not None:
+        limit(resource.RLIMIT_FSIZE, limits.file_bytes)
+        limit(resource.RLIMIT_NPROC, tasks + MAX_TASKS)  # the kernel does not apply it to root
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_bytes(OOM_SCORE)
 
 
 def limit(what: int, most: int) -> None:
-    """A lower limit of the user's own stays: only root may lift it."""
+    """Set a limit of this process, but keep a lower one that the user has set: only root may raise it."""
     _, hard = resource.getrlimit(what)
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(what, (most, most))
 
 
-def out_of_memory(watch: Watch | None, caps: Caps | None, group: cgroup.Group | None) -> Excess | None:
-    """What the kernel killed for its memory may be one of many, and the others would wait for it.
+def out_of_memory(watch: Watch | None, limits: ResourceLimits | None, group: cgroup.Group | None) -> Excess | None:
+    """Return the excess if the kernel has killed a process of the tree for memory, else None.
 
-    It may have been killed though it had taken little: for what others took of the container's or the machine's memory.
+    The rest of the tree may still be running and wait for the killed one. The run is to blame if the tree reached its
+    own limit, or used more than its fair share when the container or the machine ran out.
     """
-    if watch is None or caps is None or group is None or not group.out_of_memory():
+    if watch is None or limits is None or group is None or not group.out_of_memory():
         return None
     if group.at_its_limit():
-        return Excess(f"out of memory: {caps.memory_bytes / GB:.1f} GB are allowed")
+        return Excess(f"out of memory: {limits.memory_bytes / GB:.1f} GB are allowed")
     words = f"out of memory: this run used {watch.peak_bytes / GB:.2f} GB when the machine had none left"
-    return Excess(words, watch.peak_bytes > caps.fair_memory_bytes)
+    return Excess(words, watch.peak_bytes > limits.fair_memory_bytes)
 
 
 def taken_cpu_s() -> float:
-    """Processor time of what still runs, of what has ended, and of this process.
+    """Return the processor seconds of the tree, running and ended processes together, and of this process.
 
-    Asked before the tree is ended: what a box kills inside as it ends is not counted by anybody.
+    Ask before the tree is ended: processes that a box kills as it ends are not counted anywhere.
     """
     kinds = (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)
     own_s = sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, kinds))
@@ -148,18 +154,18 @@ def taken_cpu_s() -> float:
 
 
 def end_tree(child: subprocess.Popen[bytes], group: cgroup.Group | None, grace_s: float) -> None:
-    """SIGTERM, then SIGKILL until no descendant is left: one that forks meanwhile is found in the next round."""
+    """Send SIGTERM, then SIGKILL in rounds until no descendant is left: the next round finds one that forked."""
     if grace_s:
-        tell(psutil.Process.terminate, but="bwrap")  # a box that ends takes what is inside with it, without grace
+        tell(psutil.Process.terminate, but="bwrap")  # bubblewrap would kill the processes inside without grace
     deadline = time.monotonic() + grace_s
     while alive(child) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     while alive(child):
         if child.poll() is None:
-            child.kill()  # of a box this is the end, however many are inside
+            child.kill()  # if it is bubblewrap, all processes inside end with it
         if group is not None:
             group.kill()
-        tell(psutil.Process.suspend)  # what stands still forks no more while the others are killed
+        tell(psutil.Process.suspend)  # a suspended process cannot fork while the others are killed
         tell(psutil.Process.kill)
         chase(child)
         time.sleep(POLL_S)
@@ -167,20 +173,20 @@ def end_tree(child: subprocess.Popen[bytes], group: cgroup.Group | None, grace_s
 
 
 def alive(child: subprocess.Popen[bytes]) -> bool:
-    """Whether anything of the tree is left. The dead are buried, for zombies fill the table of processes, too.
+    """Return whether a process of the tree is left, and reap zombies, which fill the table of processes.
 
-    The kernel knows who is left to wait for; in a list of all processes, one that forks and ends meanwhile is missing.
+    Ask the kernel for children to wait for: a list of all processes can miss one that forks and ends meanwhile.
     """
     child.poll()
     if sys.platform != "linux":
         return bool(descendants())
-    with suppress(ChildProcessError):  # nobody is left
+    with suppress(ChildProcessError):  # no child is left
         for _ in range(MAX_TASKS):
             dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if dead is None:
                 return True
             if dead.si_pid == child.pid and child.returncode is None:
-                child.poll()  # its exit code is for nobody else
+                child.poll()  # so that Popen keeps its exit code
             else:
                 os.waitpid(dead.si_pid, 0)
         return True
@@ -188,17 +194,17 @@ def alive(child: subprocess.Popen[bytes]) -> bool:
 
 
 def chase(child: subprocess.Popen[bytes]) -> None:
-    """A chain that forks and ends every millisecond is in no list, but its last link is always adopted by us."""
+    """Kill our direct children for POLL_S: a chain of forks that each end at once always leaves us its last process."""
     own = Path(f"/proc/self/task/{os.getpid()}/children")
     deadline = time.monotonic() + POLL_S
-    with suppress(FileNotFoundError):  # a Mac, or a kernel built without this list
+    with suppress(FileNotFoundError):  # on a Mac, or a kernel built without this list
         while alive(child) and time.monotonic() < deadline:
             for pid in own.read_text().split():
-                os.kill(int(pid), signal.SIGKILL)  # nobody else's: a child's number is free only once it is buried
+                os.kill(int(pid), signal.SIGKILL)  # safe: a child's id is reused only after we have reaped it
 
 
 def descendants() -> list[psutil.Process]:
-    """Those that still run."""
+    """Return the descendants of this process that still run, without zombies."""
     running = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
@@ -208,6 +214,7 @@ def descendants() -> list[psutil.Process]:
 
 
 def tell(message: Any, but: str = "") -> None:
+    """Call a method of psutil.Process on every descendant, except on those named `but`."""
     for process in descendants():
         with suppress(psutil.Error):
             if not but or process.name() != but:

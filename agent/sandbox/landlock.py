@@ -1,15 +1,16 @@
-"""The box for where bubblewrap cannot be used: one program, held by the kernel's Landlock.
+"""Run one command under the kernel's Landlock: the sandbox of machines where bubblewrap does not work.
 
     python -I -S landlock.py '{"read": ["/usr"], "write": ["/work"], "devices": ["/dev/null"]}' COMMAND...
 
-The command may read, list and execute what lies below the paths to read; do as it likes below those to write, but for
-making devices; and read, write and control the devices. Paths that do not exist are left out. All other files are
-closed to it, the network as well, and whatever it starts inherits that. It has no capabilities, even where root starts
-it. What this box leaves open that bubblewrap closes, uncovered() says. Exit code 126: the kernel refused the box.
+The command may read, list and execute files below the paths to read; do everything except making devices below the
+paths to write; and read, write and control the devices. Paths that do not exist are ignored. All other files and the
+network are closed to it and to every process that it starts. It has no capabilities, even if root starts it.
+uncovered() lists the gaps that bubblewrap would close. Exit code 126: the kernel refused the rules.
 
-What honest scripts miss: sockets and shared memory, and so multiprocessing's locks, queues, pools, managers and fork
-server. Its processes and pipes work, as do threads and programs that a script starts, but CUDA in the script alone.
-Libraries that a script compiles can be loaded, but programs not be started: their permissions stay what they were.
+Honest scripts lose sockets and shared memory, and so multiprocessing's locks, queues, pools, managers and fork server.
+Its processes and pipes work, and so do threads and programs that a script starts; CUDA works in the script's own
+process only. A script can load a library that it compiled, but cannot start a program that it compiled, because chmod
+has no effect.
 """
 
 import ctypes
@@ -20,15 +21,15 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-if __name__ == "__main__":  # -I leaves out the folder of a program; last, so that it hides nothing of Python's own
+if __name__ == "__main__":  # -I leaves out the program's folder; last, so that it hides no module of Python's
     sys.path.append(str(Path(__file__).parents[2]))
 from agent.sandbox import seccomp
 
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, of the same number on every architecture
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, with the same numbers on every architecture
 ASK_FOR_VERSION, PATH_BENEATH = 1, 1
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 CAPABILITY_VERSION, CAPABILITIES = 0x20080522, 64
-CANNOT_BOX, NOT_EXECUTABLE = 126, 127  # what a shell answers for a command that it cannot run, or cannot find
+CANNOT_BOX, NOT_EXECUTABLE = 126, 127  # a shell's exit codes for a command that it cannot run, or cannot find
 
 # ---- rights: bits of the kernel's interface --------------------------------------------------------------------------
 
@@ -41,9 +42,9 @@ ABSTRACT_SOCKETS, SIGNALS = 1, 2
 
 READ = EXECUTE | READ_FILE | READ_DIR
 CHANGE = REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM | REFER
-WRITE = READ | WRITE_FILE | TRUNCATE | CHANGE  # no devices: root could make one that is the whole disk
+WRITE = READ | WRITE_FILE | TRUNCATE | CHANGE  # no making of devices: root could make one for the whole disk
 DEVICES = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV
-OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # the kernel refuses any other for a plain file
+OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # the only rights that a plain file can have
 RIGHTS = {"read": READ, "write": WRITE, "devices": DEVICES}
 
 SINCE_1 = READ | WRITE_FILE | MAKE_CHAR | MAKE_BLOCK | CHANGE & ~REFER
@@ -77,24 +78,24 @@ UNFILTERED_BELOW = (
 
 
 class Refused(Exception):
-    """The kernel does not make this box."""
+    """Say why the kernel does not accept these rules."""
 
 
 def abi() -> int:
-    """The version of the kernel's Landlock; 0 where there is none."""
+    """Return the version of the kernel's Landlock; 0 if it has none."""
     if sys.platform != "linux":
         return 0
     return max(0, _call(CREATE_RULESET, None, ctypes.c_size_t(0), ASK_FOR_VERSION))
 
 
 def uncovered(abi: int) -> tuple[str, ...]:
-    """What stays open inside, where the kernel's Landlock is of this version, that bubblewrap would close."""
+    """Return the gaps of this version of Landlock that bubblewrap would close, in plain words."""
     gaps = OPEN_BELOW if seccomp.available() else OPEN_BELOW + UNFILTERED_BELOW
     return tuple(words for version, words in gaps if abi < version) + ALWAYS_OPEN
 
 
 def main(rules: Mapping[str, Iterable[str]], command: list[str]) -> int:
-    """Does not return where all goes well: this process becomes the command."""
+    """Become the command under these rules; return an exit code only on failure."""
     os.get_exec_path()  # imports what execvp will need, while the library can still be read
     try:
         restrict(rules)
@@ -109,7 +110,7 @@ def main(rules: Mapping[str, Iterable[str]], command: list[str]) -> int:
 
 
 def restrict(rules: Mapping[str, Iterable[str]]) -> None:
-    """Closes to this process, and to whatever it starts, all that the rules do not open; raises Refused."""
+    """Deny this process, and every process that it starts, all that the rules do not allow; raise Refused."""
     version = abi()
     if version == 0:
         raise Refused("this kernel has no Landlock, or it is switched off")
@@ -126,14 +127,14 @@ def restrict(rules: Mapping[str, Iterable[str]]) -> None:
 
 
 def handled_files(version: int) -> int:
-    """The rights to files that a kernel of this version can deny."""
+    """Return the rights to files that this version of Landlock can deny, as bits."""
     return SINCE_1 | REFER * (version >= 2) | TRUNCATE * (version >= 3) | IOCTL_DEV * (version >= 5)
 
 
 def handled(version: int) -> tuple[ctypes.Array[ctypes.c_uint64], ctypes.c_size_t]:
-    """All that is denied unless a rule allows it: struct landlock_ruleset_attr of the newest kernel, and its size.
+    """Return struct landlock_ruleset_attr of the newest kernel, with every right that rules must allow, and its size.
 
-    Older kernels accept it, since what they do not know is zero.
+    Older kernels accept the longer struct, since the fields that they do not know are zero.
     """
     network, scope = (BIND_TCP | CONNECT_TCP) * (version >= 4), (ABSTRACT_SOCKETS | SIGNALS) * (version >= 6)
     attributes = (ctypes.c_uint64 * 3)(handled_files(version), network, scope)
@@ -149,20 +150,20 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # what is not there, or out of reach, needs no rule
+        return  # a path that does not exist, or cannot be reached, needs no rule
     if not stat.S_ISDIR(os.fstat(place).st_mode):
         rights &= OF_FILES
     rule = _PathBeneath(rights, place)
     _checked(f"open {path}", _call(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0))
-    if path.startswith("/proc/"):  # what nobody holds, the kernel forgets when short of memory, and the rule with it
+    if path.startswith("/proc/"):  # unless it is held open, the kernel may drop the entry, and our rule with it
         os.set_inheritable(place, True)
     else:
         os.close(place)
 
 
 def _give_up_capabilities() -> None:
-    """Landlock stops root at files, but not at what else root may do to the machine: load modules, say, or reboot."""
-    for capability in range(CAPABILITIES):  # the kernel refuses that to others than root, who have none to give up
+    """Drop all capabilities: Landlock restricts root's files, but not loading modules or rebooting."""
+    for capability in range(CAPABILITIES):  # fails for users other than root, who have none to drop
         _libc().prctl(PR_CAPBSET_DROP, *map(ctypes.c_ulong, (capability, 0, 0, 0)))
     header, nothing = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
     _checked("give up capabilities", _libc().capset(header, nothing))

@@ -1,7 +1,7 @@
-"""What one process tree may use of the machine, and a watch that says when it uses more.
+"""Define how much of the machine one process tree may use, and watch that it stays within that.
 
-The kernel enforces what it can (agent/sandbox/cgroup.py, resource limits); the watch is there for what it cannot:
-memory on a Mac, the size of a folder, and the machine's own reserves, which nothing that runs at night may use up.
+The kernel enforces some limits (agent/sandbox/cgroup.py and RLIMIT_*). The watch covers the others: memory on a Mac,
+the size of a folder, and the machine's reserves of memory and disk, which no run may use up.
 """
 
 import os
@@ -16,21 +16,23 @@ from pathlib import Path
 
 import psutil
 
-QUICK_S, THOROUGH_S = 0.1, 1.0  # a gigabyte is filled in 0.08 s; finding every process costs milliseconds
+QUICK_S, THOROUGH_S = 0.1, 1.0  # between checks: a gigabyte fills in 0.08 s, listing all processes costs milliseconds
 GB = 1 << 30
 TREE = Path("/sys/fs/cgroup")
-CONTAINER = (  # limit, use, and what tells how much of the use is files, by version of the kernel's control groups
+CONTAINER = (  # files with limit, use, and how much of the use is files; by version of the kernel's control groups
     ("memory.max", "memory.current", "memory.stat"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Caps:
+class ResourceLimits:
+    """Hold the most that one process tree and its folder may use, and the reserves of the machine."""
+
     memory_bytes: int  # of all its processes together
-    spare_memory_bytes: int  # left to the machine, whoever uses the rest
+    spare_memory_bytes: int  # the reserve: the tree ends when less is available on the machine
     spare_disk_bytes: int
-    fair_memory_bytes: int = GB  # one that takes no more than this is not to blame where the machine runs short
+    fair_memory_bytes: int = GB  # a tree that uses at most this is not to blame when the machine runs short
     fair_folder_bytes: int = GB
     folder_bytes: int = 16 * GB  # weights, logs, caches
     folder_files: int = 10_000
@@ -38,33 +40,36 @@ class Caps:
     processes: int = 256
 
 
-def caps_of_machine() -> Caps:
-    """A run gets all memory but a tenth, which is 2 GB at least and half of a small machine's at most.
+def limits_of_machine() -> ResourceLimits:
+    """Return the limits of a run on this machine.
 
-    A quarter of that is the reserve, which nobody may use up. The disk's last half gigabyte is for the night's records.
+    A run may use all memory except a tenth (at least 2 GB, at most half of a small machine's memory). A quarter of that
+    tenth is the machine's reserve. The last half gigabyte of the disk is reserved for the night's records.
     """
     total = memory().total
     spare = min(max(2 * GB, total // 10), total // 2)
-    return Caps(total - spare, spare // 4, GB // 2, fair_memory_bytes=(total - spare) // 4)
+    return ResourceLimits(total - spare, spare // 4, GB // 2, fair_memory_bytes=(total - spare) // 4)
 
 
-def fair_to(caps: Caps, usual_bytes: int | None) -> Caps:
-    """Caps that blame nothing for a machine short of memory that takes at most twice what is usual.
+def fair_to(limits: ResourceLimits, usual_bytes: int | None) -> ResourceLimits:
+    """Return limits under which a tree that uses at most twice the usual memory is not blamed for a shortage.
 
-    Where nothing is known to be usual, only what goes beyond its own cap is to blame.
+    If the usual is unknown (None), only a tree beyond its own limit is blamed.
     """
-    fair = caps.memory_bytes if usual_bytes is None else max(caps.fair_memory_bytes, 2 * usual_bytes)
-    return replace(caps, fair_memory_bytes=fair)
+    fair = limits.memory_bytes if usual_bytes is None else max(limits.fair_memory_bytes, 2 * usual_bytes)
+    return replace(limits, fair_memory_bytes=fair)
 
 
 @dataclass(frozen=True, slots=True)
 class MachineMemory:
+    """Hold the memory of the machine, or of the container, in bytes."""
+
     total: int
     available: int
 
 
 def memory(tree: Path = TREE) -> MachineMemory:
-    """The machine's, or that of the container this runs in, where it has less."""
+    """Return the machine's memory, or that of the container around this process if it has less."""
     machine = psutil.virtual_memory()
     total, available = machine.total, machine.available
     for limit, use, stat in CONTAINER:
@@ -77,55 +82,55 @@ def memory(tree: Path = TREE) -> MachineMemory:
 
 
 def _droppable_bytes(stat: str) -> int:
-    """Pages of files, such as the corpus, count as used until somebody else needs the memory."""
+    """Return the bytes of file pages, such as the corpus's: counted as used, but dropped when memory is needed."""
     sizes = dict(line.split() for line in stat.splitlines())
     return sum(int(sizes.get(f"total_{name}", sizes.get(name, 0))) for name in ("active_file", "inactive_file"))
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A cap that was exceeded, in words for the ledger."""
+    """Say which limit was exceeded, in words for the ledger, and whether the tree itself is to blame."""
 
     words: str
-    own: bool = True  # False: a reserve of the machine's, which others used up
+    own: bool = True  # False: other programs used up a reserve of the machine
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the keeper tells the harness when a tree of processes has ended; nothing where it was killed itself."""
+    """Hold the keeper's facts about a tree of processes that has ended; all None if the keeper itself was killed."""
 
-    exceeded: str | None = None  # which cap, in words
-    own: bool = True  # False: a reserve of the machine's, which others used up
-    cpu_s: float | None = None  # processor time of the whole tree, the keeper included
-    peak_bytes: int | None = None  # the most memory that was filled at a time; None where it was not watched
+    exceeded: str | None = None  # the exceeded limit, in words
+    own: bool = True  # False: other programs used up a reserve of the machine
+    cpu_s: float | None = None  # processor time of the whole tree, keeper included
+    peak_bytes: int | None = None  # the most memory filled at one time; None if it was not watched
 
 
 class Watch:
-    """Asked again and again whether a tree of processes and its folder are within their caps.
+    """Check repeatedly whether a tree of processes and its folder stay within their limits.
 
-    filled tells how much memory the tree fills where the kernel counts it; else its processes are asked.
+    filled() returns the memory of the tree in bytes if the kernel counts it, else None; then its processes are asked.
     """
 
     def __init__(
         self,
-        caps: Caps,
+        limits: ResourceLimits,
         folder: Path,
         tree: Callable[[], list[psutil.Process]],
         filled: Callable[[], int | None] = lambda: None,
     ) -> None:
-        self.peak_bytes = 0  # the most memory that was filled at a time
-        self._caps = caps
+        self.peak_bytes = 0  # the most memory filled at one time
+        self._limits = limits
         self._folder = folder
         self._tree = tree
         self._filled = filled
         self._known: list[psutil.Process] = []
-        self._closed = False  # was a part of the folder, when it was last measured?
+        self._closed = False  # whether a part of the folder could not be read at the last measurement
         self._quick_s = self._thorough_s = 0.0
-        self._shared_bytes = 0  # counted more than once, when that was last looked at
-        self._spare_disk_bytes: int | None = None  # when the disk's reserve was used up
+        self._shared_bytes = 0  # shared pages that the sum over processes counts again, as last measured
+        self._spare_disk_bytes: int | None = None  # free bytes when the disk's reserve was first found used up
 
     def exceeded(self) -> Excess | None:
-        """None, or what is over; cheap enough to be asked every few milliseconds."""
+        """Return the first limit that is exceeded, else None; cheap enough for a call every few milliseconds."""
         now_s = time.monotonic()
         if now_s - self._quick_s < QUICK_S:
             return None
@@ -137,72 +142,72 @@ class Watch:
         return self._processes() or self._memory() or self.disk() or self._usage()
 
     def _processes(self) -> Excess | None:
-        count, most = len(self._known), self._caps.processes
+        count, most = len(self._known), self._limits.processes
         return Excess(f"too many processes: {count}, {most} are allowed") if count > most else None
 
     def _memory(self) -> Excess | None:
-        spare, least = memory().available, self._caps.spare_memory_bytes
-        used, most = self._used_bytes(), self._caps.memory_bytes
+        spare, least = memory().available, self._limits.spare_memory_bytes
+        used, most = self._used_bytes(), self._limits.memory_bytes
         self.peak_bytes = max(self.peak_bytes, used)
         if spare < least:
             left = f"the machine had {spare / GB:.2f} GB left, {least / GB:.2f} GB are its reserve"
-            own = used > max(least - spare, self._caps.fair_memory_bytes)
+            own = used > max(least - spare, self._limits.fair_memory_bytes)
             return Excess(f"out of memory: this run used {used / GB:.2f} GB, {left}", own)
         if used > most:
             return Excess(f"out of memory: it used {used / GB:.1f} GB, {most / GB:.1f} GB are allowed")
         return None
 
     def _used_bytes(self) -> int:
-        """Of the whole tree: as its control group counts, else by its processes, whose shared pages count once."""
+        """Return the memory of the whole tree: its control group's count, else the sum with shared pages once."""
         counted = self._filled()
         if counted is not None:
             return counted
         summed = sum(footprint_bytes(process) for process in self._known)
-        if summed - self._shared_bytes > self._caps.memory_bytes:  # it is slow to ask whose pages are whose
+        if summed - self._shared_bytes > self._limits.memory_bytes:  # only then: finding shared pages is slow
             self._shared_bytes = summed - sum(shared_out_bytes(process) for process in self._known)
         return summed - self._shared_bytes
 
     def disk(self) -> Excess | None:
-        """Whether the disk's reserve is used up; of this tree's own doing where its folder holds what is missing."""
+        """Return an excess if the disk's reserve is used up; blame the tree if its folder holds the missing bytes."""
         try:
-            spare, least = shutil.disk_usage(self._folder).free, self._caps.spare_disk_bytes
+            spare, least = shutil.disk_usage(self._folder).free, self._limits.spare_disk_bytes
         except FileNotFoundError:  # unboxed, a script can remove the folder it works in
             return None
         if spare >= least:
             return None
         self._spare_disk_bytes, own = spare, True
-        with suppress(PermissionError):  # one that closes its folder has something in there
-            fair = max(least - spare, self._caps.fair_folder_bytes)
-            own = folder_usage(self._folder, fair, self._caps.folder_files) is not None
+        with suppress(PermissionError):  # a script that closes its folder is blamed
+            fair = max(least - spare, self._limits.fair_folder_bytes)
+            own = folder_usage(self._folder, fair, self._limits.folder_files) is not None
         left = f"{spare / GB:.2f} GB are left, {least / GB:.2f} GB are the night's reserve"
         return Excess(f"disk full: {left}", own)
 
     def once_ended(self, over: Excess) -> Excess:
-        """The same, of this tree's own doing where its end alone sets so much free: files without a name were its."""
+        """Return the excess, blamed on the tree if its end alone freed the missing bytes (deleted but open files)."""
         before = self._spare_disk_bytes
         if over.own or before is None:
             return over
         with suppress(FileNotFoundError):
-            fair = max(self._caps.spare_disk_bytes - before, self._caps.fair_folder_bytes)
+            fair = max(self._limits.spare_disk_bytes - before, self._limits.fair_folder_bytes)
             return replace(over, own=shutil.disk_usage(self._folder).free - before > fair)
         return over
 
     def _usage(self) -> Excess | None:
-        caps, used = self._caps, None
+        limits, used = self._limits, None
         before, self._closed = self._closed, False
         try:
-            used = folder_usage(self._folder, caps.folder_bytes, caps.folder_files)
+            used = folder_usage(self._folder, limits.folder_bytes, limits.folder_files)
         except PermissionError as error:
             self._closed = True
-            if before:  # for a moment, a folder that is being made or removed may be closed, too
+            if before:  # twice in a row: a folder that is being made or removed may be closed for a moment
                 used = _unmeasured(error)
         return Excess(f"its folder holds {used}") if used else None
 
 
 def footprint_bytes(process: psutil.Process) -> int:
-    """Return the memory that this process fills; 0 for one that has just ended.
+    """Return the memory that this process fills in bytes; 0 if it has just ended.
 
-    Pages that it shares count whole, but those of files, such as the corpus, do not: they can be dropped.
+    Shared pages count in full. Pages of files, such as the corpus, do not count: the kernel can drop them.
     """
     if sys.platform == "linux":
         with suppress(OSError):
@@ -219,7 +224,7 @@ def footprint_bytes(process: psutil.Process) -> int:
 
 
 def shared_out_bytes(process: psutil.Process) -> int:
-    """Return its footprint with a page that n processes share counted as 1/n of one; slow for large processes."""
+    """Return its footprint with a page that n processes share counted as 1/n; slow for large processes."""
     try:
         rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_bytes()
     except OSError:  # not Linux, or closed to us
@@ -228,7 +233,10 @@ def shared_out_bytes(process: psutil.Process) -> int:
 
 
 def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
-    """What is too much in a folder, or None; looks no further than it has to. PermissionError for a closed part."""
+    """Return in words which limit a folder exceeds, else None; stop reading at the first excess.
+
+    Raise PermissionError if a part of it cannot be read.
+    """
     used = files = 0
     waiting = [str(folder)]
     while waiting:
@@ -244,10 +252,10 @@ def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
                     if files > most_files:
                         return f"more than the {most_files:,} files that are allowed"
         except (FileNotFoundError, NotADirectoryError):
-            continue  # gone meanwhile, or a file now
+            continue  # removed meanwhile, or replaced by a file
         except PermissionError:
-            raise  # closed to its own owner
-        except OSError as error:  # deeper than a path can be long
+            raise  # its owner may not read it
+        except OSError as error:  # nested deeper than the longest possible path
             return _unmeasured(error)
     return None
 

@@ -1,8 +1,8 @@
-"""How busy other programs kept this machine while one process tree ran.
+"""Measure how busy other programs kept this machine while one process tree ran.
 
-A script that overran its time on a quiet machine is too slow; on a busy one, the overrun says little about it. So a
-machine counts as quiet only where that was measured. Inside a container the counters may be those of the whole host:
-then neighbours that do no harm count as well. What others do on a GPU is not seen at all.
+A script that overran its time on a quiet machine is too slow; on a busy machine the overrun says little about it. A
+machine counts as quiet only if that was measured. Inside a container the counters may cover the whole host, so that
+harmless neighbours count as well. Use of a GPU by others is not measured.
 """
 
 import os
@@ -14,21 +14,21 @@ from pathlib import Path
 
 import psutil
 
-BUSY_SHARE = 0.10  # of all processor time, taken by others: from here on, a run that overran is given a second chance
-STALLED_SHARE = 0.10  # of the wall clock, in which something on the machine waited for its disk or its memory
+BUSY_SHARE = 0.10  # of all processor time, taken by others: from here on, a run that overran gets a second chance
+STALLED_SHARE = 0.10  # of wall time in which some program waited for the machine's disk or memory
 PRESSURE = Path("/proc/pressure")  # Linux's pressure stall information
-NOT_WORK = ("idle", "iowait", "guest", "guest_nice")  # a guest's time is counted in user and nice as well
+NOT_WORK = ("idle", "iowait", "guest", "guest_nice")  # a guest's time is already counted in user and nice
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Seconds since the machine's start, over all its processors."""
+    """Hold processor and stall seconds since the machine's start, summed over all processors."""
 
     at_s: float  # by the monotonic clock
     busy_s: float
     idle_s: float
-    own_s: float  # of the harness's own process
-    stalled_s: Mapping[str, float] = field(default_factory=dict)  # by resource, where the kernel tells
+    own_s: float  # processor time of the harness itself
+    stalled_s: Mapping[str, float] = field(default_factory=dict)  # by resource; empty if the kernel does not tell
 
     @classmethod
     def now(cls, pressure: Path = PRESSURE) -> "Counters":
@@ -44,9 +44,10 @@ class Counters:
 
 
 def busy(before: Counters, after: Counters, tree_s: float | None) -> str | None:
-    """Why the machine may have been too busy for a process tree that took tree_s of processor time; None: it was quiet.
+    """Return why the machine may have been too busy for a process tree, or None if it was quiet.
 
-    The processors' own waiting is not looked at: the threads of one run wait for each other, too.
+    tree_s is the processor time of the tree in seconds, or None if unknown. Pressure on processors is not read: the
+    threads of one run also wait for each other.
     """
     wall_s = after.at_s - before.at_s
     busy_s = after.busy_s - before.busy_s
@@ -64,7 +65,7 @@ def busy(before: Counters, after: Counters, tree_s: float | None) -> str | None:
 
 
 def tree_cpu_s(tree: list[psutil.Process]) -> float:
-    """Processor time of living processes and of their children that have ended."""
+    """Return the processor seconds of these processes and of their ended children."""
     total_s = 0.0
     for process in tree:
         with suppress(psutil.Error):
@@ -74,7 +75,7 @@ def tree_cpu_s(tree: list[psutil.Process]) -> float:
 
 
 def _stalled_s(file: Path) -> float:
-    """some avg10=0.00 avg60=0.00 avg300=0.00 total=156259905, in millionths of a second."""
+    """Read the seconds from a line `some avg10=0.00 avg60=0.00 avg300=0.00 total=156259905` (microseconds)."""
     with suppress(OSError, ValueError, IndexError):
         return int(file.read_text().splitlines()[0].rpartition("total=")[2]) / 1e6
     return 0.0

@@ -1,7 +1,6 @@
-"""A child process under the harness's clock: in a box, in its own folder and session, with a scrubbed environment.
+"""Run a child process under the harness's clock: in a box, in its own folder and session, without secrets.
 
-What the child does to its folder is its own affair: nothing that it deletes, replaces or writes there may hold up or
-end the harness.
+The child may delete, replace or write anything in its folder; none of that may block or end the harness.
 """
 
 import dataclasses
@@ -22,29 +21,31 @@ from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import Ending
 from agent.sandbox.box import Box, Open, View
 from agent.sandbox.cgroup import KILL_S, REMOVE_S
-from agent.sandbox.limits import Caps, Report
+from agent.sandbox.limits import Report, ResourceLimits
 from agent.sandbox.load import Counters, busy
 from agent.text import harmless
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
-# A keeper kills twice, in its group and as it removes it, and then waits for the group's folders; a second to spare.
+# A keeper kills twice (in the group, and when it removes the group), then waits for the group's folders. Plus a second.
 SWEEP_S = GRACE_S + 2 * KILL_S + 2 * REMOVE_S + 1.0
 POLL_S = 0.05
 LOG_CAP_BYTES, LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 << 20, 1 << 20, 4 << 10
 REPORT_BYTES = 4 << 10
-DISK_FAILED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})  # what ends a night, whoever met it
+DISK_FAILED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})  # errors that end the night
 LOG = "log.txt"
 KEEPER = Path(__file__).with_name("keeper.py")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    """Hold how a supervised process ended, and the end of its log."""
+
     ending: Ending
     exit_code: int | None  # -n after signal n; None when the harness ended it
     wall_s: float
     last_lines: str
-    peak_bytes: int | None = None  # the most memory that it filled at a time; None where it was not watched
-    busy: str | None = None  # why the machine may have been too busy for it; None: it was quiet, or that is no matter
+    peak_bytes: int | None = None  # the most memory that it filled at one time; None if it was not watched
+    busy: str | None = None  # why the machine may have been too busy for it; None if it was quiet, or did not overrun
 
 
 def supervise(
@@ -57,18 +58,18 @@ def supervise(
     tick: Callable[[float], None],
     hopeless: Callable[[], bool] = lambda: False,
     box: Box | None = None,
-    caps: Caps | None = None,
+    limits: ResourceLimits | None = None,
 ) -> Outcome:
-    """Run a command in view.folder, its output in log.txt there; when this returns, nothing of it is left running.
+    """Run a command in view.folder with its output in log.txt there; on return all its processes have ended.
 
-    The clock is the harness's own and monotonic: limit_s counts from the start of the process. stopped and hopeless are
-    asked and tick is told the seconds elapsed about twenty times a second. Without box and caps it has the user's own
+    limit_s counts from the start of the process, by the harness's monotonic clock. About twenty times a second
+    stopped() and hopeless() are called, and tick() gets the seconds elapsed. Without a box the command has the user's
     rights.
     """
     command = (box or Open("not asked for")).wrap(command, view)
     watch, before = Stopwatch(), Counters.now()
     with open_log(view.folder / LOG) as log:
-        keeper, report = start_keeper(command, view.folder, env, caps)
+        keeper, report = start_keeper(command, view.folder, env, limits)
         ending: Ending | None = None
         try:
             while keeper.poll() is None and ending is None:
@@ -94,9 +95,9 @@ def supervise(
 
 
 def _due(watch: Stopwatch, limit_s: float, stopped: Callable[[], bool], hopeless: Callable[[], bool]) -> Ending | None:
-    """Why the process has to end now, if it has to."""
+    """Return why the process has to end now, else None."""
     if watch.slept_s > SLEEP_TOLERANCE_S:
-        return Ending.SLEPT  # its clock stood still or ran on, and nobody knows which
+        return Ending.SLEPT  # its budget is void: we cannot know whether its clock stood still
     if watch.elapsed_s > limit_s:
         return Ending.OVERRAN
     if stopped():
@@ -105,18 +106,18 @@ def _due(watch: Stopwatch, limit_s: float, stopped: Callable[[], bool], hopeless
 
 
 def start_keeper(
-    command: list[str], folder: Path, env: Mapping[str, str], caps: Caps | None
+    command: list[str], folder: Path, env: Mapping[str, str], limits: ResourceLimits | None
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """The keeper, and the end of the pipe where it reports.
+    """Start the keeper; return it and the reading end of the pipe for its report.
 
-    It writes to the log through an opening of its own: flags and position of ours are nothing that a script can set.
+    The keeper opens the log itself, so that a script cannot change the flags and position of our file descriptor.
     """
     report, told = os.pipe()
     order = {
         "harness": os.getpid(),
         "grace_s": GRACE_S,
         "report": told,
-        "caps": dataclasses.asdict(caps) if caps else None,
+        "limits": dataclasses.asdict(limits) if limits else None,
     }
     try:
         log = os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
@@ -142,21 +143,21 @@ def start_keeper(
 
 
 def _read_report(report: int) -> Report:
-    """What the keeper tells at its end; nothing from one that was killed itself."""
+    """Read the keeper's report; an empty Report if the keeper was killed."""
     with os.fdopen(report, "rb") as pipe:
         said = pipe.read(REPORT_BYTES)
     return Report(**json.loads(said)) if said else Report()
 
 
 def exit_code(status: int) -> int:
-    """The keeper's 128 + n as -n, which is also how the keeper's own death by signal n reads; 255 stays 255."""
+    """Return the keeper's 128 + n as -n, as for a keeper that signal n killed itself; 255 stays 255."""
     return 128 - status if 128 < status <= 128 + max(signal.valid_signals()) else status
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """A keeper ends its tree by itself; where it cannot, its session is ended for it.
+    """End the keeper, which ends its tree; kill its whole session if it has not ended after SWEEP_S.
 
-    SIGTERM is sent more than once: what comes in the middle of an import may be lost on Python.
+    SIGTERM is sent more than once, since Python may lose one that comes in the middle of an import.
     """
     deadline = time.monotonic() + SWEEP_S
     while process.poll() is None and time.monotonic() < deadline:
@@ -169,18 +170,18 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-# ---- the log: a file of the script, which may do with it what it likes -----------------------------------------------
+# ---- the log, a file that the script may change ----------------------------------------------------------------------
 
 
 def open_log(path: Path) -> BinaryIO:
-    """A new file, which stays ours to read and to cut when the script deletes its name."""
+    """Create a log, and keep it open to read and to cut even if the script deletes its name."""
     path.unlink(missing_ok=True)
     # append mode, so that it can be cut while it is written
     return os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "a+b", 0)
 
 
 def cut_log(log: BinaryIO) -> None:
-    """A log that floods keeps its head, its tail and what comes later; one that cannot be cut stays as it is."""
+    """Cut a log above LOG_CAP_BYTES to its head and tail; leave one alone that cannot be cut."""
     try:
         if os.fstat(log.fileno()).st_size > LOG_CAP_BYTES:
             tail = read_tail(log, LOG_TAIL_BYTES)
@@ -191,7 +192,7 @@ def cut_log(log: BinaryIO) -> None:
 
 
 def last_lines(log: BinaryIO, count: int = 20) -> str:
-    """The end of a log, fit for a terminal and a table: no command to either is left in it."""
+    """Return the last lines of a log, without control characters, for a terminal or a table."""
     try:
         tail = read_tail(log, LOG_TAIL_BYTES)
     except OSError as error:
@@ -207,6 +208,6 @@ def read_tail(file: BinaryIO, count: int) -> bytes:
 
 
 def _let_pass(error: OSError) -> None:
-    """Whatever a script did to its log is no log; a disk that is full or broken concerns the night."""
+    """Ignore an error that the script caused in its log; raise that of a full or broken disk."""
     if error.errno in DISK_FAILED:
         raise error

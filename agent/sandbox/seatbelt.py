@@ -1,8 +1,8 @@
-"""The box on macOS: a profile of our own for Seatbelt, the system's sandbox. Unverified on a Mac.
+"""Write our profile for Seatbelt, the sandbox of macOS. Unverified on a Mac.
 
-The profiles that coding agents bring deny the GPU, and MLX then ends in the middle of its import. Ours allows what
-others have measured MLX to need (macOS 26, M4), and no more. It opens no cache of compiled GPU code to writing: what
-one run left there, another would execute. Seatbelt does not limit memory, and it cannot be nested.
+The profiles of coding agents deny the GPU, and MLX then crashes during its import. Ours allows exactly the operations
+that others have measured MLX to need (macOS 26, M4). It makes no cache of compiled GPU code writable, because a later
+run would execute that code. Seatbelt does not limit memory, and it cannot be nested.
 """
 
 import subprocess
@@ -14,13 +14,13 @@ PROGRAM = "/usr/bin/sandbox-exec"
 ALLOW_ALL = "(version 1)(allow default)"
 PROBE_S = 10
 
-# Where dyld, the frameworks and the time zones are. Not /System as a whole: it holds /System/Volumes/Data, which is
-# every user's files under another name.
+# Where dyld, the frameworks and the time zones are. Not all of /System: it holds /System/Volumes/Data, a second path to
+# every user's files.
 SYSTEM = (
     *("/usr/lib", "/usr/share", "/System/Library", "/System/Cryptexes", "/System/Volumes/Preboot/Cryptexes"),
     *("/Library/Apple", "/private/var/db/dyld", "/private/var/db/timezone", "/private/etc/localtime"),
 )
-# Of kern., names one by one: kern.procargs2 would give away the arguments and the environment of other processes.
+# kern. is allowed name by name: kern.procargs2 would reveal the arguments and the environment of other processes.
 FACTS = ("hw.", "machdep.", "vm.", "iogpu.", "kern.os", "sysctl.proc_")
 KERNEL_FACTS = (
     *("argmax", "bootargs", "boottime", "clockrate", "hostname", "iossupportversion", "maxfilesperproc", "ngroups"),
@@ -29,7 +29,7 @@ KERNEL_FACTS = (
 
 
 def profile(read: Sequence[Path], write: Sequence[Path]) -> str:
-    """Seatbelt's rules for a process that reads the system and these paths, and writes below `write` alone."""
+    """Return Seatbelt's rules for a process that reads the system and these paths, and writes only below `write`."""
     readable, writable = [_below(path) for path in read], [_below(path) for path in write]
     system = [f"(subpath {_quoted(place)})" for place in SYSTEM]
     return "\n".join(
@@ -69,12 +69,12 @@ def profile(read: Sequence[Path], write: Sequence[Path]) -> str:
 
 
 def wrap(text: str, command: Sequence[str]) -> list[str]:
-    """The command that runs this command under a profile."""
+    """Return the command that runs this command under a profile."""
     return [PROGRAM, "-p", text, *command]
 
 
 def unusable(platform: str = sys.platform, program: str = PROGRAM) -> str | None:
-    """None where Seatbelt works, else one sentence that says why not."""
+    """Return None if Seatbelt works here, else one sentence that says why not."""
     if platform != "darwin":
         return f"Seatbelt is part of macOS, and this is {platform}"
     try:
@@ -89,7 +89,7 @@ def unusable(platform: str = sys.platform, program: str = PROGRAM) -> str | None
 
 
 def _allow(operation: str, filters: Iterable[str]) -> str:
-    """A rule for these filters. Without any it would allow all there is, so there is no rule then."""
+    """Return a rule for these filters; without filters a comment, since such a rule would allow everything."""
     told = " ".join(filters)
     return f"(allow {operation} {told})" if told else f"; no {operation}"
 
@@ -99,10 +99,10 @@ def _named(kind: str, *values: str) -> list[str]:
 
 
 def _below(path: Path) -> str:
-    """Seatbelt compares with the path that a link leads to: on macOS, /tmp is /private/tmp."""
+    """Return the filter for a folder with links resolved, as Seatbelt compares: on macOS, /tmp is /private/tmp."""
     return f"(subpath {_quoted(str(path.resolve()))})"
 
 
 def _quoted(text: str) -> str:
-    """A path is the user's: one with a quote in it would otherwise end its string and go on as rules."""
+    """Quote a path, so that a quote in it cannot end the string and add rules."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,18 +1,17 @@
-"""System calls that a boxed program does without: a filter that nobody can take off, and that all it starts inherits.
+"""Build the filter of system calls for every box; it cannot be removed, and child processes inherit it.
 
-In every box it closes what knows no namespaces. The kernel's memory of files is shared by all: a program that is told
-which pages are in it, and puts out those that it likes, leaves notes there for whoever comes later, and so it does in
-keyrings and with the numbers of sockets, which count up. With EPERM the kernel also refuses what goes around the
-filter, into other processes, and the parts of itself that it guards least. What takes a capability is not listed: no
-box has one.
+In every box it refuses, with EPERM, calls whose effects namespaces do not separate. One example is the page cache: a
+program that can ask which pages are in memory, and evict some, can leave a message for a later run. Keyrings and the
+running numbers of sockets would do as well. It also refuses calls that bypass the filter, reach into other processes
+or use the least protected parts of the kernel. Calls that need a capability are not listed, as no box has any.
 
-Beside Landlock, which knows files alone, it closes the rest of what bubblewrap has namespaces and mounts for. No socket
-leads out: none but unix sockets for streams can be made, for pairs of them and for CUDA, which does not start without
-one to listen at, and no socket can be connected. So nothing is sent or looked up, not to a service of this machine
-either. Times, permissions and other processes' priorities stay as they are, though the kernel answers as if they had
-changed: linkers, copies and threads go on, but no program that is made in there can be started by its name.
+With Landlock, which covers files only, it replaces the rest of bubblewrap's namespaces and mounts. A program can make
+unix stream sockets only, for pairs and because CUDA does not start without one to listen on. No socket can be
+connected, so no data leaves, not even to a service of this machine. Changes of file times, permissions and other
+processes' priorities have no effect but seem to succeed, so that linkers, copies and threads work. For that reason a
+program compiled inside cannot be started by its name.
 
-    python -I -S seccomp.py BWRAP ARGUMENTS...        becomes bubblewrap, which holds its command to the filter
+    python -I -S seccomp.py BWRAP ARGUMENTS...        becomes bubblewrap, which applies the filter to its command
 """
 
 import ctypes
@@ -25,21 +24,21 @@ PR_SET_SECCOMP, MODE_FILTER = 22, 2
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x50000
 REFUSE, UNKNOWN, INVALID, UNSUPPORTED, DONE = (
     ERRNO | number for number in (errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, 0)
-)  # the last is a lie: the call has no effect
-ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}  # the kernel's name, and the column below
-X32 = 1 << 30  # added to a number, it asks an x86 kernel for the call of another table
+)  # DONE pretends success: the call has no effect
+ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}  # the kernel's number, and the column below
+X32 = 1 << 30  # added to a call's number, it selects the x32 table of an x86 kernel
 
 Table = dict[str, tuple[int | None, int | None]]
 
 REFUSED: Table = {
-    "io_uring_setup": (425, 425), "io_setup": (206, 0),  # they do what the filter never sees
+    "io_uring_setup": (425, 425), "io_setup": (206, 0),  # their operations bypass the filter
     "mincore": (27, 232), "cachestat": (451, 451),  # which pages of a file are in memory
     "process_madvise": (440, 440),
     "ptrace": (101, 117), "process_vm_writev": (311, 271),
     "unshare": (272, 97), "setns": (308, 268),
     "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    # what the user's other programs do with files that are in the box, too
+    # these tell what the user's other programs do with files that the box shows
     "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
 }  # fmt: skip
 PRETENDED: Table = {"fadvise64": (221, 223), "readahead": (187, 213)}
@@ -48,7 +47,7 @@ BY_ARGUMENT: Table = {
     "getsockopt": (55, 209),
 }  # fmt: skip
 
-# ---- and beside Landlock ---------------------------------------------------------------------------------------------
+# ---- with Landlock only ----------------------------------------------------------------------------------------------
 
 REFUSED_TOO: Table = {
     "connect": (42, 203),
@@ -57,7 +56,7 @@ REFUSED_TOO: Table = {
     "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
     "semget": (64, 190), "semop": (65, 193), "semtimedop": (220, 192), "semctl": (66, 191),
     "mq_open": (240, 180), "mq_unlink": (241, 181),
-    # what Landlock leaves open on files: to give them away or mark them
+    # changes of owner and attributes, which Landlock does not cover
     "chown": (92, None), "lchown": (94, None), "fchown": (93, 55), "fchownat": (260, 54), "file_setattr": (469, 469),
     "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466),
@@ -74,10 +73,10 @@ BY_ARGUMENT_TOO: Table = {
 
 NAMESPACES = 0x7E020000  # the CLONE_NEW… flags of clone
 AF_UNIX, SOCK_STREAM, SOCK_SEQPACKET, OF_SOCKETS = 1, 1, 5, 0xF
-RANDOM, WILLNEED, COLD, PAGEOUT = 1, 3, 20, 21  # advice about memory; the last two are young, and may be unknown
-NOWAIT_OR_UNCACHED = 0x8 | 0x80  # to read no more than is in memory, or to leave nothing there
-MARKS = (0x40086602, 0x40087602, 0x401C5820)  # FS_IOC_SETFLAGS, …SETVERSION, …FSSETXATTR: their owner needs no writing
-SOL_SOCKET, SO_COOKIE, SO_NETNS_COOKIE = 1, 57, 71  # numbers that the kernel counts up and never gives twice
+RANDOM, WILLNEED, COLD, PAGEOUT = 1, 3, 20, 21  # advice about memory; older kernels do not know the last two
+NOWAIT_OR_UNCACHED = 0x8 | 0x80  # flags of preadv2 that read only cached pages, or leave none in the cache
+MARKS = (0x40086602, 0x40087602, 0x401C5820)  # FS_IOC_SETFLAGS, …SETVERSION, …FSSETXATTR: need no right to write
+SOL_SOCKET, SO_COOKIE, SO_NETNS_COOKIE = 1, 57, 71  # cookies are numbers that the kernel counts up
 PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1
 
 # ---- the filter: a program of the kernel's small packet machine, over struct seccomp_data ----------------------------
@@ -85,30 +84,30 @@ PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1
 LOAD, RETURN, AND = 0x20, 0x06, 0x54
 EQUAL, AT_LEAST, ANY_OF = 0x15, 0x35, 0x45
 NUMBER, ARCHITECTURE = 0, 4
-FIRST, SECOND, THIRD, SIXTH = 16, 24, 32, 56  # an argument's lower half: its upper one the kernel drops as well
-NO_FILTER = 126  # what a shell answers for a command that it cannot run
+FIRST, SECOND, THIRD, SIXTH = 16, 24, 32, 56  # the lower half of an argument; the kernel ignores the upper half, too
+NO_FILTER = 126  # a shell's exit code for a command that it cannot run
 
-Instruction = tuple[int, int, int, int]  # what to do, steps to skip if it holds, steps to skip if not, with what
+Instruction = tuple[int, int, int, int]  # operation, steps to skip if true, steps to skip if false, operand
 
 
 def available() -> bool:
-    """Whether filters work here. Asks for no filter at all: a kernel that has them finds fault with the address."""
+    """Return whether filters work here: a kernel that supports them answers EFAULT to a null filter."""
     known = sys.platform == "linux" and sys.maxsize > 1 << 32 and os.uname().machine in ARCHITECTURES
     return known and _set_filter(None) != 0 and ctypes.get_errno() == errno.EFAULT
 
 
 def install() -> int:
-    """Holds this process, which may gain no privileges any more, to Landlock's filter; 0 where the kernel agrees."""
+    """Apply Landlock's filter to this process, which must have no_new_privs set; return 0, or -1 with errno set."""
     steps = program(os.uname().machine, namespaces=False)
     code = (_Step * len(steps))(*(_Step(*step) for step in steps))
     return _set_filter(ctypes.byref(_Program(len(steps), code)))
 
 
 def main(command: list[str]) -> int:
-    """Does not return where all goes well: this process becomes bubblewrap, which reads the filter and closes it."""
+    """Become bubblewrap with the filter in a pipe, which it reads and closes; return an exit code only on failure."""
     filter_ = b"".join(struct.pack("=HBBI", *step) for step in program(os.uname().machine, namespaces=True))
     there, here = os.pipe()
-    os.write(here, filter_)  # far less than a pipe holds
+    os.write(here, filter_)  # much less than a pipe holds, so this does not block
     os.set_inheritable(there, True)
     try:
         os.execv(command[0], [command[0], "--seccomp", str(there), *command[1:]])
@@ -118,14 +117,14 @@ def main(command: list[str]) -> int:
 
 
 def program(machine: str, *, namespaces: bool) -> list[Instruction]:
-    """For a box that has namespaces and mounts of its own, or for one that has none."""
+    """Return the filter for a machine's architecture, for a box with its own namespaces (bubblewrap) or without."""
     architecture, column = ARCHITECTURES[machine]
     tables = [(REFUSED, _answer(REFUSE)), (PRETENDED, _answer(DONE))]
     tables += [] if namespaces else [(REFUSED_TOO, _answer(REFUSE)), (PRETENDED_TOO, _answer(DONE))]
     by_argument = _by_argument() | ({} if namespaces else _by_argument_too())
     numbers = BY_ARGUMENT | BY_ARGUMENT_TOO
     return [
-        _load(ARCHITECTURE), *_unless(EQUAL, architecture, _answer(KILL)),  # 32-bit calls have numbers of their own
+        _load(ARCHITECTURE), *_unless(EQUAL, architecture, _answer(KILL)),  # 32-bit calls have other numbers
         _load(NUMBER), *_when(AT_LEAST, X32, _answer(REFUSE)),
         *(step for table, said in tables for row in table.values() for step in _when(EQUAL, row[column], said)),
         *(step for name, steps in by_argument.items() for step in _when(EQUAL, numbers[name][column], *steps)),
@@ -137,7 +136,7 @@ def _by_argument() -> dict[str, list[Instruction]]:
     advice = {RANDOM: DONE, WILLNEED: DONE, COLD: INVALID, PAGEOUT: INVALID}
     answers = [step for value, said in advice.items() for step in _when(EQUAL, value, _answer(said))]
     return {
-        "clone3": [_answer(UNKNOWN)],  # its flags are out of sight; libraries then take clone
+        "clone3": [_answer(UNKNOWN)],  # a filter cannot read its flags; libraries then use clone
         "clone": [_load(FIRST), *_when(ANY_OF, NAMESPACES, _answer(REFUSE)), _answer(ALLOW)],
         "madvise": [_load(THIRD), *answers, _answer(ALLOW)],
         "getsockopt": [
@@ -151,7 +150,7 @@ def _by_argument() -> dict[str, list[Instruction]]:
 
 def _by_argument_too() -> dict[str, list[Instruction]]:
     marks = [step for value in MARKS for step in _when(EQUAL, value, _answer(REFUSE))]
-    # numbers of its own threads are other numbers, too, and a library that may not place them gives up
+    # a thread's id is not 0 even for the process's own threads, and a library that gets an error here gives up
     scheduling = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
     return {
         "socket": _unix_stream(),
@@ -165,12 +164,12 @@ def _by_argument_too() -> dict[str, list[Instruction]]:
 
 
 def _own(process: int, otherwise: int) -> list[Instruction]:
-    """0 is the one that asks."""
+    """Allow a call whose argument `process` is 0, the caller itself; else give the other answer."""
     return [_load(process), *_when(EQUAL, 0, _answer(ALLOW)), _answer(otherwise)]
 
 
 def _unix_stream() -> list[Instruction]:
-    """Datagrams need no connection: even a socket of a pair could send them to any other."""
+    """Allow unix stream sockets only: datagrams need no connection, so even a pair's socket could send them out."""
     return [
         _load(FIRST), *_unless(EQUAL, AF_UNIX, _answer(REFUSE)),
         _load(SECOND), (AND, 0, 0, OF_SOCKETS),
@@ -187,7 +186,7 @@ def _answer(value: int) -> Instruction:
 
 
 def _when(test: int, value: int | None, *steps: Instruction) -> list[Instruction]:
-    """Nothing where this machine lacks the call, whose number then is None."""
+    """Return steps that run if the test is true; [] if the value is None, a call that this machine lacks."""
     return [] if value is None else [(test, 0, len(steps), value), *steps]
 
 

@@ -69,8 +69,8 @@ def doubts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doubts]:
         patch.setenv("NIGHTSHIFT_DATA", str(data))
         patch.setattr(process, "Stopwatch", Nap().stopwatch)
         with scripted_lab(grounds.root, "t", scripts[:3], plausible_gain=PLAUSIBLE_GAIN) as lab:
-            caps = dataclasses.replace(lab.shop.caps, memory_bytes=GB)
-            run_night(dataclasses.replace(lab, shop=dataclasses.replace(lab.shop, caps=caps)))
+            limits = dataclasses.replace(lab.shop.resource_limits, memory_bytes=GB)
+            run_night(dataclasses.replace(lab, shop=dataclasses.replace(lab.shop, resource_limits=limits)))
             assert isinstance(lab.watcher, Quiet)
             sentences = lab.watcher.sentences
         with scripted_lab(grounds.root, "t", scripts, confirm=1) as lab:

@@ -144,8 +144,8 @@ def tight(grounds: Grounds, scripts: Sequence[str], watcher: Quiet, spare_bytes:
     with scripted_lab(grounds.root, "t", scripts) as lab:
         disk = os.statvfs(grounds.root)
         free = disk.f_bavail * disk.f_frsize
-        caps = dataclasses.replace(lab.shop.caps, spare_disk_bytes=free - spare_bytes)
-        yield dataclasses.replace(lab, shop=dataclasses.replace(lab.shop, caps=caps), watcher=watcher)
+        limits = dataclasses.replace(lab.shop.resource_limits, spare_disk_bytes=free - spare_bytes)
+        yield dataclasses.replace(lab, shop=dataclasses.replace(lab.shop, resource_limits=limits), watcher=watcher)
 
 
 class Neighbour(Quiet):

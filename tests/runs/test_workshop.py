@@ -14,7 +14,7 @@ from agent.runs import workshop
 from agent.runs.workshop import WARM, WEIGHTS, Workshop, read_end, weights_bytes
 from agent.sandbox.box import Open
 from agent.sandbox.environment import TMP
-from agent.sandbox.limits import caps_of_machine
+from agent.sandbox.limits import limits_of_machine
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def outside(tmp_path: Path) -> Path:
 def shop(tmp_path: Path) -> Workshop:
     night = dataclasses.replace(NIGHT, data=str(tmp_path / "data"))
     folder = tmp_path / "user" / "experiments" / "nights" / "t"
-    made = Workshop(night, folder, Open("a test"), caps_of_machine(), None, lambda: False, Quiet().progressed)
+    made = Workshop(night, folder, Open("a test"), limits_of_machine(), None, lambda: False, Quiet().progressed)
     made.fixed.mkdir(parents=True)
     (made.fixed / "prepare.py").write_text("FIXED = True\n")
     return made

@@ -23,7 +23,7 @@ from agent.sandbox import landlock
 from agent.sandbox.box import Box, Bubblewrap, Landlock, Mode, View, choose, python_places
 from agent.sandbox.counters import LIMITS, MAKES_DISKS
 from agent.sandbox.environment import boxed_env
-from agent.sandbox.limits import caps_of_machine
+from agent.sandbox.limits import limits_of_machine
 
 CANARY = "canary-5f2c"
 
@@ -140,7 +140,7 @@ def world(box: Box, tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyP
     git(tmp_path / "user", "init", "-q")
     night = dataclasses.replace(NIGHT, data=str(tiny_data))
     folder = tmp_path / "user" / "experiments" / "nights" / "t"
-    world = World(tmp_path, Workshop(night, folder, box, caps_of_machine(), None, lambda: False, Quiet().progressed))
+    world = World(tmp_path, Workshop(night, folder, box, limits_of_machine(), None, lambda: False, Quiet().progressed))
     world.shop.lay_out(world.folder, "print('hello')\n")
     for path in world.private:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -412,7 +412,7 @@ def test_without_bubblewrap_the_kernels_own_box_is_taken_and_names_its_gaps(no_b
 def test_without_bubblewrap_require_is_refused_with_one_sentence(no_bubblewrap, grounds):
     refused = grounds.nightshift("run", "--sandbox", "require")
     why = "bubblewrap is not installed (apt install bubblewrap)"
-    assert refused.stderr == f"nightshift: --sandbox require: {why}; mend it, or choose --sandbox auto\n"
+    assert refused.stderr == f"nightshift: --sandbox require: {why}; repair it, or choose --sandbox auto\n"
     assert refused.returncode == 2
     assert not grounds.folder("").exists()
 

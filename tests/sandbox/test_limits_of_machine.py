@@ -1,5 +1,6 @@
 """What a run may use of the machine: beyond it, its whole tree ends at once, and the log says why."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -15,31 +16,32 @@ from nights import mounted
 
 from agent.experiment import Ending
 from agent.files import remove
-from agent.sandbox import limits as caps_module
+from agent.sandbox import limits as limits_module
 from agent.sandbox.box import View
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.limits import (
     GB,
-    Caps,
     Excess,
+    ResourceLimits,
     Watch,
-    caps_of_machine,
     fair_to,
     folder_usage,
     footprint_bytes,
+    limits_of_machine,
     memory,
     shared_out_bytes,
 )
 from agent.sandbox.process import Outcome, supervise
 
 MB = 1 << 20
-PLENTY = Caps(memory_bytes=GB, spare_memory_bytes=0, spare_disk_bytes=0, folder_bytes=64 * MB, folder_files=500,
-              processes=100)  # fmt: skip
+PLENTY = ResourceLimits(
+    memory_bytes=GB, spare_memory_bytes=0, spare_disk_bytes=0, folder_bytes=64 * MB, folder_files=500, processes=100
+)
 
 
-def run(folder: Path, *command: str, **caps: int) -> Outcome:
-    """One command under caps of which all but the given ones are out of its reach."""
-    limits = Caps(**{name: caps.get(name, getattr(PLENTY, name)) for name in Caps.__slots__})
+def run(folder: Path, *command: str, **given: int) -> Outcome:
+    """Run one command under limits of which it can reach the given ones alone."""
+    limits = dataclasses.replace(PLENTY, **given)
     return supervise(
         list(command),
         View(folder),
@@ -47,13 +49,13 @@ def run(folder: Path, *command: str, **caps: int) -> Outcome:
         limit_s=60,
         stopped=lambda: False,
         tick=lambda elapsed_s: None,
-        caps=limits,
+        limits=limits,
     )
 
 
-def reason(folder: Path, *command: str, ending: Ending = Ending.EXCEEDED, **caps: int) -> str:
+def reason(folder: Path, *command: str, ending: Ending = Ending.EXCEEDED, **given: int) -> str:
     """Why a command was ended that would otherwise last for a minute."""
-    outcome = run(folder, *command, **caps)
+    outcome = run(folder, *command, **given)
     assert (outcome.ending, outcome.exit_code) == (ending, None), outcome
     assert outcome.wall_s < 30
     return outcome.last_lines.splitlines()[-1]
@@ -93,20 +95,20 @@ def test_the_machine_keeps_a_reserve_of_memory_and_who_took_little_is_not_to_bla
 def test_who_took_the_machines_reserve_itself_is_to_blame(tmp_path, filled):
     spare = memory().available
     for fair, own in ((50 * MB, True), (500 * MB, False)):  # of the 100 MB that it has
-        caps = Caps(GB, spare_memory_bytes=spare + 20 * MB, spare_disk_bytes=0, fair_memory_bytes=fair)
-        seen = [Watch(caps, tmp_path, lambda: [filled]).exceeded() for _ in range(20)]
+        limits = ResourceLimits(GB, spare_memory_bytes=spare + 20 * MB, spare_disk_bytes=0, fair_memory_bytes=fair)
+        seen = [Watch(limits, tmp_path, lambda: [filled]).exceeded() for _ in range(20)]
         assert [one.own for one in seen if one is not None][:1] == [own]
-    short = Caps(GB, spare_memory_bytes=spare + 4 * GB, spare_disk_bytes=0, fair_memory_bytes=50 * MB)
+    short = ResourceLimits(GB, spare_memory_bytes=spare + 4 * GB, spare_disk_bytes=0, fair_memory_bytes=50 * MB)
     over = Watch(short, tmp_path, lambda: [filled]).exceeded()
     assert over is not None
     assert not over.own  # without it, the machine would be short as well
 
 
 def test_twice_what_is_usual_is_fair():
-    caps = Caps(8 * GB, spare_memory_bytes=0, spare_disk_bytes=0, fair_memory_bytes=2 * GB)
-    assert fair_to(caps, GB // 2).fair_memory_bytes == 2 * GB
-    assert fair_to(caps, 3 * GB).fair_memory_bytes == 6 * GB
-    assert fair_to(caps, None).fair_memory_bytes == caps.memory_bytes
+    limits = ResourceLimits(8 * GB, spare_memory_bytes=0, spare_disk_bytes=0, fair_memory_bytes=2 * GB)
+    assert fair_to(limits, GB // 2).fair_memory_bytes == 2 * GB
+    assert fair_to(limits, 3 * GB).fair_memory_bytes == 6 * GB
+    assert fair_to(limits, None).fair_memory_bytes == limits.memory_bytes
 
 
 def test_the_peak_of_memory_is_told(tmp_path):
@@ -137,7 +139,9 @@ def filled(request: pytest.FixtureRequest) -> Iterator[psutil.Process]:
 
 
 def test_memory_is_watched_where_the_kernel_does_not_hold_it(tmp_path, filled):
-    few, enough = (Caps(memory_bytes=most, spare_memory_bytes=0, spare_disk_bytes=0) for most in (50 * MB, 500 * MB))
+    few, enough = (
+        ResourceLimits(memory_bytes=most, spare_memory_bytes=0, spare_disk_bytes=0) for most in (50 * MB, 500 * MB)
+    )
     over = Watch(few, tmp_path, lambda: [filled]).exceeded()
     assert over == Excess("out of memory: it used 0.1 GB, 0.0 GB are allowed")
     assert Watch(enough, tmp_path, lambda: [filled]).exceeded() is None
@@ -154,8 +158,8 @@ def test_no_kind_of_memory_is_a_place_to_hide(tmp_path, kind):
 @pytest.mark.skipif(sys.platform != "linux", reason="a Mac tells each process's own pages")
 def test_pages_that_forks_share_are_counted_once(tmp_path, monkeypatch):
     """An honest loader with many workers is no hog; what they shared is not forgiven once they have ended."""
-    monkeypatch.setattr(caps_module, "QUICK_S", 0.0)
-    monkeypatch.setattr(caps_module, "THOROUGH_S", 0.0)
+    monkeypatch.setattr(limits_module, "QUICK_S", 0.0)
+    monkeypatch.setattr(limits_module, "THOROUGH_S", 0.0)
     code = "import os, signal, time\nx = bytearray(60 << 20)\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
     code += "for _ in range(20): os.fork() or time.sleep(60)\n"
     command = [sys.executable, "-c", f"{code}print('up', flush=True); time.sleep(60)"]
@@ -167,7 +171,7 @@ def test_pages_that_forks_share_are_counted_once(tmp_path, monkeypatch):
         assert sum(map(footprint_bytes, tree)) > 1200 * MB
         assert 60 * MB < sum(map(shared_out_bytes, tree)) < 300 * MB
         trees = [[parent] * 8, tree, tree]
-        watch = Watch(Caps(400 * MB, spare_memory_bytes=0, spare_disk_bytes=0), tmp_path, lambda: trees.pop())
+        watch = Watch(ResourceLimits(400 * MB, spare_memory_bytes=0, spare_disk_bytes=0), tmp_path, lambda: trees.pop())
         assert [watch.exceeded(), watch.exceeded()] == [None, None]
         for child in tree[1:]:
             child.kill()
@@ -265,8 +269,8 @@ def test_a_closed_folder_is_no_place_to_hide(reasons):
 
 def test_a_folder_that_is_closed_for_a_moment_is_left_alone(monkeypatch):
     """Only somebody else than root can meet a closed folder."""
-    monkeypatch.setattr(caps_module, "QUICK_S", 0.0)
-    monkeypatch.setattr(caps_module, "THOROUGH_S", 0.0)
+    monkeypatch.setattr(limits_module, "QUICK_S", 0.0)
+    monkeypatch.setattr(limits_module, "THOROUGH_S", 0.0)
     is_root = os.geteuid() == 0
     if is_root:
         os.seteuid(65534)
@@ -307,8 +311,8 @@ def test_who_filled_the_disk_is_to_blame_and_no_bystander(tmp_path, mine, others
         (disk / "work").mkdir()
         (disk / "another program's").write_bytes(bytes(others * MB))
         deed = f"open('mine', 'wb').write(bytes({mine} << 20)); import time; time.sleep(60)"
-        caps = {"spare_disk_bytes": 20 * MB, "fair_folder_bytes": 10 * MB}
-        said = reason(disk / "work", sys.executable, "-c", deed, ending=ending, **caps)
+        limits = {"spare_disk_bytes": 20 * MB, "fair_folder_bytes": 10 * MB}
+        said = reason(disk / "work", sys.executable, "-c", deed, ending=ending, **limits)
         assert said.startswith("disk full: ")
 
 
@@ -316,8 +320,8 @@ def test_who_filled_the_disk_is_to_blame_and_no_bystander(tmp_path, mine, others
 def test_a_file_without_a_name_is_of_the_one_that_holds_it(tmp_path):
     with mounted(tmp_path / "disk", "size=40m") as disk:
         deed = "import os, time; mine = open('mine', 'wb'); os.unlink('mine'); mine.write(bytes(30 << 20))"
-        caps = {"spare_disk_bytes": 20 * MB, "fair_folder_bytes": 10 * MB}
-        said = reason(disk, sys.executable, "-c", f"{deed}; mine.flush(); time.sleep(60)", **caps)
+        limits = {"spare_disk_bytes": 20 * MB, "fair_folder_bytes": 10 * MB}
+        said = reason(disk, sys.executable, "-c", f"{deed}; mine.flush(); time.sleep(60)", **limits)
         assert said.startswith("disk full: ")
 
 
@@ -351,10 +355,10 @@ def test_a_folder_that_a_script_removed_is_within_its_caps(tmp_path):
 
 
 def test_this_machines_caps_leave_something_to_it():
-    caps, total = caps_of_machine(), memory().total
-    assert total // 2 <= caps.memory_bytes < total <= psutil.virtual_memory().total
-    assert 0 < caps.spare_memory_bytes <= total - caps.memory_bytes
-    assert caps.spare_disk_bytes > 0
+    limits, total = limits_of_machine(), memory().total
+    assert total // 2 <= limits.memory_bytes < total <= psutil.virtual_memory().total
+    assert 0 < limits.spare_memory_bytes <= total - limits.memory_bytes
+    assert limits.spare_disk_bytes > 0
 
 
 @pytest.mark.parametrize(

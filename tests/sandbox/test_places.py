@@ -68,7 +68,7 @@ def test_a_python_in_what_is_hidden_is_shown_all_the_same(system, monkeypatch):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
 def test_a_place_that_cannot_be_listed_is_refused(system):
     (system / "src").chmod(0o311)
-    with pytest.raises(MachineError, match="holds what no script may see"):
+    with pytest.raises(MachineError, match="holds files that no script may see"):
         Landlock(7).wrap(["true"], view(system))
 
 
