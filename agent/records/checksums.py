@@ -1,4 +1,4 @@
-"""What no score is taken without: the fixed files of a night and its corpus, as they were when it opened."""
+"""Take checksums of a night's fixed files and corpus when it opens, and verify them before every score."""
 
 import hashlib
 import json
@@ -8,23 +8,23 @@ from pathlib import Path
 from agent.errors import MachineError
 from agent.experiment import Night
 
-# Of the corpus, what a score is made of. The training split is checked by training itself, against the manifest.
+# Files of the corpus that a score depends on. Training itself checks the training split against the manifest.
 SCORED = ("manifest.json", "token_bytes.npy", "tokenizer.*", "validation.*", "holdout.*")
 
 
 def take(fixed: Path, data: Path) -> str:
-    """The pins of a night, as its journal keeps them."""
-    found = {kind: {name: digest(root / name) for name in names} for kind, root, names in _pinned(fixed, data)}
+    """Return the checksums of a night as JSON, kind → file → sha256, for its journal."""
+    found = {kind: {name: digest(root / name) for name in names} for kind, root, names in _files(fixed, data)}
     return json.dumps(found)
 
 
 def verify(night: Night, fixed: Path) -> None:
-    """Raises MachineError naming the first file that is not as it was when the night opened."""
-    pins: Mapping[str, Mapping[str, str]] = json.loads(night.pins)
-    if not pins:
-        raise MachineError(f"night {night.tag} was opened by a version that took no pins; begin a new one")
-    for kind, root, names in _pinned(fixed, Path(night.data)):
-        wanted = pins.get(kind, {})
+    """Raise MachineError with the first file that has changed since the night opened."""
+    checksums: Mapping[str, Mapping[str, str]] = json.loads(night.pins)
+    if not checksums:
+        raise MachineError(f"night {night.tag} was opened by a version that took no checksums; begin a new one")
+    for kind, root, names in _files(fixed, Path(night.data)):
+        wanted = checksums.get(kind, {})
         for name in sorted({*names, *wanted}):
             _verify(night, root / name, wanted.get(name))
 
@@ -45,8 +45,8 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _pinned(fixed: Path, data: Path) -> Iterator[tuple[str, Path, list[str]]]:
-    """Kind, folder and names; apart, as a file of the one must not stand in for one of the other."""
+def _files(fixed: Path, data: Path) -> Iterator[tuple[str, Path, list[str]]]:
+    """Yield kind, folder and file names; by kind, so that a file of one kind cannot replace one of the other."""
     code = (path for path in fixed.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     corpus = (path for pattern in SCORED for path in data.glob(pattern))
     for kind, root, paths in (("fixed", fixed, code), ("corpus", data, corpus)):

@@ -1,1 +1,1 @@
-"""One run of one attempt: trained, scored and audited, each in a process of its own."""
+"""Train, score and audit one run of one attempt, each in its own boxed process."""

@@ -1,10 +1,10 @@
-"""The audit: losses that a scorer committed to, against the logits that fresh processes give without the targets.
+"""Audit committed losses: compare them with logits of fresh processes that never see the targets.
 
-For each of K positions such a process is shown the true text up to there and a decoy after it, and answers with the
-whole distribution over the next token. An honest model gives the true token the very loss that was committed. One that
-looked ahead, mixed rows, kept state, did not normalise or simply wrote small numbers does not: the answer it would
-need depends on a token that it was not shown. No process is asked about two positions of one row, for the text up to
-the later one holds the answer to the earlier; where rows are few, several are asked in turn. Pure functions of arrays.
+For each of K positions such a process gets the true text up to the position and a decoy after it. It returns the whole
+distribution over the next token. An honest model gives the true token exactly the committed loss. A model that looked
+ahead, mixed rows, kept state, did not normalise or wrote small numbers cannot: the answer it needs depends on a token
+that it has not seen. One process gets at most one position of a row, because the text before a later position holds
+the answer to an earlier one; with few rows, several processes are asked in turn. Pure functions of arrays.
 """
 
 from collections.abc import Iterator
@@ -16,41 +16,44 @@ import numpy.typing as npt
 from agent.experiment import Audit
 
 POSITIONS = 256
-# Honest models agree to rounding, the same shapes running through the same kernels: 1e-6 on an H200 and 3e-6 on a CPU
-# (benchmarks/README.md). The mean is held to less, as a small lie about every token would be worth the most.
+# Honest models agree to rounding, as the same shapes run through the same kernels: 1e-6 on an H200, 3e-6 on a CPU
+# (benchmarks/README.md). The mean has a smaller tolerance, since a small lie about every token is worth the most.
 TOLERANCE_NATS, MEAN_TOLERANCE_NATS = 0.005, 0.0005
-# A model that is worse than guessing somewhere would draw all attention there, for whoever improves on it: its losses
-# count no more than those of a uniform guess and this.
+# A reference model that is much worse than a uniform guess at a few positions would draw all samples there. So its
+# losses are cut at those of a uniform guess plus this.
 ABOVE_GUESSING_NATS = 2.0
-MOST_PROCESSES = 4  # each starts anew; with 128 rows or more they are enough for POSITIONS
+MOST_PROCESSES = 4  # enough for POSITIONS with 128 rows or more
 CHUNK_TOKENS = 1 << 20
-SPARE_CANDIDATES = 16  # for each position wanted, since most of the weight may lie in few rows
+SPARE_CANDIDATES = 16  # draws for each position wanted, since most of the weight may lie in few rows
 
 Array = npt.NDArray[np.generic]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What to ask one process, and what its answers have to agree with."""
+    """Hold the rows for one process, and the committed losses that its answers must match."""
 
     rows: npt.NDArray[np.uint16]  # (K, T): true up to positions[k], a decoy after it
     positions: npt.NDArray[np.int32]  # (K,)
-    targets: npt.NDArray[np.int64]  # (K,) the true next tokens, which nobody is shown
+    targets: npt.NDArray[np.int64]  # (K,) the true next tokens, which no process gets
     committed: npt.NDArray[np.float32]  # (K,) nats
     places: npt.NDArray[np.int64]  # (K,) flat indices into the evaluation rows
-    uniform: npt.NDArray[np.bool_]  # (K,) drawn by chance alone: the mean over these is that over the whole text
+    uniform: npt.NDArray[np.bool_]  # (K,) drawn uniformly: their mean estimates the mean over the whole text
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position of the evaluation rows."""
+    """Name a target of the evaluation rows to ask about."""
 
     index: int  # flat
     uniform: bool
 
 
 def unigram_losses(train: Array, targets: Array, vocab_size: int) -> npt.NDArray[np.float32]:
-    """Return losses of targets (R, T) under the token frequencies of the training text: a first attempt's parent."""
+    """Return the losses of targets (R, T) under the token frequencies of the training text, in nats (R, T).
+
+    They are the reference for attempt 0, which has no parent.
+    """
     counts = np.ones(vocab_size)
     for chunk in _chunks(train):
         counts += np.bincount(chunk, minlength=vocab_size)
@@ -59,7 +62,7 @@ def unigram_losses(train: Array, targets: Array, vocab_size: int) -> npt.NDArray
 
 
 def _chunks(train: Array) -> Iterator[Array]:
-    """NumPy counts in 8 bytes a token: of a whole text that is gigabytes, beside a run that has the rest."""
+    """Yield chunks of the text: NumPy needs 8 bytes a token to count, which is gigabytes for a whole text."""
     return (train[at : at + CHUNK_TOKENS] for at in range(0, len(train), CHUNK_TOKENS))
 
 
@@ -71,11 +74,11 @@ def draw(
     rng: np.random.Generator,
     count: int = POSITIONS,
 ) -> list[list[Position]]:
-    """Places to ask about, one list for each process: half of them uniform, a quarter each by the gain and its square.
+    """Draw the targets to ask about, one list for each process.
 
-    What is faked often is found by the uniform ones; what is faked seldom has to pay where it is, and the square finds
-    a few large gains among the many small ones by which any two models differ. Uniform ones come first, so that no
-    gain, however large, keeps them from a row.
+    Half are uniform; a quarter is drawn in proportion to the gain over the reference, a quarter to its square. Uniform
+    ones find frequent fakes. A rare fake needs large gains to pay, and the square finds those among the many small
+    differences of any two models. Uniform ones are drawn first, so that gains cannot take their rows.
     """
     rows = len(committed)
     worst = np.float32(np.log(vocab_size) + ABOVE_GUESSING_NATS)
@@ -95,7 +98,7 @@ def _draw_once(
     rng: np.random.Generator,
     share: int,
 ) -> list[Position]:
-    """Places that tell nothing about each other, none of them taken before."""
+    """Draw targets for one process from rows that do not reveal each other, without targets already taken."""
     length = shape[1]
     blocked: set[int] = set()  # rows
     chosen: list[Position] = []
@@ -112,7 +115,7 @@ def _draw_once(
 
 
 def _by_chance(weights: npt.NDArray[np.float32], rng: np.random.Generator, count: int) -> Iterator[int]:
-    """Indices in proportion to the weights; to leave out what came before is to draw without putting back."""
+    """Draw indices in proportion to the weights; a caller that skips repeats has drawn without replacement."""
     steps = np.cumsum(weights, dtype=np.float64)
     if steps[-1] > 0:
         yield from np.searchsorted(steps, rng.random(count) * steps[-1], side="right").tolist()
@@ -126,7 +129,7 @@ def plan(
     train: Array,  # (N,) tokens of the training text, where decoys come from
     rng: np.random.Generator,
 ) -> Plan:
-    """Rows for these places, in random order; the decoy's first token is never the true one."""
+    """Build the rows for these targets, in random order; a decoy's first token is never the true one."""
     order = rng.permutation(len(places))
     flat = np.array([places[k].index for k in order], np.int64)
     row, position = np.unravel_index(flat, inputs.shape)
@@ -144,7 +147,7 @@ def plan(
 
 
 def audited_losses(logits: npt.NDArray[np.float32], targets: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Cross-entropy (K,) in nats of logits (K, V), normalised here and in float64."""
+    """Return the cross-entropy (K,) in nats of logits (K, V), normalised here in float64."""
     wide = logits.astype(np.float64)
     top = wide.max(axis=1, keepdims=True)
     losses: npt.NDArray[np.float64] = np.log(np.exp(wide - top).sum(axis=1)) + top[:, 0]
@@ -152,8 +155,8 @@ def audited_losses(logits: npt.NDArray[np.float32], targets: npt.NDArray[np.int6
 
 
 def compare(asked: list[Plan], logits: list[npt.NDArray[np.float32]], wall_s: float) -> Audit:
-    """Whether the committed losses are those of the answers: one plan and its logits (K, V) for each process."""
-    with np.errstate(invalid="ignore", over="ignore"):  # off, above zero: the commitment flatters
+    """Compare committed losses with the answers: one plan and its logits (K, V) for each process."""
+    with np.errstate(invalid="ignore", over="ignore"):  # off > 0: the committed loss is too low
         off = np.concatenate(
             [audited_losses(answer, one.targets) - one.committed for one, answer in zip(asked, logits, strict=True)]
         )

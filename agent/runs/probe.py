@@ -1,6 +1,6 @@
-"""Runs beside the fixed files in a short process: names device, data and budget, and prepares the data if missing.
+"""Report device, data and budget to the harness as JSON, and prepare the data if they are missing.
 
-The harness asks this way because a process that imports MLX holds memory of the device, and a night is long.
+It is a short process of its own, because a process that imports MLX holds memory of the device as long as it lives.
 
     python probe.py ANSWER.json
 """
@@ -14,14 +14,14 @@ from pathlib import Path
 
 
 def main(answer: str) -> None:
-    """Writes the facts, or under "error" the one sentence that a person needs."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that processes that prepare data end, too
-    sys.dont_write_bytecode = True  # a look leaves nothing in the user's folder
+    """Write the facts to the file, or one sentence for the user under "error"."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that worker processes end, too
+    sys.dont_write_bytecode = True  # leave no files in the user's folder
     sys.path.insert(0, str(Path.cwd()))  # the user's own prepare.py and hardware.py, not the installed ones
     try:
         facts = look()
-    except (KeyboardInterrupt, SystemError):  # the latter is what native code may make of the former
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would tear the answer
+    except (KeyboardInterrupt, SystemError):  # native code may turn the first into the second
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt writing the answer
         facts = {"error": "interrupted before the data were ready; the same command goes on from there"}
     except ImportError as error:
         facts = {"error": f"{error}; install what is missing, as nightshift doctor says"}
@@ -33,11 +33,12 @@ def main(answer: str) -> None:
         }
     except RuntimeError as error:  # MLX's own, where a driver or a device is missing
         facts = {"error": f"MLX does not run here ({error}); run: nightshift doctor"}
-    with suppress(FileNotFoundError):  # whoever asked was killed, and the next night has swept up after it
+    with suppress(FileNotFoundError):  # the harness was killed, and a later night has removed its folder
         Path(answer).write_text(json.dumps(facts))
 
 
 def look() -> dict[str, object]:
+    """Return the facts about device and data, prepared if missing; or one sentence under "error"."""
     import hardware
 
     hardware.tune()
@@ -59,8 +60,8 @@ def look() -> dict[str, object]:
 
 
 def compile_kernels() -> None:
-    """Into the user's cache, of which every run gets a copy: no run of a night compiles what all of them need."""
-    with suppress(ImportError):  # a script of the user's own may do without the package
+    """Compile the kernels into the user's cache, of which every run gets a copy, so that no run has to do it."""
+    with suppress(ImportError):  # the user's script may not have this package
         from kernels.device import kernel_device
 
         kernel_device()

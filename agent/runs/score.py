@@ -1,8 +1,8 @@
-"""Scoring from outside, as commitment and audit: boxed processes answer, this one does the arithmetic.
+"""Score a run's weights from outside: boxed processes commit to losses, the harness computes the score.
 
-A scorer holds the script's own code, so nothing that it says is believed by itself. It commits to one loss for every
-token of the validation text; bits per byte are computed here. Before anything is kept, a second process, which knows
-nothing of the first, has to account for a sample of these losses (agent/runs/audit.py).
+A scorer runs the script's own code, so its numbers are not trusted by themselves. It commits to one loss for every
+token of the validation text; bits per byte are computed here. Before an attempt is kept, a second process without any
+knowledge of the first has to confirm a sample of these losses (agent/runs/audit.py).
 """
 
 import json
@@ -22,25 +22,25 @@ import numpy.typing as npt
 
 import prepare
 from agent.experiment import Audit, Ending, History, Run, Score
-from agent.records import checksums as pins
+from agent.records import checksums
 from agent.runs import audit as auditing
 from agent.runs.workshop import Repeats, Workshop, read_end
 from agent.sandbox.process import Outcome
 
-# A forward pass over fixed rows: seconds on a GPU, under a minute on two CPU cores. An hour is a hang. An honest model
-# may be three times as slow as attempt 0's; a slow disk from which MLX is read again takes some twenty seconds.
+# A forward pass over fixed rows takes seconds on a GPU and under a minute on two CPU cores: after an hour it hangs. An
+# honest model may be three times as slow as attempt 0's, and reading MLX again from a slow disk takes about 20 s.
 FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 20.0, 3.0
-WEIGHTS_FACTOR, LEAST_WEIGHTS_BYTES = 16, 256 << 20  # of attempt 0's: beyond it, weights would be a store of text
+WEIGHTS_FACTOR, LEAST_WEIGHTS_BYTES = 16, 256 << 20  # times attempt 0's: larger weights could store text
 What = Literal["losses", "logits"]
 Split = Literal["validation", "holdout"]
-Work = Mapping[str, npt.NDArray[np.generic]]  # what a scorer is given, by the names of its files
+Work = Mapping[str, npt.NDArray[np.generic]]  # file name → array: the input of a scorer
 SCORER = Path(__file__).with_name("scorer.py")
 ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """The evaluation rows of one split: every token after the first is a target once."""
+    """Hold the evaluation rows of one split: every token after the first is a target once."""
 
     inputs: npt.NDArray[np.uint16]  # (R, T)
     targets: npt.NDArray[np.uint16]  # (R, T)
@@ -48,38 +48,38 @@ class Rows:
 
     @classmethod
     def of(cls, data: Path, split: Split = "validation") -> "Rows":
-        corpus = prepare.load_data(data, verify=False)  # its pins were verified
+        corpus = prepare.load_data(data, verify=False)  # its checksums were verified
         inputs, targets = prepare.evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
         return cls(inputs.astype(np.uint16), targets.astype(np.uint16), corpus.token_bytes)
 
     @property
     def counted(self) -> npt.NDArray[np.bool_]:
-        """(R, T): where the target has bytes, which BOS has not."""
+        """Return where the target has bytes (R, T); BOS has none."""
         return self.token_bytes[self.targets] > 0
 
     def bits_per_byte(self, losses: npt.NDArray[np.float32]) -> float:
-        """Of losses (R, T) in nats; each byte counts once."""
+        """Return the bits per byte of losses (R, T) in nats; each byte counts once."""
         nats = float(losses[self.counted].sum(dtype=np.float64))
         return nats / (math.log(2) * int(self.token_bytes[self.targets].sum(dtype=np.int64)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scoring:
-    """What a boxed process made of its work: numbers, or why there are none; neither when the user stopped it."""
+    """Hold the numbers of a boxed process, or its failure; neither if the user stopped it."""
 
     wall_s: float
     numbers: npt.NDArray[np.float32] | None = None
     failure: str | None = None
-    overran: bool = False  # it was killed by the harness's clock
+    overran: bool = False  # the harness killed it at its time limit
 
 
 def scoring_limit_s(history: History, number: int, beyond_s: float, allowance_s: float) -> float:
     """Return the seconds that a process which scores or audits an attempt may take.
 
-    The process runs the script's own code, so a script could train on in there. It gets three times what scoring took
-    in the median of attempt 0's runs, as an honest model may be larger. What goes beyond attempt 0's time counts
-    against the allowance of its run, of which training took beyond_s: together they stay within allowance_s, and the
-    LEAST_LIMIT_S that a slow disk needs. Attempt 0 is the user's own script and is given an hour.
+    The process runs the script's own code, which could go on training there. It gets three times the median scoring
+    time of attempt 0's runs, as an honest model may be larger. Time beyond attempt 0's counts against the allowance of
+    the run, of which training took beyond_s: both together stay within allowance_s plus LEAST_LIMIT_S, which a slow
+    disk may need. Attempt 0 is the user's own script and gets an hour.
     """
     runs = history[0].counted_runs if history else ()
     splits = [[run.score for run in runs], [run.holdout for run in runs]]
@@ -92,7 +92,7 @@ def scoring_limit_s(history: History, number: int, beyond_s: float, allowance_s:
 
 
 def too_heavy(run: Run, history: History) -> str | None:
-    """Return why weights are too large to be scored beside those of attempt 0; None where they are not."""
+    """Return why a run's weights are too large to be scored, compared with attempt 0's; None if they are not."""
     first = [one.weights_bytes for one in history[0].done_runs if one.weights_bytes is not None] if history else []
     if not first or run.weights_bytes is None:
         return None
@@ -108,12 +108,11 @@ def too_heavy(run: Run, history: History) -> str | None:
 def score(
     shop: Workshop, number: int, script: str, seed: int, limit_s: float, split: Split = "validation"
 ) -> Score | None:
-    """Measure the weights that a finished run left; None when the user stopped it in the middle.
+    """Score the weights of a finished run; return None if the user stopped it in the middle.
 
-    The losses that the scorer committed to stay beside the run's folder. Raises MachineError when a pinned file is not
-    what it was.
+    The committed losses stay beside the run's folder. Raise MachineError if a pinned file has changed.
     """
-    pins.verify(shop.night, shop.fixed)
+    checksums.verify(shop.night, shop.fixed)
     rows = Rows.of(Path(shop.night.data), split)
     folder, weights = shop.score_folder(number, seed), shop.weights(number, seed)
     reply = committed_losses(shop, folder, script, weights, limit_s, rows)
@@ -124,7 +123,7 @@ def score(
 
 
 def committed_losses(shop: Workshop, folder: Path, script: str, weights: Path, limit_s: float, rows: Rows) -> Scoring:
-    """Return what a boxed process says about rows that it gets in random order: losses (R, T) in nats."""
+    """Ask a boxed process for the losses (R, T) of these rows in nats; it gets the rows in random order."""
     order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
     work: Work = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
     reply = _ask(shop, folder, script, "losses", weights, limit_s, work, rows.inputs.size)
@@ -145,11 +144,11 @@ def audit(
     incumbent: tuple[int, int] | None,  # attempt and seed
     split: Split = "validation",
 ) -> Audit | None:
-    """Have a fresh process account for committed losses; None when the user stopped it in the middle.
+    """Audit committed losses with fresh processes; return None if the user stopped it in the middle.
 
-    What a failed audit found stays beside the run's folder. Raises MachineError as score() does.
+    The findings of a failed audit stay beside the run's folder. Raise MachineError if a pinned file has changed.
     """
-    pins.verify(shop.night, shop.fixed)
+    checksums.verify(shop.night, shop.fixed)
     data, rng = Path(shop.night.data), np.random.default_rng(secrets.randbits(128))
     rows = Rows.of(data, split)
     committed = read_committed(shop.losses(number, seed, split), rows)
@@ -183,10 +182,10 @@ def audit(
 def _ask(
     shop: Workshop, folder: Path, script: str, what: What, weights: Path, limit_s: float, work: Work, count: int
 ) -> Scoring:
-    """Return what a boxed process makes of the work.
+    """Run the scorer on this work in a box and return its reply: `count` numbers or a failure.
 
-    One that lost its time to a sleeping or busy machine is asked again, and once more one that was killed by a signal,
-    as when memory ran short for a moment: nothing was learnt from either about the script.
+    Repeat it if the machine slept or was busy, and once if a signal killed it (memory may have run short for a moment):
+    neither says anything about the script.
     """
     killed, spent_s, repeats = False, 0.0, Repeats(shop)
     while True:
@@ -212,7 +211,7 @@ def _ask(
 
 
 def _answer(outcome: Outcome, folder: Path, name: str, count: int) -> npt.NDArray[np.float32] | str:
-    """The numbers that a scorer left, or why there are none. Raw floats: there is no header to be parsed."""
+    """Read the scorer's numbers, or return why there are none; the file holds raw floats, without a header to parse."""
     if outcome.ending is not Ending.FINISHED:
         lines = outcome.last_lines.strip().splitlines()
         signal = f" by signal {-outcome.exit_code}" if outcome.exit_code and outcome.exit_code < 0 else ""
@@ -230,7 +229,7 @@ def _answer(outcome: Outcome, folder: Path, name: str, count: int) -> npt.NDArra
 
 
 def _implausible(losses: npt.NDArray[np.float32]) -> str | None:
-    """None for losses that a normalised distribution can have."""
+    """Return why no normalised distribution can have these losses, else None."""
     if not np.isfinite(losses).all():
         worst = losses[~np.isfinite(losses)][0]
         return f"{(~np.isfinite(losses)).sum():,} losses are not finite, the first is {worst}"
@@ -240,7 +239,7 @@ def _implausible(losses: npt.NDArray[np.float32]) -> str | None:
 
 
 def _commit(path: Path, losses: npt.NDArray[np.float32]) -> None:
-    """On disk before the journal says that there is a score."""
+    """Write the losses to the disk and flush them, before the journal records a score."""
     with path.open("wb") as file:
         losses.tofile(file)
         file.flush()

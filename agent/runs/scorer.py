@@ -1,9 +1,9 @@
-"""Runs in a box of its own, beside the committed script and the fixed files: weights in, numbers out.
+"""Compute losses or logits from a run's weights, in a box beside the committed script and the fixed files.
 
     python scorer.py losses SCRIPT WEIGHTS      inputs.npy, targets.npy (R, T) → losses.f32 (R, T), in nats
     python scorer.py logits SCRIPT WEIGHTS      inputs.npy (K, T), positions.npy (K,) → logits.f32 (K, V)
 
-It runs the script's own code and is believed nothing that the other mode of it, in another process, does not confirm.
+It runs the script's own code. Its losses are trusted only after its other mode, in another process, confirms them.
 """
 
 import importlib.util
@@ -33,7 +33,7 @@ def main(what: str, script: str, weights: str) -> None:
 
 
 def losses(model: Any, inputs: np.ndarray, rows: int, data: Any) -> Iterator[np.ndarray]:
-    """Cross-entropies (B, T) of the rows, a batch at a time."""
+    """Yield the cross-entropies (B, T) of the rows in nats, a batch at a time."""
     import prepare
 
     targets = np.load("targets.npy")
@@ -42,7 +42,7 @@ def losses(model: Any, inputs: np.ndarray, rows: int, data: Any) -> Iterator[np.
 
 
 def logits(model: Any, inputs: np.ndarray, rows: int, data: Any) -> Iterator[np.ndarray]:
-    """Logits (B, V) at one position of each row, in batches of the shape that the losses were made in."""
+    """Yield the logits (B, V) at one position of each row, in batches of the same shape as for the losses."""
     import mlx.core as mx
 
     import prepare
@@ -51,12 +51,13 @@ def logits(model: Any, inputs: np.ndarray, rows: int, data: Any) -> Iterator[np.
     for at in range(0, len(inputs), rows):
         batch = inputs[at : at + rows]
         found = prepare.checked_logits(model, batch, rows, data)  # (rows, T, V)
-        # slices, as a gather would be a kernel of its own, compiled for seconds on a GPU
+        # slices, since compiling a kernel for a gather takes seconds on a GPU
         asked = [found[row, position] for row, position in enumerate(positions[at : at + rows])]
         yield np.array(mx.stack(asked).astype(mx.float32))
 
 
 def load_script(path: Path) -> ModuleType:
+    """Import a training script as a module; raise ImportError if that is impossible."""
     spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be imported")

@@ -1,4 +1,4 @@
-"""One training run: the committed script in its own box, under a budget and the harness's clock."""
+"""Train the committed script once, in its own box, under a budget and the harness's clock."""
 
 import dataclasses
 import json
@@ -14,13 +14,13 @@ from agent.runs.weights import count_weights
 from agent.runs.workshop import WEIGHTS, Workshop, open_plain, read_end, weights_bytes
 from agent.sandbox.process import Outcome
 
-# Start, compilation and saving come on top of the budget. The slowest honest start measured is 150 s (a whole step
-# compiled by MLX for CUDA with cold caches); attempt 0 gets twice that, which only a hang uses up.
+# Start, compilation and saving come on top of the budget. The slowest honest start measured took 150 s (MLX compiled a
+# whole step for CUDA with cold caches). Attempt 0 gets twice that; a run that needs more hangs.
 FIRST_ALLOWANCE_S = 300.0
-# What attempt 0 needed is known then, and what others get is not much more: beyond it a script would be training on.
+# Later attempts get little more than attempt 0 needed: with more time a script could go on training.
 ALLOWANCE_FACTOR, LEAST_ALLOWANCE_S, ALLOWANCE_OF_BUDGET = 1.5, 10.0, 0.05
-POINT_BYTES, SUMMARY_BYTES = 4 << 10, 1 << 20  # far more than a line of the curve, or a summary, ever takes
-# The least and the most that each number of a summary can be: the types and bounds of what machines do, with much room.
+POINT_BYTES, SUMMARY_BYTES = 4 << 10, 1 << 20  # much more than a line of metrics.jsonl, or a summary, needs
+# Type, minimum and maximum of each number in a summary, with much room beyond what today's machines reach.
 PLAUSIBLE: Mapping[str, tuple[type, float, float]] = {
     "training_seconds": (float, 0, 1e8),
     "total_seconds": (float, 0, 1e8),
@@ -31,14 +31,14 @@ PLAUSIBLE: Mapping[str, tuple[type, float, float]] = {
     "num_params_M": (float, 1e-6, 1e9),
     "depth": (int, 0, 1e6),
 }
-CURVE, CURVE_BYTES = "metrics.jsonl", 8 << 20  # of a longer curve the end: some 60,000 points
+METRICS, METRICS_BYTES = "metrics.jsonl", 8 << 20  # the end of a longer file: about 60,000 points
 
 
 def train(shop: Workshop, number: int, script: str, seed: int, allowance_s: float, ahead: Sequence[Bound] = ()) -> Run:
     """Train once, to the end or to the first bound that is exceeded.
 
-    A run of the same attempt and seed that was interrupted begins again. One that overran is delayed rather than
-    overrun where the machine was busy; whether it is done again is for others to say.
+    An interrupted run of the same attempt and seed starts over. A run that overran on a busy machine ends as DELAYED
+    instead of OVERRAN; the caller decides whether to repeat it.
     """
     folder = shop.run_folder(number, seed)
     run = train_in(shop, folder, script, seed, shop.night.budget_s, allowance_s, ahead)
@@ -57,7 +57,7 @@ def train_in(
     allowance_s: float,
     ahead: Sequence[Bound] = (),
 ) -> Run:
-    """Train in a fresh folder."""
+    """Train in this folder, emptied first, for budget_s; kill it allowance_s after the budget."""
     shop.lay_out(folder, script)
     out = folder / "out"
     out.mkdir()
@@ -74,7 +74,7 @@ def train_in(
 
 
 def learnt_allowance_s(history: History, budget_s: float) -> float:
-    """What a run may take beyond its budget, from what the slowest of attempt 0's took by the harness's clock."""
+    """Return the seconds that a run may take beyond its budget, from the slowest run of attempt 0."""
     beyond_s = [run.wall_s - budget_s for run in history[0].done_runs if run.ending is Ending.FINISHED]
     if not beyond_s:
         return FIRST_ALLOWANCE_S
@@ -85,15 +85,15 @@ def learnt_allowance_s(history: History, budget_s: float) -> float:
 
 
 class Contest:
-    """A running training against the bounds that it has still ahead."""
+    """Compare a running training with the early-stop bounds that it has not reached yet."""
 
     def __init__(self, out: Path, ahead: Sequence[Bound]) -> None:
         self._out = out
         self._ahead = tuple(ahead)
-        self.verdict: str | None = None  # why it is lost
+        self.verdict: str | None = None  # why the run was stopped early
 
     def is_lost(self) -> bool:
-        """Asked again and again while it trains; the whole curve is read when it has come to the next bound."""
+        """Return whether the run has failed a bound; read the whole metrics file only at a bound."""
         now = read_progress(self._out) if self._ahead else None
         if now is not None and now.fraction >= self._ahead[0].fraction:
             known = read_losses(self._out)
@@ -103,7 +103,7 @@ class Contest:
 
 
 def learnt_bounds(shop: Workshop, history: History, best: Attempt | None) -> tuple[Bound, ...]:
-    """What the first run of an attempt is held to, from the first runs before it, which had the same seed."""
+    """Return the bounds for an attempt's first run, from earlier first runs, which had the same seed."""
     known = {attempt.number: run for attempt in history if (run := first_finished(shop, attempt)) is not None}
     if best is None or best.val_bpb is None or best.number not in known:
         return ()
@@ -111,7 +111,7 @@ def learnt_bounds(shop: Workshop, history: History, best: Attempt | None) -> tup
 
 
 def first_finished(shop: Workshop, attempt: Attempt) -> Finished | None:
-    """What became of an attempt's first run; None without a score, and where it failed its audit."""
+    """Return the losses and score of an attempt's first run; None without a score or after a failed audit."""
     run = next(iter(attempt.done_runs), None)
     score = run.score if run is not None else None
     if run is None or score is None or not is_finite(score.val_bpb) or (score.audit and not score.audit.passed):
@@ -122,25 +122,25 @@ def first_finished(shop: Workshop, attempt: Attempt) -> Finished | None:
 
 @cache
 def _losses_of_finished(out: Path) -> Losses:
-    """What is finished does not change, and every later attempt asks for it."""
+    """Read the losses of a finished run, once: every later attempt needs them."""
     return read_losses(out)
 
 
 def read_losses(out: Path) -> Losses:
-    """The training curve so far, in short; empty where there is none."""
+    """Return the training losses so far; empty if there are none."""
     try:
-        return losses(read_end(out, CURVE, CURVE_BYTES))
+        return losses(read_end(out, METRICS, METRICS_BYTES))
     except OSError:
         return {}
 
 
-# ---- what a script says ----------------------------------------------------------------------------------------------
+# ---- the script's own files ------------------------------------------------------------------------------------------
 
 
 def read_progress(out: Path) -> Progress | None:
-    """The last whole line of the training curve; None before there is one."""
+    """Return the progress in the last whole line of metrics.jsonl; None before there is one."""
     try:
-        point = json.loads(read_end(out, CURVE, POINT_BYTES).rstrip(b"\n").rpartition(b"\n")[2])
+        point = json.loads(read_end(out, METRICS, POINT_BYTES).rstrip(b"\n").rpartition(b"\n")[2])
         known = {name: point[name] for name in ("step", "loss", "tokens_s") if is_finite(point.get(name))}
         return Progress(fraction=point["progress"], **known) if is_finite(point["progress"]) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -148,7 +148,7 @@ def read_progress(out: Path) -> Progress | None:
 
 
 def read_summary(out: Path) -> Summary | None:
-    """What the script wrote about itself, number by number: one that cannot be is left out."""
+    """Return the numbers of the script's summary.json, without those that are impossible; None if it has none."""
     try:
         said = json.loads(read_end(out, "summary.json", SUMMARY_BYTES))
     except (OSError, ValueError, RecursionError):
@@ -166,7 +166,7 @@ def _is_plausible(name: str, value: object) -> bool:
 
 
 def read_weights(out: Path) -> Weights | None:
-    """What the run saved, by the header of the file; None where it cannot be told."""
+    """Return the sizes in the header of the run's weights; None if the file is missing or malformed."""
     try:
         with open_plain(out, Path(WEIGHTS).name) as file:
             return count_weights(file, os.fstat(file.fileno()).st_size)

@@ -1,6 +1,6 @@
-"""A second of training and a few rows of scoring: what would break after the minutes breaks before them.
+"""Rehearse an attempt with a second of training and two rows of scoring, so that errors show before the long run.
 
-Both work on training text, so that what they say may be shown to whoever made the edit.
+Both use training text only, so their error messages may be shown to the author of the edit.
 """
 
 from dataclasses import replace
@@ -22,7 +22,10 @@ ROWS = 2
 
 
 def rehearse(shop: Workshop, number: int, script: str, allowance_s: float, limit_s: float) -> DryRun | None:
-    """Train and score briefly; None when the user stopped it. Only the log stays. Raises Starved."""
+    """Train and score briefly; return None if the user stopped it.
+
+    Only the log is kept. Raise Starved if other programs repeatedly left no memory or disk.
+    """
     watch, folder, repeats = Stopwatch(), shop.dry_folder(number), Repeats(shop)
     budget_s = min(BUDGET_S, shop.night.budget_s)
     while True:
@@ -46,8 +49,8 @@ def rehearse(shop: Workshop, number: int, script: str, allowance_s: float, limit
 
 
 def _rows(data: Path) -> Rows:
-    """The first rows of the training text."""
-    corpus = prepare.load_data(data, verify=False)  # its pins were verified
+    """Return the first ROWS rows of the training text."""
+    corpus = prepare.load_data(data, verify=False)  # its checksums were verified
     line = np.array(corpus.split("train").tokens[: ROWS * corpus.seq_len + 1], np.uint16)
     inputs, targets = (part.reshape(ROWS, corpus.seq_len) for part in (line[:-1], line[1:]))
     return Rows(inputs, targets, corpus.token_bytes)

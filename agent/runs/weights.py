@@ -1,4 +1,4 @@
-"""Count what a file of weights holds, by its header alone: nothing that a script says of itself is asked.
+"""Count the parameters in a file of weights by its header, without trusting the script's own numbers.
 
 The format is safetensors: eight bytes that give the length of a JSON header, the header, then the tensors' bytes.
 """
@@ -9,10 +9,10 @@ from typing import BinaryIO
 
 from agent.experiment import Weights
 
-# Sixteen thousand tensors need less, and no header of this length takes long to read.
+# enough for 16,000 tensors, and quick to read
 HEADER_BYTES = 4 << 20
-LEAST_HEADER_BYTES, TENSOR_BYTES = 1 << 10, 1 << 9  # in all, and for each: a longer header carries weights itself
-MOST_DIMENSIONS, LONGEST = 16, 1 << 48  # of a tensor: beyond them nothing is a model, and products get slow
+LEAST_HEADER_BYTES, TENSOR_BYTES = 1 << 10, 1 << 9  # in all, and for each tensor: a longer header could hide weights
+MOST_DIMENSIONS, LONGEST = 16, 1 << 48  # of a tensor: no model has more, and larger products are slow
 BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
     "U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64, "F64": 64, "C64": 64,
@@ -20,7 +20,7 @@ BITS = {
 
 
 def count_weights(file: BinaryIO, file_bytes: int) -> Weights | None:
-    """Return what an opened file of this size holds; None where its header does not account for every byte of it."""
+    """Return the parameters and bytes in an open file of this size; None unless its header covers every byte."""
     header_bytes = int.from_bytes(file.read(8), "little")
     if not 2 <= header_bytes <= min(HEADER_BYTES, file_bytes - 8):
         return None
@@ -42,7 +42,7 @@ def count_weights(file: BinaryIO, file_bytes: int) -> Weights | None:
 
 
 def _tensor(said: object) -> tuple[int, int, int] | None:
-    """Where its bytes begin and end, and its number of elements; None where these do not agree."""
+    """Return a tensor's first byte, end and number of elements; None if these do not agree."""
     match said:
         case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [begin, end]} if dtype in BITS:
             pass

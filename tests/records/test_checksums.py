@@ -1,4 +1,4 @@
-"""The pins of a night: no score is taken once a fixed file or the corpus is not what it was."""
+"""Checksums of a night: no score is taken once a fixed file or the corpus has changed."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from nights import Grounds, Quiet, make_repository, scripted_lab, unigram
 from agent.errors import MachineError
 from agent.experiment import Night
 from agent.night.driver import run_night
-from agent.records import checksums as pins
+from agent.records import checksums
 from agent.records.journal import Journal
 
 
@@ -63,7 +63,7 @@ TAMPERINGS: list[tuple[str, Callable[[Path], object], str]] = [
 @pytest.mark.parametrize(("name", "deed", "sentence"), TAMPERINGS)
 def test_what_is_not_as_it_was_is_named(pinned, tmp_path, name, deed, sentence):
     path = (pinned.fixed.parent if name.startswith("fixed") else pinned.data.parent) / name
-    pins.verify(pinned.night, pinned.fixed)
+    checksums.verify(pinned.night, pinned.fixed)
     if path.exists():
         shutil.copy(path, tmp_path / "aside")
     deed(path)
@@ -72,7 +72,7 @@ def test_what_is_not_as_it_was_is_named(pinned, tmp_path, name, deed, sentence):
     path.unlink(missing_ok=True)
     if (tmp_path / "aside").exists():
         shutil.copy(tmp_path / "aside", path)
-    pins.verify(pinned.night, pinned.fixed)
+    checksums.verify(pinned.night, pinned.fixed)
 
 
 def test_a_copy_beside_the_fixed_files_is_no_corpus(pinned):
@@ -81,7 +81,7 @@ def test_a_copy_beside_the_fixed_files_is_no_corpus(pinned):
     (pinned.fixed / name).write_bytes(content)
     change(pinned.data / name)
     with pytest.raises(MachineError, match=name):
-        pins.verify(pinned.night, pinned.fixed)
+        checksums.verify(pinned.night, pinned.fixed)
     (pinned.fixed / name).unlink()
     (pinned.data / name).write_bytes(content)
 
@@ -89,7 +89,7 @@ def test_a_copy_beside_the_fixed_files_is_no_corpus(pinned):
 def test_what_python_compiles_and_the_training_text_are_not_pinned(pinned):
     (pinned.fixed / "__pycache__").mkdir(exist_ok=True)
     (pinned.fixed / "__pycache__" / "prepare.cpython-311.pyc").write_text("")
-    pins.verify(pinned.night, pinned.fixed)
+    checksums.verify(pinned.night, pinned.fixed)
     named = json.loads(pinned.night.pins)
     assert {"prepare.py", "hardware.py"} <= named["fixed"].keys()
     assert {name.partition(".")[0] for name in named["corpus"]} == {
@@ -98,8 +98,8 @@ def test_what_python_compiles_and_the_training_text_are_not_pinned(pinned):
 
 
 def test_a_night_from_before_there_were_pins_is_not_gone_on_with(pinned):
-    with pytest.raises(MachineError, match="was opened by a version that took no pins"):
-        pins.verify(dataclasses.replace(pinned.night, pins="{}"), pinned.fixed)
+    with pytest.raises(MachineError, match="was opened by a version that took no checksums"):
+        checksums.verify(dataclasses.replace(pinned.night, pins="{}"), pinned.fixed)
 
 
 class Tamperer(Quiet):
