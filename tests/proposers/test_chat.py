@@ -119,7 +119,7 @@ def test_nobody_waits_for_an_hour(wait, provider):
     with Server(status(429, retry_after=wait)) as server:
         model = Model(server, provider)
         start = time.monotonic()
-        assert "asked too often and asks to wait 3" in model.refusal()
+        assert "gets too many requests and asks to wait 3" in model.refusal()
         assert time.monotonic() - start < 10
         assert len(server.requests) == 1
         model.refusal()

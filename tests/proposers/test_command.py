@@ -68,7 +68,7 @@ class Agent:
         return Command(line, self.folder, self.asks.append, lambda: self.stopping, **options)
 
     def saw(self, name: str, briefing: Briefing) -> str:
-        """What a file on its desk says."""
+        """What a file in its clone says."""
         with pytest.raises(NoIdea):
             self.does(f"cp {name} '{self.folder}/seen'\n").propose(briefing)
         return (self.folder / "seen").read_text()
@@ -97,10 +97,10 @@ def test_an_edit_without_words_is_titled_by_its_first_line(agent):
 
 def test_only_the_script_comes_back(agent, tmp_path):
     proposal = agent.does(
-        EDIT + IDEA + f"echo cheat > prepare.py; echo x > new.py; pwd > '{tmp_path}/desk'; git commit -qam mine\n"
+        EDIT + IDEA + f"echo cheat > prepare.py; echo x > new.py; pwd > '{tmp_path}/clone'; git commit -qam mine\n"
     ).propose(brief())
     assert proposal.script == EDITED
-    assert not Path((tmp_path / "desk").read_text().strip()).exists()
+    assert not Path((tmp_path / "clone").read_text().strip()).exists()
     assert (agent.folder / "fixed" / "prepare.py").read_text() == "BUDGET_S = 300\n"
 
 
@@ -214,7 +214,7 @@ time.sleep(60)
 """
     began = time.monotonic()
     said = failure_of(agent, code, interpreter=sys.executable, limit_s=1.5)
-    assert "was still at it after 1.5 s" in said
+    assert "was still working after 1.5 s" in said
     assert time.monotonic() - began < 20
     daemon = int((tmp_path / "daemon").read_text())
     assert not psutil.pid_exists(daemon) or psutil.Process(daemon).status() == psutil.STATUS_ZOMBIE

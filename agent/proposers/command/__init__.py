@@ -1,1 +1,1 @@
-"""A coding agent as a source of ideas."""
+"""Propose edits by a coding agent."""

@@ -1,1 +1,1 @@
-"""A language model as a source of ideas."""
+"""Propose edits by a language model."""

@@ -1,7 +1,7 @@
-"""One question to a language model by an official SDK, bounded in time and size, and what a failure means.
+"""Ask a language model one question by an official SDK, with limits of time and size, and explain failures.
 
-The SDKs of the two providers come from one generator, so that their clients, errors and retries are alike; what
-differs is in agent/proposers/llm/protocols.py.
+Both providers' SDKs come from one generator, so their clients, errors and retries are alike. Their differences are in
+agent/proposers/llm/protocols.py.
 """
 
 import email.utils
@@ -23,7 +23,7 @@ REPLY_BYTES = 4 << 20
 MAX_TOKENS = 16_000
 POLL_S = 0.1
 CONNECT_S = 10.0
-# how the two providers, and those that imitate them, say that nothing is left to pay with
+# how the two providers, and compatible servers, report an account without credit
 NO_MONEY = re.compile(
     r"insufficient_quota|billing_error|billing_hard_limit_reached|spend_limit_reached"
     r"|credit balance is too low|insufficient credits",
@@ -33,42 +33,44 @@ NO_MONEY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How much one question may take."""
+    """Limit how long one question may take and how large its reply may be."""
 
-    ask_s: float = 600.0  # until the whole reply is there, retries included
-    wait_s: float = 60.0  # a server that asks to be left alone for longer is not waited for
+    ask_s: float = 600.0  # until the whole reply has arrived, retries included
+    wait_s: float = 60.0  # if a server asks to wait longer, the call fails
     retries: int = 4  # by the SDK: after 429, 5xx and lost connections
-    max_tokens: int = MAX_TOKENS  # of a reply, with what the model thinks before it
-    rest_s: float = 1800.0  # for so long nobody is asked whose key or credit was refused
+    max_tokens: int = MAX_TOKENS  # of a reply, thinking included
+    rest_s: float = 1800.0  # pause after a server has refused the key or reported no credit
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
+    """Hold a model's reply and the server's counts of tokens."""
+
     text: str
-    tokens_in: int | None  # as the server counts them; None where it does not
+    tokens_in: int | None  # as the server counts them; None if it does not
     tokens_out: int | None
-    cut_off: bool = False  # at max_tokens, or where the context was full
-    declined: bool = False  # the model, or a filter beside it, would not answer
+    cut_off: bool = False  # at max_tokens, or because the context was full
+    declined: bool = False  # the model, or a filter, refused to answer
 
 
 class CallFailed(NightshiftError):
-    """There is no reply, and why."""
+    """Say why a call brought no reply."""
 
     def __init__(self, sentence: str, *, lasting: bool = False, charged: bool = False) -> None:
         super().__init__(sentence)
-        self.lasting = lasting  # key or money: asking again soon would be answered alike
-        self.charged = charged  # the server may have worked for it
+        self.lasting = lasting  # key or credit: asking again soon would fail, too
+        self.charged = charged  # the call may have cost money
 
 
-class Dialect(Protocol):
-    """What differs between the SDKs."""
+class ApiFormat(Protocol):
+    """Translate a question and a reply for one provider's SDK."""
 
     def sdk(self) -> Any:
-        """The module; raises MachineError where it is not installed."""
+        """Import and return the SDK's module; raise MachineError if it is not installed."""
         ...
 
-    def client(self, sdk: Any) -> Any: ...  # the class
-    def method(self, client: Any) -> Any: ...  # what has create()
+    def client(self, sdk: Any) -> Any: ...  # the SDK's class of clients
+    def method(self, client: Any) -> Any: ...  # the client's object that has create()
     def question(self, asked: Conversation, endpoint: Endpoint, max_tokens: int) -> dict[str, Any]: ...
     def stream_options(self) -> dict[str, Any]: ...
     def whole(self, answer: Any) -> Reply: ...
@@ -76,59 +78,61 @@ class Dialect(Protocol):
 
 
 class Chat:
-    """Made for one question. close() from another thread ends it, at the latest when the server says something.
+    """Ask one question. close() from another thread ends it, at the latest when the server sends something.
 
-    Raises MachineError where the SDK is missing, or cannot be set up, as with a proxy that it does not understand.
+    Raise MachineError if the SDK is missing or cannot be set up, for example with an invalid proxy.
     """
 
-    def __init__(self, dialect: Dialect, endpoint: Endpoint, patience: Patience) -> None:
-        sdk = dialect.sdk()
-        self._dialect, self._endpoint, self._patience, self._sdk = dialect, endpoint, patience, sdk
+    def __init__(self, api_format: ApiFormat, endpoint: Endpoint, patience: Patience) -> None:
+        sdk = api_format.sdk()
+        self._api_format, self._endpoint, self._patience, self._sdk = api_format, endpoint, patience, sdk
         hooks = {"response": [_retries_within(patience.wait_s)]}
         try:
-            self._client = dialect.client(sdk)(
+            self._client = api_format.client(sdk)(
                 api_key=endpoint.key,
                 base_url=endpoint.url,
                 timeout=sdk.Timeout(patience.ask_s, connect=min(CONNECT_S, patience.ask_s)),
                 max_retries=patience.retries,
-                # a redirect would carry the key and the script to somebody else
+                # a redirect would send the key and the script to another server
                 http_client=sdk.DefaultHttpxClient(follow_redirects=False, event_hooks=hooks),
             )
-            self._method = dialect.method(self._client)  # the first time, an SDK takes seconds to import what it needs
-        except Exception as error:  # of certificates, proxies and whatever else an environment may set
+            self._method = api_format.method(self._client)  # imports more of the SDK, which takes seconds
+        except Exception as error:  # caused by certificates, proxies and other settings of the environment
             said = endpoint.without_key(str(error), SAID_CHARS)
             raise MachineError(
-                f"the {endpoint.provider} SDK cannot be set up ({said}); mend that and try again"
+                f"the {endpoint.provider} SDK cannot be set up ({said}); repair that and try again"
             ) from error
 
     def ask(self, asked: Conversation, *, stream: bool) -> Reply:
-        """Raises CallFailed, or whatever an SDK and a server make of each other: see explained()."""
-        question = self._dialect.question(asked, self._endpoint, self._patience.max_tokens)
+        """Return the reply; raise CallFailed, or any exception of the SDK, which explained() translates."""
+        question = self._api_format.question(asked, self._endpoint, self._patience.max_tokens)
         if not stream:
             with self._method.with_streaming_response.create(**question) as response:
-                return self._dialect.whole(json.loads(_capped(response.iter_bytes())))
-        with self._method.create(**question, **self._dialect.stream_options()) as events:
-            return self._dialect.joined(event.to_dict(warnings=False) for event in events if hasattr(event, "to_dict"))
+                return self._api_format.whole(json.loads(_capped(response.iter_bytes())))
+        with self._method.create(**question, **self._api_format.stream_options()) as events:
+            return self._api_format.joined(
+                event.to_dict(warnings=False) for event in events if hasattr(event, "to_dict")
+            )
 
     def close(self) -> None:
         self._client.close()
 
     def explained(self, error: Exception) -> CallFailed:
-        """What an exception means to the owner of the night."""
+        """Translate an exception into a CallFailed with a sentence for the owner of the night."""
         if isinstance(error, CallFailed):
             return error
         host, sdk = self._endpoint.host, self._sdk
-        cause = str(error.__cause__ or "")  # the SDK itself says no more than 'Connection error.'
+        cause = str(error.__cause__ or "")  # the SDK's own message is only 'Connection error.'
         said = self._endpoint.without_key(cause or str(error) or type(error).__name__, SAID_CHARS)
         if isinstance(error, sdk.APIStatusError):
             return _refusal(error, said, self._endpoint)
         if isinstance(error, sdk.APITimeoutError):
             return CallFailed(f"{host} did not answer in time ({said})", charged=True)
         if isinstance(error, sdk.APIConnectionError):
-            reached = not type(error.__cause__).__name__.startswith("Connect")  # of httpx: ConnectError, ConnectTimeout
+            reached = not type(error.__cause__).__name__.startswith("Connect")  # httpx's ConnectError, ConnectTimeout
             sentence = f"{host} cannot be reached ({said}); is the server running, and is the URL right?"
             return CallFailed(sentence, charged=reached)
-        if isinstance(error, ValueError):  # of JSON and Unicode
+        if isinstance(error, ValueError):  # from JSON or Unicode decoding
             hint = f"is {self._endpoint.url} its base URL, which often ends in /v1?"
             return CallFailed(f"{host} answered with something other than JSON; {hint}", charged=True)
         return CallFailed(f"the call to {host} failed ({type(error).__name__}: {said})", charged=True)
@@ -137,16 +141,16 @@ class Chat:
 def ask_in_time(
     chat: Chat, asked: Conversation, limit_s: float, stopped: Callable[[], bool], *, stream: bool = False
 ) -> Reply:
-    """The reply; raises CallFailed. A call that takes too long, or that nobody waits for any more, is abandoned.
+    """Return the reply; raise CallFailed after limit_s, or soon after the night was asked to stop.
 
-    It runs in a daemon thread, for nothing interrupts a socket that stays silent, nor the SDK's sleep before a retry.
+    The call runs in a daemon thread, because a silent socket and the SDK's sleep before a retry cannot be interrupted.
     """
     outcomes: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
 
     def work() -> None:
         try:
             outcomes.put(chat.ask(asked, stream=stream))
-        except Exception as error:  # whatever it is, the night goes on
+        except Exception as error:  # no failure of an SDK may end the night
             outcomes.put(error)
 
     end = time.monotonic() + limit_s
@@ -166,7 +170,7 @@ def ask_in_time(
 def _wait(
     outcomes: "queue.SimpleQueue[Reply | Exception]", end: float, stopped: Callable[[], bool]
 ) -> Reply | Exception | None:
-    """None when the user stopped it, or at its end; but an answer that is there is taken, for it is paid for."""
+    """Wait for the outcome; return None on a stop or at the end of time, unless a reply has already arrived."""
     while True:
         try:
             return outcomes.get(timeout=max(0.0, min(POLL_S, end - time.monotonic())))
@@ -176,9 +180,9 @@ def _wait(
 
 
 def _retries_within(wait_s: float) -> Callable[[Any], None]:
-    """A hook of the HTTP client that marks what is not worth a retry, in a header that both SDKs obey.
+    """Return a hook of the HTTP client that forbids useless retries, by a header that both SDKs obey.
 
-    By themselves they would ask again where the money is used up, and one sleeps as long as a server tells it to.
+    Otherwise both would ask again without credit, and one would sleep as long as a server asks.
     """
 
     def mark(response: Any) -> None:
@@ -191,7 +195,7 @@ def _retries_within(wait_s: float) -> Callable[[Any], None]:
 
 
 def _asked_wait_s(headers: Mapping[str, str]) -> float:
-    """Retry-After, in seconds or as a date; 0.0 without one."""
+    """Return the seconds of a Retry-After header, given as a number or a date; 0.0 without one."""
     said = headers.get("retry-after", "")
     try:
         return float(said)
@@ -201,7 +205,7 @@ def _asked_wait_s(headers: Mapping[str, str]) -> float:
 
 
 def _refusal(error: Any, said: str, endpoint: Endpoint) -> CallFailed:
-    """Of a status code beyond 300."""
+    """Return the failure for a reply with an HTTP status of 300 or more."""
     host, status, variable = endpoint.host, error.status_code, endpoint.key_variable
     wait_s = _asked_wait_s(error.response.headers)
     later = f" and asks to wait {wait_s:.0f} s" if wait_s > 0 else ""
@@ -215,7 +219,7 @@ def _refusal(error: Any, said: str, endpoint: Endpoint) -> CallFailed:
     if status == 404:
         return CallFailed(f"{host} knows no model {endpoint.model}, or nothing is at {endpoint.url} ({said})")
     if status == 429:
-        return CallFailed(f"{host} is asked too often{later} ({said})")
+        return CallFailed(f"{host} gets too many requests{later} ({said})")
     if status >= 500:
         return CallFailed(f"{host} is out of order{later} ({said})")
     return CallFailed(f"{host} does not take the question ({said})")
@@ -230,6 +234,6 @@ def _capped(chunks: Iterable[bytes]) -> bytes:
 
 
 def check_answer_size(size: int) -> None:
-    """Raises CallFailed for a reply, of so many bytes or characters up to now, that cannot be one."""
+    """Raise CallFailed if a reply, of this many bytes or characters so far, is too large."""
     if size > REPLY_BYTES:
         raise CallFailed(f"the answer has more than {REPLY_BYTES >> 20} MB", charged=True)

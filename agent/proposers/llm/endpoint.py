@@ -1,4 +1,4 @@
-"""Which language model, who serves it, and with which key: told by the owner, checked before a night begins."""
+"""Parse which language model to ask, at which server and with which key; checked before a night begins."""
 
 import ipaddress
 import re
@@ -17,23 +17,25 @@ HOMES: Mapping[str, tuple[Provider, str]] = {
 }
 SPEC = re.compile(r"([a-z]+):([^\s@]\S*?)(?:@(https?://\S+))?")
 EXAMPLES = "openai:gpt-5, anthropic:claude-sonnet-4-5 or openai:qwen3-coder@http://localhost:11434/v1"
-NO_KEY = "none"  # an SDK wants one, also for a server that does not
-KEY_LIKE = re.compile(r"\b(sk|key)-[\w*.-]{6,}")  # as providers repeat a wrong one, half of it starred
+NO_KEY = "none"  # SDKs require a key even if the server needs none
+KEY_LIKE = re.compile(r"\b(sk|key)-[\w*.-]{6,}")  # as providers quote a wrong key, partly as asterisks
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
+    """Name a model, its server and the key."""
+
     provider: Provider
     model: str
     url: str
     key: str = field(default=NO_KEY, repr=False)
-    key_withheld: bool = False  # there is one, but it would cross the network in the clear
+    key_withheld: bool = False  # there is a key, but plain http would show it to the network
 
     @classmethod
     def parse(cls, spec: str, url: str | None, environ: Mapping[str, str]) -> "Endpoint":
-        """From PROVIDER:MODEL[@URL], where url stands for the last part, and the provider's key.
+        """Parse PROVIDER:MODEL[@URL] and read the provider's key from the environment; `url` replaces the last part.
 
-        Raises NightError for a spec or a URL that cannot be meant, and for a missing key.
+        Raise NightError for an invalid spec or URL, and for a missing key.
         """
         match = SPEC.fullmatch(spec.strip())
         if match is None or match[1] not in HOMES or not match[2].isprintable():
@@ -59,12 +61,12 @@ class Endpoint:
 
     @property
     def is_home(self) -> bool:
-        """The provider's own, not one that speaks its protocol."""
+        """Return whether the server is the provider's own, not a compatible one."""
         return self.url == HOMES[self.provider][1]
 
     @property
     def warning(self) -> str | None:
-        """That the key stays here, which a server without one is right for, and one with one will refuse."""
+        """Return a warning that the key will not be sent, or None; a server that needs it will refuse."""
         if not self.key_withheld:
             return None
         return (
@@ -77,13 +79,13 @@ class Endpoint:
         return f"{self.provider.upper()}_API_KEY"
 
     def without_key(self, text: str, most_chars: int) -> str:
-        """One short line of what a server or an SDK said, which may repeat the key."""
+        """Shorten a message of a server or an SDK to one line, and remove the key from it."""
         hidden = text.replace(self.key, "…") if self.key != NO_KEY else text
         return one_line(KEY_LIKE.sub("…", hidden), most_chars)
 
 
 def _checked(url: str) -> str:
-    """Raises NightError for what is no base URL; a password in it would end up in logs."""
+    """Return the URL; raise NightError if it is no base URL or holds a password, which would end up in logs."""
     try:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -99,7 +101,7 @@ def _checked(url: str) -> str:
 
 
 def _is_overheard(url: str) -> bool:
-    """Plain http to another machine."""
+    """Return whether the URL means plain http to another machine, which others on the network can read."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:

@@ -1,7 +1,7 @@
-"""A language model as a source of ideas: told what the night knows, asked for one edit, and read strictly.
+"""Propose edits by a language model: send it the night's facts, ask for one edit, and parse its reply strictly.
 
-What it answers is text. It becomes a script only by agent/proposers/llm/reply.py, and runs only where every script
-does: in the box. An answer that cannot be used is sent back once, with what is wrong with it.
+A reply is text. Only agent/proposers/llm/reply.py turns it into a script, and the script runs only in the box. An
+unusable reply is sent back once, with the error.
 """
 
 import os
@@ -16,19 +16,19 @@ from agent.experiment import SOURCE_CHARS, Ask, Attempt, Briefing, Proposal, sou
 from agent.proposers.llm.chat import CallFailed, Chat, Patience, Reply, ask_in_time
 from agent.proposers.llm.endpoint import Endpoint
 from agent.proposers.llm.prompt import Conversation, ask_again, compose
-from agent.proposers.llm.protocols import DIALECTS
+from agent.proposers.llm.protocols import API_FORMATS
 from agent.proposers.llm.reply import BadReply, Edited, read_reply
 
-TRIES = 2  # an answer, and one that mends it
+TRIES = 2  # one reply, and one correction
 USUAL = Patience()
-CHARS_PER_TOKEN = 3  # of a question, or a few more: what a call may have cost whose tokens were not counted
-MOST_CHARS_PER_TOKEN = 8  # of a question that was read to its end
+CHARS_PER_TOKEN = 3  # fewer than usual, to bound the cost of a call whose tokens were not counted
+MOST_CHARS_PER_TOKEN = 8  # if a server counts fewer tokens than this suggests, it has cut the question
 FAILURE_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Dollars for a million tokens."""
+    """Hold the price of a model in dollars per million tokens."""
 
     usd_in: float
     usd_out: float
@@ -38,9 +38,10 @@ class Price:
 
 
 class LLM:
-    """Raises NightError for a spec, a key or a cap that does not fit, and MachineError without the provider's SDK.
+    """Propose edits by one language model.
 
-    Every call is told to record as soon as it is over, in the thread that called propose().
+    Raise NightError for an unusable spec, key or spending limit, and MachineError without the provider's SDK. record()
+    gets every call as soon as it is over, in the thread that called propose().
     """
 
     def __init__(
@@ -50,8 +51,8 @@ class LLM:
         *,
         url: str | None = None,
         stopped: Callable[[], bool] = lambda: False,
-        price: Price | None = None,  # None: nobody knows
-        max_usd: float | None = None,  # of all language models of the night together
+        price: Price | None = None,  # None: unknown
+        max_usd: float | None = None,  # for all language models of the night together
         patience: Patience = USUAL,
         stream: bool = False,
         environ: Mapping[str, str] = os.environ,
@@ -62,11 +63,11 @@ class LLM:
                 f"--max-cost {max_usd:g} cannot be kept without a price; give --price IN,OUT in dollars for a million "
                 f"tokens, 0,0 for a model of your own"
             )
-        self._dialect = DIALECTS[self._endpoint.provider]
+        self._api_format = API_FORMATS[self._endpoint.provider]
         self._record, self._stopped, self._patience, self._stream = record, stopped, patience, stream
-        self._chat().close()  # what cannot be set up is told before the night, not in it
+        self._chat().close()  # find errors of the setup before the night, not in it
         self._price, self._max_usd = price, max_usd
-        self._refused: tuple[str, float] | None = None  # why, and until when nobody is asked
+        self._refused: tuple[str, float] | None = None  # why the server refused, and until when (monotonic) not to ask
         self.source = f"llm:{re.sub(r'[^A-Za-z0-9._:/-]', '_', self._endpoint.model)}"[:SOURCE_CHARS]
 
     def __repr__(self) -> str:
@@ -74,11 +75,11 @@ class LLM:
 
     @property
     def warning(self) -> str | None:
-        """What the owner should know before the night begins."""
+        """Return a warning for the owner before the night begins, or None."""
         return self._endpoint.warning
 
     def propose(self, briefing: Briefing) -> Proposal:
-        """An edit of the parent's script, or of a broken one that this source made; raises NoIdea."""
+        """Propose an edit of the parent's script, or a repair of a broken attempt of this source; raise NoIdea."""
         broken = briefing.broken
         if broken is not None and broken.proposal.source != self.source:
             broken = None
@@ -99,18 +100,18 @@ class LLM:
         raise NoIdea(self._presentable(f"no answer could be used, the last because {wrong}"))
 
     def _chat(self) -> Chat:
-        return Chat(self._dialect, self._endpoint, self._patience)
+        return Chat(self._api_format, self._endpoint, self._patience)
 
     def _check_allowed(self, spent_usd: float) -> None:
         if self._stopped():
-            raise NoIdea("not asked, for the night was asked to stop")
+            raise NoIdea("not asked, because the night is stopping")
         if self._refused is not None and time.monotonic() < self._refused[1]:
             raise NoIdea(self._refused[0])
         if self._max_usd is not None and spent_usd >= self._max_usd:
             raise NoIdea(f"${spent_usd:.2f} of --max-cost {self._max_usd:g} are spent; raise it to ask on")
 
     def _ask(self, asked: Conversation, number: int) -> tuple[Reply, Ask]:
-        """The reply and its record, which is still to be told; raises NoIdea with the record told."""
+        """Return the reply and its record, not yet recorded; after a failure, record it and raise NoIdea."""
         ask, start = Ask(number, self.source, utc_now(), 0.0, self._endpoint.model), time.monotonic()
         try:
             reply = ask_in_time(self._chat(), asked, self._patience.ask_s, self._stopped, stream=self._stream)
@@ -155,7 +156,7 @@ class LLM:
 
 
 def _hint(reply: Reply, asked: Conversation) -> str:
-    """Some servers, Ollama among them, silently cut a question down to the context that they were started with."""
+    """Return a hint if the server seems to have cut the question: Ollama and others do so silently."""
     if reply.tokens_in is None or reply.tokens_in * MOST_CHARS_PER_TOKEN >= asked.chars:
         return ""
     return (
@@ -164,6 +165,6 @@ def _hint(reply: Reply, asked: Conversation) -> str:
 
 
 def most_spent_usd(asks: Sequence[Ask]) -> float:
-    """On all language models; a call whose tokens were not counted counts as the most it may have cost."""
+    """Return the dollars spent on all language models; a call without token counts counts with its highest cost."""
     ours = (ask for ask in asks if source_name(ask.source) == "llm")
     return sum(ask.usd if ask.usd is not None else ask.usd_most or 0.0 for ask in ours)

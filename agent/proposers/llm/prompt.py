@@ -1,9 +1,10 @@
-"""What a language model is told before it proposes: a pure function of the briefing.
+"""Write the prompt that asks a language model for an edit: a pure function of the briefing.
 
-Its text comes from people who must be obeyed, such as the owner's program.md, and from programs that must not: titles
-that other sources found, the last line of a crashed run. The latter stand in quotes on one line each, capped, with
-what could close the quotes or pass for a chat template's control token written as codes. What a process said that has
-seen text of the score is not quoted at all: a script could spell that text out, for the next script to learn by heart.
+Some of its text comes from people whom the model must obey, such as the owner's program.md. Other text comes from
+programs that it must not obey: titles of other sources, the last line of a crashed run. Each of these is quoted on one
+line of limited length, with codes in place of characters that could close the quotes or look like a chat template's
+control token. The output of a process that has read validation text is never quoted: a script could print that text
+for the next script to memorise.
 """
 
 import json
@@ -16,12 +17,12 @@ from agent.experiment import Attempt, Briefing, Noise, Status, Summary
 from agent.judging.failures import stopped_early, too_slow, training_failure
 from agent.text import harmless_lines, one_line, paragraphs
 
-# What the prompt may hold beside the script, which is shown in full: 30,000 characters and a few sentences
+# Limits of the prompt's parts, together 30,000 characters; the script comes on top in full
 PROGRAM_CHARS, NOTES_CHARS, HISTORY_CHARS, REFUSED_CHARS = 12_000, 4_000, 12_000, 2_000
 SHOWN_NOTE_CHARS, SHOWN_TITLE_CHARS, SHOWN_QUOTE_CHARS, SHOWN_HYPOTHESIS_CHARS = 1_000, 120, 200, 600
-ANSWER_CHARS = 60_000  # of a reply that is shown again with what was wrong with it
+ANSWER_CHARS = 60_000  # of an unusable reply that is sent back with the error
 
-# control tokens such as <|im_end|>, </s> or [INST]: some servers would take them for their own
+# control tokens such as <|im_end|>, </s> or [INST], which some servers would obey inside a message
 CONTROL = re.compile(r"<|\[(?=/?[A-Z_]{3,}\])")
 
 SYSTEM = """\
@@ -36,30 +37,30 @@ Answer in exactly this form:
 TITLE: one line that says what is changed
 HYPOTHESIS: one to three sentences that say why it should lower val_bpb
 FILE: {script}
-<<<<<<< SEARCH
-whole lines copied exactly from the script, enough of them to fit one place alone
-=======
-the lines that shall stand there instead
->>>>>>> REPLACE
+the lines that replace them
 
-As many SEARCH/REPLACE blocks as the idea needs, each for lines that no other block touches; all of them speak of the
-script as it is shown to you. To insert, search for a line and repeat it beside what is new. No other file, no diff, no
-line numbers, no text after the last block."""
+Use as many SEARCH/REPLACE blocks as the idea needs, each for lines that no other block touches; all of them refer to
+the script as it is shown to you. To insert, search for a line and repeat it beside the new lines. No other file, no
+diff, no line numbers, no text after the last block."""
 
 
 LEGEND = """\
-Each with its verdict, its val_bpb, the difference to that of the script it edits (below zero is better), the gain that
-the judge believes in after all that it has seen (above zero is better) and how sure it is that there is one."""
+Each line gives the verdict, val_bpb, the difference to the script that was edited (below zero is better), the gain
+that the judge estimates from all runs so far (above zero is better) and the probability that there is a gain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
+    """Hold one message of a conversation."""
+
     speaker: Literal["user", "assistant"]
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
+    """Hold the system prompt and the messages that follow it."""
+
     system: str
     turns: tuple[Turn, ...]
 
@@ -69,7 +70,7 @@ class Conversation:
 
 
 def compose(briefing: Briefing, broken: Attempt | None = None) -> Conversation:
-    """Ask for the next edit of the parent's script, or for a repair of a broken attempt of the same author."""
+    """Write the question for an edit of the parent's script, or for a repair of a broken attempt of the same author."""
     name, script = briefing.night.script, (broken or briefing.parent).proposal.script
     parts = [
         _section("Program", _fenced(_cut(harmless_lines(briefing.program.strip()), PROGRAM_CHARS), "markdown")),
@@ -84,7 +85,7 @@ def compose(briefing: Briefing, broken: Attempt | None = None) -> Conversation:
 
 
 def ask_again(asked: Conversation, answer: str, wrong: str) -> Conversation:
-    """The same with the answer and what was wrong with it. An empty answer is no turn: some servers refuse one."""
+    """Add an unusable answer and its error to the messages; an empty answer gets no turn: some servers refuse one."""
     request = f"That cannot be used: {wrong}.\nAnswer again, whole, in the form that was asked for."
     answer = _cut(answer.encode(errors="replace").decode(), ANSWER_CHARS)
     if not answer.strip():
@@ -94,13 +95,13 @@ def ask_again(asked: Conversation, answer: str, wrong: str) -> Conversation:
 
 
 def quoted(text: str, most_chars: int = SHOWN_QUOTE_CHARS) -> str:
-    """Untrusted text as one JSON string."""
+    """Return untrusted text as one JSON string of limited length."""
     line = json.dumps(one_line(text, most_chars), ensure_ascii=False)
     return CONTROL.sub(lambda sign: f"\\u{ord(sign[0]):04x}", line)
 
 
 def what_happened(attempt: Attempt) -> str | None:
-    """Why an attempt failed, from its records rather than from its reason; None for one that did not."""
+    """Return why an attempt failed, from its records, not from its reason's text; None if it did not fail."""
     if (slow := too_slow(attempt)) is not None:
         return f"it was {slow}"
     if attempt.dry_run is not None and attempt.dry_run.failure is not None:
@@ -127,7 +128,7 @@ def _section(title: str, text: str) -> str:
 
 
 def _fenced(text: str, language: str) -> str:
-    """Between fences longer than any in the text, so that it cannot close them."""
+    """Put text between code fences longer than any inside it, so that the text cannot close them."""
     if not text:
         return ""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
@@ -136,7 +137,7 @@ def _fenced(text: str, language: str) -> str:
 
 
 def _notes(notes: Sequence[str]) -> str:
-    """The newest stand last and are the last to be left out."""
+    """Return the owner's notes, the newest last; if they are too long, the oldest are left out."""
     lines = [paragraphs(note, SHOWN_NOTE_CHARS).replace("\n", "\n  ") for note in notes if note.strip()]
     shown = _newest(lines, NOTES_CHARS)
     if not shown:
@@ -167,7 +168,7 @@ def _noise(noise: Noise | None) -> str:
 
 
 def _size(summary: Summary) -> str:
-    """Numbers alone; what a script says about itself is not believed, but it is all that is known."""
+    """Describe a run by the numbers in its own summary, which are not verified."""
     known = (
         (summary.num_steps, "steps"),
         (summary.total_tokens_M, "M tokens"),
@@ -180,7 +181,7 @@ def _size(summary: Summary) -> str:
 
 
 def _history(briefing: Briefing) -> str:
-    """What was kept, and of the rest as much as fits, the newest first to stay."""
+    """List the attempts: kept ones first to stay, then as many of the newest others as fit."""
     by_number = {attempt.number: attempt for attempt in briefing.history}
     decided = [attempt for attempt in briefing.history if attempt.decision is not None]
     lines = {attempt.number: _line(attempt, by_number, briefing.noise) for attempt in decided}
@@ -220,21 +221,21 @@ def _task(briefing: Briefing, broken: Attempt | None) -> str:
     script = briefing.night.script
     if broken is None:
         return (
-            f"Propose one edit of {script}, as it stands above, that lowers val_bpb and that nobody has tried yet. "
+            f"Propose one edit of {script}, as it stands above, that lowers val_bpb and that has not been tried yet. "
             "One idea, in the form that you were given."
         )
     title, why = quoted(broken.proposal.title, SHOWN_TITLE_CHARS), what_happened(broken) or "it crashed"
     meant = quoted(broken.proposal.hypothesis, SHOWN_HYPOTHESIS_CHARS)
     return (
         f"The script above is not the incumbent but your attempt {broken.number}, {title}, which failed: {why}. "
-        f"{_where(broken, script)}You meant: {meant}. Mend it with the "
-        f"smallest edit of the script above that keeps the idea, in the form that you were given. "
+        f"{_where(broken, script)}You meant: {meant}. Repair it with "
+        f"the smallest edit of the script above that keeps the idea, in the form that you were given. "
         "This is the only repair of it."
     )
 
 
 def _where(broken: Attempt, script: str) -> str:
-    """The script's own line that a traceback names: its number comes from the log, its text does not."""
+    """Quote the script's line that a traceback names; only the line's number comes from the log."""
     log = next((run.last_lines for run in reversed(broken.done_runs)), "")
     named = re.findall(rf'File "[^"\n]*{re.escape(script.rpartition("/")[2])}", line (\d{{1,6}})', log)
     lines = broken.proposal.script.split("\n")
@@ -244,7 +245,7 @@ def _where(broken: Attempt, script: str) -> str:
 
 
 def _newest(lines: Sequence[str], most_chars: int) -> list[str]:
-    """The last lines that fit together, in their order."""
+    """Return as many of the last lines as fit, in their order."""
     shown: list[str] = []
     for line in reversed(lines):
         most_chars -= len(line) + 1

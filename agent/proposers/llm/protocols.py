@@ -1,7 +1,7 @@
-"""The two protocols: OpenAI's chat completions, which many servers speak, and Anthropic's messages.
+"""Translate questions and replies for two APIs: OpenAI's chat completions and Anthropic's messages.
 
-The SDKs do not check what a server sends, and every server has its own idea of what may be missing or empty. So
-answers are read as plain JSON here, field by field.
+Many other servers offer the first. The SDKs do not check a server's reply, and servers differ in which fields may be
+missing or empty. So replies are read as plain JSON here, field by field.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.errors import MachineError
 from agent.invocation import command_for
-from agent.proposers.llm.chat import NO_MONEY, CallFailed, Dialect, Reply, check_answer_size
+from agent.proposers.llm.chat import NO_MONEY, ApiFormat, CallFailed, Reply, check_answer_size
 from agent.proposers.llm.endpoint import Endpoint, Provider
 from agent.proposers.llm.prompt import Conversation
 from agent.text import SAID_CHARS
@@ -32,7 +32,7 @@ class OpenAI:
         return client.chat.completions
 
     def question(self, asked: Conversation, endpoint: Endpoint, max_tokens: int) -> dict[str, Any]:
-        # OpenAI's newer models refuse the limit's old name, and many other servers do not know the new one
+        # OpenAI's newer models refuse the old name, and many other servers do not know the new one
         limit = "max_completion_tokens" if endpoint.is_home else "max_tokens"
         messages = [{"role": "system", "content": asked.system}, *_turns(asked)]
         return {"model": endpoint.model, limit: max_tokens, "messages": messages}
@@ -118,7 +118,7 @@ class Anthropic:
         return Reply(text, *tokens, cut_off=cut_off, declined=stop == "refusal")
 
 
-DIALECTS: Mapping[Provider, Dialect] = {"openai": OpenAI(), "anthropic": Anthropic()}
+API_FORMATS: Mapping[Provider, ApiFormat] = {"openai": OpenAI(), "anthropic": Anthropic()}
 
 
 def _missing(extra: str) -> MachineError:
@@ -130,7 +130,7 @@ def _turns(asked: Conversation) -> list[dict[str, str]]:
 
 
 def _text(content: object, key: str = "text") -> str:
-    """Text as it is, under a key, or in a list of parts; what a model thought, which stands under another, is none."""
+    """Return the text of a string, a field or a list of parts; a model's thoughts, in other fields, are left out."""
     match content:
         case str():
             return content
@@ -142,13 +142,13 @@ def _text(content: object, key: str = "text") -> str:
 
 
 def _count(usage: object, name: str) -> int | None:
-    """A number of tokens, as far as a server can be believed."""
+    """Return a plausible number of tokens from a server's usage record, else None."""
     value = usage.get(name) if isinstance(usage, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9 else None
 
 
 def _error_in_reply(error: object) -> CallFailed:
-    """Some servers, OpenRouter among them, report one with the status of a success."""
+    """Return the failure for an error that a server (OpenRouter, for one) reports with a status of success."""
     said = str(error)[:SAID_CHARS]
     code = error.get("code") if isinstance(error, dict) else None
     lasting = code in (401, 402, 403) or NO_MONEY.search(said) is not None

@@ -1,18 +1,18 @@
-"""A language model's reply, read strictly: a title, a hypothesis, and edits of one file. Nothing of it is executed.
+"""Parse a language model's reply strictly into a title, a hypothesis and an edited script, without executing anything.
 
-Small local models miscount the lines of a diff and cannot repeat a long file without a slip, but nearly all have
-learnt to copy the lines that they mean and to write what shall stand there instead:
+Small local models miscount the lines of a diff and make mistakes when they repeat a long file. But nearly all can copy
+the lines to change and write their replacement:
 
     TITLE: what is changed
     HYPOTHESIS: why it should help
     <<<<<<< SEARCH
     lines of the script
     =======
-    what stands there instead
+    lines that replace them
     >>>>>>> REPLACE
 
-A whole script in one fenced block is taken as well. Whatever is not clear is refused with a sentence that tells the
-model what to do, for it is asked once more.
+A whole script in one fenced block is accepted, too. Anything unclear is refused with a sentence that tells the model
+how to correct it, since it is asked once more.
 """
 
 import json
@@ -30,25 +30,27 @@ REPLY_CHARS = 512 << 10  # twice the largest script
 MAX_EDITS = 50
 QUOTE_CHARS = 80
 
-# five to nine of a sign: models miscount these, too
+# five to nine of a sign, as models miscount these, too
 SEARCH = re.compile(r"<{5,9} ?SEARCH\s*")
 DIVIDER = re.compile(r"={5,9}\s*")
 REPLACE = re.compile(r">{5,9} ?REPLACE\s*")
 FENCE = re.compile(r" {0,3}(`{3,})([^`]*)")
 FIELD = re.compile(r"[\s#>*_]*(TITLE|HYPOTHESIS|FILE)[\s*_]*:(.*)", re.IGNORECASE)
-# a line that is a path and nothing else, as models write it above a block; and one after the language of a block
+# a line that is only a path, as models write above a block; and a path after the language of a block
 PATH = re.compile(r"[\s#*`\"']*((?:[\w./\\~:-]*[\w~-]\.\w{1,8})|(?:[./\\~][\w./\\~-]*))[`*:\"'\s]*")
 LANGUAGE = re.compile(r"(?:python3?|py)?[\s:]*(?:(?:title|file(?:name)?|path)=)?", re.IGNORECASE)
-THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)  # some servers leave it before the answer
+THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)  # some servers send it before the answer
 ANSWER = "answer with TITLE:, HYPOTHESIS: and at least one SEARCH/REPLACE block, and nothing else"
 
 
 class BadReply(ValueError):
-    """What is wrong with a reply and what to do about it, in one sentence for the model."""
+    """Tell the model in one sentence what is wrong with its reply and how to correct it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edited:
+    """Hold the parsed reply."""
+
     title: str
     hypothesis: str
     script: str  # the whole text
@@ -62,7 +64,7 @@ class _Replacement:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    info: str  # what follows the opening fence
+    info: str  # the text after the opening fence
     lines: list[str]
 
     @property
@@ -71,10 +73,10 @@ class _Block:
 
 
 def read_reply(text: str, base: str, name: str) -> Edited:
-    """The script that a reply makes of base, whose file is called name.
+    """Apply a reply to the script `base`, whose file is called `name`.
 
-    Raises BadReply for one that is not in the form, edits another file, fits more or less than one place, changes
-    nothing, or leaves a script that does not parse or breaks its contract.
+    Raise BadReply if the reply has another form, edits another file, searches for lines that match no place or several,
+    changes nothing, or makes a script that does not parse or breaks the contract.
     """
     if len(text) > REPLY_CHARS:
         raise BadReply(f"the reply has {len(text):,} characters, more than {REPLY_CHARS:,}: answer with short edits")
@@ -115,9 +117,9 @@ def _edited(base: str, edits: Sequence[_Replacement], code: Sequence[_Block], na
 
 
 def _apply(edits: Sequence[_Replacement], base: str, name: str) -> str:
-    """All edits speak of the base as it stands, so that their order does not matter."""
+    """Apply all edits; each refers to the unedited base, so their order does not matter."""
     lines = base.split("\n")
-    keys = [line.rstrip() for line in lines]  # blanks at the end of a line are not seen, and not copied
+    keys = [line.rstrip() for line in lines]  # models do not copy blanks at the end of a line
     spans = sorted(
         ((_find(edit, keys, number, name), number, edit) for number, edit in enumerate(edits, 1)),
         key=lambda span: span[0],
@@ -131,7 +133,7 @@ def _apply(edits: Sequence[_Replacement], base: str, name: str) -> str:
 
 
 def _find(edit: _Replacement, keys: Sequence[str], number: int, name: str) -> int:
-    """The line at which the searched lines begin."""
+    """Return the index of the line where the searched lines begin; raise BadReply unless there is exactly one."""
     wanted = [line.rstrip() for line in edit.search]
     if not any(wanted):
         raise BadReply(f"block {number} has an empty SEARCH: copy the lines into it that are to be replaced")
@@ -139,7 +141,7 @@ def _find(edit: _Replacement, keys: Sequence[str], number: int, name: str) -> in
     if len(starts) > 1:
         raise BadReply(
             f"the SEARCH of block {number} stands in {name} at lines {' and '.join(str(at + 1) for at in starts)}: "
-            f"copy more of the lines around it, so that it fits one place alone"
+            f"copy more of the lines around it, so that it matches exactly one place"
         )
     if not starts:
         known = set(keys)
@@ -153,7 +155,7 @@ def _find(edit: _Replacement, keys: Sequence[str], number: int, name: str) -> in
 
 
 def _starts(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """The first two places where some lines stand among others; searched as text, in linear time."""
+    """Return the first two places where the wanted lines occur; searched as text, in linear time."""
     text, part = ("\n".join(["", *some, ""]) for some in (lines, wanted))
     first = text.find(part)
     second = text.find(part, first + 1) if first >= 0 else -1
@@ -161,11 +163,11 @@ def _starts(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
 
 
 def _take_edits(lines: Sequence[str]) -> tuple[list[_Replacement], list[str]]:
-    """The SEARCH/REPLACE blocks, and the other lines; an empty one stands for each block."""
+    """Split lines into SEARCH/REPLACE blocks and the rest, with an empty line in place of each block."""
     edits: list[_Replacement] = []
     rest: list[str] = []
-    search: list[str] | None = None  # not None: within a block …
-    replace: list[str] | None = None  # … and in its second half
+    search: list[str] | None = None  # not None inside a block
+    replace: list[str] | None = None  # not None in its second half
     for line in lines:
         number = len(edits) + 1
         opens, divides, closes = (bool(mark.fullmatch(line)) for mark in (SEARCH, DIVIDER, REPLACE))
@@ -199,10 +201,10 @@ def _take_edits(lines: Sequence[str]) -> tuple[list[_Replacement], list[str]]:
 
 
 def _take_blocks(lines: Sequence[str]) -> tuple[list[_Block], list[str]]:
-    """The fenced blocks, and the prose around them; an empty line stands for each block."""
+    """Split lines into fenced blocks and the prose around them, with an empty line in place of each block."""
     blocks: list[_Block] = []
     prose: list[str] = []
-    fence = ""  # the opening backticks, within a block
+    fence = ""  # the opening backticks, inside a block
     for line in lines:
         mark = FENCE.fullmatch(line)
         if not fence and mark:
@@ -219,7 +221,7 @@ def _take_blocks(lines: Sequence[str]) -> tuple[list[_Block], list[str]]:
 
 
 def _names(lines: Sequence[str]) -> list[str]:
-    """The files that lines name, as a field or by themselves."""
+    """Return the files that the lines name, in a FILE field or as a line that is only a path."""
     fields = [found for line in lines if (found := FIELD.fullmatch(line)) and found[1].lower() == "file"]
     named = [field[2].strip("`*_\"' \t") for field in fields]
     return named + [path for line in lines if (path := _path(line)) is not None]
@@ -249,7 +251,7 @@ def _field(prose: Sequence[str], name: str) -> str:
 
 
 def _hypothesis(prose: Sequence[str]) -> str:
-    """From its field to the next field, or to an empty line."""
+    """Return the text from the HYPOTHESIS field to the next field or an empty line."""
     words: list[str] | None = None
     for line in prose:
         field = FIELD.fullmatch(line)
