@@ -1,4 +1,4 @@
-"""Time as a night needs it: how long a run was awake, whether the machine slept meanwhile, and keeping it from that."""
+"""Measure time awake and asleep, keep a Mac awake, and identify a start of the machine."""
 
 import os
 import subprocess
@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-SLEEP_TOLERANCE_S = 2.0  # a run that slept for longer has lost part of its budget: it is void
+SLEEP_TOLERANCE_S = 2.0  # a run that slept longer has lost part of its budget and does not count
 
 Clock = Callable[[], float]
 
 
 class Stopwatch:
-    """Runs from its construction, by two clocks that no change of the wall clock moves."""
+    """Measure time since its construction, by two clocks that changes of the wall clock do not affect."""
 
     def __init__(self, awake: Clock | None = None, always: Clock | None = None) -> None:
         ours = clocks(sys.platform)
@@ -24,18 +24,18 @@ class Stopwatch:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds in which the machine was awake."""
+        """Return the seconds in which the machine was awake."""
         return self._awake() - self._start_awake
 
     @property
     def slept_s(self) -> float:
-        """Seconds in which it slept; 0 on a system that does not tell."""
-        awake_s = self.elapsed_s  # read first: a moment between the two readings is no sleep of less than nothing
+        """Return the seconds in which it slept; 0 on a system that does not tell."""
+        awake_s = self.elapsed_s  # read first, so that the difference is not negative
         return max(0.0, self._always() - self._start_always - awake_s)
 
 
 def clocks(platform: str) -> tuple[Clock, Clock]:
-    """A clock that stops while the machine sleeps, and one that goes on; the same one twice where only one is known."""
+    """Return a clock that stops while the machine sleeps, and one that runs on; the same one if only one is known."""
     names = {"linux": ("CLOCK_MONOTONIC", "CLOCK_BOOTTIME"), "darwin": ("CLOCK_UPTIME_RAW", "CLOCK_MONOTONIC_RAW")}
     match [getattr(time, name, None) for name in names.get(platform, ())]:
         case [int(awake), int(always)]:
@@ -44,7 +44,7 @@ def clocks(platform: str) -> tuple[Clock, Clock]:
 
 
 def boot_id(platform: str = sys.platform) -> str:
-    """Another one after every start of the machine; empty on a system that does not tell."""
+    """Return an identifier that changes at every start of the machine; empty on a system that has none."""
     try:
         if platform == "darwin":
             command = ["sysctl", "-n", "kern.bootsessionuuid"]
@@ -56,7 +56,7 @@ def boot_id(platform: str = sys.platform) -> str:
 
 @contextmanager
 def kept_awake(platform: str = sys.platform) -> Iterator[None]:
-    """Keeps a Mac from falling asleep over a night's work; elsewhere, and without caffeinate, nothing happens."""
+    """Keep a Mac from falling asleep during the `with` block; do nothing elsewhere, or without caffeinate."""
     caffeinate = _caffeinate() if platform == "darwin" else None
     try:
         yield
@@ -77,4 +77,5 @@ def _caffeinate() -> subprocess.Popen[bytes] | None:
 
 
 def utc_now() -> str:
+    """Return the time as in 2026-01-31T23:59:59Z."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

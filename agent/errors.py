@@ -1,26 +1,26 @@
-"""What can go wrong in a way that a person can repair: one base, one sentence each.
+"""Define the errors that a user can repair, each shown as one sentence.
 
 NightshiftError
-├── UsageError     the words of the command line
+├── UsageError     an invalid command line
 ├── ScriptError    the training script: missing, unparsable, without the contract, unreadable dials
-├── RepoError      git: not a repository, no commits, a branch that somebody else moved
-│   └── NoRepository  there is none, or nothing was committed to it
-├── NightError     tags, locks, journals, options that do not fit the night
+├── RepoError      git: not a repository, no commits, a branch that another program moved
+│   └── NoRepository  there is none, or it has no commits
+├── NightError     tags, locks, journals, options that the night cannot use
 ├── MachineError   disk, data, devices, missing packages
-│   └── Starved    other programs have used up memory or disk, again and again
-├── NoIdea         a proposer has no idea this time; another may have one
-└── Exhausted      a proposer has nothing left to propose; the night ends
+│   └── Starved    other programs have repeatedly used up memory or disk
+├── NoIdea         a proposer has no idea this time; another proposer may have one
+└── Exhausted      a proposer has no ideas left; the night ends
 """
 
 
 class NightshiftError(Exception):
-    """Names the offending value and the remedy; shown to the user as it stands."""
+    """Carry one sentence for the user, with the offending value and the remedy."""
 
     exit_code = 2
 
 
 class UsageError(NightshiftError):
-    """Words of a command line that it does not take; usage shows those that it does."""
+    """Say that the command line is invalid; `usage` shows the valid forms."""
 
     def __init__(self, sentence: str, usage: str) -> None:
         super().__init__(sentence)
@@ -28,32 +28,32 @@ class UsageError(NightshiftError):
 
 
 class ScriptError(NightshiftError):
-    """The training script breaks its contract."""
+    """Say that the training script is missing, unreadable or breaks its contract."""
 
 
 class RepoError(NightshiftError):
-    """Git refused, or the repository is not fit for a night."""
+    """Say that git failed, or that the repository cannot hold a night."""
 
 
 class NoRepository(RepoError):
-    """A folder is in no git repository, or in one without commits."""
+    """Say that a folder is in no git repository, or in one without commits."""
 
 
 class NightError(NightshiftError):
-    """A tag, a lock, a journal or an option does not fit."""
+    """Say that a tag, lock, journal or option cannot be used."""
 
 
 class MachineError(NightshiftError):
-    """Something is missing on, or used up in, this machine."""
+    """Say that this machine lacks a device, package, program, memory or disk space."""
 
 
 class Starved(MachineError):
-    """A process was ended several times because other programs had used up the machine's memory or disk."""
+    """Say that a process was ended several times because other programs had used up memory or disk."""
 
 
 class NoIdea(NightshiftError):
-    """A proposer could not propose anything this time, as when its server is down."""
+    """Say that a proposer has no idea this time, for example because its server is down."""
 
 
 class Exhausted(NightshiftError):
-    """A proposer has nothing left to propose."""
+    """Say that a proposer has no ideas left."""

@@ -1,7 +1,7 @@
 """Folders that are gone afterwards, files that are written whole, and disks that are full.
 
-Every folder of the harness in TMPDIR is made here. Its maker holds a lock on it, which the kernel takes away with the
-process: what one that was killed left behind is free, and removed when the next such folder is made.
+Every folder of the harness in TMPDIR is made here. Its process holds a lock on it, which the kernel releases when the
+process ends. So the folders of killed processes are unlocked, and are removed when the next folder is made.
 """
 
 import errno
@@ -22,7 +22,7 @@ import psutil
 from agent.errors import NightError
 from hardware import write_atomically
 
-# VIRTUAL_ENV: what a tool installs there would be installed for the user; PWD and OLDPWD: where the user stands
+# VIRTUAL_ENV: a tool would install packages for the user; PWD and OLDPWD: the user's folder
 LEADS_HOME = frozenset({"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PWD", "OLDPWD"})
 PREFIX, SUFFIX = "nightshift-", ".throwaway"
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -30,7 +30,7 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 @contextmanager
 def throwaway_folder() -> Iterator[Path]:
-    """However full of links, pipes and closed folders it is by then, it goes."""
+    """Make a folder for the `with` block, and remove it afterwards even if it holds links, pipes or closed folders."""
     sweep(Path(tempfile.gettempdir()))
     folder, lock = _made()
     try:
@@ -41,23 +41,23 @@ def throwaway_folder() -> Iterator[Path]:
 
 
 def _made() -> tuple[Path, int]:
-    """A folder and the lock on it; another one, where a process that swept was faster than the lock."""
+    """Make a folder and lock it; try again if another process swept it before the lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX)).resolve()
         with suppress(FileNotFoundError):
             lock = os.open(folder, FOLDER)
-            with suppress(OSError):  # a network's disk may have no locks: then it is not swept either
+            with suppress(OSError):  # a network disk may have no locks; then sweep() cannot lock it either
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if folder.is_dir():
                 return folder, lock
             os.close(lock)
 
 
-@cache  # once a process is enough
+@cache  # once for each process
 def sweep(place: Path) -> None:
     """Remove this user's throwaway folders whose makers are gone."""
     for folder in place.glob(f"{PREFIX}*{SUFFIX}"):
-        with suppress(OSError):  # a link, in use, or gone meanwhile
+        with suppress(OSError):  # a link, in use, or removed meanwhile
             lock = os.open(folder, FOLDER)
             try:
                 if os.fstat(lock).st_uid == os.geteuid():
@@ -68,7 +68,7 @@ def sweep(place: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder, however deep and whoever closed it; by rm, which knows no longest path."""
+    """Remove a file or a folder of any depth, even if a script has closed it; by rm, which has no longest path."""
     for attempt in ("rm", "chmod", "rm"):
         if not os.path.lexists(path) or (attempt == "chmod" and path.is_symlink()):  # chmod would follow it
             return
@@ -76,12 +76,12 @@ def remove(path: Path) -> None:
         try:
             subprocess.run([attempt, *arguments, "--", str(path)], capture_output=True, check=False)
         except FileNotFoundError:  # not on PATH
-            if path.is_dir() and not path.is_symlink():  # a pipe would keep rmtree waiting
+            if path.is_dir() and not path.is_symlink():  # rmtree would wait for a pipe
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def detached_env() -> dict[str, str]:
-    """The user's environment, keys and all, without what git, nightshift or a virtual environment have set in it."""
+    """Return the user's environment with keys, but without variables of git, nightshift and virtual environments."""
     ours = ("GIT_", "NIGHTSHIFT_")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours) and name not in LEADS_HOME}
 
@@ -116,7 +116,7 @@ def disk_is_full(error: BaseException) -> bool:
 
 
 def disk_is_broken(error: BaseException) -> bool:
-    """Or full in a way that SQLite cannot tell from broken: only a flush to the disk met it."""
+    """Return whether the error means a failing disk; SQLite reports a disk that fills at a flush in the same way."""
     if isinstance(error, OSError):
         return error.errno == errno.EIO
     return isinstance(error, sqlite3.OperationalError) and "disk I/O" in str(error)

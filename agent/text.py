@@ -1,12 +1,12 @@
-"""Text of scripts, proposers and their logs, made fit for a terminal, a table and a commit message.
+"""Make text of scripts, proposers and logs safe for a terminal, a table or a commit message.
 
-What is not printable, such as an escape sequence, could wipe the very line that a person is told to read; what is
-invisible could hide in it. Both are shown as their codes.
+An escape sequence could erase the line that a person should read, and invisible characters could hide in it. Both are
+shown as codes.
 """
 
 import re
 
-# printable by Unicode's word, but nothing is to be seen: fillers, joiners, and selectors of a letter's variant
+# printable according to Unicode, but invisible: fillers, joiners, and selectors of a letter's variant
 INVISIBLE = frozenset(
     chr(code)
     for span in ((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800),
@@ -15,26 +15,27 @@ INVISIBLE = frozenset(
 )  # fmt: skip
 
 
-SAID_CHARS = 200  # of what another program said, in a sentence of ours
-CUT_WITH = " \t\n,;:"  # what promises that more follows
+SAID_CHARS = 200  # of a message by another program, in a sentence of ours
+CUT_WITH = " \t\n,;:"  # removed before an ellipsis
 
 
 def harmless(line: str) -> str:
-    """One line; tabs stay, other whitespace than the space is shown as its code as well."""
+    """Replace unprintable and invisible characters of one line by codes; keep spaces and tabs."""
     return "".join(one if _is_seen(one) or one == "\t" else ascii(one)[1:-1] for one in line)
 
 
 def harmless_lines(text: str) -> str:
-    """Several lines, which stay lines."""
+    """Make each line of a text harmless, and keep the line ends."""
     return "\n".join(map(harmless, text.split("\n")))
 
 
 def one_line(text: str, most_chars: int) -> str:
+    """Join a text into one harmless line of at most most_chars characters."""
     return shorten(harmless(" ".join(text.split())), most_chars)
 
 
 def paragraphs(text: str, most_chars: int) -> str:
-    """Lines without the blanks around them; whatever splits a line ends one."""
+    """Strip a text and its line ends, make it harmless, and shorten it to most_chars characters."""
     return shorten("\n".join(harmless(line.rstrip()) for line in text.strip().splitlines()), most_chars)
 
 
@@ -43,9 +44,9 @@ def _is_seen(one: str) -> bool:
 
 
 def shorten(text: str, most_chars: int) -> str:
-    """At most so many characters, the last of them an ellipsis where something is left out: whole words before it.
+    """Shorten a text to most_chars characters, at the end of a word, with an ellipsis as the last character.
 
-    A word that is longer than half of the room is cut.
+    A word longer than half of most_chars is cut.
     """
     if len(text) <= most_chars:
         return text

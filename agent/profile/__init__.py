@@ -1,1 +1,1 @@
-"""Where the time of a training step goes."""
+"""Measure where the time of a training step goes."""

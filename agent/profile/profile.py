@@ -1,7 +1,7 @@
-"""Where the time of a training step goes, from two short runs of the script, each in a process of its own.
+"""Measure where the time of a training step goes, by two short runs of the script in separate processes.
 
-The first gives start, step time and memory as they are. The second waits for MLX after each phase of a step: that tells
-the phases apart, and makes the step slower. The table has both, so that the reader sees how far to trust the shares.
+The first run measures start, step time and memory undisturbed. The second waits for MLX after each phase of a step,
+which separates the phases but slows the step. The table shows both, so that the reader can judge the shares.
 """
 
 import json
@@ -27,9 +27,9 @@ from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.process import Outcome, supervise
 from agent.view.answer import Answer
 
-LIMIT_S = 3600.0  # of one run: a few steps and a few rows; an hour is a hang
+LIMIT_S = 3600.0  # of one run, which takes a few steps and a few rows: after an hour it hangs
 PROFILER = Path(__file__).with_name("profiler.py")
-PHASES = {  # in the order of a step → its row, and the seam that it is measured at
+PHASES = {  # phase, in the order of a step → its row's name, and the function where it is measured
     "data": ("waiting for a batch", "prepare.batches"),
     "forward_backward": ("forward + backward", "mx.value_and_grad"),
     "optimizer": ("optimizer", "MuonAdamW.update"),
@@ -48,24 +48,24 @@ class ProfileRequest:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run: what profiler.py noted, and the training curve that the script wrote."""
+    """Hold profiler.py's notes on one run, and the points of the script's metrics.jsonl."""
 
     notes: Mapping[str, Any]
-    curve: Sequence[Mapping[str, float]]
+    points: Sequence[Mapping[str, float]]
 
     @property
     def first(self) -> int:
-        """The first step that counts: a quarter of them still meets cold caches and clocks."""
-        return len(self.curve) // 4
+        """Return the index of the first step that counts: the first quarter has cold caches and clocks."""
+        return len(self.points) // 4
 
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Seconds of a fenced step; None where the script has no such seam any more."""
+    """Hold the seconds of each phase of a fenced step; None for a phase whose function the script does not call."""
 
     seconds: Mapping[str, float | None]
     step_s: float
-    steps: int  # that these are the mean of
+    steps: int  # number of steps averaged
 
     @property
     def python_s(self) -> float:
@@ -74,7 +74,7 @@ class Phases:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """The true step, without any fence."""
+    """Hold the time and speed of a step without fences."""
 
     step_s: float
     tokens_s: float | None
@@ -82,7 +82,7 @@ class Speed:
 
 
 class CrashError(NightshiftError):
-    """The script, or its recorder, ended badly."""
+    """Say how the script, or its recorder, crashed."""
 
     exit_code = 1
 
@@ -95,7 +95,7 @@ class CrashError(NightshiftError):
 
 
 def profile(request: ProfileRequest, console: Console, answer: Answer) -> None:
-    """Print the table. Raises CrashError with the script's last lines, or another NightshiftError for a misuse."""
+    """Profile a script and print the table; raise CrashError with its last lines, or NightshiftError for misuse."""
     place = Place.of(request.script)
     read_script(place)
     check(request)
@@ -123,13 +123,13 @@ def check(request: ProfileRequest) -> None:
 
 
 def watch(place: Place, request: ProfileRequest, which: str, env: Mapping[str, str]) -> Seen:
-    """Run the script under profiler.py; raises CrashError."""
+    """Run the script under profiler.py and return its notes; raise CrashError."""
     with throwaway_folder() as folder:
         (folder / "out").mkdir()
         script, steps, seed = place.script_path.resolve(), str(request.steps), str(request.seed)
         command = [sys.executable, "-P", str(PROFILER), str(script), "notes.json", which, steps, seed]
         run(place.script, command, folder, env)
-        return Seen(json.loads((folder / "notes.json").read_text()), tuple(read_curve(folder / "out")))
+        return Seen(json.loads((folder / "notes.json").read_text()), tuple(read_points(folder / "out")))
 
 
 def training_command(place: Place, request: ProfileRequest) -> list[str]:
@@ -138,8 +138,10 @@ def training_command(place: Place, request: ProfileRequest) -> list[str]:
 
 
 def record(command: list[str], file: Path, env: Mapping[str, str]) -> Path:
-    """Run the script under its recorder; returns what that wrote. Its exit code tells nothing: xctrace ends with the
-    script's or with one of its own."""
+    """Run the script under its recorder and return the recorded file; raise CrashError if there is none.
+
+    The exit code is ignored: xctrace's may be the script's or its own.
+    """
     with throwaway_folder() as aside:
         outcome = supervised(command, aside, env)
     if not recorded(file):
@@ -159,8 +161,8 @@ def supervised(command: list[str], folder: Path, env: Mapping[str, str]) -> Outc
     )
 
 
-def read_curve(out: Path) -> Iterator[Mapping[str, float]]:
-    """The numbers of metrics.jsonl, step by step, as far as its lines are what the contract asks."""
+def read_points(out: Path) -> Iterator[Mapping[str, float]]:
+    """Yield the numbers of each valid line of metrics.jsonl."""
     file = out / "metrics.jsonl"
     for line in file.read_text(errors="replace").splitlines() if file.is_file() else ():
         try:
@@ -175,10 +177,10 @@ def read_curve(out: Path) -> Iterator[Mapping[str, float]]:
 
 
 def speed(true: Seen) -> Speed | None:
-    """From the script's own curve; None when it wrote none."""
-    if len(true.curve) - true.first < 2:
+    """Return the speed from the script's metrics.jsonl; None if it has too few points."""
+    if len(true.points) - true.first < 2:
         return None
-    first, *rest = true.curve[true.first :]
+    first, *rest = true.points[true.first :]
     last, seconds = rest[-1], rest[-1]["t_s"] - first["t_s"]
     tokens_s = (last["tokens"] - first["tokens"]) / seconds if {"tokens"} <= first.keys() & last.keys() else None
     mfus = [point["mfu"] for point in rest if point.get("mfu")]
@@ -187,10 +189,10 @@ def speed(true: Seen) -> Speed | None:
 
 
 def phases(fenced: Seen) -> Phases | None:
-    """The mean over the steps that count; None when nothing tells where a step begins."""
+    """Return the mean phases over the steps that count; None if the start of a step cannot be seen."""
     spans = fenced.notes["spans"]
     begins = fenced.notes["steps"] or [stop for _, stop, _ in spans.get("optimizer", [])]
-    warmups = max(0, len(begins) - len(fenced.curve))
+    warmups = max(0, len(begins) - len(fenced.points))
     begins = begins[warmups + fenced.first :]
     if len(begins) < 2:
         return None
@@ -205,7 +207,7 @@ def phases(fenced: Seen) -> Phases | None:
 
 
 def start(true: Seen) -> dict[str, float | None]:
-    """Seconds of each part of the start, in order; None for those that the script did not come by."""
+    """Return the seconds of each part of the start, in order; None for a part that the script did not reach."""
     marks, steps = true.notes["marks"], true.notes["steps"]
     opened = marks.get("opened")
     return {
@@ -269,7 +271,7 @@ def step_table(fast: Speed | None, slow: Phases | None) -> Table:
 
 
 def distance(fast: Speed, slow: Phases) -> str:
-    """How far to trust the shares: what the fences add, as far as nothing else did."""
+    """Say how much longer the fenced step takes, which limits how far to trust the shares."""
     added = slow.step_s / fast.step_s - 1
     return f"fenced: {added:+.1%}" + ("; faster without mx.compile, or was the machine busy?" if added < -0.1 else "")
 
@@ -319,7 +321,7 @@ def row(found: Table, *cells: str, style: str = "") -> None:
 
 
 def ms(seconds: float | None, slow: Phases | None) -> tuple[str, str]:
-    """Milliseconds, and their share of the fenced step."""
+    """Format seconds as milliseconds, and as a share of the fenced step."""
     if seconds is None:
         return "", ""
     return f"{1000 * seconds:,.1f}", f"{seconds / slow.step_s:.1%}" if slow else ""

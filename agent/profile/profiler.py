@@ -1,10 +1,10 @@
-"""Runs a training script for a few steps in a process of its own and notes what took how long: phases.py's hands.
+"""Run a training script for a few steps in its own process and note how long each part takes, for profile.py.
 
     python -P profiler.py SCRIPT NOTES.json PASS STEPS SEED
 
-The pass `true` looks at the clock and leaves the steps alone; at its end it scores a few rows. The pass `fenced` waits
-for MLX after each phase, with mx.compile switched off, so that lazy work is charged to the phase that asked for it.
-What the script says of itself (metrics.jsonl) is left in the folder out, where this runs.
+The pass `true` reads the clock without changing the steps, and scores a few rows at its end. The pass `fenced` waits
+for MLX after each phase, with mx.compile switched off, so that lazy work counts for the phase that caused it. The
+script's own metrics.jsonl stays in the folder `out` below the working folder.
 """
 
 import json
@@ -18,16 +18,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-BUDGET_S = 24 * 3600  # it is the steps that end the run
-SCORE_S = 5.0  # scoring that takes longer is measured in part
+BUDGET_S = 24 * 3600  # never reached: the number of steps ends the run
+SCORE_S = 5.0  # of longer scoring, measure a part
 
 
 @dataclass
 class Notes:
-    """What the clock said, in its own seconds. What the script did not come by is missing."""
+    """Hold readings of time.perf_counter() in seconds; parts that the script did not reach are missing."""
 
     marks: dict[str, float] = field(default_factory=dict)  # begun, imported, opened (the corpus)
-    steps: list[float] = field(default_factory=list)  # when each began, the one that compiles included
+    steps: list[float] = field(default_factory=list)  # start of each step, the compiling one included
     spans: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)  # phase → start, stop, graph_s
     scoring: dict[str, float] | None = None
     peak_gb: float | None = None
@@ -37,7 +37,7 @@ class Notes:
         self.marks.setdefault(name, time.perf_counter())
 
     def span(self, phase: str, start: float, graph_s: float = 0.0) -> None:
-        """A stretch of a phase that ends now; graph_s of it Python spent on building the graph."""
+        """Note a span of a phase that ends now; for graph_s of it Python built the graph."""
         self.spans.setdefault(phase, []).append((start, time.perf_counter(), graph_s))
 
 
@@ -66,7 +66,7 @@ def main(script: str, answer: str, which: str, steps: str, seed: str) -> None:
 
 
 def run(module: ModuleType, arguments: list[str]) -> None:
-    """As from the command line; returns when the script has ended well."""
+    """Run the script's main() as from the command line; exit with its code if that is not 0."""
     sys.argv = [*arguments, "--budget-s", str(BUDGET_S), "--out", "out"]
     try:
         code = module.main()
@@ -77,7 +77,7 @@ def run(module: ModuleType, arguments: list[str]) -> None:
 
 
 def note_memory(notes: Notes) -> None:
-    """Peaks so far; MLX's own is noted once, before anything is scored."""
+    """Note the peaks of memory so far in GB; MLX's only the first time, before scoring."""
     import mlx.core as mx
 
     if notes.peak_gb is None:
@@ -86,11 +86,11 @@ def note_memory(notes: Notes) -> None:
     notes.process_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
-# ---- the seams -------------------------------------------------------------------------------------------------------
+# ---- the measured functions ------------------------------------------------------------------------------------------
 
 
 class Fence:
-    """Makes functions of MLX arrays wait for their results, and replaces what would hide where the time goes."""
+    """Make functions of MLX arrays wait for their results, and disable mx.compile, which would hide the phases."""
 
     def __init__(self, mx: Any, notes: Notes) -> None:
         self.notes = notes
@@ -109,7 +109,7 @@ class Fence:
         def fenced(*args: Any, **kwargs: Any) -> Any:
             start, evaluations = time.perf_counter(), self.evaluations
             result = function(*args, **kwargs)
-            # where a kernel evaluated its inputs on the way, graph and arithmetic cannot be told apart
+            # if a kernel evaluated its inputs meanwhile, time for the graph and for arithmetic cannot be separated
             graph_s = time.perf_counter() - start if evaluations == self.evaluations else 0.0
             self.evaluate(result)
             self.notes.span(phase, start, graph_s)
@@ -119,6 +119,7 @@ class Fence:
 
 
 def watch_prepare(prepare: ModuleType, notes: Notes, fence: Fence | None) -> None:
+    """Replace functions of prepare.py with ones that note their times."""
     load_data, batches, evaluate_bpb = prepare.load_data, prepare.batches, prepare.evaluate_bpb
 
     def opened(*args: Any, **kwargs: Any) -> Any:
@@ -146,7 +147,7 @@ def watch_prepare(prepare: ModuleType, notes: Notes, fence: Fence | None) -> Non
 
 
 def watch_script(module: ModuleType, notes: Notes, fence: Fence | None) -> None:
-    """What an edit has removed is left out."""
+    """Replace functions of the script with ones that note their times; skip those that an edit has removed."""
     if make_step := getattr(module, "make_step", None):
 
         def made(*args: Any, **kwargs: Any) -> Callable[..., Any]:
@@ -168,7 +169,7 @@ def watch_script(module: ModuleType, notes: Notes, fence: Fence | None) -> None:
 
 
 class Counted:
-    """A model that notes how many rows it is given at once."""
+    """Wrap a model and note how many rows it gets at once."""
 
     def __init__(self, model: Any) -> None:
         self.model, self.rows = model, 1
@@ -182,7 +183,7 @@ class Counted:
 
 
 class FirstRows:
-    """A corpus whose splits end after so many rows."""
+    """Wrap a corpus so that its splits end after `rows` rows."""
 
     def __init__(self, prepare: ModuleType, data: Any, rows: int) -> None:
         self.prepare, self.data, self.rows = prepare, data, rows
@@ -196,7 +197,7 @@ class FirstRows:
 
 
 def score_some(prepare: ModuleType, evaluate_bpb: Callable[..., Any], model: Any, data: Any, notes: Notes) -> Any:
-    """Score as many whole batches as fit in about SCORE_S, all if they do; returns their bits per byte."""
+    """Score as many whole batches as fit in about SCORE_S seconds, and return their bits per byte."""
     counted = Counted(model)
 
     def timed(rows: int) -> tuple[float, Any]:
@@ -204,12 +205,12 @@ def score_some(prepare: ModuleType, evaluate_bpb: Callable[..., Any], model: Any
         bpb = evaluate_bpb(counted, FirstRows(prepare, data, rows))
         return time.perf_counter() - start, bpb
 
-    timed(1)  # what is compiled is compiled now; a batch is filled up, so this tells its size, too
+    timed(1)  # compiles; also shows the size of a batch, as a batch is always filled up
     all_rows = math.ceil((len(data.split("validation").tokens) - 1) / data.seq_len)
     batches = math.ceil(all_rows / counted.rows)
     one_s, bpb = timed(min(counted.rows, all_rows))
     fit = SCORE_S / one_s
-    some = batches if batches < 1.5 * fit else max(1, int(fit))  # all, rather than nearly all
+    some = batches if batches < 1.5 * fit else max(1, int(fit))  # take all batches if nearly all fit
     seconds, bpb = timed(min(some * counted.rows, all_rows)) if some > 1 else (one_s, bpb)
     notes.scoring = {
         "seconds": seconds,

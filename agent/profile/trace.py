@@ -1,4 +1,4 @@
-"""A device's own record of a run: xctrace on a Mac (unverified on a Mac), Nsight Systems on NVIDIA."""
+"""Record a run with the device's own tool: xctrace on a Mac (unverified on a Mac), Nsight Systems on NVIDIA."""
 
 import shutil
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ TOOLS = {
 
 
 def record_command(device_kind: str, file: Path, command: Sequence[str]) -> list[str]:
-    """What runs `command` and records it; raises NightshiftError where that cannot be done."""
+    """Return the command that runs `command` and records it; raise NightshiftError if that is impossible."""
     if device_kind not in TOOLS:
         raise MachineError("--trace records what a GPU does, and this machine trains on its CPU; leave the option out")
     tool, remedy = TOOLS[device_kind]
@@ -24,12 +24,12 @@ def record_command(device_kind: str, file: Path, command: Sequence[str]) -> list
         raise NightError(f"{recorded(file)[0]} exists already; name another file for --trace")
     if not file.absolute().parent.is_dir():
         raise NightError(f"--trace {file}: there is no folder {file.absolute().parent}; make it first")
-    file = file.absolute()  # the run has a folder of its own
+    file = file.absolute()  # the run works in another folder
     if device_kind == "metal":
         return [path, "record", "--template", "Metal System Trace", "--output", str(file), "--launch", "--", *command]
     return [path, "profile", "-o", str(file), *command]
 
 
 def recorded(file: Path) -> list[Path]:
-    """What a recorder left under this name: nsys adds an ending of its own."""
+    """Return the files that a recorder wrote under this name; nsys adds its own suffix."""
     return [path for path in (file, file.with_name(f"{file.name}.nsys-rep")) if path.exists()]

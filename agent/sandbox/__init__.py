@@ -1,1 +1,1 @@
-"""Where machine-written code runs: boxes, limits, and the processes that watch it."""
+"""Run machine-written code in a sandbox, under limits, and end all its processes."""

@@ -1,1 +1,1 @@
-"""What a training script has to be, and edits of it: contract, dials, patches."""
+"""Check a training script's contract, read and set its dials, and apply patches to it."""

@@ -1,7 +1,7 @@
-"""Remember what was found out about a text, by a hash of the text: ten thousand scripts take megabytes to remember.
+"""Cache the results of functions of a text by the text's hash, so that 10,000 scripts take only a few megabytes.
 
-A night asks for the same facts of all its scripts before every proposal. A cache of fixed size that is read in a circle
-misses every time once the night outgrows it, and one that is keyed by the scripts themselves keeps all of them.
+A night needs the same facts about all its scripts before every proposal. A cache of fixed size, read in a circle,
+always misses once a night has more scripts; a cache keyed by the scripts would keep them all in memory.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Found = TypeVar("Found")
 
 
 def remembered(find: Callable[Concatenate[str, Rest], Found]) -> Callable[Concatenate[str, Rest], Found]:
-    """Make a function of a text, and of little else that can be hashed, find out once; errors are not remembered."""
+    """Make a function of a text and other hashable arguments compute each result once; errors are not cached."""
     known: dict[object, Found] = {}
 
     @wraps(find)

@@ -1,4 +1,4 @@
-"""What the harness needs of a script and of the files beside it. Told from syntax trees: nothing is executed."""
+"""Check that a training script keeps its contract, and find the files that it imports, without executing it."""
 
 import ast
 import codecs
@@ -13,9 +13,9 @@ from agent.errors import ScriptError
 from agent.invocation import command_to_begin
 
 MAX_SCRIPT_BYTES = 256 << 10  # ours has 31 KiB; weights hidden in a script are no experiment
-MAX_DEPTH = 100  # of the syntax tree, whose other readers recurse; the standard library's deepest has 33
-MAX_PACKAGE_FILES, MAX_PACKAGE_BYTES = 1000, 256 << 20  # every run gets a copy
-ROOTS = ("prepare.py", "hardware.py")  # what the scorer and the probe import
+MAX_DEPTH = 100  # of the syntax tree, which other functions read recursively; the standard library's deepest has 33
+MAX_PACKAGE_FILES, MAX_PACKAGE_BYTES = 1000, 256 << 20  # of a package, since every run gets a copy
+ROOTS = ("prepare.py", "hardware.py")  # imported by the scorer and the probe
 PROMISES = {
     "main": "trains for --budget-s and writes summary.json, metrics.jsonl and model.safetensors to --out",
     "load_model": "returns the model for a file of weights",
@@ -23,8 +23,11 @@ PROMISES = {
 
 
 def check_script(source: str, name: str) -> None:
-    """Raises ScriptError for a script that is too large, that Python would read as another text than this one, that
-    does not parse, or that does not define what the contract asks."""
+    """Raise ScriptError unless a script keeps the contract.
+
+    It must not be too large, must be the same text to Python as to people, must parse, and must define the functions
+    of the contract.
+    """
     size = len(source.encode(errors="surrogatepass"))
     if size > MAX_SCRIPT_BYTES:
         raise ScriptError(f"{name} has {size:,} bytes, beyond the limit of {MAX_SCRIPT_BYTES:,}: take data out of it")
@@ -38,7 +41,7 @@ def check_script(source: str, name: str) -> None:
 
 
 def decoded(content: bytes, name: str) -> str:
-    """Return the text of a script as Python reads it, without a byte order mark; ScriptError where it is not UTF-8."""
+    """Return a script's text as Python reads it, without a byte order mark; raise ScriptError if it is not UTF-8."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -47,7 +50,7 @@ def decoded(content: bytes, name: str) -> str:
 
 
 def _check_lines(source: str, name: str) -> None:
-    """Python takes a carriage return for the end of a line wherever it stands; git, diff and terminals do not."""
+    """Refuse a lone carriage return: it ends a line for Python, but not for git, diff and terminals."""
     lone = re.search(r"\r(?!\n)", source)
     if lone:
         line = source.count("\n", 0, lone.start()) + 1
@@ -55,7 +58,7 @@ def _check_lines(source: str, name: str) -> None:
 
 
 def _check_encoding(source: str, name: str) -> None:
-    """A cookie such as unicode_escape would have Python run another program than the one that everybody else reads."""
+    """Refuse an encoding line such as unicode_escape, with which Python runs another text than people read."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(source.encode(errors="replace")).readline)
         fault = f"its first lines say that it is {encoding}"
@@ -75,7 +78,7 @@ def _parse(source: str, name: str) -> ast.Module:
     except (SyntaxError, ValueError) as error:
         line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         message = error.msg if isinstance(error, SyntaxError) else error
-        raise ScriptError(f"{name}{line} does not parse: {message}; mend it and run again") from error
+        raise ScriptError(f"{name}{line} does not parse: {message}; correct it and run again") from error
     except (RecursionError, MemoryError) as error:  # MemoryError: the parser's own stack is full
         raise ScriptError(
             f"{name} is nested more than {MAX_DEPTH} deep; split its longest expression, or its longest chain of elif"
@@ -92,10 +95,10 @@ def _check_depth(tree: ast.AST) -> None:
 
 
 def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
-    """The files beside the script that it and the scorer import, directly or not: the fixed part of every run.
+    """Return the files beside the script that it and the scorer import, directly or not: the fixed part of every run.
 
-    A package is taken whole, with its subfolders and with files of other kinds that its modules read. The paths are
-    relative to the folder. Raises ScriptError when one that must be there is not, or does not parse.
+    A package is included whole, with its subfolders and data files. Paths are relative to the folder. Raise ScriptError
+    if a required file is missing or does not parse.
     """
     found: set[str] = set()
     wanted = {*ROOTS, *_siblings(folder, source)}
@@ -103,7 +106,7 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
         name = min(wanted - found)
         try:
             if name.endswith(".py"):
-                wanted |= _siblings(folder, (folder / name).read_bytes())  # the user's own: in any encoding
+                wanted |= _siblings(folder, (folder / name).read_bytes())  # bytes: these may have any encoding
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ScriptError(f"{folder / name} cannot be read ({error}); copy nightshift's own there") from error
         found.add(name)
@@ -121,7 +124,7 @@ def _siblings(folder: Path, source: str | bytes) -> set[str]:
 
 
 def _package(folder: Path, package: Path) -> list[Path]:
-    """Every file of a package; raises ScriptError for a link that leads out of the folder, and for too much."""
+    """Return every file of a package; raise ScriptError for a link out of the folder, or if it is too large."""
     files: list[Path] = []
     size = 0
     for place, subfolders, names in os.walk(package):
@@ -129,7 +132,7 @@ def _package(folder: Path, package: Path) -> list[Path]:
         paths = [Path(place, name) for name in sorted(names) if not name.startswith(".")]
         for path in [path for path in (*(Path(place, name) for name in subfolders), *paths) if path.is_symlink()]:
             if path.is_dir() or not path.resolve().is_relative_to(folder.resolve()):
-                raise ScriptError(f"{path} is a link that leads out of its package; put what it shows there")
+                raise ScriptError(f"{path} is a link that leads out of its package; replace it by a copy")
         found = [path for path in paths if path.is_file()]
         files, size = files + found, size + sum(path.stat().st_size for path in found)
         if len(files) > MAX_PACKAGE_FILES:
@@ -152,6 +155,7 @@ def _imports(source: str | bytes) -> Iterator[str]:
 
 
 def no_script(path: Path) -> ScriptError:
+    """Return the error for a missing script, with the remedies."""
     return ScriptError(
         f"{path} does not exist; run from the folder of your script, pass --script PATH, or begin with nightshift's "
         f"own: {command_to_begin()}"
@@ -159,6 +163,7 @@ def no_script(path: Path) -> ScriptError:
 
 
 def read_text(path: Path, remedy: str = "check its name") -> str:
+    """Return a script's text; raise ScriptError, with the remedy, if it cannot be read."""
     try:
         return decoded(path.read_bytes(), str(path))
     except FileNotFoundError:

@@ -5,11 +5,11 @@ A dial is an UPPER_CASE constant at module level. Where a search may turn it, it
     MATRIX_LR = 0.04  # Muon: every matrix of the blocks  [0.005, 0.2] log
     DEPTH = by_device(cpu=4, metal=6, cuda=8)  # transformer layers  {2, 4, 6, 8}
 
-Only the end of a comment is read, and only what looks like a range: "as in [3]" is prose. A misspelt range is told to
-its author before a night; where an edit of the night misspells one, the search leaves that dial alone.
+Only the end of a comment is read, and only if it looks like a range: "as in [3]" is prose. A misspelt range is an
+error before a night; if an edit of the night misspells one, the search does not turn that dial.
 
-Whoever writes one range has spoken: dials without one stay as they are. In a script without any range, those are
-searched for which a sensible one can be told from name and value.
+In a script with at least one range, dials without a range stay as they are. In a script without any, a dial is searched
+if a sensible range follows from its name and value.
 """
 
 import ast
@@ -32,13 +32,13 @@ def _words(*words: str) -> re.Pattern[str]:
     return re.compile(rf"(?:^|_)(?:{'|'.join(words)})(?:_|$)")
 
 
-# What the name of a dial without a range says: how the run is made, which is no question of taste, …
+# Words in the name of a dial without a range: settings of the run itself, which are not searched, …
 MACHINERY = _words(
     *("SEED", "LOG", "EVAL", "EVERY", "INTERVAL", "PRINT", "SAVE", "CHECKPOINT", "WORKERS", "THREADS", "DEVICES?"),
     *("PORT", "VERSION", "BUDGET", "TIME", "SECONDS", "S", "MINUTES", "HOURS", "TIMEOUT", "LIMIT", "MAX", "MIN"),
     *("VOCAB", "SEQ", "LEN", "LENGTH", "CONTEXT", "TOKENS", "QUEUED", "PREFETCH", "EPS", "EPSILON"),
 )
-# … or what it measures
+# … and kinds of values, which determine the range
 MEMORY = _words("BETA[12S]?", "MOMENTUM", "EMA", "DECAY")
 SHARE = _words("DROPOUT", "FRACTION", "FRAC", "SHARE", "PROB", "PROBABILITY", "SMOOTHING", "WARMUP", "WARMDOWN")
 LEARNING_RATE = _words("LR", "RATE")
@@ -47,6 +47,8 @@ FORMS = "[low, high]  or  [low, high] log  or  {a, b, c}"
 
 @dataclass(frozen=True, slots=True)
 class Range:
+    """Hold the range of a numeric dial, both ends included."""
+
     low: float
     high: float
     log: bool
@@ -55,11 +57,15 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
+    """Hold the values that a dial may take."""
+
     values: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
+    """Hold a dial as it is set in a script."""
+
     name: str
     value: Value  # on the device asked for
     span: Range | Choices | None  # None: not searched
@@ -78,13 +84,16 @@ def _depth_is_told() -> Iterator[None]:
 
 @_depth_is_told()
 def read_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
-    """The dials in the order of their lines; raises ScriptError for a range or a preset that cannot be read."""
+    """Return the dials in the order of their lines; raise ScriptError for an unreadable range or preset."""
     return tuple(_read(source, device_kind, strict=True))
 
 
 @_depth_is_told()
 def legible_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
-    """The same for a script that somebody edited at night: what cannot be read is not searched, or is no dial."""
+    """Return the dials of a script edited at night, without errors.
+
+    A dial with an unreadable range is not searched; one with an unreadable preset is left out.
+    """
     return tuple(_read(source, device_kind, strict=False))
 
 
@@ -104,11 +113,11 @@ def _read(source: str, device_kind: str, *, strict: bool) -> Iterator[Dial]:
 def searched(
     source: str, device_kind: str, read: Callable[[str, str], tuple[Dial, ...]] = read_dials
 ) -> tuple[Dial, ...]:
-    """The dials that a search may turn; raises ScriptError when there is none, and where read does."""
+    """Return the dials that a search may turn; raise ScriptError if there is none, or if `read` raises it."""
     dials = read(source, device_kind)
     if all(dial.span is None for dial in dials):
         dials = tuple(replace(dial, span=sensible(dial.name, dial.value)) for dial in dials)
-    dials = tuple({dial.name: dial for dial in dials if dial.span is not None}.values())  # of one set twice, the last
+    dials = tuple({dial.name: dial for dial in dials if dial.span is not None}.values())  # if set twice, the last
     if not dials:
         raise ScriptError(
             "the script has no dial with a range, so there is nothing to search; end "
@@ -118,7 +127,7 @@ def searched(
 
 
 def sensible(name: str, value: Value) -> Range | Choices | None:
-    """A range for a dial whose author gave none, about its value; None where turning it may break what it serves."""
+    """Return a range around the value of a dial that has none; None if turning the dial could break the script."""
     if not is_number(value) or MACHINERY.search(name):
         return None
     assert isinstance(value, int | float)
@@ -126,7 +135,7 @@ def sensible(name: str, value: Value) -> Range | Choices | None:
         return Choices(tuple(dict.fromkeys((max(1, value // 2), value, 2 * value)))) if value > 0 else None
     if not math.isfinite(value) or value < 0:
         return None
-    if MEMORY.search(name) and 0.5 <= value < 1:  # of a running mean: what counts is how far it is from 1
+    if MEMORY.search(name) and 0.5 <= value < 1:  # of a running mean: its distance from 1 counts
         return Range(max(0.5, 1 - 4 * (1 - value)), 1 - (1 - value) / 4, log=False, whole=False)
     if SHARE.search(name) and value < 1:
         return Range(max(0.0, value - 0.2), min(0.95, value + 0.2), log=False, whole=False)
@@ -136,7 +145,10 @@ def sensible(name: str, value: Value) -> Range | Choices | None:
 
 @_depth_is_told()
 def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str:
-    """The source with these dials turned and every other character as it was; by_device keeps its other devices."""
+    """Return the source with these dials set and every other character unchanged; in by_device(), set this device only.
+
+    Raise ScriptError if the script has no such dial.
+    """
     places = {name: _literal(node, name, device_kind) for name, node in _assignments(source) if name in values}
     missing = sorted(set(values) - set(places))
     if missing:
@@ -150,12 +162,12 @@ def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str
 
 @_depth_is_told()
 def values_of(source: str, device_kind: str) -> dict[str, Value]:
-    """Dial → value, whatever the comments say; raises ScriptError for a script that cannot be read."""
+    """Return the value of every dial, with or without a range; raise ScriptError if the script cannot be read."""
     return {name: value for name, _, value in _literals(source, device_kind, strict=False)}
 
 
 def only_dials_differ(before: str, after: str, device_kind: str) -> bool:
-    """Whether one script is the other with some dials turned; False also where either cannot be read."""
+    """Return whether two scripts differ in values of dials only; False if either cannot be read."""
     try:
         old, new = values_of(before, device_kind), values_of(after, device_kind)
         turned = {name: value for name, value in new.items() if name in old and old[name] != value}
@@ -165,7 +177,7 @@ def only_dials_differ(before: str, after: str, device_kind: str) -> bool:
 
 
 def show(value: Value) -> str:
-    """The value as it is written into a script: floats to 4 significant digits."""
+    """Return a value as Python source, floats with 4 significant digits."""
     return repr(float(f"{value:.4g}")) if isinstance(value, float) else repr(value)
 
 
@@ -175,7 +187,7 @@ def is_number(value: object) -> bool:
 
 @_depth_is_told()
 def normalised(source: str) -> str:
-    """A hash that comments, blank lines, layout and the kind of quotes do not change: equal means a duplicate."""
+    """Return a hash of the syntax tree, which comments, blank lines, layout and kinds of quotes do not change."""
     return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()
 
 
@@ -193,19 +205,19 @@ def _assignments(source: str) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _literals(source: str, device_kind: str, *, strict: bool) -> Iterator[tuple[str, ast.expr, Value]]:
-    """Name, node and value of every dial; where a preset lacks this device, raises ScriptError or skips it."""
+    """Yield name, node and value of every dial; if a preset lacks this device, raise ScriptError or skip the dial."""
     for name, node in _assignments(source):
         try:
             yield name, node, ast.literal_eval(_literal(node, name, device_kind))
         except (ValueError, TypeError):
-            continue  # computed from other dials, or a set that cannot be: not one itself
+            continue  # no literal, as a value computed from other dials: not a dial
         except ScriptError:
             if strict:
                 raise
 
 
 def _literal(node: ast.expr, name: str, device_kind: str) -> ast.expr:
-    """The expression that holds the value: itself, or this device's keyword of by_device."""
+    """Return the expression that holds the value: the node itself, or this device's argument of by_device()."""
     match node:
         case ast.Call(func=ast.Name(id="by_device"), keywords=keywords):
             for keyword in keywords:
@@ -232,9 +244,9 @@ def _span(comment: str, name: str, value: Value, line: int) -> Range | Choices |
 
 
 def _looks_like_a_range(text: str) -> bool:
-    """Whether somebody meant one: two numbers in brackets, several things in braces, or a logarithm at the end.
+    """Return whether text is meant as a range: two numbers in brackets, several items in braces, or `log` at the end.
 
-    Prose is what goes on after its brackets, and what quotes a number, a name or a year: [3], [Kingma, 2014].
+    It is prose if text follows the brackets, or if they hold one number, a name or a year: [3], [Kingma, 2014].
     """
     inside, closed, after = re.fullmatch(r"[\[{]([^\]}]*)([\]}]?)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
     log = after.strip().lower().startswith("log")
@@ -267,7 +279,7 @@ def _choices(text: str) -> Choices | None:
 
 
 def _elements(text: str) -> tuple[Value, ...] | None:
-    """The literals of a list or set display in the order written."""
+    """Return the literals of a list or set display in their written order; None if text is neither."""
     try:
         tree = ast.parse(text, mode="eval").body
         if isinstance(tree, ast.List | ast.Set):
@@ -278,7 +290,7 @@ def _elements(text: str) -> tuple[Value, ...] | None:
 
 
 def _replace(lines: list[bytes], node: ast.expr, text: str) -> None:
-    """Put text in the node's place; the syntax tree counts columns in UTF-8 bytes."""
+    """Replace a node by text, in place; the syntax tree counts columns in UTF-8 bytes."""
     first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
     head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
     lines[first : last + 1] = [head + text.encode() + tail]

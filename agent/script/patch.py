@@ -1,6 +1,6 @@
-"""An edit as a unified diff of the script alone, by git in a throwaway folder.
+"""Apply a unified diff of the script, by git in a throwaway folder.
 
-A patch that somebody made of an earlier best is carried over to the present one by a three-way merge.
+A patch of an earlier best script is carried over to the current one by a three-way merge.
 """
 
 import re
@@ -24,16 +24,16 @@ def is_patch(text: str) -> bool:
 
 
 def check_patch(patch: str, script: str) -> None:
-    """Raises ScriptError for what git cannot read, and for a patch that does more than edit the script."""
+    """Raise ScriptError if git cannot read a patch, or if it does more than edit the script."""
     with _laid_out(patch, script):
         pass
 
 
 def apply_patch(patch: str, script: str, bases: Sequence[tuple[int, str]]) -> str:
-    """The first base with the patch's edit; bases are attempts and their scripts, the one to be edited first.
+    """Return the first base with the patch's edit; bases are attempts and their scripts, the one to be edited first.
 
-    Where the patch fits only a later one of them, what changed between the two is merged. Raises ScriptError when it
-    fits none, and when the two edits touch the same lines.
+    If the patch fits only a later base, the changes between the two are merged. Raise ScriptError if it fits no base,
+    or if the two edits touch the same lines.
     """
     (best, ours), *_ = bases
     said = ""
@@ -51,17 +51,17 @@ def apply_patch(patch: str, script: str, bases: Sequence[tuple[int, str]]) -> st
 
 @dataclass(slots=True)
 class Bench:
-    """A folder with nothing but the patch, and the script where the patch expects it."""
+    """Hold a folder with the patch, and a place for the script where the patch expects it."""
 
     folder: Path
-    strip: int  # leading parts of the patch's paths that mean nothing: a/ and b/
+    strip: int  # number of leading parts of the patch's paths to ignore: a/ and b/
     script: Path
-    said: str = ""  # by git, when an edit failed
+    said: str = ""  # git's message when an edit failed
 
     def edit(self, base: str) -> str | None:
-        """The base with the patch applied; None where it does not fit.
+        """Return the base with the patch applied; None if it does not fit.
 
-        A mail or an editor may have given the patch other ends of lines than the script has.
+        A mail program or an editor may have changed the patch's line ends, so plain ones are tried, too.
         """
         for name in ("patch", "patch-lf"):
             self.script.write_bytes(base.encode())
@@ -89,7 +89,10 @@ def _laid_out(patch: str, script: str) -> Iterator[Bench]:
 
 
 def _place(folder: Path, script: str) -> tuple[int, str]:
-    """How many parts to strip of the patch's one path, and what is left; by its name, or its path in the repository."""
+    """Return how many parts of the patch's path to strip, and the rest: the script's name or path in the repository.
+
+    Raise ScriptError unless the patch edits exactly the script.
+    """
     said = ""
     for strip in (1, 0):  # as git writes it, and as diff does
         options = ("apply", f"-p{strip}", "../patch", "-z")
@@ -100,7 +103,7 @@ def _place(folder: Path, script: str) -> tuple[int, str]:
         if touched.returncode == 0 and not more.stdout and paths in ([script], [PurePosixPath(script).name]):
             return strip, paths[0]
         if touched.returncode == 0:
-            # what git tells of files made, removed, renamed or linked is text of the patch
+            # the summary of files made, removed, renamed or linked comes from the patch: do not trust its text
             found = one_line(", ".join(paths), SAID_CHARS) or "nothing"
             said = f"this one is about {found}" + (" and makes, removes or renames files" if more.stdout else "")
     raise ScriptError(f"a patch may edit {script} and nothing else ({said or 'git cannot read it'}); make it again")

@@ -1,1 +1,1 @@
-"""How a night is shown to people."""
+"""Show a night to people: tables, lines, plots and JSON."""

@@ -1,4 +1,4 @@
-"""What dawn has found, in words: the gain that is left on fresh seeds and text, and what to do with it."""
+"""Put dawn's findings into words: the gain on fresh seeds and on the holdout, and the owner's next step."""
 
 import math
 
@@ -8,7 +8,7 @@ from agent.judging.confirmation import Findings, names
 from agent.judging.intervals import Interval
 from agent.text import harmless
 
-MOST_RUNS = 100  # where more would be needed to tell a gain from none, longer runs tell more
+MOST_RUNS = 100  # if more runs were needed, advise longer runs instead
 
 
 def confirmed_branch(night: Night) -> str:
@@ -16,7 +16,7 @@ def confirmed_branch(night: Night) -> str:
 
 
 def findings_lines(found: Findings, history: History, night: Night, *, is_branch_there: bool) -> list[str]:
-    """For people; is_branch_there: of this night's dawn, now or earlier."""
+    """Return dawn's findings as lines; `is_branch_there` says whether this or an earlier dawn made the branch."""
     lines = [
         f"dawn: #{found.champion} {history[found.champion].proposal.title}, against the baseline",
         f"  recorded gain   {_recorded(found)}",
@@ -30,7 +30,7 @@ def findings_lines(found: Findings, history: History, night: Night, *, is_branch
             f"and both texts: the night has fitted its validation text"
         )
     left_alone = [edit for edit in found.edits if not edit.runs and edit.number not in found.passengers]
-    is_one_edit = len(found.edits) == 1 and not found.passengers  # then the gain above is all that there is to say
+    is_one_edit = len(found.edits) == 1 and not found.passengers  # its effect is the gain above
     for edit in found.edits:
         if edit not in left_alone and not is_one_edit:
             dropped = "a passenger" if found.script is None else "a passenger, dropped"
@@ -73,24 +73,24 @@ def _end(found: Findings, night: Night, is_branch_there: bool) -> list[str]:
 
 
 def _advice(found: Findings, honest: Interval, night: Night) -> list[str]:
-    """What the owner of a script may do whose gain may be none."""
+    """Return advice for an owner whose champion's gain is not confirmed."""
     back = f"git checkout {attempt_ref(night.tag, 0)} -- {night.script}"
     if honest.high_bpb < 0:
         return [f"it is worse than the baseline; go back to that with: {back}"]
     runs = runs_to_tell(honest, found.fresh_runs)
     if runs is not None and runs <= MOST_RUNS:
         confirm = typed("confirm", "--tag", night.tag, "--runs", str(runs))
-        more = f"if the gain is real, some {runs} runs more will tell: {confirm}"
+        more = f"if the gain is real, about {runs} more runs will show it: {confirm}"
     else:
         more = (
-            f"runs like these will hardly tell it from none: look for larger gains with "
+            f"runs like these will hardly tell it from zero: look for larger gains with "
             f"{typed('run', '--tag', night.tag)}, or begin a night of longer runs (--budget-s)"
         )
     return [more, f"until then the baseline may be as good, and it is simpler: {back}"]
 
 
 def runs_to_tell(honest: Interval, runs: int) -> int | None:
-    """How many runs more would narrow an interval until zero is outside, should its mean stay; None where none do."""
+    """Return how many more runs would exclude zero from an interval with this mean; None if the mean is not above 0."""
     if honest.mean_bpb <= 0:
         return None
     wide = (honest.mean_bpb - honest.low_bpb) / honest.mean_bpb
@@ -98,7 +98,7 @@ def runs_to_tell(honest: Interval, runs: int) -> int | None:
 
 
 def dawn_line(dawn: Dawn, history: History, night: Night) -> str | None:
-    """What `status` says of the latest dawn; None before it knows anything."""
+    """Return `status`'s line on the latest dawn; None before it has findings."""
     if not dawn.findings:
         return None
     found = Findings.of(dawn.findings)

@@ -1,4 +1,4 @@
-"""The picture of the progress: what was kept, what was not, what crashed, and the running minimum of val_bpb."""
+"""Draw a night's progress: kept, discarded and crashed attempts, and the running minimum of val_bpb."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LABEL_DEGREES, LABEL_CHARS = 20, 40
-LABEL_PT = (150.0, 9.0)  # length of a label at most, and its height
-LABEL_STARTS = 0.74  # of a panel's width: one that starts further to the right would not end inside
-PANEL_PT = (650.0, 250.0)  # about what a panel's axes measure
-AT_EDGE, EDGE_MARGIN = 0.97, 0.07  # of a panel's height: what has no score lies at its upper edge, far from the best
+LABEL_PT = (150.0, 9.0)  # a label's greatest length, and its height
+LABEL_STARTS = 0.74  # of a panel's width: a label that starts further right would not fit
+PANEL_PT = (650.0, 250.0)  # approximate size of a panel's axes
+AT_EDGE, EDGE_MARGIN = 0.97, 0.07  # of a panel's height: attempts without a score lie at its upper edge
 
 
 def chosen(rows: Sequence[Row], tags: Sequence[str], latest: str | None, *, everything: bool) -> list[Row]:
-    """The rows of the nights that are to be drawn: all, those named, else the latest; raises NightError for none."""
+    """Return the rows of all nights, of the tagged ones, or of the latest; raise NightError for an unknown tag."""
     known = list(dict.fromkeys(row.get("tag", "") for row in rows))
     for tag in tags:
         if tag not in known:
@@ -37,12 +37,12 @@ def chosen(rows: Sequence[Row], tags: Sequence[str], latest: str | None, *, ever
 
 
 def last_night(rows: Iterable[Row]) -> str:
-    """The tag of the row that began last, by what the rows say."""
+    """Return the tag of the row with the latest start."""
     return max(rows, key=lambda row: row.get("started", ""), default=Row()).get("tag", "")
 
 
 def plot(rows: Sequence[Row], out: Path) -> None:
-    """The running minimum of val_bpb, a panel for every night; raises MachineError without matplotlib."""
+    """Draw one panel for each night into a file; raise MachineError without matplotlib, NightError without scores."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -63,16 +63,16 @@ def plot(rows: Sequence[Row], out: Path) -> None:
 
 
 def _panels(rows: Iterable[Row]) -> list[list[Row]]:
-    """Ideas of one night, protocol and device together, in the order of the ledger; none without a score."""
+    """Group ideas by night, protocol and device, in the ledger's order, and leave out groups without any score."""
     panels: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        if row.get("source") != DAWN:  # a question about the champion is no idea
+        if row.get("source") != DAWN:  # dawn's ablations of the champion are no ideas
             panels.setdefault(tuple(row.get(name, "") for name in ("tag", "protocol", "device")), []).append(row)
     return [members for members in panels.values() if any(_score(row) is not None for row in members)]
 
 
 def _score(row: Row) -> float | None:
-    """None for a crash, whatever other tools write there, and for what is no number."""
+    """Return val_bpb; None for a crash (other tools may write a number there) and for text that is no number."""
     try:
         val_bpb = float(row.get("val_bpb", ""))
     except ValueError:
@@ -94,7 +94,7 @@ def _title(row: Row) -> str:
 
 
 def _numbers(rows: Sequence[Row]) -> list[int]:
-    """Where each row stands on the axis: its attempt's number, or its place where rows have none."""
+    """Return each row's place on the axis: its attempt's number, or its index if rows lack numbers."""
     numbers = [row.get("attempt", "") for row in rows]
     return [int(number) for number in numbers] if all(map(str.isdecimal, numbers)) else list(range(len(rows)))
 
@@ -109,7 +109,7 @@ def _draw(axes: "Axes", rows: Sequence[Row]) -> None:
     axes.plot(places, values, "o", color="0.75", markersize=size, label="discarded")
     places, values = [at for at, _, _ in kept], [bpb for _, bpb, _ in kept]
     axes.plot(places, values, "o", color="tab:green", markersize=size, label="kept")
-    if kept:  # the line goes on to the last attempt, kept or not
+    if kept:  # extend the line to the last attempt, kept or not
         best = list(accumulate(values, min))
         places, best = [*places, last], [*best, best[-1]]
         axes.step(places, best, where="post", color="tab:green", alpha=0.6, label="running minimum")
@@ -127,13 +127,13 @@ def _draw(axes: "Axes", rows: Sequence[Row]) -> None:
 
 
 def _mark_unscored(axes: "Axes", rows: Sequence[Row], size: int) -> None:
-    """A cross at the upper edge for each that took its place in the night and has no score."""
+    """Draw a cross at the upper edge for each attempt without a score."""
     unscored = [(at, row) for at, row in zip(_numbers(rows), rows, strict=True) if _score(row) is None]
     crashed = [at for at, row in unscored if _has(row, Status.CRASH)]
     stopped = [at for at, row in unscored if not _has(row, Status.CRASH)]
     bottom, top = axes.get_ylim()
     if unscored:
-        axes.set_ylim(bottom, top + EDGE_MARGIN * (top - bottom))  # room above all points
+        axes.set_ylim(bottom, top + EDGE_MARGIN * (top - bottom))  # leave room above all points
     for places, colour, label in ((stopped, "0.6", "no score"), (crashed, "tab:red", "crashed")):
         if places:
             heights, along_x_only = [AT_EDGE] * len(places), axes.get_xaxis_transform()
@@ -141,7 +141,7 @@ def _mark_unscored(axes: "Axes", rows: Sequence[Row], size: int) -> None:
 
 
 def _frame(axes: "Axes", kept: Sequence[float], rest: Sequence[tuple[int, float]]) -> None:
-    """Show what was kept in full; discards far above it would flatten the picture: they are arrows at its edge."""
+    """Fit the axis to the kept attempts, and draw discards far above them as arrows at its edge."""
     span = max(kept) - min(kept) if len(kept) > 1 else 0.0
     ceiling = max(kept, default=0.0) + span
     above = [at for at, bpb in rest if bpb > ceiling]
@@ -152,8 +152,8 @@ def _frame(axes: "Axes", kept: Sequence[float], rest: Sequence[tuple[int, float]
 
 
 def _label(axes: "Axes", kept: Sequence[tuple[int, float, str]]) -> None:
-    """Titles on a slope, the largest gains first; one that would run over another is left out."""
-    axes.get_ylim()  # settles the limits that the positions below follow
+    """Write sloped titles, the largest gains first, and leave out a title that would overlap another."""
+    axes.get_ylim()  # compute the limits before the positions below use them
     slope = math.radians(LABEL_DEGREES)
     gains = [math.inf, *(before[1] - after[1] for before, after in pairwise(kept))]
     taken: list[tuple[float, float]] = []

@@ -1,4 +1,4 @@
-"""A table as lines of text: whole where it is piped, and on a terminal without what there is no room for."""
+"""Format a table as lines of text, in full for a pipe, or with columns left out and texts cut for a terminal."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,16 +12,18 @@ GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """Describe a column: its name, alignment, and how it gives way on a narrow terminal."""
+
     name: str
-    right: bool = False  # numbers end at one place
-    rank: int = 0  # where room is short the highest is left out first; 0 stays
-    least: int | None = None  # a text may be cut down to so many places; None: it is shown whole or not at all
+    right: bool = False  # whether to align to the right, as for numbers
+    rank: int = 0  # the highest rank is left out first; 0 always stays
+    least: int | None = None  # texts may be cut to this many places; None: never cut
 
 
 def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
-    """The header and one line a row; width: of the terminal, None where everything is to be shown.
+    """Return the header and one line a row; `width` is the terminal's in places, None for all columns in full.
 
-    A column without any entry is left out.
+    A column without any entry is left out unless its rank is 0.
     """
     cells = [[harmless(cell) for cell in row] for row in rows]
     filled = [at for at in range(len(columns)) if columns[at].rank == 0 or any(row[at] for row in cells)]
@@ -34,7 +36,7 @@ def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int |
 
 
 def _fitting(columns: Sequence[Column], natural: dict[int, int], width: int) -> dict[int, int]:
-    """Places of each column that is shown; texts, from the left on, share what the others leave."""
+    """Return the width of each column that is shown; texts share the remaining places from the left."""
     places = {at: min(whole, columns[at].least or whole) for at, whole in natural.items()}
     while (room := width - _total(places)) < 0 and (droppable := [at for at in places if columns[at].rank]):
         del places[max(droppable, key=lambda at: columns[at].rank)]
@@ -51,7 +53,7 @@ def _total(places: dict[int, int]) -> int:
 
 def _padded(text: str, places: int, right: bool) -> str:
     most = places
-    while cell_len(cut := shorten(text, most)) > places:  # of wide characters fewer fit
+    while cell_len(cut := shorten(text, most)) > places:  # fewer wide characters fit
         most -= 1
     blank = " " * (places - cell_len(cut))
     return blank + cut if right else cut + blank

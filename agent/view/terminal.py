@@ -1,4 +1,4 @@
-"""What the morning shows on a terminal: the ledger, one attempt in full, where a night stands, what dawn has found."""
+"""Write the ledger, one attempt in full, and a night's state as lines for a terminal."""
 
 import math
 import statistics
@@ -33,7 +33,7 @@ from agent.view.findings import dawn_line
 from agent.view.screen import COLOURS
 from agent.view.table import Column
 
-RESULTS = (  # the highest rank is left out first where a terminal is narrow
+RESULTS = (  # on a narrow terminal the highest rank is left out first
     Column("tag", rank=2),
     Column("#", right=True),
     Column("val_bpb", right=True),
@@ -48,7 +48,7 @@ RESULTS = (  # the highest rank is left out first where a terminal is narrow
     Column("wall s", right=True, rank=8),
     Column("commit", rank=9),
 )
-NAMES = "hypothesis  "  # the longest name of a fact, and the gap behind it
+NAMES = "hypothesis  "  # the longest name of a fact, and a gap
 SHARES = (
     Column("source"),
     *(Column(name, right=True) for name in ("attempts", "kept", "gain_bpb", "hours")),
@@ -57,7 +57,7 @@ SHARES = (
 
 
 def results_lines(rows: Sequence[Row], width: int | None = None) -> list[Text]:
-    """The ledger in short, one line an attempt; width: of a terminal, None where everything is to be told."""
+    """Return the ledger with one line for each attempt; `width` is the terminal's, None for all columns in full."""
     scores = {(row.get("tag"), row.get("commit")): row.get("val_bpb", "") for row in rows}
     several = len({row.get("tag") for row in rows}) > 1
     cells = [_cells(row, scores.get((row.get("tag"), row.get("parent")), ""), several) for row in rows]
@@ -88,7 +88,7 @@ def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
 
 
 def _number(cell: str) -> float | None:
-    """None for what is no number: rows may come from elsewhere."""
+    """Return a cell's number; None if it has none, as rows may come from other tools."""
     try:
         value = float(cell)
     except ValueError:
@@ -97,14 +97,14 @@ def _number(cell: str) -> float | None:
 
 
 def memory(megabytes: float) -> str:
-    """Below a tenth of a gigabyte in megabytes."""
+    """Format a size in GB, or in MB if it is below 0.1 GB."""
     return f"{megabytes / 1024:.1f} GB" if megabytes >= 0.1 * 1024 else f"{megabytes:.0f} MB"
 
 
 def status_lines(
     night: Night, history: History, *, pid: int | None, stopping: bool, dawn: Dawn | None = None
 ) -> list[str]:
-    """Where a night stands, in a few lines."""
+    """Return a few lines on a night's state: attempts, best score, dawn, noise, work in progress."""
     state = f"running (pid {pid})" if pid else "not running"
     if pid and stopping:
         state += ", ends after this run"
@@ -120,7 +120,7 @@ def status_lines(
         lines.append(stopped)
     best, first = incumbent(history), history[0] if history else None
     if best is not None and first is not None and best.val_bpb is not None and first.val_bpb is not None:
-        side = "below" if best.val_bpb <= first.val_bpb else "above"  # further seeds may say so of a lucky keep
+        side = "below" if best.val_bpb <= first.val_bpb else "above"  # after further seeds, a lucky keep may be above
         gain = f"{abs(first.val_bpb - best.val_bpb):.6f} {side} the baseline's {first.val_bpb:.6f}"
         gain = gain if best.number else "the baseline"
         lines.append(f"best val_bpb {best.val_bpb:.6f} (#{best.number}), {gain}")
@@ -130,14 +130,14 @@ def status_lines(
     found = noise(history)
     if found is not None:
         lines += noise_lines(found)
-    if unfinished:  # the first goes on before all others
+    if unfinished:  # the first is resumed first
         state = "at work" if pid else "unfinished, goes on when the night does"
         lines.append(f"{state}: #{unfinished[0].number} {unfinished[0].proposal.title}")
     return [harmless(line) for line in lines]
 
 
 def early_stops(history: History) -> str | None:
-    """How many runs were not finished because of their curves, and the training time which that saved; None: none."""
+    """Return a line on the runs that were stopped early and the training time saved; None if there were none."""
     runs = [run for attempt in history for run in attempt.done_runs]
     whole_s = [run.wall_s for run in runs if run.ending is Ending.FINISHED]
     stopped_s = [run.wall_s for run in runs if run.ending is Ending.HOPELESS]
@@ -150,7 +150,7 @@ def early_stops(history: History) -> str | None:
 
 
 def verdict_facts(night: Night, history: History, number: int) -> dict[str, object]:
-    """What `nightshift try --json` prints: how one attempt ended, and where the night stands."""
+    """Return the facts that `nightshift try --json` prints: an attempt's verdict, and the night's best."""
     attempt, best = history[number], incumbent(history)
     decision, summary = attempt.decision, attempt.summary
     return {
@@ -181,7 +181,7 @@ def _rounded(value: float | None, decimals: int) -> float | None:
 
 
 def verdict_lines(night: Night, history: History, number: int) -> list[str]:
-    """The same for people, with what to do next."""
+    """Return an attempt's verdict as lines for people, with the next commands."""
     attempt, best = history[number], incumbent(history)
     lines = [f"{attempt.status}: {attempt.decision.reason if attempt.decision else ''}"]
     if best is not None and best.val_bpb is not None:
@@ -194,9 +194,9 @@ def verdict_lines(night: Night, history: History, number: int) -> list[str]:
 
 
 def _way_back(night: Night, best: Attempt | None, number: int) -> str | None:
-    """What puts the best script into the working tree again; None where the attempt is the best.
+    """Return the command that restores the best script to the working tree; None if the attempt is the best.
 
-    Its ref and not the branch, which stays where it is while somebody has it checked out.
+    It names the attempt's ref, because a branch that is checked out is not moved.
     """
     if best is None or best.number == number:
         return None
@@ -204,6 +204,7 @@ def _way_back(night: Night, best: Attempt | None, number: int) -> str | None:
 
 
 def noise_lines(found: Noise) -> list[str]:
+    """Return lines on the measured noise, with a warning if it cannot be trusted."""
     if found.sigma_bpb == 0:
         return [f"noise: none: {found.runs} runs of the same script with other seeds gave the same score"]
     told = (
@@ -216,12 +217,12 @@ def noise_lines(found: Noise) -> list[str]:
 def _hardly_trained(doubt: str) -> str:
     return (
         f"the baseline hardly trains ({doubt}), so its noise says little about that of other scripts: σ is "
-        f"doubled, and nothing is kept after one run; for gains that last take a longer --budget-s or a smaller model"
+        f"doubled, and every keep needs several runs; for gains that last take a longer --budget-s or a smaller model"
     )
 
 
 def shares_lines(rows: Iterable[Share]) -> list[str]:
-    """What each source of ideas has brought, and what it cost."""
+    """Return a table of the gains and costs of each source of ideas."""
     return table.lines(SHARES, [_share(row) for row in rows])
 
 
@@ -235,7 +236,7 @@ def _share(row: Share) -> tuple[str, ...]:
 def attempt_lines(
     night: Night, attempt: Attempt, folder: Path, width: int | None = None, *, running: bool = False
 ) -> list[Text]:
-    """Everything that is known about one attempt; running: whether its last run goes on now."""
+    """Return all facts about one attempt; `running` says whether its last run is in progress."""
     decision, peak_mb = attempt.decision, memory_mb(night, attempt)
     facts = (
         ("attempt", f"{attempt.number} of night {night.tag}"),
@@ -260,7 +261,7 @@ def attempt_lines(
 
 
 def _fact_lines(name: str, value: str, width: int | None) -> list[Text]:
-    """Name and value, whose lines are wrapped between words; a path stays whole, so that it can be copied."""
+    """Return a name and its value, wrapped between words; a path is not wrapped, so that it can be copied."""
     whole = name in ("folder", "ref", "commit")
     lines = [part for line in harmless_lines(value).split("\n") for part in _wrapped(line, None if whole else width)]
     blank = " " * len(NAMES)
@@ -284,7 +285,7 @@ def _wrapped(line: str, width: int | None) -> list[str]:
 
 
 def _run_lines(run: Run, width: int | None) -> list[Text]:
-    """How a run ended, and the end of its log as it stands there."""
+    """Return how a run ended, and the end of its log."""
     code = "" if run.exit_code is None else f", exit code {run.exit_code}"
     if run.exit_code and run.exit_code < 0:
         code = f", signal {-run.exit_code}"

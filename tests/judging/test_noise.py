@@ -136,7 +136,7 @@ def test_the_night_says_what_to_do_about_it():
     first = [trained(24, *CLOSE)]
     told = noise_lines(noise(first))
     assert told[1].startswith("the baseline hardly trains (its runs have 24 steps)")
-    assert "σ is doubled, and nothing is kept after one run" in told[1]
+    assert "σ is doubled, and every keep needs several runs" in told[1]
     assert "a longer --budget-s or a smaller model" in told[1]
     assert len(noise_lines(Noise(0.006, 3, 0.016))) == 1
     status = status_lines(NIGHT, first, pid=None, stopping=False)

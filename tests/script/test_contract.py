@@ -38,7 +38,7 @@ def test_what_is_missing_is_named_with_what_it_is_for(function):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("x = (\n", "train.py line 1 does not parse: '(' was never closed; mend it and run again"),
+        ("x = (\n", "train.py line 1 does not parse: '(' was never closed; correct it and run again"),
         ("x = 1\0\n", "train.py does not parse: source code string cannot contain null bytes"),
         ("x = '\ud800'\n", "train.py does not parse: 'utf-8' codec can't encode character"),
         ("x = " + "(" * 5_000, "train.py line 1 does not parse: too many nested parentheses"),
@@ -197,7 +197,7 @@ def test_a_package_leads_nowhere_else(package, tmp_path_factory, name):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "weights.bin").write_text("")
     (package / "blocks" / name).symlink_to(elsewhere / name if "." in name else elsewhere)
-    with pytest.raises(ScriptError, match=rf"blocks/{name} is a link that leads out of .*; put what it shows there"):
+    with pytest.raises(ScriptError, match=rf"blocks/{name} is a link that leads out of .*; replace it by a copy"):
         fixed_files(package.parent, "import models")
 
 

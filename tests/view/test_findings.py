@@ -48,14 +48,14 @@ def test_what_is_worse_than_the_baseline_sends_back_to_it():
 def test_a_gain_that_more_runs_may_tell_says_how_many():
     told = last_lines(Interval(0.02, -0.01, 0.05))
     assert "[-0.010000, +0.050000] over the baseline, which may be none at all; no branch is made" in told[0]
-    assert told[1] == "  if the gain is real, some 10 runs more will tell: nightshift confirm --tag t --runs 10"
+    assert told[1] == "  if the gain is real, about 10 more runs will show it: nightshift confirm --tag t --runs 10"
     assert told[2].startswith("  until then the baseline may be as good, and it is simpler: git checkout ")
 
 
 @pytest.mark.parametrize("mean", [0.001, 0.0, -0.001])
 def test_where_many_more_runs_would_hardly_tell_other_ways_are_named(mean):
     told = last_lines(Interval(mean, mean - 0.1, mean + 0.1))
-    assert told[1].startswith("  runs like these will hardly tell it from none: look for larger gains with nightshift")
+    assert told[1].startswith("  runs like these will hardly tell it from zero: look for larger gains with nightshift")
 
 
 def test_a_branch_of_an_earlier_dawn_is_called_that():
