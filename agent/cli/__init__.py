@@ -1,1 +1,4 @@
-"""The words of the command line, one function a command."""
+"""The command line: options, one function for each command.
+
+Start reading with main.py: the commands, and the one place where an error becomes a sentence and an exit code.
+"""

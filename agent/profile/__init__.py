@@ -1,1 +1,4 @@
-"""Measure where the time of a training step goes."""
+"""Where the time of a training step goes.
+
+Start reading with profile.py, which compares two short runs of the script; profiler.py runs inside them.
+"""

@@ -1,1 +1,5 @@
-"""Train, score and audit one run of one attempt, each in its own boxed process."""
+"""One run of one attempt: train, score, audit, each in its own process.
+
+Start reading with workshop.py, the folder that each process gets; then train.py, score.py and audit.py in the order in
+which a run meets them.
+"""

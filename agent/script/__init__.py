@@ -1,1 +1,4 @@
-"""Check a training script's contract, read and set its dials, and apply patches to it."""
+"""The training script as text: its contract, its dials, patches of it. Nothing here executes it.
+
+Start reading with contract.py: what the harness asks of a script. dials.py reads and turns the numbers at its top.
+"""

@@ -1,1 +1,4 @@
-"""Show a night to people: tables, lines, plots and JSON."""
+"""How a night is shown: terminal, tables, pictures, JSON.
+
+Start reading with terminal.py, the morning's view; screen.py is what appears while a night runs.
+"""

@@ -1,1 +1,5 @@
-"""Propose edits by a language model."""
+"""A language model as a source of ideas: asked for one edit, and its answer read strictly as text.
+
+Start reading with llm.py. prompt.py writes the question, reply.py reads the answer, chat.py bounds a call in time and
+size.
+"""

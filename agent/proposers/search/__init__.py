@@ -1,1 +1,4 @@
-"""The built-in search: turns dials, needs no key."""
+"""The built-in search: it turns the dials of the script and needs no key.
+
+Start reading with search.py; surrogate.py is its model of the scores so far.
+"""
