@@ -161,7 +161,7 @@ class Bubblewrap:
             if trial.returncode == 0:
                 return box
             said = trial.stderr.strip().partition("\n")[0]
-        return f"bubblewrap may not open namespaces here ({said}); README.md says what Ubuntu and containers want"
+        return f"bubblewrap may not open namespaces here ({said}); SECURITY.md says what Ubuntu and containers need"
 
     @property
     def name(self) -> str:

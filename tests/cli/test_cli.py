@@ -25,7 +25,7 @@ from agent.script.contract import fixed_files
 pytestmark = pytest.mark.usefixtures("own_cache")
 ONE_RUN = ("--judge", "greedy")  # of each attempt: other judges have seeds of attempt 0 tell them the noise first
 
-README = (PROJECT / "README.md").read_text()
+RESULTS_PAGE = (PROJECT / "docs" / "results.md").read_text()
 
 
 def wait_until(true: Callable[[], object], seconds: float = 30) -> None:
@@ -204,11 +204,11 @@ def test_every_command_explains_itself(grounds):
     assert "counted over the whole night" in " ".join(grounds.nightshift("run", "--help").stdout.split())
 
 
-def test_the_record_stays_out_of_commits_by_the_command_of_the_readme(grounds):
+def test_the_record_stays_out_of_commits_by_the_command_of_its_page(grounds):
     (grounds.root / "results.tsv").write_text("")
     grounds.git("add", "results.tsv")
     grounds.git("commit", "-q", "-m", "the record")
-    hide, show = re.findall(r"^ +git (update-index --(?:no-)?skip-worktree results\.tsv)", README, re.MULTILINE)
+    hide, show = re.findall(r"^ +git (update-index --(?:no-)?skip-worktree results\.tsv)", RESULTS_PAGE, re.MULTILINE)
     grounds.git(*hide.split())
     grounds.try_scripts("t", [])
     assert len(grounds.rows()) == 1

@@ -1,0 +1,80 @@
+"""The pages that people read: every file that they name is here, and every link leads somewhere."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OTHERS = (ROOT / "benchmarks" / "README.md", ROOT / "experiments" / "README.md")
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *OTHERS)
+FOLDERS = (".ci", ".github", "agent", "benchmarks", "docs", "kernels", "tests")
+SUFFIXES = {".c", ".md", ".png", ".py", ".toml", ".tsv", ".yml"}
+MADE = {"IDEA.md", "TASK.md", "notes.md", "attempts.tsv"}  # in an agent's folder, while it works
+FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")] + list(ROOT.glob("*"))
+# a module may be named without its suffix, as it may become a folder
+PATHS = {str(spelled.relative_to(ROOT)) for path in FILES for spelled in (path, path.with_suffix(""))}
+NAMES = {path.name for path in FILES}
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"(?ms)^```.*?^```$", "", page.read_text())
+
+
+def lost_files(text: str) -> Iterator[str]:
+    """Yield each word in backticks that looks like a file or folder of this repository and is none."""
+    for word in re.findall(r"`([^`\s]+)`", text):
+        path = word.rstrip("/")
+        if "*" in path or path in MADE:
+            continue
+        if path.split("/")[0] in FOLDERS and "/" in word:
+            if path not in PATHS:
+                yield word
+        elif "/" not in word and Path(word).suffix in SUFFIXES and word not in NAMES:
+            yield word
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the fragments that GitHub makes of a page's headings."""
+    headings = re.findall(r"(?m)^#+ +(.+)$", prose(page))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def lost_links(page: Path) -> Iterator[str]:
+    for path, fragment in re.findall(r"\]\((?!\w+:)([^)#]*)#?([^)]*)\)", prose(page)):
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (fragment and fragment not in anchors(target)):
+            yield f"{path}#{fragment}"
+
+
+@every_page
+def test_every_file_that_a_page_names_is_in_the_repository(page):
+    assert list(lost_files(prose(page))) == []
+
+
+@every_page
+def test_every_relative_link_leads_somewhere(page):
+    assert list(lost_links(page)) == []
+
+
+def test_a_file_or_link_that_is_not_there_is_noticed(tmp_path):
+    text = "See `agent/night/`, `agent/no_such/`, `no_such.py`, `results.tsv`, `--flag`, `.py`, `tests/cheats/*.py`."
+    assert list(lost_files(text)) == ["agent/no_such/", "no_such.py"]
+    page = tmp_path / "page.md"
+    page.write_text("# Which one?\n[a](#which-one) [b](#which) [c](page.md) [d](other.md) [e](https://example.org)\n")
+    assert list(lost_links(page)) == ["#which", "other.md#"]
+
+
+def test_every_cheat_that_tests_a_promise_of_security_md_is_there():
+    listed = re.findall(r"(?m)^\|.*cheats (`[a-z_].*) \|$", (ROOT / "SECURITY.md").read_text())
+    cheats = {name for row in listed for name in re.findall(r"`([a-z_]+\*?)`", row)}
+    assert {"reads_*", "survives", "hangs_in_scoring"} <= cheats
+    assert [name for name in sorted(cheats) if not list((ROOT / "tests" / "cheats").glob(f"*/{name}.py"))] == []
+
+
+def test_every_page_of_docs_is_reached_from_the_readme():
+    readme = (ROOT / "README.md").read_text()
+    assert [page.name for page in ROOT.glob("docs/*.md") if f"](docs/{page.name})" not in readme] == []
