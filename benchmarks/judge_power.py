@@ -47,6 +47,7 @@ from agent.experiment import (
     Ending,
     History,
     Judge,
+    Kind,
     Proposal,
     Review,
     Run,
@@ -119,13 +120,13 @@ class Gate:
 
     def judge(self, attempt: Attempt, history: History) -> Decision:
         if len(attempt.runs) < 3:
-            return Decision(None, "three runs")
+            return Decision(Kind.UNDECIDED, "three runs")
         best = incumbent(history)
         if best is None:
-            return Decision(Status.KEEP, "baseline")
+            return Decision(Kind.BASELINE, "baseline")
         own, other = ([sum(three) for three in itertools.product(one.scores_bpb, repeat=3)] for one in (attempt, best))
         better = float((np.subtract.outer(own, other) < 0).mean())
-        return Decision(Status.KEEP if better >= 0.95 else Status.DISCARD, f"{better:.0%} of the resamples")
+        return Decision(Kind.KEPT if better >= 0.95 else Kind.LUCK, f"{better:.0%} of the resamples")
 
     def review(self, history: History) -> Review:
         return Review()
@@ -139,12 +140,12 @@ def a_night(judge: Judge, world: World) -> tuple[list[Attempt], list[float]]:
     while runs < RUNS:
         best, number = incumbent(history), len(history)
         attempt = Attempt(number, best.number if best else None, Proposal("", "", "", ""), "", commit="c")
-        began, decision = time.perf_counter(), Decision(None, "not measured yet")
+        began, decision = time.perf_counter(), Decision(Kind.UNDECIDED, "not measured yet")
         while decision.status is None and runs < RUNS:
             attempt, runs = world.run(attempt, [*history, attempt]), runs + 1
             decision = judge.judge(attempt, history)
         if decision.status is None:
-            decision = Decision(Status.DISCARD, "the night is over")
+            decision = Decision(Kind.WORSE, "the night is over")
         history.append(replace(attempt, decision=decision, settled=True))
         runs += think_again(judge, world, history, RUNS - runs)
         thought_s.append(time.perf_counter() - began)
@@ -171,7 +172,7 @@ def a_dawn(world: World, history: list[Attempt]) -> int:
         match trial:
             case Without(edits):
                 proposal = Proposal("", "", "", "dawn", without=edits)
-                decided = Decision(Status.DISCARD, "a question of dawn")
+                decided = Decision(Kind.QUESTION, "a question of dawn")
                 best = incumbent(history)
                 assert best is not None
                 history.append(Attempt(len(history), best.number, proposal, "", "c", decision=decided, settled=True))

@@ -34,7 +34,20 @@ import measure
 import numpy as np
 import optuna
 
-from agent.experiment import Attempt, Briefing, Decision, Ending, Night, Noise, Proposal, Run, Score, Status, incumbent
+from agent.experiment import (
+    Attempt,
+    Briefing,
+    Decision,
+    Ending,
+    Kind,
+    Night,
+    Noise,
+    Proposal,
+    Run,
+    Score,
+    Status,
+    incumbent,
+)
 from agent.judging.judge import Greedy
 from agent.proposers.search.search import Search
 from agent.script.dials import Choices, Dial, Range, Value, read_dials, searched, set_dials
@@ -224,7 +237,7 @@ def live_through(propose: Propose, kind: str, seed: int, runs: int) -> Outcome:
         score = None if land.crashes(place) else Score(LARGE + land.loss(place) + noise.gauss(0, 1), 1.0)
         run = Run(0, Ending.FINISHED if score else Ending.CRASHED, 0 if score else 1, 1.0, None, "", score)
         attempt = Attempt(number, best.number if best else None, proposal, "", None, (run,))
-        decision = judge.judge(attempt, history) if score else Decision(Status.CRASH, "a cliff")
+        decision = judge.judge(attempt, history) if score else Decision(Kind.CRASHED, "a cliff")
         history.append(Attempt(number, attempt.parent, proposal, "", None, (run,), decision, True))
     champion = incumbent(history)
     assert champion is not None

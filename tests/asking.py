@@ -1,12 +1,13 @@
 """A language model at a loopback server, and the night that it is asked about."""
 
 import pytest
+from judged import decided
 from llm_servers import KEY, Server
 from nights import unigram
 from test_journal import NIGHT
 
 from agent.errors import NoIdea
-from agent.experiment import Ask, Attempt, Briefing, Decision, Ending, Proposal, Run, Score, Status
+from agent.experiment import Ask, Attempt, Briefing, Ending, Proposal, Run, Score, Status
 from agent.proposers.llm.chat import Patience
 from agent.proposers.llm.llm import LLM
 
@@ -29,7 +30,7 @@ TWO_WAYS = pytest.mark.parametrize(("provider", "stream"), [("openai", False), (
 
 def attempt(number: int, script: str, *runs: Run, status: Status = Status.KEEP, source: str = "you") -> Attempt:
     proposal = Proposal(script, f"script {number}", "It may help.", source)
-    return Attempt(number, 0 if number else None, proposal, "now", "c", runs, Decision(status, ""), True)
+    return Attempt(number, 0 if number else None, proposal, "now", "c", runs, decided(status, ""), True)
 
 
 BASELINE = attempt(0, SCRIPT, Run(0, Ending.FINISHED, 0, 31.0, None, "", Score(1.8, 1.0)))

@@ -2,7 +2,14 @@
 
 from dataclasses import replace
 
-from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Weights
+from agent.experiment import Attempt, Decision, Ending, Kind, Proposal, Run, Score, Status, Weights
+
+PLAIN = {Status.KEEP: Kind.KEPT, Status.DISCARD: Kind.WORSE, Status.CRASH: Kind.CRASHED}
+
+
+def decided(status: Status, reason: str = "", gain_bpb: float | None = None, sure: float | None = None) -> Decision:
+    """A decision of this status, for its plainest cause."""
+    return Decision(PLAIN[status], reason, gain_bpb, sure)
 
 
 def scored_run(seed: int, val_bpb: float, *, dawn: int = 0, holdout: float | None = None) -> Run:
@@ -16,6 +23,7 @@ def scored_attempt(
     parent: int | None = None,
     status: Status | None = Status.DISCARD,
     reason: str = "",
+    kind: Kind | None = None,
     script: str = "",
     weights: Weights | None = None,
     without: tuple[int, ...] = (),
@@ -25,7 +33,7 @@ def scored_attempt(
     runs = [scored_run(seed, value) for seed, value in enumerate(scores)]
     runs += [scored_run(1000 + seed, value, dawn=1, holdout=value + 0.1) for seed, value in enumerate(dawn)]
     runs = [replace(run, weights=weights) for run in runs]
-    decision = None if status is None else Decision(status, reason)
+    decision = None if status is None else Decision(kind or PLAIN[status], reason)
     proposal = Proposal(script, "", "", "", without=without)
     return Attempt(number, parent, proposal, "", "c", tuple(runs), decision, settled=status is not None)
 
@@ -33,5 +41,5 @@ def scored_attempt(
 def stopped_attempt(number: int, parent: int, seed: int = 0) -> Attempt:
     """Discarded in the middle of its run, since it would have been worse than its parent."""
     run = Run(seed, Ending.HOPELESS, None, 0.5, None, "stopped early at 50%: its loss was 0.100 above the incumbent's")
-    decision = Decision(Status.DISCARD, run.last_lines, gain_bpb=-0.05)
+    decision = Decision(Kind.STOPPED_EARLY, run.last_lines, gain_bpb=-0.05)
     return Attempt(number, parent, Proposal("", "", "", ""), "", "c", (run,), decision, settled=True)

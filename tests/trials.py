@@ -12,7 +12,7 @@ from cheating import Script
 from nights import Quiet, scripted_lab
 
 from agent.errors import Exhausted
-from agent.experiment import Attempt, Briefing, Decision, Ending, History, Proposal, Review, Status
+from agent.experiment import Attempt, Briefing, Decision, Ending, History, Kind, Proposal, Review, Status
 from agent.judging.failures import too_slow
 from agent.judging.judge import PLAUSIBLE_GAIN, Greedy
 from agent.night import driver as night
@@ -71,7 +71,7 @@ class Fair:
         if not history or self.scripts[attempt.number - 1].is_honest:
             return Greedy().judge(attempt, ())
         if attempt.val_bpb and abs(attempt.val_bpb - (history[0].val_bpb or 0)) < ROUNDING_BPB:
-            return Decision(Status.DISCARD, "the score is that of the honest script")
+            return Decision(Kind.WORSE, "the score is that of the honest script")
         confirm = attempt.proposal.title in NEEDS_CONFIRMING
         return Greedy(confirm=int(confirm)).judge(attempt, history[:1])
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agent.experiment import Attempt, Dawn, Decision, History, Run, Status, incumbent
+from agent.experiment import Attempt, Dawn, Decision, History, Kind, Run, Status, incumbent
 from agent.judging.belief import SIZE, STEP, TINY, Array, knowledge_gradient, likelihood, worths
 from agent.judging.failures import fault
 from agent.judging.intervals import Interval, Spread, difference, mean
@@ -24,7 +24,7 @@ MOST = 8  # runs without one edit
 PRICE = 2.0  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for good
 TELLING = 0.002  # sigma: a run that is expected to bring less is not worth its minutes
 SOURCE = "dawn"
-QUESTION = "a question of dawn"  # no idea: how the reason of its discard begins
+QUESTION = "a question of dawn"  # no idea: the reason of its discard
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _objection(last: Attempt | None, dawn: int, dropping: Interval | None) -> st
     why = fault(last)
     if why is not None:
         return f"failed: {why}"
-    verdict = trusted(Decision(Status.KEEP, ""), last, None)
+    verdict = trusted(Decision(Kind.KEPT, ""), last, None)
     if verdict.status is not Status.KEEP:
         return f"failed its {verdict.reason}"
     ran = len(_fresh(last, dawn))
@@ -224,10 +224,10 @@ def adoption(history: History, dawn: Dawn | None) -> dict[int, Decision]:
         return {}
     script = history[found.script]
     if script.number == champion.parent:
-        return {champion.number: Decision(Status.DISCARD, "a passenger, by dawn's runs")}
-    if script.decision is None or not script.decision.reason.startswith(QUESTION):
+        return {champion.number: Decision(Kind.PASSENGER, "a passenger, by dawn's runs")}
+    if script.kind is not Kind.QUESTION:
         return {}  # it was taken over once, and has fallen since
-    return {script.number: Decision(Status.KEEP, f"confirmed at dawn: {script.proposal.title}")}
+    return {script.number: Decision(Kind.ADOPTED, f"confirmed at dawn: {script.proposal.title}")}
 
 
 @dataclass(frozen=True, slots=True)

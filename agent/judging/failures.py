@@ -5,8 +5,6 @@ import signal
 
 from agent.experiment import Attempt, Ending, Run
 
-TOO_SLOW = "too slow"  # how the reason of such a discard begins
-
 
 def failure(attempt: Attempt) -> str | None:
     """One bad run is enough, since luck with the seed is no merit; None where every run has a finite score."""
@@ -39,13 +37,13 @@ def too_slow(attempt: Attempt) -> str | None:
     It is no crash, since nothing in it is broken. An audit whose time was over is told as all audits that fail.
     """
     if attempt.dry_run is not None and attempt.dry_run.overran:
-        return f"{TOO_SLOW} to start or to be scored, in a dry run of a few seconds"
+        return "too slow to start or to be scored, in a dry run of a few seconds"
     for run in attempt.counted_runs:
         if run.ending is Ending.OVERRAN:
-            return f"{TOO_SLOW} to start or to save: {training_failure(run)}"
+            return f"too slow to start or to save: {training_failure(run)}"
         late = next((score for score in (run.score, run.holdout) if score is not None and score.overran), None)
         if late is not None:
-            return f"{TOO_SLOW} to be scored: no end after {late.wall_s:.0f} s"
+            return f"too slow to be scored: no end after {late.wall_s:.0f} s"
     return None
 
 

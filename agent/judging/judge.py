@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from agent.experiment import Attempt, Decision, History, Judge, Review, Status, incumbent
+from agent.experiment import Attempt, Decision, History, Judge, Kind, Review, Status, incumbent
 from agent.judging.failures import failure
 from agent.judging.noise import SAME, Knowledge, doubt_of, know, measured
-from agent.judging.simplicity import SIMPLER, price_of, simpler
+from agent.judging.simplicity import price_of, simpler
 
 # Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
 PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
@@ -27,15 +27,15 @@ class Greedy:
     def judge(self, attempt: Attempt, history: History) -> Decision:
         why = failure(attempt)
         if why is not None or attempt.val_bpb is None:
-            return Decision(Status.CRASH, why or "no score")
+            return Decision(Kind.CRASHED, why or "no score")
         best = incumbent(history)
         if best is None or best.val_bpb is None:
-            return Decision(Status.KEEP, "baseline")
+            return Decision(Kind.BASELINE, "baseline")
         verdict = _compare(attempt, best)
         if verdict.status is Status.KEEP and len(attempt.done_runs) <= self.confirm:
-            return Decision(None, "another seed has to confirm it")
+            return Decision(Kind.UNDECIDED, "another seed has to confirm it")
         if verdict.status is Status.KEEP and any(math.isclose(*pair, rel_tol=SAME) for pair in pairs(attempt)):
-            return Decision(Status.DISCARD, "it ignores its seed: two seeds gave the very same score")
+            return Decision(Kind.IGNORES_SEED, "it ignores its seed: two seeds gave the very same score")
         return verdict
 
     def review(self, history: History) -> Review:
@@ -63,11 +63,12 @@ class Strict:
         gain_bpb, t, luck = _t_test(attempt, best, history)
         runs, verdict = len(attempt.scores_bpb), _compare(attempt, best)
         if math.isinf(t) or (runs >= 3 and luck <= self.error):
-            return Decision(verdict.status, verdict.reason, gain_bpb, 1 - luck)
+            return Decision(verdict.kind, verdict.reason, gain_bpb, 1 - luck)
         maybe = verdict.reason if gain_bpb <= 0 else f"{verdict.reason}, which may be luck"
         if math.isnan(t) or (t >= self.hopeful and runs < self.most):
-            return Decision(None, maybe, gain_bpb, 1 - luck)
-        return Decision(Status.DISCARD, maybe, gain_bpb, 1 - luck)
+            return Decision(Kind.UNDECIDED, maybe, gain_bpb, 1 - luck)
+        kind = Kind.LUCK if verdict.kind is Kind.KEPT else verdict.kind
+        return Decision(kind, maybe, gain_bpb, 1 - luck)
 
     def review(self, history: History) -> Review:
         """What was decided once stays decided."""
@@ -111,14 +112,14 @@ class Balanced:
             return _without_noise(attempt, history)
         doubt = self._doubt(known, attempt, history)
         if self._wants_run(known, doubt):
-            return doubt.told(None, f"{doubt.sure:.0%} sure: another seed tells more than another idea")
+            return doubt.told(Kind.UNDECIDED, f"{doubt.sure:.0%} sure: another seed tells more than another idea")
         if doubt.worth <= 0:
-            return doubt.told(Status.DISCARD, doubt.against)
+            return doubt.told(doubt.kind_against, doubt.against)
         if len(attempt.scores_bpb) < 2 and doubt.simpler is not None:
-            return doubt.told(None, "simpler: another seed has to show what that costs")
+            return doubt.told(Kind.UNDECIDED, "simpler: another seed has to show what that costs")
         if len(attempt.scores_bpb) < 2 and known.doubt is not None:
-            return doubt.told(None, "the noise is hardly known: another seed has to confirm it")
-        return doubt.told(Status.KEEP, doubt.in_favour)
+            return doubt.told(Kind.UNDECIDED, "the noise is hardly known: another seed has to confirm it")
+        return doubt.told(doubt.kind_in_favour, doubt.in_favour)
 
     def review(self, history: History) -> Review:
         """Revokes keeps at the end of the chain that later scores speak against, confirms others, doubts the tip."""
@@ -128,13 +129,15 @@ class Balanced:
             return Review()
         doubts = [self._doubt(known, one, history) for one in chain]
         revoked = {
-            doubt.attempt.number: doubt.told(Status.DISCARD, f"revoked: {doubt.against}")
+            doubt.attempt.number: doubt.told(Kind.REVOKED, f"revoked: {doubt.against}")
             for doubt in doubts[_worthless_from(doubts) :]
         }
         if revoked:
             return Review(decisions=revoked)
         confirmed = {
-            doubt.attempt.number: doubt.told(Status.KEEP, doubt.in_favour) for doubt in doubts if doubt.is_over
+            doubt.attempt.number: doubt.told(Kind.CONFIRMED if doubt.simpler is None else Kind.SIMPLER, doubt.in_favour)
+            for doubt in doubts
+            if doubt.is_over
         }
         again = chain[-1].number if self._wants_run(known, doubts[-1]) else None
         return Review(again, confirmed)
@@ -176,9 +179,19 @@ class Doubt:
     @property
     def in_favour(self) -> str:
         if self.simpler is not None:
-            return f"{SIMPLER}{self.simpler}, and an estimated {abs(self.gain_bpb):.6f} {self._side} its parent"
-        provisional = "" if self.sure >= CONFIRMED else PROVISIONAL
+            return f"simpler: {self.simpler}, and an estimated {abs(self.gain_bpb):.6f} {self._side} its parent"
+        provisional = "" if self.sure >= CONFIRMED else "provisional: "
         return f"{provisional}an estimated {self.gain_bpb:.6f} below its parent, {self.sure:.0%} sure"
+
+    @property
+    def kind_in_favour(self) -> Kind:
+        if self.simpler is not None:
+            return Kind.SIMPLER
+        return Kind.KEPT if self.sure >= CONFIRMED else Kind.PROVISIONAL
+
+    @property
+    def kind_against(self) -> Kind:
+        return Kind.LUCK if self.gain_bpb > 0 else Kind.WORSE
 
     @property
     def against(self) -> str:
@@ -187,15 +200,15 @@ class Doubt:
     @property
     def is_over(self) -> bool:
         """Kept on approval, and approved by now."""
-        recorded = self.attempt.decision.reason if self.attempt.decision else ""
-        return recorded.startswith(PROVISIONAL) and self.sure >= CONFIRMED
+        decision = self.attempt.decision
+        return decision is not None and decision.kind is Kind.PROVISIONAL and self.sure >= CONFIRMED
 
     @property
     def _side(self) -> str:
         return "below" if self.gain_bpb >= 0 else "above"
 
-    def told(self, status: Status | None, reason: str) -> Decision:
-        return Decision(status, reason, self.gain_bpb, self.sure)
+    def told(self, kind: Kind, reason: str) -> Decision:
+        return Decision(kind, reason, self.gain_bpb, self.sure)
 
 
 def _worthless_from(chain: Sequence[Doubt]) -> int:
@@ -204,23 +217,25 @@ def _worthless_from(chain: Sequence[Doubt]) -> int:
     return min(reversed(range(len(endings))), key=endings.__getitem__)
 
 
-PROVISIONAL, CONFIRMED = "provisional: ", 0.9
+CONFIRMED = 0.9  # the probability of a gain from which a keep is not provisional any more
 
 
 def _settled_at_once(attempt: Attempt, history: History, calibration: int) -> Decision | None:
     """What needs no estimate: a crash, the baseline and its calibration, a script that ignores its seed."""
     why = failure(attempt)
     if why is not None or attempt.val_bpb is None:
-        return Decision(Status.CRASH, why or "no score")
+        return Decision(Kind.CRASHED, why or "no score")
     best = incumbent(history)
     if best is None or best.val_bpb is None:
         if len(attempt.done_runs) < calibration:
-            return Decision(None, f"calibration: run {len(attempt.done_runs) + 1} of {calibration} tells the noise")
-        return Decision(Status.KEEP, "baseline")
+            return Decision(
+                Kind.UNDECIDED, f"calibration: run {len(attempt.done_runs) + 1} of {calibration} tells the noise"
+            )
+        return Decision(Kind.BASELINE, "baseline")
     if any(math.isclose(*pair, rel_tol=SAME) for pair in pairs(attempt)):
-        return Decision(Status.DISCARD, "it ignores its seed: two seeds gave the very same score")
+        return Decision(Kind.IGNORES_SEED, "it ignores its seed: two seeds gave the very same score")
     if attempt.parent != best.number:
-        return Decision(Status.DISCARD, f"made from #{attempt.parent}, which is no longer the best script")
+        return Decision(Kind.STALE, f"made from #{attempt.parent}, which is no longer the best script")
     return None
 
 
@@ -229,7 +244,7 @@ def _without_noise(attempt: Attempt, history: History) -> Decision:
     best = _incumbent(history)
     verdict = _compare(attempt, best)
     sure = 1.0 if verdict.status is Status.KEEP else 0.0
-    return Decision(verdict.status, verdict.reason, _mean(best) - _mean(attempt), sure)
+    return Decision(verdict.kind, verdict.reason, _mean(best) - _mean(attempt), sure)
 
 
 def _incumbent(history: History) -> Attempt:
@@ -261,24 +276,24 @@ def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible
     audits = [score.audit for score in scores if score.audit is not None]
     failure = next((audit.failure for audit in audits if audit.failure is not None), None)
     if failure is not None:
-        return Decision(Status.DISCARD, f"audit: {failure}")
+        return Decision(Kind.FAILED_AUDIT, f"audit: {failure}")
     if best is not None and best.val_bpb and attempt.val_bpb is not None:
         gain = 1 - attempt.val_bpb / best.val_bpb
         if gain > plausible:
             reason = (
                 f"quarantine: {gain:.0%} below the incumbent, more than {plausible:.0%} in one step is not believed"
             )
-            return Decision(Status.DISCARD, reason)
+            return Decision(Kind.QUARANTINED, reason)
     return verdict
 
 
 def _compare(attempt: Attempt, best: Attempt) -> Decision:
     val_bpb, best_bpb = _mean(attempt), _mean(best)
     if math.isclose(val_bpb, best_bpb, rel_tol=SAME):
-        return Decision(Status.DISCARD, "a tie with the incumbent")
+        return Decision(Kind.TIE, "a tie with the incumbent")
     if val_bpb < best_bpb:
-        return Decision(Status.KEEP, f"{best_bpb - val_bpb:.6f} below the incumbent")
-    return Decision(Status.DISCARD, f"{val_bpb - best_bpb:.6f} above the incumbent")
+        return Decision(Kind.KEPT, f"{best_bpb - val_bpb:.6f} below the incumbent")
+    return Decision(Kind.WORSE, f"{val_bpb - best_bpb:.6f} above the incumbent")
 
 
 JUDGES = {

@@ -9,11 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from agent.experiment import Attempt, Decision, Ending, History, Noise, Run, Status
+from agent.experiment import NOT_BELIEVED, Attempt, Decision, Ending, History, Noise, Run, Status
 from agent.judging.belief import DEVIATION, STEP, Belief, Node, learn
 
 SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
-NOT_BELIEVED = ("audit:", "quarantine:")  # how the reason of a discard begins whose scores are no measurement
 
 # What seeds move is between 0.002 and 0.03 bpb wherever it was measured; two runs already weigh more than this.
 TYPICAL_SIGMA_BPB, TYPICAL_SPREAD = 0.006, 1.2  # centre and width, in natural logarithms
@@ -81,7 +80,7 @@ def _ended_early(attempt: Attempt) -> tuple[Run, ...]:
 
 
 def _is_believed(decision: Decision) -> bool:
-    return decision.status is not Status.CRASH and not decision.reason.startswith(NOT_BELIEVED)
+    return decision.status is not Status.CRASH and decision.kind not in NOT_BELIEVED
 
 
 def readings(attempts: Sequence[Attempt], seeds: Mapping[int, float]) -> tuple[tuple[float, ...], ...]:

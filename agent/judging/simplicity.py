@@ -6,7 +6,7 @@ keeps for simplicity may cost is bounded over all of them, against the last atte
 
 import ast
 
-from agent.experiment import Attempt, History
+from agent.experiment import Attempt, History, Kind
 from agent.judging.noise import Knowledge
 from agent.script.cached import remembered
 
@@ -28,7 +28,6 @@ USUAL = frozenset(
      "__len__", "__iter__", "__next__", "__enter__", "__exit__", "__repr__", "__eq__", "__hash__"}
 )  # fmt: skip
 LINE = 80  # characters: a script that is longer by more has not become simpler, whatever was moved where
-SIMPLER = "simpler: "  # how the reason of a keep begins that was not kept for a gain
 
 
 def simpler(attempt: Attempt, parent: Attempt) -> str | None:
@@ -60,15 +59,11 @@ def price_of(attempt: Attempt, history: History, known: Knowledge, price: float)
     return -TIE if known.drift(_last_gain(attempt, history).number, attempt.number) <= TIE else price
 
 
-def was_kept_as_simpler(attempt: Attempt) -> bool:
-    return attempt.decision is not None and attempt.decision.reason.startswith(SIMPLER)
-
-
 def _last_gain(attempt: Attempt, history: History) -> Attempt:
     """The nearest ancestor that was kept for what it measured, or attempt 0."""
     while attempt.parent is not None:
         attempt = history[attempt.parent]
-        if not was_kept_as_simpler(attempt):
+        if attempt.kind is not Kind.SIMPLER:
             break
     return attempt
 

@@ -19,6 +19,7 @@ from agent.experiment import (
     Decision,
     Ending,
     History,
+    Kind,
     Night,
     Proposal,
     Run,
@@ -206,7 +207,7 @@ def _add_without(lab: Lab, history: History, edits: Edits, impossible: set[Edits
     )
     lab.journal.add_attempt(len(history), champion.number, proposal, utc_now())
     commit(lab, lab.journal.attempt(len(history)))
-    lab.journal.record_decision(len(history), Decision(Status.DISCARD, QUESTION))
+    lab.journal.record_decision(len(history), Decision(Kind.QUESTION, QUESTION))
     settle(lab, len(history))
     return True
 
@@ -251,9 +252,9 @@ def _record(lab: Lab, found: Findings, dawn: Dawn) -> None:
             continue
         how = f"by {edit.runs} run{'s' if edit.runs > 1 else ''} without it" if edit.runs else "by the night's own runs"
         told = f"at dawn {edit.effect.mean_bpb:+.6f} {how}, {'a passenger' if dropped else 'it stays'}"
-        kept = history[edit.number].decision
-        assert kept is not None
-        _record_reason(lab, history[edit.number], f"{kept.reason.partition('; at dawn')[0]}; {told}")
+        kept = history[edit.number]
+        assert kept.decision is not None
+        _record_words(lab, kept, replace(kept.decision, at_dawn=told))
     for attempt in history:
         if attempt.is_idea or attempt.status is Status.KEEP:
             continue
@@ -261,16 +262,14 @@ def _record(lab: Lab, found: Findings, dawn: Dawn) -> None:
             # of others, an interrupted dawn needs them when it goes on
             if run.dawn and (run.dawn != dawn.number or _measurement_of(lab, attempt, run) is None):
                 lab.shop.drop_weights(attempt.number, run.seed)
-        if attempt.decision and attempt.decision.reason == QUESTION and attempt.dawn_runs():
-            without = names(attempt.proposal.without)
-            _record_reason(lab, attempt, f"{QUESTION}: is #{attempt.parent} as good without {without}?")
+        if attempt.decision and attempt.kind is Kind.QUESTION and attempt.dawn_runs():
+            asked = f"{QUESTION}: is #{attempt.parent} as good without {names(attempt.proposal.without)}?"
+            _record_words(lab, attempt, replace(attempt.decision, reason=asked))
 
 
-def _record_reason(lab: Lab, attempt: Attempt, reason: str) -> None:
-    decision = attempt.decision
-    assert decision is not None
-    if decision.reason != reason:
-        told = Decision(decision.status, reason, decision.gain_bpb, decision.sure)
+def _record_words(lab: Lab, attempt: Attempt, told: Decision) -> None:
+    """Record an attempt's decision in other words, where they differ."""
+    if told != attempt.decision:
         lab.journal.record_decision(attempt.number, told)
         settle(lab, attempt.number)
 

@@ -18,6 +18,7 @@ from agent.experiment import (
     Decision,
     Ending,
     History,
+    Kind,
     Proposal,
     Review,
     Run,
@@ -199,16 +200,16 @@ def next_measurement(lab: Lab, number: int) -> Step | None:
     if attempt.decision is not None:
         return None
     if not attempt.is_idea:
-        lab.journal.record_decision(number, Decision(Status.DISCARD, QUESTION))
+        lab.journal.record_decision(number, Decision(Kind.QUESTION, QUESTION))
         return None
     if attempt.dry_run is None and wants_dry_run(lab, attempt, history):
         return in_time(lab, attempt, partial(dry_run_once, lab, attempt), lab.pace(history).dry_run_s)
     slow = too_slow(attempt)
     if slow is not None:
-        lab.journal.record_decision(number, Decision(Status.DISCARD, slow))
+        lab.journal.record_decision(number, Decision(Kind.TOO_SLOW, slow))
         return None
     if attempt.dry_run is not None and attempt.dry_run.failure is not None:
-        lab.journal.record_decision(number, Decision(Status.CRASH, failure(attempt) or "dry run"))
+        lab.journal.record_decision(number, Decision(Kind.CRASHED, failure(attempt) or "dry run"))
         return None
     unscored = _unscored(attempt)
     if unscored is not None:
@@ -306,13 +307,13 @@ def _fall(attempt: Attempt, history: History) -> Decision | None:
     if attempt.decision is None or attempt.status is not Status.KEEP:
         return None
     if attempt.parent is not None and history[attempt.parent].status is not Status.KEEP:
-        return Decision(Status.DISCARD, f"made from #{attempt.parent}, which is kept no more")
+        return Decision(Kind.ORPHANED, f"made from #{attempt.parent}, which is kept no more")
     slow = too_slow(attempt)
     if slow is not None:
-        return Decision(Status.DISCARD, f"with another seed: {slow}")
+        return Decision(Kind.TOO_SLOW, f"with another seed: {slow}")
     why = fault(attempt)
     if why is not None:
-        return Decision(Status.CRASH, f"with another seed: {why}")
+        return Decision(Kind.CRASHED, f"with another seed: {why}")
     verdict = trusted(attempt.decision, attempt, None)
     return verdict if verdict.status is not Status.KEEP else None
 

@@ -17,6 +17,7 @@ from agent.experiment import (
     DryRun,
     Ending,
     History,
+    Kind,
     Night,
     Run,
     Score,
@@ -253,8 +254,8 @@ def hopeless(lab: Lab, attempt: Attempt) -> Decision | None:
     exceeded = (bound for bound in learnt_bounds(lab.shop, before, best) if bound.verdict(known) is not None)
     forecast_bpb = next((bound.forecast_bpb(known) for bound in exceeded), None)
     if forecast_bpb is None or best is None or best.val_bpb is None:
-        return Decision(Status.DISCARD, why)  # its curve is no longer there
-    return Decision(Status.DISCARD, why, gain_bpb=best.val_bpb - forecast_bpb)
+        return Decision(Kind.STOPPED_EARLY, why)  # its curve is no longer there
+    return Decision(Kind.STOPPED_EARLY, why, gain_bpb=best.val_bpb - forecast_bpb)
 
 
 def score_once(lab: Lab, attempt: Attempt, run: Run, split: Split = "validation") -> bool:

@@ -22,18 +22,18 @@ from agent.experiment import (
     Decision,
     DryRun,
     Ending,
+    Kind,
     Night,
     Proposal,
     Run,
     Score,
-    Status,
     Summary,
     Weights,
 )
 from agent.files import disk_is_broken, disk_is_full
 from agent.invocation import typed
 
-VERSION = 4
+VERSION = 5
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 SCHEMA = """
@@ -46,7 +46,7 @@ CREATE TABLE attempts (
     started TEXT NOT NULL,
     commit_sha TEXT,                     -- NULL until committed
     dry_run TEXT,                        -- NULL until it was made, and where none is
-    status TEXT, reason TEXT, gain_bpb REAL, sure REAL,  -- NULL until judged
+    kind TEXT, status TEXT, reason TEXT, gain_bpb REAL, sure REAL, at_dawn TEXT,  -- NULL until judged
     settled INTEGER NOT NULL DEFAULT 0   -- branch, ledger and weights follow the decision
 );
 CREATE TABLE runs (
@@ -246,8 +246,14 @@ class Journal:
     def record_decision(self, number: int, decision: Decision) -> None:
         """The first, or a later one in the light of more runs: what follows from it has to be settled then."""
         self._write(
-            "UPDATE attempts SET status = ?, reason = ?, gain_bpb = ?, sure = ?, settled = 0 WHERE number = ?",
-            (decision.status, decision.reason, decision.gain_bpb, decision.sure, number),
+            "UPDATE attempts SET kind = ?, status = ?, reason = ?, gain_bpb = ?, sure = ?, at_dawn = ?, settled = 0"
+            " WHERE number = ?",
+            (
+                *(decision.kind, decision.status, decision.reason, decision.gain_bpb),
+                decision.sure,
+                decision.at_dawn,
+                number,
+            ),
         )
 
     def make_void(self, numbers: Iterable[int], why: str) -> None:
@@ -258,7 +264,8 @@ class Journal:
         broken = "UPDATE runs SET ending = ?, last_lines = ? WHERE attempt = ? AND val_bpb IS NULL"
         broken += " AND ending IN (?, ?, ?, ?)"
         failed = (Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED, Ending.FINISHED)
-        undecided = "status = NULL, reason = NULL, gain_bpb = NULL, sure = NULL, dry_run = NULL, settled = 0"
+        undecided = "kind = NULL, status = NULL, reason = NULL, gain_bpb = NULL, sure = NULL, at_dawn = NULL"
+        undecided += ", dry_run = NULL, settled = 0"
         with self._db:  # commits, or takes all of it back
             self._write("BEGIN", ())
             for number in numbers:
@@ -352,7 +359,7 @@ def _proposal(row: sqlite3.Row) -> Proposal:
 
 
 def _decision(row: sqlite3.Row) -> Decision:
-    return Decision(Status(row["status"]), row["reason"], row["gain_bpb"], row["sure"])
+    return Decision(Kind(row["kind"]), row["reason"], row["gain_bpb"], row["sure"], row["at_dawn"])
 
 
 def _run(row: sqlite3.Row) -> Run:

@@ -80,7 +80,7 @@ def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
         "tag": night.tag,
         "branch": short(night.branch),
         "parent": (parent or "")[:7],
-        "reason": decision.reason if decision else "",
+        "reason": decision.words if decision else "",
         "seeds": str(attempt.seeds),
         "val_bpb_std": _number(attempt.val_bpb_std, 6),
         "tokens_M": _number(summary.total_tokens_M if summary else None, 3),

@@ -9,17 +9,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.text import Text
 
-from agent.experiment import Attempt, Status
+from agent.experiment import NOT_BELIEVED, Attempt, Kind, Status
 from agent.experiment import Progress as Point
-from agent.judging.failures import TOO_SLOW
 from agent.text import harmless, harmless_lines, shorten
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 PLAIN_EVERY_S = 60.0
 BESIDE_TITLE, SHORT_TITLE = 92, 20  # columns: what bar and progress take, and what a title has at least
 ABSURD = 1e9  # no step, loss or speed is as large
-# how reasons begin that are shown
-TELLING = "audit", "quarantine", "it ignores", "stopped early", "provisional", TOO_SLOW
+# whose reasons are shown
+TELLING = NOT_BELIEVED | {Kind.IGNORES_SEED, Kind.STOPPED_EARLY, Kind.PROVISIONAL, Kind.TOO_SLOW}
 
 
 class Screen:
@@ -167,15 +166,14 @@ def verdict(attempt: Attempt, before: Attempt | None) -> str:
             delta_bpb = attempt.val_bpb - before.val_bpb
             words.append(f"Δ {delta_bpb:+.6f}")
     explained = attempt.decision is not None and _wants_a_reason(attempt, delta_bpb)
-    reason = f" ({escape(harmless(attempt.decision.reason))})" if attempt.decision and explained else ""
+    reason = f" ({escape(harmless(attempt.decision.words))})" if attempt.decision and explained else ""
     words.append(f"[{COLOURS[status]}]{status}[/]{reason}")
     return " · ".join(words)
 
 
 def _wants_a_reason(attempt: Attempt, delta_bpb: float | None) -> bool:
     """A crash, a run that was not finished, a keep on approval, and a verdict that the difference would not give."""
-    reason = attempt.decision.reason if attempt.decision else ""
-    if attempt.status is Status.CRASH or reason.startswith(TELLING):
+    if attempt.status is Status.CRASH or attempt.kind in TELLING:
         return True
     return delta_bpb is not None and (delta_bpb < 0) != (attempt.status is Status.KEEP)
 

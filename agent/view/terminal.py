@@ -160,7 +160,7 @@ def verdict_facts(night: Night, history: History, number: int) -> dict[str, obje
         "commit": attempt.commit,
         "title": attempt.proposal.title,
         "status": attempt.status,
-        "reason": decision.reason if decision else None,
+        "reason": decision.words if decision else None,
         "val_bpb": attempt.val_bpb,
         "seeds": attempt.seeds,
         "gain_bpb": _rounded(decision.gain_bpb, 6) if decision else None,
@@ -183,7 +183,7 @@ def _rounded(value: float | None, decimals: int) -> float | None:
 def verdict_lines(night: Night, history: History, number: int) -> list[str]:
     """Return an attempt's verdict as lines for people, with the next commands."""
     attempt, best = history[number], incumbent(history)
-    lines = [f"{attempt.status}: {attempt.decision.reason if attempt.decision else ''}"]
+    lines = [f"{attempt.status}: {attempt.decision.words if attempt.decision else ''}"]
     if best is not None and best.val_bpb is not None:
         lines.append(f"best so far: #{best.number} {best.proposal.title}, val_bpb {best.val_bpb:.6f}")
     way_back = _way_back(night, best, number)
@@ -244,7 +244,7 @@ def attempt_lines(
         ("hypothesis", attempt.proposal.hypothesis),
         ("source", attempt.proposal.source),
         ("parent", "" if attempt.parent is None else f"#{attempt.parent}"),
-        ("decision", f"{decision.status}: {decision.reason}" if decision else "none yet"),
+        ("decision", f"{decision.status}: {decision.words}" if decision else "none yet"),
         ("val_bpb", "" if attempt.val_bpb is None else f"{attempt.val_bpb:.6f}"),
         ("gain", "" if decision is None else _gain_words(decision.gain_bpb, decision.sure)),
         ("memory", "" if peak_mb is None else memory(peak_mb)),

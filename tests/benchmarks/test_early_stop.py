@@ -14,7 +14,7 @@ sys.path.insert(0, str(PROJECT / "benchmarks"))
 import early_stop
 from early_stop import Tried, replay
 
-from agent.experiment import Decision, Proposal, Score, Status
+from agent.experiment import Decision, Kind, Proposal, Score
 from agent.judging.early_stop import FRACTIONS, LEAST_RUNS, Finished
 from agent.records.journal import Journal
 
@@ -66,7 +66,7 @@ def record(journal: Journal, folder: Path, number: int, val_bpb: float, *, kept:
     (out / "metrics.jsonl").write_text("".join(json.dumps(point) + "\n" for point in points))
     journal.end_run(journal.start_run(number, NIGHT.seed), RUN)
     journal.record_score(number, NIGHT.seed, Score(val_bpb, wall_s=1.5))
-    journal.record_decision(number, Decision(Status.KEEP if kept else Status.DISCARD, "as it happened"))
+    journal.record_decision(number, Decision(Kind.KEPT if kept else Kind.WORSE, "as it happened"))
     journal.settle(number)
 
 

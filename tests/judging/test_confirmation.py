@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from judged import scored_attempt, scored_run
 
-from agent.experiment import Attempt, Dawn, Decision, Ending, Run, Status, incumbent
+from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Run, Status, incumbent
 from agent.judging.confirmation import (
-    QUESTION,
     Again,
     Findings,
     Text,
@@ -269,7 +268,7 @@ def with_two_passengers(*last: Run) -> list[Attempt]:
     for edits in ((2,), (3,)):
         values = 1 - SIGMA * (11.0 + 0.3 * rng.normal(size=4))
         history.append(scored_attempt(len(history), parent=4, without=edits, dawn=tuple(values)))
-    history.append(dataclasses.replace(scored_attempt(7, parent=4, without=(2, 3), reason=QUESTION), runs=last))
+    history.append(dataclasses.replace(scored_attempt(7, parent=4, without=(2, 3), kind=Kind.QUESTION), runs=last))
     return history
 
 
@@ -323,11 +322,11 @@ def test_a_night_goes_on_from_the_champion_without_its_passengers_once():
     history = with_two_passengers(*GOOD)
     dawn = ended(findings(history))
     assert adoption(history, None) == adoption(history, dataclasses.replace(dawn, ended=None)) == {}
-    kept = Decision(Status.KEEP, "confirmed at dawn: ")
+    kept = Decision(Kind.ADOPTED, "confirmed at dawn: ")
     assert adoption(history, dawn) == {7: kept}
     history[7] = dataclasses.replace(history[7], decision=kept)
     assert adoption(history, dawn) == {}
-    history[7] = dataclasses.replace(history[7], decision=Decision(Status.CRASH, "with another seed: exit code 1"))
+    history[7] = dataclasses.replace(history[7], decision=Decision(Kind.CRASHED, "with another seed: exit code 1"))
     assert incumbent(history) is history[4]
     assert adoption(history, dawn) == {}
 
@@ -337,7 +336,7 @@ def test_a_champion_that_is_the_passenger_itself_is_discarded():
     found = findings(history)
     assert found is not None
     alone = dataclasses.replace(found, passengers=(4,), script=3)
-    assert adoption(history, ended(alone)) == {4: Decision(Status.DISCARD, "a passenger, by dawn's runs")}
+    assert adoption(history, ended(alone)) == {4: Decision(Kind.PASSENGER, "a passenger, by dawn's runs")}
 
 
 def test_what_was_not_confirmed_changes_no_night():

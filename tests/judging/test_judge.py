@@ -7,7 +7,7 @@ import time
 import pytest
 from judged import scored_attempt, scored_run
 
-from agent.experiment import Attempt, Audit, Decision, Ending, Noise, Proposal, Review, Run, Score, Status
+from agent.experiment import Attempt, Audit, Decision, Ending, Kind, Noise, Proposal, Review, Run, Score, Status
 from agent.judging.judge import Balanced, Greedy, Strict, choose_judge, trusted
 from agent.judging.noise import measured, noise
 from agent.proposers.mix import shares
@@ -25,7 +25,7 @@ def attempt(number: int, *scores: float | None, ending: Ending = Ending.FINISHED
 
 def kept(number: int, *scores: float) -> Attempt:
     old = attempt(number, *scores)
-    return Attempt(number, None, old.proposal, "", "c", old.runs, Decision(Status.KEEP, ""), settled=True)
+    return Attempt(number, None, old.proposal, "", "c", old.runs, Decision(Kind.KEPT, ""), settled=True)
 
 
 def judged(candidate: Attempt, *history: Attempt) -> Decision:
@@ -33,12 +33,12 @@ def judged(candidate: Attempt, *history: Attempt) -> Decision:
 
 
 def test_attempt_0_is_the_baseline():
-    assert judged(attempt(0, 1.5)) == Decision(Status.KEEP, "baseline")
+    assert judged(attempt(0, 1.5)) == Decision(Kind.BASELINE, "baseline")
 
 
 def test_strictly_lower_is_kept_and_says_by_how_much():
     decision = judged(attempt(1, 1.25), kept(0, 1.5))
-    assert decision == Decision(Status.KEEP, "0.250000 below the incumbent")
+    assert decision == Decision(Kind.KEPT, "0.250000 below the incumbent")
 
 
 def test_a_tie_is_a_discard():
@@ -97,11 +97,11 @@ def test_what_would_be_kept_is_measured_with_more_seeds_first():
 
 def test_a_script_that_ignores_its_seed_confirms_nothing():
     decision = Greedy(confirm=1).judge(attempt(1, 1.4, 1.4), (kept(0, 1.5),))
-    assert decision == Decision(Status.DISCARD, "it ignores its seed: two seeds gave the very same score")
+    assert decision == Decision(Kind.IGNORES_SEED, "it ignores its seed: two seeds gave the very same score")
 
 
 def test_a_gain_beyond_the_plausible_is_not_kept():
-    verdict = Decision(Status.KEEP, "lower")
+    verdict = Decision(Kind.KEPT, "lower")
     assert trusted(verdict, attempt(1, 1.2), kept(0, 1.5), plausible=0.25) == verdict
     doubted = trusted(verdict, attempt(1, 1.0), kept(0, 1.5), plausible=0.25)
     assert doubted.status is Status.DISCARD
@@ -109,7 +109,7 @@ def test_a_gain_beyond_the_plausible_is_not_kept():
 
 
 def test_the_first_attempt_has_nothing_to_be_compared_with():
-    verdict = Decision(Status.KEEP, "baseline")
+    verdict = Decision(Kind.BASELINE, "baseline")
     assert trusted(verdict, attempt(0, 0.1), None) == verdict
 
 
@@ -120,7 +120,7 @@ def test_one_failed_audit_is_enough():
         for run, wrong, failure in ((honest, 0, None), (cheat, 9, "9 are wrong"))
     )
     candidate = dataclasses.replace(attempt(1, 1.4, 1.3), runs=runs)
-    assert trusted(Decision(Status.KEEP, "lower"), candidate, kept(0, 1.5)).reason == "audit: 9 are wrong"
+    assert trusted(Decision(Kind.KEPT, "lower"), candidate, kept(0, 1.5)).reason == "audit: 9 are wrong"
 
 
 # ---- balanced: what the whole night says -----------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_attempt_0_is_measured_until_the_noise_is_known():
         for done in range(1, runs):
             assert judge.judge(scored_attempt(0, *[1.5, 1.51, 1.49][:done], status=None), ()).status is None
         full = scored_attempt(0, *[1.5, 1.51, 1.49, 1.5][:runs], status=None)
-        assert judge.judge(full, ()) == Decision(Status.KEEP, "baseline")
+        assert judge.judge(full, ()) == Decision(Kind.BASELINE, "baseline")
 
 
 def test_a_loser_costs_one_run():
@@ -163,7 +163,7 @@ def test_a_clear_gain_is_kept_at_once_and_a_small_one_asks_for_another_seed():
     assert clear.status is Status.KEEP
     assert clear.sure > 0.99
     assert clear.gain_bpb == pytest.approx(0.1, abs=0.01)
-    assert not clear.reason.startswith("provisional")
+    assert clear.kind is Kind.KEPT
     later = [BASELINE, *worse(1, 40, parent=0, val_bpb=1.5)]  # when ideas have turned out to be worth little
     assert Balanced().judge(candidate(41, 1.492), later).status is None
 
@@ -176,16 +176,38 @@ def test_the_recorded_gain_is_shrunk():
 
 def kept_by_luck(children: float) -> list[Attempt]:
     """A keep that children of so much more have followed."""
-    lucky = scored_attempt(1, 1.486, parent=0, status=Status.KEEP, reason="provisional: lower, 60% sure")
+    lucky = scored_attempt(
+        1, 1.486, parent=0, status=Status.KEEP, reason="provisional: lower, 60% sure", kind=Kind.PROVISIONAL
+    )
     return [BASELINE, lucky, *worse(2, 10, parent=1, val_bpb=1.486 + children)]
 
 
 def test_a_keep_is_revoked_when_its_children_speak_against_it():
     history = kept_by_luck(children=0.03)
     decisions = Balanced().review(history).decisions
-    assert decisions[1].status is Status.DISCARD
+    assert (decisions[1].kind, decisions[1].status) == (Kind.REVOKED, Status.DISCARD)
     assert decisions[1].reason.startswith("revoked: ")
-    assert Balanced().review(kept_by_luck(children=-0.02)).decisions[1].status is Status.KEEP  # confirmed
+    confirmed = Balanced().review(kept_by_luck(children=-0.02)).decisions[1]
+    assert (confirmed.kind, confirmed.status) == (Kind.CONFIRMED, Status.KEEP)
+
+
+def test_the_words_of_a_reason_decide_nothing():
+    worded = [
+        dataclasses.replace(
+            one,
+            decision=dataclasses.replace(
+                one.decision, reason="provisional: audit: quarantine: simpler: a question of dawn"
+            ),
+        )
+        for one in kept_by_luck(children=-0.02)
+    ]
+    assert Balanced().review(worded) == Balanced().review(kept_by_luck(children=-0.02))
+    sure = [
+        *worded[:1],
+        dataclasses.replace(worded[1], decision=dataclasses.replace(worded[1].decision, kind=Kind.CONFIRMED)),
+        *worded[2:],
+    ]
+    assert Balanced().review(sure).decisions == {}
 
 
 def test_a_doubtful_tip_is_measured_again_and_a_sure_one_is_not():
@@ -208,9 +230,9 @@ def test_what_did_not_count_says_nothing():
     history = [BASELINE, *worse(1, 8, parent=0, val_bpb=1.5)]
     verdict = Balanced().judge(candidate(12, 1.49, 1.488), history)
     odd = [
-        scored_attempt(9, 0.9, parent=0, reason="quarantine: 40% below the incumbent"),
-        scored_attempt(10, 1.0, parent=0, reason="audit: 9 are wrong"),
-        scored_attempt(11, parent=0, dawn=(1.2,), without=(3,), reason="a question of dawn"),
+        scored_attempt(9, 0.9, parent=0, kind=Kind.QUARANTINED),
+        scored_attempt(10, 1.0, parent=0, kind=Kind.FAILED_AUDIT),
+        scored_attempt(11, parent=0, dawn=(1.2,), without=(3,), kind=Kind.QUESTION),
     ]
     assert Balanced().judge(candidate(12, 1.49, 1.488), [*history, *odd]) == verdict
 
@@ -223,7 +245,7 @@ def test_a_script_that_ignores_its_seed_is_not_kept():
 def test_what_was_made_from_another_script_is_not_kept():
     history = [BASELINE, scored_attempt(1, 1.40, 1.401, parent=0, status=Status.KEEP)]
     decision = Balanced().judge(candidate(2, 1.3, parent=0), history)
-    assert decision == Decision(Status.DISCARD, "made from #0, which is no longer the best script")
+    assert decision == Decision(Kind.STALE, "made from #0, which is no longer the best script")
 
 
 def test_where_seeds_move_nothing_one_run_tells_all():
@@ -284,7 +306,7 @@ def test_what_dawn_measures_is_not_for_the_night_to_judge_by():
         )
         for one in history
     ]
-    seen.append(scored_attempt(len(seen), parent=1, without=(1,), dawn=(1.2, 1.3), reason="a question of dawn"))
+    seen.append(scored_attempt(len(seen), parent=1, without=(1,), dawn=(1.2, 1.3), kind=Kind.QUESTION))
     for judge in (Balanced(), Strict(), Greedy()):
         assert judge.review(seen) == judge.review(history)
         tried = candidate(len(seen), 1.39, 1.41)
@@ -298,7 +320,7 @@ def test_what_dawn_measures_is_not_for_the_night_to_judge_by():
 
 def test_a_script_that_dawn_has_confirmed_is_an_edit_of_its_parent_in_the_tree():
     history = kept_by_luck(children=0.0)
-    adopted = scored_attempt(len(history), 1.41, 1.42, parent=1, without=(1,), status=Status.KEEP, reason="confirmed")
+    adopted = scored_attempt(len(history), 1.41, 1.42, parent=1, without=(1,), status=Status.KEEP, kind=Kind.ADOPTED)
     assert [one.number for one in measured([*history, adopted])][-1] == adopted.number
     assert adopted.number not in Balanced().review([*history, adopted]).decisions
     unmeasured = dataclasses.replace(adopted, runs=())

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from judged import scored_attempt
 
-from agent.experiment import Attempt, Decision, Status, Summary, Weights
+from agent.experiment import Attempt, Decision, Kind, Status, Summary, Weights
 from agent.judging.judge import Balanced, Greedy, Strict
 from agent.judging.simplicity import code_size, simpler
 
@@ -117,9 +117,7 @@ def test_eight_ever_worse_scripts_that_claim_fewer_parameters_are_not_kept(claim
         script = scored_attempt(len(history), 1.5 + 0.0002 * (k + 1), parent=0, status=None, weights=LARGE)
         decision = Balanced().judge(claiming(script, claim), history)
         assert decision.status is not Status.KEEP
-        history.append(
-            claiming(replace(script, decision=replace(decision, status=Status.DISCARD), settled=True), claim)
-        )
+        history.append(claiming(replace(script, decision=replace(decision, kind=Kind.WORSE), settled=True), claim))
 
 
 def test_a_tie_is_kept_after_two_runs_and_says_why():
@@ -128,7 +126,7 @@ def test_a_tie_is_kept_after_two_runs_and_says_why():
     once = Balanced().judge(scored_attempt(7, 1.5, **smaller), history)  # type: ignore[arg-type]
     assert once.status is None
     twice = Balanced().judge(scored_attempt(7, 1.501, 1.5, **smaller), history)  # type: ignore[arg-type]
-    assert twice.status is Status.KEEP
+    assert (twice.kind, twice.status) == (Kind.SIMPLER, Status.KEEP)
     assert twice.reason.startswith("simpler: 9 fewer statements, names and constants, and an estimated 0.000")
 
 

@@ -12,7 +12,7 @@ from test_journal import NIGHT
 from test_mix import Source, attempt, brief
 
 from agent.errors import MachineError, NoIdea, RepoError
-from agent.experiment import Decision, Proposal, Score, Status
+from agent.experiment import Decision, Kind, Proposal, Score, Status
 from agent.night.driver import fallen_keeps
 from agent.night.steps import run_once
 from agent.proposers.checked import Checked
@@ -65,7 +65,7 @@ def test_what_has_no_score_on_the_holdout_is_kept_no_more():
     assert fallen_keeps([baseline, kept]) == {}
     cheat = dataclasses.replace(kept, runs=(kept.runs[0], dataclasses.replace(kept.runs[1], holdout=refuses)))
     assert fallen_keeps([baseline, cheat]) == {
-        1: Decision(Status.CRASH, "with another seed: it has no score on the holdout")
+        1: Decision(Kind.CRASHED, "with another seed: it has no score on the holdout")
     }
 
 

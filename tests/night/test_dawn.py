@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from nights import Grounds, Quiet, make_repository, scripted_lab, unigram
 
-from agent.experiment import Attempt, Decision, Ending, Run, Score, Status, incumbent
+from agent.experiment import Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
 from agent.judging.confirmation import Again, Findings, Without, findings, next_trial
 from agent.night.dawn import confirm, is_interrupted
 from agent.night.driver import run_night
@@ -318,7 +318,7 @@ def test_the_night_goes_on_from_the_confirmed_script(morning, day):
     assert [one.number for one in attempts] == [0, 1, 2, 3, 4, 5]
     assert (attempts[5].proposal.script, attempts[5].parent) == (unigram(SHARPNESS=0.2), 4)
     assert attempts[:4] == morning.attempts[:4]
-    assert attempts[4].decision == Decision(Status.KEEP, "confirmed at dawn: #3 without #2")
+    assert attempts[4].decision == Decision(Kind.ADOPTED, "confirmed at dawn: #3 without #2")
     assert "the night goes on from #4, which dawn has confirmed: #3 without #2" in said
     assert incumbent(attempts) == attempts[4]
     assert morning.grounds.git("rev-parse", "refs/heads/experiments/0.05s-t") == attempts[4].commit

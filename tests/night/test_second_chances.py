@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from judged import decided
 from nights import scripted_lab, unigram
 
 from agent.errors import MachineError, ScriptError, Starved
@@ -12,6 +13,7 @@ from agent.experiment import (
     Decision,
     DryRun,
     Ending,
+    Kind,
     Proposal,
     Run,
     Score,
@@ -41,7 +43,7 @@ def run(ending: Ending, seed: int = 0, words: str = "", wall_s: float = 26.0) ->
 
 
 def attempt(*runs: Run, number: int = 1, status: Status | None = None, dry_run: DryRun | None = None) -> Attempt:
-    decision = None if status is None else Decision(status, "")
+    decision = None if status is None else decided(status, "")
     settled = status is not None
     proposal = Proposal("", f"title {number}", "", "llm:x")
     return Attempt(number, 0, proposal, "", runs=runs, decision=decision, settled=settled, dry_run=dry_run)
@@ -201,7 +203,7 @@ def test_what_was_too_slow_is_told_in_the_harnesss_own_words():
 
 
 def test_the_search_keeps_away_from_what_was_too_slow_as_from_what_crashed():
-    told = [dataclasses.replace(one, decision=Decision(Status.DISCARD, "")) for one in SLOW]
+    told = [dataclasses.replace(one, decision=Decision(Kind.WORSE, "")) for one in SLOW]
     assert all(Evidence(None, one, None, "").crashed for one in told)
     scored = dataclasses.replace(run(Ending.FINISHED), score=Score(1.0, 1.0))
     assert not Evidence(None, attempt(scored, status=Status.DISCARD), 1.0, "").crashed
@@ -212,7 +214,7 @@ def test_the_search_keeps_away_from_what_was_too_slow_as_from_what_crashed():
 
 def test_ten_that_were_too_slow_end_the_night_as_a_slow_machine_and_count_as_no_crashes(grounds):
     grounds.try_scripts("t", [])
-    slow = [dataclasses.replace(SLOW[0], number=n, decision=Decision(Status.DISCARD, "too slow"), settled=True)
+    slow = [dataclasses.replace(SLOW[0], number=n, decision=Decision(Kind.TOO_SLOW, "too slow"), settled=True)
             for n in range(1, 11)]  # fmt: skip
     with scripted_lab(grounds.root, "t", []) as lab:
         check_streak(lab, slow[:9])

@@ -11,7 +11,7 @@ import pytest
 from nights import SCRIPTS, Grounds, scripted_lab, unigram
 
 from agent.errors import NoIdea
-from agent.experiment import Attempt, Briefing, Decision, History, Proposal, Review, Status
+from agent.experiment import Attempt, Briefing, Decision, History, Kind, Proposal, Review, Status
 from agent.judging.judge import Greedy
 from agent.night.driver import run_night
 from agent.night.lab import Lab
@@ -37,7 +37,7 @@ class Doubtful:
     def review(self, history: History) -> Review:
         number = self.revoked.get(len(history))
         if number is not None and history[number].status is Status.KEEP:
-            return Review(decisions={number: Decision(Status.DISCARD, "revoked: it was luck", -0.01, 0.2)})
+            return Review(decisions={number: Decision(Kind.REVOKED, "revoked: it was luck", -0.01, 0.2)})
         again = self.again.get(len(history))
         return Review(again if again is not None and len(history[again].done_runs) < 2 else None)
 

@@ -8,7 +8,7 @@ import pytest
 from nights import Grounds, make_repository, scripted_lab, unigram
 from test_dawn import BEST, SHARPER, START, remember
 
-from agent.experiment import Dawn, Decision, Proposal, Status
+from agent.experiment import Dawn, Decision, Kind, Proposal, Status
 from agent.judging.confirmation import findings
 from agent.night.dawn import confirm_aloud
 from agent.night.driver import run_night
@@ -97,7 +97,7 @@ def test_a_champion_that_is_a_passenger_by_itself_gives_its_place_back_when_the_
         run_night(lab)
         said = lab.watcher.sentences  # type: ignore[attr-defined]
     assert "the night goes on from before #1: script 1" in said
-    assert kept.attempts("t")[1].decision == Decision(Status.DISCARD, "a passenger, by dawn's runs")
+    assert kept.attempts("t")[1].decision == Decision(Kind.PASSENGER, "a passenger, by dawn's runs")
     assert kept.git("rev-parse", "refs/heads/experiments/0.05s-t") == history[0].commit
     assert kept.rows()[1]["status"] == "discard"
 
@@ -105,7 +105,7 @@ def test_a_champion_that_is_a_passenger_by_itself_gives_its_place_back_when_the_
 def test_a_confirmed_script_is_measured_by_the_night_even_after_a_kill_right_when_it_was_taken_over(kept):
     with scripted_lab(kept.root, "t", []) as lab:
         lab.journal.add_attempt(2, 1, Proposal(BEST, "#1 without #1", "", "dawn", without=(1,)), "2026-01-02T03:04:05Z")
-        lab.journal.record_decision(2, Decision(Status.KEEP, "confirmed at dawn: #1 without #1"))
+        lab.journal.record_decision(2, Decision(Kind.ADOPTED, "confirmed at dawn: #1 without #1"))
         commit(lab, lab.journal.attempt(2))
         run_night(dataclasses.replace(lab, limits=Limits(experiments=2)))
     adopted = kept.attempts("t")[2]

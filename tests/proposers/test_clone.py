@@ -4,7 +4,7 @@ import pytest
 from test_command import BASE, EDITED, IDEA, SCRIPT, Agent, attempt, brief
 
 from agent.errors import NoIdea
-from agent.experiment import Audit, Decision, Ending, Noise, Proposal, Refusal, Run, Score, Status
+from agent.experiment import Audit, Decision, Ending, Kind, Noise, Proposal, Refusal, Run, Score, Status
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def test_what_a_scorer_has_said_is_not_passed_on(agent):
     history = (
         BASE,
         attempt(
-            1, SCRIPT.replace("4", "5"), runs=(failed,), decision=Decision(Status.CRASH, f"scoring crashed: {leak}")
+            1, SCRIPT.replace("4", "5"), runs=(failed,), decision=Decision(Kind.CRASHED, f"scoring crashed: {leak}")
         ),
-        attempt(2, SCRIPT.replace("4", "6"), runs=(audited,), decision=Decision(Status.DISCARD, f"audit: {leak}")),
+        attempt(2, SCRIPT.replace("4", "6"), runs=(audited,), decision=Decision(Kind.FAILED_AUDIT, f"audit: {leak}")),
     )
     with pytest.raises(NoIdea):
         agent.does(f"cat .git/logs/HEAD $(git ls-files) > '{agent.folder}/seen'\n").propose(
@@ -68,7 +68,7 @@ def test_what_a_scorer_has_said_is_not_passed_on(agent):
 def test_a_broken_attempt_is_shown_to_be_mended_with_the_end_of_its_log(agent):
     log = "Traceback (most recent call last):\nNameError: name 'WIDHT' is not defined\x1b[2J"
     run = Run(0, Ending.CRASHED, 1, 3.0, None, log)
-    broken = attempt(1, SCRIPT.replace("64", "WIDHT"), Status.CRASH, runs=(run,), decision=Decision(Status.CRASH, ""))
+    broken = attempt(1, SCRIPT.replace("64", "WIDHT"), Status.CRASH, runs=(run,), decision=Decision(Kind.CRASHED, ""))
     briefing = brief(BASE, broken, broken=broken)
     task = agent.saw("TASK.md", briefing)
     assert "> NameError: name 'WIDHT' is not defined\\x1b[2J" in task

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged import decided
 from test_journal import NIGHT
 from test_queue import SCRIPT
 
@@ -19,7 +20,6 @@ from agent.experiment import (
     Ask,
     Attempt,
     Briefing,
-    Decision,
     Ending,
     Proposal,
     Run,
@@ -38,7 +38,7 @@ def attempt(number: int, script: str, status: Status = Status.DISCARD, **more: o
     run = Run(0, Ending.FINISHED, 0, 300.0, None, "", Score(1.0 - 0.01 * number, 1.0))
     source = "search" if number else "you"
     proposal = Proposal(script, f"title {number}", f"hypothesis {number}", source)
-    facts = {"runs": (run,), "decision": Decision(status, "why", 0.01, 0.9), "settled": True} | more
+    facts = {"runs": (run,), "decision": decided(status, "why", 0.01, 0.9), "settled": True} | more
     return Attempt(number, 0 if number else None, proposal, "", "c", **facts)
 
 

@@ -4,10 +4,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
+from judged import decided
 from test_journal import NIGHT
 
 from agent.errors import Exhausted, NoIdea, ScriptError
-from agent.experiment import Ask, Attempt, Briefing, Decision, Ending, Proposal, Run, Score, Status
+from agent.experiment import Ask, Attempt, Briefing, Decision, Ending, Kind, Proposal, Run, Score, Status
 from agent.proposers.checked import TRIES, Checked, check_proposal
 from agent.proposers.mix import MOST_RESTED, Fallback, Mix, rests_until, shares
 
@@ -19,7 +20,7 @@ def attempt(number: int, source: str, gain_bpb: float = 0.0, spent_s: float = 30
     status = Status.KEEP if gain_bpb or number == 0 else more.pop("status", Status.DISCARD)
     run = Run(0, Ending.FINISHED, 0, spent_s, None, "", Score(1.0 - 0.001 * number, 0.0))
     proposal = Proposal(f"{SCRIPT}LR = {number}\n", f"attempt {number}", "", source, **more)
-    decision = Decision(status, "", gain_bpb if number else None)
+    decision = decided(status, "", gain_bpb if number else None)
     return Attempt(number, 0 if number else None, proposal, "", "c", (run,), decision, True)
 
 
@@ -261,7 +262,7 @@ def test_shares_tell_what_each_source_brought_and_cost():
 
 def test_a_gain_without_an_estimate_is_read_from_the_scores():
     kept = attempt(1, "search", 0.002)
-    greedy = Attempt(1, 0, kept.proposal, "", "c", kept.runs, Decision(Status.KEEP, ""), True)
+    greedy = Attempt(1, 0, kept.proposal, "", "c", kept.runs, Decision(Kind.KEPT, ""), True)
     (row,) = shares([attempt(0, "you"), greedy], ())
     assert row.gain_bpb == pytest.approx(0.001)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged import decided
 from nights import unigram
 from test_journal import NIGHT
 
@@ -16,6 +17,7 @@ from agent.experiment import (
     Decision,
     DryRun,
     Ending,
+    Kind,
     Noise,
     Proposal,
     Refusal,
@@ -43,7 +45,7 @@ SECRET = "the validation text says: call me Ishmael"
 
 
 def attempt(number: int, status: Status, *runs: Run, title: str = "an idea", **facts: object) -> Attempt:
-    decision = facts.pop("decision", Decision(status, "a reason"))
+    decision = facts.pop("decision", decided(status, "a reason"))
     proposal = Proposal(SCRIPT, title, "It may help.", "llm:toy")
     parent = 0 if number else None
     return Attempt(number, parent, proposal, "now", "c" * 40, runs, decision, True, **facts)  # type: ignore[arg-type]
@@ -90,13 +92,13 @@ def test_the_form_of_the_answer_names_the_script():
 
 
 def test_an_attempt_is_one_line_with_its_difference_and_how_sure_the_judge_is():
-    decision = Decision(Status.DISCARD, "0.005 above the incumbent", gain_bpb=-0.002, sure=0.31)
+    decision = Decision(Kind.WORSE, "0.005 above the incumbent", gain_bpb=-0.002, sure=0.31)
     line = line_of(1, told(attempt(1, Status.DISCARD, trained(1.805), decision=decision), noise=NOISE))
     assert line == '- 1 (edits 0): discard 1.805000 (+0.005000); near miss; gain -0.002000, 31% sure; "an idea"'
 
 
 def test_a_night_of_a_hundred_ideas_fits_whole():
-    decision = Decision(Status.DISCARD, "", gain_bpb=-0.01, sure=0.1)
+    decision = Decision(Kind.WORSE, "", gain_bpb=-0.01, sure=0.1)
     history = [
         attempt(number, Status.DISCARD, trained(1.81), title=f"MATRIX_LR 0.04 → 0.0{number}", decision=decision)
         for number in range(1, 101)
@@ -127,14 +129,14 @@ def test_what_broke_in_the_dry_run_is_quoted():
     ],
 )
 def test_what_a_process_said_that_saw_the_validation_text_is_never_told(run):
-    one = attempt(1, Status.CRASH, run, decision=Decision(Status.CRASH, f"scoring crashed: {SECRET}"))
+    one = attempt(1, Status.CRASH, run, decision=Decision(Kind.CRASHED, f"scoring crashed: {SECRET}"))
     for text in (told(one), told(one, broken=one)):
         assert "Ishmael" not in text
         assert "its scoring failed" in text or "it failed the audit" in text
 
 
 def test_a_gain_that_was_not_believed_is_told_as_that():
-    decision = Decision(Status.DISCARD, "quarantine: 60% below the incumbent")
+    decision = Decision(Kind.QUARANTINED, "quarantine: 60% below the incumbent")
     assert "too large to be believed" in told(attempt(1, Status.DISCARD, trained(0.7), decision=decision))
 
 
@@ -178,7 +180,7 @@ def test_a_script_and_a_program_cannot_close_their_fences():
 
 def test_the_prompt_keeps_its_budget_and_the_newest_stays():
     history = [attempt(number, Status.DISCARD, trained(1.9), title="x" * 500) for number in range(1, 400)]
-    history[40] = replace(history[40], decision=Decision(Status.KEEP, "better"))
+    history[40] = replace(history[40], decision=Decision(Kind.KEPT, "better"))
     refused = tuple(Refusal(Proposal(SCRIPT, "t" * 500, "", "llm"), "w" * 900) for _ in range(50))
     notes = (*("n" * 5000 for _ in range(50)), "the newest")
     text = told(*history, program="p" * 100_000, notes=notes, refused=refused, noise=NOISE)

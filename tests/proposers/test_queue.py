@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged import decided
 from nights import PROJECT
 from test_journal import NIGHT
 from test_mix import attempt
 
 from agent.errors import NightError, NoIdea, ScriptError
-from agent.experiment import Attempt, Briefing, Decision, Proposal, Refusal, Status
+from agent.experiment import Attempt, Briefing, Proposal, Refusal, Status
 from agent.proposers.queue import MAX_ENTRY_BYTES, Queue, submit, waiting
 from agent.records.journal import Journal
 
@@ -50,7 +51,7 @@ def patch(before: str, after: str, name: str = "train_mlx.py", a: str = "a/", b:
 
 def tried(number: int, script: str, source: str = "queue", status: Status = Status.DISCARD) -> Attempt:
     parent = 0 if number else None
-    return Attempt(number, parent, Proposal(script, "", "", source), NOW, "c", (), Decision(status, ""), True)
+    return Attempt(number, parent, Proposal(script, "", "", source), NOW, "c", (), decided(status, ""), True)
 
 
 def brief(*scripts: str, best: int = 0, **more: object) -> Briefing:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from judged import decided
 from test_journal import NIGHT
 
 from agent.errors import Exhausted, ScriptError
@@ -14,6 +15,7 @@ from agent.experiment import (
     Briefing,
     Decision,
     Ending,
+    Kind,
     Proposal,
     Refusal,
     Run,
@@ -42,7 +44,7 @@ FIXED = 3
 def attempt(number: int, script: str, bpb: float | None, *, keep: bool = False, memory_mb: float = 100.0) -> Attempt:
     status = Status.CRASH if bpb is None else Status.KEEP if keep else Status.DISCARD
     run = Run(0, Ending.FINISHED, 0, 1.0, Summary(peak_vram_mb=memory_mb), "", Score(bpb, 1.0, None))
-    return Attempt(number, None, Proposal(script, "", "", ""), "", "c", (run,), Decision(status, ""), True)
+    return Attempt(number, None, Proposal(script, "", "", ""), "", "c", (run,), decided(status, ""), True)
 
 
 def brief(history: list[Attempt]) -> Briefing:
@@ -313,7 +315,7 @@ def test_a_run_that_was_ended_early_counts_with_its_forecast():
     for number, rate in enumerate(("0.05", "0.07", "0.1"), 1):
         one = attempt(number, SCRIPT.replace("LR = 0.04", f"LR = {rate}"), None)
         run = replace(one.runs[0], ending=Ending.HOPELESS, score=None)
-        stopped = Decision(Status.DISCARD, "stopped early", gain_bpb=-0.1 * number)
+        stopped = Decision(Kind.STOPPED_EARLY, "stopped early", gain_bpb=-0.1 * number)
         history.append(replace(one, parent=0, runs=(run,), decision=stopped))
     rates = [values(Search("cpu", seed).propose(brief(history)).script)["LR"] for seed in range(10)]
     assert all(rate <= 0.04 for rate in rates)

@@ -9,7 +9,7 @@ import pytest
 from nights import mounted
 
 from agent.errors import NightError
-from agent.experiment import Dawn, Decision, DryRun, Ending, Night, Proposal, Run, Score, Status, Summary, Weights
+from agent.experiment import Dawn, Decision, DryRun, Ending, Kind, Night, Proposal, Run, Score, Status, Summary, Weights
 from agent.files import disk_is_broken, disk_is_full
 from agent.records.journal import RESERVE_BYTES, VERSION, Journal
 
@@ -51,7 +51,7 @@ def test_an_attempt_grows_step_by_step(journal):
     journal.end_run(run_id, RUN)
     assert journal.attempt(0).runs == (RUN,)
     journal.record_score(0, 7, Score(1.25, 0.5))
-    journal.record_decision(0, Decision(Status.KEEP, "baseline"))
+    journal.record_decision(0, Decision(Kind.BASELINE, "baseline"))
     journal.settle(0)
     attempt = journal.attempt(0)
     assert (attempt.val_bpb, attempt.status, attempt.settled, attempt.commit) == (1.25, Status.KEEP, True, "c" * 40)
@@ -75,7 +75,7 @@ def test_a_void_attempt_is_undecided_and_keeps_what_was_scored(journal):
         journal.end_run(journal.start_run(0, run.seed), run)
     journal.record_score(0, 7, Score(1.25, 0.5))
     journal.record_dry_run(0, DryRun(1.0, None))
-    journal.record_decision(0, Decision(Status.CRASH, "no GPU"))
+    journal.record_decision(0, Decision(Kind.CRASHED, "no GPU"))
     journal.settle(0)
     journal.make_void([0], "not even attempt 0 trains here")
     attempt = journal.attempt(0)
@@ -148,7 +148,7 @@ def test_a_file_that_is_no_journal_is_named(path):
         "UPDATE runs SET ending = 'in tears'",
         "UPDATE runs SET summary = '{half'",
         "UPDATE runs SET score_s = 'long', val_bpb = 1",
-        "UPDATE attempts SET status = 'maybe'",
+        "UPDATE attempts SET kind = 'maybe', status = 'maybe'",
         "DELETE FROM night WHERE fact = 'seed'",
         "ALTER TABLE runs DROP COLUMN seed",
     ],

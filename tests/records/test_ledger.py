@@ -6,10 +6,11 @@ import os
 
 import pandas as pd
 import pytest
+from judged import decided
 from test_journal import NIGHT
 
 from agent.errors import NightError
-from agent.experiment import Attempt, Decision, Ending, Proposal, Run, Score, Status, Summary, Weights
+from agent.experiment import Attempt, Decision, Ending, Kind, Proposal, Run, Score, Status, Summary, Weights
 from agent.files import read_plain, write_plain
 from agent.records import ledger
 from agent.view import plot
@@ -24,7 +25,7 @@ def attempt(number: int, bpb: float | None, status: Status, title: str = "title"
     run = Run(0, ending, 0, 31.5, summary, "", Score(bpb, 1.0))
     proposal = Proposal("A = 1", title, "why", "search")
     parent = None if number == 0 else 0
-    decision = Decision(status, "a reason")
+    decision = decided(status, "a reason")
     return Attempt(number, parent, proposal, "2026-01-02T03:04:05Z", f"{number}" * 40, (run,), decision, True)
 
 
@@ -80,7 +81,7 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path):
     odd = dataclasses.replace(
         odd,
         proposal=dataclasses.replace(odd.proposal, source=title),
-        decision=Decision(Status.KEEP, title, gain_bpb=-0.0012, sure=0.5),
+        decision=Decision(Kind.KEPT, title, gain_bpb=-0.0012, sure=0.5),
     )
     text = ledger.render("", [(NIGHT, (HISTORY[0], odd))])
     row = cells(text.splitlines()[2])

@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from judged import decided
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 from test_journal import NIGHT
 from test_ledger import HISTORY, UPSTREAM
 
-from agent.experiment import Attempt, Decision, Ending, Status
+from agent.experiment import Attempt, Decision, Ending, Kind, Status
 from agent.files import write_plain
 from agent.records import ledger
 from agent.view import terminal as report
@@ -129,13 +130,13 @@ def test_a_crash_says_why():
 
 def test_a_verdict_that_the_difference_would_not_give_says_why():
     for status, before in ((Status.DISCARD, HISTORY[3]), (Status.KEEP, HISTORY[1])):
-        decided = dataclasses.replace(HISTORY[0], decision=Decision(status, "by the whole night"))
-        assert said(decided, before).endswith(f"{status} (by the whole night)")
+        told = dataclasses.replace(HISTORY[0], decision=decided(status, "by the whole night"))
+        assert said(told, before).endswith(f"{status} (by the whole night)")
 
 
 def test_a_keep_on_approval_says_so():
     reason = "provisional: 0.25 below its parent, 70% sure"
-    provisional = dataclasses.replace(HISTORY[1], decision=Decision(Status.KEEP, reason))
+    provisional = dataclasses.replace(HISTORY[1], decision=Decision(Kind.PROVISIONAL, reason))
     assert said(provisional, HISTORY[0]).endswith(f"keep ({reason})")
 
 

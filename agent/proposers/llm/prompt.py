@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agent.experiment import Attempt, Briefing, Noise, Status, Summary
+from agent.experiment import Attempt, Briefing, Kind, Noise, Status, Summary
 from agent.judging.failures import stopped_early, too_slow, training_failure
 from agent.text import harmless_lines, one_line, paragraphs
 
@@ -118,7 +118,7 @@ def what_happened(attempt: Attempt) -> str | None:
         return "its audit took too long: look at what load_model and the model do beyond computing logits"
     if any(score.audit is not None and not score.audit.passed for score in scores):
         return "it failed the audit: its logits were not deterministic, causal, normalised or independent of other rows"
-    if attempt.status is Status.DISCARD and attempt.decision and attempt.decision.reason.startswith("quarantine"):
+    if attempt.kind is Kind.QUARANTINED:
         return "its gain was too large to be believed"
     return "it has no score" if attempt.status is Status.CRASH else None
 

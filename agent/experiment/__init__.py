@@ -6,10 +6,16 @@ run that came to its end has a *score*; the scores lead to a *decision*. Absence
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from agent.experiment.decisions import KEEPS as KEEPS
+from agent.experiment.decisions import NOT_BELIEVED as NOT_BELIEVED
+from agent.experiment.decisions import Decision as Decision
+from agent.experiment.decisions import Kind as Kind
+from agent.experiment.decisions import Review as Review
+from agent.experiment.decisions import Status as Status
 from agent.text import one_line, paragraphs
 
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
@@ -33,12 +39,6 @@ class Ending(StrEnum):
 
 
 VOID = frozenset({Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.DELAYED, Ending.STARVED, Ending.BROKEN})
-
-
-class Status(StrEnum):
-    KEEP = "keep"
-    DISCARD = "discard"
-    CRASH = "crash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,22 +151,6 @@ class DryRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    status: Status | None  # None asks for a run with another seed
-    reason: str
-    gain_bpb: float | None = None  # what the edit brings over its parent, by the judge's shrunken estimate
-    sure: float | None = None  # the probability that it brings anything, 0 to 1
-
-
-@dataclass(frozen=True, slots=True)
-class Review:
-    """What a judge thinks of settled attempts, in the light of all that came after them."""
-
-    again: int | None = None  # the attempt to measure with another seed before the next idea
-    decisions: Mapping[int, Decision] = field(default_factory=dict)  # those that are no longer as they were recorded
-
-
-@dataclass(frozen=True, slots=True)
 class Noise:
     """How far scores move with the seed alone."""
 
@@ -193,6 +177,10 @@ class Attempt:
     @property
     def status(self) -> Status | None:
         return self.decision.status if self.decision else None
+
+    @property
+    def kind(self) -> Kind | None:
+        return self.decision.kind if self.decision else None
 
     @property
     def is_idea(self) -> bool:

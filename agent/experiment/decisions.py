@@ -1,0 +1,80 @@
+"""What becomes of an attempt: the status that people read, the kind that programs read, and when it was decided."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    KEEP = "keep"
+    DISCARD = "discard"
+    CRASH = "crash"
+
+
+class Kind(StrEnum):
+    """Why an attempt has its status, for programs: the reason beside it is for people alone."""
+
+    BASELINE = "baseline"
+    KEPT = "kept"  # for a gain
+    PROVISIONAL = "provisional"  # for a gain that is likely, not certain
+    CONFIRMED = "confirmed"  # provisional before; more runs have made it certain
+    SIMPLER = "simpler"  # for less code or fewer parameters at about the same score
+    ADOPTED = "adopted"  # dawn has confirmed it, and the night goes on from it
+
+    WORSE = "worse"
+    TIE = "tie"
+    LUCK = "luck"  # lower, but not by more than chance
+    REVOKED = "revoked"  # kept before; the whole night's scores say otherwise by now
+    PASSENGER = "passenger"  # kept before; dawn's runs say that the champion does not miss it
+    STALE = "stale"  # made from a script that was no longer the best
+    ORPHANED = "orphaned"  # made from one that is not kept any more
+    IGNORES_SEED = "ignores its seed"
+    STOPPED_EARLY = "stopped early"  # its curve said that it would be no better
+    TOO_SLOW = "too slow"
+    FAILED_AUDIT = "failed audit"
+    QUARANTINED = "quarantined"  # its gain is too large to be believed
+    QUESTION = "question"  # dawn's, and no idea
+
+    CRASHED = "crashed"
+
+    UNDECIDED = "undecided"  # a run with another seed has to tell
+    VOID = "void"  # its failures were the machine's: it is measured again
+
+    @property
+    def status(self) -> Status | None:
+        """None where the attempt has none by it."""
+        if self in (Kind.UNDECIDED, Kind.VOID):
+            return None
+        if self is Kind.CRASHED:
+            return Status.CRASH
+        return Status.KEEP if self in KEEPS else Status.DISCARD
+
+
+KEEPS = frozenset({Kind.BASELINE, Kind.KEPT, Kind.PROVISIONAL, Kind.CONFIRMED, Kind.SIMPLER, Kind.ADOPTED})
+NOT_BELIEVED = frozenset({Kind.FAILED_AUDIT, Kind.QUARANTINED})  # their scores are no measurements
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    kind: Kind
+    reason: str
+    gain_bpb: float | None = None  # what the edit brings over its parent, by the judge's shrunken estimate
+    sure: float | None = None  # the probability that it brings anything, 0 to 1
+    at_dawn: str | None = None  # what the last dawn found about a kept edit, as a clause
+
+    @property
+    def status(self) -> Status | None:
+        return self.kind.status
+
+    @property
+    def words(self) -> str:
+        """The reason and dawn's finding, as people read them."""
+        return self.reason if self.at_dawn is None else f"{self.reason}; {self.at_dawn}"
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a judge thinks of settled attempts, in the light of all that came after them."""
+
+    again: int | None = None  # the attempt to measure with another seed before the next idea
+    decisions: Mapping[int, Decision] = field(default_factory=dict)  # those that are no longer as they were recorded
