@@ -7,43 +7,26 @@ run that came to its end has a *score*; the scores lead to a *decision*. Absence
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from itertools import takewhile
 from typing import Any, Protocol
 
-from agent.experiment.decisions import KEEPS as KEEPS
-from agent.experiment.decisions import NOT_BELIEVED as NOT_BELIEVED
-from agent.experiment.decisions import Decision as Decision
-from agent.experiment.decisions import Kind as Kind
-from agent.experiment.decisions import Review as Review
-from agent.experiment.decisions import Status as Status
+from agent.experiment.decisions import NOT_BELIEVED, Decision, Entry, Kind, Review, Status
+from agent.experiment.runs import VOID, Audit, DryRun, Ending, Run, Score, Summary, Weights
+from agent.experiment.scripts import Script, holds_script, packed_of
 from agent.text import one_line, paragraphs
 
+# of the files beside this one; what stands here needs no mention
+__all__ = [
+    "NOT_BELIEVED", "VOID", "Audit", "Decision", "DryRun", "Ending", "Entry", "Kind", "Review", "Run", "Score",
+    "Script", "Status", "Summary", "Weights",
+]  # fmt: skip
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
 
 
-class Ending(StrEnum):
-    """How a training process ended."""
-
-    FINISHED = "finished"
-    CRASHED = "crashed"  # a non-zero exit code, or the promised files are not there
-    OVERRAN = "overran"  # killed by the harness's clock
-    EXCEEDED = "exceeded"  # killed at a limit of memory, disk or processes
-    HOPELESS = "hopeless"  # ended early: its curve said that it would be no better than the incumbent
-    SLEPT = "slept"  # the machine slept during it; redone
-    STOPPED = "stopped"  # killed because the user asked; redone on resume
-    LOST = "lost"  # the harness died during it; redone on resume
-    FELLED = "felled"  # the machine went down during it; redone once
-    DELAYED = "delayed"  # it overran while other programs kept the machine busy; redone once
-    STARVED = "starved"  # killed because other programs had used up the machine's memory or disk; redone
-    BROKEN = "broken"  # it failed while not even attempt 0 would run on this machine; redone on resume
-
-
-VOID = frozenset({Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.DELAYED, Ending.STARVED, Ending.BROKEN})
-
-
+@holds_script
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    script: str  # the whole text
+    script: str  # the whole text; held compressed, and a Script is taken as well
     title: str
     hypothesis: str
     source: str  # who proposed it: "you" for attempt 0, else the proposer's name
@@ -66,88 +49,10 @@ class Proposal:
         source = one_line(source, SOURCE_CHARS) or "unknown"
         return cls(script, title, paragraphs(hypothesis, HYPOTHESIS_CHARS), source, repairs, without)
 
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What a training script says about its own run (summary.json); None where it says nothing."""
-
-    training_seconds: float | None = None
-    total_seconds: float | None = None
-    peak_vram_mb: float | None = None
-    mfu_percent: float | None = None
-    total_tokens_M: float | None = None  # noqa: N815, the names of summary.json
-    num_steps: int | None = None
-    num_params_M: float | None = None  # noqa: N815
-    depth: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """What a run saved, as the harness counted it."""
-
-    params: int  # elements of all tensors
-    data_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """Committed losses against logits that a fresh process gave for the same prefixes, without the targets."""
-
-    positions: int  # looked at
-    wrong: int  # of them, further off than an honest model ever is
-    worst_nats: float  # the largest difference
-    mean_nats: float  # audited minus committed loss: above zero, the commitment flatters
-    wall_s: float
-    failure: str | None = None  # None: passed
-    overran: bool = False  # a process was killed by the harness's clock
-
     @property
-    def passed(self) -> bool:
-        return self.failure is None
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The trusted scorer's answer: bits per byte, or why there are none."""
-
-    val_bpb: float | None
-    wall_s: float
-    failure: str | None = None
-    audit: Audit | None = None  # None: nothing was to be kept
-    overran: bool = False  # the process was killed by the harness's clock
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One training process: how it ended and, once scored, what its weights are worth."""
-
-    seed: int
-    ending: Ending
-    exit_code: int | None  # -n after signal n; None when the harness ended it
-    wall_s: float
-    summary: Summary | None
-    last_lines: str  # the end of its log
-    score: Score | None = None
-    dawn: int = 0  # 0: the night's own; k: made at the k-th dawn, to confirm, with a seed that no choice has seen
-    holdout: Score | None = None  # of a run at dawn: bits per byte of text that no run of the night was judged by
-    weights_bytes: int | None = None  # None: it left none that are its own
-    weights: Weights | None = None  # None where it saved none that can be read
-    peak_bytes: int | None = None  # the most memory that its processes filled, by the harness's own watch
-
-    @property
-    def spent_s(self) -> float:
-        """Training, scoring and audits together, by the harness's clock."""
-        scores = [score for score in (self.score, self.holdout) if score is not None]
-        return self.wall_s + sum(score.wall_s + (score.audit.wall_s if score.audit else 0.0) for score in scores)
-
-
-@dataclass(frozen=True, slots=True)
-class DryRun:
-    """A few seconds of training and scoring before the minutes: what breaks at the end of a run breaks here."""
-
-    wall_s: float
-    failure: str | None  # None: nothing broke
-    overran: bool = False  # a process was killed by the harness's clock
+    def packed(self) -> Script:
+        """The script as it is held, for those who need its hash alone."""
+        return packed_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +78,7 @@ class Attempt:
     decision: Decision | None = None
     settled: bool = False  # branch, ledger and weights follow the decision
     dry_run: DryRun | None = None  # None where nothing but dials was turned: nothing can break that did not before
+    decisions: tuple[Entry, ...] = ()  # all that the journal has of it, the present one last
 
     @property
     def status(self) -> Status | None:
@@ -181,6 +87,12 @@ class Attempt:
     @property
     def kind(self) -> Kind | None:
         return self.decision.kind if self.decision else None
+
+    @property
+    def kept_since(self) -> int:
+        """The decision since which it is kept without a break, by its id; 0 where no journal has any."""
+        unbroken = takewhile(lambda entry: entry.decision.status is Status.KEEP, reversed(self.decisions))
+        return min((entry.id for entry in unbroken), default=0)
 
     @property
     def is_idea(self) -> bool:
@@ -262,9 +174,15 @@ def runs_at_dawns(history: History) -> int:
     return sum(len(attempt.dawn_runs()) for attempt in history)
 
 
+def kept(history: History) -> list[Attempt]:
+    """Return the attempts that are kept, in the order in which they came to be; by number where no journal tells."""
+    now = (attempt for attempt in history if attempt.status is Status.KEEP)
+    return sorted(now, key=lambda attempt: (attempt.kept_since, attempt.number))
+
+
 def incumbent(history: History) -> Attempt | None:
-    """The attempt that the branch points at: the last one kept."""
-    return next((attempt for attempt in reversed(history) if attempt.status is Status.KEEP), None)
+    """Return the attempt that the branch points at: the latest one kept."""
+    return next(reversed(kept(history)), None)
 
 
 @dataclass(frozen=True, slots=True)

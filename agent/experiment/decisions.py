@@ -78,3 +78,12 @@ class Review:
 
     again: int | None = None  # the attempt to measure with another seed before the next idea
     decisions: Mapping[int, Decision] = field(default_factory=dict)  # those that are no longer as they were recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A decision as the journal has it: it is never overwritten, a later one takes its place."""
+
+    id: int  # among all decisions of the night, in the order in which they were recorded
+    at: str | None  # ISO 8601, UTC, to milliseconds; None in a night that was begun before times were recorded
+    decision: Decision

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from agent.experiment import Attempt, Decision, History, Judge, Kind, Review, Status, incumbent
+from agent.experiment import Attempt, Decision, History, Judge, Kind, Review, Status, incumbent, kept
 from agent.judging.failures import failure
 from agent.judging.noise import SAME, Knowledge, doubt_of, know, measured
 from agent.judging.simplicity import price_of, simpler
@@ -124,7 +124,7 @@ class Balanced:
     def review(self, history: History) -> Review:
         """Revokes keeps at the end of the chain that later scores speak against, confirms others, doubts the tip."""
         known = know(measured(history))
-        chain = [one for one in history[1:] if one.status is Status.KEEP and one.is_idea]
+        chain = [one for one in kept(history) if one.number and one.is_idea]
         if known is None or not chain or any(one.number not in known.place for one in chain):
             return Review()
         doubts = [self._doubt(known, one, history) for one in chain]

@@ -7,7 +7,7 @@ from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptE
 from agent.experiment import Briefing, History, Proposal, Proposer, Refusal
 from agent.files import disk_is_broken, disk_is_full
 from agent.script.contract import check_script
-from agent.script.dials import fingerprint
+from agent.script.dials import fingerprint, fingerprint_of
 from agent.text import SAID_CHARS, one_line
 
 TRIES = 3
@@ -67,4 +67,4 @@ def check_proposal(proposal: Proposal, history: History, script: str) -> None:
 def tried_as(script: str, history: History) -> int | None:
     """The attempt that had this very script, but for comments and layout."""
     wanted = fingerprint(script)
-    return next((one.number for one in history if fingerprint(one.proposal.script) == wanted), None)
+    return next((one.number for one in history if fingerprint_of(one.proposal.packed) == wanted), None)

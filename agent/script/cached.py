@@ -6,22 +6,33 @@ always misses once a night has more scripts; a cache keyed by the scripts would 
 
 from collections.abc import Callable
 from functools import wraps
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Concatenate, ParamSpec, TypeVar
+
+from agent.experiment import Script
 
 Rest = ParamSpec("Rest")
 Found = TypeVar("Found")
 
 
-def remembered(find: Callable[Concatenate[str, Rest], Found]) -> Callable[Concatenate[str, Rest], Found]:
-    """Make a function of a text and other hashable arguments compute each result once; errors are not cached."""
+def remembered(find: Callable[Concatenate[str, Rest], Found]) -> Callable[Concatenate[str | Script, Rest], Found]:
+    """Make a function of a text and other hashable arguments compute each result once; errors are not cached.
+
+    A script that is given packed is unpacked only if nothing is cached for it.
+    """
     known: dict[object, Found] = {}
 
     @wraps(find)
-    def look_up(text: str, /, *rest: Rest.args, **named: Rest.kwargs) -> Found:
-        key = (blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest(), rest, *named.items())
+    def look_up(text: str | Script, /, *rest: Rest.args, **named: Rest.kwargs) -> Found:
+        key = (_digest(text)[:16], rest, *named.items())
         if key not in known:
-            known[key] = find(text, *rest, **named)
+            known[key] = find(str(text), *rest, **named)
         return known[key]
 
     return look_up
+
+
+def _digest(text: str | Script) -> bytes:
+    if isinstance(text, Script):
+        return bytes.fromhex(text.sha256)
+    return sha256(text.encode(errors="surrogatepass")).digest()

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from agent.errors import ScriptError
+from agent.experiment import Script
 from agent.script.cached import remembered
 
 Value = int | float | str | bool | tuple[object, ...] | None
@@ -297,3 +298,8 @@ def _replace(lines: list[bytes], node: ast.expr, text: str) -> None:
 
 
 fingerprint = remembered(normalised)
+
+
+def fingerprint_of(script: Script) -> str:
+    """Return the fingerprint that the journal keeps of a script, or find it out."""
+    return script.fingerprint or fingerprint(script)

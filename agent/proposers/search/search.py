@@ -22,7 +22,17 @@ from agent.proposers.search.memory import Memory
 from agent.proposers.search.space import Axis, Coordinates, draw_near, turned
 from agent.proposers.search.surrogate import Scores, Surrogate, crash_risk, expected_improvement
 from agent.script.cached import remembered
-from agent.script.dials import Dial, Value, fingerprint, legible_dials, normalised, searched, set_dials, show, values_of
+from agent.script.dials import (
+    Dial,
+    Value,
+    fingerprint_of,
+    legible_dials,
+    normalised,
+    searched,
+    set_dials,
+    show,
+    values_of,
+)
 
 DRAWN = 400  # places near the incumbent, of which the best is proposed
 MOST_EARLIER, MOST_READ = 300, 1000  # attempts of earlier nights and of this one that are read, the latest
@@ -60,7 +70,7 @@ class Search:
         mean, spread, worth = _promise(briefing, axes, here, there, evidence)
         memory = Memory.learnt(self._memory(briefing.history), self._memory_limit_gb)
         seen = [attempt.proposal for attempt in briefing.history] + [refusal.proposal for refusal in briefing.refused]
-        tried = {fingerprint(proposal.script) for proposal in seen}
+        tried = {fingerprint_of(proposal.packed) for proposal in seen}
         for best in np.argsort(-worth, kind="stable"):
             changed = turned(axes, here, there[best])
             if not changed or not memory.fits({axis.dial.name: axis.dial.value for axis in axes} | changed):
@@ -77,12 +87,12 @@ class Search:
         distant = [best] if best is not None and best.number < len(history) - MOST_READ else []
         found = []
         for attempt in (*distant, *history[-MOST_READ:]):
-            values = dials_of(attempt.proposal.script, self._device_kind)
+            values = dials_of(attempt.proposal.packed, self._device_kind)
             if any(axis.dial.name in values for axis in axes):
                 # a dial that is not there says nothing: it counts as where it is now
                 place = np.array([axis.place(values.get(axis.dial.name, axis.dial.value)) for axis in axes], np.float64)
                 if np.isfinite(place).all():
-                    group = f"{night} {skeleton(attempt.proposal.script, self._device_kind)}"
+                    group = f"{night} {skeleton(attempt.proposal.packed, self._device_kind)}"
                     found.append(Evidence(place, attempt, _score_of(attempt, history), group))
         return found
 
@@ -92,7 +102,7 @@ class Search:
         return [
             (values, attempt.peak_bytes / 1e9)
             for attempt in (*history[:1], *others)
-            if attempt.peak_bytes is not None and (values := dials_of(attempt.proposal.script, self._device_kind))
+            if attempt.peak_bytes is not None and (values := dials_of(attempt.proposal.packed, self._device_kind))
         ]
 
 

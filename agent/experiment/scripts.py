@@ -1,0 +1,65 @@
+"""A script as a night holds it: compressed, with its hash, so that ten thousand of them fit into memory."""
+
+import hashlib
+import zlib
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from agent.errors import NightError
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Equal to another one where the texts are equal."""
+
+    sha256: str  # of the text, in hexadecimal
+    packed: bytes = field(compare=False, repr=False)  # the text, compressed by zlib
+    fingerprint: str | None = field(default=None, compare=False)  # dials.normalised of it; None: look into the text
+
+    @classmethod
+    def of(cls, text: "str | Script") -> "Script":
+        if isinstance(text, Script):
+            return text
+        content = text.encode(errors="surrogatepass")
+        return cls(hashlib.sha256(content).hexdigest(), zlib.compress(content))
+
+    def __str__(self) -> str:
+        """Return the text. Raises NightError where what a journal holds of it is damaged."""
+        try:
+            return zlib.decompress(self.packed).decode(errors="surrogatepass")
+        except (zlib.error, UnicodeDecodeError, TypeError) as error:
+            raise NightError(
+                f"the script {self.sha256[:12]} in the journal is damaged ({error}); move the night's folder away to "
+                f"go on without it"
+            ) from error
+
+
+class Packed:
+    """The field `script` of a record: set to a text or a Script, read as a text, and held compressed."""
+
+    def __init__(self, slot: Any) -> None:
+        self._slot = slot
+
+    def __get__(self, record: object, owner: type | None = None) -> str:
+        return str(self.held(record))
+
+    def __set__(self, record: object, script: str | Script) -> None:
+        self._slot.__set__(record, Script.of(script))
+
+    def held(self, record: object) -> Script:
+        held: Script = self._slot.__get__(record)
+        return held
+
+
+def holds_script(record: type[Record]) -> type[Record]:
+    """Keep the field `script` of a dataclass with slots compressed; whoever makes or reads one sees a text."""
+    setattr(record, "script", Packed(record.__dict__["script"]))  # noqa: B010
+    return record
+
+
+def packed_of(record: object) -> Script:
+    """Return what such a record holds."""
+    held: Packed = type(record).__dict__["script"]
+    return held.held(record)
