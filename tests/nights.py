@@ -221,6 +221,15 @@ def scripted_lab(
         yield Lab(place, journal, shop, proposer, Greedy(confirm), watcher, stop, Limits(), plausible_gain)
 
 
+def run_once(lab: Lab, number: int, dawn: int = 0) -> bool:
+    """One run of an attempt; False when the user stopped it."""
+    from agent.night.driver import perform
+    from agent.night.plan import measure
+
+    state = lab.state()
+    return perform(lab, state, measure(lab, state, state.attempts[number], dawn))
+
+
 @contextlib.contextmanager
 def mounted(at: Path, options: str) -> Iterator[Path]:
     at.mkdir()

@@ -16,7 +16,7 @@ from agent.experiment import Attempt, Briefing, Decision, Ending, History, Kind,
 from agent.judging.failures import too_slow
 from agent.judging.judge import PLAUSIBLE_GAIN, Greedy
 from agent.night import driver as night
-from agent.night import steps, streak
+from agent.night import plan, record
 from agent.sandbox.box import Box
 from agent.sandbox.limits import GB, ResourceLimits
 
@@ -130,10 +130,10 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
     observer = Observer(Witness(here), scripts, told)
     with ExitStack() as undo:
         # most of these crash, which ends no night of trials; and one of them never answers
-        undo.enter_context(mock.patch.object(streak, "CRASHES_IN_A_ROW", len(scripts) + 1))
-        scoring = mock.patch.object(steps, "scoring_allowed_s", lambda lab, attempt, run=None: seconds_for(attempt))
-        undo.enter_context(scoring)
-        undo.enter_context(mock.patch.object(steps, "allowed_s", lambda lab, attempt: seconds_for(attempt)))
+        undo.enter_context(mock.patch.object(record, "CRASHES_IN_A_ROW", len(scripts) + 1))
+        for name in ("allowed_s", "scoring_allowed_s"):
+            seconds = mock.patch.object(plan, name, lambda lab, history, number, run=None: seconds_for(history[number]))
+            undo.enter_context(seconds)
         lab = undo.enter_context(scripted_lab(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S))
         shop = dataclasses.replace(lab.shop, resource_limits=LIMITS, allowance_s=None)
         own = {"shop": shop, "proposer": InTurn(here, scripts), "judge": Fair(scripts), "watcher": observer}

@@ -22,13 +22,13 @@ from agent.night.driver import run_night
 from agent.night.lab import Lab
 from agent.night.limits import Limits
 from agent.night.lock import holder
-from agent.night.notes import add_note
 from agent.night.stop import AFTER_RUN, NOW, Stop
 from agent.night.wiring import committed, greet, open_lab
 from agent.proposers import queue
 from agent.proposers.checked import check_proposal, tried_as
 from agent.proposers.given import Given, Nobody
 from agent.proposers.mix import shares
+from agent.proposers.notes import add_note
 from agent.proposers.submission import read_submission
 from agent.records.place import Place
 from agent.script.contract import check_script, read_text
@@ -127,7 +127,7 @@ def confirm_one(options: argparse.Namespace) -> int:
     place = Place.of(options.script)
     night, before = night_in(place, options.tag)
     options.tag = night.tag
-    with open_lab(options, Limits(), lambda *_: Nobody(), aside=answer.on_stdout) as lab:
+    with open_lab(options, Limits(), lambda night: Nobody(), aside=answer.on_stdout) as lab:
         lab.watcher.said(f"dawn of night {night.tag}: up to {options.runs} runs of {night.budget_s:g} s")
         found, go_on_with = confirm_aloud(lab, options.runs), None
         if lab.stop.after_run:
@@ -160,7 +160,7 @@ def try_one(options: argparse.Namespace) -> int:
         unfinished = _unfinished(place, options, idea.proposal)
     except NightshiftError as error:
         raise type(error)(f"{error}; then: {try_again(options)}") from error
-    with open_lab(options, Limits(), lambda *_: idea, baseline=committed, aside=answer.on_stdout) as lab:
+    with open_lab(options, Limits(), lambda night: idea, baseline=committed, aside=answer.on_stdout) as lab:
         before = lab.journal.attempts()
         ideas = sum(attempt.is_idea for attempt in before)
         most = ideas if unfinished is None else ideas - 1

@@ -11,7 +11,7 @@ from agent.git.repo import Repo
 from agent.invocation import SCRIPT, typed
 from agent.judging.confirmation import Findings
 from agent.night.lock import holder, is_held
-from agent.night.steps import write_ledger
+from agent.night.record import write_ledger
 from agent.night.stop import Stop
 from agent.proposers.mix import shares
 from agent.records.journal import Journal

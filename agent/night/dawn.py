@@ -5,6 +5,7 @@ agent/judging/confirmation.py says what to run next and what the runs have told;
 night.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,6 @@ from agent.experiment import (
     Run,
     Status,
     incumbent,
-    runs_at_dawns,
 )
 from agent.judging.confirmation import (
     FRESH,
@@ -40,11 +40,14 @@ from agent.judging.confirmation import (
     next_trial,
 )
 from agent.judging.intervals import Pieces, over_pieces
-from agent.night.driver import Step, bring_to_an_end, fallen_keeps, loose_end, reconsider
+from agent.night.driver import bring_to_an_end, perform
 from agent.night.lab import Lab
 from agent.night.opening import check_disk
-from agent.night.steps import audit_once, commit, point_branch, run_once, score_once, settle
+from agent.night.plan import Reconsider, evaluation, fallen_keeps, loose_end, measure, reexamination
+from agent.night.record import commit, point_branch, reconsider, settle
+from agent.night.state import State
 from agent.records.place import Place
+from agent.runs.jobs import Job
 from agent.runs.score import Rows, Split, read_committed
 from agent.script.merge import without_edits
 from agent.view.findings import confirmed_branch, findings_lines
@@ -59,23 +62,23 @@ def confirm(lab: Lab, most_runs: int) -> Findings | None:
     None where the night kept nothing to confirm. What this champion's dawn has measured before counts.
     """
     lab.journal.mark_lost_runs(boot_id())
-    _go_on(lab, most_runs)
+    state = lab.state()
+    _go_on(state, most_runs)
     impossible: set[Edits] = set()
-    begun = runs_at_dawns(lab.journal.attempts())
-    while (step := _next_step(lab, impossible, begun + most_runs)) is not None and step():
+    until = state.runs_at_dawns + most_runs
+    while (step := _next_step(lab, state, impossible, until)) is not None and step():
         pass
-    history = lab.journal.attempts()
-    dawn = dawn_of(lab, history)
+    dawn = dawn_of(state)
     if dawn is None:
         return None
-    found = findings(history, impossible, dawn.number, _texts(lab, history, dawn))
+    found = findings(state.attempts, impossible, dawn.number, _texts(lab, state.attempts, dawn))
     assert found is not None
-    _record(lab, found, dawn)
+    _record(lab, state, found, dawn)
     known = replace(dawn, findings=asdict(found))
-    lab.journal.put_dawn(known)  # whoever stands in the branch's way: hours were spent on this
-    _point_at_confirmed(lab, found)
+    state.put_dawn(known)  # before the branch, in whose way somebody may stand: hours were spent on this
+    _point_at_confirmed(lab, state, found)
     if not lab.stop.after_run:
-        lab.journal.put_dawn(replace(known, ended=utc_now()))
+        state.put_dawn(replace(known, ended=utc_now()))
     return found
 
 
@@ -93,14 +96,14 @@ def in_words(place: Place, night: Night, history: History, found: Findings) -> l
     return findings_lines(found, history, night, is_branch_there=is_there)
 
 
-def dawn_of(lab: Lab, history: History) -> Dawn | None:
+def dawn_of(state: State) -> Dawn | None:
     """The champion's own; a champion that no dawn has measured yet begins another, with seeds of its own."""
-    champion, dawns = incumbent(history), lab.journal.dawns()
+    champion = state.best
     if champion is None or champion.number == 0:
         return None
-    if not dawns or dawns[-1].champion != champion.number:
-        lab.journal.put_dawn(Dawn(len(dawns) + 1, champion.number, FRESH, utc_now()))
-    return lab.journal.dawns()[-1]
+    if state.last_dawn is None or state.last_dawn.champion != champion.number:
+        state.put_dawn(Dawn(len(state.dawns) + 1, champion.number, FRESH, utc_now()))
+    return state.last_dawn
 
 
 def is_interrupted(lab: Lab) -> bool:
@@ -109,88 +112,90 @@ def is_interrupted(lab: Lab) -> bool:
     return last is not None and last.ended is None and best is not None and best.number == last.champion
 
 
-def _go_on(lab: Lab, runs: int) -> None:
+def _go_on(state: State, runs: int) -> None:
     """Whoever asks again after its end wants the gain more exactly; where none was found, all runs are for that."""
-    dawn = dawn_of(lab, lab.journal.attempts())
+    dawn = dawn_of(state)
     if dawn is not None and dawn.ended is not None and runs > 0:
         confirmed = dawn.findings is not None and dawn.findings["script"] is not None
         more = FRESH if confirmed else max(FRESH, runs // 2)
-        lab.journal.put_dawn(replace(dawn, ended=None, fresh=dawn.fresh + more))
+        state.put_dawn(replace(dawn, ended=None, fresh=dawn.fresh + more))
 
 
-def _next_step(lab: Lab, impossible: set[Edits], until: int) -> Step | None:
+def _next_step(lab: Lab, state: State, impossible: set[Edits], until: int) -> Callable[[], bool] | None:
     """What dawn lacks; None when it is over."""
-    history = lab.journal.attempts()
-    dawn = dawn_of(lab, history)
-    loose = loose_end(lab, history) or (_loose_end_of_dawn(lab, history, dawn) if dawn else None)
+    dawn = dawn_of(state)
+    loose = loose_end(lab, state) or (_loose_end_of_dawn(lab, state, dawn) if dawn else None)
     if loose is not None:
-        return loose  # a wish to end after the run, too, lets the run be scored
+        return partial(perform, lab, state, loose)  # a wish to end after the run, too, lets the run be scored
     if lab.stop.after_run:
         return None
     check_disk(lab.place.repo.root)
     # an idea without a verdict is the night's to go on with
-    decided = (attempt for attempt in history if attempt.decision is not None or not attempt.is_idea)
-    unsettled = next((attempt for attempt in decided if not attempt.settled), None)
-    if unsettled is not None:
-        return partial(bring_to_an_end, lab, unsettled)
-    fallen = fallen_keeps(history)
+    unsettled = [number for number in sorted(state.unsettled) if _is_dawns(state.attempts[number])]
+    if unsettled:
+        return partial(bring_to_an_end, lab, state, unsettled[0])
+    fallen = fallen_keeps(state.attempts, state.kept)
     if fallen:
-        return partial(reconsider, lab, fallen)
-    if dawn is None or lab.limits.dawn_is_over(lab.pace(history)):
+        return partial(_reconsider, lab, state, Reconsider(fallen))
+    if dawn is None or lab.limits.dawn_is_over(state.pace):
         return None
-    match next_trial(history, until - runs_at_dawns(history), impossible, dawn.fresh, dawn.number):
+    match next_trial(state.attempts, until - state.runs_at_dawns, impossible, dawn.fresh, dawn.number):
         case Again(number):
-            lab.watcher.attempt_began(history[number])
-            return partial(run_once, lab, history[number], dawn=dawn.number)
+            lab.watcher.attempt_began(state.attempts[number])
+            return partial(perform, lab, state, measure(lab, state, state.attempts[number], dawn.number))
         case Without(edits):
-            return partial(_add_without, lab, history, edits, impossible)
+            return partial(_add_without, lab, state, edits, impossible)
     return None
 
 
-def _loose_end_of_dawn(lab: Lab, history: History, dawn: Dawn) -> Step | None:
-    """A run at dawn is scored on both texts; and audited on both where a machine has written the script."""
-    for attempt in history:
-        if attempt.is_idea and attempt.status is not Status.KEEP:
-            continue  # it has fallen, and its weights are gone
-        for run in attempt.dawn_runs(dawn.number):
-            if run.ending is Ending.FINISHED:
-                step = _measurement_of(lab, attempt, run)
-                if step is not None:
-                    return step
-    return None
+def _is_dawns(attempt: Attempt) -> bool:
+    return attempt.decision is not None or not attempt.is_idea
 
 
-def _measurement_of(lab: Lab, attempt: Attempt, run: Run) -> Step | None:
-    if run.score is None:
-        return partial(score_once, lab, attempt, run)
-    if run.score.val_bpb is None:
-        return None
-    if run.holdout is None:
-        return partial(_score_on_holdout, lab, attempt, run)
-    if attempt.number == 0:
-        return None
-    if run.score.audit is None:
-        return partial(audit_once, lab, attempt, run)
-    if run.holdout.val_bpb is not None and run.holdout.audit is None:
-        return partial(audit_once, lab, attempt, run, "holdout")
-    return None
-
-
-def _score_on_holdout(lab: Lab, attempt: Attempt, run: Run) -> bool:
-    if not score_once(lab, attempt, run, "holdout"):
-        return False
-    runs = (one for one in lab.journal.attempt(attempt.number).dawn_runs(run.dawn) if one.seed == run.seed)
-    held = next((one.holdout for one in runs if one.holdout is not None), None)
-    if run.score is not None and run.score.val_bpb is not None and held is not None:
-        on_holdout = held.failure if held.val_bpb is None else f"{held.val_bpb:.6f}"
-        bpb = f"val_bpb {run.score.val_bpb:.6f}"
-        lab.watcher.said(f"#{attempt.number} · seed {run.seed} · {bpb} · on the holdout {on_holdout}")
+def _reconsider(lab: Lab, state: State, step: Reconsider) -> bool:
+    reconsider(lab, state, step)
     return True
 
 
-def _add_without(lab: Lab, history: History, edits: Edits, impossible: set[Edits]) -> bool:
+def _loose_end_of_dawn(lab: Lab, state: State, dawn: Dawn) -> Job | None:
+    """A run at dawn is scored on both texts; and audited on both where a machine has written the script."""
+    for number in sorted(state.at_dawn):
+        attempt = state.attempts[number]
+        if attempt.is_idea and attempt.status is not Status.KEEP:
+            continue  # it has fallen, and its weights are gone
+        for run in attempt.dawn_runs(dawn.number):
+            if run.ending is Ending.FINISHED and _lacks(attempt, run) is not None:
+                return _measurement_of(lab, state, attempt, run)
+    return None
+
+
+def _lacks(attempt: Attempt, run: Run) -> tuple[str, Split] | None:
+    """What a run at dawn lacks: a score or an audit, and on which text; None where it is complete."""
+    if run.score is None:
+        return "score", "validation"
+    if run.score.val_bpb is None:
+        return None
+    if run.holdout is None:
+        return "score", "holdout"
+    if attempt.number == 0:
+        return None
+    if run.score.audit is None:
+        return "audit", "validation"
+    return ("audit", "holdout") if run.holdout.val_bpb is not None and run.holdout.audit is None else None
+
+
+def _measurement_of(lab: Lab, state: State, attempt: Attempt, run: Run) -> Job | None:
+    match _lacks(attempt, run):
+        case ("score", split):
+            return evaluation(lab, state, attempt, run, split)
+        case ("audit", split):
+            return reexamination(lab, state, attempt, run, split)
+    return None
+
+
+def _add_without(lab: Lab, state: State, edits: Edits, impossible: set[Edits]) -> bool:
     """Enter the champion without these edits as an attempt, committed and settled; it is measured as any other then."""
-    champion = incumbent(history)
+    history, champion = state.attempts, state.best
     assert champion is not None
     script = without_edits(history, champion, edits, lab.shop.night.device_kind)
     if script is None:
@@ -205,10 +210,10 @@ def _add_without(lab: Lab, history: History, edits: Edits, impossible: set[Edits
         SOURCE,
         without=edits,
     )
-    lab.journal.add_attempt(len(history), champion.number, proposal, utc_now())
-    commit(lab, lab.journal.attempt(len(history)))
-    lab.journal.record_decision(len(history), Decision(Kind.QUESTION, QUESTION))
-    settle(lab, len(history))
+    question = state.add(champion.number, proposal)
+    commit(lab, state, question)
+    state.decide(question.number, Decision(Kind.QUESTION, QUESTION))
+    settle(lab, state, question.number)
     return True
 
 
@@ -243,9 +248,9 @@ def _text(lab: Lab, pair: tuple[Attempt, Attempt], dawn: Dawn, split: Split) -> 
     return Text(spread, f"{pieces.count:,} {pieces.unit}") if spread is not None else None
 
 
-def _record(lab: Lab, found: Findings, dawn: Dawn) -> None:
+def _record(lab: Lab, state: State, found: Findings, dawn: Dawn) -> None:
     """The ledger says of every kept edit, and of every question, what dawn has found."""
-    history = lab.journal.attempts()
+    history = state.attempts
     for edit in found.edits:
         dropped = edit.number in found.passengers
         if edit.runs == 0 and not dropped:
@@ -254,28 +259,28 @@ def _record(lab: Lab, found: Findings, dawn: Dawn) -> None:
         told = f"at dawn {edit.effect.mean_bpb:+.6f} {how}, {'a passenger' if dropped else 'it stays'}"
         kept = history[edit.number]
         assert kept.decision is not None
-        _record_words(lab, kept, replace(kept.decision, at_dawn=told))
+        _record_words(lab, state, kept, replace(kept.decision, at_dawn=told))
     for attempt in history:
         if attempt.is_idea or attempt.status is Status.KEEP:
             continue
         for run in attempt.runs:
             # of others, an interrupted dawn needs them when it goes on
-            if run.dawn and (run.dawn != dawn.number or _measurement_of(lab, attempt, run) is None):
+            if run.dawn and (run.dawn != dawn.number or _lacks(attempt, run) is None):
                 lab.shop.drop_weights(attempt.number, run.seed)
         if attempt.decision and attempt.kind is Kind.QUESTION and attempt.dawn_runs():
             asked = f"{QUESTION}: is #{attempt.parent} as good without {names(attempt.proposal.without)}?"
-            _record_words(lab, attempt, replace(attempt.decision, reason=asked))
+            _record_words(lab, state, attempt, replace(attempt.decision, reason=asked))
 
 
-def _record_words(lab: Lab, attempt: Attempt, told: Decision) -> None:
+def _record_words(lab: Lab, state: State, attempt: Attempt, told: Decision) -> None:
     """Record an attempt's decision in other words, where they differ."""
     if told != attempt.decision:
-        lab.journal.record_decision(attempt.number, told)
-        settle(lab, attempt.number)
+        state.decide(attempt.number, told)
+        settle(lab, state, attempt.number)
 
 
-def _point_at_confirmed(lab: Lab, found: Findings) -> None:
+def _point_at_confirmed(lab: Lab, state: State, found: Findings) -> None:
     """Where a gain was found, at the champion's commit, or that of the champion without its passengers."""
-    commit = lab.journal.attempt(found.script).commit if found.script is not None else None
+    commit = state.attempts[found.script].commit if found.script is not None else None
     if commit is not None:
-        point_branch(lab, confirmed_branch(lab.shop.night), commit, f"confirmed: attempt {found.script}")
+        point_branch(lab, state, confirmed_branch(lab.shop.night), commit, f"confirmed: attempt {found.script}")

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from agent.experiment import History, Judge, Proposer, Watcher
 from agent.judging.judge import PLAUSIBLE_GAIN
 from agent.night.limits import Limits, Pace
+from agent.night.state import State
 from agent.night.stop import Stop
+from agent.proposers.ahead import Outbox
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.workshop import Workshop
@@ -29,6 +31,12 @@ class Lab:
     early_stop: bool = False  # end runs whose curve says that they will be no better than the incumbent
     dry_runs: bool = False  # seconds of training before the minutes, for edits of more than dials
     patience_s: float = 0.0  # how long one call to a source of ideas may take
+
+    outbox: Outbox | None = None  # what the proposer's sources tell; None: no idea is made ahead
+
+    def state(self) -> State:
+        """Read what the night knows so far."""
+        return State(self.journal, self.shop.night.budget_s, self.patience_s)
 
     def pace(self, history: History) -> Pace:
         return Pace.of(history, self.journal.asks(), self.shop.night.budget_s, self.patience_s)

@@ -32,11 +32,16 @@ class Pace:
         for ask in asks:
             asked_s[ask.attempt] += ask.wall_s
         return cls(
-            run_s=max(runs_s, default=budget_s * (1 + FIRST_EXTRA_OF_BUDGET) + FIRST_EXTRA_S),
+            run_s=max(runs_s, default=expected_run_s(budget_s)),
             asking_s=max(asked_s.values(), default=patience_s),
             dry_run_s=max((one.dry_run.wall_s for one in history if one.dry_run is not None), default=0.0),
             dawn_runs=runs_at_dawns(history),
         )
+
+
+def expected_run_s(budget_s: float) -> float:
+    """Return what a run is taken to need before one was measured."""
+    return budget_s * (1 + FIRST_EXTRA_OF_BUDGET) + FIRST_EXTRA_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +53,19 @@ class Limits:
     dawn_runs: int | None = None  # for confirming, over the whole night; None: an eighth of the hours, if there are any
     _start: float = field(default_factory=time.monotonic)
 
-    def reached(self, history: History, pace: Pace, wait_s: float = 0.0) -> bool:
-        """Whether there is to be no further idea, not even after waiting for it for so long."""
-        if not history:
+    def reached(self, ideas: int, pace: Pace, wait_s: float = 0.0) -> bool:
+        """Whether there is to be no further idea, not even after waiting for it for so long.
+
+        ideas: how many attempts the night has, attempt 0 among them and dawn's questions left out.
+        """
+        if not ideas:
             return False  # without attempt 0 there is nothing to look at in the morning
-        if self.has_enough_ideas(history):
+        if self.has_enough_ideas(ideas):
             return True
         return not self._has_time(wait_s + pace.asking_s + pace.dry_run_s + self._until_dawn_s(pace))
 
-    def has_enough_ideas(self, history: History) -> bool:
-        return self.experiments is not None and sum(attempt.is_idea for attempt in history) > self.experiments
+    def has_enough_ideas(self, ideas: int) -> bool:
+        return self.experiments is not None and ideas > self.experiments
 
     def allows_run(self, number: int, pace: Pace, before_s: float = 0.0) -> bool:
         """Whether a further run of this attempt, after so many seconds of something else, would end in time.

@@ -10,15 +10,16 @@ from rich.console import Console
 
 from agent.clock import kept_awake
 from agent.errors import NightError
-from agent.experiment import Night, Proposer, Watcher, incumbent, short
+from agent.experiment import Night, Proposer, incumbent, short
 from agent.files import disk_is_full
 from agent.judging.judge import JUDGES, choose_judge
 from agent.night.lab import Lab
 from agent.night.limits import Limits
 from agent.night.lock import only_night
 from agent.night.opening import Request, known_night, open_night, other_data
-from agent.night.steps import write_ledger
+from agent.night.record import write_ledger
 from agent.night.stop import Stop, like_ctrl_c
+from agent.proposers.ahead import Outbox
 from agent.proposers.registry import check_sources, patience_s, source_of
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -32,7 +33,7 @@ from agent.text import harmless
 from agent.view.screen import Screen, steadfast
 
 DRY_RUN_FROM_S = 60.0  # of budget: below it, a dry run costs about what it saves
-Source = Callable[[Night, Journal, Callable[[], bool], Watcher], Proposer]
+Source = Callable[[Night], Proposer]
 
 
 @contextmanager
@@ -73,12 +74,14 @@ def open_lab(
         undo.callback(screen.close)
         if before is not None:
             go_on(before, night, journal, screen)
+        outbox = Outbox(lambda: stop.after_run)
         shop = Workshop(night, folder, box, limits_of_machine(), terms.allowance_s, lambda: stop.now, screen.progressed)
         yield Lab(
             place=place,
             journal=journal,
             shop=shop,
-            proposer=(source or source_of(place))(night, journal, lambda: stop.after_run, screen),
+            proposer=source(night) if source is not None else source_of(place)(night, outbox),
+            outbox=outbox if source is None else None,
             judge=choose_judge(terms.judge, terms.confirm),
             watcher=screen,
             stop=stop,

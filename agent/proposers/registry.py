@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import NightError
-from agent.experiment import Ask, History, Night, Proposer, Watcher
+from agent.experiment import Ask, History, Night, Proposer
 from agent.invocation import typed
+from agent.proposers.ahead import Outbox
 from agent.proposers.checked import Checked
 from agent.proposers.command.command import Command, split
 from agent.proposers.llm.chat import MAX_TOKENS, Patience
@@ -62,15 +63,15 @@ def _check_keyless(words: list[str]) -> None:
                 )
 
 
-def source_of(place: Place) -> Callable[[Night, Journal, Callable[[], bool], Watcher], Proposer]:
+def source_of(place: Place) -> Callable[[Night, Outbox], Proposer]:
     """What builds the proposer of a night by its terms."""
 
-    def build(night: Night, journal: Journal, stopped: Callable[[], bool], watcher: Watcher) -> Proposer:
+    def build(night: Night, outbox: Outbox) -> Proposer:
         terms = Terms.from_json(night.terms)
         makers: Mapping[str, Callable[[], Proposer]] = {
-            "queue": lambda: Queue(place.queue, place.nights, watcher.said),
-            "llm": lambda: model_of(terms, journal.record_ask, stopped, watcher.said),
-            "command": lambda: _command(terms, place.folder(night.tag), journal.record_ask, stopped, watcher),
+            "queue": lambda: Queue(place.queue, place.nights, outbox.said),
+            "llm": lambda: model_of(terms, outbox.record_ask, outbox.stopped, outbox.said),
+            "command": lambda: _command(terms, place.folder(night.tag), outbox),
             "search": lambda: search_of(place, night),
         }
         set_up = {"queue", "search"} | ({"llm"} if terms.llm else set()) | ({"command"} if terms.agent else set())
@@ -79,7 +80,7 @@ def source_of(place: Place) -> Callable[[Night, Journal, Callable[[], bool], Wat
         if terms.proposer == "mix":
             return Mix(sources, f"{night.tag} {night.seed}")
         # whatever fails, the night goes on
-        return Fallback(sources, watcher.said) if len(sources) > 1 else sources["search"]
+        return Fallback(sources, outbox.said) if len(sources) > 1 else sources["search"]
 
     return build
 
@@ -134,14 +135,5 @@ def model_of(
     return llm
 
 
-def _command(
-    terms: Terms, folder: Path, record: Callable[[Ask], None], stopped: Callable[[], bool], watcher: Watcher
-) -> Command:
-    return Command(
-        terms.agent or "",
-        folder,
-        record,
-        stopped,  # nothing else is going on meanwhile
-        limit_s=60 * terms.agent_minutes,
-        tick=lambda elapsed_s: watcher.progressed(None, elapsed_s),
-    )
+def _command(terms: Terms, folder: Path, outbox: Outbox) -> Command:
+    return Command(terms.agent or "", folder, outbox.record_ask, outbox.stopped, limit_s=60 * terms.agent_minutes)

@@ -64,6 +64,7 @@ CREATE TABLE runs (
     dawn INTEGER NOT NULL DEFAULT 0,           -- 0: the night's own; k: of the k-th dawn
     holdout TEXT                               -- NULL until scored there
 );
+CREATE INDEX runs_of ON runs (attempt);
 CREATE TABLE dawns (
     number INTEGER PRIMARY KEY, champion INTEGER NOT NULL REFERENCES attempts, fresh INTEGER NOT NULL,
     began TEXT NOT NULL,
@@ -163,7 +164,12 @@ class Journal:
         return int(row[0]) if row else None
 
     def attempt(self, number: int) -> Attempt:
-        return self.attempts()[number]
+        """One of them, however many there are; raises IndexError where there is none of this number."""
+        with self._legible():
+            runs = tuple(map(_run, self._db.execute("SELECT * FROM runs WHERE attempt = ? ORDER BY id", (number,))))
+            rows = self._db.execute("SELECT * FROM attempts WHERE number = ?", (number,)).fetchall()
+            found = [_attempt(row, runs) for row in rows]
+        return found[0]
 
     def add_attempt(self, number: int, parent: int | None, proposal: Proposal, started: str) -> None:
         self._write(

@@ -1,4 +1,4 @@
-"""Take an edit out of a script that was edited further: by its dials, else by a three-way merge of its lines."""
+"""Carry an edit over to another script, or take it back: by its dials, else by a three-way merge of its lines."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -9,6 +9,26 @@ from agent.files import throwaway_folder
 from agent.git.run import detached_git
 from agent.script.contract import check_script
 from agent.script.dials import only_dials_differ, set_dials, values_of
+
+
+def merged(script: str, base: str, edited: str, device_kind: str) -> str | None:
+    """Return the script with the edit base → edited made in it; None where that conflicts or changes nothing."""
+    if only_dials_differ(base, edited, device_kind):
+        with suppress(ScriptError):  # a later edit has left dials that cannot be read
+            return _turned(script, base, edited, device_kind)
+    text = merge_lines(script, base, edited)
+    if text is None or text == script:
+        return None
+    try:
+        check_script(text, "script")
+    except ScriptError:
+        return None
+    return text
+
+
+def undone(script: str, before: str, after: str, device_kind: str) -> str | None:
+    """Return the script with the edit before → after taken back; None where later edits are in the way."""
+    return merged(script, after, before, device_kind)
 
 
 def without_edits(history: History, best: Attempt, edits: Iterable[int], device_kind: str) -> str | None:
@@ -22,22 +42,7 @@ def without_edits(history: History, best: Attempt, edits: Iterable[int], device_
     return script
 
 
-def undone(script: str, before: str, after: str, device_kind: str) -> str | None:
-    """Return a script with the edit before → after taken back; None where that is not possible, or changes nothing."""
-    if only_dials_differ(before, after, device_kind):
-        with suppress(ScriptError):  # a later edit has left dials that cannot be read
-            return _turned_back(script, before, after, device_kind)
-    text = merged(script, after, before)
-    if text is None or text == script:
-        return None
-    try:
-        check_script(text, "script")
-    except ScriptError:
-        return None
-    return text
-
-
-def merged(ours: str, base: str, theirs: str) -> str | None:
+def merge_lines(ours: str, base: str, theirs: str) -> str | None:
     """Return ours with the changes from base to theirs, by git's three-way merge; None where the changes conflict."""
     texts = {"ours": ours, "base": base, "theirs": theirs}
     with throwaway_folder() as folder:
@@ -47,10 +52,10 @@ def merged(ours: str, base: str, theirs: str) -> str | None:
     return done.stdout.decode() if done.returncode == 0 else None
 
 
-def _turned_back(script: str, before: str, after: str, device_kind: str) -> str | None:
-    """Return None where a later edit has turned one of the dials again: its value is then that edit's."""
-    old, new, now = (values_of(text, device_kind) for text in (before, after, script))
-    turned = {name: value for name, value in old.items() if new.get(name) != value}
-    if not turned or any(name not in now or now[name] != new[name] for name in turned):
+def _turned(script: str, base: str, edited: str, device_kind: str) -> str | None:
+    """Return the script with the edit's dials turned; None where it has turned one of them itself."""
+    old, new, now = (values_of(text, device_kind) for text in (base, edited, script))
+    turned = {name: value for name, value in new.items() if old.get(name) != value}
+    if not turned or any(name not in now or now[name] != old[name] for name in turned):
         return None
     return set_dials(script, device_kind, turned)

@@ -13,7 +13,7 @@ from subprocess import CompletedProcess
 from agent.errors import ScriptError
 from agent.files import throwaway_folder
 from agent.git.run import detached_git
-from agent.script.merge import merged
+from agent.script.merge import merge_lines
 from agent.text import SAID_CHARS, one_line
 
 HUNK = re.compile(r"^--- .*\n\+\+\+ .*\n@@ ", re.MULTILINE)
@@ -110,7 +110,7 @@ def _place(folder: Path, script: str) -> tuple[int, str]:
 
 
 def _merge(ours: str, base: str, edited: str, number: int) -> str:
-    text = merged(ours, base, edited)
+    text = merge_lines(ours, base, edited)
     if text is None:
         raise ScriptError(
             f"the patch conflicts with what was kept since attempt {number}; make it again, of the best script so far"

@@ -35,6 +35,7 @@ class Screen:
         self._task = TaskID(0)
 
     def asking_began(self, number: int) -> None:
+        self._waiting_for = "asking for an idea"
         self._start(f"#{number}", "asking for an idea")
 
     def attempt_began(self, attempt: Attempt) -> None:

@@ -6,15 +6,14 @@ import sqlite3
 
 import pytest
 from judged import scored_attempt
-from nights import Grounds, make_repository, scripted_lab, unigram
+from nights import Grounds, make_repository, run_once, scripted_lab, unigram
 from test_doubts import Nap
 from test_journal import NIGHT
 from test_mix import Source, attempt, brief
 
 from agent.errors import MachineError, NoIdea, RepoError
 from agent.experiment import Decision, Kind, Proposal, Score, Status
-from agent.night.driver import fallen_keeps
-from agent.night.steps import run_once
+from agent.night.plan import fallen_keeps
 from agent.proposers.checked import Checked
 from agent.proposers.registry import earlier_nights
 from agent.proposers.search.search import Search
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 def killed_at_dawn(grounds: Grounds, number: int) -> None:
     """A run at dawn has just ended; nothing else is known of it."""
     with scripted_lab(grounds.root, "t", []) as lab:
-        run_once(lab, lab.journal.attempt(number), dawn=1)
+        run_once(lab, number, dawn=1)
 
 
 def test_a_run_of_an_interrupted_dawn_brings_nobody_down(grounds):
@@ -62,9 +61,9 @@ def test_what_has_no_score_on_the_holdout_is_kept_no_more():
         scored_attempt(number, 1.0, dawn=(1.0,), status=Status.KEEP, parent=None if number == 0 else 0)
         for number in (0, 1)
     )
-    assert fallen_keeps([baseline, kept]) == {}
+    assert fallen_keeps([baseline, kept], {0, 1}) == {}
     cheat = dataclasses.replace(kept, runs=(kept.runs[0], dataclasses.replace(kept.runs[1], holdout=refuses)))
-    assert fallen_keeps([baseline, cheat]) == {
+    assert fallen_keeps([baseline, cheat], {0, 1}) == {
         1: Decision(Kind.CRASHED, "with another seed: it has no score on the holdout")
     }
 

@@ -19,7 +19,7 @@ from agent.night.dawn import confirm, is_interrupted
 from agent.night.driver import run_night
 from agent.night.limits import Limits
 from agent.night.lock import only_night
-from agent.night.steps import reference_of
+from agent.night.plan import reference_of
 from agent.night.stop import AFTER_RUN, NOW
 from agent.records.journal import Journal
 
@@ -192,7 +192,7 @@ def test_gains_on_the_holdout_are_counted_from_losses_of_the_same_dawn(morning):
     history = morning.attempts
     with scripted_lab(morning.grounds.root, "t", []) as lab:
         references = [
-            reference_of(lab.shop, history[number], fresh(history[number])[-1], history, split)
+            reference_of(lab.shop, lab.state(), number, fresh(history[number])[-1], split)
             for number, split in ((3, "holdout"), (4, "holdout"), (4, "validation"))
         ]
     assert references == [(0, 1003), (3, 1003), (3, 0)]  # those that were remembered have left no losses

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from nights import Grounds, Quiet, make_repository, mounted, scripted_lab, unigram
+from nights import Grounds, Quiet, make_repository, mounted, run_once, scripted_lab, unigram
 
 from agent.errors import MachineError
 from agent.experiment import (
@@ -18,11 +18,10 @@ from agent.experiment import (
     Status,
 )
 from agent.judging.judge import Greedy
-from agent.night import steps, streak
+from agent.night import record
 from agent.night.dawn import confirm
 from agent.night.driver import run_night
 from agent.night.lab import Lab
-from agent.night.steps import run_once
 from agent.runs import workshop
 
 pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]  # nights on real disks, some seconds each
@@ -37,7 +36,7 @@ def needs(file: Path, **dials: object) -> str:
 
 
 def test_crashes_on_a_broken_machine_are_void_and_done_again_when_the_night_goes_on(grounds, tmp_path, monkeypatch):
-    monkeypatch.setattr(streak, "CRASHES_IN_A_ROW", 2)
+    monkeypatch.setattr(record, "CRASHES_IN_A_ROW", 2)
     device = tmp_path / "device"
     device.touch()
     (grounds.root / "train_mlx.py").write_text(needs(device))
@@ -85,9 +84,9 @@ def test_a_question_of_dawn_that_fails_on_a_broken_machine_is_asked_again(ground
         lab.journal.add_attempt(2, 1, question, "")
         device.unlink()
         with pytest.raises(MachineError, match=r"not even attempt 0 trains here any more: .* the run is done again"):
-            run_once(lab, lab.journal.attempt(2), dawn=True)
+            run_once(lab, 2, dawn=1)
         device.touch()
-        assert run_once(lab, lab.journal.attempt(2), dawn=True)
+        assert run_once(lab, 2, dawn=1)
     assert [(one.seed, one.ending) for one in grounds.attempts("t")[2].runs] == [
         (1000, Ending.BROKEN), (1000, Ending.FINISHED),
     ]  # fmt: skip
@@ -124,7 +123,7 @@ def test_scores_that_are_missing_on_a_broken_machine_are_taken_later(grounds, tm
     (grounds.root / "train_mlx.py").write_text(unigram().replace(loads, loads + guard))
     grounds.try_scripts("t", [unigram(SHARPNESS=0.7).replace(loads, loads + guard)])
     with scripted_lab(grounds.root, "t", []) as lab:
-        run_once(lab, lab.journal.attempt(1), dawn=True)
+        run_once(lab, 1, dawn=1)
         device.unlink()
         with pytest.raises(MachineError, match=r"not even attempt 0 .* the scoring is done again"):
             confirm(lab, 0)
@@ -169,7 +168,7 @@ class Neighbour(Quiet):
 @pytest.fixture
 def own_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Grounds]:
     """A disk that only this test writes to, and nobody waits long for room on it."""
-    for module in (steps, workshop):
+    for module in (record, workshop):
         monkeypatch.setattr(module, "STARVED_WAIT_S", 0.01)
     with mounted(tmp_path / "disk", "size=2g") as disk:
         yield Grounds(make_repository(disk / "user", unigram()))

@@ -66,10 +66,10 @@ def began(hours: float, ago_s: float, **options: int) -> Limits:
 
 def test_an_idea_needs_the_time_of_asking_trying_running_and_of_dawn():
     pace = Pace(run_s=100.0, asking_s=40.0, dry_run_s=10.0)
-    assert not began(0.25, ago_s=900 - 260).reached(HISTORY, pace)  # a run, one at dawn, 50 s before, 10 s to spare
-    assert began(0.25, ago_s=900 - 240).reached(HISTORY, pace)
-    assert began(0.25, ago_s=900 - 260).reached(HISTORY, pace, wait_s=30)
-    assert not began(0.25, ago_s=900 - 160, dawn_runs=0).reached(HISTORY, pace)
+    assert not began(0.25, ago_s=900 - 260).reached(2, pace)  # a run, one at dawn, 50 s before, 10 s to spare
+    assert began(0.25, ago_s=900 - 240).reached(2, pace)
+    assert began(0.25, ago_s=900 - 260).reached(2, pace, wait_s=30)
+    assert not began(0.25, ago_s=900 - 160, dawn_runs=0).reached(2, pace)
 
 
 def test_a_further_run_needs_its_time_and_that_of_dawn_which_calibration_does_not_wait_for():
@@ -175,10 +175,10 @@ def test_hours_keep_an_eighth_for_dawn():
     history = [scored_attempt(0, 1.0, 1.0, status=Status.KEEP)]  # a run: 1 s of training and 1 s of scoring
     limits, pace = Limits(hours=160 / 3600), Pace.of(history, [], 1.0)
     assert limits.runs_at_dawn(pace) == 10
-    assert not limits.reached(history, pace)
+    assert not limits.reached(1, pace)
     assert not limits.dawn_is_over(pace)
     later = Limits(hours=160 / 3600, _start=limits._start - 139)  # room for 10 more runs, all of them dawn's
-    assert later.reached(history, pace)
+    assert later.reached(1, pace)
     assert not later.dawn_is_over(pace)
     assert Limits(hours=160 / 3600, _start=limits._start - 159).dawn_is_over(pace)
 
@@ -193,7 +193,11 @@ def test_dawn_has_the_runs_it_was_given_over_the_whole_night_and_none_without_ho
     assert Limits(hours=1).runs_at_dawn(Pace.of([], [], 1.0)) > 0  # stopped before attempt 0 was begun
 
 
-def test_a_question_of_dawn_is_no_experiment():
-    history = [scored_attempt(0, 1.0, status=Status.KEEP), scored_attempt(1, 0.9, parent=0, without=(1,))]
-    assert not Limits(experiments=1).has_enough_ideas(history)
-    assert Limits(experiments=1).has_enough_ideas([*history, scored_attempt(2, 0.9, parent=0)])
+def test_a_question_of_dawn_is_no_experiment(grounds):
+    with scripted_lab(grounds.root, "t", []) as lab:
+        state = lab.state()
+        state.add(None, Proposal(unigram(), "baseline", "", "you"))
+        state.add(0, Proposal(unigram(SHARPNESS=0.7), "#1 without #1", "", "dawn", without=(1,)))
+        assert not Limits(experiments=1).has_enough_ideas(state.ideas)
+        state.add(0, Proposal(unigram(SHARPNESS=0.8), "an idea", "", "you"))
+        assert Limits(experiments=1).has_enough_ideas(state.ideas)

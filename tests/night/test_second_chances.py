@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 from judged import decided
-from nights import scripted_lab, unigram
+from nights import run_once, scripted_lab, unigram
 
 from agent.errors import MachineError, ScriptError, Starved
 from agent.experiment import (
@@ -21,11 +21,12 @@ from agent.experiment import (
 )
 from agent.judging.failures import too_slow
 from agent.night.driver import brief, run_night
-from agent.night.steps import allowed_s, given_a_second_chance, run_once, was_always_in_time
-from agent.night.streak import check_streak
+from agent.night.plan import allowed_s, was_always_in_time
+from agent.night.record import check_streak
 from agent.proposers.llm.prompt import what_happened
 from agent.proposers.search.search import Evidence
 from agent.runs import workshop
+from agent.runs.execute import given_a_second_chance
 from agent.runs.score import score
 from agent.runs.train import LEAST_ALLOWANCE_S, learnt_allowance_s
 from agent.runs.trial import rehearse
@@ -68,12 +69,13 @@ def test_every_run_of_attempt_0_gets_the_full_allowance_and_others_what_its_slow
     with scripted_lab(grounds.root, "t", [], allowance_s=None) as lab:
         run_night(lab)
         first = lab.journal.attempt(0)
-        assert allowed_s(lab, first) == 300.0
-        assert allowed_s(lab, attempt()) == LEAST_ALLOWANCE_S
+        assert allowed_s(lab, [first], 0) == 300.0
+        assert allowed_s(lab, [first], 1) == LEAST_ALLOWANCE_S
         slow = dataclasses.replace(first.runs[0], wall_s=40.05)
         lab.journal.end_run(lab.journal.start_run(0, 1), slow)
-        assert allowed_s(lab, lab.journal.attempt(0)) == 300.0
-        assert allowed_s(lab, attempt()) == pytest.approx(1.5 * 40 + 0.05 * 0.05)
+        history = lab.journal.attempts()
+        assert allowed_s(lab, history, 0) == 300.0
+        assert allowed_s(lab, history, 1) == pytest.approx(1.5 * 40 + 0.05 * 0.05)
     assert learnt_allowance_s(grounds.attempts("t"), 0.05) == pytest.approx(60.0025)
 
 
@@ -97,7 +99,7 @@ def test_an_overrun_on_a_busy_machine_is_void_once_and_then_a_discard_that_nobod
     with scripted_lab(grounds.root, "t", [unigram(SHARPNESS=0.9)], allowance_s=TOO_SHORT_S) as lab:
         run_night(lab)
         history = lab.journal.attempts()
-        asked = brief(lab, history, history[0])
+        asked = brief(lab, lab.state(), history[0])
     late = history[1]
     assert [one.ending for one in late.runs] == [Ending.DELAYED, Ending.OVERRAN]
     assert late.runs[0].last_lines.splitlines()[-1] == "0.05 s of budget and 0.01 s for start and end are over"
@@ -115,7 +117,7 @@ def test_an_overrun_on_a_busy_machine_is_void_once_and_then_a_discard_that_nobod
 def test_a_script_that_was_in_time_with_another_seed_is_given_a_second_chance_on_a_quiet_machine(grounds):
     grounds.try_scripts("t", [unigram(SHARPNESS=0.9)])
     with scripted_lab(grounds.root, "t", [], allowance_s=TOO_SHORT_S) as lab:
-        assert run_once(lab, lab.journal.attempt(1))
+        assert run_once(lab, 1)
     late = grounds.attempts("t")[1].runs[1]
     assert (late.seed, late.ending) == (1, Ending.DELAYED)
     assert late.last_lines.splitlines()[-1] == "with another seed it was in time"
@@ -132,8 +134,8 @@ def test_the_second_overrun_with_a_seed_counts_wherever_it_comes():
     delayed, overran = run(Ending.DELAYED), run(Ending.OVERRAN)
     assert given_a_second_chance(delayed, [], was_in_time=False) == delayed
     assert given_a_second_chance(overran, [], was_in_time=False) == overran
-    assert given_a_second_chance(delayed, [delayed], was_in_time=True).ending is Ending.OVERRAN
-    assert given_a_second_chance(overran, [run(Ending.LOST)], was_in_time=True).ending is Ending.DELAYED
+    assert given_a_second_chance(delayed, [Ending.DELAYED], was_in_time=True).ending is Ending.OVERRAN
+    assert given_a_second_chance(overran, [Ending.LOST], was_in_time=True).ending is Ending.DELAYED
 
 
 @pytest.mark.usefixtures("busy_machine")
@@ -174,7 +176,7 @@ def test_an_edit_whose_scoring_overran_is_a_discard(grounds):
     grounds.try_scripts("t", [])
     with scripted_lab(grounds.root, "t", []) as lab:
         lab.journal.add_attempt(1, 0, Proposal(unigram(SHARPNESS=0.9), "slow", "", "you"), "2026-11-21T00:00:00Z")
-        assert run_once(lab, lab.journal.attempt(1))
+        assert run_once(lab, 1)
         lab.journal.record_score(1, 0, Score(None, 61.0, "scoring was still running: words", overran=True))
         run_night(lab)
     edit = grounds.attempts("t")[1]
@@ -217,9 +219,9 @@ def test_ten_that_were_too_slow_end_the_night_as_a_slow_machine_and_count_as_no_
     slow = [dataclasses.replace(SLOW[0], number=n, decision=Decision(Kind.TOO_SLOW, "too slow"), settled=True)
             for n in range(1, 11)]  # fmt: skip
     with scripted_lab(grounds.root, "t", []) as lab:
-        check_streak(lab, slow[:9])
+        check_streak(lab, lab.state(), slow[:9])
         with pytest.raises(
             MachineError, match=r"10 attempts in a row were too slow, .* this machine is slower"
         ) as told:
-            check_streak(lab, slow)
+            check_streak(lab, lab.state(), slow)
     assert str(told.value).endswith(" run --tag t, or allow more with --allowance-s in a new night")  # it is fixed

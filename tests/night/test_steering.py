@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nights import PROJECT
 
 from agent.errors import NightError
-from agent.night.notes import MAX_NOTES, NOTE_CHARS, NOTES, PROGRAM_BYTES, add_note, read_notes, read_program
+from agent.proposers.notes import MAX_NOTES, NOTE_CHARS, NOTES, PROGRAM_BYTES, add_note, read_notes, read_program
 
 NOW = "2026-11-21T23:00:00Z"
 
@@ -73,7 +73,7 @@ def test_people_who_write_at_once_get_a_line_each(tmp_path):
     code = f"""
 import sys; sys.path.insert(0, {str(PROJECT)!r})
 from pathlib import Path
-from agent.night.notes import add_note
+from agent.proposers.notes import add_note
 for k in range(15):
     add_note(Path({str(tmp_path)!r}), sys.argv[1] * 1500 + str(k), "")
 """

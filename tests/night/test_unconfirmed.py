@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from nights import Grounds, make_repository, scripted_lab, unigram
+from nights import Grounds, make_repository, run_once, scripted_lab, unigram
 from test_dawn import BEST, SHARPER, START, remember
 
 from agent.experiment import Dawn, Decision, Kind, Proposal, Status
@@ -13,7 +13,7 @@ from agent.judging.confirmation import findings
 from agent.night.dawn import confirm_aloud
 from agent.night.driver import run_night
 from agent.night.limits import Limits
-from agent.night.steps import commit, run_once
+from agent.night.record import commit
 
 PEEKS_AT_DAWN = (
     unigram(SHARPNESS=0.8, JITTER=0.05)
@@ -35,7 +35,7 @@ def test_a_run_at_dawn_that_fails_its_audit_revokes_the_champion_and_then_there_
     grounds.try_scripts("t", [PEEKS_AT_DAWN])
     assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
     with scripted_lab(grounds.root, "t", []) as lab:
-        run_once(lab, lab.journal.attempt(1), dawn=1)
+        run_once(lab, 1, dawn=1)
     done = grounds.nightshift("confirm", "--sandbox", "off", "--allowance-s", "60")
     told = "nightshift: night t has kept no edit, so there is nothing to confirm; see: nightshift results\n"
     assert (done.returncode, done.stderr) == (2, told)
@@ -106,7 +106,7 @@ def test_a_confirmed_script_is_measured_by_the_night_even_after_a_kill_right_whe
     with scripted_lab(kept.root, "t", []) as lab:
         lab.journal.add_attempt(2, 1, Proposal(BEST, "#1 without #1", "", "dawn", without=(1,)), "2026-01-02T03:04:05Z")
         lab.journal.record_decision(2, Decision(Kind.ADOPTED, "confirmed at dawn: #1 without #1"))
-        commit(lab, lab.journal.attempt(2))
+        commit(lab, lab.state(), lab.journal.attempt(2))
         run_night(dataclasses.replace(lab, limits=Limits(experiments=2)))
     adopted = kept.attempts("t")[2]
     assert (adopted.status, adopted.settled, [run.seed for run in adopted.done_runs]) == (Status.KEEP, True, [0])

@@ -17,9 +17,9 @@ from nights import scripted_lab, unigram
 from agent.git.repo import Repo
 from agent.judging.judge import Balanced
 from agent.night import driver as night
-from agent.night import steps
 from agent.records import ledger
 from agent.records.journal import Journal
+from agent.runs import execute
 
 JITTER = 0.01  # the judge has to measure the noise, and may ask for further seeds
 
@@ -40,9 +40,9 @@ STEPS = {
     "ref": (Repo, "move_ref"),
     "commit": (Journal, "record_commit"),
     "start": (Journal, "start_run"),
-    "train": (steps, "train"),
+    "train": (execute, "train"),
     "end": (Journal, "end_run"),
-    "score": (steps, "score"),
+    "score": (execute, "score"),
     "scored": (Journal, "record_score"),
     "decide": (Journal, "record_decision"),
     "ledger": (ledger, "write"),

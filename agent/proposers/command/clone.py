@@ -13,7 +13,7 @@ from pathlib import Path
 from agent.errors import NoIdea, RepoError, ScriptError
 from agent.experiment import Attempt, Briefing, Ending, Status
 from agent.git.run import detached_git
-from agent.proposers.llm.prompt import quoted, what_happened
+from agent.proposers.llm.prompt import RUNNING, quoted, what_happened
 from agent.runs.workshop import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, harmless_lines, one_line
@@ -138,7 +138,7 @@ def _table(briefing: Briefing) -> Iterator[tuple[str, ...]]:
         cells = (
             str(one.number),
             "" if one.parent is None else str(one.parent),
-            one.status or "",
+            one.status or RUNNING,
             "" if one.val_bpb is None else f"{one.val_bpb:.6f}",
             "" if gain is None else f"{gain:+.6f}",
             "" if sure is None else f"{sure:.2f}",

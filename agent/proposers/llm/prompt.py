@@ -100,6 +100,9 @@ def quoted(text: str, most_chars: int = SHOWN_QUOTE_CHARS) -> str:
     return CONTROL.sub(lambda sign: f"\\u{ord(sign[0]):04x}", line)
 
 
+RUNNING = "running"  # of an attempt in flight, beside which the next idea is made
+
+
 def what_happened(attempt: Attempt) -> str | None:
     """Return why an attempt failed, from its records, not from its reason's text; None if it did not fail."""
     if (slow := too_slow(attempt)) is not None:
@@ -183,9 +186,8 @@ def _size(summary: Summary) -> str:
 def _history(briefing: Briefing) -> str:
     """List the attempts: kept ones first to stay, then as many of the newest others as fit."""
     by_number = {attempt.number: attempt for attempt in briefing.history}
-    decided = [attempt for attempt in briefing.history if attempt.decision is not None]
-    lines = {attempt.number: _line(attempt, by_number, briefing.noise) for attempt in decided}
-    kept = [attempt.number for attempt in decided if attempt.status is Status.KEEP]
+    lines = {attempt.number: _line(attempt, by_number, briefing.noise) for attempt in briefing.history}
+    kept = [attempt.number for attempt in briefing.history if attempt.status is Status.KEEP]
     by_weight = [number for number in lines if number not in kept] + kept
     shown = set(_newest([lines[number] for number in by_weight], HISTORY_CHARS))
     left_out = len(lines) - len(shown)
@@ -195,7 +197,7 @@ def _history(briefing: Briefing) -> str:
 
 def _line(attempt: Attempt, by_number: dict[int, Attempt], noise: Noise | None) -> str:
     parent = by_number.get(attempt.parent) if attempt.parent is not None else None
-    words = [f"- {attempt.number}{'' if parent is None else f' (edits {parent.number})'}: {attempt.status}"]
+    words = [f"- {attempt.number}{'' if parent is None else f' (edits {parent.number})'}: {attempt.status or RUNNING}"]
     if attempt.val_bpb is not None:
         words[0] += f" {attempt.val_bpb:.6f}"
         if parent is not None and parent.val_bpb is not None:

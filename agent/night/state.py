@@ -1,0 +1,209 @@
+"""What a night knows, in memory: read from its journal once, and changed only together with it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from agent.clock import boot_id, utc_now
+from agent.experiment import (
+    Ask,
+    Attempt,
+    Audit,
+    Dawn,
+    Decision,
+    DryRun,
+    Ending,
+    Proposal,
+    Run,
+    Score,
+    Status,
+    incumbent,
+)
+from agent.night.limits import Pace, expected_run_s
+from agent.records.journal import Journal
+from agent.runs.score import Split
+
+
+class State:
+    """Every change is written to the journal first; what the journal holds then takes the place of what was known.
+
+    So a night that goes on after a kill reads the very state that the killed one had. Sums are kept as attempts change:
+    no question here takes longer as the night grows, but for copies of a tuple. Only the driver's thread may use it.
+    """
+
+    def __init__(self, journal: Journal, budget_s: float, patience_s: float = 0.0) -> None:
+        self._journal, self._budget_s, self._patience_s = journal, budget_s, patience_s
+        self.asks: tuple[Ask, ...] = ()
+        self.dawns: tuple[Dawn, ...] = journal.dawns()
+        self._asked_s: dict[int, float] = defaultdict(float)
+        self._longest_asking_s = 0.0
+        self._note_asks(journal.asks())
+        self._read_all()
+
+    def _read_all(self) -> None:
+        self.attempts: tuple[Attempt, ...] = ()
+        self.ideas = 0  # attempt 0 among them
+        self.unsettled: set[int] = set()
+        self.kept: set[int] = set()
+        self.loose: set[int] = set()  # whose runs have to be scored or audited still
+        self.at_dawn: set[int] = set()  # that have runs at a dawn
+        self._runs_at_dawns = 0
+        self._longest_run_s: float | None = None
+        self._longest_dry_run_s = 0.0
+        self.attempts = self._journal.attempts()
+        for attempt in self.attempts:
+            self._count(attempt)
+
+    # ---- questions ---------------------------------------------------------------------------------------------------
+
+    @property
+    def first(self) -> Attempt:
+        """Attempt 0; IndexError before there is one."""
+        return self.attempts[0]
+
+    @property
+    def best(self) -> Attempt | None:
+        """The incumbent."""
+        return incumbent([self.attempts[number] for number in sorted(self.kept)])
+
+    def best_before(self, number: int) -> Attempt | None:
+        """The incumbent of the attempts before this one."""
+        return incumbent([self.attempts[kept] for kept in sorted(self.kept) if kept < number])
+
+    @property
+    def last_dawn(self) -> Dawn | None:
+        return self.dawns[-1] if self.dawns else None
+
+    @property
+    def runs_at_dawns(self) -> int:
+        return self._runs_at_dawns
+
+    @property
+    def pace(self) -> Pace:
+        return Pace(
+            run_s=expected_run_s(self._budget_s) if self._longest_run_s is None else self._longest_run_s,
+            asking_s=self._longest_asking_s if self.asks else self._patience_s,
+            dry_run_s=self._longest_dry_run_s,
+            dawn_runs=self._runs_at_dawns,
+        )
+
+    def check_in_place(self) -> None:
+        """Raises NightError where the journal was removed or replaced."""
+        self._journal.check_in_place()
+
+    # ---- records -----------------------------------------------------------------------------------------------------
+
+    def add(self, parent: int | None, proposal: Proposal) -> Attempt:
+        number = len(self.attempts)
+        self._journal.add_attempt(number, parent, proposal, utc_now())
+        self.attempts = (*self.attempts, self._journal.attempt(number))
+        self._count(self.attempts[number])
+        return self.attempts[number]
+
+    def record_commit(self, number: int, sha: str) -> None:
+        self._journal.record_commit(number, sha)
+        self._read(number)
+
+    def record_dry_run(self, number: int, found: DryRun) -> None:
+        self._journal.record_dry_run(number, found)
+        self._read(number)
+
+    def start_run(self, number: int, seed: int, dawn: int) -> int:
+        """Return the run's id; until it ends it is known as lost."""
+        run_id = self._journal.start_run(number, seed, boot_id(), dawn=dawn)
+        self._read(number)
+        return run_id
+
+    def end_run(self, number: int, run_id: int, run: Run) -> None:
+        self._journal.end_run(run_id, run)
+        self._read(number)
+
+    def record_score(self, number: int, seed: int, found: Score, split: Split) -> None:
+        record = self._journal.record_score if split == "validation" else self._journal.record_holdout
+        record(number, seed, found)
+        self._read(number)
+
+    def record_audit(self, number: int, seed: int, found: Audit, split: Split) -> None:
+        if split == "validation":
+            self._journal.record_audit(number, seed, found)
+        else:
+            held = [run.holdout for run in self.attempts[number].runs if run.seed == seed]
+            for score in filter(None, held):
+                self._journal.record_holdout(number, seed, replace(score, audit=found))
+        self._read(number)
+
+    def decide(self, number: int, decision: Decision) -> None:
+        """Record a first decision, or a later one: what follows from it has to be settled then."""
+        self._journal.record_decision(number, decision)
+        self._read(number)
+
+    def settle(self, number: int) -> None:
+        self._journal.settle(number)
+        self._read(number)
+
+    def make_void(self, numbers: Iterable[int], why: str) -> None:
+        """Undecide attempts that failed while the machine was broken."""
+        self._journal.make_void(numbers, why)
+        self._read_all()  # the longest run may have been one of theirs
+
+    def put_dawn(self, dawn: Dawn) -> None:
+        """Record that a dawn begins, goes on or ends."""
+        self._journal.put_dawn(dawn)
+        self.dawns = self._journal.dawns()
+
+    def record_ask(self, ask: Ask) -> None:
+        self._journal.record_ask(ask)
+        self._note_asks([ask])
+
+    def read_asks(self) -> None:
+        """Read from the journal what a source has recorded there itself."""
+        self._note_asks(self._journal.asks()[len(self.asks) :])
+
+    def _note_asks(self, asks: Sequence[Ask]) -> None:
+        self.asks += tuple(asks)
+        for ask in asks:
+            self._asked_s[ask.attempt] += ask.wall_s
+            self._longest_asking_s = max(self._longest_asking_s, self._asked_s[ask.attempt])
+
+    def _read(self, number: int) -> None:
+        """Replace an attempt by what the journal holds of it."""
+        self._discount(self.attempts[number])
+        attempt = self._journal.attempt(number)
+        self.attempts = (*self.attempts[:number], attempt, *self.attempts[number + 1 :])
+        self._count(attempt)
+
+    def _discount(self, attempt: Attempt) -> None:
+        """Longest times stay: what a run took does not become less."""
+        self.ideas -= attempt.is_idea
+        self._runs_at_dawns -= len(attempt.dawn_runs())
+        for numbers in (self.unsettled, self.kept, self.loose, self.at_dawn):
+            numbers.discard(attempt.number)
+
+    def _count(self, attempt: Attempt) -> None:
+        number, at_dawn = attempt.number, len(attempt.dawn_runs())
+        self.ideas += attempt.is_idea
+        self._runs_at_dawns += at_dawn
+        for numbers, is_one in (
+            (self.unsettled, not attempt.settled),
+            (self.kept, attempt.status is Status.KEEP),
+            (self.loose, unscored(attempt) or (attempt.status is Status.KEEP and unaudited(attempt))),
+            (self.at_dawn, at_dawn),
+        ):
+            if is_one:
+                numbers.add(number)
+        runs_s = [run.spent_s for run in attempt.counted_runs]
+        if runs_s:
+            self._longest_run_s = max(self._longest_run_s or 0.0, *runs_s)
+        if attempt.dry_run is not None:
+            self._longest_dry_run_s = max(self._longest_dry_run_s, attempt.dry_run.wall_s)
+
+
+def unscored(attempt: Attempt) -> Run | None:
+    """Return the night's first run of the attempt that has to be scored still."""
+    return next((run for run in attempt.done_runs if run.ending is Ending.FINISHED and run.score is None), None)
+
+
+def unaudited(attempt: Attempt) -> Run | None:
+    """Return the first run to be audited still: any of an edit's, since one alone may cheat; attempt 0's first."""
+    runs = attempt.done_runs if attempt.number else attempt.done_runs[:1]
+    return next((run for run in runs if run.score and run.score.val_bpb is not None and run.score.audit is None), None)

@@ -1,0 +1,155 @@
+"""An idea made ahead: a source is asked in a thread of its own while a run trains.
+
+A journal and a screen belong to the driver's thread, so what a source has to tell goes into an outbox, which the driver
+empties many times a second. An idea that was paid for is kept in a file until it is an attempt: a killed night finds it
+there when it goes on.
+"""
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from agent.errors import NightError
+from agent.experiment import Ask, Attempt, Briefing, History, Proposal, Proposer, source_name
+from agent.files import write_plain
+from agent.proposers.checked import check_proposal
+from agent.script.merge import merged
+
+FREE = frozenset({"search", "queue"})  # sources that answer within a second and cost nothing: they are asked again
+FILE = "ahead.json"
+
+
+class Outbox:
+    """Takes calls and sentences from sources in any thread, and holds them until the driver's thread takes them."""
+
+    def __init__(self, asked_to_end: Callable[[], bool]) -> None:
+        self._asked_to_end = asked_to_end
+        self._closed = False
+        self._asks: queue.SimpleQueue[Ask] = queue.SimpleQueue()
+        self._sentences: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def record_ask(self, ask: Ask) -> None:
+        self._asks.put(ask)
+
+    def said(self, sentence: str) -> None:
+        self._sentences.put(sentence)
+
+    def stopped(self) -> bool:
+        """Whether an answer would not be waited for."""
+        return self._closed or self._asked_to_end()
+
+    def close(self) -> None:
+        """Tell the source that is being asked to come to its end."""
+        self._closed = True
+
+    def take_asks(self) -> list[Ask]:
+        return [self._asks.get_nowait() for _ in range(self._asks.qsize())]
+
+    def take_sentences(self) -> list[str]:
+        return [self._sentences.get_nowait() for _ in range(self._sentences.qsize())]
+
+
+class Question:
+    """One call of a proposer, in a thread that does not keep the process alive."""
+
+    def __init__(self, proposer: Proposer, briefing: Briefing) -> None:
+        self.parent = briefing.parent.number
+        self._proposal: Proposal | None = None
+        self._error: BaseException | None = None
+        self._began = time.monotonic()
+        self._thread = threading.Thread(
+            target=self._ask, args=(proposer, briefing), name="question to a source of ideas", daemon=True
+        )
+        self._thread.start()
+
+    def _ask(self, proposer: Proposer, briefing: Briefing) -> None:
+        try:
+            self._proposal = proposer.propose(briefing)
+        except BaseException as error:  # raised where the answer is taken
+            self._error = error
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    @property
+    def asked_s(self) -> float:
+        return time.monotonic() - self._began
+
+    def wait(self, most_s: float) -> bool:
+        """Whether it is over within so many seconds."""
+        self._thread.join(most_s)
+        return self.is_over
+
+    def answer(self) -> Proposal:
+        """The proposal, once it is over; raises what the proposer raised."""
+        if self._error is not None:
+            raise self._error
+        assert self._proposal is not None
+        return self._proposal
+
+    def idea(self) -> "Idea | None":
+        """None where nothing came of it, whatever the reason: the source is asked again in its turn, and says it."""
+        return Idea(self._proposal, self.parent) if self._proposal is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Idea:
+    """A proposal that is no attempt yet, and the attempt whose script it edits."""
+
+    proposal: Proposal
+    parent: int
+
+    @property
+    def is_free(self) -> bool:
+        return source_name(self.proposal.source) in FREE
+
+    def for_parent(self, best: Attempt, history: History, script_name: str, device_kind: str) -> Proposal | None:
+        """The proposal as an edit of the incumbent; None where its source has to be asked again.
+
+        Where the incumbent is still its parent, it is taken as it is. Otherwise asking again is cheaper for a free
+        source, which then knows more. What a language model or an agent made took money or minutes: it is carried over
+        by a merge, which costs milliseconds, and only where lines are in conflict the source is asked again. To judge
+        it against its own parent would cost a run, and then it would still have to be merged to be kept.
+        """
+        proposal: Proposal | None = self.proposal
+        if self.parent != best.number:
+            base = history[self.parent].proposal.script
+            script = None if self.is_free else merged(best.proposal.script, base, self.proposal.script, device_kind)
+            proposal = None if script is None else replace(self.proposal, script=script)
+        try:
+            if proposal is not None:
+                check_proposal(proposal, history, script_name)
+        except NightError:
+            return None  # tried or broken by now
+        return proposal
+
+
+# ---- the file of an idea that was paid for ---------------------------------------------------------------------------
+
+
+def save(folder: Path, idea: Idea) -> None:
+    """Whole and on disk when this returns."""
+    write_plain(folder / FILE, json.dumps(asdict(idea)) + "\n")
+
+
+def load(folder: Path, history: History) -> Idea | None:
+    """What a killed night had ready; None without one, and where the file makes no sense for this history."""
+    try:
+        said = json.loads((folder / FILE).read_text())
+        facts = said["proposal"]
+        texts = [facts[name] for name in ("script", "title", "hypothesis", "source")]
+        parent = said["parent"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not all(isinstance(text, str) for text in texts) or not isinstance(parent, int):
+        return None
+    return Idea(Proposal(*texts), parent) if 0 <= parent < len(history) else None
+
+
+def forget(folder: Path) -> None:
+    (folder / FILE).unlink(missing_ok=True)

@@ -1,0 +1,82 @@
+"""The work of a night as data: each job holds all that a worker has to know, and nothing of journal, git or screen."""
+
+from dataclasses import dataclass
+
+from agent.experiment import Ending
+from agent.judging.early_stop import Bound
+from agent.runs.score import Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """Train an attempt's script for seconds and score some rows, before the minutes.
+
+    That of attempt 0 is also how a worker finds out whether the machine is to blame for a failure.
+    """
+
+    attempt: int
+    script: str
+    allowance_s: float  # beyond the budget
+    scoring_s: float  # that each process which scores may take
+    usual_bytes: int | None  # of memory that attempt 0's runs filled; None: this is attempt 0, or that is not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearse:
+    """Make an attempt's trial run."""
+
+    trial: Trial
+    machine: Trial | None  # made where there was no room; None: the attempt is attempt 0
+
+    @property
+    def attempt(self) -> int:
+        return self.trial.attempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """Train an attempt's script with one seed, to the end or to the first bound that is exceeded."""
+
+    attempt: int
+    script: str
+    seed: int
+    allowance_s: float
+    usual_bytes: int | None
+    machine: Trial
+    dawn: int = 0  # 0: for the night; k: for its k-th dawn
+    bounds: tuple[Bound, ...] = ()
+    before: tuple[Ending, ...] = ()  # how earlier runs with this seed ended
+    has_run_well: bool = False  # a run of the attempt was scored
+    was_in_time: bool = False  # and none was done again for its time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluate:
+    """Score the weights of a finished run, where they are."""
+
+    attempt: int
+    script: str
+    seed: int
+    limit_s: float
+    usual_bytes: int | None
+    machine: Trial
+    split: Split = "validation"
+    refusal: str | None = None  # why the weights are not scored; None: they are
+    has_run_well: bool = False  # a failure may be the machine's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reexamine:
+    """Audit the committed losses of a scored run, where its weights are."""
+
+    attempt: int
+    script: str
+    seed: int
+    limit_s: float
+    usual_bytes: int | None
+    machine: Trial
+    split: Split = "validation"
+    reference: tuple[int, int] | None = None  # attempt and seed of the run whose losses gains are counted from
+
+
+Job = Rehearse | Measure | Evaluate | Reexamine

@@ -1,0 +1,261 @@
+"""The next idea is made while a run trains; by when it is due, its parent may have fallen or the night have ended."""
+
+import dataclasses
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nights import SCRIPTS, Grounds, Quiet, scripted_lab, unigram
+
+from agent.experiment import Ask, Attempt, Briefing, Proposal, Status
+from agent.night.driver import run_night
+from agent.night.limits import Limits
+from agent.proposers.ahead import FILE, Outbox, load, save
+from agent.proposers.ahead import Idea as MadeAhead
+from agent.script.dials import set_dials, values_of
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+LATE_S = 20.0  # what is waited for comes much earlier, or not at all
+BETTER, WORSE = unigram(SHARPNESS=0.8), unigram(SHARPNESS=0.2)
+
+
+class Source:
+    """Makes of the parent's script what it was given, in turn, and remembers what it was told."""
+
+    def __init__(self, *edits: Callable[[str], str], name: str = "llm:x") -> None:
+        self.edits, self.name = edits, name
+        self.outbox: Outbox | None = None
+        self.told: list[Briefing] = []
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        self.told.append(briefing)
+        edit = self.edits[len(self.told) - 1]
+        script = edit((briefing.broken or briefing.parent).proposal.script)
+        repairs = briefing.broken.number if briefing.broken else None
+        return Proposal(script, f"idea {len(self.told)}", "", self.name, repairs=repairs)
+
+
+def turned(**dials: object) -> Callable[[str], str]:
+    return lambda script: set_dials(script, "cpu", dials)
+
+
+def dials(attempt: Attempt) -> tuple[object, object]:
+    values = values_of(attempt.proposal.script, "cpu")
+    return values["SHARPNESS"], values["SMOOTHING"]
+
+
+def whole(script: str) -> Callable[[str], str]:
+    return lambda before: script
+
+
+SHARPER, SMOOTHER = turned(SHARPNESS=0.8), turned(SMOOTHING=2.0)
+
+
+@contextmanager
+def lab_with(grounds: Grounds, source: Any, experiments: int, watcher: Quiet | None = None) -> Any:
+    with scripted_lab(grounds.root, "t", []) as lab:
+        watcher = watcher or Quiet()
+        shop = dataclasses.replace(lab.shop, progressed=watcher.progressed)
+        source.outbox = Outbox(lambda: lab.stop.after_run)
+        limits = Limits(experiments=experiments)
+        own: dict[str, Any] = {"proposer": source, "watcher": watcher, "shop": shop, "outbox": source.outbox}
+        yield dataclasses.replace(lab, limits=limits, **own)
+
+
+def night(grounds: Grounds, source: Source, experiments: int) -> Sequence[Attempt]:
+    with lab_with(grounds, source, experiments) as lab:
+        run_night(lab)
+    return grounds.attempts("t")
+
+
+# ---- beside a run ----------------------------------------------------------------------------------------------------
+
+
+class Slow(Source):
+    """Answers when the run beside which it is asked has begun; says when it was asked, and when it had its idea."""
+
+    def __init__(self, events: list[str], *edits: Callable[[str], str]) -> None:
+        super().__init__(*edits)
+        self.events, self.run_began, self.answered = events, threading.Event(), threading.Event()
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        number = len(briefing.history)
+        self.events.append(f"asked for {number}")
+        if number == 2:
+            assert self.run_began.wait(LATE_S)
+        proposal = super().propose(briefing)
+        self.events.append(f"idea {number}")
+        if number == 2:
+            self.answered.set()
+        return proposal
+
+
+class Listener(Quiet):
+    """Writes down what the driver does; attempt 1 is not scored before the next idea is there."""
+
+    def __init__(self, source: Slow) -> None:
+        super().__init__()
+        self.source = source
+        self.threads = {threading.get_ident()}
+
+    def run_began(self, attempt: Attempt, seed: int) -> None:
+        self.threads.add(threading.get_ident())
+        self.source.events.append(f"run of {attempt.number}")
+
+    def progressed(self, progress: object, elapsed_s: float) -> None:
+        self.threads.add(threading.get_ident())
+        if "run of 1" in self.source.events:
+            self.source.run_began.set()
+
+    def scoring_began(self, attempt: Attempt) -> None:
+        if attempt.number == 1:
+            self.source.answered.wait(LATE_S)
+
+    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
+        self.source.events.append(f"verdict on {attempt.number}")
+
+
+def test_the_next_idea_is_made_while_the_current_one_trains(grounds):
+    events: list[str] = []
+    slow = Slow(events, whole(WORSE), SHARPER)
+    with lab_with(grounds, slow, 2, listener := Listener(slow)) as lab:
+        run_night(lab)
+    assert events == [
+        *("run of 0", "verdict on 0", "asked for 1", "idea 1"),
+        *("run of 1", "asked for 2", "idea 2", "verdict on 1", "run of 2", "verdict on 2"),
+    ]
+    assert [one.parent for one in grounds.attempts("t")] == [None, 0, 0]
+    in_flight = slow.told[1].history[1]
+    assert (in_flight.runs, in_flight.decision) == ((), None)  # whatever is known of it by then
+    assert len(listener.threads) == 1
+
+
+def test_no_idea_is_asked_for_that_the_night_would_not_try(grounds):
+    source = Source(SHARPER, whole(WORSE))
+    night(grounds, source, experiments=1)
+    assert len(source.told) == 1
+    night(grounds, source, experiments=2)
+    assert len(source.told) == 2
+
+
+class Endless(Source):
+    """Has its first idea, and none until it is told that nobody waits for another."""
+
+    ended = False
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        if len(briefing.history) > 1:
+            deadline = time.monotonic() + LATE_S
+            while not self.outbox.stopped() and time.monotonic() < deadline:  # type: ignore[union-attr]
+                time.sleep(0.01)
+            self.ended = self.outbox.stopped()  # type: ignore[union-attr]
+            self.outbox.record_ask(Ask(2, "llm:x", "", 1.0, failure="stopped"))  # type: ignore[union-attr]
+        return super().propose(briefing)
+
+
+class Stops(Quiet):
+    def scoring_began(self, attempt: Attempt) -> None:
+        if attempt.number == 1:
+            self.lab.stop.wish("after-run")
+
+
+def test_a_question_ends_with_the_night_and_what_it_cost_is_known(grounds):
+    endless, watcher = Endless(whole(WORSE), SHARPER), Stops()
+    with lab_with(grounds, endless, 5, watcher) as lab:
+        watcher.lab = lab
+        run_night(lab)
+        assert [ask.failure for ask in lab.journal.asks()] == ["stopped"]
+        lab.stop.forget()
+    assert endless.ended
+    assert [one.settled for one in grounds.attempts("t")] == [True, True]
+
+
+# ---- a parent that is no longer the best -----------------------------------------------------------------------------
+
+
+def test_an_idea_that_was_paid_for_is_carried_over_to_the_new_best_script(grounds):
+    source = Source(SHARPER, SMOOTHER)
+    attempts = night(grounds, source, experiments=2)
+    assert [briefing.parent.number for briefing in source.told] == [0, 0]
+    assert [one.parent for one in attempts] == [None, 0, 1]
+    assert dials(attempts[2]) == (0.8, 2.0)
+
+
+def test_where_it_conflicts_with_what_was_kept_its_source_is_asked_again(grounds):
+    source = Source(SHARPER, turned(SHARPNESS=0.9), turned(SHARPNESS=1.0))
+    attempts = night(grounds, source, experiments=2)
+    assert [briefing.parent.number for briefing in source.told] == [0, 0, 1]
+    assert (attempts[2].parent, attempts[2].proposal.title) == (1, "idea 3")
+
+
+def test_a_source_that_costs_nothing_is_asked_again(grounds):
+    source = Source(SHARPER, SMOOTHER, turned(SMOOTHING=3.0), name="search")
+    attempts = night(grounds, source, experiments=2)
+    assert [briefing.parent.number for briefing in source.told] == [0, 0, 1]
+    assert dials(attempts[2]) == (0.8, 3.0)
+    assert source.told[2].history[1].status is Status.KEEP
+
+
+def test_after_a_crash_its_maker_repairs_it_first_and_the_idea_made_ahead_waits(grounds):
+    crash = (SCRIPTS / "diverges.py").read_text()
+    source = Source(whole(crash), SHARPER, whole(WORSE))
+    attempts = night(grounds, source, experiments=3)
+    assert [briefing.broken and briefing.broken.number for briefing in source.told] == [None, None, 1]
+    assert [one.status for one in attempts] == ["keep", "crash", "discard", "keep"]
+    assert attempts[2].proposal.repairs == 1
+    assert attempts[3].proposal.title == "idea 2"
+
+
+# ---- kills -----------------------------------------------------------------------------------------------------------
+
+
+class Paid(Source):
+    def propose(self, briefing: Briefing) -> Proposal:
+        self.outbox.record_ask(Ask(len(briefing.history), self.name, "", 1.0, usd=0.5))  # type: ignore[union-attr]
+        return super().propose(briefing)
+
+
+class Dies(Quiet):
+    """Is killed as soon as the idea made ahead is on disk, while attempt 1 trains."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+
+    def progressed(self, progress: object, elapsed_s: float) -> None:
+        if self.file.exists():
+            os.kill(os.getpid(), 9)
+
+
+def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
+    file = grounds.folder("t") / FILE
+    if (dying := os.fork()) == 0:
+        with lab_with(grounds, Paid(whole(WORSE), SHARPER), 2, Dies(file)) as lab:
+            run_night(lab)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -9
+    assert len(grounds.attempts("t")) == 2
+    source = Paid()
+    attempts = night(grounds, source, experiments=2)
+    assert source.told == []
+    assert (attempts[2].proposal.title, attempts[2].status) == ("idea 2", Status.KEEP)
+    with scripted_lab(grounds.root, "t", []) as lab:
+        assert [ask.attempt for ask in lab.journal.asks()] == [1, 2]
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", '{"proposal": {}, "parent": 0}', '{"proposal": 7}', "[" * 10_000])
+def test_a_file_that_holds_no_idea_is_none(tmp_path, text):
+    idea = MadeAhead(Proposal("A = 1", "title", "why", "llm:x"), 0)
+    save(tmp_path, idea)
+    first = Attempt(0, None, idea.proposal, "now")
+    assert load(tmp_path, [first]) == idea
+    assert load(tmp_path, []) is None  # of another night
+    (tmp_path / FILE).write_text(text)
+    assert load(tmp_path, [first]) is None
