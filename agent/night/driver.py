@@ -174,11 +174,12 @@ class Ideas:
         """Write down and say what sources have told since the last look."""
         if self._lab.outbox is None:
             return
+        is_over = self._question is not None and self._question.is_over  # its last call is in the outbox then
         for ask in self._lab.outbox.take_asks():
             self._state.record_ask(ask)
         for sentence in self._lab.outbox.take_sentences():
             self._lab.watcher.said(sentence)
-        if self._question is not None and self._question.is_over:
+        if self._question is not None and is_over:
             self._idea, self._question = self._question.idea(), None
             if self._idea is not None and not self._idea.is_free:
                 save(self._lab.shop.folder, self._idea)
@@ -201,6 +202,7 @@ class Ideas:
         self._wait_for_question()
         if state.attempts and lab.stop.after_run:
             return False  # what was paid for is in its file
+        before = self._idea
         proposal = self._made_ahead()
         if proposal is None:
             proposal = self._ask_patiently()
@@ -208,7 +210,7 @@ class Ideas:
             return False
         best = state.best
         state.add(best.number if best else None, proposal)
-        if self._idea is None:
+        if before is not None and self._idea is None and not before.is_free:
             forget(lab.shop.folder)
         return True
 

@@ -31,6 +31,7 @@ PLAUSIBLE: Mapping[str, tuple[type, float, float]] = {
     "num_params_M": (float, 1e-6, 1e9),
     "depth": (int, 0, 1e6),
 }
+MOST_CURVES = 400  # the latest, of whose first runs bounds are learnt: the time that takes grows with their square
 METRICS, METRICS_BYTES = "metrics.jsonl", 8 << 20  # the end of a longer file: about 60,000 points
 
 
@@ -104,8 +105,11 @@ class Contest:
 
 def learnt_bounds(shop: Workshop, history: History, best: Attempt | None) -> tuple[Bound, ...]:
     """Return the bounds for an attempt's first run, from earlier first runs, which had the same seed."""
-    known = {attempt.number: run for attempt in history if (run := first_finished(shop, attempt)) is not None}
-    if best is None or best.val_bpb is None or best.number not in known:
+    if best is None or best.val_bpb is None:
+        return ()
+    compared = (best, *(attempt for attempt in history[-MOST_CURVES:] if attempt.number != best.number))
+    known = {attempt.number: run for attempt in compared if (run := first_finished(shop, attempt)) is not None}
+    if best.number not in known:
         return ()
     return bounds(tuple(known.values()), Finished(known[best.number].losses, best.val_bpb))
 

@@ -114,7 +114,9 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(provider, stream)
 
 
 @PROVIDERS
-@pytest.mark.parametrize("wait", ["3600", email.utils.formatdate(time.time() + 3600, usegmt=True)])
+@pytest.mark.parametrize(
+    "wait", ["3600", email.utils.formatdate(time.time() + 3600, usegmt=True)], ids=["seconds", "date"]
+)
 def test_nobody_waits_for_an_hour(wait, provider):
     with Server(status(429, retry_after=wait)) as server:
         model = Model(server, provider)

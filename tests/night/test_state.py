@@ -1,0 +1,86 @@
+"""The state in memory: what the journal would say, without asking it."""
+
+import dataclasses
+
+import pytest
+from nights import SCRIPTS, scripted_lab, unigram
+
+from agent.experiment import Ask, Dawn, Decision, Ending, Proposal, Run, Score, Status
+from agent.judging.judge import Balanced
+from agent.night.dawn import confirm
+from agent.night.driver import Ideas, run_night, take_a_step
+from agent.night.state import State
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+DIVERGES = (SCRIPTS / "diverges.py").read_text()
+JITTER = 0.01
+
+
+def facts(state: State) -> dict[str, object]:
+    """All that it knows, but for where it writes."""
+    return {name: value for name, value in vars(state).items() if name != "_journal"}
+
+
+def test_after_every_step_the_state_is_what_a_fresh_reading_of_the_journal_gives(grounds):
+    (grounds.root / "train_mlx.py").write_text(unigram(JITTER=JITTER))
+    edit = unigram(SHARPNESS=0.9, JITTER=JITTER).replace("time.sleep(0.02)", "time.sleep(0.03)")
+    with scripted_lab(grounds.root, "t", [edit, DIVERGES]) as lab:
+        lab = dataclasses.replace(lab, judge=Balanced(), dry_runs=True)
+        state, steps = lab.state(), 0
+        with Ideas(lab, state) as ideas:
+            while take_a_step(lab, state, ideas):
+                steps += 1
+                assert facts(state) == facts(lab.state())
+    assert steps >= 6
+    assert [one.status for one in state.attempts] == ["keep", "keep", "crash"]
+
+
+def test_no_step_reads_the_whole_night(grounds):
+    asked: list[str] = []
+    with scripted_lab(grounds.root, "t", [unigram(SHARPNESS=0.9)]) as lab:
+        lab.journal._db.set_trace_callback(asked.append)
+        lab.state()
+        first = [statement for statement in asked if is_of_all(statement)]
+        asked.clear()
+        run_night(lab)
+        assert [statement for statement in asked if is_of_all(statement)][len(first) :] == []
+        asked.clear()
+        assert confirm(lab, 2) is not None
+        assert [statement for statement in asked if is_of_all(statement)][len(first) :] == []
+    assert len(grounds.attempts("t")[1].dawn_runs()) == 1
+    assert any("WHERE number = 1" in statement for statement in asked)
+
+
+def is_of_all(statement: str) -> bool:
+    """Of all attempts or runs; dawns are few, and sources that record their calls themselves are for tests."""
+    return (
+        statement.startswith("SELECT") and "WHERE" not in statement and ("attempts" in statement or "runs" in statement)
+    )
+
+
+def test_sums_follow_what_is_recorded(grounds):
+    with scripted_lab(grounds.root, "t", []) as lab:
+        state = lab.state()
+        assert (state.best, state.pace.run_s, state.ideas) == (None, 0.05 * 1.25 + 10, 0)
+        state.add(None, Proposal(unigram(), "baseline", "", "you"))
+        crash, well = (Run(seed, ending, 0, wall_s, None, "") for seed, ending, wall_s in (
+            (0, Ending.CRASHED, 3.0), (1, Ending.FINISHED, 2.0),
+        ))  # fmt: skip
+        state.end_run(0, state.start_run(0, 0, 0), crash)
+        assert (state.pace.run_s, state.loose, state.unsettled) == (3.0, set(), {0})
+        state.end_run(0, state.start_run(0, 1, 0), well)
+        assert state.loose == {0}
+        state.record_score(0, 1, Score(1.5, 0.5), "validation")
+        assert state.loose == set()
+        state.decide(0, Decision(Status.KEEP, "baseline"))
+        assert state.best == state.attempts[0]
+        state.end_run(0, state.start_run(0, 1000, 1), dataclasses.replace(well, seed=1000))
+        assert (state.runs_at_dawns, state.at_dawn) == (1, {0})
+        state.make_void([0], "the machine broke")
+        assert (state.best, state.pace.run_s) == (None, 2.5)  # the crash is void
+        for wall_s in (4.0, 5.0):
+            state.record_ask(Ask(1, "llm:x", "", wall_s))
+        assert state.pace.asking_s == 9.0
+        state.put_dawn(Dawn(1, 0, 4, "then"))
+        assert facts(state) == facts(lab.state())
