@@ -27,7 +27,7 @@ from agent.judging.failures import too_slow
 from agent.judging.noise import noise
 from agent.night.lab import Lab
 from agent.night.opening import check_disk
-from agent.night.plan import Again, Finish, NextIdea, Reconsider, Unfinished, plan, plan_attempt
+from agent.night.plan import Finish, MeasureAgain, NextIdea, Reconsider, Unfinished, plan, plan_attempt
 from agent.night.record import check_streak, commit, reconsider, record, settle, tell_settled, why_and_where
 from agent.night.state import State
 from agent.proposers.ahead import Question, forget, load, save
@@ -67,7 +67,7 @@ def take_a_step(lab: Lab, state: State, ideas: "Ideas") -> bool:
         case Reconsider() as step:
             reconsider(lab, state, step)
             return True
-        case Again(measure):
+        case MeasureAgain(measure):
             lab.watcher.attempt_began(state.attempts[measure.attempt])
             return perform(lab, state, measure, ideas)
         case NextIdea():

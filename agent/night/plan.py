@@ -40,7 +40,7 @@ class Reconsider:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class MeasureAgain:
     """Measure a settled attempt once more."""
 
     measure: Measure
@@ -58,7 +58,7 @@ class Unfinished:
     why: str
 
 
-Step = Finish | Reconsider | Again | NextIdea | Job
+Step = Finish | Reconsider | MeasureAgain | NextIdea | Job
 
 
 def plan(lab: Lab, state: State, *, idea_is_made: bool = False) -> Step | None:
@@ -83,7 +83,7 @@ def plan(lab: Lab, state: State, *, idea_is_made: bool = False) -> Step | None:
     unmeasured = _adopted_and_unmeasured(lab, state)
     again = review.again if unmeasured is None else unmeasured.number
     if again is not None:
-        return Again(measure(lab, state, state.attempts[again])) if lab.limits.allows_run(again, pace) else None
+        return MeasureAgain(measure(lab, state, state.attempts[again])) if lab.limits.allows_run(again, pace) else None
     at_once = replace(pace, asking_s=0.0) if idea_is_made else pace
     return None if lab.limits.reached(state.ideas, at_once) else NextIdea()
 

@@ -92,13 +92,13 @@ class Question:
         assert self._proposal is not None
         return self._proposal
 
-    def idea(self) -> "Idea | None":
+    def idea(self) -> "IdeaAhead | None":
         """None where nothing came of it, whatever the reason: the source is asked again in its turn, and says it."""
-        return Idea(self._proposal, self.parent) if self._proposal is not None else None
+        return IdeaAhead(self._proposal, self.parent) if self._proposal is not None else None
 
 
 @dataclass(frozen=True, slots=True)
-class Idea:
+class IdeaAhead:
     """A proposal that is no attempt yet, and the attempt whose script it edits."""
 
     proposal: Proposal
@@ -132,12 +132,12 @@ class Idea:
 # ---- the file of an idea that was paid for ---------------------------------------------------------------------------
 
 
-def save(folder: Path, idea: Idea) -> None:
+def save(folder: Path, idea: IdeaAhead) -> None:
     """Whole and on disk when this returns."""
     write_plain(folder / FILE, json.dumps(asdict(idea)) + "\n")
 
 
-def load(folder: Path, history: History) -> Idea | None:
+def load(folder: Path, history: History) -> IdeaAhead | None:
     """What a killed night had ready; None without one, and where the file makes no sense for this history."""
     try:
         said = json.loads((folder / FILE).read_text())
@@ -148,7 +148,7 @@ def load(folder: Path, history: History) -> Idea | None:
         return None
     if not all(isinstance(text, str) for text in texts) or not isinstance(parent, int):
         return None
-    return Idea(Proposal(*texts), parent) if 0 <= parent < len(history) else None
+    return IdeaAhead(Proposal(*texts), parent) if 0 <= parent < len(history) else None
 
 
 def forget(folder: Path) -> None:

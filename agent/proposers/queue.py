@@ -33,7 +33,7 @@ LOCKED_S = 10.0  # a submission takes milliseconds
 
 
 @dataclass(frozen=True, slots=True)
-class QueueItem:
+class QueueEntry:
     """What was submitted, and the last attempt to try it, which may not have come about."""
 
     kind: str  # script or patch
@@ -63,7 +63,7 @@ def submit(folder: Path, text: str, message: str, *, script: str, now: str) -> P
     else:
         check_script(text, script)
     idea = Proposal.of(text, title, why, SOURCE)
-    entry = QueueItem(kind, text, idea.title, idea.hypothesis, now)
+    entry = QueueEntry(kind, text, idea.title, idea.hypothesis, now)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n")
     try:
@@ -122,7 +122,7 @@ class Queue:
             return proposal
         raise NoIdea("the queue is empty")
 
-    def _entries(self) -> Iterator[tuple[Path, QueueItem]]:
+    def _entries(self) -> Iterator[tuple[Path, QueueEntry]]:
         """Links, pipes and files that are no entries by their names are none of ours."""
         for path in waiting(self._folder):
             try:
@@ -134,7 +134,7 @@ class Queue:
             except NightError as error:
                 self._refuse(path, str(error))
 
-    def _tried_as(self, entry: QueueItem, briefing: Briefing) -> str | None:
+    def _tried_as(self, entry: QueueEntry, briefing: Briefing) -> str | None:
         """The attempt that it became; None where it was never taken, or the night was killed before it had begun."""
         if entry.night is None:
             return None
@@ -155,7 +155,7 @@ class Queue:
         self._say(f"{path.name} of the queue was refused: {why}")
 
 
-def proposed(entry: QueueItem, briefing: Briefing) -> Proposal:
+def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
     """What the entry makes of the best script; raises ScriptError or NightError where it cannot be tried.
 
     A script is taken as it stands, a patch applied; of an earlier best, it is merged with what was kept since.
@@ -173,7 +173,7 @@ def proposed(entry: QueueItem, briefing: Briefing) -> Proposal:
     return proposal
 
 
-def _is_of(attempt: Attempt, entry: QueueItem) -> bool:
+def _is_of(attempt: Attempt, entry: QueueEntry) -> bool:
     return attempt.proposal.source == SOURCE and _sha256(attempt.proposal.script) == entry.sha256
 
 
@@ -185,17 +185,17 @@ def _put_aside(path: Path, where: str, why: str) -> None:
     path.rename(place)
 
 
-def _as_json(entry: QueueItem) -> str:
+def _as_json(entry: QueueEntry) -> str:
     return json.dumps(asdict(entry), indent=1) + "\n"
 
 
-def _parsed(content: bytes) -> QueueItem:
+def _parsed(content: bytes) -> QueueEntry:
     """Raises NightError for what submit() never wrote."""
     if len(content) > MAX_ENTRY_BYTES:
         raise NightError(f"it has more than {MAX_ENTRY_BYTES:,} bytes; submit it with: {typed('submit')}")
     try:
-        entry = QueueItem(**json.loads(content))
-        texts = [getattr(entry, field.name) for field in fields(QueueItem)]
+        entry = QueueEntry(**json.loads(content))
+        texts = [getattr(entry, field.name) for field in fields(QueueEntry)]
         sound = entry.kind in ("script", "patch") and all(isinstance(text, str) for text in texts[:5])
         sound = sound and (entry.night is None or valid_tag(entry.night))
     except (ValueError, TypeError, RecursionError):

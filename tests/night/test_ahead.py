@@ -15,8 +15,7 @@ from nights import SCRIPTS, Grounds, Quiet, scripted_lab, unigram
 from agent.experiment import Ask, Attempt, Briefing, Proposal, Status
 from agent.night.driver import run_night
 from agent.night.limits import Limits
-from agent.proposers.ahead import FILE, Outbox, load, save
-from agent.proposers.ahead import Idea as MadeAhead
+from agent.proposers.ahead import FILE, IdeaAhead, Outbox, load, save
 from agent.script.dials import set_dials, values_of
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -252,7 +251,7 @@ def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
 
 @pytest.mark.parametrize("text", ["", "null", "[]", '{"proposal": {}, "parent": 0}', '{"proposal": 7}', "[" * 10_000])
 def test_a_file_that_holds_no_idea_is_none(tmp_path, text):
-    idea = MadeAhead(Proposal("A = 1", "title", "why", "llm:x"), 0)
+    idea = IdeaAhead(Proposal("A = 1", "title", "why", "llm:x"), 0)
     save(tmp_path, idea)
     first = Attempt(0, None, idea.proposal, "now")
     assert load(tmp_path, [first]) == idea

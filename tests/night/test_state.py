@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from nights import SCRIPTS, scripted_lab, unigram
 
-from agent.experiment import Ask, Dawn, Decision, Ending, Proposal, Run, Score, Status
+from agent.experiment import Ask, Dawn, Decision, Ending, Kind, Proposal, Run, Score
 from agent.judging.judge import Balanced
 from agent.night.dawn import confirm
 from agent.night.driver import Ideas, run_night, take_a_step
@@ -73,7 +73,7 @@ def test_sums_follow_what_is_recorded(grounds):
         assert state.loose == {0}
         state.record_score(0, 1, Score(1.5, 0.5), "validation")
         assert state.loose == set()
-        state.decide(0, Decision(Status.KEEP, "baseline"))
+        state.decide(0, Decision(Kind.BASELINE, "baseline"))
         assert state.best == state.attempts[0]
         state.end_run(0, state.start_run(0, 1000, 1), dataclasses.replace(well, seed=1000))
         assert (state.runs_at_dawns, state.at_dawn) == (1, {0})
