@@ -103,12 +103,11 @@ def perform(lab: Lab, state: State, job: Job, ideas: "Ideas | None" = None) -> b
     """Have a job executed and record its result; False when the user stopped it."""
     announce(lab, state, job)
     run_id = state.start_run(job.attempt, job.seed, job.dawn) if isinstance(job, Measure) else 0
-    shop = lab.shop
     if ideas is not None:
         if not isinstance(job, Rehearse):
             ideas.ask_ahead()
-        shop = replace(shop, progressed=_with_news(ideas, shop.progressed))
-    result = execute(job, shop)
+        lab = replace(lab, shop=replace(lab.shop, progressed=_with_news(ideas, lab.shop.progressed)))
+    result = execute(job, lab.shop)
     return result is not None and record(lab, state, job, result, run_id)
 
 

@@ -141,9 +141,10 @@ class Workshop:
         return outcome
 
     def wait(self, wait_s: float) -> None:
-        """Wait for wait_s seconds, or until the user asks to end the current run."""
-        deadline = time.monotonic() + wait_s
-        while time.monotonic() < deadline and not self.stopped():
+        """Wait for wait_s seconds, or until the user asks to end the current run; report as a run without a curve does."""
+        began = time.monotonic()
+        while (elapsed_s := time.monotonic() - began) < wait_s and not self.stopped():
+            self.progressed(None, elapsed_s)
             time.sleep(min(POLL_S, wait_s))
 
     def view(self, folder: Path, *readable: Path, trains: bool = False) -> View:

@@ -16,6 +16,8 @@ from agent.experiment import Ask, Attempt, Briefing, Proposal, Status
 from agent.night.driver import run_night
 from agent.night.limits import Limits
 from agent.proposers.ahead import FILE, IdeaAhead, Outbox, load, save
+from agent.proposers.mix import Fallback
+from agent.proposers.queue import Queue, submit
 from agent.script.dials import set_dials, values_of
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -136,11 +138,13 @@ def test_the_next_idea_is_made_while_the_current_one_trains(grounds):
 
 
 def test_no_idea_is_asked_for_that_the_night_would_not_try(grounds):
-    source = Source(SHARPER, whole(WORSE))
+    source = Source(whole(WORSE), SHARPER)
     night(grounds, source, experiments=1)
     assert len(source.told) == 1
     night(grounds, source, experiments=2)
     assert len(source.told) == 2
+    # what an undisturbed night would have told it while #1 trained: a kill in between changes no idea
+    assert (source.told[1].history[1].runs, source.told[1].history[1].decision) == ((), None)
 
 
 class Endless(Source):
@@ -199,6 +203,24 @@ def test_a_source_that_costs_nothing_is_asked_again(grounds):
     assert [briefing.parent.number for briefing in source.told] == [0, 0, 1]
     assert dials(attempts[2]) == (0.8, 3.0)
     assert source.told[2].history[1].status is Status.KEEP
+
+
+class Submits(Quiet):
+    """A person who hands in a script while attempt 1 is scored."""
+
+    def scoring_began(self, attempt: Attempt) -> None:
+        if attempt.number == 1:
+            submit(self.lab.place.queue, unigram(SHARPNESS=0.9), "mine", script="train_mlx.py", now="now")
+
+
+def test_what_a_person_submits_during_a_run_is_tried_before_what_the_search_made_ahead(grounds):
+    watcher = Submits()
+    search = Source(whole(WORSE), SMOOTHER, SMOOTHER, SMOOTHER, name="search")
+    with lab_with(grounds, search, 2, watcher) as lab:
+        watcher.lab = lab
+        queue = Queue(lab.place.queue, lab.place.nights)
+        run_night(dataclasses.replace(lab, proposer=Fallback({"queue": queue, "search": search}, watcher.said)))
+    assert [one.proposal.source for one in grounds.attempts("t")][:3] == ["you", "search", "queue"]
 
 
 def test_after_a_crash_its_maker_repairs_it_first_and_the_idea_made_ahead_waits(grounds):
