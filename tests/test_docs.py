@@ -1,6 +1,8 @@
 """The pages that people read: every file that they name is here, and every link leads somewhere."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +15,7 @@ FOLDERS = (".ci", ".github", "agent", "benchmarks", "docs", "kernels", "tests")
 SUFFIXES = {".c", ".md", ".png", ".py", ".toml", ".tsv", ".yml"}
 MADE = {"IDEA.md", "TASK.md", "notes.md", "attempts.tsv"}  # in an agent's folder, while it works
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")] + list(ROOT.glob("*"))
-# a module may be named without its suffix, as it may become a folder
-PATHS = {str(spelled.relative_to(ROOT)) for path in FILES for spelled in (path, path.with_suffix(""))}
+PATHS = {str(path.relative_to(ROOT)) for path in FILES}
 NAMES = {path.name for path in FILES}
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -73,6 +74,25 @@ def test_every_cheat_that_tests_a_promise_of_security_md_is_there():
     cheats = {name for row in listed for name in re.findall(r"`([a-z_]+\*?)`", row)}
     assert {"reads_*", "survives", "hangs_in_scoring"} <= cheats
     assert [name for name in sorted(cheats) if not list((ROOT / "tests" / "cheats").glob(f"*/{name}.py"))] == []
+
+
+def test_every_command_that_a_page_names_exists():
+    told = subprocess.run(
+        [sys.executable, "-m", "agent", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    commands = set(re.findall(r"(?m)^    ([a-z]+) ", told.stdout))
+    named = {word for page in PAGES for word in re.findall(r"(?:`|uv run )nightshift ([a-z]+)", page.read_text())}
+    assert {"run", "confirm", "doctor"} <= named
+    assert named - commands == set()
+
+
+def test_the_map_of_the_readme_has_every_folder_in_the_words_of_its_docstring():
+    rows = re.findall(r"(?m)^\| `(agent/\w+)/` \| (.+) \|$", (ROOT / "README.md").read_text())
+    folders = [path.parent for path in (ROOT / "agent").glob("*/__init__.py")]
+    assert {folder for folder, _ in rows} == {str(folder.relative_to(ROOT)) for folder in folders}
+    for folder, words in rows:
+        docstring = (ROOT / folder / "__init__.py").read_text().removeprefix('"""')
+        assert docstring.lower().startswith(words.replace("`", "").lower()), folder
 
 
 def test_every_page_of_docs_is_reached_from_the_readme():

@@ -1,4 +1,4 @@
-"""The nouns of a night, as frozen records, and the protocols that the harness grows along.
+"""The nouns of a night, as frozen records, and the protocols of the parts that can be exchanged.
 
 An *attempt* is one edit of the training script. It is measured by one or more *runs*, each with its own seed; a
 run that came to its end has a *score*; the scores lead to a *decision*. Absence is ``None``, never zero.
