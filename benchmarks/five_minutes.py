@@ -131,10 +131,6 @@ def read_result(watched: Watched, setup: Setup) -> Result:
         raise Failed(f"it ended well but printed no {error}; its last lines: {watched.text[-500:]}") from error
 
 
-def vram_gb(mib: str) -> float:
-    return float(mib) * 2**20 / 1e9
-
-
 def terms(setup: Setup, contestant: Contestant) -> dict[str, Any]:
     """What must be equal for a finished run to be used again."""
     command = [str(part) for part in contestant.command]

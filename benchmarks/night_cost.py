@@ -18,7 +18,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,12 +60,6 @@ def make_repository(root: Path) -> Place:
 def workshop(place: Place, night: Night, box: Box) -> Workshop:
     folder = place.folder(night.tag)
     return Workshop(night, folder, box, limits_of_machine(), None, lambda: False, lambda point, elapsed_s: None)
-
-
-def seconds_of(work: Callable[[], object]) -> float:
-    began = time.monotonic()
-    work()
-    return time.monotonic() - began
 
 
 def sample(shop: Workshop, number: int, script: str) -> Sample:

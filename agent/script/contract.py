@@ -162,11 +162,11 @@ def no_script(path: Path) -> ScriptError:
     )
 
 
-def read_text(path: Path, remedy: str = "check its name") -> str:
+def read_text(path: Path) -> str:
     """Return a script's text; raise ScriptError, with the remedy, if it cannot be read."""
     try:
         return decoded(path.read_bytes(), str(path))
     except FileNotFoundError:
-        raise ScriptError(f"{path} does not exist; {remedy}") from None
+        raise ScriptError(f"{path} does not exist; check its name") from None
     except OSError as error:
-        raise ScriptError(f"{path} cannot be read ({error}); {remedy}") from error
+        raise ScriptError(f"{path} cannot be read ({error}); check its name") from error
