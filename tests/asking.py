@@ -4,7 +4,7 @@ import pytest
 from judged import decided
 from llm_servers import KEY, Server
 from nights import unigram
-from test_journal import NIGHT
+from samples import NIGHT
 
 from agent.errors import NoIdea
 from agent.experiment import Ask, Attempt, Briefing, Ending, Proposal, Run, Score, Status

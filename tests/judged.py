@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from agent.experiment import Attempt, Decision, Ending, Kind, Proposal, Run, Score, Status, Weights
+from agent.judging.early_stop import FRACTIONS, Finished
 
 PLAIN = {Status.KEEP: Kind.KEPT, Status.DISCARD: Kind.WORSE, Status.CRASH: Kind.CRASHED}
 
@@ -43,3 +44,8 @@ def stopped_attempt(number: int, parent: int, seed: int = 0) -> Attempt:
     run = Run(seed, Ending.HOPELESS, None, 0.5, None, "stopped early at 50%: its loss was 0.100 above the incumbent's")
     decision = Decision(Kind.STOPPED_EARLY, run.last_lines, gain_bpb=-0.05)
     return Attempt(number, parent, Proposal("", "", "", ""), "", "c", (run,), decision, settled=True)
+
+
+def finished(val_bpb: float, *, above: float = 0.0) -> Finished:
+    """A run whose losses are three times its score, and something else on top."""
+    return Finished({mark: 3 * val_bpb + above + 1 - mark for mark in FRACTIONS}, val_bpb)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,11 @@ from unittest import mock
 
 import pytest
 
+from agent.clock import Stopwatch
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Progress, Proposal
 from agent.judging.judge import Greedy
+from agent.night.driver import run_night
 from agent.night.lab import Lab
 from agent.night.limits import Limits
 from agent.night.opening import Request, open_night
@@ -114,7 +117,6 @@ class Grounds:
 
     def try_scripts(self, tag: str, scripts: Sequence[str], **options: object) -> "Quiet":
         """A night in this process that proposes these scripts one after another."""
-        from agent.night.driver import run_night
 
         with scripted_lab(self.root, tag, scripts, **options) as lab:
             run_night(lab)
@@ -239,3 +241,19 @@ def mounted(at: Path, options: str) -> Iterator[Path]:
         yield at
     finally:
         subprocess.run(["umount", str(at)], check=True)
+
+
+class Nap:
+    """A machine that sleeps once, for half a minute, soon after the first process of the night has begun."""
+
+    def __init__(self) -> None:
+        self.begins_s: float | None = None
+
+    def always(self) -> float:
+        now_s = time.monotonic()
+        if self.begins_s is None:
+            self.begins_s = now_s + 0.1
+        return now_s + (30 if now_s > self.begins_s else 0)
+
+    def stopwatch(self) -> Stopwatch:
+        return Stopwatch(time.monotonic, self.always)

@@ -14,7 +14,7 @@ import mlx.optimizers
 import numpy as np
 import pytest
 from nights import python_path
-from test_train import SMALL, run_script, with_dials
+from training import SMALL, run_script, with_dials
 
 import hardware
 import kernels

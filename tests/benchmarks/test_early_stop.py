@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from judged import finished
 from nights import PROJECT
-from test_early_stop_rule import finished
-from test_journal import NIGHT, RUN
+from samples import NIGHT, RUN
 
 sys.path.insert(0, str(PROJECT / "benchmarks"))
 

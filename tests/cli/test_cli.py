@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from commands import refused, training, wait_until
 from nights import PROJECT, SCRIPTS, Grounds, command, environment, git, make_repository, mounted, unigram
 
 from agent.experiment import Ending
@@ -26,27 +27,6 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 ONE_RUN = ("--judge", "greedy")  # of each attempt: other judges have seeds of attempt 0 tell them the noise first
 
 RESULTS_PAGE = (PROJECT / "docs" / "results.md").read_text()
-
-
-def wait_until(true: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def training(grounds: Grounds, tag: str, number: int = 0) -> Callable[[], bool]:
-    """Is this attempt's training under way?"""
-    return (grounds.folder(tag) / "runs" / f"{number:04d}" / "seed0" / "out" / "metrics.jsonl").exists
-
-
-def refused(done: subprocess.CompletedProcess[str]) -> str:
-    """The one sentence of a refusal: exit code 2, one line, no traceback."""
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
-    assert done.stderr.startswith("nightshift: ")
-    return done.stderr.removeprefix("nightshift: ").strip()
 
 
 def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds, tmp_path):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from commands import refused
 from nights import Grounds, make_repository, unigram
-from test_cli import refused
 
 from agent.experiment import Attempt
 from agent.proposers.queue import waiting

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commands import refused, training, wait_until
 from nights import Grounds, make_repository, unigram
-from test_cli import refused, training, wait_until
 
 from agent.experiment import Ending, Night
 from agent.night.lock import only_night

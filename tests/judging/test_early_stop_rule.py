@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged import finished
 from nights import Grounds, make_repository, scripted_lab, unigram
 
 from agent.cli.options import parser
@@ -21,11 +22,6 @@ from agent.view import terminal as report
 
 def lines(*points: tuple[object, object]) -> bytes:
     return b"".join(json.dumps({"progress": p, "loss": loss}).encode() + b"\n" for p, loss in points)
-
-
-def finished(val_bpb: float, *, above: float = 0.0) -> Finished:
-    """A run whose losses are three times its score, and something else on top."""
-    return Finished({mark: 3 * val_bpb + above + 1 - mark for mark in FRACTIONS}, val_bpb)
 
 
 # ---- reading a curve -------------------------------------------------------------------------------------------------

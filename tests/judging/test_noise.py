@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from judged import scored_attempt, stopped_attempt
-from test_journal import NIGHT
+from samples import NIGHT
 
 from agent.experiment import Attempt, Noise, Status, Summary
 from agent.judging.judge import Balanced, Strict

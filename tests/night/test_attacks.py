@@ -6,10 +6,9 @@ import sqlite3
 
 import pytest
 from judged import scored_attempt
-from nights import Grounds, make_repository, run_once, scripted_lab, unigram
-from test_doubts import Nap
-from test_journal import NIGHT
-from test_mix import Source, attempt, brief
+from nights import Grounds, Nap, make_repository, run_once, scripted_lab, unigram
+from samples import NIGHT
+from sources import Source, attempt, brief
 
 from agent.errors import MachineError, NoIdea, RepoError
 from agent.experiment import Decision, Kind, Proposal, Score, Status

@@ -5,12 +5,13 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dawns import BEST, LUCKY, SHARPER, START, remember
 from nights import Grounds, Quiet, make_repository, scripted_lab, unigram
 
 from agent.experiment import Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
@@ -21,12 +22,7 @@ from agent.night.limits import Limits
 from agent.night.lock import only_night
 from agent.night.plan import reference_of
 from agent.night.stop import AFTER_RUN, NOW
-from agent.records.journal import Journal
 
-START = unigram(JITTER=0.05, SHARPNESS=0.5)
-SHARPER = unigram(JITTER=0.05, SHARPNESS=0.6)
-LUCKY = SHARPER.replace("default_rng(options.seed)", "default_rng(options.seed + 10)")  # other luck, and nothing else
-BEST = LUCKY.replace("SHARPNESS = 0.6", "SHARPNESS = 0.8").replace("SHARE = 0.25", "SHARE = 1.0")
 SCRIPTS = [SHARPER, LUCKY, BEST]
 RUNS = 10
 # Of an earlier dawn, above the night's scores: what has been measured counts.
@@ -68,24 +64,6 @@ def dawn(grounds: Grounds, watcher: Quiet, runs: int) -> None:
             wish, watcher.end = watcher.end, lambda: lab.stop.wish(wish)
         confirm(dataclasses.replace(lab, watcher=watcher, shop=shop), runs)
         lab.stop.forget()
-
-
-def remember(grounds: Grounds, number: int, aboves: Sequence[float]) -> None:
-    """What was measured of this attempt at dawn before."""
-    with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
-        attempt = journal.attempt(number)
-        first = attempt.done_runs[0]
-        assert attempt.val_bpb is not None
-        assert first.score is not None
-        for seed, above in enumerate(aboves, 1000):
-            score = dataclasses.replace(first.score, val_bpb=attempt.val_bpb + above)
-            run = dataclasses.replace(first, seed=seed)
-            journal.end_run(journal.start_run(number, seed, dawn=1), run)
-            journal.record_score(number, seed, score)
-            held = dataclasses.replace(score, val_bpb=attempt.val_bpb + above + 0.2)
-            journal.record_holdout(number, seed, held)
-            if first.score.audit:
-                journal.record_audit(number, seed, first.score.audit)
 
 
 @dataclass(frozen=True)

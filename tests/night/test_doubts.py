@@ -2,17 +2,15 @@
 
 import dataclasses
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from conftest import TEST_SCALE, write_library_text
-from nights import Grounds, Quiet, make_repository, scripted_lab, unigram
+from nights import Grounds, Nap, Quiet, make_repository, scripted_lab, unigram
 
 import prepare
-from agent.clock import Stopwatch
 from agent.experiment import Attempt, Ending, Run, Status
 from agent.night.driver import run_night
 from agent.night.lab import Lab
@@ -76,22 +74,6 @@ def doubts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doubts]:
         with scripted_lab(grounds.root, "t", scripts, confirm=1) as lab:
             run_night(lab)
             yield Doubts(lab, grounds, sentences, diary)
-
-
-class Nap:
-    """A machine that sleeps once, for half a minute, soon after the first process of the night has begun."""
-
-    def __init__(self) -> None:
-        self.begins_s: float | None = None
-
-    def always(self) -> float:
-        now_s = time.monotonic()
-        if self.begins_s is None:
-            self.begins_s = now_s + 0.1
-        return now_s + (30 if now_s > self.begins_s else 0)
-
-    def stopwatch(self) -> Stopwatch:
-        return Stopwatch(time.monotonic, self.always)
 
 
 # ---- done over -------------------------------------------------------------------------------------------------------

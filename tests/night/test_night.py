@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from nights import SCRIPTS, Grounds, Quiet, git, make_repository, scripted_lab, unigram
-from test_journal import NIGHT
+from samples import NIGHT
 
 from agent.errors import MachineError, NightError, ScriptError
 from agent.experiment import Ending, Proposal, Status, Weights

@@ -4,9 +4,9 @@ import dataclasses
 import time
 
 import pytest
+from commands import refused
 from judged import scored_attempt
 from nights import Grounds, scripted_lab, unigram
-from test_cli import refused
 
 from agent.experiment import Ask, DryRun, Ending, Proposal, Run, Score, Status
 from agent.judging.judge import Balanced

@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from dawns import BEST, SHARPER, START, remember
 from nights import Grounds, make_repository, run_once, scripted_lab, unigram
-from test_dawn import BEST, SHARPER, START, remember
 
 from agent.experiment import Dawn, Decision, Kind, Proposal, Status
 from agent.judging.confirmation import findings

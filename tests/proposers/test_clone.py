@@ -1,7 +1,7 @@
 """What a coding agent is shown: everything that helps, and nothing that a scorer has said."""
 
 import pytest
-from test_command import BASE, EDITED, IDEA, SCRIPT, Agent, attempt, brief
+from agents import BASE, EDITED, IDEA, SCRIPT, Agent, attempt, brief
 
 from agent.errors import NoIdea
 from agent.experiment import Audit, Decision, Ending, Kind, Noise, Proposal, Refusal, Run, Score, Status

@@ -4,48 +4,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
-from judged import decided
-from test_journal import NIGHT
+from sources import SCRIPT, Source, attempt, brief
 
 from agent.errors import Exhausted, NoIdea, ScriptError
-from agent.experiment import Ask, Attempt, Briefing, Decision, Ending, Kind, Proposal, Run, Score, Status
+from agent.experiment import Ask, Attempt, Briefing, Decision, Kind, Proposal, Status
 from agent.proposers.checked import TRIES, Checked, check_proposal
 from agent.proposers.mix import MOST_RESTED, Fallback, Mix, rests_until, shares
 
-SCRIPT = "def main(): ...\ndef load_model(): ...\n"
 EMPTY = NoIdea("nothing in it")
-
-
-def attempt(number: int, source: str, gain_bpb: float = 0.0, spent_s: float = 300.0, **more: object) -> Attempt:
-    status = Status.KEEP if gain_bpb or number == 0 else more.pop("status", Status.DISCARD)
-    run = Run(0, Ending.FINISHED, 0, spent_s, None, "", Score(1.0 - 0.001 * number, 0.0))
-    proposal = Proposal(f"{SCRIPT}LR = {number}\n", f"attempt {number}", "", source, **more)
-    decision = decided(status, "", gain_bpb if number else None)
-    return Attempt(number, 0 if number else None, proposal, "", "c", (run,), decision, True)
 
 
 def asked(number: int, source: str, failure: str | None = None, wall_s: float = 10.0, **costs: float) -> Ask:
     return Ask(number, source, "2026-11-21T00:00:00Z", wall_s, failure=failure, **costs)
-
-
-def brief(history: list[Attempt], asks: tuple[Ask, ...] = (), **more: object) -> Briefing:
-    best = next(one for one in reversed(history) if one.status is Status.KEEP)
-    return Briefing(NIGHT, history, best, asks=asks, **more)
-
-
-@dataclass
-class Source:
-    """Proposes something new under its name, or raises what it was given."""
-
-    name: str
-    error: Exception | None = None
-    briefings: list[Briefing] = field(default_factory=list)
-
-    def propose(self, briefing: Briefing) -> Proposal:
-        self.briefings.append(briefing)
-        if self.error is not None:
-            raise self.error
-        return Proposal(f"{SCRIPT}X = {len(self.briefings)}\n", "an idea", "", self.name)
 
 
 def run_bandit(rates: dict[str, float], attempts: int, gain_bpb: float = 0.01, spent_s: dict | None = None) -> Counter:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged import decided
 from nights import unigram
-from test_journal import NIGHT
+from samples import NIGHT
 
 from agent.experiment import (
     Attempt,

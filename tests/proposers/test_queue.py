@@ -1,6 +1,5 @@
 """The queue: what people drop in is tried in their order, each entry once, whatever happens in between."""
 
-import difflib
 import json
 import os
 import signal
@@ -13,54 +12,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged import decided
 from nights import PROJECT
-from test_journal import NIGHT
-from test_mix import attempt
+from queued import NOW, SCRIPT, aside, brief, patch, put, tried
+from samples import NIGHT
+from sources import attempt
 
 from agent.errors import NightError, NoIdea, ScriptError
-from agent.experiment import Attempt, Briefing, Proposal, Refusal, Status
-from agent.proposers.queue import MAX_ENTRY_BYTES, Queue, submit, waiting
+from agent.experiment import Briefing, Proposal, Refusal, Status
+from agent.proposers.queue import MAX_ENTRY_BYTES, Queue, waiting
 from agent.records.journal import Journal
 
-SCRIPT = """\
-LR = 0.04
-DEPTH = 4
-WIDTH = 64
-
-
-def main():
-    return LR
-
-
-def load_model(path):
-    return DEPTH * WIDTH
-"""
-NOW = "2026-11-21T23:00:00Z"
 ANOTHER_NIGHT = replace(NIGHT, tag="another")
-
-
-def put(folder: Path, text: str, message: str = "an idea\nbecause", script: str = "train_mlx.py") -> Path:
-    return submit(folder, text, message, script=script, now=NOW)
-
-
-def patch(before: str, after: str, name: str = "train_mlx.py", a: str = "a/", b: str = "b/") -> str:
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), f"{a}{name}", f"{b}{name}", lineterm="")
-    return "\n".join(lines) + "\n"
-
-
-def tried(number: int, script: str, source: str = "queue", status: Status = Status.DISCARD) -> Attempt:
-    parent = 0 if number else None
-    return Attempt(number, parent, Proposal(script, "", "", source), NOW, "c", (), decided(status, ""), True)
-
-
-def brief(*scripts: str, best: int = 0, **more: object) -> Briefing:
-    """Attempts with these scripts, those up to the best one kept."""
-    history = [
-        tried(number, script, "queue" if number else "you", Status.KEEP if number <= best else Status.DISCARD)
-        for number, script in enumerate(scripts)
-    ]
-    return Briefing(NIGHT, history, history[best], **more)
 
 
 @pytest.fixture
@@ -71,10 +33,6 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def queue(folder: Path) -> Queue:
     return Queue(folder, folder.parent / "nights")
-
-
-def aside(folder: Path, where: str) -> dict[str, str]:
-    return {path.stem: path.with_suffix(".txt").read_text().strip() for path in waiting(folder / where)}
 
 
 # ---- submitting ------------------------------------------------------------------------------------------------------

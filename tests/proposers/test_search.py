@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from judged import decided
-from test_journal import NIGHT
+from samples import NIGHT
 
 from agent.errors import Exhausted, ScriptError
 from agent.experiment import (

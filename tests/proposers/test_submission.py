@@ -4,9 +4,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from commands import refused
 from nights import git, unigram
-from test_cli import refused
-from test_queue import SCRIPT, patch
+from queued import SCRIPT, patch
 
 from agent.errors import ScriptError
 from agent.proposers.submission import read_submission

@@ -7,20 +7,12 @@ from pathlib import Path
 
 import pytest
 from nights import mounted
+from samples import NIGHT, RUN
 
 from agent.errors import NightError
-from agent.experiment import Dawn, Decision, DryRun, Ending, Kind, Night, Proposal, Run, Score, Status, Summary, Weights
+from agent.experiment import Dawn, Decision, DryRun, Ending, Kind, Proposal, Run, Score, Status
 from agent.files import disk_is_broken, disk_is_full
 from agent.records.journal import RESERVE_BYTES, VERSION, Journal
-
-NIGHT = Night(
-    tag="t", branch="refs/heads/experiments/30s-t", script="train_mlx.py", base="b" * 40, budget_s=30.0, seed=7,
-    device_kind="cpu", device="a CPU", protocol="p" * 12, data="/data", started="2026-01-02T03:04:05Z",
-)  # fmt: skip
-RUN = Run(
-    *(7, Ending.FINISHED, 0, 31.5, Summary(peak_vram_mb=512.0, num_steps=3), "the end"),
-    weights=Weights(10, 40), peak_bytes=3 << 30,
-)  # fmt: skip
 
 
 @pytest.fixture

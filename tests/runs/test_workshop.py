@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from nights import Quiet
-from test_journal import NIGHT
+from samples import NIGHT
 
 from agent.files import remove
 from agent.runs import workshop

@@ -13,14 +13,15 @@ from pathlib import Path
 
 import psutil
 import pytest
+from boxes import bubblewrap, kernels_own, usable
 from nights import PROJECT, Quiet, git
-from test_journal import NIGHT
+from samples import NIGHT
 
 from agent.experiment import Ending
 from agent.runs.workshop import Workshop
 from agent.sandbox import box as boxes
 from agent.sandbox import landlock
-from agent.sandbox.box import Box, Bubblewrap, Landlock, Mode, View, choose, python_places
+from agent.sandbox.box import Box, Mode, View, choose, python_places
 from agent.sandbox.counters import LIMITS, MAKES_DISKS
 from agent.sandbox.environment import boxed_env
 from agent.sandbox.limits import limits_of_machine
@@ -78,19 +79,6 @@ with tempfile.NamedTemporaryFile() as file: print(os.path.dirname(file.name))
 subprocess.run(['cc', '-x', 'c', '-shared', '-o', 'seven.so', '-'], input=b'int seven() { return 7; }', check=True)
 print(ctypes.CDLL('./seven.so').seven())
 """
-
-
-def bubblewrap() -> Bubblewrap | str:
-    program = shutil.which("bwrap")
-    return Bubblewrap.on_this_kernel(program) if program else "bubblewrap is not installed"
-
-
-def kernels_own() -> Landlock | str:
-    return Landlock(landlock.abi()) if landlock.abi() else "this kernel has no Landlock"
-
-
-def usable(made: Box | str) -> Box:
-    return pytest.skip(made) if isinstance(made, str) else made
 
 
 def skip_if_open(box: Box, gap: str) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_box import bubblewrap, kernels_own, usable
+from boxes import bubblewrap, kernels_own, usable
 
 from agent.sandbox import box as boxes
 from agent.sandbox import seccomp

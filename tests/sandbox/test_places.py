@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from boxes import bubblewrap, usable
 from nights import PROJECT
-from test_box import bubblewrap, usable
 
 from agent.errors import MachineError
 from agent.sandbox import box as boxes

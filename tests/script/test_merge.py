@@ -1,12 +1,12 @@
 """Edits taken out of a script that was edited further."""
 
+from dawns import SHARPER, START
 from judged import scored_attempt
 from nights import unigram
 
 from agent.experiment import Status
 from agent.script.merge import undone, without_edits
 
-START, SHARPER = unigram(JITTER=0.05, SHARPNESS=0.5), unigram(JITTER=0.05, SHARPNESS=0.6)
 DIALS = unigram()
 
 

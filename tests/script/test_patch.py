@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_queue import SCRIPT, aside, brief, patch, put
+from queued import SCRIPT, aside, brief, patch, put
 
 from agent.errors import NoIdea, ScriptError
 from agent.proposers.queue import Queue

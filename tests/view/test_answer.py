@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from commands import training, wait_until
 from judged import scored_attempt
 from nights import command, environment, unigram
-from test_cli import training, wait_until
 
 from agent.cli import main as command_line
 from agent.experiment import Status

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 from judged import scored_attempt
-from test_journal import NIGHT
+from samples import NIGHT
 
 from agent.experiment import Dawn, Status
 from agent.judging.confirmation import Findings, findings

@@ -3,8 +3,7 @@
 import dataclasses
 
 import pytest
-from test_journal import NIGHT
-from test_ledger import FOREIGN, HISTORY, UPSTREAM, attempt
+from samples import FOREIGN, HISTORY, NIGHT, UPSTREAM, attempt
 
 from agent.errors import NightError
 from agent.experiment import Status

@@ -5,7 +5,7 @@ import io
 import os
 
 from rich.console import Console
-from test_ledger import HISTORY
+from samples import HISTORY
 
 from agent.experiment import Progress
 from agent.view.screen import Screen, describe, steadfast

@@ -12,8 +12,7 @@ from judged import decided
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
-from test_journal import NIGHT
-from test_ledger import HISTORY, UPSTREAM
+from samples import HISTORY, NIGHT, UPSTREAM
 
 from agent.experiment import Attempt, Decision, Ending, Kind, Status
 from agent.files import write_plain

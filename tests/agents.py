@@ -1,0 +1,63 @@
+"""Coding agents that are shell scripts, and what they are shown."""
+
+from pathlib import Path
+
+import pytest
+from judged import decided
+from queued import SCRIPT
+from samples import NIGHT
+
+from agent.errors import NoIdea
+from agent.experiment import (
+    Attempt,
+    Briefing,
+    Ending,
+    Proposal,
+    Run,
+    Score,
+    Status,
+)
+from agent.proposers.command.command import Command
+
+IDEA = "printf 'half the step size\\n\\nIt overshoots.\\n' > IDEA.md\n"
+EDITED = SCRIPT.replace("LR = 0.04", "LR = 0.02")
+
+
+def attempt(number: int, script: str, status: Status = Status.DISCARD, **more: object) -> Attempt:
+    run = Run(0, Ending.FINISHED, 0, 300.0, None, "", Score(1.0 - 0.01 * number, 1.0))
+    source = "search" if number else "you"
+    proposal = Proposal(script, f"title {number}", f"hypothesis {number}", source)
+    facts = {"runs": (run,), "decision": decided(status, "why", 0.01, 0.9), "settled": True} | more
+    return Attempt(number, 0 if number else None, proposal, "", "c", **facts)
+
+
+BASE = attempt(0, SCRIPT, Status.KEEP)
+
+
+def brief(*history: Attempt, **more: object) -> Briefing:
+    history = history or (BASE,)
+    best = next(one for one in reversed(history) if one.status is Status.KEEP)
+    return Briefing(NIGHT, history, best, **more)
+
+
+class Agent:
+    """A night's folder and a coding agent that is a shell script."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.asks, self.stopping = folder / "night", [], False
+        (self.folder / "fixed" / "kernels").mkdir(parents=True)
+        (self.folder / "fixed" / "prepare.py").write_text("BUDGET_S = 300\n")
+        (self.folder / "fixed" / "kernels" / "plain.py").write_text("# plain\n")
+        self.program = folder / "agent.sh"
+
+    def does(self, script: str, *arguments: str, interpreter: str = "/bin/sh", **options: object) -> Command:
+        self.program.write_text(f"#!{interpreter}\n{script}")
+        self.program.chmod(0o755)
+        line = " ".join([str(self.program), *arguments])
+        return Command(line, self.folder, self.asks.append, lambda: self.stopping, **options)
+
+    def saw(self, name: str, briefing: Briefing) -> str:
+        """What a file in its clone says."""
+        with pytest.raises(NoIdea):
+            self.does(f"cp {name} '{self.folder}/seen'\n").propose(briefing)
+        return (self.folder / "seen").read_text()

@@ -1,0 +1,28 @@
+"""Commands that are refused, and nights to wait for."""
+
+import subprocess
+import time
+from collections.abc import Callable
+
+from nights import Grounds
+
+
+def wait_until(true: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def training(grounds: Grounds, tag: str, number: int = 0) -> Callable[[], bool]:
+    """Is this attempt's training under way?"""
+    return (grounds.folder(tag) / "runs" / f"{number:04d}" / "seed0" / "out" / "metrics.jsonl").exists
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    """The one sentence of a refusal: exit code 2, one line, no traceback."""
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("nightshift: ")
+    return done.stderr.removeprefix("nightshift: ").strip()

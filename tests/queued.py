@@ -1,0 +1,52 @@
+"""A queue, what is put in it, and a script to patch."""
+
+import difflib
+from pathlib import Path
+
+from judged import decided
+from samples import NIGHT
+
+from agent.experiment import Attempt, Briefing, Proposal, Status
+from agent.proposers.queue import submit, waiting
+
+SCRIPT = """\
+LR = 0.04
+DEPTH = 4
+WIDTH = 64
+
+
+def main():
+    return LR
+
+
+def load_model(path):
+    return DEPTH * WIDTH
+"""
+NOW = "2026-11-21T23:00:00Z"
+
+
+def put(folder: Path, text: str, message: str = "an idea\nbecause", script: str = "train_mlx.py") -> Path:
+    return submit(folder, text, message, script=script, now=NOW)
+
+
+def patch(before: str, after: str, name: str = "train_mlx.py", a: str = "a/", b: str = "b/") -> str:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), f"{a}{name}", f"{b}{name}", lineterm="")
+    return "\n".join(lines) + "\n"
+
+
+def tried(number: int, script: str, source: str = "queue", status: Status = Status.DISCARD) -> Attempt:
+    parent = 0 if number else None
+    return Attempt(number, parent, Proposal(script, "", "", source), NOW, "c", (), decided(status, ""), True)
+
+
+def brief(*scripts: str, best: int = 0, **more: object) -> Briefing:
+    """Attempts with these scripts, those up to the best one kept."""
+    history = [
+        tried(number, script, "queue" if number else "you", Status.KEEP if number <= best else Status.DISCARD)
+        for number, script in enumerate(scripts)
+    ]
+    return Briefing(NIGHT, history, history[best], **more)
+
+
+def aside(folder: Path, where: str) -> dict[str, str]:
+    return {path.stem: path.with_suffix(".txt").read_text().strip() for path in waiting(folder / where)}

@@ -1,0 +1,36 @@
+"""Facts of a night, made up: for tests of what is recorded, shown and asked."""
+
+from judged import decided
+
+from agent.experiment import Attempt, Ending, Night, Proposal, Run, Score, Status, Summary, Weights
+
+NIGHT = Night(
+    tag="t", branch="refs/heads/experiments/30s-t", script="train_mlx.py", base="b" * 40, budget_s=30.0, seed=7,
+    device_kind="cpu", device="a CPU", protocol="p" * 12, data="/data", started="2026-01-02T03:04:05Z",
+)  # fmt: skip
+RUN = Run(
+    *(7, Ending.FINISHED, 0, 31.5, Summary(peak_vram_mb=512.0, num_steps=3), "the end"),
+    weights=Weights(10, 40), peak_bytes=3 << 30,
+)  # fmt: skip
+
+
+FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
+UPSTREAM = "a1b2c3d\t0.997900\t44.0\tkeep\tbaseline"  # five columns
+
+
+def attempt(number: int, bpb: float | None, status: Status, title: str = "title") -> Attempt:
+    summary = Summary(training_seconds=30.0, peak_vram_mb=1536.0, total_tokens_M=1.25, num_params_M=0.5)
+    ending = Ending.CRASHED if bpb is None else Ending.FINISHED
+    run = Run(0, ending, 0, 31.5, summary, "", Score(bpb, 1.0))
+    proposal = Proposal("A = 1", title, "why", "search")
+    parent = None if number == 0 else 0
+    decision = decided(status, "a reason")
+    return Attempt(number, parent, proposal, "2026-01-02T03:04:05Z", f"{number}" * 40, (run,), decision, True)
+
+
+HISTORY = (
+    attempt(0, 1.5, Status.KEEP, "baseline"),
+    attempt(1, 1.25, Status.KEEP, "LR 0.1 → 0.2"),
+    attempt(2, None, Status.CRASH, 'a "quoted"\ttitle\nof two lines'),
+    attempt(3, 1.75, Status.DISCARD),
+)

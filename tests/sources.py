@@ -1,0 +1,38 @@
+"""Sources of ideas and what they are told, for tests of what asks them."""
+
+from dataclasses import dataclass, field
+
+from judged import decided
+from samples import NIGHT
+
+from agent.experiment import Ask, Attempt, Briefing, Ending, Proposal, Run, Score, Status
+
+SCRIPT = "def main(): ...\ndef load_model(): ...\n"
+
+
+def attempt(number: int, source: str, gain_bpb: float = 0.0, spent_s: float = 300.0, **more: object) -> Attempt:
+    status = Status.KEEP if gain_bpb or number == 0 else more.pop("status", Status.DISCARD)
+    run = Run(0, Ending.FINISHED, 0, spent_s, None, "", Score(1.0 - 0.001 * number, 0.0))
+    proposal = Proposal(f"{SCRIPT}LR = {number}\n", f"attempt {number}", "", source, **more)
+    decision = decided(status, "", gain_bpb if number else None)
+    return Attempt(number, 0 if number else None, proposal, "", "c", (run,), decision, True)
+
+
+def brief(history: list[Attempt], asks: tuple[Ask, ...] = (), **more: object) -> Briefing:
+    best = next(one for one in reversed(history) if one.status is Status.KEEP)
+    return Briefing(NIGHT, history, best, asks=asks, **more)
+
+
+@dataclass
+class Source:
+    """Proposes something new under its name, or raises what it was given."""
+
+    name: str
+    error: Exception | None = None
+    briefings: list[Briefing] = field(default_factory=list)
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        self.briefings.append(briefing)
+        if self.error is not None:
+            raise self.error
+        return Proposal(f"{SCRIPT}X = {len(self.briefings)}\n", "an idea", "", self.name)
