@@ -1,47 +1,33 @@
-"""Where documents come from: a corpus is cut into units that any process can read by itself.
+"""Cut the files of a corpus into units, and read a unit's documents, for processes that tokenise in parallel.
 
-A *source* is a file. A *unit* is what one worker reads in one go: a group of small files, a byte range of a large one,
-or a parquet row group. Units are plain data with a stable key, so no text travels between processes and finished work
-is recognised after a restart. A *document* is what the model sees between two begin-of-document tokens.
+A *source* is a file. A *unit* is one worker's piece of work: a group of small files, a byte range of a large one, or a
+parquet row group. Units are plain data with a stable key, so no text is sent between processes, and finished work is
+recognised after a restart. A *document* is the text between two begin-of-document tokens.
 """
 
 from __future__ import annotations
 
-import errno
-import functools
 import hashlib
 import itertools
 import json
-import os
 import re
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hardware import write_atomically
-
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
-HUB_DATASETS = {
-    "climbmix": "karpathy/climbmix-400b-shuffle",
-    "tinystories": "karpathy/tinystories-gpt4-clean",
-}
-DATASETS = ("stdlib", *HUB_DATASETS)  # any other name is a path
-DEFAULT_SHARDS = {"climbmix": 10}  # of 6,543; about a day of tokens for one GPU. Other datasets: all their shards
 TEXT_SUFFIXES = (".txt", ".md", ".rst", ".py")
 SUFFIXES = (*TEXT_SUFFIXES, ".jsonl", ".parquet")
-INSTALLED = {"site-packages", "dist-packages", "__pycache__"}  # other people's text, or none
 
-UNIT_BYTES = 2 << 20  # a second of tokenising: little is lost by an interruption
+UNIT_BYTES = 2 << 20  # a second of tokenising, so that an interruption loses little work
 DOCUMENT_CHARS = 8 << 10  # paragraphs are joined up to this length
-NEAR_CHARS = 1 << 10  # the end of that, where a blank line is looked for first: to find all took 4 % of tokenising
-LONGEST_CHARS = 256 << 10  # longer documents are cut
+NEAR_CHARS = 1 << 10  # look for a blank line at the end of that first: finding all took 4 % of tokenising
+LONGEST_CHARS = 256 << 10  # cut longer documents
 
 BLANK_LINES = re.compile(r"\n(?:[ \t\r]*\n)+")
 
@@ -50,33 +36,33 @@ SPLITS: tuple[Split, ...] = ("train", "validation", "holdout")
 
 
 class DataError(Exception):
-    """Data that cannot be used; the message is one sentence with the value and the remedy."""
+    """Say why data cannot be used, in one sentence with the value and the remedy."""
 
 
 class UnfinishedError(DataError):
-    """What was prepared so far is kept: the same command goes on from there."""
+    """Say why preparing stopped; finished work is kept, and the same command goes on from there."""
 
 
 class NoTextError(DataError):
-    """A table whose records have no field 'text'."""
+    """Say that the records of a table have no field 'text'."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Sizes that fit a class of device; part of the protocol, so that only like is compared with like."""
+    """Hold the sizes for a class of device; they are part of the protocol, so results at other scales never compare."""
 
     name: str
     seq_len: int
     vocab_size: int  # BOS included
     eval_tokens: int  # at most, of each held-out split
-    smaller: str | None = field(default=None, repr=False)  # the next; no part of a corpus's identity
+    smaller: str | None = field(default=None, repr=False)  # name of the next smaller scale; not part of the identity
 
 
 # ---- identity --------------------------------------------------------------------------------------------------------
 
 
 def document_hash(document: str) -> int:
-    """The first 8 bytes of the text's sha256 as a number: what a document's split and rank depend on, alone."""
+    """Return the first 8 bytes of a text's sha256 as a number, which alone determines its split and rank."""
     return int.from_bytes(hashlib.sha256(document.encode()).digest()[:8], "big")
 
 
@@ -88,13 +74,13 @@ def split_of_hash(value: int) -> Split:
 
 
 def split_of(document: str) -> Split:
-    """The split of a document: 5 % validation, 5 % holdout, whatever the order or number of files."""
+    """Return the split of a document, independent of other files: 5 % are validation, 5 % holdout."""
     return split_of_hash(document_hash(document))
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of one file: bytes start to stop, or row groups start to stop of a parquet file."""
+    """Name a piece of one file: bytes start to stop - 1, or those row groups of a parquet file."""
 
     path: str
     size_bytes: int
@@ -106,13 +92,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Work for one process."""
+    """Name the pieces of files that one process reads in one go."""
 
     spans: tuple[Span, ...]
 
     @property
     def key(self) -> str:
-        """Changes when a file's path, size or time of change does, or the range."""
+        """Return a key that changes with a file's path, size, modification time or range."""
         return hashlib.sha256(repr(self.spans).encode()).hexdigest()
 
     @property
@@ -123,53 +109,8 @@ class Unit:
 # ---- sources → units -------------------------------------------------------------------------------------------------
 
 
-def corpus_name(dataset: str) -> str:
-    """How the folder of a prepared dataset begins: its name, or that of the user's file or folder."""
-    return dataset if dataset in DATASETS else Path(dataset).expanduser().absolute().stem
-
-
-def find_sources(dataset: str, shards: int | None, cache: Path) -> list[Path]:
-    """The files of a dataset, in a stable order; those of the hub are downloaded where they are not here yet.
-
-    Raises DataError when the dataset is unknown, holds no file of a known kind, or cannot be downloaded.
-    """
-    if dataset == "stdlib":
-        return _files_below(Path(sysconfig.get_path("stdlib")))
-    if dataset in HUB_DATASETS:
-        return _download(dataset, shards or DEFAULT_SHARDS.get(dataset), cache)
-    path = Path(dataset).expanduser()
-    if path.is_dir():
-        return _files_below(path)
-    if not path.exists():
-        raise DataError(f"no dataset {dataset!r}: choose stdlib, tinystories, climbmix or the path of a file or folder")
-    if path.suffix.lower() not in SUFFIXES:
-        raise DataError(f"{path} is not a {' '.join(SUFFIXES)} file: rename it, or give a folder of such files")
-    return [path]
-
-
-def _files_below(folder: Path) -> list[Path]:
-    found: list[Path] = []
-    closed: list[OSError] = []
-    for root, folders, names in os.walk(folder, onerror=closed.append):
-        folders[:] = [name for name in folders if name not in INSTALLED and not name.startswith(".")]
-        found += [Path(root, name) for name in names if name.lower().endswith(SUFFIXES)]
-    files = sorted((path for path in found if path.is_file()), key=Path.as_posix)
-    example = f"{closed[0].filename} cannot be read ({closed[0].strerror})" if closed else ""
-    if not files:
-        missing = example or f"{folder} holds no {' '.join(SUFFIXES)} file"
-        raise DataError(f"{missing}: give a folder with text")
-    if closed:
-        say(f"leaving out {len(closed)} folder{'s' * (len(closed) > 1)}: for example, {example}")
-    tables = {path: error for path in files if (error := _without_text(path)) is not None}
-    if tables and len(tables) == len(files):
-        raise tables[files[0]]
-    if tables:
-        say(f"leaving out {len(tables)} of {len(files)} files: for example, {next(iter(tables.values()))}")
-    return [path for path in files if path not in tables]
-
-
-def _without_text(path: Path) -> NoTextError | None:
-    """What is wrong with a table about something else, which a folder of text may well hold."""
+def without_text(path: Path) -> NoTextError | None:
+    """Return the error of a table without text, which a folder of text may hold; None for any other file."""
     try:
         if path.suffix.lower() == ".parquet":
             _row_group_bytes(path)
@@ -184,7 +125,7 @@ def _without_text(path: Path) -> NoTextError | None:
 
 
 def plan_units(sources: Iterable[Path]) -> list[Unit]:
-    """Cut sources into units: small neighbours together, large files apart."""
+    """Cut sources into units of about UNIT_BYTES, with small files grouped in order."""
     units: list[Unit] = []
     group: list[Span] = []
     room = UNIT_BYTES
@@ -212,13 +153,13 @@ def _spans(path: Path) -> Iterator[Span]:
 
 
 def _aligned(path: Path, nominal: int, size: int) -> int:
-    """The first good place from byte `nominal` on to cut a file: a blank line, else a line end, else a character."""
+    """Return where to cut a file, from byte `nominal` on: after a blank line, else a line end, else a character."""
     if nominal >= size:
         return size
     if path.suffix.lower() == ".jsonl":
         with path.open("rb") as file:
             file.seek(nominal - 1)
-            file.readline()  # a record is never cut, however long
+            file.readline()  # never cut a record
             return file.tell()
     with path.open("rb") as file:
         file.seek(nominal)
@@ -255,10 +196,10 @@ def _row_group_bytes(path: Path) -> list[int]:
 
 
 def read_documents(unit: Unit, skipped: list[str]) -> Iterator[str]:
-    """The documents of a unit in order, none empty; joined they give its text back.
+    """Yield the non-empty documents of a unit in order; joined they give its text back.
 
-    What is not UTF-8 or holds NUL is left out and its path appended to `skipped`. Raises DataError on a jsonl line
-    without text.
+    Text that is not UTF-8 or holds NUL is left out, and its path is appended to `skipped`. Raise DataError for a jsonl
+    line without text, or an unreadable parquet file.
     """
     for span in unit.spans:
         suffix = Path(span.path).suffix.lower()
@@ -291,7 +232,7 @@ def _text(span: Span) -> str | None:
 
 
 def _is_unicode(document: str) -> bool:
-    """JSON can smuggle in half of a surrogate pair, which no UTF-8 text holds."""
+    """Return whether a document is valid Unicode without NUL: JSON can hold half of a surrogate pair."""
     try:
         document.encode()
     except UnicodeEncodeError:
@@ -314,7 +255,7 @@ def _json_lines(span: Span, text: str) -> Iterator[str]:
 def _text_field(line: str | bytes, path: str | Path) -> str:
     try:
         document = json.loads(line)["text"]
-    except (ValueError, KeyError, TypeError, RecursionError):  # RecursionError: brackets in brackets, thousands deep
+    except (ValueError, KeyError, TypeError, RecursionError):  # RecursionError: thousands of nested brackets
         document = None
     if not isinstance(document, str):
         start = (line.decode(errors="replace") if isinstance(line, bytes) else line).strip()[:60]
@@ -323,7 +264,7 @@ def _text_field(line: str | bytes, path: str | Path) -> str:
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """Paragraphs joined up to DOCUMENT_CHARS, cut after blank lines."""
+    """Yield documents of up to DOCUMENT_CHARS characters, cut after blank lines."""
     start = 0
     while (stop := _document_end(text, start)) is not None:
         yield text[start:stop]
@@ -332,7 +273,7 @@ def paragraphs(text: str) -> Iterator[str]:
 
 
 def _document_end(text: str, start: int) -> int | None:
-    """Behind the last blank line within reach of `start`, or else behind the next one, however far."""
+    """Return the end of the last blank line within DOCUMENT_CHARS of `start`, else of the next one; None if none."""
     reach = start + DOCUMENT_CHARS
     for begin in (max(start, reach - NEAR_CHARS), start):
         ends = (match.end() for match in BLANK_LINES.finditer(text, begin))
@@ -344,7 +285,7 @@ def _document_end(text: str, start: int) -> int | None:
 
 
 def cut(document: str) -> Iterator[str]:
-    """Pieces of at most LONGEST_CHARS, ending at line ends where there are any."""
+    """Yield pieces of at most LONGEST_CHARS characters, cut at line ends if there are any."""
     start = 0
     while start < len(document):
         stop = start + LONGEST_CHARS
@@ -352,43 +293,6 @@ def cut(document: str) -> Iterator[str]:
             stop = document.rfind("\n", start, stop) + 1 or stop
         yield document[start:stop]
         start = stop
-
-
-# ---- downloads -------------------------------------------------------------------------------------------------------
-
-
-def _download(dataset: str, shards: int | None, cache: Path) -> list[Path]:
-    """The parquet files of a hub dataset, at the revision seen first: later calls need no network."""
-    from huggingface_hub import hf_hub_download
-
-    repo = HUB_DATASETS[dataset]
-    try:
-        revision, names = _listing(repo, cache / "hub" / f"{dataset}.json")
-        pool = ThreadPoolExecutor(4)
-        try:
-            fetch = functools.partial(hf_hub_download, repo, repo_type="dataset", revision=revision)
-            return [Path(path) for path in pool.map(fetch, names[:shards])]
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # a failure or Ctrl-C does not wait for the other files
-    except Exception as error:  # the hub, HTTP and socket layers each have their own families
-        if getattr(error, "errno", None) == errno.ENOSPC:
-            raise  # has a sentence of its own
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise DataError(
-            f"{dataset} ({repo}) could not be downloaded: {reason.rstrip('.')}; run the same command again to go on, "
-            "or take --dataset stdlib, which needs no network"
-        ) from error
-
-
-def _listing(repo: str, kept: Path) -> tuple[str, list[str]]:
-    from huggingface_hub import HfApi
-
-    if not kept.exists():
-        info = HfApi().dataset_info(repo)
-        names = sorted(file.rfilename for file in info.siblings or [] if file.rfilename.endswith(".parquet"))
-        write_atomically(kept, json.dumps({"revision": info.sha, "files": names}).encode())
-    listing = json.loads(kept.read_text())
-    return listing["revision"], listing["files"]
 
 
 # ---- saying ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""From documents to token arrays: train a tokenizer, tokenise in all cores, merge, publish with a manifest.
+"""Build a corpus: train a tokenizer, tokenise on all cores, merge, and publish token arrays with a manifest.
 
-Every file is written aside and renamed, every unit of work is recognised by its key: a restart goes on where an
-interruption fell, and half of a file is never taken for the whole.
+Every file is written aside and renamed, and every unit of work is recognised by its key. So a restart goes on after an
+interruption, and never takes half a file for a whole one.
 """
 
 from __future__ import annotations
@@ -13,17 +13,12 @@ import hashlib
 import io
 import itertools
 import json
-import multiprocessing
-import multiprocessing.connection
 import os
 import shutil
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -33,36 +28,38 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corpus import (
-    DATASETS,
     SPLITS,
     DataError,
     Scale,
     Split,
     UnfinishedError,
     Unit,
-    corpus_name,
     document_hash,
     read_documents,
     say,
     split_of_hash,
 )
+from corpus_sources import DATASETS, corpus_name
+from corpus_workers import processes, work_through
 from hardware import write_atomically
 
 if TYPE_CHECKING:
     import tiktoken
 
 BOS = "<|bos|>"
-SPLIT_PATTERN = (  # GPT-4's, but two digits to a token: a small vocabulary has no room for all numbers to 999
+SPLIT_PATTERN = (  # GPT-4's, but two digits a token: a small vocabulary has no room for all numbers to 999
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 )
-FORMAT = 1  # of the prepared folder; raising it makes older folders be prepared anew
+FORMAT = 1  # of the prepared folder; older formats are prepared again
 TOKENIZER_CHARS = 2**28  # more text does not change a small vocabulary
 
 
 @dataclass(frozen=True)
 class Job:
-    """One corpus at one scale on its way into a folder of its own, which later versions of the text do not touch: a
-    night may be training on it."""
+    """Name one corpus at one scale, and its folder, which other versions of the text do not change.
+
+    A night may be training on an older version.
+    """
 
     dataset: str
     scale: Scale
@@ -79,15 +76,16 @@ class Job:
 
     @functools.cached_property
     def recipe(self) -> str:
-        """Changes when the result would."""
+        """Return a hash of everything that the result depends on."""
         everything = (FORMAT, SPLIT_PATTERN, TOKENIZER_CHARS, self.scale, [unit.key for unit in self.units])
         return _sha256(repr(everything).encode())
 
 
 def build(job: Job, workers: int) -> None:
+    """Prepare the corpus in its folder; raise DataError if the text cannot be used or does not fit on the disk."""
     _check_text(job)
     _check_space(job)
-    with processes(min(workers, len(job.units))) as pool:  # they start while the tokenizer is trained
+    with processes(min(workers, len(job.units))) as pool:  # it starts up while the tokenizer is trained
         tokenizer = _train_tokenizer(job)
         parts = _tokenise(job, tokenizer, pool)
     _publish(job, _merge(job, tokenizer, parts))
@@ -103,7 +101,7 @@ def _check_text(job: Job) -> None:
 
 
 def _check_space(job: Job) -> None:
-    """A token takes 2 bytes for about 3.5 of text, once in a part and once in the whole."""
+    """Raise UnfinishedError without enough disk: 2 bytes for 3.5 bytes of text, once in a part, once in the result."""
     text_bytes = sum(unit.text_bytes for unit in job.units)
     done_bytes = sum(path.stat().st_size for path in job.build.glob("*.npz"))
     need_mb, free_mb = (1.25 * text_bytes - done_bytes) / 1e6, shutil.disk_usage(job.folder).free / 1e6
@@ -117,7 +115,7 @@ def _no_space(folder: Path, figures: str) -> str:
 
 @contextmanager
 def refusal_leaves_nothing(job: Job) -> Iterator[None]:
-    """Make the job's folder; where its text is refused it goes again, as a better text gets another."""
+    """Make the job's folder, and remove it if its text is refused: corrected text gets another folder."""
     made = [folder for folder in job.folder.parents if not folder.exists()]
     job.folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -125,7 +123,7 @@ def refusal_leaves_nothing(job: Job) -> Iterator[None]:
     except DataError as error:
         if not isinstance(error, UnfinishedError) and not (job.folder / "manifest.json").exists():
             shutil.rmtree(job.folder, ignore_errors=True)
-            with suppress(OSError):  # another corpus is being prepared there
+            with suppress(OSError):  # another corpus may be there
                 for folder in made:
                     folder.rmdir()
         raise
@@ -133,7 +131,7 @@ def refusal_leaves_nothing(job: Job) -> Iterator[None]:
 
 @contextmanager
 def file_errors(folder: Path) -> Iterator[None]:
-    """Errors of the file system as DataError."""
+    """Turn errors of the file system into DataError."""
     try:
         yield
     except OSError as error:
@@ -148,7 +146,7 @@ def file_errors(folder: Path) -> Iterator[None]:
 
 
 def _train_tokenizer(job: Job) -> Path:
-    """Byte-pair encoding of training documents, as a tiktoken file: one token a line, base64 and rank."""
+    """Train a byte-pair encoding on training documents; return its tiktoken file, with a token and its rank a line."""
     import rustbpe
 
     path = job.build / f"{job.recipe[:32]}.tiktoken"
@@ -172,7 +170,7 @@ def _training_text(units: Iterable[Unit]) -> Iterator[str]:
 
 
 def load_encoding(path: Path) -> tiktoken.Encoding:
-    """The tokenizer in a tiktoken file; BOS is its last token. Text is encoded with encode_ordinary."""
+    """Load the tokenizer of a tiktoken file, with BOS as its last token; encode text with encode_ordinary."""
     import tiktoken
 
     lines = (line.split() for line in path.read_text().splitlines())
@@ -181,7 +179,7 @@ def load_encoding(path: Path) -> tiktoken.Encoding:
 
 
 def _token_bytes(encoding: tiktoken.Encoding) -> np.ndarray:  # (V,)
-    """UTF-8 bytes of each token; 0 for BOS, which stands for no text."""
+    """Return the UTF-8 bytes of each token (V,); 0 for BOS, which has no text."""
     lengths = [len(encoding.decode_single_token_bytes(token)) for token in range(encoding.n_vocab - 1)]
     return np.array([*lengths, 0], np.int32)
 
@@ -190,7 +188,7 @@ def _token_bytes(encoding: tiktoken.Encoding) -> np.ndarray:  # (V,)
 
 
 def _tokenise(job: Job, tokenizer: Path, pool: Executor | None) -> list[Path]:
-    """One part file for each unit, in their order; parts that are there already are kept."""
+    """Tokenise each unit into a part file, and return the files in the units' order; existing parts are kept."""
     stamp = _sha256(tokenizer.read_bytes())
     parts = [job.build / f"{_sha256((unit.key + stamp).encode())[:32]}.npz" for unit in job.units]
     missing = [(unit, tokenizer, part) for unit, part in zip(job.units, parts, strict=True) if not part.exists()]
@@ -201,6 +199,7 @@ def _tokenise(job: Job, tokenizer: Path, pool: Executor | None) -> list[Path]:
 
 
 def tokenise_unit(unit: Unit, tokenizer: Path, part: Path) -> None:
+    """Write the tokens, lengths and hashes of a unit's documents into one .npz file, by split."""
     encoding = _encoding_of_this_process(tokenizer)
     bos = np.array([encoding.n_vocab - 1], np.uint16)
     tokens: dict[Split, list[np.ndarray]] = {split: [] for split in SPLITS}
@@ -208,7 +207,7 @@ def tokenise_unit(unit: Unit, tokenizer: Path, part: Path) -> None:
     skipped: list[str] = []
     for document in read_documents(unit, skipped):
         value = document_hash(document)
-        # disallowed_special=(): text that looks like a special token is text
+        # disallowed_special=(): encode text that looks like a special token as text
         ids = encoding.encode_to_numpy(document, disallowed_special=())
         tokens[split_of_hash(value)].append(np.concatenate((bos, ids.astype(np.uint16))))
         hashes[split_of_hash(value)].append(value)
@@ -224,59 +223,13 @@ def tokenise_unit(unit: Unit, tokenizer: Path, part: Path) -> None:
 _encoding_of_this_process = functools.lru_cache(1)(load_encoding)
 
 
-@contextmanager
-def processes(count: int) -> Iterator[Executor | None]:
-    """A pool of processes that have begun to start, or None for one, which is this; nothing is left running after."""
-    if count < 2:
-        yield None
-        return
-    context = multiprocessing.get_context("spawn")  # fork would copy the threads' locks
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_live_with_parent)
-    try:
-        for _ in range(count):
-            pool.submit(_import_tiktoken)
-        yield pool
-    except BrokenProcessPool as error:
-        remedy = "run the same command again, with fewer --workers if memory is short; finished work is kept"
-        raise UnfinishedError(f"one of {count} worker processes was killed: {remedy}") from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _import_tiktoken() -> None:
-    """The first task of a process: the pool starts one for each task that finds none waiting."""
-    import tiktoken  # noqa: F401
-
-
-def work_through(jobs: Sequence[tuple[Any, ...]], work: Callable[..., None], pool: Executor | None) -> Iterator[None]:
-    """Yield once for every finished job."""
-    if pool is None:
-        yield from itertools.starmap(work, jobs)
-        return
-    for job in as_completed([pool.submit(work, *arguments) for arguments in jobs]):
-        yield job.result()
-
-
-def _live_with_parent() -> None:
-    """Leave Ctrl-C to the parent, and end when it is gone: a killed parent cannot tell its workers to."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 # ---- merging ---------------------------------------------------------------------------------------------------------
 
 
 def _merge(job: Job, tokenizer: Path, parts: Sequence[Path]) -> dict[str, Any]:
-    """Write the arrays of the three splits into the build folder; return the manifest.
+    """Write the arrays of the three splits into the build folder, and return the manifest.
 
-    Raises DataError when a split has less than one row of tokens.
+    Raise DataError if a split has less than one row of tokens.
     """
     encoding = load_encoding(tokenizer)
     token_bytes = _token_bytes(encoding)
@@ -328,13 +281,13 @@ def _member(part: Path, name: str) -> np.ndarray:
 
 
 def _in_order(parts: Sequence[Path]) -> tuple[np.ndarray, Iterator[np.ndarray]]:
-    """Documents as they came: lengths (D,), and their tokens part by part."""
+    """Return the training documents in order: lengths (D,), and their tokens part by part."""
     lengths = np.concatenate([_member(part, "train.lengths") for part in parts])
     return lengths, (_member(part, "train.tokens") for part in parts)
 
 
 def _by_hash(parts: Sequence[Path], split: Split, limit: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The first documents by hash, cut at `limit` tokens: lengths (D,), and their tokens."""
+    """Return a split's first documents in order of their hashes, `limit` tokens in all: lengths (D,) and tokens."""
     part_lengths = [_member(part, f"{split}.lengths") for part in parts]
     hashes = np.concatenate([_member(part, f"{split}.hashes") for part in parts])
     order = np.argsort(hashes, kind="stable")
@@ -373,7 +326,7 @@ def _write_array(path: Path, dtype: type, chunks: Iterable[np.ndarray], count: i
     shape = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (count,)}
     np.lib.format.write_array_header_1_0(header, shape)
     digest = hashlib.sha256()
-    with path.open("wb") as file:  # not a memory map: a full disk would kill the process there
+    with path.open("wb") as file:  # no memory map: on a full disk that would kill the process
         for data in itertools.chain([header.getvalue()], (chunk.tobytes() for chunk in chunks)):
             digest.update(data)
             file.write(data)
@@ -388,7 +341,7 @@ def _text_bytes(tokens: Path, token_bytes: np.ndarray) -> int:
 
 
 def _publish(job: Job, manifest: dict[str, Any]) -> None:
-    """Move everything into place, the manifest last: without it there is no corpus."""
+    """Move all files into place, the manifest last: without it, the corpus does not exist."""
     (job.folder / "manifest.json").unlink(missing_ok=True)
     for name in manifest["files"]:
         (job.build / name).replace(job.folder / name)
@@ -396,11 +349,11 @@ def _publish(job: Job, manifest: dict[str, Any]) -> None:
     shutil.rmtree(job.build)
 
 
-# ---- talking ---------------------------------------------------------------------------------------------------------
+# ---- progress --------------------------------------------------------------------------------------------------------
 
 
 def _progress(items: Iterable[None], total: int, what: str) -> Iterator[None]:
-    """A bar on a terminal, elsewhere a line every ten seconds."""
+    """Pass items on, and show progress: a bar on a terminal, elsewhere a line every ten seconds."""
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import track

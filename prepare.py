@@ -1,9 +1,9 @@
-"""The fixed part: text → tokenizer → token arrays → batches, and the metric. Experiments never edit this file.
+"""Prepare a corpus (text → tokenizer → token arrays), yield batches and compute the metric for training scripts.
 
     python prepare.py [--dataset stdlib|tinystories|climbmix|PATH] [--scale auto|tiny|small|full]
 
-A prepared corpus is one folder: three splits as flat arrays of tokens, a tokenizer, and a manifest with their sha256.
-Reading it, as training does, takes NumPy, corpus.py and hardware.py; making it takes encode.py and its packages too.
+Experiments never edit this file. A prepared corpus is one folder: three splits as flat arrays of tokens, a tokenizer,
+and a manifest with their sha256. Training only reads it, without encode.py and its packages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import shlex
 import sys
 import threading
 import time
-from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,8 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from corpus import SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say
+from corpus import SUFFIXES, DataError, Scale, Split, plan_units, say
+from corpus_sources import find_sources
 from hardware import cache_root, device_kind, memory_bytes, usable_cores, write_atomically
+from packing import Tokens, pack_rows
 
 TIME_BUDGET_S = 300  # seconds of training in one experiment
 
@@ -40,17 +41,16 @@ SCALES = {
 }
 SCALE_OF_DEVICE = {"cpu": "tiny", "metal": "small", "cuda": "full"}
 
-POOL = 1000  # pieces of documents that packing chooses from
 EVAL_LOGITS_BYTES = {"cpu": 2**27, "metal": 2**28, "cuda": 2**31}  # float32 logits of one evaluation batch, at most
 
 
-# ---- where -----------------------------------------------------------------------------------------------------------
+# ---- location --------------------------------------------------------------------------------------------------------
 
 
 def data_dir() -> Path | None:
-    """$NIGHTSHIFT_DATA, or the corpus prepared last, or None where there is none."""
+    """Return $NIGHTSHIFT_DATA, else the folder of the corpus prepared last, else None."""
     if folder := os.environ.get("NIGHTSHIFT_DATA"):
-        return Path(folder).expanduser().absolute()  # what it is given to may run in another folder
+        return Path(folder).expanduser().absolute()  # runs have another working folder
     data = cache_root() / "data"
     try:
         folder = (data / "selected").read_text().strip()
@@ -70,9 +70,9 @@ def prepare(
     shards: int | None = None,
     workers: int | None = None,
 ) -> Path:
-    """Make a corpus ready, select it, and return its folder; what an earlier, interrupted call finished is kept.
+    """Prepare a corpus, select it and return its folder; go on after an interrupted call.
 
-    Without a scale the device decides. Raises DataError for anything wrong with text, disk or network.
+    By default the device determines the scale. Raise DataError for problems with text, disk or network.
     """
     from filelock import FileLock
 
@@ -107,16 +107,8 @@ def _is_prepared(folder: Path, recipe: str) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Tokens:
-    """One split: every document is BOS and its text."""
-
-    tokens: np.ndarray  # (N,) uint16
-    offsets: np.ndarray  # (D+1,) int64: document d is tokens[offsets[d]:offsets[d+1]]
-
-
-@dataclass(frozen=True, eq=False)
 class Data:
-    """A prepared corpus."""
+    """Hold a prepared corpus."""
 
     folder: Path
     seq_len: int
@@ -126,7 +118,7 @@ class Data:
     manifest: dict[str, Any]
 
     def split(self, name: str) -> Tokens:
-        """A split, memory-mapped. Raises DataError when its files are not here: training boxes hold only train."""
+        """Return a split, memory-mapped; raise DataError if its files are missing: training boxes hold only train."""
         try:
             tokens = np.load(self.folder / f"{name}.tokens.npy", mmap_mode="r", allow_pickle=False)
             offsets = np.load(self.folder / f"{name}.offsets.npy", mmap_mode="r", allow_pickle=False)
@@ -136,16 +128,16 @@ class Data:
 
     @property
     def fingerprint(self) -> str:
-        """12 hex characters that two corpora share only if results on them may be compared."""
+        """Return 12 hex characters, equal for two corpora only if results on them may be compared."""
         contents = {name: record["sha256"] for name, record in self.manifest["files"].items()}
         protocol = [contents, self.seq_len, self.vocab_size, self.manifest["eval_tokens"]]
         return hashlib.sha256(json.dumps(protocol, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def load_data(folder: Path | None = None, *, verify: bool = True) -> Data:
-    """The corpus in a folder, or else in data_dir().
+    """Load the corpus in a folder, by default in data_dir().
 
-    Raises DataError when there is none, or when a file that is present differs from the manifest.
+    Raise DataError if there is none, or if a file that is present differs from the manifest.
     """
     folder = folder or data_dir()
     if folder is None:
@@ -166,7 +158,7 @@ def load_data(folder: Path | None = None, *, verify: bool = True) -> Data:
 
 def _verify(folder: Path, manifest: dict[str, Any]) -> None:
     present = [(folder / name, record) for name, record in manifest["files"].items() if _is_shown(folder / name)]
-    with ThreadPoolExecutor() as pool:  # hashing lets go of the interpreter lock
+    with ThreadPoolExecutor() as pool:  # hashing releases the interpreter lock
         for (path, _), whole in zip(present, pool.map(lambda job: _is_whole(*job), present), strict=True):
             if not whole:
                 again = f"python prepare.py --dataset {shlex.quote(manifest['dataset'])} --scale {manifest['scale']}"
@@ -174,7 +166,7 @@ def _verify(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def _is_shown(path: Path) -> bool:
-    """Not to a training run, where it is other than the training split: some boxes hide a file, others close it."""
+    """Return whether a file can be read: for a training run, some boxes hide held-out files, others refuse access."""
     try:
         with path.open("rb"):
             return True
@@ -190,7 +182,7 @@ def _is_whole(path: Path, record: dict[str, Any]) -> bool:
 
 
 def ensure_data() -> Data:
-    """load_data(); where nothing is prepared, say so and prepare the default first."""
+    """Load the selected corpus; if there is none, print so and prepare the default first."""
     if data_dir() is None:
         say("no corpus is prepared yet: preparing the default, the text of Python's standard library")
         prepare()
@@ -203,9 +195,9 @@ def ensure_data() -> Data:
 def batches(
     tokens: Tokens, bos: int, *, rows: int, seq_len: int, seed: int, prefetch: int = 4
 ) -> Iterator[np.ndarray]:  # each (B, T+1) int32
-    """Endless packed batches, made ahead in a thread that ends when the iterator is closed.
+    """Yield packed batches (B, T+1) without end, made ahead in a thread that ends when the iterator is closed.
 
-    The first T columns are inputs, the last T targets. The same seed gives the same batches. An error of the thread is
+    The first T columns are inputs, the last T targets. The same seed gives the same batches. Errors of the thread are
     raised here.
     """
     ahead: queue.Queue[np.ndarray | BaseException] = queue.Queue(prefetch)
@@ -230,72 +222,17 @@ def batches(
     finally:
         closed.set()
         while not ahead.empty():
-            ahead.get_nowait()  # makes room, should the thread be waiting for it
+            ahead.get_nowait()  # make room, since the thread may be waiting for it
         thread.join()
-
-
-def pack_rows(tokens: Tokens, bos: int, *, seq_len: int, seed: int) -> Iterator[np.ndarray]:  # each (T+1,) int32
-    """Endless full rows of whole or cut documents, each led by BOS.
-
-    Documents are cut into pieces that fit a row, and each epoch shuffles the pieces: rows are a fair sample of the
-    corpus at any moment. A row takes a random piece of the pool, then the longest that fits the room left. Every token
-    of text is used once before any is used again, but for a last row's worth that waits for the next epoch.
-    """
-    if len(tokens.tokens) < len(tokens.offsets):
-        raise ValueError(f"{len(tokens.tokens)} documents without text cannot fill a row")
-    pool: list[tuple[int, int]] = []  # (length, start) of text without BOS, sorted
-    for epoch in itertools.count():
-        rng = np.random.default_rng((seed, epoch))
-        pieces = _shuffled_pieces(tokens.offsets, seq_len, rng)
-        while True:
-            for piece in itertools.islice(pieces, POOL - len(pool)):
-                insort(pool, piece)
-            if len(pool) < POOL and sum(length + 1 for length, _ in pool) <= seq_len:
-                break
-            yield _fill_row(np.empty(seq_len + 1, np.int32), tokens.tokens, bos, pool, rng)
-
-
-def _shuffled_pieces(offsets: np.ndarray, seq_len: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """(length, start) of every piece of text, of at most seq_len tokens, BOS left out."""
-    lengths = np.diff(offsets) - 1  # (D,)
-    counts = -(-lengths // seq_len)  # pieces of each document
-    document = np.repeat(np.arange(len(lengths)), counts)
-    nth = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
-    order = rng.permutation(len(document))
-    document, at = document[order], nth[order] * seq_len
-    starts = offsets[:-1][document] + 1 + at
-    sizes = np.minimum(lengths[document] - at, seq_len)
-    for block in range(0, len(order), 4096):  # Python numbers, a block at a time
-        yield from zip(sizes[block : block + 4096].tolist(), starts[block : block + 4096].tolist(), strict=True)
-
-
-def _fill_row(
-    row: np.ndarray, tokens: np.ndarray, bos: int, pool: list[tuple[int, int]], rng: np.random.Generator
-) -> np.ndarray:
-    """Best fit: O(log n) a piece. The pool must hold enough to fill the row; a remainder goes back to it."""
-    at = 0
-    pick = int(rng.integers(len(pool)))
-    while at < len(row):
-        length, start = pool.pop(pick)
-        room = len(row) - at - 1  # after BOS
-        if length > room:
-            insort(pool, (length - room, start + room))
-            length = room
-        row[at] = bos
-        row[at + 1 : at + 1 + length] = tokens[start : start + length]
-        at += 1 + length
-        # the longest that fits; where none does this is -1, the longest of all, and it is cropped
-        pick = bisect_right(pool, (len(row) - at - 1, math.inf)) - 1
-    return row
 
 
 # ---- the metric ------------------------------------------------------------------------------------------------------
 
 
 def evaluation_rows(tokens: Tokens, bos: int, seq_len: int) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and targets, both (R, T) int32, in which every token after the first is a target once.
+    """Return inputs and targets, both (R, T) int32, in which every token after the first is a target once.
 
-    The last row is filled up with BOS, which has no bytes and so does not count.
+    The last row is filled up with BOS, which does not count, as it has no bytes.
     """
     rows = -(-(len(tokens.tokens) - 1) // seq_len)
     line = np.full(rows * seq_len + 1, bos, np.int32)
@@ -304,9 +241,9 @@ def evaluation_rows(tokens: Tokens, bos: int, seq_len: int) -> tuple[np.ndarray,
 
 
 def evaluate_bpb(model: Any, data: Data, split: Split = "validation") -> float:
-    """Bits per byte of text under model(tokens (B, T) int32) → logits (B, T, V); lower is better.
+    """Return the bits per byte of a split under model(tokens (B, T) int32) → logits (B, T, V); lower is better.
 
-    Each byte of the split counts once, BOS never. Raises ValueError when the logits have another shape.
+    Each byte of the split counts once, BOS never. Raise ValueError if the logits have another shape.
     """
     inputs, targets = evaluation_rows(data.split(split), data.bos, data.seq_len)  # (R, T)
     rows = rows_at_once(data)
@@ -319,13 +256,13 @@ def evaluate_bpb(model: Any, data: Data, split: Split = "validation") -> float:
 
 
 def rows_at_once(data: Data) -> int:
-    """How many rows go through the model together: as many as leave room for their logits."""
+    """Return how many rows to evaluate together, as limited by the memory for their logits."""
     logits_bytes = min(EVAL_LOGITS_BYTES[device_kind()], memory_bytes() // 64)
     return max(1, logits_bytes // (4 * data.seq_len * data.vocab_size))
 
 
 def token_losses(model: Any, inputs: np.ndarray, targets: np.ndarray, rows: int, data: Data) -> np.ndarray:
-    """Cross-entropy of inputs and targets (R, T), R at most `rows`, in nats and float32."""
+    """Return the cross-entropy (R, T) of inputs and targets (R, T) in nats and float32; R is at most `rows`."""
     import mlx.core as mx
 
     import kernels
@@ -337,7 +274,10 @@ def token_losses(model: Any, inputs: np.ndarray, targets: np.ndarray, rows: int,
 
 
 def checked_logits(model: Any, inputs: np.ndarray, rows: int, data: Data) -> Any:  # (rows, T, V)
-    """Of inputs (R, T), filled up to `rows` rows: a new shape is a new graph. Raises ValueError for a wrong shape."""
+    """Return the logits of inputs (R, T) filled up to `rows` rows, as a new shape would be compiled again.
+
+    Raise ValueError if the logits have a wrong shape.
+    """
     import mlx.core as mx
 
     x = mx.array(np.pad(inputs.astype(np.int32), ((0, rows - len(inputs)), (0, 0)), constant_values=data.bos))
@@ -351,7 +291,7 @@ def checked_logits(model: Any, inputs: np.ndarray, rows: int, data: Data) -> Any
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 when the corpus is ready, 2 with one sentence when it cannot be, 130 when interrupted."""
+    """Prepare a corpus; return 0, or 2 after printing one sentence on the failure, or 130 when interrupted."""
     options = _parser().parse_args(argv)
     began = time.monotonic()
     try:
@@ -367,7 +307,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("prepare.py", description="Make a corpus ready: tokenizer, arrays, manifest.")
+    parser = argparse.ArgumentParser("prepare.py", description="Prepare a corpus: tokenizer, token arrays, manifest.")
     about = (
         "stdlib (the text of Python's own standard library, no network), tinystories, climbmix, or the PATH of a file "
         f"or folder of {' '.join(SUFFIXES)} (default: %(default)s)"

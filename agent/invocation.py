@@ -1,6 +1,6 @@
-"""How this program was started and installed, so that a command that it prints can be pasted.
+"""Build command lines for the user to paste, according to how this program was started and installed.
 
-The name `nightshift` on the package index belongs to another project: no hint may name it.
+The name `nightshift` on the package index belongs to another project, so no hint may name it.
 """
 
 import os
@@ -11,19 +11,20 @@ from pathlib import Path
 
 DISTRIBUTION = "nightshift-mlx"
 SCRIPT = "train_mlx.py"
-OWN = (SCRIPT, "prepare.py", "corpus.py", "encode.py", "hardware.py", "kernels", "program.md")
+DATA = ("prepare.py", "corpus.py", "corpus_sources.py", "corpus_workers.py", "encode.py", "packing.py")
+OWN = (SCRIPT, *DATA, "hardware.py", "kernels", "program.md")
 ABOVE = Path(__file__).resolve().parents[1]  # a clone's root, or the folder of installed packages
 
 # ---- how it is started ----
 
 
 def typed(*words: str) -> str:
-    """A command line of this program as it is typed here: with uv, as a module or by its name, as it was started."""
+    """Return a command line of this program in the form in which it was started: with uv, as a module or by name."""
     return " ".join([_program(), *map(_quoted, words)])
 
 
 def _quoted(word: str) -> str:
-    """On one line, and with nothing that a terminal would obey: in the $'…' of bash and zsh where it has to be."""
+    """Quote a word on one line without control characters, as $'…' of bash and zsh if necessary."""
     if word.isprintable():
         return shlex.quote(word)
     codes = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
@@ -44,7 +45,7 @@ def _program() -> str:
 
 
 def _is_of_uv() -> bool:
-    """Whether `uv run` started this Python, and not only some program above it."""
+    """Return whether `uv run` started this Python itself, not only a parent process."""
     environment = os.environ.get("VIRTUAL_ENV")
     return "UV_RUN_RECURSION_DEPTH" in os.environ and environment is not None and Path(environment) == Path(sys.prefix)
 
@@ -53,18 +54,18 @@ def _is_of_uv() -> bool:
 
 
 def command_for(extra: str) -> str:
-    """The command that installs an extra: from the clone where this is one, else by the distribution's name."""
+    """Return the command that installs an extra, from the clone if this is one, else by the distribution's name."""
     return install_command(f"{_source(ABOVE)}[{extra}]", editable=_is_clone(ABOVE))
 
 
 def install_command(requirement: str, *, editable: bool = False) -> str:
-    """pip's, or uv's where uv made the environment, which has no pip then."""
+    """Return the command that installs a requirement: pip's, or uv's if uv made the environment (it has no pip)."""
     tool = ("uv", "pip", "install") if _made_by_uv(Path(sys.prefix)) else ("pip", "install")
     return " ".join([*tool, *(["-e"] if editable else []), shlex.quote(requirement)])
 
 
 def command_to_begin() -> str:
-    """The command that copies nightshift's own script, and what it needs beside it, into the folder where one is."""
+    """Return the command that copies nightshift's own script and the files it needs into the current folder."""
     return f"(cd {shlex.quote(str(ABOVE))} && cp -R {' '.join(OWN)} {shlex.quote(str(Path.cwd()))})"
 
 

@@ -38,6 +38,8 @@ import corpus
 import encode
 import hardware
 import prepare
+from corpus_sources import find_sources
+from corpus_workers import processes, work_through
 
 LOADER_GOAL_TOKENS_S = 5e6  # three times what an H200 trains on
 TOKENISE_GOAL = 0.9  # of the number of cores
@@ -97,7 +99,7 @@ class Tokenising:
 
 def measure_preparing(plan: Plan, folder: Path) -> Preparing:
     """The round of the median time; the corpus of the last one is left in `folder`."""
-    units = corpus.plan_units(corpus.find_sources(plan.dataset, None, folder))
+    units = corpus.plan_units(find_sources(plan.dataset, None, folder))
     files = {span.path for unit in units for span in unit.spans}
     found = []
     for _ in range(plan.rounds):
@@ -241,7 +243,7 @@ def measure_tokenising(plan: Plan, tokenizer: Path, folder: Path) -> Tokenising:
 
 def units_of(dataset: str, text_mb: float, cache: Path) -> list[corpus.Unit]:
     """The units of a dataset over and over, until there is this much text."""
-    units = corpus.plan_units(corpus.find_sources(dataset, None, cache))
+    units = corpus.plan_units(find_sources(dataset, None, cache))
     many = units * math.ceil(text_mb / mb(units))
     before_mb = itertools.accumulate((unit.text_bytes / 1e6 for unit in many), initial=0.0)
     return [unit for unit, so_far in zip(many, before_mb, strict=False) if so_far < text_mb]
@@ -264,7 +266,7 @@ def all_cores_seconds(units: Sequence[corpus.Unit], tokenizer: Path, folder: Pat
     with tempfile.TemporaryDirectory(dir=folder) as parts:
         jobs = [(unit, tokenizer, Path(parts, f"{i}.npz")) for i, unit in enumerate(units)]
         begun = time.perf_counter()
-        with encode.processes(cores) as pool:
+        with processes(cores) as pool:
             finish([(tokenizer,)] * cores, get_ready, pool)
             ready = time.perf_counter()
             finish(jobs, encode.tokenise_unit, pool)
@@ -274,7 +276,7 @@ def all_cores_seconds(units: Sequence[corpus.Unit], tokenizer: Path, folder: Pat
 
 
 def finish(jobs: Sequence[tuple[Any, ...]], work: Callable[..., None], pool: Executor | None) -> None:
-    for _ in encode.work_through(jobs, work, pool):
+    for _ in work_through(jobs, work, pool):
         pass
 
 

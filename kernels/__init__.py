@@ -1,9 +1,10 @@
-"""The operations of a small GPT, each as plain MLX (plain.py) and, where it pays, as a kernel with a backward pass of
-its own (cuda.cu, cpu.c). A kernel takes over by itself where there is one for the device, the dtype and the shape at
-hand; an edit that writes an operation out in MLX instead simply runs as MLX.
+"""Provide the operations of a small GPT to training scripts, as plain MLX or as faster kernels.
 
-`NIGHTSHIFT_KERNELS=plain` in the environment leaves every kernel aside. Kernels have gradients, but gradients of
-gradients only where plain MLX runs.
+Each operation is defined in plain MLX (plain.py). Some also have a kernel with its own backward pass (cuda.cu, cpu.c),
+which is used if it supports the device, dtype and shape. A script may write an operation in MLX instead.
+
+`NIGHTSHIFT_KERNELS=plain` in the environment switches all kernels off. Kernels have gradients, but no gradients of
+gradients; plain MLX has both.
 
 Letters: B rows, T positions, C width, H query heads, K key-value heads, D head size, V vocabulary, F outputs.
 """
@@ -43,21 +44,21 @@ __all__ = [
 
 Arrays = Sequence[mx.array]
 
-MAX_WIDTH = 4096  # a row of the stream lives in the registers of a warp
+MAX_WIDTH = 4096  # a row of the residual stream must fit the registers of a warp
 MAX_SOFTCAP = 40.0  # e^(-2 · cap) must not vanish in float32
-MAX_PIECES = 16  # of a row; a kernel has so many arguments
+MAX_PIECES = 16  # pieces of a row, each a kernel's argument
 HEAD_DIMS = (32, 64, 128, 256)
-LARGE = 2**16  # elements, from which on a kernel that is missing matters
+LARGE = 2**16  # number of elements from which a missing kernel costs noticeable time
 FLOAT32 = mx.float32
 
 
 def fitting(
     operation: str, *, activations: Arrays = (), weights: Arrays = (), ids: Arrays = (), can: bool = True
 ) -> Callable[..., Any]:
-    """fused's operation where our kernels can read all of these operands as they are, else plain's, which computes or
-    refuses; said once, where it costs.
+    """Return fused's operation if our kernels support these operands, else plain's; warn once if that is slow.
 
-    activations: of the device's own dtype, weights: float32, ids: of any integer type; `can`: what else must hold.
+    Kernels need activations of the device's own dtype, float32 weights and ids of any integer type. `can` holds the
+    operation's other conditions.
     """
     here, vectors = kernel_device(), (*activations, *weights)
     if here is None:
@@ -91,20 +92,23 @@ def say_once(operation: str, reason: str) -> None:
 
 
 def residual_norm(x: mx.array) -> tuple[mx.array, mx.array]:
-    """x and its RMS norm. Where both are used, the backward pass adds their gradients in one pass over memory."""
+    """Return x and its RMS norm; the backward pass adds both gradients in one pass over memory."""
     return fitting("residual_norm", activations=[x], can=x.ndim > 0 and x.shape[-1] <= MAX_WIDTH)(x)
 
 
 def mix_norm(
     x: mx.array, x0: mx.array, keep: mx.array, again: mx.array
 ) -> tuple[mx.array, mx.array, mx.array]:  # each (B, T, C)
-    """keep · x + again · x0, its RMS norm, and x0: handed on from layer to layer, it sums its gradient on the way."""
+    """Return keep · x + again · x0, its RMS norm, and x0.
+
+    Passing x0 on from layer to layer sums its gradient without further operations.
+    """
     can = x.ndim > 0 and x.shape == x0.shape and x.shape[-1] <= MAX_WIDTH and keep.ndim == again.ndim == 0
     return fitting("mix_norm", activations=[x, x0], can=can and can_run(keep, again))(x, x0, keep, again)
 
 
 def embedding(table: mx.array, tokens: mx.array, dtype: mx.Dtype) -> mx.array:
-    """The rows of table (V, C) for tokens (B, T), as dtype; gradients are summed in float32."""
+    """Return the rows of table (V, C) for tokens (B, T) as dtype (B, T, C); gradients are summed in float32."""
     here = kernel_device()
     can = here is not None and dtype == here.DTYPE and table.ndim == 2
     return fitting("embedding", weights=[table], ids=[tokens], can=can)(table, tokens, dtype)  # (B, T, C)
@@ -114,12 +118,12 @@ def embedding(table: mx.array, tokens: mx.array, dtype: mx.Dtype) -> mx.array:
 
 
 def linear(x: mx.array, weight: mx.array) -> mx.array:
-    """x (…, C) times weight (F, C) transposed, in the dtype of x."""
+    """Return x (…, C) times the transpose of weight (F, C), in the dtype of x."""
     return fused.linear(x, weight)
 
 
 def linear_add(residual: mx.array, x: mx.array, weight: mx.array) -> mx.array:
-    """residual + linear(x, weight), summed inside the matrix product."""
+    """Return residual + linear(x, weight), summed inside the matrix product."""
     same = residual.dtype == x.dtype and residual.shape == (*x.shape[:-1], weight.shape[0])
     return (fused if same else plain).linear_add(residual, x, weight)
 
@@ -128,7 +132,7 @@ def linear_add(residual: mx.array, x: mx.array, weight: mx.array) -> mx.array:
 
 
 def relu_squared(x: mx.array) -> mx.array:
-    """max(x, 0)² (arXiv:2109.08668)."""
+    """Return max(x, 0)² (arXiv:2109.08668)."""
     return fitting("relu_squared", activations=[x])(x)
 
 
@@ -143,10 +147,10 @@ def rotary_qkv(
     window: int,
     rope_base: float,
 ) -> list[Piece]:
-    """From one projection to what attention needs: normalised and rotated queries and keys, values, cut by `window`.
+    """Turn one projection into attention's inputs: normalised and rotated queries and keys, values, cut by window.
 
-    With a value embedding `values` (V, K · D), what it holds for a token is added to the token's value, 2σ(gate) times.
-    qkv: (B, T, (H + 2K) · D), then, with a value embedding, a gate for each of the K heads; more columns are ignored.
+    qkv: (B, T, (H + 2K) · D), then, with a value embedding, a gate for each of the K heads; others are ignored.
+    With a value embedding `values` (V, K · D), 2σ(gate) times its row for a token is added to the token's value.
     """
     B, T, columns = qkv.shape
     needed = (heads + 2 * kv_heads) * head_dim + (kv_heads if values is not None else 0)
@@ -171,7 +175,7 @@ def rotary_qkv(
 
 
 def attend(pieces: list[Piece]) -> mx.array:
-    """Causal softmax attention of the queries of each piece to its keys → (B, T, H · D)."""
+    """Return the causal softmax attention (B, T, H · D) of each piece's queries to its keys."""
     can = all(k.shape == v.shape and q.shape[2] <= k.shape[2] and q.shape[-1] == k.shape[-1] for q, k, v in pieces)
     return fitting("attend", activations=[array for piece in pieces for array in piece], can=can)(pieces)
 
@@ -180,28 +184,28 @@ def attend(pieces: list[Piece]) -> mx.array:
 
 
 def softcap(logits: mx.array, cap: float) -> mx.array:
-    """cap · tanh(logits / cap) in float32: logits that live in ±cap."""
+    """Return cap · tanh(logits / cap) in float32: logits between -cap and cap."""
     return fitting("softcap", activations=[logits], can=is_number(cap))(logits, cap)
 
 
 def cross_entropy(logits: mx.array, targets: mx.array) -> mx.array:
-    """The loss in nats of each target (…) under logits (…, V), in float32."""
+    """Return the loss in nats of each target (…) under logits (…, V), in float32."""
     same = targets.shape == logits.shape[:-1]
     return fitting("cross_entropy", activations=[logits], ids=[targets], can=same)(logits, targets)
 
 
 def softcapped_cross_entropy(logits: mx.array, targets: mx.array, cap: float) -> mx.array:
-    """cross_entropy(softcap(logits, cap), targets), in one pass forward and one back; logits (…, V), targets (…)."""
+    """Return cross_entropy(softcap(logits, cap), targets), one pass forward, one back; logits (…, V), targets (…)."""
     can = targets.shape == logits.shape[:-1] and is_number(cap) and 0 < cap <= MAX_SOFTCAP
     return fitting("softcapped_cross_entropy", activations=[logits], ids=[targets], can=can)(logits, targets, cap)
 
 
 def is_number(cap: object) -> bool:
-    """A cap that is learnt is an array, whose gradient only plain MLX has."""
+    """Return whether a cap is a plain number; a learnt cap is an array, whose gradient only plain MLX computes."""
     return isinstance(cap, (int, float))
 
 
-# ---- optimizer: float32 in, float32 out; nothing is differentiated --------------------------------------------------
+# ---- optimizer: float32 in, float32 out, without gradients ----------------------------------------------------------
 
 
 def adamw(
@@ -216,20 +220,23 @@ def adamw(
     eps: float,
     step: mx.array,
 ) -> tuple[mx.array, mx.array, mx.array]:
-    """AdamW (arXiv:1711.05101) without weight decay, `step` counted from 1 → parameter, first and second moment."""
+    """Take an AdamW step (arXiv:1711.05101) without weight decay, `step` counted from 1.
+
+    Return the parameter, the first and the second moment, all of the shape of p.
+    """
     can = p.shape == grad.shape == m.shape == v.shape and are_scalars(lr, step)
     step_of = fitting("adamw", weights=[p, grad, m, v], can=can)
     return step_of(p, grad, m, v, lr=lr, beta1=beta1, beta2=beta2, eps=eps, step=step)
 
 
 def nesterov(momentum: mx.array, grad: mx.array, mu: mx.array) -> tuple[mx.array, mx.array]:
-    """The running mean of the gradients with memory mu, and Nesterov's look ahead: where it will be one step on."""
+    """Return the running mean of the gradients with momentum mu, and Nesterov's update one step ahead."""
     can = momentum.shape == grad.shape and are_scalars(mu)
     return fitting("nesterov", weights=[momentum, grad], can=can)(momentum, grad, mu)
 
 
 def cautious_step(p: mx.array, update: mx.array, scale: mx.array, *, lr: mx.array, decay: mx.array) -> mx.array:
-    """p - lr · (step + decay · p where p and step agree in sign), step = update · scale (arXiv:2510.12402).
+    """Return p - lr · (step + decay · p where p and step agree in sign), step = update · scale (arXiv:2510.12402).
 
     p, update: (N, rows, columns), scale: (N, rows, 1) or (N, 1, columns)
     """

@@ -1,4 +1,4 @@
-"""Machine code that was compiled once: files in the user's cache folder whose names say what they hold."""
+"""Keep compiled kernels as files in the user's cache folder, named by their recipe and a checksum."""
 
 import atexit
 import hashlib
@@ -12,15 +12,15 @@ import hardware
 
 
 def kept(kind: str, recipe: object, make: Callable[[], bytes]) -> Path:
-    """The file that make() once made of this recipe; made again where it is missing or damaged.
+    """Return the file that make() made of this recipe; make it again if it is missing or damaged.
 
-    Where the cache folder cannot be used, the file lies in a temporary one for as long as this process lives.
+    If the cache folder cannot be used, the file is in a temporary one until this process ends.
     """
     folder = hardware.cache_root() / "kernels"
     stem = f"{kind}-{digest(repr(recipe).encode())}"
     try:
         for path in folder.glob(f"{stem}-*"):
-            if path.name == f"{stem}-{digest(path.read_bytes())}":  # a damaged one could end the process that loads it
+            if path.name == f"{stem}-{digest(path.read_bytes())}":  # loading a damaged file could crash the process
                 return path
     except OSError:
         pass

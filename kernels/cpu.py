@@ -1,7 +1,7 @@
-"""The Linux CPU's kernels: cpu.c, compiled on first use by the machine's own C compiler, called on MLX's memory.
+"""Run the Linux CPU's kernels (cpu.c), compiled on first use by the machine's C compiler, on MLX's memory.
 
-MLX knows no CPU kernels of ours, so each launch first evaluates its inputs: inside mx.compile, where nothing has a
-value yet, the plain definitions run.
+MLX cannot call CPU kernels of ours in its graph, so each launch first evaluates its inputs. Inside mx.compile arrays
+have no values yet, so the plain definitions run.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ from kernels.windows import Piece, Span
 DTYPE = mx.float32
 POSITION_AXIS = 2  # of queries, keys and values: (B, H, T, D), in which a head is one matrix for BLAS
 SOURCE = Path(__file__).with_name("cpu.c")
-# What -ffast-math has and NaN survives: losses that are no numbers must stay so.
+# The parts of -ffast-math that preserve NaN: a loss that is NaN must stay NaN.
 FLAGS = (
     *("-O3", "-march=native", "-shared", "-fPIC", "-std=gnu11"),
     *("-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros", "-freciprocal-math"),
@@ -61,7 +61,7 @@ def library() -> ctypes.CDLL:
     path = kept("cpu", recipe, compile_source)
     try:
         return load(path)
-    except (OSError, AttributeError):  # what an unsound compiler had made: once more, with today's
+    except (OSError, AttributeError):  # a broken compiler had made the file: compile it again with today's
         path.unlink()
         return load(kept("cpu", recipe, compile_source))
 
@@ -84,7 +84,7 @@ def compile_source() -> bytes:
 
 
 def processor() -> str:
-    """What -march=native depends on: a cache folder may be shared by different machines."""
+    """Describe what -march=native depends on, since different machines may share a cache folder."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -112,7 +112,7 @@ def launch(
     *,
     blocks: Sequence[Span] = (),
 ) -> list[mx.array]:
-    """In as many threads as there are cores, each with its part of the work."""
+    """Run a kernel in one thread for each core, each with its part of the work."""
     arrays = [mx.contiguous(array) for array in inputs]
     outputs = [mx.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes or [DTYPE] * len(shapes), strict=True)]
     mx.eval(arrays, outputs)
@@ -172,7 +172,7 @@ def cross_entropy(logits: mx.array, targets: mx.array) -> mx.array:
 
 
 def attend(pieces: list[Piece]) -> mx.array:
-    """Scores and sums by BLAS, softmax by our kernel; the probabilities are kept for the backward pass."""
+    """Compute attention: scores and sums by BLAS, softmax by our kernel; keep probabilities for the backward pass."""
     outputs = [attend_piece(*piece)[0] for piece in pieces]
     whole = outputs[0] if len(outputs) == 1 else mx.concatenate(outputs, axis=2)  # (B, H, T, D)
     B, _, T, _ = whole.shape
@@ -200,7 +200,7 @@ def _(
     inputs = [p, dp, mx.array([D**-0.5])]
     (ds,) = launch("causal_softmax_backward", inputs, [p.shape], softmax_sizes(p), math.prod(p.shape[:-1]))
     dq = (ds @ k[:, :, None]).reshape(q.shape)
-    dk = (ds.swapaxes(-1, -2) @ q.reshape(dy.shape)).sum(2)  # over the queries' heads that share a key
+    dk = (ds.swapaxes(-1, -2) @ q.reshape(dy.shape)).sum(2)  # sum over the query heads that share a key
     dv = (p.swapaxes(-1, -2) @ dy).sum(2)
     return dq, dk, dv
 

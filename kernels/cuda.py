@@ -1,7 +1,7 @@
-"""NVIDIA's kernels: cuda.cu, compiled by NVRTC on first use for the sizes at hand, the machine code kept in the cache.
+"""Run NVIDIA's kernels (cuda.cu), compiled by NVRTC on first use for each set of sizes, and cached.
 
-`mx.fast.cuda_kernel` would compile again in every process and pull in MLX's headers, half a minute for all of them;
-this takes two seconds once.
+`mx.fast.cuda_kernel` would compile again in every process, with MLX's headers, which takes half a minute in all; this
+takes two seconds once.
 """
 
 import ctypes
@@ -19,14 +19,14 @@ from kernels.windows import Span
 DTYPE = mx.bfloat16
 POSITION_AXIS = 1  # of queries, keys and values: (B, T, H, D), as the projection leaves them
 SOURCE = Path(__file__).with_name("cuda.cu")
-RUN = 16  # neighbours that a warp of the embedding's gradient adds up
+RUN = 16  # neighbours that one warp adds up in the embedding's gradient
 THREADS = 256  # of a block
 
 attend, cross_entropy = plain.attend, plain.cross_entropy  # MLX has kernels for these
 
 
 def threads(kernel: str, sizes: Mapping[str, int]) -> int:
-    """How many threads a kernel needs."""
+    """Return how many threads a kernel needs."""
     match kernel:
         case "norm_forward" | "norm_backward" | "mix_norm_forward" | "mix_norm_backward" | "embedding_forward":
             return 32 * sizes["rows"]
@@ -51,7 +51,7 @@ def available() -> str | None:
 
 
 def can_run(*arrays: mx.array) -> bool:
-    return True  # the graph runs later
+    return True  # kernels are nodes of the graph, which runs later
 
 
 def launch(
@@ -65,7 +65,7 @@ def launch(
     blocks: Sequence[Span] = (),
     start_at: float | None = None,
 ) -> list[mx.array]:
-    """A node of MLX's graph, whose outputs hold `start_at` before the kernel runs; what work it has, sizes say."""
+    """Add a kernel to MLX's graph; its outputs hold `start_at` before it runs, and `sizes` determine its work."""
     constants = tuple(value for name, value in sizes.items() if name.isupper())
     name, binary = compiled(kernel, constants, tuple(blocks))
     return mx.fast.precompiled_cuda_kernel(
@@ -105,7 +105,7 @@ def embedding_gradient(rows: mx.array, ids: mx.array, vocab_size: int) -> mx.arr
 
 @cache
 def compiled(kernel: str, constants: tuple[int, ...], blocks: tuple[Span, ...]) -> tuple[str, bytes]:
-    """The name and the machine code of one kernel for these sizes. Raises RuntimeError with the compiler's words."""
+    """Return the name and machine code of one kernel for these sizes; raise RuntimeError with the compiler's words."""
     expression = f"{kernel}<{', '.join(map(str, constants))}>"
     options = (f"--gpu-architecture={mx.device_info()['architecture']}", "--std=c++17", *piece_options(blocks))
     recipe = (SOURCE.read_bytes(), expression, options, nvrtc_version())
@@ -114,7 +114,7 @@ def compiled(kernel: str, constants: tuple[int, ...], blocks: tuple[Span, ...]) 
 
 
 def piece_options(blocks: Sequence[Span]) -> list[str]:
-    """What the kernel must know of a row's pieces: how many, where, and a pointer to the three gradients of each."""
+    """Return the compiler options for a row's pieces: their number, positions, and pointers to three gradients each."""
     if not blocks:
         return []
     names = {of: [f"{of}{i}" for i in range(len(blocks))] for of in ("dq", "dk", "dv")}
@@ -131,7 +131,7 @@ def piece_options(blocks: Sequence[Span]) -> list[str]:
 
 @cache
 def nvrtc() -> ctypes.CDLL:
-    """The library, which MLX has loaded already."""
+    """Return the NVRTC library, which MLX has already loaded."""
     versions = ("12", "13") if hardware.installed("mlx-cuda-12") else ("13", "12")
     for name in (*(f"libnvrtc.so.{version}" for version in versions), "libnvrtc.so"):
         try:
@@ -148,7 +148,7 @@ def nvrtc_version() -> tuple[int, int]:
 
 
 def compile_source(expression: str, options: Sequence[str]) -> bytes:
-    """The mangled name, a line, and the cubin of one instance of a kernel's template."""
+    """Compile one instance of a kernel's template; return its mangled name, a newline, and the cubin."""
     library, program = nvrtc(), ctypes.c_void_p()
     check(library.nvrtcCreateProgram(ctypes.byref(program), SOURCE.read_bytes(), b"cuda.cu", 0, None, None))
     try:

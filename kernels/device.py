@@ -1,4 +1,4 @@
-"""Which kernels this process runs, and what a device's module offers to fused.py."""
+"""Choose the kernels of this process, and define the interface of a device's module for fused.py."""
 
 import os
 import sys
@@ -13,16 +13,16 @@ from kernels.windows import Piece, Span
 
 
 class Device(Protocol):
-    """What cuda.py and cpu.py have in common."""
+    """Define the common interface of cuda.py and cpu.py."""
 
     DTYPE: mx.Dtype  # of activations; weights are float32
-    POSITION_AXIS: int  # where positions are in the queries, keys and values that its kernels write
+    POSITION_AXIS: int  # axis of the positions in queries, keys and values that its kernels write
 
     def available(self) -> str | None:
-        """None when the kernels can run here, else the reason why not."""
+        """Return None if the kernels can run here, else the reason why not."""
 
     def can_run(self, *arrays: mx.array) -> bool:
-        """Whether they can run on these now."""
+        """Return whether the kernels can run on these arrays now."""
 
     def launch(
         self,
@@ -35,22 +35,22 @@ class Device(Protocol):
         *,
         blocks: Sequence[Span] = (),
     ) -> list[mx.array]:
-        """Run one kernel, over `work` rows or whatever its unit is; outputs are of DTYPE where nothing is said.
+        """Run one kernel over `work` rows (or its other unit); outputs have DTYPE by default.
 
-        A size whose name is upper-case may be compiled in, one in lower case differs from call to call.
+        A size with an upper-case name may be compiled in; one in lower case may differ from call to call.
         """
 
     def head_shape(self, B: int, T: int, heads: int, D: int) -> tuple[int, ...]:
-        """The shape in which its kernels write queries, keys or values."""
+        """Return the shape in which its kernels write queries, keys or values."""
 
     def by_head(self, array: mx.array) -> mx.array:
-        """Such an array as (B, heads, T, D)."""
+        """Return such an array as (B, heads, T, D)."""
 
     def partial_sums(self, rows: int) -> int:
-        """How many parts a sum over all rows comes in."""
+        """Return the number of partial sums that its kernels return for a sum over all rows."""
 
     def embedding_gradient(self, rows: mx.array, ids: mx.array, vocab_size: int) -> mx.array:
-        """rows: (N, C), ids: (N,) → (V, C) float32, the sums of the rows of each id."""
+        """Return for each id the sum of its rows, (V, C) in float32; rows: (N, C), ids: (N,)."""
 
     def attend(self, pieces: list[Piece]) -> mx.array: ...
 
@@ -59,7 +59,7 @@ class Device(Protocol):
 
 @cache
 def kernel_device() -> Device | None:
-    """The kernels of this device; None where plain MLX runs, which on NVIDIA and Linux is said once."""
+    """Return this device's kernels; None if plain MLX runs, with one warning on NVIDIA and Linux."""
     kind, wanted = hardware.device_kind(), os.environ.get("NIGHTSHIFT_KERNELS", "")
     if wanted not in ("", "plain"):
         print(f"kernels: NIGHTSHIFT_KERNELS is {wanted!r}: write plain, or leave it out", file=sys.stderr)
@@ -75,7 +75,7 @@ def kernel_device() -> Device | None:
 
 
 def this_device() -> Device:
-    """kernel_device(), where there is one, as fused.py may take for granted."""
+    """Return kernel_device(), which fused.py may assume to exist."""
     found = kernel_device()
     assert found is not None, "the package sends nothing here without kernels"
     return found

@@ -1,4 +1,4 @@
-"""The operations of plain.py by kernels of our own: forward and backward pass as custom functions, for any device."""
+"""Implement the operations of plain.py by our kernels, as custom functions with forward and backward pass."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -75,7 +75,7 @@ def embedding(table: mx.array, tokens: mx.array, dtype: mx.Dtype) -> mx.array:
 
 
 def as_ids(tokens: mx.array, vocab_size: int) -> mx.array:
-    """(N,) int32 below the vocabulary's size: a kernel reads what it is given, and -1 is the last, as in MLX."""
+    """Return ids (N,) int32 within the vocabulary, since a kernel does not check bounds; -1 is the last, as in MLX."""
     return mx.remainder(tokens.astype(mx.int32), vocab_size).reshape(-1)
 
 
@@ -126,13 +126,13 @@ def relu_squared(x: mx.array) -> mx.array:
 
 @relu_squared.vjp
 def _(x: mx.array, gradient: mx.array, y: mx.array) -> mx.array:
-    # from y = x² alone, so that x need not be kept
+    # computed from y = x², so that x need not be kept
     return this_device().launch("relu_squared_backward", [y, gradient], [x.shape], {"vectors": x.size // 8}, x.size)[0]
 
 
 @cache
 def rotations(T: int, D: int, base: float) -> tuple[mx.array, mx.array]:
-    """Cosine and sine of position × base^(-2i / D), each (T, D/2): made once, since they never change."""
+    """Return cosine and sine of position × base^(-2i / D), each (T, D/2); computed once, as they never change."""
     frequencies = base ** (-mx.arange(D // 2) / (D // 2))
     angles = mx.arange(T)[:, None] * frequencies
     tables = mx.cos(angles), mx.sin(angles)
@@ -259,7 +259,7 @@ def cautious_step(p: mx.array, update: mx.array, scale: mx.array, *, lr: mx.arra
 
 
 def by_element(kernel: str, inputs: Arrays, *, outputs: int, sizes: dict[str, int] | None = None) -> list[mx.array]:
-    """Float32 in and out, as weights are; the outputs have the shape of the first input."""
+    """Run a kernel on float32 arrays element by element; the outputs have the shape of the first input."""
     shape, size = inputs[0].shape, inputs[0].size
     sizes = {**(sizes or {}), "vectors": size // 8}
     return this_device().launch(kernel, inputs, [shape] * outputs, sizes, size, [mx.float32] * outputs)

@@ -1,5 +1,4 @@
-"""Every operation of this package as its definition, in plain MLX: what runs where no kernel of our own does, and what
-the kernels are tested against.
+"""Define every operation of this package in plain MLX: used without a kernel, and the reference in kernels' tests.
 
 Letters in the margin: B rows, T positions, N = B · T, C width, H query heads, K key-value heads, D head size,
 V vocabulary, F outputs of a matrix.
@@ -11,7 +10,7 @@ import mlx.core as mx
 
 from kernels.windows import Piece, cut
 
-EPS = 1e-6  # of every norm
+EPS = 1e-6  # added inside every norm
 
 
 def norm(x: mx.array) -> mx.array:
@@ -63,7 +62,7 @@ def rotary_qkv(
     if values is not None:
         gate = 2 * mx.sigmoid(gates[..., :K, None])  # (B, T, K, 1)
         v = v + gate * embedding(values, tokens, v.dtype).reshape(v.shape)
-    # A rotation keeps lengths, so normalising before it is the same as after, and spares a copy.
+    # A rotation keeps lengths, so normalising before it is the same as after, and saves a copy.
     q, k, v = (z.transpose(0, 2, 1, 3) for z in (norm(q), norm(k), v))  # (B, H, T, D)
     turn = partial(mx.fast.rope, dims=D, traditional=False, base=rope_base, scale=1.0, offset=0)
     return cut(turn(q), turn(k), v, window, axis=2)

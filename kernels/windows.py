@@ -1,5 +1,7 @@
-"""How a window becomes plain causal attention: queries are cut into blocks of window / 2, each with the keys that its
-last query may see. Every piece has a fused kernel (masks have none), and no score outside the window is computed.
+"""Turn windowed attention into plain causal attention on pieces, for which MLX has a fused kernel.
+
+Queries are cut into blocks of window / 2, each with the keys that its last query may see. MLX has no fused kernel for
+masks, and pieces compute no score outside the window.
 """
 
 from typing import NamedTuple
@@ -8,7 +10,7 @@ import mlx.core as mx
 
 
 class Piece(NamedTuple):
-    """Queries of one block and the keys and values that they may see; the last query sees the last key."""
+    """Hold the queries of one block and their keys and values; the last query sees the last key."""
 
     q: mx.array  # (B, H, t, D)
     k: mx.array  # (B, K, s, D), s ≥ t
@@ -16,7 +18,7 @@ class Piece(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A block in positions of the row: its queries are start … stop - 1, its keys first … stop - 1."""
+    """Name a block by positions in the row: queries start … stop - 1, keys first … stop - 1."""
 
     start: int
     stop: int
@@ -24,9 +26,9 @@ class Span(NamedTuple):
 
 
 def spans(T: int, window: int) -> list[Span]:
-    """Blocks in which a query reaches back over at least window / 2 and at most `window` positions, itself included.
+    """Return blocks in which a query sees at least window / 2 and at most `window` positions, itself included.
 
-    A window of T or more is exact causal attention in two blocks, which spares a quarter of the scores.
+    A window of T or more gives exact causal attention in two blocks, which saves a quarter of the scores.
     """
     block = (min(window, T) + 1) // 2
     stops = [*range(block, T, block), T]
@@ -34,7 +36,7 @@ def spans(T: int, window: int) -> list[Span]:
 
 
 def cut(q: mx.array, k: mx.array, v: mx.array, window: int, *, axis: int) -> list[Piece]:
-    """Views of the pieces; `axis` is that of the positions."""
+    """Cut arrays into pieces, as views; `axis` is the axis of the positions."""
 
     def part(z: mx.array, start: int, stop: int) -> mx.array:
         return z[(slice(None),) * axis + (slice(start, stop),)]

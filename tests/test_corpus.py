@@ -21,7 +21,8 @@ from conftest import write_library_text
 from pyarrow import parquet
 
 import corpus
-from corpus import DataError, find_sources, plan_units, read_documents, split_of
+from corpus import DataError, plan_units, read_documents, split_of
+from corpus_sources import find_sources
 
 ROOT = Path(corpus.__file__).parent
 

@@ -23,7 +23,8 @@ from conftest import TEST_SCALE, write_library_text
 import encode
 import prepare
 from corpus import SPLITS, Scale, plan_units, read_documents, split_of
-from prepare import DataError, Tokens, batches, evaluate_bpb, evaluation_rows, load_data, pack_rows
+from packing import Tokens, pack_rows
+from prepare import DataError, batches, evaluate_bpb, evaluation_rows, load_data
 
 ROOT = Path(prepare.__file__).parent
 

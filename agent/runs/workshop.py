@@ -141,7 +141,7 @@ class Workshop:
         return outcome
 
     def wait(self, wait_s: float) -> None:
-        """Wait for wait_s seconds, or until the user asks to end the current run; report as a run without a curve does."""
+        """Wait for wait_s seconds, or until the user asks to end the current run, and report progress meanwhile."""
         began = time.monotonic()
         while (elapsed_s := time.monotonic() - began) < wait_s and not self.stopped():
             self.progressed(None, elapsed_s)
