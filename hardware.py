@@ -63,6 +63,7 @@ def has_cuda_build() -> bool:
 
 
 def installed(package: str) -> bool:
+    """Return whether a distribution of this name is installed."""
     try:
         importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -71,6 +72,7 @@ def installed(package: str) -> bool:
 
 
 def keep_freed_memory() -> None:
+    """Stop glibc's malloc from returning freed memory to the kernel; do nothing with another C library."""
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):  # another C library: nothing to tune
@@ -153,6 +155,7 @@ def cache_root() -> Path:
 
 @cache
 def device_kind() -> DeviceKind:
+    """Return the kind of device that MLX uses by default."""
     import mlx.core as mx
 
     if mx.metal.is_available():

@@ -75,6 +75,6 @@ def _fill_row(
         row[at] = bos
         row[at + 1 : at + 1 + length] = tokens[start : start + length]
         at += 1 + length
-        # the longest that fits; where none does this is -1, the longest of all, and it is cropped
+        # the longest that fits; -1, the longest of all, if none fits: it is cropped
         pick = bisect_right(pool, (len(row) - at - 1, math.inf)) - 1
     return row

@@ -110,6 +110,7 @@ def check_plain(path: Path) -> None:
 
 
 def disk_is_full(error: BaseException) -> bool:
+    """Return whether the error means a full disk or quota."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     return isinstance(error, sqlite3.OperationalError) and "full" in str(error)

@@ -1,4 +1,4 @@
-"""Fixtures for every test."""
+"""Define the fixtures of all tests."""
 # ruff: noqa: E402
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def write_library_text(path: Path, chars: int) -> Path:
-    """Real text that every machine has: the standard library's top-level modules, as one .txt file."""
+    """Write text that every machine has into one .txt file: the standard library's top-level modules."""
     modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     path.write_text("\n\n".join(module.read_text(errors="replace") for module in modules)[:chars])
     return path
@@ -59,7 +59,7 @@ def write_library_text(path: Path, chars: int) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small prepared corpus, for $NIGHTSHIFT_DATA: sequences of 64, 512 tokens, 1.5 MB of text."""
+    """Prepare a small corpus for $NIGHTSHIFT_DATA: sequences of 64, 512 tokens, 1.5 MB of text."""
     folder = tmp_path_factory.mktemp("tiny_data")
     text = write_library_text(folder / "library.txt", chars=1_500_000)
     return prepare.prepare(str(text), TEST_SCALE, cache=folder / "cache", workers=1)
@@ -67,7 +67,7 @@ def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own_cache(tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The small corpus, and a cache that no other test sees, but for the machine code, which takes a second to make."""
+    """Set the small corpus, and a cache of this test alone, except for compiled code, which takes a second to make."""
     for folder in ("blas", "kernels"):
         shared = hardware.cache_root() / folder
         shared.mkdir(parents=True, exist_ok=True)
@@ -79,18 +79,18 @@ def own_cache(tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else runs here now, and however short the run: what overruns is too slow."""
+    """Make the machine count as quiet, so that every overrun is the script's own."""
     monkeypatch.setattr(process, "busy", lambda before, after, tree_s: None)
 
 
 @pytest.fixture
 def busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However little runs here now."""
+    """Make the machine count as busy."""
     sentence = "other programs took 50% of the machine's processors"
     monkeypatch.setattr(process, "busy", lambda before, after, tree_s: sentence)
 
 
 @pytest.fixture
 def grounds(tmp_path: Path, own_cache: None) -> Grounds:
-    """A user's repository with a script that trains in no time."""
+    """Make a user's repository with a script that trains in an instant."""
     return Grounds(make_repository(tmp_path / "user", unigram()))

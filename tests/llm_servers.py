@@ -1,4 +1,4 @@
-"""Loopback servers that speak the two protocols of language models, and misbehave on request.
+"""Serve the two APIs of language models on the loopback interface, and misbehave on request.
 
     with Server(says(EDIT), status(500), hangs()) as server:
         LLM(f"openai:toy@{server.url}", …)
@@ -37,7 +37,7 @@ class Request:
 
     @property
     def turns(self) -> list[str]:
-        """What was said, without the system's part."""
+        """Return the messages without the system prompt."""
         return [turn["content"] for turn in self.body["messages"] if turn["role"] != "system"]
 
     @property
@@ -77,7 +77,7 @@ Behaviour = Callable[[Request, Handler], None]
 
 
 class Server:
-    """Answers until the end of its with-block; requests holds all that it was asked, in their order."""
+    """Answer until the end of the `with` block; `requests` holds all questions in order."""
 
     def __init__(self, *behaviours: Behaviour) -> None:
         self.behaviours = list(behaviours)
@@ -89,7 +89,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The base URL for the openai SDK; for anthropic's it is the part before /v1."""
+        """Return the base URL for the openai SDK; anthropic's is the part before /v1."""
         return f"http://127.0.0.1:{self._http.server_port}/v1"
 
     def spec(self, provider: str, model: str = "toy") -> str:
@@ -111,7 +111,7 @@ class Server:
 
 
 def says(text: str, *, finish: str | None = None, usage: bool = True) -> Behaviour:
-    """A reply, in the protocol and the manner that the request asks for."""
+    """Answer with a text, in the API and manner that the request asks for."""
 
     def behave(request: Request, handler: Handler) -> None:
         if request.streams:
@@ -123,7 +123,7 @@ def says(text: str, *, finish: str | None = None, usage: bool = True) -> Behavio
 
 
 def status(code: int, message: str = "no", error: str = "an_error", **headers: str) -> Behaviour:
-    """A refusal, with headers such as retry_after."""
+    """Answer with an error status, with headers such as retry_after."""
 
     def behave(request: Request, handler: Handler) -> None:
         facts = {"type": error, "code": error, "message": message}
@@ -133,12 +133,12 @@ def status(code: int, message: str = "no", error: str = "an_error", **headers: s
 
 
 def content(body: bytes, kind: str = "application/json", code: int = 200) -> Behaviour:
-    """Whatever it is, as it is."""
+    """Answer with these bytes, unchanged."""
     return lambda request, handler: handler.send(code, body, kind)
 
 
 def breaks_off(text: str) -> Behaviour:
-    """Half of a stream."""
+    """Answer with half of a stream."""
 
     def behave(request: Request, handler: Handler) -> None:
         events = list(_events(request, text, None, True))
@@ -148,7 +148,7 @@ def breaks_off(text: str) -> Behaviour:
 
 
 def hangs() -> Behaviour:
-    """Takes the question and never answers."""
+    """Accept the question and never answer."""
 
     def behave(request: Request, handler: Handler) -> None:
         handler.server.owner.over.wait(60)
@@ -158,7 +158,7 @@ def hangs() -> Behaviour:
 
 
 def trickles(every_s: float = 0.01) -> Behaviour:
-    """A byte now and then, so that no pause is ever long."""
+    """Answer byte by byte, so that no pause is long."""
 
     def behave(request: Request, handler: Handler) -> None:
         handler.send_response(200)
@@ -188,7 +188,7 @@ def _whole(request: Request, text: str, finish: str | None, usage: bool) -> dict
 
 
 def _events(request: Request, text: str, finish: str | None, usage: bool) -> Iterator[bytes]:
-    """Server-sent events, the text in pieces of seven characters."""
+    """Yield server-sent events, with the text in pieces of seven characters."""
     pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
     if request.is_anthropic:
         head = {"id": "m", "type": "message", "role": "assistant", "model": "toy", "content": []}

@@ -1,4 +1,4 @@
-"""Sleep is told from work, and a Mac is kept from it."""
+"""Sleep is measured apart from work, and a Mac is kept awake."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from agent.clock import SLEEP_TOLERANCE_S, Stopwatch, clocks, kept_awake
 
 
 class Machine:
-    """Two clocks of which one stops during sleep."""
+    """Provide two clocks, of which one stops during sleep."""
 
     def __init__(self) -> None:
         self.awake_s, self.always_s = 1000.0, 5000.0
@@ -74,7 +74,7 @@ def test_a_mac_is_asked_for_its_raw_clocks(monkeypatch):
 
 @pytest.fixture
 def caffeinate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in that writes down how it was called and ends, and lives until then."""
+    """Install a stand-in that records its calls and its end, and runs until it is ended."""
     program, notes = tmp_path / "bin" / "caffeinate", tmp_path / "notes"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\ntrap 'echo ended >> {notes}; kill $!; exit' TERM\n"

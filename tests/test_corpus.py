@@ -1,4 +1,4 @@
-"""Where documents come from: nothing lost, nothing in two splits, one sentence for what cannot be used."""
+"""Files become documents without loss, each in one split, and unusable files get one sentence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def documents(path: Path) -> list[str]:
 
 
 def wild_text(seed: int, chars: int) -> str:
-    """Paragraphs, blank lines of every kind, long lines, characters of one to four bytes."""
+    """Generate paragraphs, blank lines of every kind, long lines, and characters of one to four bytes."""
     rng = random.Random(seed)
     pieces = ["word ", "Ünïcödé ", "汉字", "🙂", "\n", "\n\n", "\r\n\r\n", "\n \t\n", "x" * 500, "\u2028", "\ufeff"]
     text = "".join(rng.choices(pieces, k=chars // 40))
@@ -71,7 +71,7 @@ def test_paragraphs_make_documents_of_about_8_kib(tmp_path):
 
 
 def cut_by_the_list_of_all_ends(text):
-    """What `paragraphs` promises, by the plainest means."""
+    """Cut a text as `paragraphs` should, in the simplest way."""
     ends = [match.end() for match in corpus.BLANK_LINES.finditer(text)]
     start = 0
     while later := [end for end in ends if end > start]:
@@ -204,7 +204,7 @@ def test_a_folder_without_text_is_refused(tmp_path):
 
 @pytest.fixture
 def closed_folder() -> Iterator[Path]:
-    """A folder with a text and a folder that only another user can read."""
+    """Make a folder with a text, and a subfolder that only another user can read."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)  # root reads everything, so it becomes nobody meanwhile
@@ -236,7 +236,7 @@ def test_a_corpus_that_cannot_be_read_is_not_called_empty(closed_folder):
 
 
 class Hub(http.server.BaseHTTPRequestHandler):
-    """Enough of the hub's protocol to list and fetch a dataset; the first transfer of a file breaks in its middle."""
+    """Serve enough of the hub's protocol to list and fetch a dataset; the first transfer of a file breaks off."""
 
     protocol_version = "HTTP/1.1"
     files: dict[str, bytes]

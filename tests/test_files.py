@@ -24,7 +24,7 @@ def own_tmpdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def start(place: Path) -> tuple[subprocess.Popen[str], Path]:
-    """A process that has made a folder and waits in it."""
+    """Start a process that has made a folder and waits in it."""
     env, pipe = environment(TMPDIR=str(place)), subprocess.PIPE
     process = subprocess.Popen(
         [sys.executable, "-c", MAKES_ONE], env=env, cwd=PROJECT, stdin=pipe, stdout=pipe, text=True
@@ -67,7 +67,7 @@ def test_what_is_somebody_elses_stays(tmp_path):
 
 
 def test_a_look_at_the_machine_whose_folder_was_swept_under_it_ends_without_a_word(tmp_path, own_cache):
-    """The loop was killed while it looked, and the next night has begun."""
+    """The harness was killed during the probe, and the next night has begun."""
     answer = tmp_path / f"{PREFIX}swept{SUFFIX}" / "answer.json"
     command = [sys.executable, str(PROJECT / "agent" / "runs" / "probe.py"), str(answer)]
     done = subprocess.run(command, cwd=PROJECT, env=environment(), capture_output=True, text=True, check=False)

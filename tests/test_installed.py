@@ -1,4 +1,4 @@
-"""Hints that install something: they fit the way nightshift was installed, and never name somebody else's package."""
+"""Hints on installing fit the way nightshift was installed, and never name another project's package."""
 
 import re
 import sys
@@ -20,7 +20,7 @@ TEXTS = [
 
 @pytest.fixture
 def environment(tmp_path, monkeypatch):
-    """A virtual environment that pip or uv made."""
+    """Make a virtual environment, as pip or uv does."""
 
     def made(tool: str) -> None:
         (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\n" + ("uv = 0.9.1\n" if tool == "uv" else ""))

@@ -1,4 +1,4 @@
-"""Commands that are printed begin as the user's own did, and can be pasted as they stand."""
+"""Printed commands begin as the user's own did, and can be pasted unchanged."""
 
 import os
 import shutil

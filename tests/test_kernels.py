@@ -1,4 +1,4 @@
-"""Every kernel against its definition in plain MLX, in value and in gradient, on whatever device this is.
+"""Every kernel agrees with its definition in plain MLX, in value and in gradient, on the device of this machine.
 
 On the CPU both are float32 and agree to rounding. On CUDA a kernel computes in float32 between bfloat16 arrays, plain
 operations round after each step: both are compared with plain float32, and the kernel may not be the worse one.
@@ -36,7 +36,7 @@ def normal(*shape: int, seed: int = 0, scale: float = 1.0) -> mx.array:
 
 
 def tokens(*shape: int, seed: int = 0) -> mx.array:
-    """Most of them the same few, as in text."""
+    """Draw token ids of which a few are frequent, as in text."""
     drawn = np.random.default_rng(seed).zipf(1.3, shape)
     return mx.array((drawn % V).astype(np.int32))
 
@@ -46,7 +46,7 @@ def as_list(outputs) -> list[mx.array]:
 
 
 def with_gradients(function, arguments: list[mx.array]) -> list[mx.array]:
-    """The outputs and, for every argument, the gradient of a sum of them in which no two elements weigh the same."""
+    """Return the outputs, and each argument's gradient of their sum weighted by different numbers."""
 
     def weighed(*arguments):
         outputs = as_list(function(*arguments))
@@ -63,7 +63,7 @@ def error(result: mx.array, truth: mx.array) -> float:
 
 
 def assert_agree(kernel, definition, arguments: list[mx.array], kept: int = 0) -> None:
-    """`kept` arguments at the end are weights and stay float32."""
+    """Compare a kernel with plain MLX; the last `kept` arguments are weights and stay float32."""
     given = [x.astype(DTYPE) for x in arguments[: len(arguments) - kept]] + arguments[len(arguments) - kept :]
     truth = with_gradients(definition, [x.astype(mx.float32) for x in given])
     rounded = with_gradients(definition, given)

@@ -1,4 +1,4 @@
-"""The fixed part: every token reaches a row, every byte is scored once, no interruption or damage goes unseen."""
+"""Every token reaches a row, every byte is scored once, and interruptions and damage are noticed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOT = Path(prepare.__file__).parent
 
 
 def packed(lengths: list[int]) -> Tokens:
-    """Documents of these lengths, BOS (0) included; every token of text is another number."""
+    """Make documents of these lengths, BOS (0) included; every token of text is a different number."""
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     tokens = np.ones(offsets[-1], np.int32)
     tokens[offsets[:-1]] = 0
@@ -207,7 +207,7 @@ def test_each_document_is_in_its_own_split_and_the_arrays_decode_to_it(tmp_path)
 
 
 def test_held_out_arrays_do_not_depend_on_the_order_of_files(tmp_path):
-    """The same documents under other names: the same tokens to evaluate on, whatever the tokenizer."""
+    """The same documents under other names give the same tokens to evaluate, with any tokenizer."""
     modules = write_library_text(tmp_path / "library.txt", chars=1_200_000).read_text()
     pieces = [modules[at : at + 4000] for at in range(0, len(modules), 4000)]
     texts = {}
@@ -297,7 +297,7 @@ def test_logits_of_another_shape_are_refused(tiny_data):
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory) -> Path:
-    """Several units of real text."""
+    """Write several units of real text."""
     folder = tmp_path_factory.mktemp("library")
     text = write_library_text(folder / "all", chars=6_000_000).read_text()
     for index, at in enumerate(range(0, len(text), 1_500_000)):

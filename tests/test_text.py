@@ -1,4 +1,4 @@
-"""Words and scripts of a proposer: nothing in them ends a night, or hides from the person who reads them."""
+"""No text of a proposer ends a night, or hides from the person who reads it."""
 
 import dataclasses
 import unicodedata

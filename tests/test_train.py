@@ -1,4 +1,4 @@
-"""The training script: what its model, optimizer and step promise, and what its command line does."""
+"""The training script's model, optimizer, step and command line keep their promises."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def tiny_config(**changes) -> GPTConfig:
 
 
 def tiny_model(seed: int = 0, **changes) -> GPT:
-    """A model with nothing left at zero, so that every path through it carries signal."""
+    """Make a model without zero weights, so that every path through it carries signal."""
     mx.random.seed(seed)
     model = GPT(tiny_config(**changes))
     weights = tree_flatten(model.trainable_parameters())

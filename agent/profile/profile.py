@@ -115,6 +115,7 @@ def profile(request: ProfileRequest, console: Console, answer: Answer) -> None:
 
 
 def check(request: ProfileRequest) -> None:
+    """Raise NightError if there are too few steps to measure."""
     if request.steps < 2:
         raise NightError(f"--steps {request.steps} leaves nothing between two steps to measure; take 2 or more")
 
@@ -133,6 +134,7 @@ def watch(place: Place, request: ProfileRequest, which: str, env: Mapping[str, s
 
 
 def training_command(place: Place, request: ProfileRequest) -> list[str]:
+    """Return the command of a plain training run, for a recorder."""
     options = ["--max-steps", str(request.steps), "--seed", str(request.seed), "--no-eval"]
     return [sys.executable, str(place.script_path.resolve()), *options]
 
@@ -150,6 +152,7 @@ def record(command: list[str], file: Path, env: Mapping[str, str]) -> Path:
 
 
 def run(what: str, command: list[str], folder: Path, env: Mapping[str, str]) -> None:
+    """Run a command in a folder; raise CrashError, which names it `what`, unless it ends well."""
     outcome = supervised(command, folder, env)
     if outcome.ending is not Ending.FINISHED:
         raise CrashError(what, outcome)
@@ -219,7 +222,7 @@ def start(true: Seen) -> dict[str, float | None]:
 
 
 def flat(true: Seen, fenced: Seen) -> dict[str, float | int | None]:
-    """What --json writes: numbers by name, null for what could not be measured."""
+    """Return the figures for --json by name, with None for one that could not be measured."""
     fast, slow, scoring = speed(true), phases(fenced), true.notes["scoring"]
     found: dict[str, float | int | None] = {
         "step_s": fast.step_s if fast else None,
@@ -256,12 +259,12 @@ def table(true: Seen, fenced: Seen) -> RenderableType:
 
 def step_table(fast: Speed | None, slow: Phases | None) -> Table:
     found = columns("a step", "ms", "share")
-    for phase, (name, seam) in PHASES.items():
+    for phase, (name, function) in PHASES.items():
         seconds = slow.seconds[phase] if slow else None
-        lost = "" if seconds is not None else f"{seam} was not called: part of Python"
+        lost = "" if seconds is not None else f"{function} was not called: part of Python"
         row(found, name, *ms(seconds, slow), lost)
     row(found, "Python", *ms(slow.python_s if slow else None, slow), "graph, schedule, log: the rest")
-    how = f"mean of {slow.steps}, without mx.compile" if slow else "no seam tells the steps apart"
+    how = f"mean of {slow.steps}, without mx.compile" if slow else "no function marks the start of a step"
     row(found, "fenced step", *ms(slow.step_s if slow else None, slow), how, style="bold")
     if fast is None:
         row(found, "true step", "", "", "the script wrote no metrics.jsonl")
@@ -282,7 +285,7 @@ def start_table(true: Seen) -> Table:
         ("imports", "import", "MLX, prepare, the script"),
         ("corpus", "data", "opened and verified"),
         ("model", "model", "and optimizer, first batch"),
-        ("first step", "first_step", "makes the weights, compiles what is new"),
+        ("first step", "first_step", "makes the weights, compiles kernels"),
     ):
         row(found, name, number(parts[part], ",.2f"), "", how if parts[part] is not None else "not seen")
     row(found, "until training", number(sum(s or 0.0 for s in parts.values()), ",.2f"), style="bold")

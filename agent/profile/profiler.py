@@ -42,6 +42,7 @@ class Notes:
 
 
 def main(script: str, answer: str, which: str, steps: str, seed: str) -> None:
+    """Run one pass over a script and write its notes as JSON to the file `answer`."""
     notes = Notes()
     notes.mark("begun")
     # the script's own prepare.py and hardware.py come first; the harness last, should it not be installed
@@ -106,6 +107,8 @@ class Fence:
         self.evaluate(*arrays)
 
     def around(self, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a function so that its result is evaluated and its time noted for a phase."""
+
         def fenced(*args: Any, **kwargs: Any) -> Any:
             start, evaluations = time.perf_counter(), self.evaluations
             result = function(*args, **kwargs)

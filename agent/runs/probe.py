@@ -24,7 +24,7 @@ def main(answer: str) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt writing the answer
         facts = {"error": "interrupted before the data were ready; the same command goes on from there"}
     except ImportError as error:
-        facts = {"error": f"{error}; install what is missing, as nightshift doctor says"}
+        facts = {"error": f"{error}; install the missing package, as nightshift doctor says"}
     except subprocess.CalledProcessError as error:
         facts = {"error": f"{error.cmd[0]} failed with exit code {error.returncode}; run: nightshift doctor"}
     except OSError as error:

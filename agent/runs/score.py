@@ -31,7 +31,7 @@ from agent.sandbox.process import Outcome
 # honest model may be three times as slow as attempt 0's, and reading MLX again from a slow disk takes about 20 s.
 FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 20.0, 3.0
 WEIGHTS_FACTOR, LEAST_WEIGHTS_BYTES = 16, 256 << 20  # times attempt 0's: larger weights could store text
-What = Literal["losses", "logits"]
+ScorerMode = Literal["losses", "logits"]
 Split = Literal["validation", "holdout"]
 Work = Mapping[str, npt.NDArray[np.generic]]  # file name → array: the input of a scorer
 SCORER = Path(__file__).with_name("scorer.py")
@@ -48,6 +48,7 @@ class Rows:
 
     @classmethod
     def of(cls, data: Path, split: Split = "validation") -> "Rows":
+        """Read the rows of a split from a corpus folder."""
         corpus = prepare.load_data(data, verify=False)  # its checksums were verified
         inputs, targets = prepare.evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
         return cls(inputs.astype(np.uint16), targets.astype(np.uint16), corpus.token_bytes)
@@ -180,7 +181,7 @@ def audit(
 
 
 def _ask(
-    shop: Workshop, folder: Path, script: str, what: What, weights: Path, limit_s: float, work: Work, count: int
+    shop: Workshop, folder: Path, script: str, mode: ScorerMode, weights: Path, limit_s: float, work: Work, count: int
 ) -> Scoring:
     """Run the scorer on this work in a box and return its reply: `count` numbers or a failure.
 
@@ -193,7 +194,7 @@ def _ask(
         shutil.copyfile(SCORER, folder / SCORER.name)
         for name, array in work.items():
             np.save(folder / f"{name}.npy", array)
-        command = [sys.executable, SCORER.name, what, shop.script_name, str(weights)]
+        command = [sys.executable, SCORER.name, mode, shop.script_name, str(weights)]
         outcome = shop.call(command, folder, limit_s, weights)
         spent_s += outcome.wall_s
         by_signal = outcome.exit_code is not None and outcome.exit_code < 0
@@ -204,7 +205,7 @@ def _ask(
         if killed or not by_signal:
             break
         killed = killed or by_signal
-    answer = _answer(outcome, folder, f"{what}.f32", count)
+    answer = _answer(outcome, folder, f"{mode}.f32", count)
     shop.drop_all_but_log(folder)
     overran = outcome.ending is Ending.OVERRAN
     return Scoring(spent_s, failure=answer, overran=overran) if isinstance(answer, str) else Scoring(spent_s, answer)
@@ -247,6 +248,7 @@ def _commit(path: Path, losses: npt.NDArray[np.float32]) -> None:
 
 
 def read_committed(path: Path, rows: Rows) -> npt.NDArray[np.float32] | None:
+    """Read committed losses (R, T) in nats; None if the file is missing or has another size."""
     try:
         losses = np.fromfile(path, np.float32)
     except OSError:

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 
-def main(what: str, script: str, weights: str) -> None:
+def main(kind: str, script: str, weights: str) -> None:
+    """Write losses.f32 or logits.f32 for the rows in inputs.npy."""
     import hardware
 
     hardware.tune()  # before anything imports MLX
@@ -26,8 +27,8 @@ def main(what: str, script: str, weights: str) -> None:
     inputs = np.load("inputs.npy")
     model = load_script(Path(script)).load_model(weights)
     rows = prepare.rows_at_once(data)
-    with Path(f"{what}.f32").open("wb") as file:
-        parts = losses(model, inputs, rows, data) if what == "losses" else logits(model, inputs, rows, data)
+    with Path(f"{kind}.f32").open("wb") as file:
+        parts = losses(model, inputs, rows, data) if kind == "losses" else logits(model, inputs, rows, data)
         for part in parts:
             file.write(np.ascontiguousarray(part, np.float32).tobytes())
 

@@ -64,14 +64,14 @@ def train_in(
     out.mkdir()
     options = ["--budget-s", f"{budget_s:g}", "--seed", str(seed), "--out", "out", "--no-eval"]
     command = [sys.executable, shop.script_name, *options]
-    contest, limit_s = Contest(out, ahead), budget_s + allowance_s
+    check, limit_s = EarlyStopCheck(out, ahead), budget_s + allowance_s
     outcome = shop.call(
-        command, folder, limit_s, trains=True, progress=lambda: read_progress(out), hopeless=contest.is_lost
+        command, folder, limit_s, trains=True, progress=lambda: read_progress(out), hopeless=check.has_failed
     )
     run = _as_run(outcome, budget_s, allowance_s, out, seed)
     if run.ending is not Ending.HOPELESS:
         return run
-    return dataclasses.replace(run, last_lines=f"{run.last_lines}\n{contest.verdict}".strip())
+    return dataclasses.replace(run, last_lines=f"{run.last_lines}\n{check.verdict}".strip())
 
 
 def learnt_allowance_s(history: History, budget_s: float) -> float:
@@ -85,7 +85,7 @@ def learnt_allowance_s(history: History, budget_s: float) -> float:
 # ---- early stop ------------------------------------------------------------------------------------------------------
 
 
-class Contest:
+class EarlyStopCheck:
     """Compare a running training with the early-stop bounds that it has not reached yet."""
 
     def __init__(self, out: Path, ahead: Sequence[Bound]) -> None:
@@ -93,7 +93,7 @@ class Contest:
         self._ahead = tuple(ahead)
         self.verdict: str | None = None  # why the run was stopped early
 
-    def is_lost(self) -> bool:
+    def has_failed(self) -> bool:
         """Return whether the run has failed a bound; read the whole metrics file only at a bound."""
         now = read_progress(self._out) if self._ahead else None
         if now is not None and now.fraction >= self._ahead[0].fraction:

@@ -42,6 +42,8 @@ MAC_SYSTEM = ("/usr/bin", "/usr/lib", "/usr/share", "/bin", "/sbin", "/System/Li
 
 
 class Mode(StrEnum):
+    """Name the values of --sandbox."""
+
     AUTO = "auto"  # the strongest that works here
     REQUIRE = "require"  # bubblewrap or Seatbelt, else refuse
     OFF = "off"
@@ -57,6 +59,8 @@ class View:
 
 
 class Box(Protocol):
+    """Wrap a command so that it runs in a sandbox."""
+
     @property
     def name(self) -> str:
         """Return the name that `run` and `doctor` print."""
@@ -340,4 +344,5 @@ def _steps_to_python() -> Iterator[Path]:
 
 
 def gpu_devices() -> tuple[Path, ...]:
+    """Return the device files of this machine's GPUs."""
     return tuple(sorted(path for pattern in GPU_DEVICES for path in Path("/dev").glob(pattern)))

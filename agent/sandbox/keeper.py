@@ -49,7 +49,7 @@ class Order:
 
 def main(order: Order, command: list[str]) -> int:
     """Run the command until it ends or has to end, end its tree, report, and return its exit code."""
-    told = Told()
+    request = EndRequest()
     adopt_orphans()
     die_with_parent(signal.SIGTERM)
     limits = order.resource_limits()
@@ -60,7 +60,7 @@ def main(order: Order, command: list[str]) -> int:
             Watch(limits, Path.cwd(), descendants, group.filled_bytes if group else lambda: None) if limits else None
         )
         over: Excess | None = None
-        while child.poll() is None and not told.to_end and over is None and os.getppid() == order.harness:
+        while child.poll() is None and not request.is_made and over is None and os.getppid() == order.harness:
             time.sleep(POLL_S)
             alive(child)  # reaps zombies
             over = out_of_memory(watch, limits, group) or (watch.exceeded() if watch else None)
@@ -79,24 +79,26 @@ def main(order: Order, command: list[str]) -> int:
     return 128 - code if code < 0 else code
 
 
-class Told:
+class EndRequest:
     """Remember that a signal asked for the end."""
 
     def __init__(self) -> None:
-        self.to_end = False
+        self.is_made = False
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._remember)
 
     def _remember(self, number: int, frame: object) -> None:
-        self.to_end = True
+        self.is_made = True
 
 
 def adopt_orphans() -> None:
+    """Make this process the parent of descendants whose parents end (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with_parent(number: int) -> None:
+    """Ask the kernel for a signal when the parent ends (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
@@ -111,6 +113,7 @@ def own_tasks() -> int:
 
 
 def on_start(limits: ResourceLimits | None, group: cgroup.Group | None, tasks: int) -> None:
+    """Apply the limits to the calling child before it becomes the command; `tasks` is the user's thread count."""
     die_with_parent(signal.SIGKILL)
     limit(resource.RLIMIT_CORE, 0)
     if group is not None:
@@ -122,11 +125,11 @@ def on_start(limits: ResourceLimits | None, group: cgroup.Group | None, tasks: i
         Path("/proc/self/oom_score_adj").write_bytes(OOM_SCORE)
 
 
-def limit(what: int, most: int) -> None:
+def limit(resource_id: int, most: int) -> None:
     """Set a limit of this process, but keep a lower one that the user has set: only root may raise it."""
-    _, hard = resource.getrlimit(what)
+    _, hard = resource.getrlimit(resource_id)
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(what, (most, most))
+    resource.setrlimit(resource_id, (most, most))
 
 
 def out_of_memory(watch: Watch | None, limits: ResourceLimits | None, group: cgroup.Group | None) -> Excess | None:

@@ -49,7 +49,7 @@ RIGHTS = {"read": READ, "write": WRITE, "devices": DEVICES}
 
 SINCE_1 = READ | WRITE_FILE | MAKE_CHAR | MAKE_BLOCK | CHANGE & ~REFER
 
-# ---- what is not covered ---------------------------------------------------------------------------------------------
+# ---- gaps ------------------------------------------------------------------------------------------------------------
 
 ALWAYS_OPEN = (
     "whether a file exists, its size and its times",
@@ -96,7 +96,7 @@ def uncovered(abi: int) -> tuple[str, ...]:
 
 def main(rules: Mapping[str, Iterable[str]], command: list[str]) -> int:
     """Become the command under these rules; return an exit code only on failure."""
-    os.get_exec_path()  # imports what execvp will need, while the library can still be read
+    os.get_exec_path()  # imports modules that execvp needs, while they can still be read
     try:
         restrict(rules)
     except Refused as refusal:

@@ -203,6 +203,7 @@ def last_lines(log: BinaryIO, count: int = 20) -> str:
 
 
 def read_tail(file: BinaryIO, count: int) -> bytes:
+    """Return the last `count` bytes of an open file, without moving its position."""
     size = os.fstat(file.fileno()).st_size
     return os.pread(file.fileno(), count, max(0, size - count))
 

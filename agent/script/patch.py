@@ -20,6 +20,7 @@ HUNK = re.compile(r"^--- .*\n\+\+\+ .*\n@@ ", re.MULTILINE)
 
 
 def is_patch(text: str) -> bool:
+    """Return whether a text holds a unified diff."""
     return HUNK.search(text) is not None
 
 
@@ -113,7 +114,7 @@ def _merge(ours: str, base: str, edited: str, number: int) -> str:
     text = merge_lines(ours, base, edited)
     if text is None:
         raise ScriptError(
-            f"the patch conflicts with what was kept since attempt {number}; make it again, of the best script so far"
+            f"the patch conflicts with edits kept since attempt {number}; make it again, of the best script so far"
         )
     return text
 

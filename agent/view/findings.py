@@ -12,6 +12,7 @@ MOST_RUNS = 100  # if more runs were needed, advise longer runs instead
 
 
 def confirmed_branch(night: Night) -> str:
+    """Return the full ref of the branch that dawn makes for a confirmed script."""
     return f"{night.branch}-confirmed"
 
 

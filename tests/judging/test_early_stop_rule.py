@@ -16,7 +16,7 @@ from agent.experiment import Ending, Status
 from agent.judging.early_stop import FRACTIONS, LEAST_RUNS, Bound, Finished, bounds, losses
 from agent.night.driver import run_night
 from agent.records import terms
-from agent.runs.train import Contest, read_losses
+from agent.runs.train import EarlyStopCheck, read_losses
 from agent.view import terminal as report
 
 
@@ -117,15 +117,15 @@ def test_the_verdict_names_the_point_and_the_difference():
 
 
 def test_a_bound_that_was_passed_is_not_asked_again(tmp_path):
-    contest = Contest(tmp_path, (Bound(0.4, 3.0, 2.9, 1.0, 0.0), Bound(0.6, 2.0, 1.9, 1.0, 0.0)))
+    check = EarlyStopCheck(tmp_path, (Bound(0.4, 3.0, 2.9, 1.0, 0.0), Bound(0.6, 2.0, 1.9, 1.0, 0.0)))
     curve = tmp_path / "metrics.jsonl"
     curve.write_bytes(lines((0.35, 2.5), (0.45, 2.5)))
-    assert not contest.is_lost()
+    assert not check.has_failed()
     curve.write_bytes(lines((0.35, 9.0), (0.45, 9.0)))  # second thoughts of a script, too late
-    assert not contest.is_lost()
+    assert not check.has_failed()
     curve.write_bytes(lines((0.55, 2.5), (0.6, 2.5)))
-    assert contest.is_lost()
-    assert contest.verdict == "stopped early at 60%: its loss was 0.600 above the incumbent's"
+    assert check.has_failed()
+    assert check.verdict == "stopped early at 60%: its loss was 0.600 above the incumbent's"
 
 
 def test_it_is_off_unless_asked_for():

@@ -1,4 +1,4 @@
-"""Where the time goes: each phase gets what is its own, and a script without the seams still gets its table."""
+"""Each phase gets its own time, and a script without the measured functions still gets a table."""
 
 import json
 import os
@@ -26,7 +26,7 @@ NO_GRADIENTS = {"mx.value_and_grad(loss_of)(table, rows)": "loss_of(table, rows)
 
 
 def bigram(changes: dict[str, str]) -> str:
-    """The script with every seam, pieces of its text replaced."""
+    """Return the script with all measured functions, with pieces of its text replaced."""
     text = (SCRIPTS / "bigram.py").read_text()
     for old, new in changes.items():
         assert old in text
@@ -65,7 +65,7 @@ def test_building_the_graph_is_pythons_unless_arrays_are_evaluated_on_the_way(tm
     assert found[theirs] > found[others]
 
 
-def test_a_phase_without_its_seam_says_so_and_is_counted_as_python(tmp_path):
+def test_a_phase_without_its_function_says_so_and_is_counted_as_python(tmp_path):
     said, found = profiled(tmp_path, {**NO_OPTIMIZER, **NO_SCORING, "SLEEP_S = 0.0": "SLEEP_S = 0.02"})
     assert "MuonAdamW.update was not called: part of Python" in said
     assert "prepare.evaluate_bpb was not called" in said
@@ -82,14 +82,14 @@ def test_the_optimizer_tells_the_steps_apart_where_make_step_is_gone(tmp_path):
     assert found["optimizer_s"] > 0
 
 
-def test_a_script_with_no_seam_at_all_still_gets_its_true_step(tmp_path):
+def test_a_script_without_any_measured_function_still_gets_its_true_step(tmp_path):
     said, found = profiled(tmp_path, {**NO_STEP, **NO_OPTIMIZER, **NO_SCORING, **NO_GRADIENTS})
-    assert "no seam tells the steps apart" in said
+    assert "no function marks the start of a step" in said
     assert found["step_s"] > 0
     assert found["fenced_step_s"] is None
 
 
-def test_the_projects_own_script_has_every_seam(tmp_path):
+def test_the_projects_own_script_has_every_measured_function(tmp_path):
     script = re.sub(r"(?m)^(DEPTH|BATCH_ROWS) = \S.*$", r"\1 = 1", (PROJECT / "train_mlx.py").read_text())
     done = profile(tmp_path, script, "--steps", "2", "--json", "-")
     assert done.returncode == 0, done.stderr
@@ -133,7 +133,7 @@ def test_misuse_is_one_sentence_with_its_remedy(grounds, options, words):
 @pytest.mark.parametrize(("score_s", "measured"), [(0.04, range(1, 5)), (60.0, range(34, 35))])
 def test_scoring_that_takes_long_is_measured_in_part(tiny_data, monkeypatch, score_s, measured):
     def evaluate(model, data):
-        """Like prepare.evaluate_bpb: batches of 16 rows, the last filled up."""
+        """Act like prepare.evaluate_bpb: batches of 16 rows, the last filled up."""
         rows = -(-(len(data.split("validation").tokens) - 1) // data.seq_len)
         for _ in range(0, rows, 16):
             model([None] * 16)

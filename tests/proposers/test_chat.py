@@ -1,4 +1,4 @@
-"""One question to a language model: the real SDKs, at servers that refuse, hang, break off and lie."""
+"""The real SDKs ask servers that refuse, hang, break off and lie, and every failure is one sentence."""
 
 import email.utils
 import itertools

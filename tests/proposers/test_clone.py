@@ -1,4 +1,4 @@
-"""What a coding agent is shown: everything that helps, and nothing that a scorer has said."""
+"""A coding agent's clone holds all that helps it, and no output of a scorer."""
 
 import pytest
 from agents import BASE, EDITED, IDEA, SCRIPT, Agent, attempt, brief

@@ -1,4 +1,4 @@
-"""A coding agent as a source of ideas: a real program, which edits, fails, hangs, floods and forks."""
+"""A coding agent is a real program here, which edits, fails, hangs, floods and forks."""
 
 import json
 import os

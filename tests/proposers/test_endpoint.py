@@ -1,4 +1,4 @@
-"""Which model is meant, who serves it, and who gets to see the key."""
+"""A spec determines model and server, and the key goes to that server alone."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Ideas of language models: what becomes of their answers, what they cost, what they are told."""
+"""Language models' replies become proposals or sentences, and their costs are recorded and limited."""
 
 import sys
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The prompt: what a model is told, how much of it, and what it must never see."""
+"""The prompt holds the night's facts within its limits, and never text that a scorer has seen."""
 
 import re
 from dataclasses import replace

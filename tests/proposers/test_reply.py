@@ -1,4 +1,4 @@
-"""Replies of a language model: what is clear is taken, everything else is refused with a sentence that helps."""
+"""A clear reply is accepted, any other refused with a sentence that tells the model how to correct it."""
 
 import re
 import time

@@ -18,7 +18,7 @@ from agent.records.journal import Journal
 
 @dataclasses.dataclass(frozen=True)
 class Pinned:
-    """A night that has opened, and the corpus that it alone reads."""
+    """Hold an open night, and a corpus that only this night reads."""
 
     grounds: Grounds
     data: Path
@@ -103,7 +103,7 @@ def test_a_night_from_before_there_were_pins_is_not_gone_on_with(pinned):
 
 
 class Tamperer(Quiet):
-    """Somebody who edits a fixed file while attempt 0 trains."""
+    """Edit a fixed file while attempt 0 trains."""
 
     path: Path
 

@@ -1,4 +1,4 @@
-"""The audit's arithmetic: honest losses pass, every kind of lie that is worth telling fails."""
+"""The audit's arithmetic passes honest losses, and fails every kind of lie that pays."""
 
 import tracemalloc
 
@@ -22,13 +22,13 @@ def text(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def losses_of_two_models(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """An incumbent's and a candidate's, (R, T): about 3 nats, and 0.4 apart on most tokens, as two seeds are."""
+    """Return losses (R, T) of an incumbent and a candidate: about 3 nats, and 0.4 apart on most tokens."""
     incumbent = rng.gamma(1.5, 2.0, (ROWS, LENGTH)).astype(np.float32)
     return incumbent, np.maximum(incumbent + rng.normal(0, 0.4, incumbent.shape), 0.001).astype(np.float32)
 
 
 def an_audit(rng: np.random.Generator, lie: np.ndarray) -> audit.Audit:
-    """Of a model that answers honestly and committed to its losses less a lie (R, T)."""
+    """Audit a model that answers honestly but committed to its losses minus a lie (R, T)."""
     incumbent, honest = losses_of_two_models(rng)
     inputs, targets = text(rng, ROWS, LENGTH), text(rng, ROWS, LENGTH)
     committed = np.maximum(honest - lie, 0).astype(np.float32)
@@ -39,7 +39,7 @@ def an_audit(rng: np.random.Generator, lie: np.ndarray) -> audit.Audit:
 
 
 def logits_with_losses(losses: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """(K, V): the target's probability is exp(-loss), the others share the rest."""
+    """Return logits (K, V) in which the target's probability is exp(-loss) and the others share the rest."""
     p = np.exp(-losses.astype(np.float64))
     logits = np.repeat(np.log((1 - p) / (VOCABULARY - 1))[:, None], VOCABULARY, axis=1)
     logits[np.arange(len(targets)), targets] = np.log(p)
@@ -78,7 +78,7 @@ def test_the_author_of_noise_is_told_what_a_loss_may_depend_on(rng):
 
 
 def test_a_lie_below_the_tolerance_cannot_hide_behind_the_opposite_one_where_all_look(rng):
-    """Losses are raised where they are high, and gains are drawn, and lowered everywhere else."""
+    """Losses are raised where they are high (and gains are drawn), and lowered everywhere else."""
     caught = 0
     for _ in range(100):
         _, honest = losses_of_two_models(rng)
@@ -131,7 +131,7 @@ def test_positions_are_distinct_and_only_where_a_target_counts(rng):
 
 @pytest.mark.parametrize("rows", [128, ROWS])
 def test_what_one_process_is_shown_holds_no_answer_to_what_it_is_asked(rng, rows):
-    """Even where gains pile up in a few rows, late in one and early in the next."""
+    """This holds even if gains lie in a few rows, late in one and early in the next."""
     incumbent = np.ones((rows, LENGTH), np.float32)
     incumbent[::4, -1] = incumbent[::4, 3] = incumbent[1::4, 0] = 45.0
     candidate = np.full((rows, LENGTH), 0.9, np.float32)
@@ -145,7 +145,7 @@ def test_what_one_process_is_shown_holds_no_answer_to_what_it_is_asked(rng, rows
 
 
 def test_a_bait_of_huge_gains_keeps_no_row_from_being_looked_at(rng):
-    """A model that was bad on purpose in one place of each row, and is mended there, lies everywhere else in it."""
+    """A model that was bad on purpose at one position of each row, and is repaired there, lies at all others."""
     incumbent, honest = losses_of_two_models(rng)
     incumbent[::4, -1] = 45.0
     lie = np.zeros((ROWS, LENGTH))
@@ -176,7 +176,7 @@ def test_the_reference_of_a_first_attempt_is_how_often_a_token_comes():
 
 
 def test_the_whole_training_text_is_never_copied():
-    """Of a corpus of 600 M tokens, counts of 8 bytes a token would take 5 GB of the machine that trains beside it."""
+    """For a corpus of 600 M tokens, 8 bytes a token would take 5 GB of a machine that is training."""
     train, found = np.zeros(1 << 25, np.uint16), {}
     one = np.zeros((4, 8), np.uint16)
     for name, deed in {

@@ -1,4 +1,4 @@
-"""What bounds a scoring process, which runs the script's own code: its time, and the size of its weights."""
+"""Time and size of weights limit a scoring process, which runs the script's own code."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ MB = 1_000_000
 
 
 def first(*score_s: float, weights_bytes: int | None = 5 * MB) -> tuple[Attempt]:
-    """A night whose attempt 0 took so long to score."""
+    """Return a night whose attempt 0 took this long to score."""
     runs = tuple(
         Run(seed, Ending.FINISHED, 0, 310.0, None, "", Score(1.0, seconds), weights_bytes=weights_bytes)
         for seed, seconds in enumerate(score_s)

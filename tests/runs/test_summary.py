@@ -1,4 +1,4 @@
-"""What a script says of its run is read number by number: false ones are absent, and the others stay."""
+"""A script's summary is read number by number: impossible ones are left out, and the others stay."""
 
 import dataclasses
 import json

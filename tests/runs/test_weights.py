@@ -1,4 +1,4 @@
-"""What a run saved, by the header of the file alone: of a true one all, of any other nothing."""
+"""A file of weights is measured by its header: a true header gives all its numbers, a false one none."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The folders of a night: laid out over anything, read as bytes from plain files, removed whatever was done to them."""
+"""A night's folders are laid out over anything, read from plain files only, and removed in any state."""
 
 import dataclasses
 import os
@@ -19,7 +19,7 @@ from agent.sandbox.limits import limits_of_machine
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder with a file that nobody may touch."""
+    """Make a folder with a file that must stay unchanged."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "precious").write_text("mine")
     return tmp_path / "outside"
@@ -36,7 +36,7 @@ def shop(tmp_path: Path) -> Workshop:
 
 
 def nest(folder: Path, levels: int = 40) -> None:
-    """Folders in folders, to a path that is longer than the kernel takes."""
+    """Nest folders to a path that is longer than the kernel accepts."""
     at = os.open(folder, os.O_RDONLY)
     for _ in range(levels):
         os.mkdir("d" * 200, dir_fd=at)
@@ -222,7 +222,7 @@ def test_weights_behind_a_linked_folder_are_not_the_runs_own(tmp_path, outside):
 
 
 def compiled(shop: Workshop) -> Path:
-    """The TMPDIR of a run of attempt 0 with machine code in it."""
+    """Make the TMPDIR of a run of attempt 0, with compiled code in it."""
     own = shop.run_folder(0, 0) / TMP
     for name in WARM:
         (own / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a boxed process cannot reach, and what it needs and has: the same sentences for every box that works here."""
+"""Every box that works here denies a process the same places, and gives it the same tools."""
 
 import dataclasses
 import os
@@ -93,7 +93,7 @@ def box(request: pytest.FixtureRequest) -> Box:
 
 @dataclass(frozen=True)
 class World:
-    """What surrounds a run: the user's home and repository, each with canaries, and the night that it belongs to."""
+    """Hold a run's surroundings: the user's home and repository, with canaries in both, and its night."""
 
     root: Path
     shop: Workshop
@@ -104,12 +104,12 @@ class World:
 
     @property
     def private(self) -> list[Path]:
-        """Files that no run is shown."""
+        """Return files that no run may see."""
         names = ("home/key", "user/train_mlx.py", "user/.git/config", "user/experiments/nights/t/journal.sqlite")
         return [*(self.root / name for name in names), self.shop.weights(0, 0), self.shop.losses(1, 0)]
 
     def run(self, code: str, *arguments: object, boxed: bool = True, trains: bool = True) -> str:
-        """What a Python program says, in the box or outside."""
+        """Run a Python program in the box or outside, and return its output."""
         command = [sys.executable, "-c", code, *map(str, arguments)]
         if boxed:
             command = self.shop.box.wrap(command, self.shop.view(self.folder, trains=trains))
@@ -138,7 +138,7 @@ def world(box: Box, tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def stranger() -> Iterator[subprocess.Popen[bytes]]:
-    """Another process of the user's, who gave it a key."""
+    """Start another process of the user, with a key in its environment."""
     env = {"API_KEY": CANARY, "PATH": os.environ["PATH"]}
     with subprocess.Popen(["sleep", "60"], env=env) as process:
         yield process
@@ -164,7 +164,7 @@ def test_of_the_real_home_only_the_way_to_python_is_seen(world):
 
 
 def test_nothing_outside_its_folder_can_be_written(world):
-    """Only files that are made for it are at stake here, and new ones in the places that matter."""
+    """It tries files made for this test, and new files in places that matter."""
     packages = next(Path(entry) for entry in sys.path if entry.endswith("-packages"))
     folders = [world.root, world.root / "user", Path(world.shop.night.data), packages, PROJECT, Path("/usr"), Path("/")]
     new = [folder / f"{CANARY}.pth" for folder in folders]
@@ -177,7 +177,7 @@ def test_nothing_outside_its_folder_can_be_written(world):
 
 
 def test_what_it_reads_it_cannot_open_for_writing(world):
-    """And writes nothing where it can: a hole must not cost the tests their own Python."""
+    """It opens files without writing, so that a hole in the box cannot damage the tests' own Python."""
     seen = [sys.executable, boxes.__file__, *Path(world.shop.night.data).glob("train.*")]
     assert world.run(READ, *seen) != ""
     assert world.run(READ.replace("'rb').read(64)", "'r+b')"), *seen) == ""
@@ -295,7 +295,7 @@ except OSError: print(False)
 
 @pytest.mark.skipif(not MAKES_DISKS.is_dir(), reason="this kernel makes no disks in memory")
 def test_nothing_makes_a_disk_by_reading(world):
-    """It is opened alone: each reading that succeeds leaves a disk in the machine's memory."""
+    """It opens the file without reading: each successful read leaves a disk in the machine's memory."""
     skip_if_open(world.shop.box, "scripts run with your rights: files, network, processes")
     assert world.run(OPEN, MAKES_DISKS / "hot_add") == "False\n"
 

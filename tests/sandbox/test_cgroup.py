@@ -1,4 +1,4 @@
-"""Control groups: the kernel holds a tree of processes to its limits, and ends all of it."""
+"""In a control group the kernel enforces the limits of a process tree, and all of it ends."""
 
 import os
 import re
@@ -46,7 +46,7 @@ def run(within: Group, code: str) -> subprocess.CompletedProcess[str]:
 
 
 def start_daemon(within: Group) -> int:
-    """The process id of one that has left its parents and their session."""
+    """Start a daemon, which leaves its parent and session; return its process id."""
     parent = subprocess.Popen([sys.executable, "-c", DAEMON], preexec_fn=within.join, stdout=subprocess.PIPE, text=True)
     with parent:
         assert parent.stdout is not None
@@ -175,7 +175,7 @@ def test_version_2_kills_a_whole_group_at_once():
 
 
 class Tree:
-    """A tree of version 2 in a plain folder, where a group's files have to be taken away by hand."""
+    """Imitate a version 2 tree in a plain folder, where a group's files have to be deleted by the test."""
 
     def __init__(self, root: Path, path: str = "/user/session", controllers: str = "cpu memory pids") -> None:
         self.root, self.home = root / "tree", root / "tree" / path.lstrip("/")

@@ -1,4 +1,4 @@
-"""What a script tries, a night in its box withstands; what is honest, it lets pass. All of it: benchmarks/cheats.py."""
+"""A night in its box catches cheating scripts and accepts honest ones; benchmarks/cheats.py tries all of them."""
 
 import os
 import socket
@@ -35,7 +35,7 @@ def test_there_are_many_and_no_two_are_the_same():
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory, tiny_data) -> dict[str, Trial]:
-    """Three cheats and an honest script, in one night."""
+    """Run three cheats and an honest script in one night."""
     box = choose(Mode.AUTO)
     if box.name.startswith("no sandbox"):
         pytest.skip(box.name)
@@ -66,7 +66,7 @@ def test_what_a_script_left_in_place_of_its_log_holds_nobody_up(tmp_path):
 
 
 def test_what_is_found_through_pythonpath_is_found_by_subprocesses_as_well(monkeypatch):
-    """On a CUDA machine MLX itself may be."""
+    """On a CUDA machine, MLX itself may be found that way."""
     monkeypatch.setenv("PYTHONPATH", "/where/mlx/lies")
     assert python_path(PROJECT) == environment()["PYTHONPATH"] == f"{PROJECT}{os.pathsep}/where/mlx/lies"
     monkeypatch.delenv("PYTHONPATH")

@@ -1,4 +1,4 @@
-"""Which of the kernel's files are hidden: told from a small tree that looks like /proc and /sys."""
+"""The counters of a small tree that looks like /proc and /sys are found, and other files are not."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The kernel's own box: inside, a command reads and writes where it was told, and nowhere else."""
+"""Under Landlock a command reads and writes the given paths only."""
 
 import json
 import os
@@ -35,13 +35,13 @@ def boxed(rules: object, *command: str, cwd: Path | None = None) -> subprocess.C
 
 
 def boxed_unfiltered(rules: object, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """As where the kernel has no filters, or nobody has written down the numbers of its system calls."""
+    """Act as on a kernel without filters, or with an architecture whose system calls we do not know."""
     code = f"{IMPORT}; landlock.seccomp.available = lambda: False; sys.exit(landlock.main({rules!r}, sys.argv[1:]))"
     return subprocess.run([sys.executable, "-c", code, *command], cwd=cwd, capture_output=True, text=True, timeout=60)
 
 
 class Box:
-    """A folder to write, in a folder with a secret."""
+    """Hold a writable folder inside a folder with a secret."""
 
     boxed = staticmethod(boxed)
 
@@ -52,7 +52,7 @@ class Box:
         self.rules = {"read": SYSTEM, "write": [str(self.inside)], "devices": DEVICES}
 
     def run(self, code: str, *arguments: object) -> str:
-        """What a Python program says inside: the last line, which names the exception where one ends it."""
+        """Run a Python program in the box; return its last line, which names the exception after a crash."""
         done = self.boxed(self.rules, sys.executable, "-I", "-c", code, *map(str, arguments), cwd=self.inside)
         return (done.stderr or done.stdout).strip().rpartition("\n")[2]
 
@@ -81,7 +81,7 @@ def udp() -> Iterator[socket.socket]:
 
 @pytest.fixture
 def stranger() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the same user outside the box."""
+    """Start a process of the same user outside the box."""
     with subprocess.Popen(["sleep", "60"], env={"TOKEN": "secret", "PATH": os.environ["PATH"]}) as process:
         yield process
         process.kill()

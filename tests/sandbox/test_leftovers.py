@@ -1,4 +1,4 @@
-"""What one box could leave in the kernel for a later one: nothing can be written there, or nothing be read."""
+"""One box can leave no message for a later one in the kernel: it cannot be written, or not be read."""
 
 import ctypes
 import mmap
@@ -32,8 +32,8 @@ def call(name, *arguments):
 """
 
 
-class Place:
-    """A box, the folder that it works in, and a large file outside that it may read."""
+class Surroundings:
+    """Hold a box, its working folder, and a large file outside that it may read."""
 
     def __init__(self, box: Box, root: Path) -> None:
         self.box, self.folder, self.file = box, root / "run", root / "large"
@@ -42,7 +42,7 @@ class Place:
         os.sync()  # the kernel puts no page out that was not written
 
     def run(self, code: str, *, boxed: bool = True) -> str:
-        """The last line that a Python program says."""
+        """Run a Python program in the box and return its last line."""
         (self.folder / "script.py").write_text(PRELUDE + code)
         command = [sys.executable, "script.py", str(self.file)]
         if boxed:
@@ -53,8 +53,8 @@ class Place:
 
 
 @pytest.fixture(params=[bubblewrap, kernels_own], ids=["bubblewrap", "landlock"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return Place(usable(request.param()), tmp_path)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Surroundings:
+    return Surroundings(usable(request.param()), tmp_path)
 
 
 def pages_in_memory(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""What a run may use of the machine: beyond it, its whole tree ends at once, and the log says why."""
+"""A run beyond its limits ends at once with its whole tree, and the log says why."""
 
 import dataclasses
 import os
@@ -54,7 +54,7 @@ def run(folder: Path, *command: str, **given: int) -> Outcome:
 
 
 def reason(folder: Path, *command: str, ending: Ending = Ending.EXCEEDED, **given: int) -> str:
-    """Why a command was ended that would otherwise last for a minute."""
+    """Run a command that would last a minute, and return why it was ended."""
     outcome = run(folder, *command, **given)
     assert (outcome.ending, outcome.exit_code) == (ending, None), outcome
     assert outcome.wall_s < 30
@@ -129,7 +129,7 @@ KINDS = FILLS if sys.platform == "linux" else ["own"]
 
 @pytest.fixture(params=KINDS)
 def filled(request: pytest.FixtureRequest) -> Iterator[psutil.Process]:
-    """A process with 100 MB of memory of its own, of one kind or another."""
+    """Start a process with 100 MB of private memory of one kind."""
     code = f"import mmap, os, time\nSIZE = 100 << 20\n{FILLS[request.param]}\nprint('up', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -157,7 +157,7 @@ def test_no_kind_of_memory_is_a_place_to_hide(tmp_path, kind):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a Mac tells each process's own pages")
 def test_pages_that_forks_share_are_counted_once(tmp_path, monkeypatch):
-    """An honest loader with many workers is no hog; what they shared is not forgiven once they have ended."""
+    """An honest loader with many workers is within its limits; its shared memory counts even after the workers end."""
     monkeypatch.setattr(limits_module, "QUICK_S", 0.0)
     monkeypatch.setattr(limits_module, "THOROUGH_S", 0.0)
     code = "import os, signal, time\nx = bytearray(60 << 20)\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
@@ -238,7 +238,7 @@ HOARDS = {
 
 @pytest.fixture(scope="module")
 def reasons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Why each of the hoards was ended; all at once, as a folder is measured once a second."""
+    """Run all hoarding commands together, as a folder is measured once a second; return why each was ended."""
     folders = {kind: tmp_path_factory.mktemp(kind) for kind in HOARDS}
     with ThreadPoolExecutor() as pool:
         said = pool.map(lambda kind: reason(folders[kind], *shell(HOARDS[kind])), HOARDS)
@@ -262,13 +262,13 @@ def test_folders_without_end_are_no_place_to_hide(reasons):
 
 
 def test_a_closed_folder_is_no_place_to_hide(reasons):
-    """To root it is not closed: then what it holds is found."""
+    """Root can read a closed folder, and then its contents are found."""
     closed = "its folder holds a part that cannot be measured (Permission denied)"
     assert reasons["closed"] in (closed, reasons["files"])
 
 
 def test_a_folder_that_is_closed_for_a_moment_is_left_alone(monkeypatch):
-    """Only somebody else than root can meet a closed folder."""
+    """Only a user other than root can find a folder closed."""
     monkeypatch.setattr(limits_module, "QUICK_S", 0.0)
     monkeypatch.setattr(limits_module, "THOROUGH_S", 0.0)
     is_root = os.geteuid() == 0

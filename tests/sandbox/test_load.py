@@ -1,4 +1,4 @@
-"""Whether an overrun is a script's own or that of a busy machine."""
+"""An overrun is blamed on the script or on a busy machine."""
 
 import dataclasses
 import json

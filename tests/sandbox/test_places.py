@@ -1,4 +1,4 @@
-"""Which places of the machine a box shows, however oddly Python, the user's home and the repository lie in them."""
+"""A box shows the right places of the machine for any layout of Python, the user's home and the repository."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def box(request: pytest.FixtureRequest) -> Box:
 
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A /usr with a library, a source tree and the user's repository in there, and links to it."""
+    """Make a /usr with a library, a source tree, the user's repository inside, and links to it."""
     usr = tmp_path / "usr"
     for folder in ("lib", "src/linux", "src/app/.git", "src/app/run"):
         (usr / folder).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A child process under the harness's clock: nothing of it survives, nothing secret reaches it."""
+"""No process of a supervised command survives it, and no secret reaches it."""
 
 import json
 import os
@@ -138,7 +138,7 @@ def test_a_chain_of_forks_ends_and_leaves_no_zombies(tmp_path, pause_s, lasts_s,
 
 
 def test_a_keeper_has_the_time_to_sweep():
-    """In the worst case it waits for its grace and then for the kernel to end the group."""
+    """In the worst case the keeper waits for its grace, and then for the kernel to end the group."""
     slow = "import signal, sys, time; told = []; signal.signal(signal.SIGTERM, lambda *_: told.append(1))\n"
     waits = "print('up', flush=True)\nwhile not told: time.sleep(0.02)\ntime.sleep(7); sys.exit(5)"
     command = [sys.executable, "-c", slow + waits]

@@ -1,4 +1,4 @@
-"""The profile for macOS, read as Seatbelt reads it: what it allows, and that no path can add to that."""
+"""The profile for macOS, parsed as Seatbelt does, allows the listed operations, and no path can add to them."""
 
 import re
 import subprocess
@@ -15,11 +15,11 @@ EVERYWHERE = {"file-read-metadata"}  # allowed without a filter
 
 
 class Text(str):
-    """A string between quotes, unlike a symbol."""
+    """Mark a quoted string, as opposed to a symbol."""
 
 
 def parse(text: str) -> list[list[object]]:
-    """The rules of a profile as nested lists; fails where quotes or parentheses do not match."""
+    """Parse a profile into nested lists; fail if quotes or parentheses do not match."""
     token = re.compile(r'\s+|;[^\n]*|([()])|"((?:[^"\\]|\\.)*)"|([^\s()";\\]+)', re.DOTALL)
     stack: list[list[object]] = [[]]
     at = 0
@@ -41,7 +41,7 @@ def parse(text: str) -> list[list[object]]:
 
 
 def allowed(rules: list[list[object]], operation: str) -> list[tuple[str, str]]:
-    """The filters under which an operation is allowed: kind and value."""
+    """Return the filters (kind and value) that allow an operation."""
     filters = [rule[2:] for rule in rules if rule[:2] == ["allow", operation]]
     return [(str(kind), str(value)) for group in filters for kind, value in group]  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""The filter of system calls, on its own: what it refuses works without it, and what training needs works with it."""
+"""Calls that the filter refuses work without it, and calls that training needs work with it."""
 
 import errno
 import re
@@ -36,7 +36,7 @@ INSTALL = "assert libc.prctl(38, 1, 0, 0, 0) == 0 and seccomp.install() == 0\n"
 
 
 def run(code: str, *arguments: object) -> str:
-    """The last line that a Python program says."""
+    """Run a Python program under the filter and return its last line."""
     command = [sys.executable, "-c", PRELUDE + code, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     return (done.stderr or done.stdout).strip().rpartition("\n")[2]
@@ -52,7 +52,7 @@ def refused(deed: str, *arguments: object) -> bool:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[socket.socket]:
-    """A service of the machine that takes datagrams, as the system's log does."""
+    """Start a service that receives datagrams, as the system's log does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
         server.bind(str(tmp_path / "log"))
         server.settimeout(0.2)
@@ -119,7 +119,7 @@ print([os.getpriority(os.PRIO_PROCESS, int(sys.argv[1])), os.sched_getscheduler(
 
 
 def test_priority_and_cores_are_its_own_to_set():
-    """What another process was given it keeps, though the kernel says that it was changed."""
+    """Another process keeps its settings, though the kernel reports a change."""
     deed = """
 pid, idle = int(sys.argv[1]), os.sched_param(0)
 os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, pid) + 3)
@@ -210,7 +210,7 @@ def test_the_numbers_are_those_of_the_kernel(machine):
 
 
 def answer(machine: str, name: str, *arguments: int, namespaces: bool = False, architecture: int | None = None) -> int:
-    """As the kernel would run the filter, also for the machine that this one is not."""
+    """Run the filter as the kernel would, also for other architectures."""
     own, column = seccomp.ARCHITECTURES[machine]
     number = (ROWS | {"read": (0, 63)})[name][column]
     data = {seccomp.NUMBER: number, seccomp.ARCHITECTURE: architecture or own}

@@ -1,4 +1,4 @@
-"""What the harness asks of a script, told without executing it."""
+"""The contract of a script is checked without executing it."""
 
 import ast
 import random
@@ -75,7 +75,7 @@ def test_carriage_returns_that_only_python_takes_for_line_ends_are_refused(sourc
 
 
 def test_whatever_is_accepted_is_what_python_reads():
-    """Alike as a text, as bytes, and as a file that is run."""
+    """Python reads the same program as text, as bytes, and as a file."""
     pieces = (
         "\r\n",
         "\n",
@@ -168,7 +168,7 @@ def test_a_fixed_file_nested_too_deep_is_named(tmp_path):
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A package with another one in it, beside a script."""
+    """Make a package with a subpackage, beside a script."""
     (tmp_path / "prepare.py").write_text("")
     (tmp_path / "hardware.py").write_text("")
     (tmp_path / "helper.py").write_text("import late\n")

@@ -1,4 +1,4 @@
-"""Dials are read by syntax tree and rewritten with every other character left alone."""
+"""Dials are read by syntax tree and rewritten with every other character unchanged."""
 
 import ast
 import io
@@ -245,7 +245,7 @@ comments = st.just("") | words.map(lambda text: f"  # {text.replace('[', '').rep
 
 @st.composite
 def lines(draw):
-    """A constant in one of its layouts, the same for every device or not, with a comment."""
+    """Draw a constant in one of its layouts, for one or all devices, with a comment."""
     values = [repr(draw(literals)) for _ in DEVICES]
     value = f"by_device({', '.join(map('='.join, zip(DEVICES, values, strict=True)))})"
     value = values[0] if draw(st.booleans()) else value

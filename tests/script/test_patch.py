@@ -1,4 +1,4 @@
-"""Patches in the queue: of the script alone, applied to the best of them, merged where they are older."""
+"""A queued patch edits the script alone, is applied to the best script, and is merged if it is older."""
 
 import pytest
 from hypothesis import given, settings
@@ -48,7 +48,7 @@ def test_a_patch_against_what_was_kept_since_is_refused_with_the_reason(folder):
     put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
     with pytest.raises(NoIdea):
         Queue(folder, folder, said.append).propose(brief(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.03"), best=1))
-    why = "the patch conflicts with what was kept since attempt 0; make it again, of the best script so far"
+    why = "the patch conflicts with edits kept since attempt 0; make it again, of the best script so far"
     assert aside(folder, "refused") == {"0001": why}
     assert said == [f"0001.json of the queue was refused: {why}"]
 

@@ -1,4 +1,4 @@
-"""A table of bigrams trained with every seam of the real script, in a millisecond a step."""
+"""Train a table of bigrams with every function of the real script that is measured, in a millisecond a step."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""What people are told of a dawn, and what they may do with it."""
+"""Dawn's findings are told to people with the next command."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ def last_lines(honest: Interval | None, *, is_branch_there: bool = False) -> lis
 
 
 def test_where_the_champion_is_one_edit_its_gain_is_told_once():
-    """By the night and by dawn together, "it stays" stood above "NOT confirmed"."""
+    """With two lines, "it stays" would stand above "NOT confirmed"."""
     assert FOUND is not None
     edit = dataclasses.replace(FOUND.edits[0], runs=2)
     found = dataclasses.replace(FOUND, edits=(edit,), passengers=())

@@ -1,4 +1,4 @@
-"""The picture of the progress: which nights, what was kept, and what crashed."""
+"""The plot shows the chosen nights, with kept and crashed attempts."""
 
 import dataclasses
 

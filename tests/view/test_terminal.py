@@ -1,4 +1,4 @@
-"""What the morning shows on a terminal, and what a pipe gets: tables, verdict lines, one attempt in full."""
+"""Tables, verdict lines and one attempt in full, as a terminal and a pipe get them."""
 
 import dataclasses
 import io
@@ -39,7 +39,7 @@ def said(attempt: Attempt, before: Attempt | None) -> str:
 
 
 def judged() -> tuple[Attempt, ...]:
-    """A night of the balanced judge, with long words, a small script and an attempt that hardly is one."""
+    """Return a night of the balanced judge, with long words, a small script and an attempt without any run."""
     told = dataclasses.replace(HISTORY[1].decision, gain_bpb=0.24, sure=1.4e-198, reason=REASON)
     proposal = dataclasses.replace(
         HISTORY[1].proposal, title="MLP_RATIO 4 → 3, BATCH_ROWS 16 → 32, SOFTCAP 15.0 → 22.21"
