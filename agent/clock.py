@@ -79,3 +79,8 @@ def _caffeinate() -> subprocess.Popen[bytes] | None:
 def utc_now() -> str:
     """Return the time as in 2026-01-31T23:59:59Z."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def utc_now_ms() -> str:
+    """To milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

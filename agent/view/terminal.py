@@ -13,6 +13,7 @@ from agent.experiment import (
     Audit,
     Dawn,
     Ending,
+    Entry,
     History,
     Night,
     Noise,
@@ -245,6 +246,7 @@ def attempt_lines(
         ("source", attempt.proposal.source),
         ("parent", "" if attempt.parent is None else f"#{attempt.parent}"),
         ("decision", f"{decision.status}: {decision.words}" if decision else "none yet"),
+        ("before", "\n".join(_entry_words(entry) for entry in _earlier(attempt))),
         ("val_bpb", "" if attempt.val_bpb is None else f"{attempt.val_bpb:.6f}"),
         ("gain", "" if decision is None else _gain_words(decision.gain_bpb, decision.sure)),
         ("memory", "" if peak_mb is None else memory(peak_mb)),
@@ -258,6 +260,18 @@ def attempt_lines(
     now = [Text(""), Text(f"run with seed {attempt.runs[-1].seed}: going on")] if going_on else []
     shown = (line for name, value in facts if value for line in _fact_lines(name, value, width))
     return [*shown, *(line for run in ended for line in _run_lines(run, width)), *now]
+
+
+def _earlier(attempt: Attempt) -> tuple[Entry, ...]:
+    """Return the decisions that hold no longer."""
+    entries = attempt.decisions
+    return entries if attempt.decision is None else entries[:-1]
+
+
+def _entry_words(entry: Entry) -> str:
+    decision = entry.decision
+    words = f"{decision.status or decision.kind}: {decision.words}"
+    return words if entry.at is None else f"{entry.at} {words}"
 
 
 def _fact_lines(name: str, value: str, width: int | None) -> list[Text]:

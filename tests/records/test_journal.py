@@ -1,7 +1,9 @@
 """The journal: durable, readable meanwhile, and the same records out as went in."""
 
 import dataclasses
+import math
 import os
+import re
 import sqlite3
 from pathlib import Path
 
@@ -10,9 +12,26 @@ from nights import mounted
 from samples import NIGHT, RUN
 
 from agent.errors import NightError
-from agent.experiment import Dawn, Decision, DryRun, Ending, Kind, Proposal, Run, Score, Status
+from agent.experiment import (
+    Dawn,
+    Decision,
+    DryRun,
+    Ending,
+    Kind,
+    Proposal,
+    Run,
+    Score,
+    Status,
+    Summary,
+    incumbent,
+)
 from agent.files import disk_is_broken, disk_is_full
-from agent.records.journal import RESERVE_BYTES, VERSION, Journal
+from agent.proposers.checked import tried_as
+from agent.records.journal import RESERVE_BYTES, Journal
+from agent.records.schema import VERSION
+from agent.script.dials import normalised
+
+BASELINE = Decision(Kind.BASELINE, "baseline")
 
 
 @pytest.fixture
@@ -75,6 +94,91 @@ def test_a_void_attempt_is_undecided_and_keeps_what_was_scored(journal):
     assert [run.ending for run in attempt.runs] == [Ending.FINISHED, Ending.LOST, Ending.BROKEN]
     assert [run.seed for run in attempt.done_runs] == [7]
     assert attempt.runs[-1].last_lines == "not even attempt 0 trains here"
+    assert [(one.decision.kind, one.decision.reason) for one in attempt.decisions] == [
+        (Kind.CRASHED, "no GPU"),
+        (Kind.VOID, "not even attempt 0 trains here"),
+    ]
+    journal.settle(0)
+    assert not journal.attempt(0).settled
+
+
+def test_decisions_are_appended_with_their_times_and_the_last_one_holds(journal, path):
+    for number, decision in ((0, BASELINE), (1, Decision(Kind.PROVISIONAL, "lower", 0.1, 0.8))):
+        propose(journal, number)
+        journal.record_decision(number, decision)
+        journal.settle(number)
+    before = journal.attempt(1).decisions
+    assert incumbent(journal.attempts()) == journal.attempt(1)
+    revoked = Decision(Kind.REVOKED, "revoked: it was luck", -0.01, 0.2)
+    entry = journal.record_decision(1, revoked)
+    with Journal.read(path) as reader:
+        attempt = reader.attempts()[1]
+        assert (attempt.decision, attempt.settled, attempt.decisions) == (revoked, False, (*before, entry))
+        assert incumbent(reader.attempts()) == reader.attempt(0)
+    journal.settle(1)
+    assert journal.attempt(1).settled
+    assert [one.id for one in attempt.decisions] == [2, 3]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", one.at) for one in attempt.decisions)
+    assert attempt.decisions[0].at <= entry.at
+
+
+def test_a_keep_stays_where_it_is_when_dawn_or_more_runs_say_something_of_it(journal):
+    for number in range(3):
+        propose(journal, number)
+        journal.record_decision(number, Decision(Kind.BASELINE if number == 0 else Kind.PROVISIONAL, "lower"))
+    journal.record_decision(1, Decision(Kind.CONFIRMED, "lower, 95% sure"))
+    told = Decision(Kind.CONFIRMED, "lower, 95% sure", at_dawn="at dawn +0.01, it stays")
+    journal.record_decision(1, told)
+    assert journal.attempt(1).decision == told
+    assert told.words == "lower, 95% sure; at dawn +0.01, it stays"
+    assert incumbent(journal.attempts()) == journal.attempt(2)
+
+
+def test_one_attempt_is_read_alone(journal):
+    for number in range(3):
+        propose(journal, number)
+        journal.end_run(journal.start_run(number, 7), RUN)
+        journal.record_decision(number, BASELINE)
+    assert tuple(map(journal.attempt, range(3))) == journal.attempts()
+    with pytest.raises(IndexError):
+        journal.attempt(3)
+
+
+def test_a_script_is_stored_once_and_what_was_found_out_about_it_with_it(journal):
+    for number, script in enumerate(("A = 1", "A = 1", "A = 1  # again", "no Python")):
+        journal.add_attempt(number, None, Proposal(script, "title", "why", "you"), "now")
+    scripts = [attempt.proposal.packed for attempt in journal.attempts()]
+    assert [str(script) for script in scripts] == ["A = 1", "A = 1", "A = 1  # again", "no Python"]
+    assert [script.fingerprint for script in scripts] == [normalised("A = 1")] * 3 + [None]
+    assert scripts[0] is scripts[1]
+    journal._db.execute("UPDATE scripts SET python = '3.9'")  # whose syntax trees look otherwise
+    assert journal.attempt(0).proposal.packed.fingerprint is None
+
+
+def test_what_was_tried_is_found_without_a_look_at_the_scripts(journal):
+    for number in range(2):
+        journal.add_attempt(number, None, Proposal(f"A = {number}", "title", "why", "you"), "now")
+    journal._db.execute("UPDATE scripts SET packed = ?", (b"no zlib",))
+    assert tried_as("A = 1  # in other words", journal.attempts()) == 1
+    assert tried_as("A = 2", journal.attempts()) is None
+
+
+def test_a_run_has_a_purpose_a_worker_its_times_and_its_speed(journal):
+    propose(journal)
+    tokens = dataclasses.replace(RUN, summary=Summary(total_tokens_M=0.63))
+    journal.end_run(journal.start_run(0, 7), tokens)
+    journal.start_run(0, 1007, dawn=1, worker="other")
+    night, dawn = journal.attempt(0).runs
+    assert (night.worker, dawn.worker, dawn.ended) == ("local", "other", None)
+    assert night.began <= night.ended <= dawn.began
+    rows = journal._db.execute("SELECT purpose, tokens_s FROM runs ORDER BY id").fetchall()
+    assert [tuple(row) for row in rows] == [("night", 20_000.0), ("dawn", None)]
+
+
+@pytest.mark.parametrize("tokens", [None, -1.0, 0.0, math.inf, math.nan, 1e12])
+def test_no_speed_is_told_where_the_script_says_nothing_that_can_be(tokens):
+    assert dataclasses.replace(RUN, summary=Summary(total_tokens_M=tokens)).tokens_s is None
+    assert dataclasses.replace(RUN, ending=Ending.OVERRAN, summary=Summary(total_tokens_M=1.0)).tokens_s is None
 
 
 def test_several_seeds_give_a_mean_and_a_spread(journal):
@@ -140,14 +244,16 @@ def test_a_file_that_is_no_journal_is_named(path):
         "UPDATE runs SET ending = 'in tears'",
         "UPDATE runs SET summary = '{half'",
         "UPDATE runs SET score_s = 'long', val_bpb = 1",
-        "UPDATE attempts SET kind = 'maybe', status = 'maybe'",
+        "UPDATE decisions SET kind = 'maybe'",
         "DELETE FROM night WHERE fact = 'seed'",
+        "DELETE FROM scripts",
         "ALTER TABLE runs DROP COLUMN seed",
     ],
 )
 def test_records_that_make_no_sense_are_damage(journal, path, damage):
     propose(journal)
     journal.end_run(journal.start_run(0, 7), RUN)
+    journal.record_decision(0, Decision(Kind.BASELINE, "baseline"))
     journal._db.execute(damage)
     with (
         Journal.read(path) as reader,
@@ -185,7 +291,7 @@ def test_a_dawn_is_written_down_as_it_begins_and_as_it_ends(journal, path):
 
 def test_a_journal_of_another_version_is_refused(journal, path):
     journal._db.execute("PRAGMA user_version = 99")
-    with pytest.raises(NightError, match=f"has format 99, this nightshift reads {VERSION}"):
+    with pytest.raises(NightError, match=f"has format 99, this nightshift reads 4 to {VERSION}"):
         Journal.read(path)
 
 
@@ -204,21 +310,24 @@ def test_a_full_disk_takes_the_last_facts_in_the_room_of_the_reserve(tmp_path):
         fill_to_the_last(small)
 
 
-def add(journal: Journal, numbers: range, proposal: Proposal) -> None:
+def incompressible() -> Proposal:
+    return Proposal(os.urandom(100_000).hex(), "title", "why", "you")
+
+
+def add(journal: Journal, numbers: range) -> None:
     for number in numbers:
-        journal.add_attempt(number, None, proposal, "now")
+        journal.add_attempt(number, None, incompressible(), "now")
 
 
 def fill_to_the_last(small: Path) -> None:
     with Journal.create(small / "journal.sqlite", NIGHT) as journal:
         written = 0
         while (small / "reserve").exists():
-            proposal = Proposal("A" * 100_000, "title", "why", "you")
-            journal.add_attempt(written, None, proposal, "now")
+            journal.add_attempt(written, None, incompressible(), "now")
             written += 1
         assert len(journal.attempts()) == written
         with pytest.raises(sqlite3.OperationalError, match="full"):  # the reserve does not last for ever
-            add(journal, range(written, written + 100), proposal)
+            add(journal, range(written, written + 100))
         whole = len(journal.attempts())
     with pytest.raises(OSError, match="No space left"):
         Journal.resume(small / "journal.sqlite")

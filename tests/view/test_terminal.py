@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 from samples import HISTORY, NIGHT, UPSTREAM
 
-from agent.experiment import Attempt, Decision, Ending, Kind, Status
+from agent.experiment import Attempt, Decision, Ending, Entry, Kind, Status
 from agent.files import write_plain
 from agent.records import ledger
 from agent.view import terminal as report
@@ -137,6 +137,24 @@ def test_a_keep_on_approval_says_so():
     reason = "provisional: 0.25 below its parent, 70% sure"
     provisional = dataclasses.replace(HISTORY[1], decision=Decision(Kind.PROVISIONAL, reason))
     assert said(provisional, HISTORY[0]).endswith(f"keep ({reason})")
+
+
+def test_an_attempt_shows_what_was_decided_before_and_when():
+    kept, revoked = Decision(Kind.PROVISIONAL, "provisional: lower"), Decision(Kind.REVOKED, "revoked: it was luck")
+    entries = Entry(2, "2026-01-02T03:04:05.678Z", kept), Entry(5, "2026-01-02T04:04:05.678Z", revoked)
+    attempt = dataclasses.replace(HISTORY[1], decision=revoked, decisions=entries)
+    lines = plain(report.attempt_lines(NIGHT, attempt, FOLDER))
+    assert "decision    discard: revoked: it was luck" in lines
+    assert "before      2026-01-02T03:04:05.678Z keep: provisional: lower" in lines
+    void = dataclasses.replace(
+        attempt, decision=None, decisions=(*entries, Entry(6, None, Decision(Kind.VOID, "no GPU")))
+    )
+    lines = plain(report.attempt_lines(NIGHT, void, FOLDER))
+    at = lines.index("before      2026-01-02T03:04:05.678Z keep: provisional: lower")
+    assert lines[at + 1 : at + 3] == [
+        "            2026-01-02T04:04:05.678Z discard: revoked: it was luck", "            void: no GPU",
+    ]  # fmt: skip
+    assert not any(line.startswith("before") for line in plain(report.attempt_lines(NIGHT, HISTORY[1], FOLDER)))
 
 
 def test_brackets_in_a_title_are_no_markup():
