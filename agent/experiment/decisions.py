@@ -14,43 +14,40 @@ class Status(StrEnum):
 class Kind(StrEnum):
     """Why an attempt has its status, for programs: the reason beside it is for people alone."""
 
-    BASELINE = "baseline"
-    KEPT = "kept"  # for a gain
-    PROVISIONAL = "provisional"  # for a gain that is likely, not certain
-    CONFIRMED = "confirmed"  # provisional before; more runs have made it certain
-    SIMPLER = "simpler"  # for less code or fewer parameters at about the same score
-    ADOPTED = "adopted"  # dawn has confirmed it, and the night goes on from it
+    status: Status | None  # None where the attempt has none by it
 
-    WORSE = "worse"
-    TIE = "tie"
-    LUCK = "luck"  # lower, but not by more than chance
-    REVOKED = "revoked"  # kept before; the whole night's scores say otherwise by now
-    PASSENGER = "passenger"  # kept before; dawn's runs say that the champion does not miss it
-    STALE = "stale"  # made from a script that was no longer the best
-    ORPHANED = "orphaned"  # made from one that is not kept any more
-    IGNORES_SEED = "ignores its seed"
-    STOPPED_EARLY = "stopped early"  # its curve said that it would be no better
-    TOO_SLOW = "too slow"
-    FAILED_AUDIT = "failed audit"
-    QUARANTINED = "quarantined"  # its gain is too large to be believed
-    QUESTION = "question"  # dawn's, and no idea
+    def __new__(cls, word: str, status: Status | None = None) -> "Kind":
+        kind = str.__new__(cls, word)
+        kind._value_, kind.status = word, status
+        return kind
 
-    CRASHED = "crashed"
+    BASELINE = "baseline", Status.KEEP
+    KEPT = "kept", Status.KEEP  # for a gain
+    PROVISIONAL = "provisional", Status.KEEP  # for a gain that is likely, not certain
+    CONFIRMED = "confirmed", Status.KEEP  # provisional before; more runs have made it certain
+    SIMPLER = "simpler", Status.KEEP  # for less code or fewer parameters at about the same score
+    ADOPTED = "adopted", Status.KEEP  # dawn has confirmed it, and the night goes on from it
+
+    WORSE = "worse", Status.DISCARD
+    TIE = "tie", Status.DISCARD
+    LUCK = "luck", Status.DISCARD  # lower, but not by more than chance
+    REVOKED = "revoked", Status.DISCARD  # kept before; the whole night's scores say otherwise by now
+    PASSENGER = "passenger", Status.DISCARD  # kept before; dawn's runs say that the champion does not miss it
+    STALE = "stale", Status.DISCARD  # made from a script that was no longer the best
+    ORPHANED = "orphaned", Status.DISCARD  # made from one that is not kept any more
+    IGNORES_SEED = "ignores its seed", Status.DISCARD
+    STOPPED_EARLY = "stopped early", Status.DISCARD  # its curve said that it would be no better
+    TOO_SLOW = "too slow", Status.DISCARD
+    FAILED_AUDIT = "failed audit", Status.DISCARD
+    QUARANTINED = "quarantined", Status.DISCARD  # its gain is too large to be believed
+    QUESTION = "question", Status.DISCARD  # dawn's, and no idea
+
+    CRASHED = "crashed", Status.CRASH
 
     UNDECIDED = "undecided"  # a run with another seed has to tell
     VOID = "void"  # its failures were the machine's: it is measured again
 
-    @property
-    def status(self) -> Status | None:
-        """None where the attempt has none by it."""
-        if self in (Kind.UNDECIDED, Kind.VOID):
-            return None
-        if self is Kind.CRASHED:
-            return Status.CRASH
-        return Status.KEEP if self in KEEPS else Status.DISCARD
 
-
-KEEPS = frozenset({Kind.BASELINE, Kind.KEPT, Kind.PROVISIONAL, Kind.CONFIRMED, Kind.SIMPLER, Kind.ADOPTED})
 NOT_BELIEVED = frozenset({Kind.FAILED_AUDIT, Kind.QUARANTINED})  # their scores are no measurements
 
 

@@ -19,11 +19,12 @@ class Script:
     fingerprint: str | None = field(default=None, compare=False)  # dials.normalised of it; None: look into the text
 
     @classmethod
-    def of(cls, text: "str | Script") -> "Script":
+    def of(cls, text: "str | Script", level: int = zlib.Z_DEFAULT_COMPRESSION) -> "Script":
+        """Pack a text; level: how hard zlib tries."""
         if isinstance(text, Script):
             return text
         content = text.encode(errors="surrogatepass")
-        return cls(hashlib.sha256(content).hexdigest(), zlib.compress(content))
+        return cls(hashlib.sha256(content).hexdigest(), zlib.compress(content, level))
 
     def __str__(self) -> str:
         """Return the text. Raises NightError where what a journal holds of it is damaged."""

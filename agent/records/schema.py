@@ -7,6 +7,7 @@ that leads there.
 import json
 import os
 import sqlite3
+import zlib
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -104,12 +105,12 @@ def connect(path: Path, *, writing: bool) -> sqlite3.Connection:
     return database
 
 
-def migrate(database: sqlite3.Connection) -> None:
-    """Lead a journal from its format to the present one, all of it or nothing."""
+def migrate(database: sqlite3.Connection, level: int = zlib.Z_DEFAULT_COMPRESSION) -> None:
+    """Lead a journal from its format to the present one, all of it or nothing; level: how hard scripts are packed."""
     database.execute("BEGIN IMMEDIATE")
     try:
         while (version := _version(database)) != VERSION:
-            MIGRATIONS[version](database)
+            MIGRATIONS[version](database, level)
             database.execute(f"PRAGMA user_version = {version + 1}")
         database.execute("COMMIT")
     except BaseException:
@@ -147,7 +148,7 @@ def _copied(database: sqlite3.Connection) -> sqlite3.Connection:
     copy = sqlite3.connect(":memory:", isolation_level=None)
     with closing(database):
         database.backup(copy)
-    migrate(copy)
+    migrate(copy, zlib.Z_NO_COMPRESSION)  # every command looks into every journal: a millisecond a script would be felt
     return copy
 
 
@@ -166,12 +167,12 @@ def _keep_aside(database: sqlite3.Connection, path: Path) -> None:
 # ---- from each format to the next ------------------------------------------------------------------------------------
 
 
-def _from_4(database: sqlite3.Connection) -> None:
+def _from_4(database: sqlite3.Connection, level: int) -> None:
     """Move scripts and decisions into tables of their own; runs get what is noted of them from now on."""
     for statement in (SCRIPTS, DECISIONS, *INDICES):
         database.execute(statement)
     for (number,) in database.execute("SELECT number FROM attempts ORDER BY number").fetchall():
-        _move_script(database, number)
+        _move_script(database, number, level)
         _move_decision(database, number)
     for column in ("status", "reason", "gain_bpb", "sure"):
         database.execute(f"ALTER TABLE attempts DROP COLUMN {column}")
@@ -185,9 +186,9 @@ def _from_4(database: sqlite3.Connection) -> None:
     database.executemany("UPDATE runs SET tokens_s = ? WHERE id = ?", speeds)
 
 
-def _move_script(database: sqlite3.Connection, number: int) -> None:
+def _move_script(database: sqlite3.Connection, number: int, level: int) -> None:
     (text,) = database.execute("SELECT script FROM attempts WHERE number = ?", (number,)).fetchone()
-    script = Script.of(text)
+    script = Script.of(text, level)
     facts = script.sha256, script.packed
     database.execute("INSERT OR IGNORE INTO scripts (sha256, packed) VALUES (?, ?)", facts)
     database.execute("UPDATE attempts SET script = ? WHERE number = ?", (script.sha256, number))
@@ -256,4 +257,6 @@ def kind_in_words(status: Status, reason: str, gain_bpb: float | None) -> Kind:
     return next((late for ending, late in ENDINGS_OF_4 if reason.endswith(ending)), Kind.LUCK if lower else kind)
 
 
-MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {4: _from_4}  # by the format that each begins with
+MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection, int], None]] = {
+    4: _from_4
+}  # by the format that each begins with

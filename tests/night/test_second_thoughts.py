@@ -61,6 +61,7 @@ def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
     attempts = grounds.attempts("t")
     assert [one.status for one in attempts] == ["keep", "discard", "discard", "keep"]
     assert [one.parent for one in attempts] == [None, 0, 1, 0]
+    assert [entry.decision.kind for entry in attempts[1].decisions] == [Kind.KEPT, Kind.REVOKED]
     assert tip(grounds) == attempts[3].commit
     assert grounds.rows()[1]["reason"] == "revoked: it was luck"
     assert (grounds.rows()[1]["gain_bpb"], grounds.rows()[1]["sure"]) == ("-0.010000", "0.20")
