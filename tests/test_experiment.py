@@ -72,7 +72,7 @@ def test_the_incumbent_is_the_latest_keep_by_decision():
     assert [one.number for one in kept(history)] == [2, 1, 0]
 
 
-def test_a_keep_that_is_confirmed_or_told_anew_keeps_its_place():
+def test_a_keep_that_is_confirmed_keeps_its_place():
     history = [
         attempt(0, (1, Kind.BASELINE)),
         attempt(1, (2, Kind.PROVISIONAL), (4, Kind.CONFIRMED), (5, Kind.CONFIRMED)),

@@ -195,7 +195,7 @@ def _on_holdout(
 
 
 def _objection(last: Attempt | None, dawn: int, dropping: Interval | None) -> str | None:
-    """Why the script without all passengers may not take the champion's place: it has to run well, and every time."""
+    """Say why the script without all passengers may not replace the champion: each of its runs has to succeed."""
     if last is None:
         return "was never run"
     why = fault(last)
@@ -215,7 +215,7 @@ def names(edits: Collection[int]) -> str:
 
 
 def adoption(history: History, dawn: Dawn | None) -> dict[int, Decision]:
-    """What lets a night go on from the script that its last dawn has confirmed; nothing where it does already."""
+    """Return the decisions by which a night goes on from the script that its last dawn has confirmed, if any."""
     champion = incumbent(history)
     if dawn is None or dawn.ended is None or not dawn.findings or champion is None:
         return {}

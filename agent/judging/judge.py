@@ -122,7 +122,7 @@ class Balanced:
         return doubt.told(doubt.kind_in_favour, doubt.in_favour)
 
     def review(self, history: History) -> Review:
-        """Revokes keeps at the end of the chain that later scores speak against, confirms others, doubts the tip."""
+        """Revoke the last keeps where later scores contradict them, confirm others, or ask for another run."""
         known = know(measured(history))
         chain = [one for one in kept(history) if one.number and one.is_idea]
         if known is None or not chain or any(one.number not in known.place for one in chain):

@@ -31,7 +31,7 @@ LINE = 80  # characters: a script that is longer by more has not become simpler,
 
 
 def simpler(attempt: Attempt, parent: Attempt) -> str | None:
-    """In what: less code, or fewer parameters, and not more of the other; None where it is not, or is not known."""
+    """Say in what: less code or fewer parameters, and not more of the other; None where it is not, or not known."""
     code, code_before = (code_size(one.proposal.packed) for one in (attempt, parent))
     if code is None or code_before is None or attempt.weights is None or parent.weights is None:
         return None
@@ -49,7 +49,7 @@ def simpler(attempt: Attempt, parent: Attempt) -> str | None:
 
 
 def price_of(attempt: Attempt, history: History, known: Knowledge, price: float) -> float:
-    """What keeping it costs should it bring no gain, in sigma; simplicity is worth something, but not without end.
+    """Return what keeping it costs if it brings no gain, in sigma; simplicity is worth something within a bound.
 
     Where the noise is doubted, a quarter of sigma may be more than any edit brings: no tie is kept then.
     """
@@ -60,7 +60,7 @@ def price_of(attempt: Attempt, history: History, known: Knowledge, price: float)
 
 
 def _last_gain(attempt: Attempt, history: History) -> Attempt:
-    """The nearest ancestor that was kept for what it measured, or attempt 0."""
+    """Return the nearest ancestor that was kept for a gain, or attempt 0."""
     while attempt.parent is not None:
         attempt = history[attempt.parent]
         if attempt.kind is not Kind.SIMPLER:

@@ -1,4 +1,4 @@
-"""What happened in a night, in order and durable: SQLite, one write a step, each on disk before the next begins.
+"""The record of a night, in order and durable: SQLite, one write a step, each on disk before the next begins.
 
 Any number of readers may look at a journal while its night goes on.
 """
@@ -55,7 +55,7 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path, night: Night) -> "Journal":
-        """The journal appears under its name only when it is whole, so a night either exists or does not."""
+        """Make a journal; it gets its name only when it is whole, so a night either exists or does not."""
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(path.name + ".new")
         for left in (aside, aside.with_name(aside.name + "-journal")):  # by one that was killed here
@@ -71,7 +71,7 @@ class Journal:
 
     @classmethod
     def resume(cls, path: Path) -> "Journal":
-        """For writing; raises NightError when the file is no journal, or of a format that nothing leads from."""
+        """Open a journal for writing; raises NightError where it is none, or has a format that cannot be migrated."""
         journal = cls(path, connect(path, writing=True))
         journal._db.execute("PRAGMA journal_mode = WAL")
         journal._db.execute("PRAGMA synchronous = FULL")
@@ -88,7 +88,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: Path) -> "Journal":
-        """For reading; the file stays as it is, also where its format is an older one."""
+        """Open a journal for reading; the file stays as it is, also where its format is an older one."""
         return cls(path, connect(path, writing=False))
 
     def __enter__(self) -> "Journal":
@@ -99,7 +99,7 @@ class Journal:
         self._db.close()
 
     def night(self) -> Night:
-        """Raises NightError where the journal is damaged, as the other questions do."""
+        """Return the facts of the night; raises NightError where the journal is damaged, as all questions do."""
         with self._legible():
             return Night(**{row["fact"]: row["value"] for row in self._db.execute("SELECT * FROM night")})
 
@@ -107,11 +107,11 @@ class Journal:
         self._write(("UPDATE night SET value = ? WHERE fact = 'terms'", (terms,)))
 
     def attempts(self) -> tuple[Attempt, ...]:
-        """In the order of their numbers, each with its runs and decisions."""
+        """Return all attempts in the order of their numbers, each with its runs and decisions."""
         return self._attempts("", ())
 
     def attempt(self, number: int) -> Attempt:
-        """One alone, without looking at the others; raises IndexError where there is none."""
+        """Return one attempt without reading the others; raises IndexError where there is none of this number."""
         return self._attempts("WHERE attempt = ?", (number,))[0]
 
     def _attempts(self, which: str, values: Sequence[object]) -> tuple[Attempt, ...]:
@@ -128,7 +128,7 @@ class Journal:
 
     @contextmanager
     def _one_moment(self) -> Iterator[None]:
-        """What is read here fits together, though a night may be writing."""
+        """Read several tables as of one moment, though a night may be writing."""
         self._db.execute("BEGIN")
         try:
             yield
@@ -178,7 +178,7 @@ class Journal:
         self._write(("UPDATE attempts SET dry_run = ? WHERE number = ?", (facts, number)))
 
     def record_ask(self, ask: Ask) -> None:
-        """As soon as it is over: what was paid for is known, whatever comes of it."""
+        """Record a call as soon as it is over: its cost is known, whatever follows."""
         facts = dataclasses.asdict(ask)
         marks = ", ".join("?" for _ in facts)
         self._write((f"INSERT INTO asks ({', '.join(facts)}) VALUES ({marks})", tuple(facts.values())))
@@ -196,14 +196,14 @@ class Journal:
             return tuple(Dawn(**row | {"findings": json.loads(row["findings"] or "null")}) for row in rows)
 
     def put_dawn(self, dawn: Dawn) -> None:
-        """As it begins, goes on or ends."""
+        """Record a dawn as it begins, goes on or ends."""
         facts = dataclasses.asdict(dawn) | {"findings": json.dumps(dawn.findings) if dawn.findings else None}
         self._write((f"REPLACE INTO dawns ({', '.join(facts)}) VALUES (?, ?, ?, ?, ?, ?)", tuple(facts.values())))
 
     def start_run(
         self, attempt: int, seed: int, boot: str = "", *, dawn: int = 0, purpose: str = "", worker: str = "local"
     ) -> int:
-        """Before the process starts, so that a run that takes the machine down leaves its trace. Returns its id.
+        """Record a run before its process starts, as it may take the machine down with it; return its id.
 
         purpose: what asked for it; "night" or, with a dawn, "dawn" where it is not named.
         """
@@ -244,7 +244,7 @@ class Journal:
         self._write((f"UPDATE runs SET {columns} WHERE {which}", (*facts, attempt, seed, Ending.FINISHED)))
 
     def record_decision(self, number: int, decision: Decision) -> Entry:
-        """The first, or a later one in the light of more runs: what follows from it has to be settled then."""
+        """Append a decision about an attempt, which holds from now on; branch, ledger and weights have to follow."""
         at = utc_now_ms()
         cursor = self._write(_decided(number, decision, at))
         return Entry(int(cursor.lastrowid or 0), at, decision)
@@ -271,16 +271,16 @@ class Journal:
         )
 
     def give_reserve(self) -> bool:
-        """Make a little room on a full disk; False where there is none to be made."""
+        """Make a little room on a full disk; False where none is left to make."""
         reserve, self._reserve = self._reserve, None
         if reserve is not None:
             reserve.unlink(missing_ok=True)
         return reserve is not None
 
     def _write(self, *statements: Statement) -> sqlite3.Cursor:
-        """Execute all of them or, where one fails, none; returns the last one's cursor.
+        """Execute all statements or, where one fails, none; return the last one's cursor.
 
-        On a full disk with the reserve's room: what took five minutes to find out shall not be found out twice.
+        On a full disk the reserve gives room: a result that took five minutes is not lost.
         """
         try:
             return self._executed(statements)
@@ -303,7 +303,7 @@ class Journal:
         return cursors[-1]
 
     def check_in_place(self) -> None:
-        """Raises NightError when the file was removed or replaced: what is written from then on nobody will read."""
+        """Raise NightError where the file was removed or replaced: later writes would be lost."""
         try:
             there = self._path.stat().st_ino == self._inode
         except FileNotFoundError:
@@ -315,7 +315,7 @@ class Journal:
             )
 
     def settle(self, number: int) -> None:
-        """Say that branch, ledger and weights follow the present decision."""
+        """Record that branch, ledger and weights follow the present decision."""
         latest = "SELECT coalesce(max(id), 0) FROM decisions WHERE attempt = number"
         self._write((f"UPDATE attempts SET settled = ({latest}) WHERE number = ?", (number,)))
 

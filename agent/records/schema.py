@@ -17,6 +17,7 @@ from agent.experiment import Ending, Kind, Run, Script, Status, Summary
 from agent.files import disk_is_broken, disk_is_full
 
 VERSION = 5
+# DECISIONS, SCRIPTS and INDICES are also what _from_4 makes: a later format leaves them, and has its own beside them.
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 DECISIONS = """
 CREATE TABLE decisions (                 -- appended, never changed: an attempt's last row holds

@@ -173,7 +173,7 @@ def verdict(attempt: Attempt, before: Attempt | None) -> str:
 
 
 def _wants_a_reason(attempt: Attempt, delta_bpb: float | None) -> bool:
-    """A crash, a run that was not finished, a keep on approval, and a verdict that the difference would not give."""
+    """Whether the verdict shows its reason: the kinds of TELLING, crashes, and where the difference says otherwise."""
     if attempt.status is Status.CRASH or attempt.kind in TELLING:
         return True
     return delta_bpb is not None and (delta_bpb < 0) != (attempt.status is Status.KEEP)
