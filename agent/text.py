@@ -15,6 +15,7 @@ INVISIBLE = frozenset(
 )  # fmt: skip
 
 
+SCORE_DECIMALS = 6
 SAID_CHARS = 200  # of a message by another program, in a sentence of ours
 CUT_WITH = " \t\n,;:"  # removed before an ellipsis
 
@@ -52,3 +53,8 @@ def shorten(text: str, most_chars: int) -> str:
         return text
     words = re.match(rf"(?s).{{{most_chars // 2},{most_chars - 1}}}(?=\s)", text)
     return f"{words[0].rstrip(CUT_WITH) if words else text[: most_chars - 1]}…"
+
+
+def shown_difference(score: float, other: float) -> float:
+    """Between two scores as they are shown: a reader who subtracts one from the other comes to the same last digit."""
+    return round(score, SCORE_DECIMALS) - round(other, SCORE_DECIMALS)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 from unittest import mock
 
 import pytest
@@ -32,6 +32,7 @@ from agent.runs.workshop import Workshop
 from agent.sandbox.box import Box, Mode, choose
 from agent.sandbox.limits import limits_of_machine
 from agent.script.contract import fixed_files
+from agent.view.answer import Answer
 
 PROJECT = Path(__file__).parents[1]
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -136,6 +137,13 @@ def exit_code(arguments: Sequence[str]) -> int:
         return main(arguments)
     except SystemExit as end:  # argparse's own
         return int(end.code or 0)
+
+
+def options_of(*words: str) -> Any:
+    """The record that a command line becomes."""
+    from agent.cli.main import COMMANDS, parse
+
+    return parse(COMMANDS, words, Answer(None))[1]
 
 
 @contextlib.contextmanager

@@ -197,7 +197,9 @@ def _git() -> Iterator[Finding]:
     try:
         yield Finding("git", True, f"git repository: {Repo.containing(Path.cwd()).root}")
     except NightshiftError as error:
-        yield Finding("git", False, f"git: {error}")
+        is_empty = all(path.name == ".git" for path in Path.cwd().iterdir())
+        first = "put the script here, then run: " if is_empty else "run: "  # git commits nothing out of an empty folder
+        yield Finding("git", False, f"git: {error}".replace("run: ", first, 1))
 
 
 def _sandbox() -> Iterator[Finding]:

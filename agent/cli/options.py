@@ -1,149 +1,93 @@
-"""The words of the command line: what each command takes, and what is refused before anything begins."""
+"""The options of a night: the words that run, confirm and try share, and the records that they become."""
 
 import argparse
-import math
-import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import Any
 
 from agent import invocation
-from agent.errors import UsageError
-from agent.invocation import typed
+from agent.cli.values import agent_command, count, positive, positive_int, price, seed
 from agent.judging.judge import JUDGES
 from agent.proposers.llm.chat import MAX_TOKENS
+from agent.proposers.registry import choices, help_lines
 from agent.records.terms import Terms
 from agent.runs.train import FIRST_ALLOWANCE_S
 from agent.sandbox.box import Mode
+from agent.view.answer import Answer
 
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
-PROPOSERS = ("search", "llm", "command", "queue", "mix")
-CONFIRM_RUNS = 30  # what the simulations of benchmarks/judge_power.py take for a night of 96 runs
 SCRIPT = Path(invocation.SCRIPT)
-EXAMPLES = {
-    "run": "five-minute experiments until you stop it",
-    "run --experiments 3 --budget-s 30": "a first look",
-    "run --hours 8 --tag wide": "a night; the same command with the tag goes on after a stop",
-    "run --proposer mix --llm openai:gpt-5": "ideas from a model, the search and the queue, as each earns them",
-    'try -m "warm up longer, to ..."': "one edit of yours: train, score, judge, record",
-    "status": "how it goes, and results: the ledger as a table",
-    "show 4": "one attempt: what, why, how it ended, and diff 4: its edit",
-}
 KEPT = """\
 A night keeps --budget-s, --seed and the options of the three groups below: who goes on with it repeats none of them.
 --judge, --confirm, --plausible-gain and --allowance-s cannot change while it goes on, since verdicts before and after
 would not compare, and --sandbox only to a stronger one. Of the others the night takes what is given, and keeps it.
 """
-TRY = (
-    "Try one edit of yours: commit, train, score, judge and record it, and print the verdict. The baseline is the "
-    "script as it is committed; a night that is here already goes on, as it was opened. An edit that cannot be tried "
-    "opens none."
-)
-CONFIRM = (
-    "Measure the best script of a night against its baseline, with fresh seeds and on text that no attempt was judged "
-    "by; take doubtful edits out to see what they are worth, and put the script without those that bring nothing on "
-    "the branch ...-confirmed. Where fresh seeds leave it open whether there is any gain, no branch is made."
-)
 
 
-class Parser(argparse.ArgumentParser):
-    """Raises UsageError for words that it does not take, where argparse would print and exit."""
+@dataclass(frozen=True, slots=True)
+class NightOptions:
+    """The options of all commands that train; None leaves the choice to the harness, or to a night that goes on."""
 
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message, self.format_usage())
-
-
-def parser() -> Parser:
-    top = Parser(
-        prog=typed(),
-        epilog=_examples(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Research on one training script overnight: propose, commit, train, score, keep what is better.",
-    )
-    commands = top.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    _add_run(commands)
-    _add_confirm(commands)
-    _add_try(commands)
-    _add_steering(commands)
-    _add_reading(commands)
-    _add_profile(commands)
-    health = _add(commands, "doctor", "check Python, MLX, BLAS, script, git, disk, memory and data")
-    health.add_argument("--script", type=Path, default=SCRIPT, metavar="PATH", help="default: %(default)s")
-    health.add_argument("--json", action="store_true", help="print the findings as JSON")
-    return top
+    script: Path
+    tag: str | None
+    budget_s: float | None
+    seed: int | None
+    terms: Mapping[str, Any]  # those that the command line names
 
 
-def _examples() -> str:
-    lines = [f"  {typed()} {words}" for words in EXAMPLES]
-    width = max(map(len, lines))
-    told = (f"{line:<{width}}  {what}" for line, what in zip(lines, EXAMPLES.values(), strict=True))
-    return "\n".join(["examples:", *told])
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    night: NightOptions
+    experiments: int | None
+    hours: float | None
+    dawn: int | None  # runs
 
 
-def _add_run(commands: Commands) -> None:
-    night = _add(commands, "run", "run a night, or go on with one", epilog=KEPT)
-    night.add_argument(
-        "--experiments",
-        type=positive_int,
-        metavar="N",
-        help="end after N proposals beyond attempt 0, counted over the whole night",
-    )
-    night.add_argument(
-        "--hours",
-        type=positive,
-        metavar="H",
-        help="begin nothing, be it another seed or the asking for an idea, that would end after H hours, judged by the "
-        "night's longest so far; what is undecided then goes on with the next call",
-    )
-    night.add_argument(
-        "--dawn",
-        type=count,
-        metavar="RUNS",
-        help="runs kept for the end, to confirm as `nightshift confirm` does, counted over the whole night (default: "
-        "an eighth of --hours, else 0)",
-    )
-    _add_lab(night, "the date, and a new night; one that is here already goes on")
-    _add_sources(night)
+@dataclass(frozen=True, slots=True)
+class ConfirmOptions:
+    night: NightOptions
+    runs: int
+    show: bool
+    answer: Answer
 
 
-def _add_confirm(commands: Commands) -> None:
-    dawn = _add(commands, "confirm", "re-test what a night has found, and drop what brings nothing", CONFIRM, KEPT)
-    dawn.add_argument(
-        "--runs",
-        type=positive_int,
-        default=CONFIRM_RUNS,
-        metavar="N",
-        help="to make at most, beyond those that were made before (default: %(default)s)",
-    )
-    dawn.add_argument("--show", action="store_true", help="print what was found by now, and make no run")
-    to = "write the findings there, too, or why there are none; -: to stdout"
-    dawn.add_argument("--json", type=Path, metavar="FILE", help=to)
-    _add_lab(dawn, "the latest")
+@dataclass(frozen=True, slots=True)
+class TryOptions:
+    night: NightOptions
+    message: str
+    edit: Path | None  # None: the script itself was edited
+    answer: Answer
 
 
-def _add_try(commands: Commands) -> None:
-    one = _add(commands, "try", "train, score, judge and record one edit of yours", TRY, KEPT)
-    one.add_argument("-m", "--message", default="", metavar="TEXT", help="what and why; title: its first line")
-    one.add_argument(
-        "--json", action="store_true", help="print the verdict, or why there is none, as JSON: nothing else on stdout"
-    )
-    one.add_argument("--edit", type=Path, metavar="FILE", help="the edited script, where it is not --script itself")
-    _add_lab(one, "the latest, or a new one where there is none")
+def night_options(words: argparse.Namespace) -> NightOptions:
+    """Collect the options of a night from a parsed command line."""
+    named = {field.name: getattr(words, field.name, None) for field in fields(Terms)}
+    terms = {name: value for name, value in named.items() if value is not None}
+    return NightOptions(words.script, words.tag, words.budget_s, words.seed, terms)
 
 
-def _add_lab(night: argparse.ArgumentParser, tag: str) -> None:
-    """What everything that trains takes; tag: which night it is where none is named."""
-    night.add_argument(
+def add_script(words: argparse.ArgumentParser) -> None:
+    words.add_argument("--script", type=Path, default=SCRIPT, metavar="PATH", help="default: %(default)s")
+
+
+def add_night(words: argparse.ArgumentParser, tag: str) -> None:
+    """Add the options of all commands that train; tag says which night it is where none is named."""
+    words.add_argument(
         "--budget-s",
         type=positive,
         metavar="S",
         help="training time of every run (default: TIME_BUDGET_S of prepare.py, five minutes; a night keeps its own)",
     )
-    night.add_argument("--tag", metavar="T", help=f"the night's name (default: {tag})")
-    night.add_argument(
+    words.add_argument("--tag", metavar="T", help=f"the night's name (default: {tag})")
+    words.add_argument(
         "--seed", type=seed, metavar="K", help="of the first run of every attempt, and of the search (default: 0)"
     )
-    night.add_argument("--script", type=Path, default=SCRIPT, metavar="PATH", help="default: %(default)s")
-    judging = night.add_argument_group("judging")
+    add_script(words)
+    _add_judging(words.add_argument_group("judging"))
+    _add_safety(words.add_argument_group("safety"))
+
+
+def _add_judging(judging: argparse._ArgumentGroup) -> None:
     judging.add_argument(
         "--judge",
         choices=tuple(JUDGES),
@@ -169,7 +113,9 @@ def _add_lab(night: argparse.ArgumentParser, tag: str) -> None:
         "incumbent's, by what the night has learnt of losses and scores. An edit that changes what the training loss "
         "means, such as label smoothing, looks worse to it than it is",
     )
-    safety = night.add_argument_group("safety")
+
+
+def _add_safety(safety: argparse._ArgumentGroup) -> None:
     safety.add_argument(
         "--sandbox",
         choices=[str(mode) for mode in Mode],
@@ -190,13 +136,12 @@ def _add_lab(night: argparse.ArgumentParser, tag: str) -> None:
     )
 
 
-def _add_sources(night: argparse.ArgumentParser) -> None:
-    ideas = night.add_argument_group("where ideas come from")
+def add_sources(words: argparse.ArgumentParser) -> None:
+    ideas = words.add_argument_group("where ideas come from")
     ideas.add_argument(
         "--proposer",
-        choices=PROPOSERS,
-        help="search: turns dials, needs no key; llm: a language model; command: any coding agent; queue: what "
-        f"`nightshift submit` was given; mix: all that is set up, each as it earns (default: {Terms().proposer})",
+        choices=choices(),
+        help=f"{help_lines()} (default: {Terms().proposer})",
     )
     ideas.add_argument(
         "--llm",
@@ -242,110 +187,3 @@ def _add_sources(night: argparse.ArgumentParser) -> None:
         metavar="M",
         help=f"how long the agent may take for one proposal (default: {Terms().agent_minutes:g})",
     )
-
-
-def _add_steering(commands: Commands) -> None:
-    drop = _add(commands, "submit", "put a script or a patch into the queue of --proposer queue and mix")
-    drop.add_argument("file", type=Path, metavar="FILE", help="a whole script (.py), or a patch of it (.patch, .diff)")
-    drop.add_argument(
-        "-m", "--message", required=True, metavar="TEXT", help="what and why; its first line is the title"
-    )
-    drop.add_argument("--script", type=Path, default=SCRIPT, metavar="PATH", help="default: %(default)s")
-    word = _add(commands, "note", "tell a model or an agent something, from its next proposal on")
-    word.add_argument("text", nargs="+", metavar="TEXT", help='as in: nightshift note "leave the depth alone"')
-    word.add_argument("--tag", help="of this night (default: the running one, else the latest)")
-
-
-def _add_reading(commands: Commands) -> None:
-    table = _add(commands, "results", "the ledger as a table")
-    table.add_argument("--tag", help="this night only (default: the latest)")
-    table.add_argument("--all", action="store_true", help="every night, also those that came with the repository")
-    _add(commands, "status", "what runs now, and how the latest night stands")
-    end = _add(commands, "stop", "end the running night after its current run")
-    end.add_argument("--now", action="store_true", help="end the run too; it is redone when the night is resumed")
-    for name, text in (("show", "everything about one attempt"), ("diff", "an attempt's edit")):
-        one = _add(commands, name, text)
-        one.add_argument("number", type=int, metavar="N", help="the attempt's number")
-        one.add_argument("--tag", help="of this night (default: the latest)")
-    picture = _add(commands, "plot", "draw the progress: kept, discarded, crashed, running minimum")
-    nights = picture.add_mutually_exclusive_group()
-    nights.add_argument(
-        "--tag", action="append", default=[], metavar="T", help="this night (default: the latest); may be repeated"
-    )
-    nights.add_argument("--all", action="store_true", help="every night, also those that came with the repository")
-    picture.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
-
-
-def _add_profile(commands: Commands) -> None:
-    look = _add(commands, "profile", "where the time of a training step goes, phase by phase")
-    look.add_argument("--script", type=Path, default=SCRIPT, metavar="PATH", help="default: %(default)s")
-    look.add_argument("--steps", type=positive_int, default=16, metavar="N", help="to train (default: %(default)s)")
-    look.add_argument("--seed", type=seed, default=0, metavar="K", help="default: %(default)s")
-    to = "write the figures there, too, or why there are none; -: to stdout"
-    look.add_argument("--json", type=Path, metavar="FILE", help=to)
-    look.add_argument(
-        "--trace",
-        type=Path,
-        metavar="FILE",
-        help="run once more under the GPU's own recorder: Metal System Trace (name a .trace file; unverified on a Mac) "
-        "or Nsight Systems",
-    )
-
-
-def _add(
-    commands: Commands, name: str, text: str, description: str | None = None, epilog: str | None = None
-) -> argparse.ArgumentParser:
-    description = description or text[0].upper() + text[1:] + "."
-    return commands.add_parser(name, help=text, description=description, epilog=epilog)
-
-
-# ---- values ----------------------------------------------------------------------------------------------------------
-
-
-def positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
-    return value
-
-
-def positive_int(text: str) -> int:
-    if not (text.isdecimal() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
-    return int(text)
-
-
-def count(text: str) -> int:
-    if not (text.isdecimal() and int(text) < 1000):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 999")
-    return int(text)
-
-
-def seed(text: str) -> int:
-    if not (text.isdecimal() and int(text) < 2**32):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**32 - 1}")
-    return int(text)
-
-
-def price(text: str) -> tuple[float, float]:
-    parts = [part.strip() for part in text.split(",")]
-    try:
-        usd_in, usd_out = (float(part) for part in parts)
-    except ValueError:
-        usd_in = usd_out = math.nan
-    if not (0 <= usd_in < 1e6 and 0 <= usd_out < 1e6):
-        raise argparse.ArgumentTypeError(f"{text!r} is not two prices, in dollars for a million tokens, as in 1.25,10")
-    return usd_in, usd_out
-
-
-def agent_command(text: str) -> str:
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no command line ({error})") from error
-    if not words:
-        raise argparse.ArgumentTypeError("the command line is empty")
-    return text

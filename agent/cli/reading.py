@@ -1,15 +1,15 @@
-"""The commands that only read: the ledger, where a night stands, one attempt, a picture, what dawn has found."""
+"""The commands that only read: the ledger, where a night stands, one attempt, a picture."""
 
 import argparse
-import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from agent.cli.parser import Subcommand
 from agent.errors import NightError, NoRepository, ScriptError
 from agent.experiment import Attempt, Night
 from agent.git.repo import Repo
 from agent.invocation import SCRIPT, typed
-from agent.judging.confirmation import Findings
 from agent.night.lock import holder, is_held
 from agent.night.record import write_ledger
 from agent.night.stop import Stop
@@ -19,10 +19,18 @@ from agent.records.ledger import Row, read_rows
 from agent.records.place import Place
 from agent.text import harmless_lines
 from agent.view import terminal as report
-from agent.view.screen import print_lines, terminal_width
+from agent.view.screen import print_folded, print_lines, terminal_width
+
+# ---- results ---------------------------------------------------------------------------------------------------------
 
 
-def results(options: argparse.Namespace) -> int:
+@dataclass(frozen=True, slots=True)
+class ResultsOptions:
+    tag: str | None
+    all: bool
+
+
+def results(options: ResultsOptions) -> int:
     place = place_meant(options.tag)
     rows = _rows(place)
     if not options.all:
@@ -39,11 +47,26 @@ def results(options: argparse.Namespace) -> int:
 
 def _rows(place: Place) -> list[Row]:
     if place.tags() and not is_held(place.repo.common_dir()):
-        write_ledger(place)  # a running night does it by itself, and must not be overtaken by an older rendering
+        write_ledger(place)  # a running night does so itself, and an older rendering must not overwrite its own
     return read_rows(place.ledger)
 
 
-def status(options: argparse.Namespace) -> int:
+def _results_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("--tag", help="this night only (default: the latest)")
+    words.add_argument("--all", action="store_true", help="every night, also those that came with the repository")
+
+
+RESULTS = Subcommand("results", "the ledger as a table", ResultsOptions, results, _results_words)
+
+# ---- status ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StatusOptions:
+    """No options."""
+
+
+def status(options: StatusOptions) -> int:
     place = place_meant()
     who = holder(place.repo.common_dir())
     tag = who.tag if who and place.journal(who.tag).exists() else None
@@ -53,14 +76,24 @@ def status(options: argparse.Namespace) -> int:
     with Journal.read(place.journal(night.tag)) as journal:
         brought, dawn = shares(history, journal.asks()), next(reversed(journal.dawns()), None)
     pid = who.pid if who and running else None
-    for line in report.status_lines(night, history, pid=pid, stopping=stopping, dawn=dawn):
-        print(line)
-    for line in report.shares_lines(brought) if brought else ():
+    print_folded(report.status_lines(night, history, pid=pid, stopping=stopping, dawn=dawn))
+    for line in report.shares_lines(brought, terminal_width()) if brought else ():
         print(line)
     return 0
 
 
-def show(options: argparse.Namespace) -> int:
+STATUS = Subcommand("status", "what runs now, and how the latest night stands", StatusOptions, status)
+
+# ---- show and diff ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptOptions:
+    number: int
+    tag: str | None
+
+
+def show(options: AttemptOptions) -> int:
     place = place_meant(options.tag)
     night, history = night_in(place, options.tag)
     attempt = _pick(history, options.number, night)
@@ -72,7 +105,7 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
-def diff(options: argparse.Namespace) -> int:
+def diff(options: AttemptOptions) -> int:
     place = place_meant(options.tag)
     night, history = night_in(place, options.tag)
     attempt = _pick(history, options.number, night)
@@ -84,7 +117,25 @@ def diff(options: argparse.Namespace) -> int:
     return 0
 
 
-def plot(options: argparse.Namespace) -> int:
+def _attempt_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("number", type=int, metavar="N", help="the attempt's number")
+    words.add_argument("--tag", help="of this night (default: the latest)")
+
+
+SHOW = Subcommand("show", "everything about one attempt", AttemptOptions, show, _attempt_words)
+DIFF = Subcommand("diff", "an attempt's edit", AttemptOptions, diff, _attempt_words)
+
+# ---- plot ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlotOptions:
+    tag: list[str]
+    all: bool
+    out: Path
+
+
+def plot(options: PlotOptions) -> int:
     from agent.view.plot import chosen
     from agent.view.plot import plot as draw
 
@@ -97,23 +148,18 @@ def plot(options: argparse.Namespace) -> int:
     return 0
 
 
-def show_findings(options: argparse.Namespace) -> int:
-    from agent.night.dawn import in_words
+def _plot_words(words: argparse.ArgumentParser) -> None:
+    nights = words.add_mutually_exclusive_group()
+    nights.add_argument(
+        "--tag", action="append", default=[], metavar="T", help="this night (default: the latest); may be repeated"
+    )
+    nights.add_argument("--all", action="store_true", help="every night, also those that came with the repository")
+    words.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
 
-    place, answer = place_meant(options.tag), options.answer
-    night, history = night_in(place, options.tag)
-    with Journal.read(place.journal(night.tag)) as journal:
-        dawn = next((one for one in reversed(journal.dawns()) if one.findings), None)
-    if dawn is None or dawn.findings is None:
-        begin = typed("confirm", "--tag", night.tag)
-        raise NightError(f"night {night.tag} has no findings yet; begin with: {begin}")
-    ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
-    lines = in_words(place, night, history, Findings.of(dawn.findings))
-    stream = sys.stderr if answer.on_stdout else sys.stdout
-    print("\n".join([f"dawn {dawn.number} of night {night.tag}, {ended}", *lines]), file=stream)
-    answer.give(dawn.findings)
-    return 0
 
+PLOT = Subcommand(
+    "plot", "draw the progress: kept, discarded, crashed, running minimum", PlotOptions, plot, _plot_words
+)
 
 # ---- what they read --------------------------------------------------------------------------------------------------
 
@@ -123,7 +169,7 @@ def _begin_with() -> str:
 
 
 def _here() -> Place:
-    """Where the command was given; raises NightError where no night can have run."""
+    """Return the place where the command was given; raise NightError where no night can have run."""
     try:
         return Place.of(Path(SCRIPT))
     except (NoRepository, ScriptError):
@@ -133,7 +179,7 @@ def _here() -> Place:
 
 
 def place_meant(tag: str | None = None) -> Place:
-    """Here; but where a night runs in another working tree of the repository and may be meant, that one."""
+    """Return this place, or the other working tree of the repository whose running night may be meant."""
     here = _here()
     who = holder(here.repo.common_dir())
     if who is None or tag not in (None, who.tag) or not Path(who.folder, "journal.sqlite").is_file():
@@ -142,7 +188,7 @@ def place_meant(tag: str | None = None) -> Place:
 
 
 def night_in(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:
-    """The night of this tag, or the latest, and its attempts; raises NightError where it has no journal here."""
+    """Return the night of this tag, or the latest, and its attempts; raise NightError where it has no journal here."""
     tags = place.tags()
     if tag is None and not tags:
         raise NightError(f"no night has run here yet; {_begin_with()}")

@@ -10,6 +10,7 @@ from agent.experiment import Attempt, Decision, History, Judge, Kind, Review, St
 from agent.judging.failures import failure
 from agent.judging.noise import SAME, Knowledge, doubt_of, know, measured
 from agent.judging.simplicity import price_of, simpler
+from agent.text import shown_difference
 
 # Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
 PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
@@ -292,8 +293,8 @@ def _compare(attempt: Attempt, best: Attempt) -> Decision:
     if math.isclose(val_bpb, best_bpb, rel_tol=SAME):
         return Decision(Kind.TIE, "a tie with the incumbent")
     if val_bpb < best_bpb:
-        return Decision(Kind.KEPT, f"{best_bpb - val_bpb:.6f} below the incumbent")
-    return Decision(Kind.WORSE, f"{val_bpb - best_bpb:.6f} above the incumbent")
+        return Decision(Kind.KEPT, f"{shown_difference(best_bpb, val_bpb):.6f} below the incumbent")
+    return Decision(Kind.WORSE, f"{shown_difference(val_bpb, best_bpb):.6f} above the incumbent")
 
 
 JUDGES = {

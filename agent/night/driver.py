@@ -32,9 +32,9 @@ from agent.night.record import check_streak, commit, reconsider, record, settle,
 from agent.night.state import State
 from agent.proposers.ahead import Question, forget, load, save
 from agent.proposers.checked import check_proposal
-from agent.proposers.mix import MENDERS
 from agent.proposers.notes import read_notes, read_program
 from agent.proposers.queue import waiting
+from agent.proposers.registry import REPAIRERS
 from agent.records.place import read_script
 from agent.runs.execute import execute
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
@@ -312,7 +312,7 @@ def wants_repair(history: History) -> Attempt | None:
 def is_repair_due(history: History) -> bool:
     """Whether the last attempt crashed, and who made it can read why."""
     broken = wants_repair(history)
-    return broken is not None and source_name(broken.proposal.source) in MENDERS
+    return broken is not None and source_name(broken.proposal.source) in REPAIRERS
 
 
 def as_repair(proposal: Proposal, broken: Proposal) -> Proposal:

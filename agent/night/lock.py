@@ -1,6 +1,6 @@
-"""One night at a time in a repository: a lock in its git folder that dies with its process.
+"""Allow one night at a time in a repository, by a lock in its git folder that ends with its process.
 
-The lock alone says whether a night is running; the file beside it only says which one.
+The lock alone tells whether a night is running. The file beside it tells which one.
 """
 
 import json
@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from agent.errors import NightError
 from agent.invocation import typed
 
-BRIEFLY_S = 0.5  # to get the lock in: somebody who only asks about it has it for a moment
+BRIEFLY_S = 0.5  # to wait for the lock: a command that only asks about it holds it for a moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def only_night(repository: Path) -> Iterator[Callable[[str, Path], None]]:
 
 
 def holder(repository: Path) -> Holder | None:
-    """Who runs a night in this repository now; None also for one that has no tag yet."""
+    """Return the process that runs a night in this repository now; None also where its night has no tag yet."""
     if not is_held(repository):
         return None
     try:
@@ -64,7 +64,7 @@ def holder(repository: Path) -> Holder | None:
 
 
 def is_held(repository: Path) -> bool:
-    """Whether a night runs in this repository now."""
+    """Tell whether a night runs in this repository now."""
     try:
         with _lock(repository).acquire(timeout=0):
             return False
@@ -79,5 +79,5 @@ def _lock(repository: Path) -> FileLock:
 
 
 def _place(repository: Path) -> Path:
-    """In the git folder: shared by linked worktrees, whoever runs the night, and never cleaned."""
+    """Return a file in the git folder, which linked worktrees share and `git clean` leaves alone."""
     return repository / "nightshift.json"

@@ -1,4 +1,4 @@
-"""How a night is asked to end: by a signal to its process or by a file in its folder."""
+"""Ask a night to end, by a signal to its process or by a file in its folder."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ AFTER_RUN, NOW = "after-run", "now"
 
 
 class Stop:
-    """Wishes add up: the first ends the night after the current run, the second ends the run too."""
+    """Wishes to end a night: the first ends it after the current run, the second ends the run too."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "stop"
@@ -27,16 +27,16 @@ class Stop:
         return self._signals >= 2 or self._wish() == NOW
 
     def wish(self, wish: str) -> None:
-        """Ask from another process."""
+        """Leave a wish for the process that runs the night."""
         self._file.write_text(wish)
 
     def forget(self) -> None:
-        """A wish belongs to the night's process that was running when it was made."""
+        """Drop old wishes: they were meant for an earlier process of the night."""
         self._file.unlink(missing_ok=True)
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM count as wishes while this holds; a closed terminal is one, however often it says so."""
+        """Count Ctrl-C and SIGTERM as wishes; a closed terminal counts once, even if it sends several signals."""
         with handling(self._count, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             yield
 
@@ -54,14 +54,14 @@ class Stop:
 
 @contextmanager
 def like_ctrl_c() -> Iterator[None]:
-    """Before there is a night to end in good order: SIGTERM and a closed terminal raise KeyboardInterrupt too."""
+    """Raise KeyboardInterrupt on SIGTERM and on a closed terminal too, while no night is open yet."""
     with handling(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP):
         yield
 
 
 @contextmanager
 def handling(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
-    """These signals go to the handler while this holds; but a closed terminal stays ignored for users of nohup."""
+    """Send these signals to the handler; under nohup, a closed terminal stays ignored."""
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     heard = [number for number in numbers if not (nohup and number == signal.SIGHUP)]
     before = {number: signal.signal(number, handler) for number in heard}

@@ -19,9 +19,9 @@ from rich.text import Text
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Ending
 from agent.files import throwaway_folder
-from agent.night.opening import probe
 from agent.profile.trace import record_command, recorded
 from agent.records.place import Place, read_script
+from agent.runs.fixed import probe
 from agent.sandbox.box import View
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.process import Outcome, supervise

@@ -1,4 +1,4 @@
-"""What every proposal has to be before it costs a run: a script that keeps the contract and has not been tried."""
+"""Check a proposal before it costs a run: its script has to keep the contract and must not have been tried."""
 
 import sqlite3
 from dataclasses import dataclass, replace
@@ -65,6 +65,6 @@ def check_proposal(proposal: Proposal, history: History, script: str) -> None:
 
 
 def tried_as(script: str, history: History) -> int | None:
-    """The attempt that had this very script, but for comments and layout."""
+    """Return the attempt that had this script; comments and layout do not count."""
     wanted = fingerprint(script)
     return next((one.number for one in history if fingerprint_of(one.proposal.packed) == wanted), None)

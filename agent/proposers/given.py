@@ -1,4 +1,4 @@
-"""One idea that somebody has already had: what `nightshift try` tries."""
+"""Where no source is asked: one idea that a person has had already, or none at all."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,16 @@ from agent.experiment import Briefing, Proposal
 
 @dataclass(frozen=True, slots=True)
 class Given:
+    """Proposes what `nightshift try` tries."""
+
     proposal: Proposal
 
     def propose(self, briefing: Briefing) -> Proposal:
         return self.proposal
 
 
-class Nobody:
-    """Where nothing is to be proposed."""
+class NoSource:
+    """Proposes nothing, as `nightshift confirm` needs it."""
 
     def propose(self, briefing: Briefing) -> Proposal:
-        raise Exhausted("nobody is asked for ideas")
+        raise Exhausted("no source is asked for ideas")

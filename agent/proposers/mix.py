@@ -9,7 +9,7 @@ long: what has not been tried yet is.
 
 import random
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -18,8 +18,6 @@ from agent.experiment import Ask, Attempt, Briefing, History, Proposal, Proposer
 
 Number = TypeVar("Number", int, float)
 
-FIRST = "queue"  # what a person has asked for is tried before anything is drawn
-MENDERS = frozenset({"llm", "command"})  # they can read why something broke
 PRIOR_KEEPS, PRIOR_ATTEMPTS = 1.0, 2.0  # what is believed of a source before anything is known of it
 RESTS_AFTER, MOST_RESTED = 2, 32  # attempts: failed in a row, and rested at most
 
@@ -27,23 +25,29 @@ RESTS_AFTER, MOST_RESTED = 2, 32  # attempts: failed in a row, and rested at mos
 class Mix:
     """Sources by their names; the source of a Proposal or an Ask begins with its name: llm, or llm:some-model.
 
+    first: what a person has asked for, tried before anything is drawn. repairers can read why something broke.
     Equal seeds, histories and asks give equal draws, so a resumed night goes on as an undisturbed one would have.
     """
 
-    def __init__(self, sources: Mapping[str, Proposer], seed: int | str) -> None:
-        self._turns = Turns(sources)
+    def __init__(
+        self, sources: Mapping[str, Proposer], seed: int | str, *, first: Collection[str], repairers: Collection[str]
+    ) -> None:
+        self._turns = Turns(sources, repairers)
         self._seed = seed
+        self._first = first
 
     def propose(self, briefing: Briefing) -> Proposal:
         order = by_promise(self._turns.names(briefing), briefing, self._seed)
-        return self._turns.first_idea(sorted(order, key=lambda name: name != FIRST), briefing).proposal
+        return self._turns.first_idea(sorted(order, key=lambda name: name not in self._first), briefing).proposal
 
 
 class Fallback:
     """The first of these sources that has an idea; whenever the ideas come from another one than before, it is said."""
 
-    def __init__(self, sources: Mapping[str, Proposer], say: Callable[[str], None]) -> None:
-        self._turns = Turns(sources)
+    def __init__(
+        self, sources: Mapping[str, Proposer], say: Callable[[str], None], *, repairers: Collection[str]
+    ) -> None:
+        self._turns = Turns(sources, repairers)
         self._say = say
         self._at_work = next(iter(sources))
 
@@ -76,8 +80,9 @@ class Dry:
 class Turns:
     """Asks one source after another; one that is exhausted is asked again when the script to be edited is another."""
 
-    def __init__(self, sources: Mapping[str, Proposer]) -> None:
+    def __init__(self, sources: Mapping[str, Proposer], repairers: Collection[str]) -> None:
         self._sources = dict(sources)
+        self._repairers = repairers
         self._exhausted: dict[str, Dry] = {}
 
     def names(self, briefing: Briefing) -> tuple[str, ...]:
@@ -95,7 +100,7 @@ class Turns:
         """
         until = {name: rest for name in order if (rest := rests_until(name, briefing)) is not None}
         failures = [f"{name} failed again and again and rests until attempt {rest}" for name, rest in until.items()]
-        maker = self._mender(briefing)
+        maker = self._repairer(briefing)
         for name in dict.fromkeys((*maker, *(name for name in order if name not in until), *until)):
             mine = briefing if name in maker else replace(briefing, broken=None)
             try:
@@ -109,9 +114,9 @@ class Turns:
             raise Exhausted("; ".join(dry.why for dry in self._exhausted.values()))
         raise NoIdea("; ".join(failures))
 
-    def _mender(self, briefing: Briefing) -> tuple[str, ...]:
+    def _repairer(self, briefing: Briefing) -> tuple[str, ...]:
         name = source_name(briefing.broken.proposal.source) if briefing.broken else ""
-        return (name,) if name in MENDERS and name in self.names(briefing) else ()
+        return (name,) if name in self._repairers and name in self.names(briefing) else ()
 
 
 def rests_until(name: str, briefing: Briefing) -> int | None:
@@ -149,7 +154,7 @@ class Share:
 
 
 def shares(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
-    """A row for every source that has proposed or was asked, the one that gained most first."""
+    """Return a row for each source that has proposed or was asked, the one that gained most first."""
     ideas = [attempt for attempt in history if attempt.parent is not None and attempt.is_idea]
     names = {source_name(one.proposal.source) for one in ideas} | {source_name(ask.source) for ask in asks}
     rows = [
@@ -180,7 +185,7 @@ def _share(name: str, ideas: Sequence[Attempt], asks: Sequence[Ask], history: Hi
 
 
 def gain_bpb(attempt: Attempt, history: History) -> float:
-    """What the attempt brought, 0 unless it was kept; from the two scores where the judge gave no estimate."""
+    """Return the gain of an attempt, 0 unless it was kept; from the two scores where the judge gave no estimate."""
     if attempt.status is not Status.KEEP or attempt.decision is None or attempt.parent is None:
         return 0.0
     if attempt.decision.gain_bpb is not None:
@@ -190,7 +195,7 @@ def gain_bpb(attempt: Attempt, history: History) -> float:
 
 
 def by_promise(names: Iterable[str], briefing: Briefing, seed: int | str) -> list[str]:
-    """The names in the order of gains per hour drawn from what is known of them."""
+    """Order the names by gains per hour, each drawn from its posterior."""
     history, asks = briefing.history, briefing.asks
     rng = random.Random(f"{seed} {len(history)} {len(asks)}")
     known = {share.source: share for share in shares(history, asks)}

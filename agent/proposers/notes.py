@@ -1,6 +1,6 @@
-"""Steering a night while it runs: program.md, and the notes that people leave it with `nightshift note`.
+"""Steer a night while it runs, by program.md and by the notes of `nightshift note`.
 
-Both are read before every proposal, so that a word said at midnight counts from the next idea on.
+Both are read before every proposal, so a note left at midnight counts from the next idea on.
 """
 
 import json
@@ -21,8 +21,8 @@ PROGRAM_BYTES = 64 << 10
 def add_note(folder: Path, text: str, now: str) -> None:
     """Append a note to those of the night in this folder; raises NightError for one that says nothing.
 
-    On disk when this returns. Every line begins with the end of the one before, so that a line torn by a power cut
-    spoils none but itself.
+    It is on disk when this returns. Each note begins with a line break, so that a line torn by a power cut does not
+    damage the next one.
     """
     note = paragraphs(text, NOTE_CHARS)
     if not note:
@@ -37,7 +37,7 @@ def add_note(folder: Path, text: str, now: str) -> None:
 
 
 def read_notes(folder: Path) -> tuple[str, ...]:
-    """The latest notes in their order; a line that is none is left out."""
+    """Return the latest notes in their order; skip lines that are not notes."""
     try:
         lines = read_end(folder, NOTES, NOTES_BYTES).splitlines()
     except OSError:
@@ -55,7 +55,7 @@ def _note(line: bytes) -> str | None:
 
 
 def read_program(path: Path) -> str:
-    """program.md as it stands now; empty where it is missing, cannot be read, or is no plain file."""
+    """Read program.md; return an empty text where it is missing, cannot be read, or is no plain file."""
     if not path.is_file():
         return ""
     try:

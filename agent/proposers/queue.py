@@ -19,6 +19,7 @@ from agent.files import write_plain
 from agent.git.repo import valid_tag
 from agent.invocation import typed
 from agent.proposers.checked import check_proposal
+from agent.proposers.source import Source
 from agent.records.journal import Journal
 from agent.runs.workshop import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script
@@ -28,7 +29,7 @@ SOURCE = "queue"
 NAME = re.compile(r"[0-9]{4,9}\.json")
 DONE, REFUSED = "done", "refused"  # folders in the queue's own, with a line in a .txt file beside each entry
 MAX_ENTRY_BYTES = 8 * MAX_SCRIPT_BYTES  # in JSON an odd character takes six
-MAX_WAITING = 1000  # beyond it somebody's loop has run away
+MAX_WAITING = 1000  # more come from a loop that has run away
 LOCKED_S = 10.0  # a submission takes milliseconds
 
 
@@ -82,13 +83,13 @@ def check_patch_size(text: str) -> None:
 
 
 def waiting(folder: Path) -> list[Path]:
-    """The entries' files, the oldest first."""
+    """List the files of the entries, the oldest first."""
     names = {path.name for path in folder.iterdir() if NAME.fullmatch(path.name)} if folder.is_dir() else set()
     return [folder / name for name in sorted(names, key=lambda name: int(name.partition(".")[0]))]
 
 
 def _next_number(folder: Path) -> int:
-    """Higher than any before, so that a number names one entry for ever."""
+    """Return a number higher than all before, so that no number is used twice."""
     queued = waiting(folder)
     if len(queued) >= MAX_WAITING:
         raise NightError(f"{len(queued)} entries wait in {folder}; remove those that nobody wants to see tried")
@@ -106,7 +107,7 @@ class Queue:
         self._say = say
 
     def propose(self, briefing: Briefing) -> Proposal:
-        """The oldest entry that can be tried; raises NoIdea while there is none. What cannot be is put aside."""
+        """Return the oldest entry that can be tried, putting the others aside; raise NoIdea while there is none."""
         for path, entry in self._entries():
             tried = self._tried_as(entry, briefing)
             if tried is not None:
@@ -123,7 +124,7 @@ class Queue:
         raise NoIdea("the queue is empty")
 
     def _entries(self) -> Iterator[tuple[Path, QueueEntry]]:
-        """Links, pipes and files that are no entries by their names are none of ours."""
+        """Read the entries; ignore links, pipes and files with other names."""
         for path in waiting(self._folder):
             try:
                 content = read_end(self._folder, path.name, MAX_ENTRY_BYTES + 1)
@@ -135,7 +136,7 @@ class Queue:
                 self._refuse(path, str(error))
 
     def _tried_as(self, entry: QueueEntry, briefing: Briefing) -> str | None:
-        """The attempt that it became; None where it was never taken, or the night was killed before it had begun."""
+        """Name the attempt that it became; None where it was never taken, or the night was killed before it began."""
         if entry.night is None:
             return None
         history = briefing.history if entry.night == briefing.night.tag else self._history(entry.night)
@@ -143,7 +144,7 @@ class Queue:
         return next((f"attempt {number} of night {entry.night}" for number in known), None)
 
     def _history(self, tag: str) -> History:
-        """Of an earlier night; nothing where its journal is gone, for an entry is rather tried twice than lost."""
+        """Read an earlier night; empty where its journal is gone: trying an entry twice beats losing it."""
         try:
             with Journal.read(self._nights / tag / "journal.sqlite") as journal:
                 return journal.attempts()
@@ -156,7 +157,7 @@ class Queue:
 
 
 def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
-    """What the entry makes of the best script; raises ScriptError or NightError where it cannot be tried.
+    """Apply the entry to the best script; raise ScriptError or NightError where it cannot be tried.
 
     A script is taken as it stands, a patch applied; of an earlier best, it is merged with what was kept since.
     """
@@ -178,7 +179,7 @@ def _is_of(attempt: Attempt, entry: QueueEntry) -> bool:
 
 
 def _put_aside(path: Path, where: str, why: str) -> None:
-    """The reason first: an entry that moved without one would leave everybody guessing."""
+    """Write the reason first, so that an entry never moves without one."""
     place = path.parent / where / path.name
     place.parent.mkdir(exist_ok=True)
     write_plain(place.with_suffix(".txt"), f"{why}\n")
@@ -207,3 +208,11 @@ def _parsed(content: bytes) -> QueueEntry:
 
 def _sha256(script: str) -> str:
     return hashlib.sha256(script.encode()).hexdigest()
+
+
+QUEUE = Source(
+    SOURCE,
+    "what `nightshift submit` was given",
+    lambda around: Queue(around.place.queue, around.place.nights, around.outbox.said),
+    first=True,
+)

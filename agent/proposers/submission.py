@@ -1,4 +1,4 @@
-"""A file that somebody submits: read, told what it is, and refused where it would change nothing."""
+"""Read a file for the queue, tell script from patch, and refuse one that would change nothing."""
 
 import ast
 import re
@@ -82,7 +82,7 @@ def _bases(place: Place, history: History, tag: str) -> Iterator[tuple[str, str]
 
 
 def _applied(patch: str, script: str, base: str) -> str | None:
-    """None where it does not fit, which may be for lack of an edit that the night keeps later."""
+    """Apply a patch; None where it does not fit yet, since the night may keep the edit that it needs later."""
     try:
         return apply_patch(patch, script, [(0, base)])
     except ScriptError:
@@ -90,7 +90,7 @@ def _applied(patch: str, script: str, base: str) -> str | None:
 
 
 def _equal(script: str, base: str) -> bool:
-    """False for what does not parse, which others explain."""
+    """Compare two scripts; False where one does not parse, which another check explains."""
     try:
         return fingerprint(script) == fingerprint(base)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

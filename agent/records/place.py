@@ -1,10 +1,13 @@
 """A repository with its script, and where its nights are kept."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from agent.errors import NightError, NoRepository
-from agent.git.repo import Repo
+from agent.experiment import Night
+from agent.git.repo import Repo, valid_tag
+from agent.records import ledger
 from agent.records.journal import Journal
 from agent.script.contract import check_script, no_script, read_text
 
@@ -50,13 +53,13 @@ class Place:
         return self.folder(tag) / "journal.sqlite"
 
     def tags(self) -> tuple[str, ...]:
-        """Nights with a journal here; the one that was last at work comes last."""
+        """List the nights with a journal here; the one that was last at work comes last."""
         journals = sorted(sorted(self.nights.glob("*/journal.sqlite")), key=_last_at_work)
         return tuple(path.parent.name for path in journals)
 
 
 def _last_at_work(path: Path) -> str:
-    """From the journal itself: the times of its files say when somebody copied, or only read, them."""
+    """Read the time from the journal itself: the times of its files change when they are copied, or only read."""
     try:
         with Journal.read(path) as journal:
             return journal.last_at_work()
@@ -65,9 +68,48 @@ def _last_at_work(path: Path) -> str:
 
 
 def read_script(place: Place) -> str:
-    """The script as it stands in the working tree, uncommitted edits included; checked against the contract."""
+    """Read the script from the working tree, uncommitted edits included, and check it against the contract."""
     if not place.script_path.exists():
         raise no_script(place.script_path)
     source = read_text(place.script_path)
     check_script(source, place.script)
     return source
+
+
+def known_night(place: Place, tag: str | None) -> Night | None:
+    """Read the night of this tag from its journal; None where a new one is to be opened."""
+    if tag is None:
+        return None
+    if not valid_tag(tag):
+        raise NightError(f"{tag!r} is no tag; use letters, digits, '.', '_' and '-', as in nov20-wide")
+    if not place.journal(tag).exists():
+        return None
+    with Journal.read(place.journal(tag)) as journal:
+        return journal.night()
+
+
+def new_tag(place: Place, asked: str | None) -> str:
+    """Return the tag of a new night, the date where none is asked for; raise NightError for one that is taken."""
+    if asked is None:
+        return free_tag(place, datetime.now().strftime("%b%d").lower())
+    free = free_tag(place, asked)
+    if free != asked:
+        raise NightError(f"tag {asked} is taken by refs or ledger rows whose journal is not here; use --tag {free}")
+    return asked
+
+
+def free_tag(place: Place, wanted: str) -> str:
+    """Return the first of wanted, wanted-2, wanted-3 … that no journal, ref or ledger row knows."""
+    known = ledger.tags_in(place.ledger)
+    tag, count = wanted, 1
+    while tag in known or _traces(place, tag):
+        count += 1
+        tag = f"{wanted}-{count}"
+    return tag
+
+
+def _traces(place: Place, tag: str) -> bool:
+    if place.journal(tag).exists() or place.repo.refs(f"refs/experiments/{tag}"):
+        return True
+    branches = place.repo.refs("refs/heads/experiments")
+    return any(ref.rpartition("/")[2].partition("-")[2] == tag for ref in branches)  # after the budget

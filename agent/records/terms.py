@@ -1,10 +1,9 @@
 """The terms of a night: how it judges, what it lets scripts do, and where its ideas come from.
 
-They are options of the command line that hold from the first call on: the journal keeps them, and who goes on with the
-night repeats none. No key is among them.
+They are options of the command line that hold from the first call on. The journal keeps them, so a command that resumes
+the night repeats none of them. No key is among them.
 """
 
-import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -13,8 +12,8 @@ from typing import Any
 from agent.errors import NightError
 from agent.judging.judge import PLAUSIBLE_GAIN
 
-# What is not given stays as the night has it. What is given and differs is refused where verdicts depend on it: those
-# before and after would not compare. Of the others the night takes it, and keeps it from then on.
+# A term that is not given stays as the night has it. Verdicts depend on these, and those before and after a change
+# would not compare: another value is refused. The night takes another value of any other term, and keeps it.
 FIXED = ("judge", "confirm", "plausible_gain", "allowance_s")
 OF_THE_MODEL = ("llm_url", "price", "llm_max_tokens", "llm_stream")
 SANDBOXES = ("off", "auto", "require")  # each promises more than the one before it
@@ -22,7 +21,7 @@ SANDBOXES = ("off", "auto", "require")  # each promises more than the one before
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Each is the option of its name; where the option is not given, a night opens with what stands here."""
+    """Each field is the option of its name; a night opens with these values where the option is not given."""
 
     judge: str = "balanced"
     confirm: int = 0
@@ -54,19 +53,13 @@ class Terms:
         return json.dumps(asdict(self))
 
 
-def given(options: argparse.Namespace) -> dict[str, Any]:
-    """The terms that this command line names."""
-    named = {field.name: getattr(options, field.name, None) for field in fields(Terms)}
-    return {name: value for name, value in named.items() if value is not None}
-
-
 def opened(asked: Mapping[str, Any]) -> Terms:
-    """Of a new night."""
+    """Return the terms of a new night; raise NightError for a clash."""
     return _checked(Terms(**asked))
 
 
 def resumed(tag: str, before: Terms, asked: Mapping[str, Any]) -> Terms:
-    """Of a night that goes on; raises NightError for what cannot change while it does."""
+    """Return the terms of a night that goes on; raise NightError for a change that it cannot take."""
     for name in FIXED:
         if name in asked and asked[name] != getattr(before, name):
             raise NightError(
@@ -84,16 +77,16 @@ def resumed(tag: str, before: Terms, asked: Mapping[str, Any]) -> Terms:
 
 
 def changes(before: Terms, now: Terms) -> list[str]:
-    """What a night that goes on does otherwise from now on, option by option."""
+    """List the options that a night changes from now on, each with its old value."""
     differ = (field.name for field in fields(Terms) if getattr(before, field.name) != getattr(now, field.name))
     return [f"{spelled(now, name)} (it was {spelled(before, name)})" for name in differ]
 
 
 def as_words(asked: Mapping[str, Any]) -> list[str]:
-    """Terms as they are given on a command line."""
+    """Write terms as words of a command line."""
     words: list[str] = []
     for name, value in asked.items():
-        option = "--command" if name == "agent" else f"--{name.replace('_', '-')}"
+        option = option_of(name)
         match value:
             case bool():
                 words.append(option if value else option.replace("--", "--no-", 1))
@@ -106,8 +99,13 @@ def as_words(asked: Mapping[str, Any]) -> list[str]:
     return words
 
 
+def option_of(term: str) -> str:
+    """The option of the command line that sets one of the terms."""
+    return "--command" if term == "agent" else f"--{term.replace('_', '-')}"
+
+
 def spelled(terms: Terms, name: str) -> str:
-    """One of the terms, for a sentence."""
+    """Write one of the terms for a sentence."""
     value = getattr(terms, name)
     option, *rest = as_words({name: value})
     return f"no {option}" if value is None else " ".join([option, *rest])

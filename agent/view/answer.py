@@ -1,18 +1,28 @@
 """What a command answers to a program: one JSON object, also where it failed, on stdout or in a file.
 
-Who reads it needs neither the exit code nor stderr to know how the command ended.
+A reader of it needs neither the exit code nor stderr to know how the command ended.
 """
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import TextIO
 
 from agent.errors import NightError
 
 STDOUT = Path("-")
+
+
+class AnswersTo(Enum):
+    """What a command's --json takes: nothing, and the answer goes to stdout, or the name of a file."""
+
+    STDOUT = "stdout"
+    FILE = "file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +32,17 @@ class Answer:
     to: Path | None
 
     @classmethod
-    def asked_for(cls, words: Sequence[str]) -> "Answer":
-        """By the bare words of a command line, which may be one that does not parse."""
+    def asked_for(cls, words: Sequence[str], answers: Mapping[str, AnswersTo]) -> "Answer":
+        """By the bare words of a command line, which may be one that does not parse; answers: by command."""
         command, rest = (words[0], words[1:]) if words else ("", ())
-        if command not in ("try", "doctor", "confirm", "profile"):
+        if command not in answers:
             return cls(None)
         for place, word in enumerate(rest):
             option, equals, value = word.partition("=")
             if word == "--":
                 break
             if len(option) > len("--") and "--json".startswith(option):
-                if command in ("try", "doctor"):
+                if answers[command] is AnswersTo.STDOUT:
                     return cls(STDOUT)
                 value = value if equals else next(iter(rest[place + 1 :]), "")
                 return cls(Path(value) if value and (value == "-" or not value.startswith("-")) else STDOUT)
@@ -42,6 +52,11 @@ class Answer:
     def on_stdout(self) -> bool:
         """Then what is meant for people goes to stderr."""
         return self.to == STDOUT
+
+    @property
+    def for_people(self) -> TextIO:
+        """The stream of all that is no answer."""
+        return sys.stderr if self.on_stdout else sys.stdout
 
     def check(self) -> None:
         """Raises NightError for a file that cannot be written, before hours are spent on what shall stand in it."""

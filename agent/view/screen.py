@@ -1,6 +1,7 @@
 """What the person in front of a terminal, or the reader of a log, sees while a night goes on."""
 
 import os
+import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO, cast
 
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from agent.experiment import NOT_BELIEVED, Attempt, Kind, Status
 from agent.experiment import Progress as Point
-from agent.text import harmless, harmless_lines, shorten
+from agent.text import harmless, harmless_lines, shorten, shown_difference
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 PLAIN_EVERY_S = 60.0
@@ -115,6 +116,17 @@ def print_lines(lines: Iterable[Text]) -> None:
         console.print(line, soft_wrap=True)
 
 
+def print_folded(lines: Iterable[str]) -> None:
+    """Sentences, each folded between words on a terminal that is narrower; what is piped stays a line."""
+    width = terminal_width()
+    for line in lines:
+        print("\n".join(_folded(line, width)) if width else line)
+
+
+def _folded(line: str, width: int) -> list[str]:
+    return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) or [""]
+
+
 def terminal_width() -> int | None:
     """None where the output goes elsewhere: there is nothing that it has to fit into."""
     console = Console()
@@ -164,7 +176,7 @@ def verdict(attempt: Attempt, before: Attempt | None) -> str:
     if attempt.val_bpb is not None:
         words.append(f"val_bpb {attempt.val_bpb:.6f}")
         if before is not None and before.val_bpb is not None:
-            delta_bpb = attempt.val_bpb - before.val_bpb
+            delta_bpb = shown_difference(attempt.val_bpb, before.val_bpb)
             words.append(f"Δ {delta_bpb:+.6f}")
     explained = attempt.decision is not None and _wants_a_reason(attempt, delta_bpb)
     reason = f" ({escape(harmless(attempt.decision.words))})" if attempt.decision and explained else ""

@@ -28,7 +28,7 @@ from agent.invocation import typed
 from agent.judging.noise import noise
 from agent.proposers.mix import Share
 from agent.records.ledger import Row, memory_mb
-from agent.text import harmless, harmless_lines
+from agent.text import harmless, harmless_lines, shown_difference
 from agent.view import table
 from agent.view.findings import dawn_line
 from agent.view.screen import COLOURS
@@ -75,7 +75,7 @@ def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
         row.get("tag", "") if several else "",
         row.get("attempt", ""),
         row.get("val_bpb", ""),
-        "" if score is None or parent is None else f"{score - parent:+.6f}",
+        "" if score is None or parent is None else f"{shown_difference(score, parent):+.6f}",
         "" if gain is None else f"{gain:+.6f}",
         "" if sure is None else f"{sure:.0%}",
         row.get("seeds", ""),
@@ -122,7 +122,7 @@ def status_lines(
     best, first = incumbent(history), history[0] if history else None
     if best is not None and first is not None and best.val_bpb is not None and first.val_bpb is not None:
         side = "below" if best.val_bpb <= first.val_bpb else "above"  # after further seeds, a lucky keep may be above
-        gain = f"{abs(first.val_bpb - best.val_bpb):.6f} {side} the baseline's {first.val_bpb:.6f}"
+        gain = f"{abs(shown_difference(first.val_bpb, best.val_bpb)):.6f} {side} the baseline's {first.val_bpb:.6f}"
         gain = gain if best.number else "the baseline"
         lines.append(f"best val_bpb {best.val_bpb:.6f} (#{best.number}), {gain}")
     told = dawn_line(dawn, history, night) if dawn is not None else None
@@ -222,9 +222,9 @@ def _hardly_trained(doubt: str) -> str:
     )
 
 
-def shares_lines(rows: Iterable[Share]) -> list[str]:
-    """Return a table of the gains and costs of each source of ideas."""
-    return table.lines(SHARES, [_share(row) for row in rows])
+def shares_lines(rows: Iterable[Share], width: int | None = None) -> list[str]:
+    """Return a table of the gains and costs of each source; width: of a terminal, None to show all columns."""
+    return table.lines(SHARES, [_share(row) for row in rows], width)
 
 
 def _share(row: Share) -> tuple[str, ...]:

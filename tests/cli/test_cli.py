@@ -18,9 +18,8 @@ from commands import refused, training, wait_until
 from nights import PROJECT, SCRIPTS, Grounds, command, environment, git, make_repository, mounted, unigram
 
 from agent.experiment import Ending
-from agent.night.opening import free_tag
 from agent.night.stop import Stop
-from agent.records.place import Place
+from agent.records.place import Place, free_tag
 from agent.script.contract import fixed_files
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -94,3 +94,12 @@ def test_a_cross_is_what_a_night_cannot_do_without_and_the_last_line_names_it(gr
     assert [line.partition(":")[0] for line in crossed] == ["✗ data"]
     assert done.stdout.splitlines()[-1] == "not ready for a night: see data above"
     assert done.returncode == 1
+
+
+def test_an_empty_folder_is_not_told_to_commit_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (empty,) = doctor._git()
+    assert "is not in a git repository; put the script here, then run: git init && git add ." in empty.what
+    (tmp_path / "train_mlx.py").write_text("")
+    (begun,) = doctor._git()
+    assert "is not in a git repository; run: git init && git add ." in begun.what

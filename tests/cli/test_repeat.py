@@ -1,18 +1,19 @@
 """The command that goes on: whole, and for as long again."""
 
-import argparse
+import errno
+import re
 
 import pytest
 from judged import scored_attempt
+from nights import options_of
 
-from agent.cli.options import parser
 from agent.cli.repeat import run_on
+from agent.experiment import Briefing, Proposal
+from agent.proposers import registry
+from agent.proposers.registry import SOURCES
+from agent.proposers.source import Source
 
 HISTORY = [scored_attempt(number, 1.0) for number in range(4)]
-
-
-def options(*words: str) -> argparse.Namespace:
-    return parser().parse_args(["run", *words])
 
 
 @pytest.mark.parametrize(
@@ -28,10 +29,28 @@ def options(*words: str) -> argparse.Namespace:
     ],
 )
 def test_a_night_goes_on_for_as_long_again(words, wanted):
-    assert run_on(options(*words), "t", HISTORY).endswith(f"nightshift run --tag t{wanted}")
+    assert run_on(options_of("run", *words), "t", HISTORY).endswith(f"nightshift run --tag t{wanted}")
 
 
 @pytest.mark.parametrize(("asked", "wanted"), [("0", "0"), ("4", "9"), ("5", "10"), ("6", "6")])
 def test_so_does_its_dawn_whose_runs_are_counted_over_the_night(asked, wanted):
     confirmed = [scored_attempt(0, 1.0, dawn=(1.0, 1.0, 1.0)), scored_attempt(1, 0.9, parent=0, dawn=(0.9, 0.9))]
-    assert run_on(options("--dawn", asked), "t", confirmed).endswith(f" --tag t --dawn {wanted}")
+    assert run_on(options_of("run", "--dawn", asked), "t", confirmed).endswith(f" --tag t --dawn {wanted}")
+
+
+class FullDisk:
+    def propose(self, briefing: Briefing) -> Proposal:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_night_that_the_machine_halts_is_named_in_the_command_that_goes_on(grounds, monkeypatch):
+    source = Source("full", "a full disk", lambda around: FullDisk())
+    monkeypatch.setattr(registry, "SOURCES", (*SOURCES, source))
+    quick = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
+    done = grounds.nightshift("run", "--proposer", "full", *quick)
+    told = "nightshift: no space left on the disk; free some and resume with: nightshift run --tag "
+    named = re.fullmatch(rf"{told}(\w+) \(nothing is lost\)", done.stderr.strip())
+    assert (done.returncode, bool(named)) == (2, True), done.stderr
+    assert [row["attempt"] for row in grounds.rows()] == ["0"]
+    assert grounds.attempts(named[1])[0].settled

@@ -12,8 +12,8 @@ from commands import refused, training, wait_until
 from nights import Grounds, make_repository, unigram
 
 from agent.experiment import Ending, Night
+from agent.night.assembly import committed
 from agent.night.lock import only_night
-from agent.night.wiring import committed
 from agent.records.journal import Journal
 from agent.records.place import Place, read_script
 
@@ -111,6 +111,8 @@ def test_another_budget_wants_another_night(tried):
     assert told == ("night t has --budget-s 0.05, not 1; leave the option out to resume it, or choose another --tag")
     told = refused(tried.nightshift("try", "-m", "longer", "--judge", "balanced"))
     assert told.startswith("night t has --judge greedy, not --judge balanced; leave the option out to resume it")
+    edit(tried, unigram(SHARPNESS=0.2))  # tried before, which is no matter where nothing could be tried
+    assert refused(tried.nightshift("try", "-m", "again", "--judge", "balanced")) == told
 
 
 def test_while_a_night_runs_nothing_is_tried(tried):

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged import finished
-from nights import Grounds, make_repository, scripted_lab, unigram
+from nights import Grounds, make_repository, options_of, scripted_lab, unigram
 
-from agent.cli.options import parser
 from agent.experiment import Ending, Status
 from agent.judging.early_stop import FRACTIONS, LEAST_RUNS, Bound, Finished, bounds, losses
 from agent.night.driver import run_night
@@ -129,7 +128,7 @@ def test_a_bound_that_was_passed_is_not_asked_again(tmp_path):
 
 
 def test_it_is_off_unless_asked_for():
-    asked = (terms.given(parser().parse_args(["run", *more])) for more in ([], ["--early-stop"]))
+    asked = (options_of("run", *more).night.terms for more in ([], ["--early-stop"]))
     assert [terms.opened(one).early_stop for one in asked] == [False, True]
 
 

@@ -14,7 +14,7 @@ from agent.errors import MachineError, NoIdea, RepoError
 from agent.experiment import Decision, Kind, Proposal, Score, Status
 from agent.night.plan import fallen_keeps
 from agent.proposers.checked import Checked
-from agent.proposers.registry import earlier_nights
+from agent.proposers.entries import earlier_nights
 from agent.proposers.search.search import Search
 from agent.records.journal import Journal
 from agent.records.place import Place

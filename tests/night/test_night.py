@@ -13,9 +13,9 @@ from agent.errors import MachineError, NightError, ScriptError
 from agent.experiment import Ending, Proposal, Status, Weights
 from agent.night.driver import as_repair, run_night
 from agent.night.lock import only_night
-from agent.night.opening import Request, branch_name, free_tag, open_night
+from agent.night.opening import Request, branch_name, open_night
 from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.records.place import Place, free_tag
 
 BETTER, WORSE = unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)
 DIVERGES, WEIGHTLESS = ((SCRIPTS / name).read_text() for name in ("diverges.py", "weightless.py"))

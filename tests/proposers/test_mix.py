@@ -12,6 +12,7 @@ from agent.proposers.checked import TRIES, Checked, check_proposal
 from agent.proposers.mix import MOST_RESTED, Fallback, Mix, rests_until, shares
 
 EMPTY = NoIdea("nothing in it")
+ROLES = {"first": ("queue",), "repairers": ("llm", "command")}
 
 
 def asked(number: int, source: str, failure: str | None = None, wall_s: float = 10.0, **costs: float) -> Ask:
@@ -20,7 +21,7 @@ def asked(number: int, source: str, failure: str | None = None, wall_s: float = 
 
 def run_bandit(rates: dict[str, float], attempts: int, gain_bpb: float = 0.01, spent_s: dict | None = None) -> Counter:
     """A night in which the k-th attempt of a source is kept where its rate has summed up to a whole number."""
-    mix, history, count = Mix({name: Source(name) for name in rates}, seed=0), [attempt(0, "you")], Counter()
+    mix, history, count = Mix({name: Source(name) for name in rates}, seed=0, **ROLES), [attempt(0, "you")], Counter()
     for number in range(1, attempts + 1):
         name = mix.propose(brief(history)).source
         count[name] += 1
@@ -56,7 +57,7 @@ def test_time_spent_on_asking_counts_as_well():
     history = [attempt(0, "you")] + [attempt(n, "search" if n % 2 else "llm", 0.01) for n in range(1, 21)]
     slow = tuple(asked(number, "llm:large", wall_s=3000.0) for number in range(2, 21, 2))
     chosen = Counter(
-        Mix({"search": Source("search"), "llm": Source("llm")}, seed).propose(brief(history, slow)).source
+        Mix({"search": Source("search"), "llm": Source("llm")}, seed, **ROLES).propose(brief(history, slow)).source
         for seed in range(40)
     )
     assert chosen["search"] > 35
@@ -67,14 +68,14 @@ def test_equal_seeds_and_histories_choose_alike():
     sources = {"search": Source("search"), "llm": Source("llm")}
     for asks in ((), (asked(2, "llm"),)):
         for seed in range(10):
-            first, again = (Mix(sources, seed).propose(brief(history, asks)).source for _ in range(2))
+            first, again = (Mix(sources, seed, **ROLES).propose(brief(history, asks)).source for _ in range(2))
             assert first == again
 
 
 def test_seeds_differ():
     history = [attempt(0, "you")]
     sources = {"search": Source("search"), "llm": Source("llm")}
-    assert {Mix(sources, seed).propose(brief(history)).source for seed in range(20)} == {"search", "llm"}
+    assert {Mix(sources, seed, **ROLES).propose(brief(history)).source for seed in range(20)} == {"search", "llm"}
 
 
 # ---- turns -----------------------------------------------------------------------------------------------------------
@@ -82,25 +83,29 @@ def test_seeds_differ():
 
 def test_the_queue_comes_first_while_it_holds_something():
     sources = {"search": Source("search"), "queue": Source("queue"), "llm": Source("llm")}
-    assert [Mix(sources, seed).propose(brief([attempt(0, "you")])).source for seed in range(20)] == ["queue"] * 20
+    assert [Mix(sources, seed, **ROLES).propose(brief([attempt(0, "you")])).source for seed in range(20)] == [
+        "queue"
+    ] * 20
     sources["queue"].error = EMPTY
-    assert Mix(sources, 0).propose(brief([attempt(0, "you")])).source in ("search", "llm")
+    assert Mix(sources, 0, **ROLES).propose(brief([attempt(0, "you")])).source in ("search", "llm")
 
 
 def test_a_source_without_an_idea_is_passed_over():
     sources = {"search": Source("search"), "llm": Source("llm", NoIdea("the server is down"))}
-    assert [Mix(sources, seed).propose(brief([attempt(0, "you")])).source for seed in range(10)] == ["search"] * 10
+    assert [Mix(sources, seed, **ROLES).propose(brief([attempt(0, "you")])).source for seed in range(10)] == [
+        "search"
+    ] * 10
 
 
 def test_when_nobody_has_an_idea_every_reason_is_told():
     sources = {"queue": Source("queue", EMPTY), "llm": Source("llm", NoIdea("the server is down"))}
     with pytest.raises(NoIdea, match=r"queue: nothing in it; llm: the server is down"):
-        Mix(sources, 0).propose(brief([attempt(0, "you")]))
+        Mix(sources, 0, **ROLES).propose(brief([attempt(0, "you")]))
 
 
 def test_an_exhausted_source_is_not_asked_again_until_the_best_script_is_another():
     sources = {"search": Source("search", Exhausted("all settings tried")), "llm": Source("llm")}
-    mix = Mix(sources, 0)
+    mix = Mix(sources, 0, **ROLES)
     fails = [attempt(number, "llm") for number in range(2, 20)]
     for count in range(len(fails)):
         mix.propose(brief([attempt(0, "you"), *fails[:count]]))
@@ -112,7 +117,7 @@ def test_an_exhausted_source_is_not_asked_again_until_the_best_script_is_another
 
 def test_a_fallback_asks_an_exhausted_source_again_when_the_best_script_is_another():
     sources = {"search": Source("search", Exhausted("all settings tried"))}
-    alone = Fallback(sources, print)
+    alone = Fallback(sources, print, repairers=())
     with pytest.raises(Exhausted):
         alone.propose(brief([attempt(0, "you")]))
     sources["search"].error = None
@@ -123,7 +128,7 @@ def test_a_fallback_asks_an_exhausted_source_again_when_the_best_script_is_anoth
 
 def test_a_mix_is_exhausted_when_all_of_it_is():
     sources = {"search": Source("search", Exhausted("all settings tried")), "llm": Source("llm", Exhausted("no money"))}
-    mix = Mix(sources, 0)
+    mix = Mix(sources, 0, **ROLES)
     for _ in range(2):
         with pytest.raises(Exhausted, match=r"search: all settings tried"):
             mix.propose(brief([attempt(0, "you")]))
@@ -131,7 +136,7 @@ def test_a_mix_is_exhausted_when_all_of_it_is():
 
 
 def test_an_exhausted_search_does_not_end_a_night_whose_queue_is_open():
-    mix = Mix({"search": Source("search", Exhausted("done")), "queue": Source("queue", EMPTY)}, 0)
+    mix = Mix({"search": Source("search", Exhausted("done")), "queue": Source("queue", EMPTY)}, 0, **ROLES)
     with pytest.raises(NoIdea):
         mix.propose(brief([attempt(0, "you")]))
 
@@ -139,7 +144,7 @@ def test_an_exhausted_search_does_not_end_a_night_whose_queue_is_open():
 def test_what_broke_goes_back_to_its_maker_alone():
     sources = {"queue": Source("queue"), "search": Source("search"), "llm": Source("llm", EMPTY)}
     broken = attempt(1, "llm:some-model", status=Status.CRASH)
-    assert Mix(sources, 0).propose(brief([attempt(0, "you"), broken], broken=broken)).source == "queue"
+    assert Mix(sources, 0, **ROLES).propose(brief([attempt(0, "you"), broken], broken=broken)).source == "queue"
     assert [one.broken for one in sources["llm"].briefings] == [broken]
     assert [one.broken for one in sources["queue"].briefings] == [None]
 
@@ -148,7 +153,7 @@ def test_a_broken_turn_of_a_dial_is_nobodys_to_mend():
     sources = {"search": Source("search"), "llm": Source("llm")}
     broken = attempt(1, "search", status=Status.CRASH)
     for seed in range(10):
-        Mix(sources, seed).propose(brief([attempt(0, "you"), broken], broken=broken))
+        Mix(sources, seed, **ROLES).propose(brief([attempt(0, "you"), broken], broken=broken))
     assert {one.broken for source in sources.values() for one in source.briefings} == {None}
 
 
@@ -174,9 +179,9 @@ def test_a_resting_source_is_asked_when_all_others_have_nothing():
     sources = {"llm": Source("llm"), "search": Source("search", EMPTY)}
     down = tuple(asked(number, "llm", "no answer") for number in (1, 2, 3))
     history = [attempt(k, "search") for k in range(4)]
-    assert Mix(sources, 0).propose(brief(history, down)).source == "llm"
+    assert Mix(sources, 0, **ROLES).propose(brief(history, down)).source == "llm"
     sources["search"].error = None
-    assert [Mix(sources, seed).propose(brief(history, down)).source for seed in range(20)] == ["search"] * 20
+    assert [Mix(sources, seed, **ROLES).propose(brief(history, down)).source for seed in range(20)] == ["search"] * 20
 
 
 # ---- stand-ins -------------------------------------------------------------------------------------------------------
@@ -185,7 +190,7 @@ def test_a_resting_source_is_asked_when_all_others_have_nothing():
 def test_search_stands_in_for_a_model_that_fails_and_it_is_said_once():
     said: list[str] = []
     llm = Source("llm", NoIdea("the server is down"))
-    both = Fallback({"llm": llm, "search": Source("search")}, said.append)
+    both = Fallback({"llm": llm, "search": Source("search")}, said.append, repairers=())
     history = [attempt(0, "you")]
     assert [both.propose(brief(history)).source for _ in range(3)] == ["search"] * 3
     llm.error = None
@@ -196,13 +201,13 @@ def test_search_stands_in_for_a_model_that_fails_and_it_is_said_once():
 def test_a_resumed_night_says_why_search_stands_in():
     said: list[str] = []
     down = tuple(asked(number, "llm", "no answer") for number in (1, 2, 3))
-    both = Fallback({"llm": Source("llm"), "search": Source("search")}, said.append)
+    both = Fallback({"llm": Source("llm"), "search": Source("search")}, said.append, repairers=())
     assert both.propose(brief([attempt(k, "search") for k in range(4)], down)).source == "search"
     assert said == ["llm failed again and again and rests until attempt 6 · ideas now come from search"]
 
 
 def test_a_fallback_without_any_idea_says_all_reasons():
-    both = Fallback({"llm": Source("llm", EMPTY), "search": Source("search", Exhausted("done"))}, print)
+    both = Fallback({"llm": Source("llm", EMPTY), "search": Source("search", Exhausted("done"))}, print, repairers=())
     with pytest.raises(NoIdea, match="llm: nothing in it; search: done"):
         both.propose(brief([attempt(0, "you")]))
 

@@ -79,7 +79,8 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: object) -> Iter
             queue.submit(lab.place.queue, START.replace("=0.5,", "=0.55,"), "a person's idea", script=script, now="now")
             llm = LLM(server.spec("openai"), lab.journal.record_ask, price=Price(1.0, 2.0), max_usd=5.0, patience=QUICK)
             sources = {"queue": Queue(lab.place.queue, lab.place.nights), "llm": llm, "search": Search("cpu", 0)}
-            mix = Mix({name: Checked(source, script) for name, source in sources.items()}, seed="t 0")
+            asked = {name: Checked(source, script) for name, source in sources.items()}
+            mix = Mix(asked, "t 0", first=("queue",), repairers=("llm",))
             night = dataclasses.replace(lab, proposer=mix, limits=Limits(experiments=EXPERIMENTS))
             run_night(night)
             yield Morning(grounds, lab.journal.attempts(), lab.journal.asks(), server, lab.watcher)  # type: ignore[arg-type]

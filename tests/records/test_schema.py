@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from test_journal import NIGHT
+from samples import NIGHT
 
 from agent.errors import NightError
 from agent.experiment import Attempt, Ending, Kind, Status, incumbent

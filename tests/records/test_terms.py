@@ -1,18 +1,24 @@
 """The terms of a night: kept when it opens, never to be repeated, and changed only where no verdict depends on them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from nights import options_of
 
-from agent.cli.options import parser
 from agent.errors import MachineError, NightError
 from agent.proposers.registry import check_sources
-from agent.records.terms import Terms, as_words, changes, given, opened, resumed
+from agent.records.terms import Terms, as_words, changes, opened, resumed
 
 LOCAL = "openai:toy@http://127.0.0.1:9/v1"
 ASKED = Terms(
     "greedy", 2, 30.0, 60.0, "off", True, False, "mix", LOCAL, None, (1.25, 10.0), 900, True, 5.0, "sh -c 'x'", 3.0
 )
+
+
+def asked(*words: str) -> Mapping[str, Any]:
+    return options_of("run", *words).night.terms
 
 
 def test_terms_come_back_from_the_journal_as_they_went_in():
@@ -27,8 +33,8 @@ def test_terms_come_back_from_the_journal_as_they_went_in():
 def test_terms_are_the_options_of_their_names():
     words = as_words({name: getattr(ASKED, name) for name in Terms.__dataclass_fields__ if getattr(ASKED, name)})
     words.append("--no-dry-run")
-    assert opened(given(parser().parse_args(["run", *words]))) == ASKED
-    assert given(parser().parse_args(["run"])) == {}
+    assert opened(asked(*words)) == ASKED
+    assert asked() == {}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +52,7 @@ def test_terms_are_the_options_of_their_names():
 )
 def test_what_verdicts_depend_on_stays(before, words, sentence):
     with pytest.raises(NightError) as caught:
-        resumed("t", before, given(parser().parse_args(["run", *words.split()])))
+        resumed("t", before, asked(*words.split()))
     assert sentence in str(caught.value)
     assert str(caught.value).startswith("night t has ")
 
@@ -58,10 +64,8 @@ def test_what_is_given_as_it_is_changes_nothing():
 
 
 def test_what_costs_no_verdict_its_worth_is_taken():
-    asked = given(
-        parser().parse_args(["run", "--sandbox", "require", "--no-early-stop", "--dry-run", "--max-cost", "9"])
-    )
-    now = resumed("t", ASKED, asked)
+    named = asked("--sandbox", "require", "--no-early-stop", "--dry-run", "--max-cost", "9")
+    now = resumed("t", ASKED, named)
     assert now == replace(ASKED, sandbox="require", early_stop=False, dry_run=True, max_cost=9.0)
     assert changes(ASKED, now) == [
         "--sandbox require (it was --sandbox off)",

@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from judged import scored_attempt
 from nights import command, environment, unigram
 
 from agent.cli import main as command_line
+from agent.cli.main import ANSWERS
+from agent.cli.training import TRY, answer_of_dawn
 from agent.experiment import Status
 from agent.judging.confirmation import findings
 from agent.view.answer import STDOUT, Answer
@@ -44,7 +47,7 @@ def only_answer(done: subprocess.CompletedProcess[str], file: Path | None = None
     ],
 )
 def test_where_an_answer_goes_is_read_from_bare_words(words, to):
-    assert Answer.asked_for(words.split()).to == to
+    assert Answer.asked_for(words.split(), ANSWERS).to == to
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,7 @@ def test_what_nobody_foresaw_is_an_answer_too(monkeypatch, capsys):
     def breaks(options: object) -> int:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setitem(command_line.COMMANDS, "try", breaks)
+    monkeypatch.setattr(command_line, "COMMANDS", [replace(TRY, act=breaks)])
     with pytest.raises(ZeroDivisionError):
         command_line.main(["try", "--json", "-m", "x"])
     facts = json.loads(capsys.readouterr().out)
@@ -131,7 +134,7 @@ def test_an_interrupted_try_says_how_it_goes_on(grounds):
 def test_a_dawn_that_was_ended_early_answers_with_what_it_has_found(capsys):
     history = [scored_attempt(0, 1.0, status=Status.KEEP), scored_attempt(1, 0.9, parent=0, status=Status.KEEP)]
     found = findings(history)
-    code = command_line.answer_of_dawn(Answer(STDOUT), "t", found, "nightshift confirm --tag t")
+    code = answer_of_dawn(Answer(STDOUT), "t", found, "nightshift confirm --tag t")
     facts = json.loads(capsys.readouterr().out)
     assert (code, facts["exit_code"], facts["status"], facts["champion"]) == (130, 130, "unfinished", 1)
     assert facts["go_on_with"] == "nightshift confirm --tag t"

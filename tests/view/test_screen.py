@@ -8,7 +8,7 @@ from rich.console import Console
 from samples import HISTORY
 
 from agent.experiment import Progress
-from agent.view.screen import Screen, describe, steadfast
+from agent.view.screen import Screen, describe, print_folded, steadfast
 
 HALFWAY = Progress(fraction=0.5, step=70, loss=4.25, tokens_s=1850)
 
@@ -107,3 +107,17 @@ def test_scoring_is_not_called_starting():
     screen.close()
     assert "scoring · 12 s" in console.file.getvalue()
     assert "starting · 12 s" not in console.file.getvalue()
+
+
+def test_a_sentence_is_folded_on_a_narrow_terminal_and_stays_a_line_in_a_pipe(monkeypatch, capsys):
+    line = "night t: " + "word " * 30
+    monkeypatch.setenv("COLUMNS", "80")
+    print_folded([line, ""])
+    assert capsys.readouterr().out == f"{line}\n\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")  # counts as a terminal
+    print_folded([line, "", "short"])
+    *folded, blank, short = capsys.readouterr().out.splitlines()
+    assert (blank, short) == ("", "short")
+    assert max(map(len, folded)) <= 80
+    assert all(one.startswith("  word") for one in folded[1:])
+    assert " ".join(" ".join(folded).split()) == line.strip()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from judged import decided
+from judged import decided, scored_attempt
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
@@ -16,6 +16,7 @@ from samples import HISTORY, NIGHT, UPSTREAM
 
 from agent.experiment import Attempt, Decision, Ending, Entry, Kind, Status
 from agent.files import write_plain
+from agent.judging.judge import Greedy
 from agent.records import ledger
 from agent.view import terminal as report
 from agent.view.screen import verdict
@@ -115,6 +116,17 @@ def test_a_verdict_has_no_more_digits_than_it_has_knowledge():
     facts = report.verdict_facts(NIGHT, judged(), 1)
     assert (facts["gain_bpb"], facts["sure"]) == (0.24, 0.0)
     assert "e-" not in json.dumps(facts)
+
+
+def test_a_difference_is_that_of_the_scores_as_they_are_shown(tmp_path):
+    before = scored_attempt(0, 1.2345676, status=Status.KEEP)  # 1.234568, and 1.234560 for the next: 0.0000072 less
+    after = dataclasses.replace(scored_attempt(1, 1.2345604, parent=0, status=Status.KEEP), commit="d")
+    assert " · Δ -0.000008 · " in said(after, before)
+    assert Greedy().judge(after, [before]).reason == "0.000008 below the incumbent"
+    status = "\n".join(report.status_lines(NIGHT, [before, after], pid=None, stopping=False))
+    assert "0.000008 below the baseline's 1.234568" in status
+    ledger.write(tmp_path / "results.tsv", ledger.render("", [(NIGHT, [before, after])]))
+    assert " -0.000008 " in plain(report.results_lines(ledger.read_rows(tmp_path / "results.tsv")))[2]
 
 
 def test_a_verdict_names_score_difference_and_decision():

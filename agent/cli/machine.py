@@ -1,0 +1,86 @@
+"""The commands that look at the machine: whether it is fit for a night, and where a training step spends its time."""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from agent.cli.options import add_script
+from agent.cli.parser import Subcommand
+from agent.cli.values import positive_int, seed
+from agent.view.answer import Answer, AnswersTo
+
+# ---- profile ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileOptions:
+    script: Path
+    steps: int
+    seed: int
+    trace: Path | None
+    answer: Answer
+
+
+def profile(options: ProfileOptions) -> int:
+    from agent.profile.profile import ProfileRequest
+    from agent.profile.profile import profile as take_apart
+
+    request = ProfileRequest(options.script, options.steps, options.seed, options.trace)
+    take_apart(request, Console(stderr=options.answer.on_stdout), options.answer)
+    return 0
+
+
+def _profile_words(words: argparse.ArgumentParser) -> None:
+    add_script(words)
+    words.add_argument("--steps", type=positive_int, default=16, metavar="N", help="to train (default: %(default)s)")
+    words.add_argument("--seed", type=seed, default=0, metavar="K", help="default: %(default)s")
+    to = "write the figures there, too, or why there are none; -: to stdout"
+    words.add_argument("--json", type=Path, metavar="FILE", help=to)
+    words.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="run once more under the GPU's own recorder: Metal System Trace (name a .trace file; unverified on a Mac) "
+        "or Nsight Systems",
+    )
+
+
+PROFILE = Subcommand(
+    "profile",
+    "where the time of a training step goes, phase by phase",
+    ProfileOptions,
+    profile,
+    _profile_words,
+    answers=AnswersTo.FILE,
+)
+
+# ---- doctor ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorOptions:
+    script: Path
+    answer: Answer
+
+
+def doctor(options: DoctorOptions) -> int:
+    from agent.cli.doctor import examine
+
+    return examine(None if options.answer.on_stdout else Console(), options.script)
+
+
+def _doctor_words(words: argparse.ArgumentParser) -> None:
+    add_script(words)
+    words.add_argument("--json", action="store_true", help="print the findings as JSON")
+
+
+DOCTOR = Subcommand(
+    "doctor",
+    "check Python, MLX, BLAS, script, git, disk, memory and data",
+    DoctorOptions,
+    doctor,
+    _doctor_words,
+    answers=AnswersTo.STDOUT,
+)

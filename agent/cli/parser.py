@@ -1,0 +1,88 @@
+"""Turn the words of a command line into a frozen record. A Subcommand describes its words and its record."""
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Generic, NoReturn, TypeVar
+
+from agent.cli.options import night_options
+from agent.errors import UsageError
+from agent.invocation import typed
+from agent.view.answer import Answer, AnswersTo
+
+Options = TypeVar("Options")
+
+EXAMPLES = {
+    "run": "five-minute experiments until you stop it",
+    "run --experiments 3 --budget-s 30": "a first look",
+    "run --hours 8 --tag wide": "a night; the same command with the tag goes on after a stop",
+    "run --proposer mix --llm openai:gpt-5": "ideas from a model, the search and the queue, as each earns them",
+    'try -m "warm up longer, to ..."': "one edit of yours: train, score, judge, record",
+    "status": "how it goes, and results: the ledger as a table",
+    "show 4": "one attempt: what, why, how it ended, and diff 4: its edit",
+}
+
+
+def _no_words(words: argparse.ArgumentParser) -> None:
+    """Add nothing, for a command that takes no options."""
+
+
+def _run(options: object, tag: str | None) -> str:
+    return typed("run", "--tag", tag or "TAG")
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand(Generic[Options]):
+    """One command: its words, the record that they become, and the function that takes the record."""
+
+    name: str
+    help: str
+    options: type[Options]
+    act: Callable[[Options], int]  # returns the exit code
+    add_words: Callable[[argparse.ArgumentParser], None] = _no_words
+    description: str | None = None  # None: as help says
+    epilog: str | None = None
+    answers: AnswersTo | None = None  # where --json puts its answer; None: it has none
+    resume: Callable[[Options, str | None], str] = _run  # the command that goes on with the night of this tag
+
+    def read(self, words: argparse.Namespace, answer: Answer) -> Options:
+        """Build the record: each field is the option of its name, and `night` holds the options of a night."""
+        names = [field.name for field in fields(self.options)]  # type: ignore[arg-type]
+        known = vars(words) | {"answer": answer} | ({"night": night_options(words)} if "night" in names else {})
+        return self.options(**{name: known[name] for name in names})
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError for words that it does not take, where argparse would print and exit."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, self.format_usage())
+
+
+def parse(commands: Iterable[Subcommand[Any]], words: Sequence[str], answer: Answer) -> tuple[Subcommand[Any], Any]:
+    """Return the named command and its options; raise UsageError for words that it does not take."""
+    by_name = {command.name: command for command in commands}
+    found = _parser(by_name.values()).parse_args(words)
+    command = by_name[found.command]
+    return command, command.read(found, answer)
+
+
+def _parser(commands: Iterable[Subcommand[Any]]) -> Parser:
+    top = Parser(
+        prog=typed(),
+        epilog=_examples(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Research on one training script overnight: propose, commit, train, score, keep what is better.",
+    )
+    named = top.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for one in commands:
+        description = one.description or one.help[0].upper() + one.help[1:] + "."
+        one.add_words(named.add_parser(one.name, help=one.help, description=description, epilog=one.epilog))
+    return top
+
+
+def _examples() -> str:
+    lines = [f"  {typed()} {words}" for words in EXAMPLES]
+    width = max(map(len, lines))
+    told = (f"{line:<{width}}  {what}" for line, what in zip(lines, EXAMPLES.values(), strict=True))
+    return "\n".join(["examples:", *told])

@@ -1,0 +1,102 @@
+"""The commands that steer a night from outside: an entry of the queue, a note, a wish to stop."""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.cli.options import add_script
+from agent.cli.parser import Subcommand
+from agent.cli.reading import night_in, place_meant
+from agent.clock import utc_now
+from agent.errors import NightError
+from agent.invocation import typed
+from agent.night.lock import holder
+from agent.night.stop import AFTER_RUN, NOW, Stop
+from agent.proposers import queue
+from agent.proposers.notes import add_note
+from agent.proposers.submission import read_submission
+from agent.records.place import Place
+
+# ---- submit ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitOptions:
+    file: Path
+    message: str
+    script: Path
+
+
+def submit(options: SubmitOptions) -> int:
+    place = Place.of(options.script)
+    where = place_meant()
+    night, history = night_in(where, None) if where.tags() else (None, ())
+    text = read_submission(options.file, place, history, night.tag if night else "")
+    # a night that runs in another working tree reads the queue there
+    path = queue.submit(where.queue, text, options.message, script=place.script, now=utc_now())
+    print(f"queued as {path.name}; a night with --proposer queue or mix tries it before all else")
+    return 0
+
+
+def _submit_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("file", type=Path, metavar="FILE", help="a whole script (.py), or a patch of it (.patch, .diff)")
+    words.add_argument(
+        "-m", "--message", required=True, metavar="TEXT", help="what and why; its first line is the title"
+    )
+    add_script(words)
+
+
+SUBMIT_HELP = "put a script or a patch into the queue of --proposer queue and mix"
+SUBMIT = Subcommand("submit", SUBMIT_HELP, SubmitOptions, submit, _submit_words)
+
+# ---- note ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NoteOptions:
+    text: list[str]
+    tag: str | None
+
+
+def note(options: NoteOptions) -> int:
+    place = place_meant(options.tag)
+    who = holder(place.repo.common_dir())
+    running = who.tag if who and place.journal(who.tag).exists() else None
+    night, _ = night_in(place, options.tag or running)
+    add_note(place.folder(night.tag), " ".join(options.text), utc_now())
+    print(f"night {night.tag} is told before its next proposal")
+    return 0
+
+
+def _note_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("text", nargs="+", metavar="TEXT", help='as in: nightshift note "leave the depth alone"')
+    words.add_argument("--tag", help="of this night (default: the running one, else the latest)")
+
+
+NOTE = Subcommand(
+    "note", "tell a model or an agent something, from its next proposal on", NoteOptions, note, _note_words
+)
+
+# ---- stop ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StopOptions:
+    now: bool
+
+
+def stop(options: StopOptions) -> int:
+    place = place_meant()
+    who = holder(place.repo.common_dir())
+    if who is None or not place.folder(who.tag).is_dir():
+        raise NightError(f"no night is running in this repository; see: {typed('status')}")
+    Stop(place.folder(who.tag)).wish(NOW if options.now else AFTER_RUN)
+    print(f"night {who.tag} ends {'now' if options.now else 'after its current run'}")
+    return 0
+
+
+def _stop_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("--now", action="store_true", help="end the run too; it is redone when the night is resumed")
+
+
+STOP = Subcommand("stop", "end the running night after its current run", StopOptions, stop, _stop_words)

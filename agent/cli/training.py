@@ -1,0 +1,288 @@
+"""The commands that train: a night, the confirmation of what it found, one edit of a person's own."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from agent.cli.options import KEPT, ConfirmOptions, RunOptions, TryOptions, add_night, add_sources
+from agent.cli.parser import Subcommand
+from agent.cli.reading import night_in, place_meant
+from agent.cli.repeat import run_on, script_words, try_again
+from agent.cli.values import count, positive, positive_int
+from agent.errors import NightError, NightshiftError
+from agent.experiment import Attempt, History, Proposal, incumbent, runs_at_dawns
+from agent.invocation import typed
+from agent.judging.confirmation import Findings
+from agent.night.assembly import Setup, committed, greet, open_lab, terms_of
+from agent.night.driver import run_night
+from agent.night.lab import Lab
+from agent.night.limits import Limits
+from agent.proposers.checked import check_proposal, tried_as
+from agent.proposers.given import Given, NoSource
+from agent.proposers.mix import shares
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.script.contract import check_script, read_text
+from agent.script.dials import fingerprint
+from agent.view import terminal as report
+from agent.view.answer import Answer, AnswersTo
+
+# ---- run -------------------------------------------------------------------------------------------------------------
+
+
+def run(options: RunOptions) -> int:
+    from agent.night.dawn import confirm_aloud, is_interrupted
+
+    asked, limits = options.night, Limits(options.experiments, options.hours, options.dawn)
+    setup = Setup(Place.of(asked.script), asked.tag, asked.budget_s, asked.seed, asked.terms, limits)
+    with open_lab(setup) as lab:
+        greet(lab, limits)
+        run_night(lab)
+        runs = limits.runs_at_dawn(lab.pace(lab.journal.attempts()))
+        if (runs or is_interrupted(lab)) and not lab.stop.after_run:
+            lab.watcher.said(f"dawn: up to {runs} runs to confirm what was found" if runs else "dawn goes to its end")
+            confirm_aloud(lab, runs)
+        _goodbye(lab, options)
+    return 0
+
+
+def _goodbye(lab: Lab, options: RunOptions) -> None:
+    history, night = lab.journal.attempts(), lab.shop.night
+    dawn = next(reversed(lab.journal.dawns()), None)
+    for line in report.status_lines(night, history, pid=None, stopping=False, dawn=dawn)[2:]:
+        lab.watcher.said(line)
+    brought = shares(history, lab.journal.asks())
+    for line in report.shares_lines(brought) if len(history) > 1 else ():
+        lab.watcher.said(line)
+    best = incumbent(history)
+    if best is not None and best.number > 0:
+        number = str(best.number)
+        lab.watcher.said(f"read next: {typed('show', number)}, {typed('diff', number)}, {typed('results')}")
+    lab.watcher.said(f"go on with: {run_on(options, night.tag, history)}")
+
+
+def _run_again(options: RunOptions, tag: str | None) -> str:
+    return typed("run", "--tag", tag or options.night.tag or "TAG")
+
+
+def _run_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument(
+        "--experiments",
+        type=positive_int,
+        metavar="N",
+        help="end after N proposals beyond attempt 0, counted over the whole night",
+    )
+    words.add_argument(
+        "--hours",
+        type=positive,
+        metavar="H",
+        help="begin nothing, be it another seed or the asking for an idea, that would end after H hours, judged by the "
+        "night's longest so far; what is undecided then goes on with the next call",
+    )
+    words.add_argument(
+        "--dawn",
+        type=count,
+        metavar="RUNS",
+        help="runs kept for the end, to confirm as `nightshift confirm` does, counted over the whole night (default: "
+        "an eighth of --hours, else 0)",
+    )
+    add_night(words, "the date, and a new night; one that is here already goes on")
+    add_sources(words)
+
+
+RUN = Subcommand("run", "run a night, or go on with one", RunOptions, run, _run_words, epilog=KEPT, resume=_run_again)
+
+# ---- confirm ---------------------------------------------------------------------------------------------------------
+
+CONFIRM_RUNS = 30  # what the simulations of benchmarks/judge_power.py take for a night of 96 runs
+CONFIRM_TEXT = (
+    "Measure the best script of a night against its baseline, with fresh seeds and on text that no attempt was judged "
+    "by; take doubtful edits out to see what they are worth, and put the script without those that bring nothing on "
+    "the branch ...-confirmed. Where fresh seeds leave it open whether there is any gain, no branch is made."
+)
+
+
+def confirm(options: ConfirmOptions) -> int:
+    options.answer.check()
+    return _show_findings(options) if options.show else _confirm_now(options)
+
+
+def _confirm_now(options: ConfirmOptions) -> int:
+    from agent.night.dawn import confirm_aloud
+
+    answer, asked, place = options.answer, options.night, Place.of(options.night.script)
+    night, before = night_in(place, asked.tag)
+    setup = Setup(
+        place, night.tag, asked.budget_s, asked.seed, asked.terms, proposer=NoSource(), aside=answer.on_stdout
+    )
+    with open_lab(setup) as lab:
+        lab.watcher.said(f"dawn of night {night.tag}: up to {options.runs} runs of {night.budget_s:g} s")
+        found, go_on_with = confirm_aloud(lab, options.runs), None
+        if lab.stop.after_run:
+            left = max(1, options.runs - (runs_at_dawns(lab.journal.attempts()) - runs_at_dawns(before)))
+            go_on_with = typed("confirm", "--tag", night.tag, "--runs", str(left), *script_words(asked))
+            lab.watcher.said(f"dawn was ended early; go on with: {go_on_with}")
+    return answer_of_dawn(answer, night.tag, found, go_on_with)
+
+
+def answer_of_dawn(answer: Answer, tag: str, found: Findings | None, go_on_with: str | None) -> int:
+    """Return the exit code; go_on_with is None where dawn came to its end."""
+    facts = asdict(found) if found is not None else {}
+    if go_on_with is not None:
+        answer.fail("dawn was ended early", 130, **facts, status="unfinished", go_on_with=go_on_with)
+        return 130
+    if found is None:
+        raise NightError(f"night {tag} has kept no edit, so there is nothing to confirm; see: {typed('results')}")
+    answer.give(facts)
+    return 0
+
+
+def _show_findings(options: ConfirmOptions) -> int:
+    from agent.night.dawn import in_words
+
+    place, answer = place_meant(options.night.tag), options.answer
+    night, history = night_in(place, options.night.tag)
+    with Journal.read(place.journal(night.tag)) as journal:
+        dawn = next((one for one in reversed(journal.dawns()) if one.findings), None)
+    if dawn is None or dawn.findings is None:
+        begin = typed("confirm", "--tag", night.tag)
+        raise NightError(f"night {night.tag} has no findings yet; begin with: {begin}")
+    ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
+    lines = in_words(place, night, history, Findings.of(dawn.findings))
+    print("\n".join([f"dawn {dawn.number} of night {night.tag}, {ended}", *lines]), file=answer.for_people)
+    answer.give(dawn.findings)
+    return 0
+
+
+def _confirm_again(options: ConfirmOptions, tag: str | None) -> str:
+    return typed("confirm", "--tag", tag or options.night.tag or "TAG")
+
+
+def _confirm_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument(
+        "--runs",
+        type=positive_int,
+        default=CONFIRM_RUNS,
+        metavar="N",
+        help="to make at most, beyond those that were made before (default: %(default)s)",
+    )
+    words.add_argument("--show", action="store_true", help="print what was found by now, and make no run")
+    to = "write the findings there, too, or why there are none; -: to stdout"
+    words.add_argument("--json", type=Path, metavar="FILE", help=to)
+    add_night(words, "the latest")
+
+
+CONFIRM = Subcommand(
+    "confirm",
+    "re-test what a night has found, and drop what brings nothing",
+    ConfirmOptions,
+    confirm,
+    _confirm_words,
+    CONFIRM_TEXT,
+    KEPT,
+    AnswersTo.FILE,
+    _confirm_again,
+)
+
+# ---- try -------------------------------------------------------------------------------------------------------------
+
+TRY_TEXT = (
+    "Try one edit of yours: commit, train, score, judge and record it, and print the verdict. The baseline is the "
+    "script as it is committed; a night that is here already goes on, as it was opened. An edit that cannot be tried "
+    "opens none."
+)
+
+
+def try_edit(options: TryOptions) -> int:
+    """Run the night's loop for one idea that is given."""
+    answer, place = options.answer, Place.of(options.night.script)
+    if options.night.tag is None and place.tags():
+        options = _named(options, place.tags()[-1])
+    terms_of(place, options.night.tag, options.night.terms)  # first: a night with other terms can try no edit
+    try:
+        idea = _given(options)
+        unfinished = _unfinished(place, options, idea.proposal)
+    except NightshiftError as error:
+        raise type(error)(f"{error}; then: {try_again(options)}") from error
+    asked, aside = options.night, options.answer.on_stdout
+    setup = Setup(place, asked.tag, asked.budget_s, asked.seed, asked.terms, Limits(), idea, committed, aside)
+    with open_lab(setup) as lab:
+        options = _named(options, lab.shop.night.tag)
+        before = lab.journal.attempts()
+        ideas = sum(attempt.is_idea for attempt in before)
+        most = ideas if unfinished is None else ideas - 1
+        run_night(replace(lab, limits=Limits(experiments=max(1, most))))
+        night, history = lab.shop.night, lab.journal.attempts()
+        mine = _tried(history, len(before), idea.proposal) if unfinished is None else history[unfinished]
+        settled = mine if mine is not None and mine.settled else None
+        if settled is None:
+            lab.watcher.said(f"no verdict yet; go on with: {try_again(options)}")
+        elif not answer.on_stdout:
+            for line in report.verdict_lines(night, history, settled.number):
+                lab.watcher.said(line)
+    if settled is None:
+        facts = {"tag": night.tag, "attempt": mine.number if mine else None, "go_on_with": try_again(options)}
+        answer.fail("no verdict yet", 130, status="unfinished", **facts)
+        return 130
+    answer.give(report.verdict_facts(night, history, settled.number))
+    return 0
+
+
+def _named(options: TryOptions, tag: str) -> TryOptions:
+    return replace(options, night=replace(options.night, tag=tag))
+
+
+def _given(options: TryOptions) -> Given:
+    """Return the edited script with its title and its reason."""
+    title, _, why = options.message.strip().partition("\n")
+    if not title.strip():
+        raise NightError("--message is empty; say what is tried and why")
+    script = read_text(options.edit or options.night.script)
+    return Given(Proposal.of(script, title, why or title, "you"))
+
+
+def _unfinished(place: Place, options: TryOptions, proposal: Proposal) -> int | None:
+    """Return the attempt with this script that has no verdict yet; raise NightshiftError for an unfit edit.
+
+    This comes before a night is opened: a night that came of a slip would be in the way of the next.
+    """
+    check_script(proposal.script, str(options.edit or place.script))
+    before: History = night_in(place, options.night.tag)[1] if options.night.tag in place.tags() else ()
+    if fingerprint(proposal.script) == fingerprint(committed(place)):
+        raise NightError(f"{place.script} is as it was committed; edit it first, or name another file with --edit")
+    number = tried_as(proposal.script, before)
+    if number and not before[number].settled:
+        return number
+    check_proposal(proposal, before, place.script)
+    return None
+
+
+def _tried(history: Sequence[Attempt], known: int, proposal: Proposal) -> Attempt | None:
+    return next((attempt for attempt in history[known:] if attempt.proposal == proposal), None)
+
+
+def _try_again(options: TryOptions, tag: str | None) -> str:
+    return try_again(_named(options, tag) if tag else options)
+
+
+def _try_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("-m", "--message", default="", metavar="TEXT", help="what and why; title: its first line")
+    words.add_argument(
+        "--json", action="store_true", help="print the verdict, or why there is none, as JSON: nothing else on stdout"
+    )
+    words.add_argument("--edit", type=Path, metavar="FILE", help="the edited script, where it is not --script itself")
+    add_night(words, "the latest, or a new one where there is none")
+
+
+TRY = Subcommand(
+    "try",
+    "train, score, judge and record one edit of yours",
+    TryOptions,
+    try_edit,
+    _try_words,
+    TRY_TEXT,
+    KEPT,
+    AnswersTo.STDOUT,
+    _try_again,
+)

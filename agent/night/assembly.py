@@ -1,0 +1,196 @@
+"""Put a night's Lab together: lock, box, night, journal, judge and proposer, opened in order and closed again."""
+
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+
+from agent.clock import kept_awake
+from agent.errors import NightError
+from agent.experiment import Night, Proposer, incumbent, short
+from agent.files import disk_is_full
+from agent.judging.judge import JUDGES, choose_judge
+from agent.night.lab import Lab
+from agent.night.limits import Limits
+from agent.night.lock import only_night
+from agent.night.opening import Request, open_night, other_data
+from agent.night.record import write_ledger
+from agent.night.stop import Stop, like_ctrl_c
+from agent.proposers.ahead import Outbox
+from agent.proposers.registry import check_sources, dial_check, ideas_from, patience_s, proposer_of
+from agent.proposers.source import Surroundings
+from agent.records.journal import Journal
+from agent.records.place import Place, known_night
+from agent.records.terms import Terms, changes, opened, resumed
+from agent.runs.workshop import Workshop
+from agent.sandbox.box import Box, Mode, choose
+from agent.sandbox.limits import limits_of_machine
+from agent.script.contract import check_script
+from agent.script.dials import read_dials
+from agent.view.screen import Screen, steadfast
+
+DRY_RUN_FROM_S = 60.0  # of budget: below it, a dry run costs about what it saves
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The night that a command asks for; None leaves the choice to the harness, or to the night that goes on."""
+
+    place: Place
+    tag: str | None
+    budget_s: float | None
+    seed: int | None
+    asked: Mapping[str, Any]  # the terms that were named
+    limits: Limits = field(default_factory=Limits)
+    proposer: Proposer | None = None  # None: as the night's terms say
+    baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
+    aside: bool = False  # what is said goes to stderr: stdout is for a program
+
+
+class NightHalted(Exception):
+    """The machine failed while a night was open; the cause says how."""
+
+    def __init__(self, tag: str, cause: OSError | sqlite3.OperationalError) -> None:
+        super().__init__(f"night {tag} was halted: {cause}")
+        self.tag = tag
+        self.cause = cause
+
+
+@contextmanager
+def _naming(tag: str) -> Iterator[None]:
+    """Raise NightHalted, which names the night, for a failure of the machine."""
+    try:
+        yield
+    except BrokenPipeError:  # of stdout: the machine is well
+        raise
+    except (OSError, sqlite3.OperationalError) as error:
+        raise NightHalted(tag, error) from error
+
+
+@contextmanager
+def open_lab(setup: Setup) -> Iterator[Lab]:
+    """Open the night and yield its Lab.
+
+    Raise NightshiftError for a misuse, before anything is written, and NightHalted when the machine fails later.
+    """
+    place = setup.place
+    with ExitStack() as undo:
+        # the lock comes before the tag: two nights begun at once must not find the same tag free
+        tell = undo.enter_context(only_night(place.repo.common_dir()))
+        with like_ctrl_c():
+            before, terms = terms_of(place, setup.tag, setup.asked)
+            night, box = _open(setup, terms)
+        undo.enter_context(_naming(night.tag))
+        tell(night.tag, place.folder(night.tag))
+        stop = Stop(place.folder(night.tag))
+        stop.forget()
+        undo.enter_context(stop.on_signals())
+        undo.enter_context(kept_awake())
+        journal = undo.enter_context(Journal.resume(place.journal(night.tag)))
+        undo.enter_context(last_row(place, journal))
+        stream = steadfast(sys.stderr if setup.aside else sys.stdout)
+        screen = Screen(Console(file=stream), night.budget_s, lambda: stop.after_run)
+        undo.callback(screen.close)
+        if before is not None:
+            go_on(before, night, journal, screen)
+        yield _put_together(setup, terms, night, journal, box, stop, screen)
+
+
+def _open(setup: Setup, terms: Terms) -> tuple[Night, Box]:
+    """Check sources and sandbox, then open or resume the night: all refusals come from here."""
+    if setup.proposer is None:
+        check_sources(terms, setup.asked)
+    box = choose(Mode(terms.sandbox))
+    request = Request(setup.tag, setup.budget_s, setup.seed, terms, setup.limits.hours)
+    return open_night(setup.place, request, read_dials if setup.proposer else dial_check(terms)), box
+
+
+def _put_together(
+    setup: Setup, terms: Terms, night: Night, journal: Journal, box: Box, stop: Stop, screen: Screen
+) -> Lab:
+    place, folder = setup.place, setup.place.folder(night.tag)
+    outbox = Outbox(lambda: stop.after_run)
+    return Lab(
+        place=place,
+        journal=journal,
+        shop=Workshop(night, folder, box, limits_of_machine(), terms.allowance_s, lambda: stop.now, screen.progressed),
+        proposer=setup.proposer or proposer_of(Surroundings(place, night, terms, outbox)),
+        outbox=None if setup.proposer else outbox,
+        judge=choose_judge(terms.judge, terms.confirm),
+        watcher=screen,
+        stop=stop,
+        limits=setup.limits,
+        plausible_gain=terms.plausible_gain / 100,
+        baseline=setup.baseline,
+        early_stop=terms.early_stop,
+        dry_runs=terms.dry_run and night.budget_s >= DRY_RUN_FROM_S,
+        patience_s=0.0 if setup.proposer else patience_s(terms),
+    )
+
+
+def terms_of(place: Place, tag: str | None, asked: Mapping[str, Any]) -> tuple[Night | None, Terms]:
+    """Return the night that goes on, if one does, and its terms with those asked for; raise NightError for a clash."""
+    before = known_night(place, tag)
+    if before is None:
+        return None, opened(asked)
+    return before, resumed(before.tag, Terms.from_json(before.terms), asked)
+
+
+def go_on(before: Night, night: Night, journal: Journal, screen: Screen) -> None:
+    """Record the terms that were changed, and tell the user of them and of data in another place."""
+    if night.terms != before.terms:
+        journal.record_terms(night.terms)
+    for change in changes(Terms.from_json(before.terms), Terms.from_json(night.terms)):
+        screen.said(f"night {night.tag} goes on with {change}")
+    other = other_data(night)
+    if other is not None:
+        screen.said(other)
+
+
+def greet(lab: Lab, limits: Limits) -> None:
+    """Say what the night works with, and until when."""
+    night, shop, say = lab.shop.night, lab.shop, lab.watcher.said
+    terms = Terms.from_json(night.terms)
+    until = [f"{limits.experiments} experiments after attempt 0"] if limits.experiments else []
+    until += [f"{limits.hours:g} hours"] if limits.hours else []
+    say(f"night {night.tag} on branch {short(night.branch)}")
+    say(f"  script   {lab.place.script_path}")
+    say(f"  device   {night.device} ({night.device_kind})")
+    say(f"  budget   {night.budget_s:g} s of training a run; {', '.join(until) or 'until stopped'}")
+    say(f"  data     {night.data} (protocol {night.protocol})")
+    say(f"  judge    {JUDGES[terms.judge]}")
+    say(f"  ideas    {ideas_from(terms)}")
+    say(f"  sandbox  {shop.box.name}")
+    for gap in shop.box.uncovered:
+        say(f"           not covered: {gap}")
+    say(f"  logs     {shop.folder / 'runs'}")
+    history = lab.journal.attempts()
+    calibration = 0 if incumbent(history) else getattr(lab.judge, "calibration", 1)
+    shortage = limits.shortage(lab.pace(history), calibration)
+    if shortage:
+        say(f"  hours    {shortage}")
+    say("  Ctrl-C ends after the current run, a second one ends the run too")
+
+
+def committed(place: Place) -> str:
+    """Return the script as it stands in HEAD: edits of the working tree are measured against it."""
+    source = place.repo.read("HEAD", place.script).removeprefix("\ufeff")  # as Python reads it
+    check_script(source, place.script)
+    return source
+
+
+@contextmanager
+def last_row(place: Place, journal: Journal) -> Iterator[None]:
+    """When a full disk ends the night, write the ledger once more, with a row for each attempt."""
+    try:
+        yield
+    except (OSError, sqlite3.OperationalError) as error:
+        if disk_is_full(error):
+            journal.give_reserve()
+            with suppress(OSError, sqlite3.OperationalError, NightError):
+                write_ledger(place, live=(journal.night(), journal.attempts()))
+        raise

@@ -1,0 +1,123 @@
+"""The sources whose packages lie below this one: the search, a language model and a coding agent."""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+
+from agent.errors import NightError
+from agent.experiment import Ask, History, Night, Proposer
+from agent.proposers.command.command import Command, split
+from agent.proposers.llm.chat import MAX_TOKENS, Patience
+from agent.proposers.llm.llm import LLM, Price
+from agent.proposers.source import Need, Source, Surroundings
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.records.terms import OF_THE_MODEL, Terms
+from agent.sandbox.environment import SECRET_WORDS
+from agent.sandbox.limits import limits_of_machine
+from agent.script.dials import searched
+
+ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})")  # NAME=value, as after env
+KEY = re.compile(r"\bsk-[\w-]{16,}")  # as providers write theirs
+
+# ---- search ----------------------------------------------------------------------------------------------------------
+
+
+def search_of(around: Surroundings) -> Proposer:
+    """Build a search that has learnt from earlier nights, and so tries other things first than they did."""
+    from agent.proposers.search.search import (
+        Search,  # SciPy takes a third of a second to import; a refusal does without
+    )
+
+    night = around.night
+    # a GPU's own memory is not the machine's: there the script itself refuses what cannot fit, in seconds
+    limit_gb = None if night.device_kind == "cuda" else limits_of_machine().memory_bytes / 1e9
+    seed = f"{night.tag} {night.seed}"
+    return Search(night.device_kind, seed, earlier=earlier_nights(around.place, night), memory_limit_gb=limit_gb)
+
+
+def earlier_nights(place: Place, night: Night) -> list[History]:
+    """Of the same protocol and device, the one that was last at work last; what cannot be read teaches nothing."""
+    found: list[History] = []
+    for tag in place.tags():
+        with suppress(NightError), Journal.read(place.journal(tag)) as journal:
+            other = journal.night()
+            if tag != night.tag and (other.protocol, other.device) == (night.protocol, night.device):
+                found.append(journal.attempts())
+    return found
+
+
+SEARCH = Source("search", "turns dials, needs no key", search_of, check_script=searched, last=True)
+
+# ---- a language model ------------------------------------------------------------------------------------------------
+
+
+def model_of(
+    terms: Terms,
+    record: Callable[[Ask], None],
+    stopped: Callable[[], bool],
+    say: Callable[[str], None] = lambda sentence: None,
+) -> LLM:
+    llm = LLM(
+        terms.llm or "",
+        record,
+        url=terms.llm_url,
+        stopped=stopped,
+        price=Price(*terms.price) if terms.price else None,
+        max_usd=terms.max_cost,
+        patience=Patience(max_tokens=terms.llm_max_tokens or MAX_TOKENS),
+        stream=terms.llm_stream,
+    )
+    if llm.warning is not None:
+        say(llm.warning)
+    return llm
+
+
+def _check_model(terms: Terms) -> None:
+    model_of(terms, lambda ask: None, lambda: False)
+
+
+MODEL = Source(
+    "llm",
+    "a language model",
+    lambda around: model_of(around.terms, around.outbox.record_ask, around.outbox.stopped, around.outbox.said),
+    Need("llm", "SPEC", "openai:gpt-5", "a language model", details=(*OF_THE_MODEL, "max_cost")),
+    check=_check_model,
+    patience_s=lambda terms: Patience().ask_s,
+    repairs=True,
+)
+
+# ---- a coding agent --------------------------------------------------------------------------------------------------
+
+
+def _agent_of(around: Surroundings) -> Command:
+    return Command(
+        around.terms.agent or "",
+        around.place.folder(around.night.tag),
+        around.outbox.record_ask,
+        around.outbox.stopped,
+        limit_s=60 * around.terms.agent_minutes,
+    )
+
+
+def _check_keyless(terms: Terms) -> None:
+    """Refuse a key: the journal keeps the command line, and every process of the machine may read it."""
+    for word in split(terms.agent or ""):
+        for found in (*ASSIGNMENT.finditer(word), *KEY.finditer(word)):
+            name = found[1] if found.re is ASSIGNMENT else "sk-"
+            if name == "sk-" or any(secret in name.upper() for secret in SECRET_WORDS):
+                raise NightError(
+                    f"--command holds what looks like a key ({name}…), which the journal would keep; export it "
+                    f"instead: the agent has your environment"
+                )
+
+
+AGENT = Source(
+    "command",
+    "any coding agent",
+    _agent_of,
+    Need("agent", "CMD", "claude -p", "a coding agent"),
+    check=_check_keyless,
+    patience_s=lambda terms: 60 * terms.agent_minutes,
+    repairs=True,
+)

@@ -1,0 +1,74 @@
+"""Describe a source of ideas: its name and help line, what it needs, how long it may take, and how it is built."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.experiment import Night, Proposer
+from agent.proposers.ahead import Outbox
+from agent.records.place import Place
+from agent.records.terms import Terms, option_of
+from agent.script.dials import read_dials
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The parts of a night that a source is built from."""
+
+    place: Place
+    night: Night
+    terms: Terms
+    outbox: Outbox  # takes what the source has to tell, and says when the night was asked to end
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The term without which a source cannot be asked, and how its option is written."""
+
+    term: str  # a field of Terms
+    value: str  # as the help calls it: SPEC
+    example: str
+    means: str  # the source, for a sentence: a language model
+    details: tuple[str, ...] = ()  # terms that say nothing without it
+
+    @property
+    def option(self) -> str:
+        return option_of(self.term)
+
+    def of(self, terms: Terms) -> str | None:
+        value: str | None = getattr(terms, self.term)
+        return value
+
+
+def _nothing_to_check(terms: Terms) -> None:
+    """Accept any terms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An entry of the table in agent/proposers/registry.py."""
+
+    name: str  # as --proposer takes it; a proposal's source begins with it
+    help: str
+    build: Callable[[Surroundings], Proposer]
+    need: Need | None = None  # None: it can always be asked
+    check: Callable[[Terms], None] = _nothing_to_check  # raises NightshiftError for terms that it cannot work with
+    # (script, device kind): raises ScriptError for a script that this source could not work on alone
+    check_script: Callable[[str, str], object] = read_dials
+    patience_s: Callable[[Terms], float] = lambda terms: 0.0  # how long one call to it may take
+    in_mix: bool = True
+    first: bool = False  # asked before all others: a person waits for it
+    last: bool = False  # asked where every other fails, so that the night goes on
+    repairs: bool = False  # it can read why something broke
+
+    def is_set_up(self, terms: Terms) -> bool:
+        return self.need is None or self.need.of(terms) is not None
+
+    def may_be_asked(self, terms: Terms) -> bool:
+        """Whether these terms have a night ask it, by its name or as one of the mix."""
+        return terms.proposer == self.name or (terms.proposer == MIX and self.in_mix and self.is_set_up(terms))
+
+    def can_be_asked(self, terms: Terms) -> bool:
+        return self.may_be_asked(terms) and self.is_set_up(terms)
+
+
+MIX = "mix"  # the value of --proposer that asks several

@@ -1,0 +1,64 @@
+"""Ask the fixed files of a night for its device, its data and the default budget."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.errors import MachineError, NightError
+from agent.experiment import Night
+from agent.files import throwaway_folder
+from agent.invocation import typed
+from agent.sandbox.process import end
+
+PROBE = Path(__file__).with_name("probe.py")
+
+
+def probe(folder: Path, data: str | None = None) -> dict[str, Any]:
+    """Ask the fixed files for device, data and default budget; they prepare missing data first."""
+    environment = dict(os.environ) | ({"NIGHTSHIFT_DATA": data} if data else {})
+    with throwaway_folder() as aside:
+        answer = aside / "answer.json"
+        command = [sys.executable, str(PROBE), str(answer)]
+        status = _call(command, folder, environment)
+        if status != 0 or not answer.exists():
+            raise MachineError(f"device and data could not be read (exit code {status}); run: {typed('doctor')}")
+        facts = json.loads(answer.read_text())
+    if "error" in facts:
+        raise MachineError(facts["error"].replace("nightshift doctor", typed("doctor")))  # it cannot know how we began
+    return dict(facts)
+
+
+def _call(command: list[str], folder: Path, environment: Mapping[str, str]) -> int:
+    """Run a command and return its exit status; when a signal ends the waiting, end the command too."""
+    # in a new session, Ctrl-C reaches the harness alone, and not each process that prepares data
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=sys.stderr, start_new_session=True)
+    try:
+        return process.wait()
+    finally:
+        end(process)
+
+
+def protocol(facts: Mapping[str, Any], budget_s: float) -> str:
+    """Fingerprint the conditions under which scores compare: data, evaluation rows, budget, kind of device."""
+    text = f"{facts['fingerprint']} {budget_s:g} {facts['device_kind']}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def check_same_machine(night: Night, facts: Mapping[str, Any]) -> None:
+    """Refuse another device, even of the same kind: a slower one within a night would spoil the scores."""
+    if facts["device"] != night.device:
+        raise NightError(
+            f"night {night.tag} runs on {night.device}, this is {facts['device']}: it trains faster or slower, so "
+            f"scores would not compare; use another --tag"
+        )
+    now = protocol(facts, night.budget_s)
+    if now != night.protocol:
+        raise NightError(
+            f"night {night.tag} has protocol {night.protocol}, here and now it would be {now}: the data are others, "
+            f"so scores would not compare; use another --tag"
+        )

@@ -1,0 +1,78 @@
+"""The table of sources: whatever stands in it can be chosen, is explained, and takes part in nights."""
+
+from dataclasses import replace
+
+import pytest
+from nights import Grounds, unigram
+
+from agent.errors import NightError, NoIdea
+from agent.experiment import Briefing, Proposal
+from agent.proposers import registry
+from agent.proposers.registry import SOURCES, check_sources, choices, patience_s
+from agent.proposers.source import Need, Source, Surroundings
+from agent.records.terms import Terms
+
+BETTER = unigram(SHARPNESS=0.9)
+QUICK = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off", "--tag", "t")
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+class Toy:
+    """Proposes one script, once."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._say = around.watcher.said
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        if len(briefing.history) > 1:
+            raise NoIdea("the toy had one idea")
+        self._say("the toy plays")
+        return Proposal(BETTER, "sharper", "It is nearer to one.", "toy")
+
+
+TOY = Source("toy", "one idea of a toy", Toy, patience_s=lambda terms: 7.0)
+
+
+@pytest.fixture
+def with_toy(monkeypatch):
+    monkeypatch.setattr(registry, "SOURCES", (*SOURCES, TOY))
+
+
+@pytest.mark.usefixtures("with_toy")
+def test_a_source_of_the_table_is_a_choice_and_is_explained(grounds):
+    told = " ".join(grounds.nightshift("run", "--help").stdout.split())
+    assert "--proposer {search,llm,command,queue,toy,mix}" in told
+    assert "toy: one idea of a toy; mix: all that is set up" in told
+
+
+@pytest.mark.usefixtures("with_toy")
+def test_it_proposes_in_a_night_and_the_search_steps_in_for_it(grounds: Grounds):
+    done = grounds.nightshift("run", "--proposer", "toy", "--experiments", "2", *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert [one.proposal.source for one in grounds.attempts("t")] == ["you", "toy", "search"]
+    assert "  ideas    toy\n" in done.stdout
+    assert "the toy plays\n" in done.stdout
+    assert "toy: the toy had one idea · ideas now come from search" in done.stdout
+
+
+@pytest.mark.usefixtures("with_toy")
+def test_it_takes_part_in_a_mix_unless_its_entry_says_otherwise(monkeypatch):
+    assert patience_s(Terms(proposer="mix")) == patience_s(Terms(proposer="toy")) == 7.0
+    monkeypatch.setattr(registry, "SOURCES", (*SOURCES, replace(TOY, in_mix=False)))
+    assert patience_s(Terms(proposer="mix")) == 0.0
+
+
+def test_what_a_source_needs_is_asked_for_by_its_entry(monkeypatch):
+    needy = replace(TOY, need=Need("llm", "SPEC", "a:b", "a toy", details=("max_cost",)))
+    monkeypatch.setattr(registry, "SOURCES", (needy,))
+    with pytest.raises(NightError, match=r"--proposer toy needs --llm SPEC, as in: .* run --proposer toy --llm a:b"):
+        check_sources(Terms(proposer="toy"), {})
+    with pytest.raises(NightError, match="--max-cost is about a toy; name it with --llm SPEC"):
+        check_sources(Terms(proposer="mix", max_cost=1.0), {"max_cost": 1.0})
+    with pytest.raises(NightError, match="--llm is set, but --proposer search asks it nothing; use toy or mix"):
+        check_sources(Terms(llm="a:b"), {"llm": "a:b"})
+
+
+def test_the_choices_are_those_of_the_table_and_mix():
+    assert choices() == ("search", "llm", "command", "queue", "mix")
