@@ -24,6 +24,7 @@ UNIFORM_BPB = 8.0  # bits per byte of a model that knows nothing
 WIDENED = round(math.log(2, RUNG))  # rungs
 SUREST = 0.9  # that anything is called by one run
 TELLING_APART = 1.96 * math.sqrt(2)
+LATEST, BLOCK = 300, 100  # attempts that are learnt from: so many, and less than a block more
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,11 @@ def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, 
     """Whose scores, the night's own, say something about ideas: settled, not crashed, believed.
 
     A run that was ended early says that its score would have been no good. What was made from a script that does not
-    count does not count either.
+    count does not count either. Of a long night, only the latest attempts and those that they came from (see recent).
     """
     found: dict[int, Attempt] = {}
-    for one in (*history, judged) if judged is not None else history:
+    latest = recent(history)
+    for one in (*latest, judged) if judged is not None else latest:
         counts = one is judged or (one.settled and one.decision is not None and _is_believed(one.decision))
         if not counts or not (one.parent is None or one.parent in found):
             continue
@@ -73,6 +75,29 @@ def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, 
         if one.scores_bpb or was_compared:
             found[one.number] = one
     return tuple(found.values())
+
+
+def recent(history: History) -> Sequence[Attempt]:
+    """Return the latest attempts with all their ancestors, in their order; a night of LATEST attempts is whole.
+
+    A decision is about an edit and the line of scripts that it stands on, so that line is always there. All others only
+    teach what edits bring and how far seeds move scores, and that changes in the course of a night: early edits find
+    large gains, late ones hardly any, and the script that they edit is another one. Hundreds of edits tell it as well
+    as thousands, and a decision costs the same in the tenth week as in the first night. Old attempts leave by the
+    block, so that what was learnt from the first of them stays good for many decisions.
+    """
+    first = (len(history) - LATEST) // BLOCK * BLOCK
+    if first <= 0:
+        return history
+    known = {one.number: one for one in history}
+    lines: dict[int, Attempt] = {}
+    for one in history[first:]:
+        parent = one.parent
+        while parent is not None and parent not in lines and parent in known:
+            lines[parent] = known[parent]
+            parent = known[parent].parent
+    latest = {one.number for one in history[first:]}
+    return [*(lines[number] for number in sorted(lines.keys() - latest)), *history[first:]]
 
 
 def _ended_early(attempt: Attempt) -> tuple[Run, ...]:

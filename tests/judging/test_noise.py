@@ -9,7 +9,7 @@ from samples import NIGHT
 
 from agent.experiment import Attempt, Noise, Status, Summary
 from agent.judging.judge import Balanced, Strict
-from agent.judging.noise import SUREST, know, measured, noise, seed_effects
+from agent.judging.noise import BLOCK, LATEST, SUREST, know, measured, noise, recent, seed_effects
 from agent.view.terminal import noise_lines, status_lines
 
 SIGMA = 0.006
@@ -141,3 +141,40 @@ def test_the_night_says_what_to_do_about_it():
     assert len(noise_lines(Noise(0.006, 3, 0.016))) == 1
     status = status_lines(NIGHT, first, pid=None, stopping=False)
     assert [line for line in status if line in told] == told  # as lines of their own
+
+
+# ---- long nights -----------------------------------------------------------------------------------------------------
+
+
+def long_night(count: int) -> list[Attempt]:
+    """Edits of attempt 0, of #7 once that is kept, and of #20 from then on."""
+    rng = np.random.default_rng(3)
+    kept, history, parent = {7: 1.47, 20: 1.45}, [BASELINE], 0
+    for number in range(1, count):
+        value = kept.get(number, 1.5 + 3 * SIGMA * rng.exponential())
+        status = Status.KEEP if number in kept else Status.DISCARD
+        history.append(scored_attempt(number, value, value + 0.001, parent=parent, status=status))
+        parent = number if number in kept else parent
+    return history
+
+
+def test_a_night_of_some_hundred_attempts_is_learnt_from_as_a_whole():
+    history = long_night(LATEST + BLOCK - 1)
+    assert recent(history) is history
+    assert len(measured(history)) == len(history)
+
+
+def test_a_long_night_is_learnt_from_by_its_latest_attempts_and_the_line_that_they_stand_on():
+    history = long_night(2000)
+    numbers = [one.number for one in measured(history)]
+    assert numbers == [0, 7, 20, *range(1700, 2000)]
+    more = [one.number for one in measured([*history, *(replace(history[-1], number=n) for n in range(2000, 2099))])]
+    assert more[:4] == [0, 7, 20, 1700]  # the oldest leave by the block
+    judged = Balanced().judge(scored_attempt(2000, 1.44, parent=20, status=None), history)
+    assert judged.gain_bpb > 0
+    assert Balanced().review(history).again is None
+
+
+def test_the_line_is_found_where_numbers_are_missing():
+    history = [one for one in long_night(2000) if one.number % 10 != 5]
+    assert [one.number for one in recent(history)][:3] == [0, 7, 20]
