@@ -4,6 +4,7 @@ import csv
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent.experiment import Attempt, History, Night, Score, short
@@ -29,12 +30,13 @@ ABSURD = 1e9  # no gigabytes, millions or seconds of a run are as many; a script
 def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
     """The ledger's text: the rows of these nights stand in the place of their first; all others are kept verbatim."""
     blocks = {night.tag: rows(night, history) for night, history in nights}
+    rendered = set(blocks)
     lines = [HEADER]
     for line in before.split("\n"):
         tag = tag_of(line)
         if tag in blocks:
             lines += blocks.pop(tag)
-        elif line and line.split("\t")[0] != "commit" and tag not in {night.tag for night, _ in nights}:
+        elif line and tag not in rendered and line.split("\t", 1)[0] != "commit":
             lines.append(line)
     for block in blocks.values():
         lines += block
@@ -42,8 +44,35 @@ def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
 
 
 def rows(night: Night, history: History) -> list[str]:
-    """One line for every settled or decided attempt; one still at work has none."""
-    return [_line(night, attempt, history) for attempt in history if attempt.decision is not None]
+    """Return one line for every settled or decided attempt; one still at work has none.
+
+    The line of an attempt is rendered again only where the attempt is another object than at the last call: a long
+    night has thousands of lines, and each step changes one or two of them.
+    """
+    known = _rendered.get(night, {})
+    found: dict[int, _Line] = {}
+    commits = {one.number: one.commit for one in history}
+    for attempt in history:
+        if attempt.decision is not None:
+            parent = night.base if attempt.parent is None else commits.get(attempt.parent)
+            line = known.get(attempt.number)
+            if line is None or line.attempt is not attempt or line.parent != parent:
+                line = _Line(attempt, parent, _line(night, attempt, parent))
+            found[attempt.number] = line
+    _rendered[night] = found
+    return [line.text for line in found.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The line of an attempt, and all that it was rendered from besides the night."""
+
+    attempt: Attempt
+    parent: str | None  # its commit
+    text: str
+
+
+_rendered: dict[Night, dict[int, _Line]] = {}
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -62,13 +91,11 @@ def tags_in(path: Path) -> frozenset[str]:
 
 
 def tag_of(line: str) -> str | None:
-    cells = line.split("\t")
+    cells = line.split("\t", TAG + 1)
     return cells[TAG] if len(cells) > TAG and cells[0] != "commit" else None
 
 
-def _line(night: Night, attempt: Attempt, history: Iterable[Attempt]) -> str:
-    commits = {one.number: one.commit for one in history}
-    parent = night.base if attempt.parent is None else commits.get(attempt.parent)
+def _line(night: Night, attempt: Attempt, parent: str | None) -> str:
     summary, decision, at_dawn = attempt.summary, attempt.decision, attempt.dawn_runs()
     cells: Mapping[str, str] = {
         "commit": (attempt.commit or "")[:7],

@@ -200,3 +200,17 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     for use in (read_plain, ledger.read_rows, lambda path: write_plain(path, "text\n")):
         with pytest.raises(NightError, match=r"results\.tsv is no plain file; move it away"):
             use(tmp_path / "results.tsv")
+
+
+def test_a_line_follows_its_attempt_and_its_parent_and_is_otherwise_not_rendered_again():
+    before = ledger.rows(NIGHT, HISTORY)
+    moved = dataclasses.replace(HISTORY[0], commit="9" * 40)
+    revoked = dataclasses.replace(HISTORY[1], decision=decided(Status.DISCARD, "revoked"))
+    after = ledger.rows(NIGHT, (moved, revoked, *HISTORY[2:]))
+    assert [cells(line)["parent"] for line in after[1:]] == ["9999999"] * 3
+    assert cells(after[1])["reason"] == "revoked"
+    again = ledger.rows(NIGHT, (moved, revoked, *HISTORY[2:]))
+    assert all(one is other for one, other in zip(after, again, strict=True))
+    assert ledger.rows(NIGHT, HISTORY) == before
+    other = dataclasses.replace(NIGHT, device="another")
+    assert {cells(line)["device"] for line in ledger.rows(other, HISTORY)} == {"another"}
