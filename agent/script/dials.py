@@ -13,7 +13,6 @@ if a sensible range follows from its name and value.
 """
 
 import ast
-import hashlib
 import io
 import math
 import re
@@ -21,10 +20,12 @@ import tokenize
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import cast
 
 from agent.errors import ScriptError
 from agent.experiment import Script
 from agent.script.cached import remembered
+from agent.script.statements import assigned, literal, statements, together
 
 Value = int | float | str | bool | tuple[object, ...] | None
 
@@ -150,7 +151,7 @@ def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str
 
     Raise ScriptError if the script has no such dial.
     """
-    places = {name: _literal(node, name, device_kind) for name, node in _assignments(source) if name in values}
+    places = {name: literal(node, name, device_kind) for name, node in _assignments(source) if name in values}
     missing = sorted(set(values) - set(places))
     if missing:
         raise ScriptError(f"no dial called {missing[0]} at the top level of the script; define it as {missing[0]} = …")
@@ -164,7 +165,7 @@ def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str
 @_depth_is_told()
 def values_of(source: str, device_kind: str) -> dict[str, Value]:
     """Return the value of every dial, with or without a range; raise ScriptError if the script cannot be read."""
-    return {name: value for name, _, value in _literals(source, device_kind, strict=False)}
+    return {one.name: cast(Value, one.value) for one in statements(source, device_kind) if one.name is not None}
 
 
 def only_dials_differ(before: str, after: str, device_kind: str) -> bool:
@@ -189,43 +190,29 @@ def is_number(value: object) -> bool:
 @_depth_is_told()
 def normalised(source: str) -> str:
     """Return a hash of the syntax tree, which comments, blank lines, layout and kinds of quotes do not change."""
-    return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()
+    return together(one.digest for one in statements(source))
+
+
+@_depth_is_told()
+def skeleton_of(source: str, device_kind: str) -> str:
+    """Return a hash of a script without the values of its dials: equal for two scripts that differ in those alone."""
+    return together(one.skeleton for one in statements(source, device_kind))
 
 
 def _assignments(source: str) -> Iterator[tuple[str, ast.expr]]:
-    for statement in ast.parse(source).body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=node):
-                pass
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as node):
-                pass
-            case _:
-                continue
-        if re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
-            yield name, node
+    return (found for one in ast.parse(source).body if (found := assigned(one)) is not None)
 
 
 def _literals(source: str, device_kind: str, *, strict: bool) -> Iterator[tuple[str, ast.expr, Value]]:
     """Yield name, node and value of every dial; if a preset lacks this device, raise ScriptError or skip the dial."""
     for name, node in _assignments(source):
         try:
-            yield name, node, ast.literal_eval(_literal(node, name, device_kind))
+            yield name, node, ast.literal_eval(literal(node, name, device_kind))
         except (ValueError, TypeError):
             continue  # no literal, as a value computed from other dials: not a dial
         except ScriptError:
             if strict:
                 raise
-
-
-def _literal(node: ast.expr, name: str, device_kind: str) -> ast.expr:
-    """Return the expression that holds the value: the node itself, or this device's argument of by_device()."""
-    match node:
-        case ast.Call(func=ast.Name(id="by_device"), keywords=keywords):
-            for keyword in keywords:
-                if keyword.arg == device_kind:
-                    return keyword.value
-            raise ScriptError(f"line {node.lineno}: dial {name} has no value for this device; add {device_kind}=…")
-    return node
 
 
 def _comments(source: str) -> dict[int, str]:

@@ -6,6 +6,7 @@ import os
 
 import pandas as pd
 import pytest
+from judged import decided
 from samples import FOREIGN, HISTORY, NIGHT, UPSTREAM, attempt
 
 from agent.errors import NightError

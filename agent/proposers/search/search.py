@@ -31,6 +31,7 @@ from agent.script.dials import (
     searched,
     set_dials,
     show,
+    skeleton_of,
     values_of,
 )
 
@@ -149,6 +150,9 @@ def most_telling(evidence: Sequence[Evidence], group: str, best: Attempt) -> lis
     return [evidence[i] for i in sorted(first[:MOST])]
 
 
+skeleton = remembered(skeleton_of)
+
+
 @remembered
 def dials_of(script: str, device_kind: str) -> Mapping[str, Value]:
     """Dial → value; empty where the script cannot be read."""
@@ -156,12 +160,6 @@ def dials_of(script: str, device_kind: str) -> Mapping[str, Value]:
         return values_of(script, device_kind)
     except (ScriptError, SyntaxError):
         return {}
-
-
-@remembered
-def skeleton(script: str, device_kind: str) -> str:
-    """What is left of a script when its dials are taken out: equal for two scripts that differ in dials alone."""
-    return normalised(set_dials(script, device_kind, dict.fromkeys(dials_of(script, device_kind))))
 
 
 def _promise(
