@@ -5,6 +5,7 @@ shown as codes.
 """
 
 import re
+from functools import lru_cache
 
 # printable according to Unicode, but invisible: fillers, joiners, and selectors of a letter's variant
 INVISIBLE = frozenset(
@@ -22,7 +23,9 @@ CUT_WITH = " \t\n,;:"  # removed before an ellipsis
 
 def harmless(line: str) -> str:
     """Replace unprintable and invisible characters of one line by codes; keep spaces and tabs."""
-    return "".join(one if _is_seen(one) or one == "\t" else ascii(one)[1:-1] for one in line)
+    if line.isascii() and line.isprintable():  # as nearly all are
+        return line
+    return "".join(map(_shown, line))
 
 
 def harmless_lines(text: str) -> str:
@@ -38,6 +41,11 @@ def one_line(text: str, most_chars: int) -> str:
 def paragraphs(text: str, most_chars: int) -> str:
     """Strip a text and its line ends, make it harmless, and shorten it to most_chars characters."""
     return shorten("\n".join(harmless(line.rstrip()) for line in text.strip().splitlines()), most_chars)
+
+
+@lru_cache(maxsize=4096)
+def _shown(one: str) -> str:
+    return one if _is_seen(one) or one == "\t" else ascii(one)[1:-1]
 
 
 def _is_seen(one: str) -> bool:

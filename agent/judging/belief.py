@@ -108,10 +108,17 @@ def likelihood(scores: tuple[float, ...], centre: int, ceilings: tuple[float, ..
     return likely + TINY
 
 
+@lru_cache(maxsize=1)
+def all_effects() -> Array:  # (K, 2 FAR + 2 SIZE - 1)
+    """Every effect that kernels() looks at: its powers take far longer to compute than to keep."""
+    return effects(np.arange(1 - SIZE - FAR, SIZE + FAR))
+
+
 @lru_cache(maxsize=1024)
 def kernels(offset: int) -> tuple[Array, NDArray[np.complex128]]:
     """Effects between the windows of a child and its parent, offset steps apart; and their spectrum."""
-    table = effects(DIFFERENCES + max(-FAR, min(FAR, offset)))
+    first = max(-FAR, min(FAR, offset)) + FAR
+    table = all_effects()[:, first : first + len(DIFFERENCES)]
     return table, np.fft.rfft(table[:, ::-1], 2 * SIZE)
 
 

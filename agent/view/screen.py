@@ -112,6 +112,9 @@ class Screen:
 def print_lines(lines: Iterable[Text]) -> None:
     """As they are: a terminal folds a line that is longer than it, and what is piped is not broken."""
     console = Console()
+    if not console.is_terminal:
+        print("\n".join(line.plain for line in lines))  # rich takes seconds to lay out thousands of lines
+        return
     for line in lines:
         console.print(line, soft_wrap=True)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rich.cells import cell_len
+from rich import cells as widths
 
 from agent.text import harmless, shorten
 
@@ -51,7 +51,14 @@ def _total(places: dict[int, int]) -> int:
     return sum(places.values()) + len(GAP) * (len(places) - 1)
 
 
+def cell_len(text: str) -> int:
+    """Return how many places a text takes on a terminal."""
+    return len(text) if text.isascii() else widths.cell_len(text)  # of what harmless() leaves, each takes one
+
+
 def _padded(text: str, places: int, right: bool) -> str:
+    if len(text) <= places and text.isascii():
+        return text.rjust(places) if right else text.ljust(places)
     most = places
     while cell_len(cut := shorten(text, most)) > places:  # fewer wide characters fit
         most -= 1
