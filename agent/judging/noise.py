@@ -65,8 +65,11 @@ def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, 
     A run that was ended early says that its score would have been no good. What was made from a script that does not
     count does not count either. Of a long night, only the latest attempts and those that they came from (see recent).
     """
+    return _measured(recent(history), judged)
+
+
+def _measured(latest: Sequence[Attempt], judged: Attempt | None = None) -> tuple[Attempt, ...]:
     found: dict[int, Attempt] = {}
-    latest = recent(history)
     for one in (*latest, judged) if judged is not None else latest:
         counts = one is judged or (one.settled and one.decision is not None and _is_believed(one.decision))
         if not counts or not (one.parent is None or one.parent in found):
@@ -86,18 +89,21 @@ def recent(history: History) -> Sequence[Attempt]:
     as thousands, and a decision costs the same in the tenth week as in the first night. Old attempts leave by the
     block, so that what was learnt from the first of them stays good for many decisions.
     """
-    first = (len(history) - LATEST) // BLOCK * BLOCK
-    if first <= 0:
+    if len(history) < LATEST + BLOCK:
         return history
-    known = {one.number: one for one in history}
-    lines: dict[int, Attempt] = {}
-    for one in history[first:]:
-        parent = one.parent
-        while parent is not None and parent not in lines and parent in known:
-            lines[parent] = known[parent]
-            parent = known[parent].parent
-    latest = {one.number for one in history[first:]}
-    return [*(lines[number] for number in sorted(lines.keys() - latest)), *history[first:]]
+    wanted = set(recent_numbers([(one.number, one.parent) for one in history]))
+    return [one for one in history if one.number in wanted]
+
+
+def recent_numbers(parents: Sequence[tuple[int, int | None]]) -> list[int]:
+    """Return the numbers of those attempts, in their order, from the numbers of all and of what each was made from."""
+    first = max(0, (len(parents) - LATEST) // BLOCK * BLOCK)
+    known, found = dict(parents), {number for number, _ in parents[first:]}
+    for _, parent in parents[first:]:
+        while parent is not None and parent not in found and parent in known:
+            found.add(parent)
+            parent = known[parent]
+    return sorted(found)
 
 
 def _ended_early(attempt: Attempt) -> tuple[Run, ...]:
@@ -150,9 +156,7 @@ def seed_effects(attempts: Sequence[Attempt], level: float = 0.01) -> dict[int, 
     effects = np.linalg.lstsq(inside, spread, rcond=None)[0]
     left = float(((spread - inside @ effects) ** 2).sum())
     explained = float((spread**2).sum()) - left
-    from scipy.special import fdtrc  # takes a third of a second to import, and most commands do without
-
-    if left <= 0 or fdtrc(len(shared) - 1, free, explained / (len(shared) - 1) / (left / free)) > level:
+    if left <= 0 or f_above(len(shared) - 1, free, explained / (len(shared) - 1) / (left / free)) > level:
         return {}
     effects -= effects.mean()
     sigma2 = left / free
@@ -161,6 +165,38 @@ def seed_effects(attempts: Sequence[Attempt], level: float = 0.01) -> dict[int, 
         seed: float(effect) * tau2 / (tau2 + sigma2 / counts[seed])
         for seed, effect in zip(shared, effects, strict=True)
     }
+
+
+def f_above(above: int, below: int, ratio: float) -> float:
+    """Return the probability that Snedecor's F of so many degrees of freedom is larger than a ratio.
+
+    By the continued fraction of the incomplete beta function (Press et al. 2007, 6.4): SciPy, which has it, takes a
+    third of a second to import, and most commands do without.
+    """
+    a, b, x = below / 2, above / 2, below / (below + above * ratio)
+    if not 0 < x < 1:
+        return float(x >= 1)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    if x < (a + 1) / (a + b + 2):
+        return front * _beta_fraction(a, b, x) / a
+    return 1 - front * _beta_fraction(b, a, 1 - x) / b
+
+
+def _beta_fraction(a: float, b: float, x: float) -> float:
+    """By Lentz's method."""
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
+    value = d
+    for m in range(1, 1000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        before = value
+        for step in (even, odd):
+            d = 1 / (1 + step * d)
+            c = 1 + step / c
+            value *= c * d
+        if math.isclose(value, before, rel_tol=1e-15):
+            break
+    return value
 
 
 def know(attempts: Sequence[Attempt]) -> Knowledge | None:
@@ -263,7 +299,12 @@ def most_probable_rung(tree: tuple[Reading, ...]) -> int:
 
 def noise(history: History) -> Noise | None:
     """What the night has learnt about its noise; None until two runs of one attempt were scored."""
-    attempts = measured(history)
+    return noise_of(recent(history))
+
+
+def noise_of(latest: Sequence[Attempt]) -> Noise | None:
+    """The same, from the attempts that are learnt from (see recent)."""
+    attempts = _measured(latest)
     repeated = sum(len(one.scores_bpb) for one in attempts if len(one.scores_bpb) > 1)
     if repeated == 0:
         return None
