@@ -13,10 +13,11 @@ from agent.invocation import SCRIPT, typed
 from agent.night.lock import holder, is_held
 from agent.night.record import write_ledger
 from agent.night.stop import Stop
-from agent.proposers.mix import shares
+from agent.proposers.mix import shares_of
 from agent.records.journal import Journal
 from agent.records.ledger import Row, read_rows
 from agent.records.place import Place
+from agent.records.standing import Standing
 from agent.text import harmless_lines
 from agent.view import terminal as report
 from agent.view.screen import print_folded, print_lines, terminal_width
@@ -70,13 +71,14 @@ def status(options: StatusOptions) -> int:
     place = place_meant()
     who = holder(place.repo.common_dir())
     tag = who.tag if who and place.journal(who.tag).exists() else None
-    night, history = night_in(place, tag)
-    running = who is not None and who.tag == night.tag
-    stopping = Stop(place.folder(night.tag)).after_run
-    with Journal.read(place.journal(night.tag)) as journal:
-        brought, dawn = shares(history, journal.asks()), next(reversed(journal.dawns()), None)
-    pid = who.pid if who and running else None
-    print_folded(report.status_lines(night, history, pid=pid, stopping=stopping, dawn=dawn))
+    tag = tag or known_tag(place, None)
+    running = who is not None and who.tag == tag
+    with Journal.read(place.journal(tag)) as journal:
+        night, now = journal.night(), Standing.read(journal)
+        brought, dawn = shares_of(now.brought, journal.asks()), next(reversed(journal.dawns()), None)
+        history = journal.attempts() if dawn is not None else ()
+    pid, stopping = who.pid if who and running else None, Stop(place.folder(tag)).after_run
+    print_folded(report.standing_lines(night, now, history, pid=pid, stopping=stopping, dawn=dawn))
     for line in report.shares_lines(brought, terminal_width()) if brought else ():
         print(line)
     return 0
@@ -189,13 +191,18 @@ def place_meant(tag: str | None = None) -> Place:
 
 def night_in(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:
     """Return the night of this tag, or the latest, and its attempts; raise NightError where it has no journal here."""
+    with Journal.read(place.journal(known_tag(place, tag))) as journal:
+        return journal.night(), journal.attempts()
+
+
+def known_tag(place: Place, tag: str | None) -> str:
+    """Return this tag, or that of the latest night; raise NightError where it has no journal here."""
     tags = place.tags()
     if tag is None and not tags:
         raise NightError(f"no night has run here yet; {_begin_with()}")
     if tag is not None and tag not in tags:
         raise NightError(f"night {tag} has no journal here; there are: {', '.join(tags) or 'none'}")
-    with Journal.read(place.journal(tag or tags[-1])) as journal:
-        return journal.night(), journal.attempts()
+    return tag or tags[-1]
 
 
 def _pick(history: Sequence[Attempt], number: int, night: Night) -> Attempt:

@@ -9,12 +9,14 @@ long: what has not been tried yet is.
 
 import random
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from agent.errors import Exhausted, NoIdea
-from agent.experiment import Ask, Attempt, Briefing, History, Proposal, Proposer, Status, source_name
+from agent.experiment import Ask, Briefing, History, Proposal, Proposer, source_name
+from agent.records.standing import Brought, brought, gain_bpb
 
 Number = TypeVar("Number", int, float)
 
@@ -154,44 +156,33 @@ class Share:
 
 
 def shares(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
-    """Return a row for each source that has proposed or was asked, the one that gained most first."""
-    ideas = [attempt for attempt in history if attempt.parent is not None and attempt.is_idea]
-    names = {source_name(one.proposal.source) for one in ideas} | {source_name(ask.source) for ask in asks}
-    rows = [
-        _share(
-            name,
-            [one for one in ideas if source_name(one.proposal.source) == name],
-            [ask for ask in asks if source_name(ask.source) == name],
-            history,
-        )
-        for name in names
-    ]
+    """Return a row for every source that has proposed or was asked, the one that gained most first."""
+    return shares_of(brought(history), asks)
+
+
+def shares_of(sources: Sequence[Brought], asks: Sequence[Ask]) -> tuple[Share, ...]:
+    """The same, from what the ideas of each source have brought."""
+    known = {one.source: one for one in sources}
+    asked: dict[str, list[Ask]] = defaultdict(list)
+    for ask in asks:
+        asked[source_name(ask.source)].append(ask)
+    rows = [_share(known.get(name, Brought(name, 0, 0, 0.0, 0.0)), asked[name]) for name in {*known, *asked}]
     return tuple(sorted(rows, key=lambda row: (-row.gain_bpb, row.source)))
 
 
-def _share(name: str, ideas: Sequence[Attempt], asks: Sequence[Ask], history: History) -> Share:
+def _share(ideas: Brought, asks: Sequence[Ask]) -> Share:
     return Share(
-        source=name,
-        attempts=len(ideas),
-        kept=sum(one.status is Status.KEEP for one in ideas),
-        gain_bpb=sum(gain_bpb(one, history) for one in ideas),
-        hours=(sum(one.spent_s for one in ideas) + sum(ask.wall_s for ask in asks)) / 3600,
+        source=ideas.source,
+        attempts=ideas.attempts,
+        kept=ideas.kept,
+        gain_bpb=ideas.gain_bpb,
+        hours=(ideas.spent_s + sum(ask.wall_s for ask in asks)) / 3600,
         calls=len(asks),
         failures=sum(ask.failure is not None for ask in asks),
         tokens_in=_sum(ask.tokens_in for ask in asks),
         tokens_out=_sum(ask.tokens_out for ask in asks),
         usd=_sum(ask.usd for ask in asks),
     )
-
-
-def gain_bpb(attempt: Attempt, history: History) -> float:
-    """Return the gain of an attempt, 0 unless it was kept; from the two scores where the judge gave no estimate."""
-    if attempt.status is not Status.KEEP or attempt.decision is None or attempt.parent is None:
-        return 0.0
-    if attempt.decision.gain_bpb is not None:
-        return max(0.0, attempt.decision.gain_bpb)
-    before, after = history[attempt.parent].val_bpb, attempt.val_bpb
-    return max(0.0, before - after) if before is not None and after is not None else 0.0
 
 
 def by_promise(names: Iterable[str], briefing: Briefing, seed: int | str) -> list[str]:

@@ -114,6 +114,15 @@ class Journal:
         """Return one attempt without reading the others; raises IndexError where there is none of this number."""
         return self._attempts("WHERE attempt = ?", (number,))[0]
 
+    def attempts_among(self, numbers: Iterable[int]) -> tuple[Attempt, ...]:
+        """These alone, in their order."""
+        return self._attempts("WHERE attempt IN (SELECT value FROM json_each(?))", (json.dumps(sorted(numbers)),))
+
+    def ask(self, question: str) -> list[sqlite3.Row]:
+        """Answer a question in SQL that only reads, for whoever needs less than whole attempts."""
+        with self._legible():
+            return self._db.execute(question).fetchall()
+
     def _attempts(self, which: str, values: Sequence[object]) -> tuple[Attempt, ...]:
         attempts = f"(SELECT *, number AS attempt FROM attempts) {which}"
         used = f"SELECT * FROM scripts WHERE sha256 IN (SELECT script FROM {attempts})"

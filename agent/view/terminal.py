@@ -25,9 +25,10 @@ from agent.experiment import (
     short,
 )
 from agent.invocation import typed
-from agent.judging.noise import noise
+from agent.judging.noise import noise_of
 from agent.proposers.mix import Share
 from agent.records.ledger import Row, memory_mb
+from agent.records.standing import Standing
 from agent.text import harmless, harmless_lines, shown_difference
 from agent.view import table
 from agent.view.findings import dawn_line
@@ -106,20 +107,25 @@ def status_lines(
     night: Night, history: History, *, pid: int | None, stopping: bool, dawn: Dawn | None = None
 ) -> list[str]:
     """Return a few lines on a night's state: attempts, best score, dawn, noise, work in progress."""
+    return standing_lines(night, Standing.of(history), history, pid=pid, stopping=stopping, dawn=dawn)
+
+
+def standing_lines(
+    night: Night, now: Standing, history: History, *, pid: int | None, stopping: bool, dawn: Dawn | None = None
+) -> list[str]:
+    """Return the same lines from what `status` reads of a journal; the history is used only if there was a dawn."""
     state = f"running (pid {pid})" if pid else "not running"
     if pid and stopping:
         state += ", ends after this run"
     lines = [f"night {night.tag}: {state}"]
     lines.append(f"branch {short(night.branch)}, {night.budget_s:g} s a run, {night.device}")
-    count = {status: sum(attempt.status is status for attempt in history) for status in Status}
-    counted = [f"{count[status]} {status}" for status in Status]
-    unfinished = [attempt for attempt in history if attempt.decision is None]
-    counted += [f"{len(unfinished)} unfinished"] if unfinished else []
-    lines.append(f"{len(history)} attempt{'s' if len(history) != 1 else ''}: {', '.join(counted)}")
-    stopped = early_stops(history)
+    counted = [f"{now.counts.get(status, 0)} {status}" for status in Status]
+    counted += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
+    lines.append(f"{now.attempts} attempt{'s' if now.attempts != 1 else ''}: {', '.join(counted)}")
+    stopped = early_stops(now.runs)
     if stopped is not None:
         lines.append(stopped)
-    best, first = incumbent(history), history[0] if history else None
+    best, first = now.best, now.first
     if best is not None and first is not None and best.val_bpb is not None and first.val_bpb is not None:
         side = "below" if best.val_bpb <= first.val_bpb else "above"  # after further seeds, a lucky keep may be above
         gain = f"{abs(shown_difference(first.val_bpb, best.val_bpb)):.6f} {side} the baseline's {first.val_bpb:.6f}"
@@ -128,25 +134,24 @@ def status_lines(
     told = dawn_line(dawn, history, night) if dawn is not None else None
     if told is not None:
         lines.append(told)
-    found = noise(history)
+    found = noise_of(now.latest)
     if found is not None:
         lines += noise_lines(found)
-    if unfinished:  # the first is resumed first
-        state = "at work" if pid else "unfinished, goes on when the night does"
-        lines.append(f"{state}: #{unfinished[0].number} {unfinished[0].proposal.title}")
+    if now.unfinished:  # the first is resumed first
+        number, title = now.unfinished[0]
+        lines.append(f"{'at work' if pid else 'unfinished, goes on when the night does'}: #{number} {title}")
     return [harmless(line) for line in lines]
 
 
-def early_stops(history: History) -> str | None:
+def early_stops(runs: Sequence[tuple[Ending, float]]) -> str | None:
     """Return a line on the runs that were stopped early and the training time saved; None if there were none."""
-    runs = [run for attempt in history for run in attempt.done_runs]
-    whole_s = [run.wall_s for run in runs if run.ending is Ending.FINISHED]
-    stopped_s = [run.wall_s for run in runs if run.ending is Ending.HOPELESS]
+    whole_s = [wall_s for ending, wall_s in runs if ending is Ending.FINISHED]
+    stopped_s = [wall_s for ending, wall_s in runs if ending is Ending.HOPELESS]
     if not stopped_s or not whole_s:
         return None
     typical_s = statistics.median(whole_s)
     saved_s = sum(max(0.0, typical_s - wall_s) for wall_s in stopped_s)
-    share = saved_s / (saved_s + sum(run.wall_s for run in runs))
+    share = saved_s / (saved_s + sum(wall_s for _, wall_s in runs))
     return f"{len(stopped_s)} of {len(runs)} runs stopped early, which saved {saved_s:.0f} s of training ({share:.0%})"
 
 

@@ -1,0 +1,82 @@
+"""Where a night stands, by a few questions to its journal: what the attempts themselves would say."""
+
+import pytest
+from judged import decided, scored_attempt
+from test_journal import NIGHT
+
+from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Proposal, Run, Score, Status
+from agent.records.journal import Journal
+from agent.records.standing import Standing
+
+AUDIT = Audit(4, 0, 0.0, 0.0, 2.5)
+
+
+def enter(journal: Journal, attempt: Attempt, *decisions: Decision) -> None:
+    """With these decisions one after another, or its own."""
+    journal.add_attempt(attempt.number, attempt.parent, attempt.proposal, "2026-01-02T03:04:05Z")
+    for run in attempt.runs:
+        journal.end_run(journal.start_run(attempt.number, run.seed, dawn=run.dawn), run)
+        if run.score is not None:
+            journal.record_score(attempt.number, run.seed, run.score)
+            if run.score.audit is not None:
+                journal.record_audit(attempt.number, run.seed, run.score.audit)
+    for decision in decisions or filter(None, (attempt.decision,)):
+        journal.record_decision(attempt.number, decision)
+        journal.settle(attempt.number)
+
+
+def run(seed: int, ending: Ending, wall_s: float, score: Score | None = None) -> Run:
+    return Run(seed, ending, 0, wall_s, None, "", score)
+
+
+def attempt(number: int, parent: int, source: str, *runs: Run, without: tuple[int, ...] = ()) -> Attempt:
+    proposal = Proposal(f"A = {number}", f"title {number}", "", source, without=without)
+    return Attempt(number, parent, proposal, "", runs=runs)
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """Every kind of end that a run and an attempt may come to."""
+    with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
+        enter(journal, scored_attempt(0, 1.5, 1.51, 1.49, status=Status.KEEP, script="A = 0"))
+        keep, good = decided(Status.KEEP, "below", 0.02, 0.95), Score(1.47, 3.0, audit=AUDIT)
+        felled = run(0, Ending.FELLED, 4.0), run(0, Ending.FELLED, 5.0), run(1, Ending.FINISHED, 9.0, good)
+        enter(journal, attempt(1, 0, "search", run(0, Ending.FINISHED, 10.0, good)), keep)
+        enter(journal, attempt(2, 1, "llm:a", *felled), decided(Status.CRASH, "the machine went down"))
+        void = run(0, Ending.SLEPT, 99.0), run(0, Ending.STOPPED, 98.0), run(0, Ending.HOPELESS, 3.0)
+        enter(journal, attempt(3, 1, "llm:b", *void), Decision(Kind.STOPPED_EARLY, "stopped early", -0.1))
+        enter(journal, attempt(4, 1, "search", run(0, Ending.FINISHED, 11.0, Score(1.4, 2.0))), keep, Decision(
+            Kind.REVOKED, "revoked", 0.0, 0.4))  # fmt: skip
+        no_estimate = decided(Status.KEEP, "0.010000 below the incumbent")
+        enter(journal, attempt(5, 1, "search", run(0, Ending.FINISHED, 12.0, Score(1.46, 2.0))), no_estimate)
+        enter(journal, attempt(6, 5, "search", run(0, Ending.CRASHED, 1.0)), Decision(Kind.VOID, "broken"))
+        enter(journal, attempt(7, 5, "you", without=(1,)), Decision(Kind.QUESTION, "a question of dawn"))
+        enter(journal, attempt(8, 5, "llm:a"))
+        journal.record_dry_run(8, DryRun(3.0, None))
+        journal.start_run(8, 0)
+        yield journal
+
+
+def test_a_night_stands_where_its_attempts_say(journal):
+    by_attempts, by_questions = Standing.of(journal.attempts()), Standing.read(journal)
+    for field in ("attempts", "counts", "unfinished", "runs", "first", "best", "brought"):
+        assert getattr(by_questions, field) == getattr(by_attempts, field), field
+    assert list(by_questions.latest) == list(by_attempts.latest)
+    assert by_questions.best.number == 5
+    assert by_questions.unfinished == [(6, "title 6"), (8, "title 8")]
+    assert {one.source: one.kept for one in by_questions.brought} == {"search": 2, "llm": 0}
+
+
+def test_of_a_long_night_only_what_the_noise_is_learnt_from_is_read(tmp_path):
+    with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
+        enter(journal, scored_attempt(0, 1.5, 1.51, 1.49, status=Status.KEEP, script="A = 0"))
+        for number in range(1, 450):
+            enter(journal, scored_attempt(number, 1.6, parent=0, script=f"A = {number}"))
+        by_attempts, by_questions = Standing.of(journal.attempts()), Standing.read(journal)
+        assert by_questions == by_attempts
+        assert [one.number for one in by_questions.latest][:2] == [0, 100]
+
+
+def test_a_night_without_attempts_stands_at_its_beginning(tmp_path):
+    with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
+        assert Standing.read(journal) == Standing.of([])
