@@ -2,12 +2,15 @@
 
 import argparse
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from agent.cli.parser import Subcommand
 from agent.errors import NightError, NoRepository, ScriptError
 from agent.experiment import Attempt, Night
+from agent.files import read_plain
 from agent.git.repo import Repo
 from agent.invocation import SCRIPT, typed
 from agent.night.lock import holder, is_held
@@ -17,7 +20,7 @@ from agent.proposers.mix import shares_of
 from agent.records.journal import Journal
 from agent.records.ledger import Row, read_rows
 from agent.records.place import Place
-from agent.records.standing import Standing
+from agent.records.standing import Standing, is_told
 from agent.text import harmless_lines
 from agent.view import terminal as report
 from agent.view.screen import print_folded, print_lines, terminal_width
@@ -47,9 +50,16 @@ def results(options: ResultsOptions) -> int:
 
 
 def _rows(place: Place) -> list[Row]:
-    if place.tags() and not is_held(place.repo.common_dir()):
+    if not is_held(place.repo.common_dir()) and not all(map(partial(_is_told, place), place.tags())):
         write_ledger(place)  # a running night does so itself, and an older rendering must not overwrite its own
     return read_rows(place.ledger)
+
+
+def _is_told(place: Place, tag: str) -> bool:
+    """Return whether the ledger has all that this night's journal knows; a journal that cannot be read has no rows."""
+    with suppress(NightError), Journal.read(place.journal(tag)) as journal:
+        return is_told(read_plain(place.ledger), journal.night(), journal)
+    return True
 
 
 def _results_words(words: argparse.ArgumentParser) -> None:

@@ -154,7 +154,8 @@ class Journal:
 
     def last_at_work(self) -> str:
         """When its latest attempt began (ISO 8601, UTC), or the night itself where there is none."""
-        latest = "SELECT coalesce(max(started), (SELECT value FROM night WHERE fact = 'started')) FROM attempts"
+        latest = "SELECT coalesce((SELECT started FROM attempts ORDER BY number DESC LIMIT 1),"
+        latest += " (SELECT value FROM night WHERE fact = 'started'))"
         with self._legible():
             return str(self._db.execute(latest).fetchone()[0])
 

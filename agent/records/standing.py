@@ -7,9 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.experiment import VOID, Attempt, Ending, History, Status, incumbent, kept, source_name
+from agent.experiment import VOID, Attempt, Ending, History, Night, Status, incumbent, kept, source_name
 from agent.judging.noise import recent, recent_numbers
 from agent.records.journal import Journal
+from agent.records.ledger import rows, tag_of
 
 LAST = "SELECT attempt, max(id) AS id FROM decisions GROUP BY attempt"
 ATTEMPTS = f"""
@@ -27,6 +28,13 @@ RUNS = f"""
             SELECT 1 FROM runs e
             WHERE e.attempt = r.attempt AND e.seed = r.seed AND e.ending = '{Ending.FELLED}' AND e.id < r.id))
     ORDER BY id
+"""
+
+
+TOUCHED = """
+    SELECT (SELECT count(DISTINCT attempt) FROM decisions) AS decided, (SELECT count(*) FROM dawns) AS dawns,
+        (SELECT attempt FROM decisions ORDER BY id DESC LIMIT 1) AS judged,
+        (SELECT attempt FROM runs ORDER BY id DESC LIMIT 1) AS run
 """
 
 
@@ -128,3 +136,20 @@ def _by_source(ideas: Iterable[Brought]) -> list[Brought]:
         )
         for name, ones in groups.items()
     ]
+
+
+def is_told(text: str, night: Night, journal: Journal) -> bool:
+    """Whether a ledger holds all that a journal knows, so that it need not be rendered again.
+
+    Every rendering is of the whole night: one that has the rows of the attempts that were touched last has all others.
+    A night with a dawn is rendered in any case, since dawn looks at many attempts at once.
+    """
+    (touched,) = journal.ask(TOUCHED)
+    mine = {line for line in text.split("\n") if tag_of(line) == night.tag}
+    if touched["dawns"] or len(mine) != touched["decided"]:
+        return False
+    latest = journal.attempts_among({touched["judged"], touched["run"]} - {None})
+    others = {one.parent for one in latest if one.parent is not None} - {one.number for one in latest}
+    parents = journal.attempts_among(others)
+    due = rows(night, [*parents, *latest])[sum(one.decision is not None for one in parents) :]
+    return mine.issuperset(due)

@@ -5,8 +5,9 @@ from judged import decided, scored_attempt
 from test_journal import NIGHT
 
 from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Proposal, Run, Score, Status
+from agent.records import ledger
 from agent.records.journal import Journal
-from agent.records.standing import Standing
+from agent.records.standing import Standing, is_told
 
 AUDIT = Audit(4, 0, 0.0, 0.0, 2.5)
 
@@ -80,3 +81,21 @@ def test_of_a_long_night_only_what_the_noise_is_learnt_from_is_read(tmp_path):
 def test_a_night_without_attempts_stands_at_its_beginning(tmp_path):
     with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
         assert Standing.read(journal) == Standing.of([])
+
+
+def test_a_ledger_is_rendered_again_where_a_row_is_missing_or_old(tmp_path):
+    with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
+        enter(journal, scored_attempt(0, 1.5, 1.51, 1.49, status=Status.KEEP, script="A = 0"))
+        enter(journal, scored_attempt(1, 1.6, parent=0, script="A = 1"))
+        enter(journal, scored_attempt(2, 1.6, parent=0, script="A = 2"))
+        text = ledger.render("", [(NIGHT, journal.attempts())])
+        assert is_told(text, NIGHT, journal)
+        assert not is_told("", NIGHT, journal)
+        assert not is_told("\n".join(text.split("\n")[:-2]), NIGHT, journal)
+        journal.record_decision(1, Decision(Kind.KEPT, "better after all"))
+        assert not is_told(text, NIGHT, journal)
+        text = ledger.render(text, [(NIGHT, journal.attempts())])
+        assert is_told(text, NIGHT, journal)
+        journal.end_run(journal.start_run(0, 3), run(3, Ending.FINISHED, 9.0))
+        journal.record_score(0, 3, Score(1.48, 2.0))
+        assert not is_told(text, NIGHT, journal)
