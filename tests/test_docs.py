@@ -1,12 +1,16 @@
 """The pages that people read: every file that they name is here, and every link leads somewhere."""
 
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from agent.records.schema import SCHEMA
 
 ROOT = Path(__file__).parents[1]
 OTHERS = (ROOT / "benchmarks" / "README.md", ROOT / "experiments" / "README.md")
@@ -98,3 +102,10 @@ def test_the_map_of_the_readme_has_every_folder_in_the_words_of_its_docstring():
 def test_every_page_of_docs_is_reached_from_the_readme():
     readme = (ROOT / "README.md").read_text()
     assert [page.name for page in ROOT.glob("docs/*.md") if f"](docs/{page.name})" not in readme] == []
+
+
+def test_every_query_of_the_page_about_journals_runs_on_a_new_journal():
+    queries = re.findall(r'"\$journal" "([^"]+)"', (ROOT / "experiments" / "README.md").read_text())
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(SCHEMA)
+        assert [database.execute(query).fetchall() for query in queries] == [[], []]
