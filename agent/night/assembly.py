@@ -120,6 +120,7 @@ def _put_together(
         shop=Workshop(night, folder, box, limits_of_machine(), terms.allowance_s, lambda: stop.now, screen.progressed),
         proposer=setup.proposer or proposer_of(Surroundings(place, night, terms, outbox)),
         outbox=None if setup.proposer else outbox,
+        asks_ahead=setup.proposer is None and patience_s(terms) > 0,
         judge=choose_judge(terms.judge, terms.confirm),
         watcher=screen,
         stop=stop,

@@ -142,15 +142,15 @@ def announce(lab: Lab, state: State, job: Job) -> None:
 class Ideas:
     """Where the next idea comes from: made ahead while a run trains, at most one at a time, or asked for in its turn.
 
-    A source that is asked ahead is told the history with the attempt in flight, but nothing of how that went. So is one
-    that is asked in its turn where an idea made ahead would have been taken: a night that was killed in between has the
-    ideas that it would have had. Without an outbox in the laboratory, sources are asked in their turn alone, in this
-    thread.
+    Sources are asked ahead where one may take long, as a language model or an agent does. A night of search and queue
+    alone does without: they answer in a second, and on a CPU that second would be taken from every edit's run but from
+    none of attempt 0's. Who is asked ahead is told the history with the attempt in flight, which has no decision yet.
     """
 
     def __init__(self, lab: Lab, state: State) -> None:
         self._lab, self._state = lab, state
         self._question: Question | None = None  # that is being answered while something runs
+        self._was_paid_for = False  # a call was recorded since it began
         self._idea = load(lab.shop.folder, state.attempts) if lab.outbox is not None else None
 
     def __enter__(self) -> "Ideas":
@@ -176,10 +176,11 @@ class Ideas:
         is_over = self._question is not None and self._question.is_over  # its last call is in the outbox then
         for ask in self._lab.outbox.take_asks():
             self._state.record_ask(ask)
+            self._was_paid_for = True
         for sentence in self._lab.outbox.take_sentences():
             self._lab.watcher.said(sentence)
         if self._question is not None and is_over:
-            self._idea, self._question = self._question.idea(), None
+            self._idea, self._question = self._question.idea(was_paid_for=self._was_paid_for), None
             if self._idea is not None and not self._idea.is_free:
                 save(self._lab.shop.folder, self._idea)
 
@@ -187,13 +188,12 @@ class Ideas:
         """Begin to ask for the idea after the attempt in flight, unless it would not be used."""
         lab, state = self._lab, self._state
         best, pace = state.best, state.pace
-        if lab.outbox is None or self._question is not None or self._idea is not None or best is None:
+        if not lab.asks_ahead or self._question is not None or self._idea is not None or best is None:
             return
         if lab.stop.after_run or lab.limits.reached(state.ideas, pace, pace.run_s) or is_repair_due(state.attempts):
             return
-        last = state.attempts[-1]
-        briefing = brief(lab, state, best, untold=None if last.settled else last)
-        self._question = Question(lab.proposer, replace(briefing, broken=None))
+        self._was_paid_for = False
+        self._question = Question(lab.proposer, replace(brief(lab, state, best), broken=None))
 
     def enter_next(self) -> bool:
         """Enter the next attempt into the journal; False when there is no idea any more."""
@@ -259,7 +259,7 @@ class Ideas:
         if best is None:
             raise ScriptError(_without_baseline(lab, state.first))
         lab.watcher.asking_began(len(state.attempts))
-        proposal = self._answer(brief(lab, state, best, untold=self._untold(best)))
+        proposal = self._answer(brief(lab, state, best))
         check_proposal(proposal, state.attempts, lab.place.script)
         return proposal if proposal.repairs is None else as_repair(proposal, state.attempts[proposal.repairs].proposal)
 
@@ -278,19 +278,10 @@ class Ideas:
             self.note_news()
         return question.answer()
 
-    def _untold(self, best: Attempt) -> Attempt | None:
-        """The attempt that was in flight when an idea made ahead would have been asked for."""
-        last = self._state.attempts[-1]
-        ahead = self._lab.outbox is not None and last.parent == best.number and last.is_idea and last.done_runs
-        return last if ahead and not is_repair_due(self._state.attempts) else None
 
-
-def brief(lab: Lab, state: State, best: Attempt, untold: Attempt | None = None) -> Briefing:
-    """Tell a source all that is known, but for how this last attempt went."""
+def brief(lab: Lab, state: State, best: Attempt) -> Briefing:
+    """Tell a source all that is known by now."""
     history = state.attempts
-    if untold is not None:
-        bare = replace(untold, runs=(), decision=None, settled=False, dry_run=None)
-        history = (*history[: untold.number], bare, *history[untold.number + 1 :])
     return Briefing(
         night=lab.shop.night,
         history=history,

@@ -32,7 +32,8 @@ class Lab:
     dry_runs: bool = False  # seconds of training before the minutes, for edits of more than dials
     patience_s: float = 0.0  # how long one call to a source of ideas may take
 
-    outbox: Outbox | None = None  # what the proposer's sources tell; None: no idea is made ahead
+    outbox: Outbox | None = None  # what the proposer's sources tell; None: they write to the journal themselves
+    asks_ahead: bool = False  # make the next idea while a run trains; needs an outbox
 
     def state(self) -> State:
         """Read what the night knows so far."""

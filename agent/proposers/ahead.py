@@ -19,7 +19,7 @@ from agent.files import write_plain
 from agent.proposers.checked import check_proposal
 from agent.script.merge import merged
 
-FREE = frozenset({"search", "queue"})  # sources that answer within a second and cost nothing: they are asked again
+FREE = frozenset({"search", "queue"})  # sources that answer within a second and cost nothing
 FILE = "ahead.json"
 
 
@@ -92,9 +92,14 @@ class Question:
         assert self._proposal is not None
         return self._proposal
 
-    def idea(self) -> "IdeaAhead | None":
-        """None where nothing came of it, whatever the reason: the source is asked again in its turn, and says it."""
-        return IdeaAhead(self._proposal, self.parent) if self._proposal is not None else None
+    def idea(self, *, was_paid_for: bool) -> "IdeaAhead | None":
+        """None where nothing came of it, whatever the reason: the source is asked again in its turn, and says it.
+
+        was_paid_for: a language model or an agent was asked for it, though another source may have had it in the end.
+        """
+        if self._proposal is None:
+            return None
+        return IdeaAhead(self._proposal, self.parent, source_name(self._proposal.source) in FREE and not was_paid_for)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +108,23 @@ class IdeaAhead:
 
     proposal: Proposal
     parent: int
-
-    @property
-    def is_free(self) -> bool:
-        return source_name(self.proposal.source) in FREE
+    is_free: bool
 
     def for_parent(self, best: Attempt, history: History, script_name: str, device_kind: str) -> Proposal | None:
         """The proposal as an edit of the incumbent; None where its source has to be asked again.
 
-        Where the incumbent is still its parent, it is taken as it is. Otherwise asking again is cheaper for a free
-        source, which then knows more. What a language model or an agent made took money or minutes: it is carried over
-        by a merge, which costs milliseconds, and only where lines are in conflict the source is asked again. To judge
-        it against its own parent would cost a run, and then it would still have to be merged to be kept.
+        A free source is asked again in any case: that takes less than a second, and it learns how the last run went.
+        (The search, not told, looks in the very place that the run has just tried.) An idea of a language model or an
+        agent took money or minutes. It is taken as it is while its parent is the incumbent; otherwise it is carried
+        over by a merge, which costs milliseconds, and only where lines are in conflict its source is asked again. To
+        judge it against its own parent would cost a run, and then it would still have to be merged to be kept.
         """
+        if self.is_free:
+            return None
         proposal: Proposal | None = self.proposal
         if self.parent != best.number:
             base = history[self.parent].proposal.script
-            script = None if self.is_free else merged(best.proposal.script, base, self.proposal.script, device_kind)
+            script = merged(best.proposal.script, base, self.proposal.script, device_kind)
             proposal = None if script is None else replace(self.proposal, script=script)
         try:
             if proposal is not None:
@@ -148,7 +153,7 @@ def load(folder: Path, history: History) -> IdeaAhead | None:
         return None
     if not all(isinstance(text, str) for text in texts) or not isinstance(parent, int):
         return None
-    return IdeaAhead(Proposal(*texts), parent) if 0 <= parent < len(history) else None
+    return IdeaAhead(Proposal(*texts), parent, is_free=False) if 0 <= parent < len(history) else None
 
 
 def forget(folder: Path) -> None:
