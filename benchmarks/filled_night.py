@@ -31,6 +31,7 @@ from agent.experiment import (
     attempt_ref,
     incumbent,
 )
+from agent.files import read_plain, write_plain
 from agent.proposers.search.space import Axis
 from agent.records import ledger
 from agent.records.journal import Journal
@@ -181,7 +182,7 @@ class Filler:
             for attempt in batch:
                 self.enter(attempt)
         night, history = self.night, self.journal.attempts()
-        ledger.write(self.place.ledger, ledger.render(ledger.read(self.place.ledger), [(night, history)]))
+        write_plain(self.place.ledger, ledger.render(read_plain(self.place.ledger), [(night, history)]))
         now = self.place.repo.find(night.branch)
         self.place.repo.move_ref(night.branch, self.commits[self.best.number], now, "filled")
 

@@ -181,7 +181,7 @@ class Ideas:
             self._lab.watcher.said(sentence)
         if self._question is not None and is_over:
             self._idea, self._question = self._question.idea(was_paid_for=self._was_paid_for), None
-            if self._idea is not None and not self._idea.is_free:
+            if self._idea is not None:
                 save(self._lab.shop.folder, self._idea)
 
     def ask_ahead(self) -> None:

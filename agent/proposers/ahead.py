@@ -138,8 +138,9 @@ class IdeaAhead:
 
 
 def save(folder: Path, idea: IdeaAhead) -> None:
-    """Whole and on disk when this returns."""
-    write_plain(folder / FILE, json.dumps(asdict(idea)) + "\n")
+    """Write the idea, whole and on disk when this returns; an idea of a free source is not kept."""
+    if source_name(idea.proposal.source) not in FREE:
+        write_plain(folder / FILE, json.dumps(asdict(idea)) + "\n")
 
 
 def load(folder: Path, history: History) -> IdeaAhead | None:

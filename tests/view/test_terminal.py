@@ -125,7 +125,7 @@ def test_a_difference_is_that_of_the_scores_as_they_are_shown(tmp_path):
     assert Greedy().judge(after, [before]).reason == "0.000008 below the incumbent"
     status = "\n".join(report.status_lines(NIGHT, [before, after], pid=None, stopping=False))
     assert "0.000008 below the baseline's 1.234568" in status
-    ledger.write(tmp_path / "results.tsv", ledger.render("", [(NIGHT, [before, after])]))
+    write_plain(tmp_path / "results.tsv", ledger.render("", [(NIGHT, [before, after])]))
     assert " -0.000008 " in plain(report.results_lines(ledger.read_rows(tmp_path / "results.tsv")))[2]
 
 
