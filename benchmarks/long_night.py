@@ -49,7 +49,8 @@ from agent.night.driver import run_night
 from agent.night.lab import Lab
 from agent.night.limits import Limits
 from agent.night.stop import Stop
-from agent.proposers.registry import source_of
+from agent.proposers.checked import Checked
+from agent.proposers.search.search import Search
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs import score as scoring
@@ -129,7 +130,7 @@ def live_on(root: Path, known: int, steps: int) -> measure.Flat:
         shop = Workshop(
             night, place.folder(TAG), Open("a benchmark"), caps_of_machine(), None, lambda: False, watcher.progressed
         )
-        proposer = Timed(source_of(place)(night, journal, lambda: False, watcher))
+        proposer = Timed(Checked(Search(KIND, f"{night.tag} {night.seed}"), place.script))
         limits = Limits(experiments=known + steps)  # attempt 0 is none, so that there is one more than are timed
         run_night(Lab(place, journal, shop, proposer, choose_judge("balanced"), watcher, stop, limits, dry_runs=True))
     ends = [at for number, at in sorted(watcher.settled.items()) if number >= known]

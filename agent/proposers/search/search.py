@@ -36,8 +36,8 @@ from agent.script.dials import (
 )
 
 DRAWN = 400  # places near the incumbent, of which the best is proposed
-MOST_EARLIER, MOST_READ = 300, 1000  # attempts of earlier nights and of this one that are read, the latest
-MOST = 600  # attempts that the model looks at: its memory grows with their square, its time with their cube
+MOST_EARLIER, MOST_READ = 300, 500  # attempts of earlier nights and of this one that are read, the latest
+MOST = 300  # attempts that the model looks at: its memory grows with their square, its time with their cube
 MILD = 3.0  # typical differences: worse than bad is no further news
 
 
