@@ -81,8 +81,12 @@ def read_rows(path: Path) -> list[Row]:
     if not path.exists():
         return []
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        reader = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
-        return [{column: _unmarked(cell or "") for column, cell in row.items() if column} for row in reader]
+        columns, *lines = [cells for cells in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if cells] or [[]]
+    empty = dict.fromkeys(filter(None, columns), "")
+    return [
+        empty | {column: _unmarked(cell) for column, cell in zip(columns, cells, strict=False) if column}
+        for cells in lines
+    ]
 
 
 def tags_in(path: Path) -> frozenset[str]:
@@ -168,4 +172,4 @@ def _clean(text: str) -> str:
 
 
 def _unmarked(cell: str) -> str:
-    return cell[1:] if cell.startswith(TEXT_MARK) and FORMULA.match(cell[1:]) else cell
+    return cell[1:] if cell[:1] == TEXT_MARK and FORMULA.match(cell[1:]) else cell
