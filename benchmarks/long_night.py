@@ -57,7 +57,7 @@ from agent.runs import score as scoring
 from agent.runs import train as training
 from agent.runs.workshop import Workshop
 from agent.sandbox.box import Open
-from agent.sandbox.limits import caps_of_machine
+from agent.sandbox.limits import limits_of_machine
 from agent.script.dials import values_of
 
 SIZES, QUICK_SIZES = (100, 1_000, 10_000), (100, 500)
@@ -128,7 +128,7 @@ def live_on(root: Path, known: int, steps: int) -> measure.Flat:
     with Journal.resume(place.journal(TAG)) as journal:
         night = journal.night()
         shop = Workshop(
-            night, place.folder(TAG), Open("a benchmark"), caps_of_machine(), None, lambda: False, watcher.progressed
+            night, place.folder(TAG), Open("a benchmark"), limits_of_machine(), None, lambda: False, watcher.progressed
         )
         proposer = Timed(Checked(Search(KIND, f"{night.tag} {night.seed}"), place.script))
         limits = Limits(experiments=known + steps)  # attempt 0 is none, so that there is one more than are timed
