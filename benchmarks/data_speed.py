@@ -367,7 +367,7 @@ def run(options: argparse.Namespace) -> int:
     # a process starts and ends in the time of 3 MB: with little text for each that is what would be measured
     text_mb = options.text_mb or (min(100 * cores, ONE_THREAD_MB) if options.quick else 100 * cores)
     plan = Plan(options.text, text_mb, 1 if options.quick else 3, options.seconds, cores)
-    with measure.workshop(None) as folder:
+    with measure.work_folder(None) as folder:
         preparing = measure_preparing(plan, folder)
         loading = measure_loader(plan, preparing.folder)
         tokenising = measure_tokenising(plan, preparing.folder / "tokenizer.tiktoken", folder)

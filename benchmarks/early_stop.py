@@ -38,8 +38,8 @@ from scipy import stats
 from agent.experiment import Attempt, Ending, Status
 from agent.judging.early_stop import FRACTIONS, SURE, Finished, bounds
 from agent.records.journal import Journal
+from agent.runs.runner import Runner
 from agent.runs.train import first_finished
-from agent.runs.workshop import Workshop
 from agent.sandbox.box import Open
 from agent.sandbox.limits import limits_of_machine
 
@@ -152,9 +152,9 @@ def name_of(journal: Path) -> str:
 def read_night(path: Path) -> list[Tried]:
     with Journal.read(path) as journal:
         night, history = journal.night(), journal.attempts()
-    shop = Workshop(night, path.parent, Open("read"), limits_of_machine(), None, lambda: False, lambda point, s: None)
+    runner = Runner(night, path.parent, Open("read"), limits_of_machine(), None, lambda: False, lambda point, s: None)
     order = order_of_runs(path)
-    return [as_tried(shop, history, attempt, order) for attempt in history if attempt.settled and attempt.is_idea]
+    return [as_tried(runner, history, attempt, order) for attempt in history if attempt.settled and attempt.is_idea]
 
 
 def order_of_runs(path: Path) -> dict[tuple[int, int], int]:
@@ -164,7 +164,7 @@ def order_of_runs(path: Path) -> dict[tuple[int, int], int]:
 
 
 def as_tried(
-    shop: Workshop, history: Sequence[Attempt], attempt: Attempt, order: Mapping[tuple[int, int], int]
+    runner: Runner, history: Sequence[Attempt], attempt: Attempt, order: Mapping[tuple[int, int], int]
 ) -> Tried:
     began = min((order[attempt.number, run.seed] for run in attempt.done_runs), default=0)
 
@@ -183,10 +183,10 @@ def as_tried(
         number=attempt.number,
         incumbent=attempt.parent,
         incumbent_bpb=incumbent_bpb,
-        first=first_finished(shop, attempt) if whole else None,
+        first=first_finished(runner, attempt) if whole else None,
         good=attempt.status is Status.KEEP or better,
         spent_s=attempt.spent_s,
-        after_s=tuple(shop.night.budget_s * (1 - mark) + scoring_s for mark in FRACTIONS),
+        after_s=tuple(runner.night.budget_s * (1 - mark) + scoring_s for mark in FRACTIONS),
     )
 
 

@@ -185,7 +185,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise measure.Misuse("processes that survive a kill are counted as Linux does it: run it there")
         count = options.kills or (QUICK_KILLS if options.quick else 1000)
         sums: dict[str, Tally] = {}
-        with measure.workshop(options.out) as folder:
+        with measure.work_folder(options.out) as folder:
             lab = prepared(folder, (BUDGET_S, LONGER_S) if count >= MANY_KILLS else (BUDGET_S,), options.minutes)
             with ProcessPoolExecutor(options.workers, initializer=kills.adopt_orphans) as pool:
                 if options.only != "others":

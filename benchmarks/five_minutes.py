@@ -257,7 +257,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def run(args: argparse.Namespace) -> int:
     measure.check_writable(args.json)
-    with measure.workshop(args.folder) as folder:
+    with measure.work_folder(args.folder) as folder:
         script = measure.overwritten(measure.SCRIPT, args.set, folder)
         chosen = contestants(args, script)
         description = measure.describe(script)

@@ -45,8 +45,8 @@ from agent.experiment import (
     Score,
 )
 from agent.judging.judge import choose_judge
+from agent.night.context import NightContext
 from agent.night.driver import run_night
-from agent.night.lab import Lab
 from agent.night.limits import Limits
 from agent.night.stop import Stop
 from agent.proposers.checked import Checked
@@ -55,7 +55,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs import score as scoring
 from agent.runs import train as training
-from agent.runs.workshop import Workshop
+from agent.runs.runner import Runner
 from agent.sandbox.box import Open
 from agent.sandbox.limits import limits_of_machine
 from agent.script.dials import values_of
@@ -103,10 +103,10 @@ class Timed:
 def answer_at_once(bowl: Bowl) -> None:
     """Put the bowl in the place of training, scoring and auditing, wherever the harness has imported them."""
 
-    def train(shop: Workshop, number: int, script: str, seed: int, *rest: object) -> Run:
+    def train(runner: Runner, number: int, script: str, seed: int, *rest: object) -> Run:
         return a_run(number, seed)
 
-    def score(shop: Workshop, number: int, script: str, seed: int, *rest: object) -> Score | None:
+    def score(runner: Runner, number: int, script: str, seed: int, *rest: object) -> Score | None:
         return a_score(number, a_run(number, seed), bowl.bpb(values_of(script, KIND)), None)
 
     def audit(*asked: object) -> Audit:
@@ -127,12 +127,16 @@ def live_on(root: Path, known: int, steps: int) -> measure.Flat:
     began = time.monotonic()
     with Journal.resume(place.journal(TAG)) as journal:
         night = journal.night()
-        shop = Workshop(
+        runner = Runner(
             night, place.folder(TAG), Open("a benchmark"), limits_of_machine(), None, lambda: False, watcher.progressed
         )
         proposer = Timed(Checked(Search(KIND, f"{night.tag} {night.seed}"), place.script))
         limits = Limits(experiments=known + steps)  # attempt 0 is none, so that there is one more than are timed
-        run_night(Lab(place, journal, shop, proposer, choose_judge("balanced"), watcher, stop, limits, dry_runs=True))
+        run_night(
+            NightContext(
+                place, journal, runner, proposer, choose_judge("balanced"), watcher, stop, limits, dry_runs=True
+            )
+        )
     ends = [at for number, at in sorted(watcher.settled.items()) if number >= known]
     if len(ends) != steps + 1:
         raise measure.Failed(f"{len(ends)} experiments were settled, {steps + 1} were to be")
@@ -167,7 +171,7 @@ def measured(root: Path, size: int, args: argparse.Namespace) -> measure.Flat:
 
 def compare(args: argparse.Namespace) -> measure.Flat:
     rows, fill_s, size = {}, 0.0, 0
-    with measure.workshop(args.folder) as folder:
+    with measure.work_folder(args.folder) as folder:
         place = make_night(folder / "user")
         for size in args.sizes:
             measure.say(f"filling the night up to {size:,} attempts")

@@ -205,7 +205,7 @@ def environment(caches: Path, data: Path, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def workshop(kept: Path | None) -> Iterator[Path]:
+def work_folder(kept: Path | None) -> Iterator[Path]:
     """A folder for caches, curves and logs: the one named, made if need be, or one that is removed at the end."""
     if kept is not None:
         try:

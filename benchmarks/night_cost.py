@@ -26,9 +26,9 @@ import measure
 from agent.experiment import Ending, Night
 from agent.night.opening import Request, open_night
 from agent.records.place import Place
+from agent.runs.runner import Runner
 from agent.runs.score import FIRST_LIMIT_S, audit, score
 from agent.runs.train import FIRST_ALLOWANCE_S, train
-from agent.runs.workshop import Workshop
 from agent.sandbox.box import Box, Mode, Open, choose
 from agent.sandbox.limits import limits_of_machine
 from agent.script.contract import fixed_files
@@ -57,27 +57,27 @@ def make_repository(root: Path) -> Place:
     return Place.of(root / measure.SCRIPT.name)
 
 
-def workshop(place: Place, night: Night, box: Box) -> Workshop:
+def runner_of(place: Place, night: Night, box: Box) -> Runner:
     folder = place.folder(night.tag)
-    return Workshop(night, folder, box, limits_of_machine(), None, lambda: False, lambda point, elapsed_s: None)
+    return Runner(night, folder, box, limits_of_machine(), None, lambda: False, lambda point, elapsed_s: None)
 
 
-def sample(shop: Workshop, number: int, script: str) -> Sample:
+def sample(runner: Runner, number: int, script: str) -> Sample:
     """One experiment; raises Failed where a night would have recorded a crash."""
     began = time.monotonic()
-    run = train(shop, number, script, seed=0, allowance_s=FIRST_ALLOWANCE_S)
+    run = train(runner, number, script, seed=0, allowance_s=FIRST_ALLOWANCE_S)
     around_s = time.monotonic() - began - run.wall_s
     if run.ending is not Ending.FINISHED:
         raise measure.Failed(f"training {run.ending}: {run.last_lines}")
-    curve = (shop.run_folder(number, 0) / "out" / "metrics.jsonl").read_text().splitlines()
+    curve = (runner.run_folder(number, 0) / "out" / "metrics.jsonl").read_text().splitlines()
     rows = measure.after_the_first_few([json.loads(line) for line in curve])
     tokens_s = (rows[-1]["tokens"] - rows[0]["tokens"]) / (rows[-1]["t_s"] - rows[0]["t_s"])
     began = time.monotonic()
-    found = score(shop, number, script, 0, FIRST_LIMIT_S)
+    found = score(runner, number, script, 0, FIRST_LIMIT_S)
     scored = time.monotonic()
     if found is None or found.val_bpb is None:
         raise measure.Failed(f"scoring: {found.failure if found else 'stopped'}")
-    verdict = audit(shop, number, script, 0, FIRST_LIMIT_S, incumbent=(0, 0) if number else None)
+    verdict = audit(runner, number, script, 0, FIRST_LIMIT_S, incumbent=(0, 0) if number else None)
     if verdict is None or not verdict.passed:
         raise measure.Failed(f"audit: {verdict.failure if verdict else 'stopped'}")
     return Sample(around_s, tokens_s, scored - began, time.monotonic() - scored, verdict.worst_nats)
@@ -86,17 +86,17 @@ def sample(shop: Workshop, number: int, script: str) -> Sample:
 def compare(args: argparse.Namespace) -> measure.Flat:
     """Medians over the runs, in the box and out of it."""
     box = choose(Mode.REQUIRE if args.require else Mode.AUTO)
-    with measure.workshop(args.folder) as folder:
+    with measure.work_folder(args.folder) as folder:
         place = make_repository(folder / "repository")
         night = open_night(place, Request("cost", budget_s=args.train_s))
         script = place.script_path.read_text()
-        shops = {"box": workshop(place, night, box), "open": workshop(place, night, Open("compared with"))}
-        sample(shops["box"], 0, script)  # attempt 0 compiles what is missing, for all that follow
+        runners = {"box": runner_of(place, night, box), "open": runner_of(place, night, Open("compared with"))}
+        sample(runners["box"], 0, script)  # attempt 0 compiles what is missing, for all that follow
         found: dict[str, list[Sample]] = {"box": [], "open": []}
         for turn in range(1, args.runs + 1):
             for name in ("box", "open") if turn % 2 else ("open", "box"):
                 measure.say(f"run {turn} of {args.runs}: {name}")
-                found[name].append(sample(shops[name], 2 * turn + (name == "box"), script))
+                found[name].append(sample(runners[name], 2 * turn + (name == "box"), script))
     return flatten(args, night, box, found)
 
 

@@ -266,7 +266,7 @@ def run(args: argparse.Namespace) -> int:
     measure.check_writable(args.json)
     rows = [] if args.batch_rows is None else [f"BATCH_ROWS={args.batch_rows}"]
     one_row = {"BATCH_ROWS": 1} if args.quick else {}
-    with measure.workshop(args.folder) as folder:
+    with measure.work_folder(args.folder) as folder:
         script = measure.overwritten(measure.SCRIPT, args.set + rows, folder, **one_row)
         description = measure.describe(script)
         kind = description["device"]["kind"]

@@ -20,15 +20,15 @@ from agent.clock import Stopwatch
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Progress, Proposal
 from agent.judging.judge import Greedy
+from agent.night.context import NightContext
 from agent.night.driver import run_night
-from agent.night.lab import Lab
 from agent.night.limits import Limits
 from agent.night.opening import Request, open_night
 from agent.night.stop import Stop
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.terms import Terms
-from agent.runs.workshop import Workshop
+from agent.runs.runner import Runner
 from agent.sandbox.box import Box, Mode, choose
 from agent.sandbox.limits import limits_of_machine
 from agent.script.contract import fixed_files
@@ -119,9 +119,9 @@ class Grounds:
     def try_scripts(self, tag: str, scripts: Sequence[str], **options: object) -> "Quiet":
         """A night in this process that proposes these scripts one after another."""
 
-        with scripted_lab(self.root, tag, scripts, **options) as lab:
-            run_night(lab)
-        return lab.watcher  # type: ignore[return-value]
+        with scripted_context(self.root, tag, scripts, **options) as context:
+            run_night(context)
+        return context.watcher  # type: ignore[return-value]
 
 
 def command(*arguments: str) -> list[str]:
@@ -207,7 +207,7 @@ class Quiet:
 
 
 @contextlib.contextmanager
-def scripted_lab(
+def scripted_context(
     root: Path,
     tag: str,
     scripts: Sequence[str],
@@ -217,7 +217,7 @@ def scripted_lab(
     confirm: int = 0,
     plausible_gain: float = 1.0,
     budget_s: float = BUDGET_S,
-) -> Iterator[Lab]:
+) -> Iterator[NightContext]:
     place = Place.of(root / "train_mlx.py")
     mode = sandbox if isinstance(sandbox, Mode) else Mode.AUTO
     terms = Terms("greedy", confirm, 100 * plausible_gain, allowance_s, mode)
@@ -225,19 +225,19 @@ def scripted_lab(
     stop, watcher = Stop(place.folder(tag)), Quiet()
     box = choose(sandbox) if isinstance(sandbox, Mode) else sandbox
     limits = limits_of_machine()
-    shop = Workshop(night, place.folder(tag), box, limits, allowance_s, lambda: stop.now, watcher.progressed)
+    runner = Runner(night, place.folder(tag), box, limits, allowance_s, lambda: stop.now, watcher.progressed)
     with Journal.resume(place.journal(tag)) as journal:
         proposer = Scripted(scripts)
-        yield Lab(place, journal, shop, proposer, Greedy(confirm), watcher, stop, Limits(), plausible_gain)
+        yield NightContext(place, journal, runner, proposer, Greedy(confirm), watcher, stop, Limits(), plausible_gain)
 
 
-def run_once(lab: Lab, number: int, dawn: int = 0) -> bool:
+def run_once(context: NightContext, number: int, dawn: int = 0) -> bool:
     """One run of an attempt; False when the user stopped it."""
     from agent.night.driver import perform
     from agent.night.plan import measure
 
-    state = lab.state()
-    return perform(lab, state, measure(lab, state, state.attempts[number], dawn))
+    state = context.state()
+    return perform(context, state, measure(context, state, state.attempts[number], dawn))
 
 
 @contextlib.contextmanager

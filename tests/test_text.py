@@ -4,7 +4,7 @@ import dataclasses
 import unicodedata
 
 import pytest
-from nights import Scripted, scripted_lab, unigram
+from nights import Scripted, scripted_context, unigram
 
 from agent.experiment import Briefing, Proposal
 from agent.night.driver import run_night
@@ -68,8 +68,8 @@ class Nasty(Scripted):
 @pytest.mark.usefixtures("own_cache")
 def test_no_title_ends_a_night_and_no_script_hides_from_who_reads_its_diff(grounds):
     hiding = unigram(SHARPNESS=0.3) + f"evil = 1\n# {WIPES}{chr(0x202E)}\tharmless\u200b\n"
-    with scripted_lab(grounds.root, "t", [unigram(SHARPNESS=0.2), hiding, unigram(SHARPNESS=0.4)]) as lab:
-        run_night(dataclasses.replace(lab, proposer=Nasty(lab.proposer.scripts)))
+    with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.2), hiding, unigram(SHARPNESS=0.4)]) as context:
+        run_night(dataclasses.replace(context, proposer=Nasty(context.proposer.scripts)))
     attempts = grounds.attempts("t")
     assert [one.settled for one in attempts] == [True] * 4
     assert (attempts[1].proposal.title, attempts[1].proposal.source) == ("untitled", "unknown")

@@ -9,7 +9,7 @@ from unittest import mock
 
 from arena import TAG, Witness, World
 from cheating import Script
-from nights import Quiet, scripted_lab
+from nights import Quiet, scripted_context
 
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Decision, Ending, History, Kind, Proposal, Review, Status
@@ -132,12 +132,14 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
         # most of these crash, which ends no night of trials; and one of them never answers
         undo.enter_context(mock.patch.object(record, "CRASHES_IN_A_ROW", len(scripts) + 1))
         for name in ("allowed_s", "scoring_allowed_s"):
-            seconds = mock.patch.object(plan, name, lambda lab, history, number, run=None: seconds_for(history[number]))
+            seconds = mock.patch.object(
+                plan, name, lambda context, history, number, run=None: seconds_for(history[number])
+            )
             undo.enter_context(seconds)
-        lab = undo.enter_context(scripted_lab(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S))
-        shop = dataclasses.replace(lab.shop, resource_limits=LIMITS, allowance_s=None)
-        own = {"shop": shop, "proposer": InTurn(here, scripts), "judge": Fair(scripts), "watcher": observer}
-        night.run_night(dataclasses.replace(lab, plausible_gain=PLAUSIBLE_GAIN, **own))
+        context = undo.enter_context(scripted_context(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S))
+        runner = dataclasses.replace(context.runner, resource_limits=LIMITS, allowance_s=None)
+        own = {"runner": runner, "proposer": InTurn(here, scripts), "judge": Fair(scripts), "watcher": observer}
+        night.run_night(dataclasses.replace(context, plausible_gain=PLAUSIBLE_GAIN, **own))
     return observer.trials
 
 

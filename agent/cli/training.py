@@ -14,9 +14,9 @@ from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, History, Proposal, incumbent, runs_at_dawns
 from agent.invocation import typed
 from agent.judging.confirmation import Findings
-from agent.night.assembly import Setup, committed, greet, open_lab, terms_of
+from agent.night.assembly import Setup, committed, greet, open_context, terms_of
+from agent.night.context import NightContext
 from agent.night.driver import run_night
-from agent.night.lab import Lab
 from agent.night.limits import Limits
 from agent.proposers.checked import check_proposal, tried_as
 from agent.proposers.given import Given, NoSource
@@ -36,30 +36,31 @@ def run(options: RunOptions) -> int:
 
     asked, limits = options.night, Limits(options.experiments, options.hours, options.dawn)
     setup = Setup(Place.of(asked.script), asked.tag, asked.budget_s, asked.seed, asked.terms, limits)
-    with open_lab(setup) as lab:
-        greet(lab, limits)
-        run_night(lab)
-        runs = limits.runs_at_dawn(lab.pace(lab.journal.attempts()))
-        if (runs or is_interrupted(lab)) and not lab.stop.after_run:
-            lab.watcher.said(f"dawn: up to {runs} runs to confirm what was found" if runs else "dawn goes to its end")
-            confirm_aloud(lab, runs)
-        _goodbye(lab, options)
+    with open_context(setup) as context:
+        greet(context, limits)
+        run_night(context)
+        runs = limits.runs_at_dawn(context.pace(context.journal.attempts()))
+        if (runs or is_interrupted(context)) and not context.stop.after_run:
+            most = f"dawn: up to {runs} runs to confirm what was found"
+            context.watcher.said(most if runs else "dawn goes to its end")
+            confirm_aloud(context, runs)
+        _goodbye(context, options)
     return 0
 
 
-def _goodbye(lab: Lab, options: RunOptions) -> None:
-    history, night = lab.journal.attempts(), lab.shop.night
-    dawn = next(reversed(lab.journal.dawns()), None)
+def _goodbye(context: NightContext, options: RunOptions) -> None:
+    history, night = context.journal.attempts(), context.runner.night
+    dawn = next(reversed(context.journal.dawns()), None)
     for line in report.status_lines(night, history, pid=None, stopping=False, dawn=dawn)[2:]:
-        lab.watcher.said(line)
-    brought = shares(history, lab.journal.asks())
+        context.watcher.said(line)
+    brought = shares(history, context.journal.asks())
     for line in report.shares_lines(brought) if len(history) > 1 else ():
-        lab.watcher.said(line)
+        context.watcher.said(line)
     best = incumbent(history)
     if best is not None and best.number > 0:
         number = str(best.number)
-        lab.watcher.said(f"read next: {typed('show', number)}, {typed('diff', number)}, {typed('results')}")
-    lab.watcher.said(f"go on with: {run_on(options, night.tag, history)}")
+        context.watcher.said(f"read next: {typed('show', number)}, {typed('diff', number)}, {typed('results')}")
+    context.watcher.said(f"go on with: {run_on(options, night.tag, history)}")
 
 
 def _run_again(options: RunOptions, tag: str | None) -> str:
@@ -116,13 +117,13 @@ def _confirm_now(options: ConfirmOptions) -> int:
     setup = Setup(
         place, night.tag, asked.budget_s, asked.seed, asked.terms, proposer=NoSource(), aside=answer.on_stdout
     )
-    with open_lab(setup) as lab:
-        lab.watcher.said(f"dawn of night {night.tag}: up to {options.runs} runs of {night.budget_s:g} s")
-        found, go_on_with = confirm_aloud(lab, options.runs), None
-        if lab.stop.after_run:
-            left = max(1, options.runs - (runs_at_dawns(lab.journal.attempts()) - runs_at_dawns(before)))
+    with open_context(setup) as context:
+        context.watcher.said(f"dawn of night {night.tag}: up to {options.runs} runs of {night.budget_s:g} s")
+        found, go_on_with = confirm_aloud(context, options.runs), None
+        if context.stop.after_run:
+            left = max(1, options.runs - (runs_at_dawns(context.journal.attempts()) - runs_at_dawns(before)))
             go_on_with = typed("confirm", "--tag", night.tag, "--runs", str(left), *script_words(asked))
-            lab.watcher.said(f"dawn was ended early; go on with: {go_on_with}")
+            context.watcher.said(f"dawn was ended early; go on with: {go_on_with}")
     return answer_of_dawn(answer, night.tag, found, go_on_with)
 
 
@@ -207,20 +208,20 @@ def try_edit(options: TryOptions) -> int:
         raise type(error)(f"{error}; then: {try_again(options)}") from error
     asked, aside = options.night, options.answer.on_stdout
     setup = Setup(place, asked.tag, asked.budget_s, asked.seed, asked.terms, Limits(), idea, committed, aside)
-    with open_lab(setup) as lab:
-        options = _named(options, lab.shop.night.tag)
-        before = lab.journal.attempts()
+    with open_context(setup) as context:
+        options = _named(options, context.runner.night.tag)
+        before = context.journal.attempts()
         ideas = sum(attempt.is_idea for attempt in before)
         most = ideas if unfinished is None else ideas - 1
-        run_night(replace(lab, limits=Limits(experiments=max(1, most))))
-        night, history = lab.shop.night, lab.journal.attempts()
+        run_night(replace(context, limits=Limits(experiments=max(1, most))))
+        night, history = context.runner.night, context.journal.attempts()
         mine = _tried(history, len(before), idea.proposal) if unfinished is None else history[unfinished]
         settled = mine if mine is not None and mine.settled else None
         if settled is None:
-            lab.watcher.said(f"no verdict yet; go on with: {try_again(options)}")
+            context.watcher.said(f"no verdict yet; go on with: {try_again(options)}")
         elif not answer.on_stdout:
             for line in report.verdict_lines(night, history, settled.number):
-                lab.watcher.said(line)
+                context.watcher.said(line)
     if settled is None:
         facts = {"tag": night.tag, "attempt": mine.number if mine else None, "go_on_with": try_again(options)}
         answer.fail("no verdict yet", 130, status="unfinished", **facts)

@@ -1,4 +1,4 @@
-"""Put a night's Lab together: lock, box, night, journal, judge and proposer, opened in order and closed again."""
+"""Put a night's context together: lock, box, night, journal, judge and proposer, opened in order and closed again."""
 
 import sqlite3
 import sys
@@ -14,7 +14,7 @@ from agent.errors import NightError
 from agent.experiment import Night, Proposer, incumbent, short
 from agent.files import disk_is_full
 from agent.judging.judge import JUDGES, choose_judge
-from agent.night.lab import Lab
+from agent.night.context import NightContext
 from agent.night.limits import Limits
 from agent.night.lock import only_night
 from agent.night.opening import Request, open_night, other_data
@@ -26,7 +26,7 @@ from agent.proposers.source import Surroundings
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night
 from agent.records.terms import Terms, changes, opened, resumed
-from agent.runs.workshop import Workshop
+from agent.runs.runner import Runner
 from agent.sandbox.box import Box, Mode, choose
 from agent.sandbox.limits import limits_of_machine
 from agent.script.contract import check_script
@@ -72,8 +72,8 @@ def _naming(tag: str) -> Iterator[None]:
 
 
 @contextmanager
-def open_lab(setup: Setup) -> Iterator[Lab]:
-    """Open the night and yield its Lab.
+def open_context(setup: Setup) -> Iterator[NightContext]:
+    """Open the night and yield its context.
 
     Raise NightshiftError for a misuse, before anything is written, and NightHalted when the machine fails later.
     """
@@ -111,13 +111,13 @@ def _open(setup: Setup, terms: Terms) -> tuple[Night, Box]:
 
 def _put_together(
     setup: Setup, terms: Terms, night: Night, journal: Journal, box: Box, stop: Stop, screen: Screen
-) -> Lab:
+) -> NightContext:
     place, folder = setup.place, setup.place.folder(night.tag)
     outbox = Outbox(lambda: stop.after_run)
-    return Lab(
+    return NightContext(
         place=place,
         journal=journal,
-        shop=Workshop(night, folder, box, limits_of_machine(), terms.allowance_s, lambda: stop.now, screen.progressed),
+        runner=Runner(night, folder, box, limits_of_machine(), terms.allowance_s, lambda: stop.now, screen.progressed),
         proposer=setup.proposer or proposer_of(Surroundings(place, night, terms, outbox)),
         outbox=None if setup.proposer else outbox,
         asks_ahead=setup.proposer is None and patience_s(terms) > 0,
@@ -152,26 +152,26 @@ def go_on(before: Night, night: Night, journal: Journal, screen: Screen) -> None
         screen.said(other)
 
 
-def greet(lab: Lab, limits: Limits) -> None:
+def greet(context: NightContext, limits: Limits) -> None:
     """Say what the night works with, and until when."""
-    night, shop, say = lab.shop.night, lab.shop, lab.watcher.said
+    night, runner, say = context.runner.night, context.runner, context.watcher.said
     terms = Terms.from_json(night.terms)
     until = [f"{limits.experiments} experiments after attempt 0"] if limits.experiments else []
     until += [f"{limits.hours:g} hours"] if limits.hours else []
     say(f"night {night.tag} on branch {short(night.branch)}")
-    say(f"  script   {lab.place.script_path}")
+    say(f"  script   {context.place.script_path}")
     say(f"  device   {night.device} ({night.device_kind})")
     say(f"  budget   {night.budget_s:g} s of training a run; {', '.join(until) or 'until stopped'}")
     say(f"  data     {night.data} (protocol {night.protocol})")
     say(f"  judge    {JUDGES[terms.judge]}")
     say(f"  ideas    {ideas_from(terms)}")
-    say(f"  sandbox  {shop.box.name}")
-    for gap in shop.box.uncovered:
+    say(f"  sandbox  {runner.box.name}")
+    for gap in runner.box.uncovered:
         say(f"           not covered: {gap}")
-    say(f"  logs     {shop.folder / 'runs'}")
-    history = lab.journal.attempts()
-    calibration = 0 if incumbent(history) else getattr(lab.judge, "calibration", 1)
-    shortage = limits.shortage(lab.pace(history), calibration)
+    say(f"  logs     {runner.folder / 'runs'}")
+    history = context.journal.attempts()
+    calibration = 0 if incumbent(history) else getattr(context.judge, "calibration", 1)
+    shortage = limits.shortage(context.pace(history), calibration)
     if shortage:
         say(f"  hours    {shortage}")
     say("  Ctrl-C ends after the current run, a second one ends the run too")

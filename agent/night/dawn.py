@@ -40,8 +40,8 @@ from agent.judging.confirmation import (
     next_trial,
 )
 from agent.judging.intervals import Pieces, over_pieces
+from agent.night.context import NightContext
 from agent.night.driver import bring_to_an_end, perform
-from agent.night.lab import Lab
 from agent.night.opening import check_disk
 from agent.night.plan import Reconsider, evaluation, fallen_keeps, loose_end, measure, reexamination
 from agent.night.record import commit, point_branch, reconsider, settle
@@ -56,38 +56,38 @@ SPLITS: tuple[Split, ...] = ("validation", "holdout")
 Edits = tuple[int, ...]
 
 
-def confirm(lab: Lab, most_runs: int) -> Findings | None:
+def confirm(context: NightContext, most_runs: int) -> Findings | None:
     """Make up to so many runs, then put the champion without its passengers on the branch …-confirmed.
 
     None where the night kept nothing to confirm. What this champion's dawn has measured before counts.
     """
-    lab.journal.mark_lost_runs(boot_id())
-    state = lab.state()
+    context.journal.mark_lost_runs(boot_id())
+    state = context.state()
     _go_on(state, most_runs)
     impossible: set[Edits] = set()
     until = state.runs_at_dawns + most_runs
-    while (step := _next_step(lab, state, impossible, until)) is not None and step():
+    while (step := _next_step(context, state, impossible, until)) is not None and step():
         pass
     dawn = dawn_of(state)
     if dawn is None:
         return None
-    found = findings(state.attempts, impossible, dawn.number, _texts(lab, state.attempts, dawn))
+    found = findings(state.attempts, impossible, dawn.number, _texts(context, state.attempts, dawn))
     assert found is not None
-    _record(lab, state, found, dawn)
+    _record(context, state, found, dawn)
     known = replace(dawn, findings=asdict(found))
     state.put_dawn(known)  # before the branch, in whose way somebody may stand: hours were spent on this
-    _point_at_confirmed(lab, state, found)
-    if not lab.stop.after_run:
+    _point_at_confirmed(context, state, found)
+    if not context.stop.after_run:
         state.put_dawn(replace(known, ended=utc_now()))
     return found
 
 
-def confirm_aloud(lab: Lab, most_runs: int) -> Findings | None:
+def confirm_aloud(context: NightContext, most_runs: int) -> Findings | None:
     """The same, and say what was found."""
-    found = confirm(lab, most_runs)
+    found = confirm(context, most_runs)
     if found is not None:
-        for line in in_words(lab.place, lab.shop.night, lab.journal.attempts(), found):
-            lab.watcher.said(line)
+        for line in in_words(context.place, context.runner.night, context.journal.attempts(), found):
+            context.watcher.said(line)
     return found
 
 
@@ -106,9 +106,9 @@ def dawn_of(state: State) -> Dawn | None:
     return state.last_dawn
 
 
-def is_interrupted(lab: Lab) -> bool:
+def is_interrupted(context: NightContext) -> bool:
     """Whether the champion's dawn was begun and has not come to its end."""
-    best, last = incumbent(lab.journal.attempts()), next(reversed(lab.journal.dawns()), None)
+    best, last = incumbent(context.journal.attempts()), next(reversed(context.journal.dawns()), None)
     return last is not None and last.ended is None and best is not None and best.number == last.champion
 
 
@@ -121,30 +121,30 @@ def _go_on(state: State, runs: int) -> None:
         state.put_dawn(replace(dawn, ended=None, fresh=dawn.fresh + more))
 
 
-def _next_step(lab: Lab, state: State, impossible: set[Edits], until: int) -> Callable[[], bool] | None:
+def _next_step(context: NightContext, state: State, impossible: set[Edits], until: int) -> Callable[[], bool] | None:
     """What dawn lacks; None when it is over."""
     dawn = dawn_of(state)
-    loose = loose_end(lab, state) or (_loose_end_of_dawn(lab, state, dawn) if dawn else None)
+    loose = loose_end(context, state) or (_loose_end_of_dawn(context, state, dawn) if dawn else None)
     if loose is not None:
-        return partial(perform, lab, state, loose)  # a wish to end after the run, too, lets the run be scored
-    if lab.stop.after_run:
+        return partial(perform, context, state, loose)  # a wish to end after the run, too, lets the run be scored
+    if context.stop.after_run:
         return None
-    check_disk(lab.place.repo.root)
+    check_disk(context.place.repo.root)
     # an idea without a verdict is the night's to go on with
     unsettled = [number for number in sorted(state.unsettled) if _is_dawns(state.attempts[number])]
     if unsettled:
-        return partial(bring_to_an_end, lab, state, unsettled[0])
+        return partial(bring_to_an_end, context, state, unsettled[0])
     fallen = fallen_keeps(state.attempts, state.kept)
     if fallen:
-        return partial(_reconsider, lab, state, Reconsider(fallen))
-    if dawn is None or lab.limits.dawn_is_over(state.pace):
+        return partial(_reconsider, context, state, Reconsider(fallen))
+    if dawn is None or context.limits.dawn_is_over(state.pace):
         return None
     match next_trial(state.attempts, until - state.runs_at_dawns, impossible, dawn.fresh, dawn.number):
         case Again(number):
-            lab.watcher.attempt_began(state.attempts[number])
-            return partial(perform, lab, state, measure(lab, state, state.attempts[number], dawn.number))
+            context.watcher.attempt_began(state.attempts[number])
+            return partial(perform, context, state, measure(context, state, state.attempts[number], dawn.number))
         case Without(edits):
-            return partial(_add_without, lab, state, edits, impossible)
+            return partial(_add_without, context, state, edits, impossible)
     return None
 
 
@@ -152,12 +152,12 @@ def _is_dawns(attempt: Attempt) -> bool:
     return attempt.decision is not None or not attempt.is_idea
 
 
-def _reconsider(lab: Lab, state: State, step: Reconsider) -> bool:
-    reconsider(lab, state, step)
+def _reconsider(context: NightContext, state: State, step: Reconsider) -> bool:
+    reconsider(context, state, step)
     return True
 
 
-def _loose_end_of_dawn(lab: Lab, state: State, dawn: Dawn) -> Job | None:
+def _loose_end_of_dawn(context: NightContext, state: State, dawn: Dawn) -> Job | None:
     """A run at dawn is scored on both texts; and audited on both where a machine has written the script."""
     for number in sorted(state.at_dawn):
         attempt = state.attempts[number]
@@ -165,7 +165,7 @@ def _loose_end_of_dawn(lab: Lab, state: State, dawn: Dawn) -> Job | None:
             continue  # it has fallen, and its weights are gone
         for run in attempt.dawn_runs(dawn.number):
             if run.ending is Ending.FINISHED and _lacks(attempt, run) is not None:
-                return _measurement_of(lab, state, attempt, run)
+                return _measurement_of(context, state, attempt, run)
     return None
 
 
@@ -184,22 +184,22 @@ def _lacks(attempt: Attempt, run: Run) -> tuple[str, Split] | None:
     return ("audit", "holdout") if run.holdout.val_bpb is not None and run.holdout.audit is None else None
 
 
-def _measurement_of(lab: Lab, state: State, attempt: Attempt, run: Run) -> Job | None:
+def _measurement_of(context: NightContext, state: State, attempt: Attempt, run: Run) -> Job | None:
     match _lacks(attempt, run):
         case ("score", split):
-            return evaluation(lab, state, attempt, run, split)
+            return evaluation(context, state, attempt, run, split)
         case ("audit", split):
-            return reexamination(lab, state, attempt, run, split)
+            return reexamination(context, state, attempt, run, split)
     return None
 
 
-def _add_without(lab: Lab, state: State, edits: Edits, impossible: set[Edits]) -> bool:
+def _add_without(context: NightContext, state: State, edits: Edits, impossible: set[Edits]) -> bool:
     """Enter the champion without these edits as an attempt, committed and settled; it is measured as any other then."""
     history, champion = state.attempts, state.best
     assert champion is not None
-    script = without_edits(history, champion, edits, lab.shop.night.device_kind)
+    script = without_edits(history, champion, edits, context.runner.night.device_kind)
     if script is None:
-        lab.watcher.said(f"#{champion.number} cannot be had without {names(edits)}: later edits need those lines")
+        context.watcher.said(f"#{champion.number} cannot be had without {names(edits)}: later edits need those lines")
         impossible.add(edits)
         return True
     titles = "; ".join(history[number].proposal.title for number in edits)
@@ -211,33 +211,33 @@ def _add_without(lab: Lab, state: State, edits: Edits, impossible: set[Edits]) -
         without=edits,
     )
     question = state.add(champion.number, proposal)
-    commit(lab, state, question)
+    commit(context, state, question)
     state.decide(question.number, Decision(Kind.QUESTION, QUESTION))
-    settle(lab, state, question.number)
+    settle(context, state, question.number)
     return True
 
 
 # ---- what follows from it --------------------------------------------------------------------------------------------
 
 
-def _texts(lab: Lab, history: History, dawn: Dawn) -> dict[str, Text]:
+def _texts(context: NightContext, history: History, dawn: Dawn) -> dict[str, Text]:
     """How far the champion's gain moves with the documents of each text, by the losses that both were scored by."""
     found: dict[str, Text] = {}
     for split in SPLITS:
-        text = _text(lab, (history[0], history[dawn.champion]), dawn, split)
+        text = _text(context, (history[0], history[dawn.champion]), dawn, split)
         if text is not None:
             found[split] = text
     return found
 
 
-def _text(lab: Lab, pair: tuple[Attempt, Attempt], dawn: Dawn, split: Split) -> Text | None:
+def _text(context: NightContext, pair: tuple[Attempt, Attempt], dawn: Dawn, split: Split) -> Text | None:
     """None where one of the two has no losses there."""
-    data = Path(lab.shop.night.data)
+    data = Path(context.runner.night.data)
     rows = Rows.of(data, split)
     pieces = Pieces.of(rows.targets, rows.token_bytes, prepare.load_data(data, verify=False).bos)
     nats = []
     for attempt in pair:
-        files = (lab.shop.losses(attempt.number, run.seed, split) for run in attempt.dawn_runs(dawn.number))
+        files = (context.runner.losses(attempt.number, run.seed, split) for run in attempt.dawn_runs(dawn.number))
         sums = [
             pieces.nats(losses, rows.counted) for file in files if (losses := read_committed(file, rows)) is not None
         ]
@@ -248,7 +248,7 @@ def _text(lab: Lab, pair: tuple[Attempt, Attempt], dawn: Dawn, split: Split) -> 
     return Text(spread, f"{pieces.count:,} {pieces.unit}") if spread is not None else None
 
 
-def _record(lab: Lab, state: State, found: Findings, dawn: Dawn) -> None:
+def _record(context: NightContext, state: State, found: Findings, dawn: Dawn) -> None:
     """The ledger says of every kept edit, and of every question, what dawn has found."""
     history = state.attempts
     for edit in found.edits:
@@ -259,28 +259,29 @@ def _record(lab: Lab, state: State, found: Findings, dawn: Dawn) -> None:
         told = f"at dawn {edit.effect.mean_bpb:+.6f} {how}, {'a passenger' if dropped else 'it stays'}"
         kept = history[edit.number]
         assert kept.decision is not None
-        _record_words(lab, state, kept, replace(kept.decision, at_dawn=told))
+        _record_words(context, state, kept, replace(kept.decision, at_dawn=told))
     for attempt in history:
         if attempt.is_idea or attempt.status is Status.KEEP:
             continue
         for run in attempt.runs:
             # of others, an interrupted dawn needs them when it goes on
             if run.dawn and (run.dawn != dawn.number or _lacks(attempt, run) is None):
-                lab.shop.drop_weights(attempt.number, run.seed)
+                context.runner.drop_weights(attempt.number, run.seed)
         if attempt.decision and attempt.kind is Kind.QUESTION and attempt.dawn_runs():
             asked = f"{QUESTION}: is #{attempt.parent} as good without {names(attempt.proposal.without)}?"
-            _record_words(lab, state, attempt, replace(attempt.decision, reason=asked))
+            _record_words(context, state, attempt, replace(attempt.decision, reason=asked))
 
 
-def _record_words(lab: Lab, state: State, attempt: Attempt, told: Decision) -> None:
+def _record_words(context: NightContext, state: State, attempt: Attempt, told: Decision) -> None:
     """Record an attempt's decision in other words, where they differ."""
     if told != attempt.decision:
         state.decide(attempt.number, told)
-        settle(lab, state, attempt.number)
+        settle(context, state, attempt.number)
 
 
-def _point_at_confirmed(lab: Lab, state: State, found: Findings) -> None:
+def _point_at_confirmed(context: NightContext, state: State, found: Findings) -> None:
     """Where a gain was found, at the champion's commit, or that of the champion without its passengers."""
     commit = state.attempts[found.script].commit if found.script is not None else None
     if commit is not None:
-        point_branch(lab, state, confirmed_branch(lab.shop.night), commit, f"confirmed: attempt {found.script}")
+        branch = confirmed_branch(context.runner.night)
+        point_branch(context, state, branch, commit, f"confirmed: attempt {found.script}")

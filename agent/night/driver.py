@@ -25,7 +25,7 @@ from agent.experiment import (
 )
 from agent.judging.failures import too_slow
 from agent.judging.noise import noise
-from agent.night.lab import Lab
+from agent.night.context import NightContext
 from agent.night.opening import check_disk
 from agent.night.plan import Finish, MeasureAgain, NextIdea, Reconsider, Unfinished, plan, plan_attempt
 from agent.night.record import check_streak, commit, reconsider, record, settle, tell_settled, why_and_where
@@ -45,70 +45,71 @@ POLL_S, CLOSE_S = 0.05, 30.0  # how often an answer is looked for, and how long 
 REPAIRED = ", repaired"
 
 
-def run_night(lab: Lab) -> None:
+def run_night(context: NightContext) -> None:
     """Until a limit is reached, the user stops it or the proposer has nothing left; raises NightshiftError."""
-    lab.journal.mark_lost_runs(boot_id())
-    state = lab.state()
+    context.journal.mark_lost_runs(boot_id())
+    state = context.state()
     known = len(state.attempts) - len(state.unsettled)
-    with Ideas(lab, state) as ideas:
-        while not lab.stop.after_run and take_a_step(lab, state, ideas):
-            check_streak(lab, state, state.attempts[known:])
+    with Ideas(context, state) as ideas:
+        while not context.stop.after_run and take_a_step(context, state, ideas):
+            check_streak(context, state, state.attempts[known:])
 
 
-def take_a_step(lab: Lab, state: State, ideas: "Ideas") -> bool:
+def take_a_step(context: NightContext, state: State, ideas: "Ideas") -> bool:
     """False when the night is over: nothing more is to be done, or the user stopped it."""
-    check_disk(lab.place.repo.root)
+    check_disk(context.place.repo.root)
     ideas.note_news()
-    match plan(lab, state, idea_is_made=ideas.is_one_made):
+    match plan(context, state, idea_is_made=ideas.is_one_made):
         case None:
             return False
         case Finish(number):
-            return bring_to_an_end(lab, state, number, ideas)
+            return bring_to_an_end(context, state, number, ideas)
         case Reconsider() as step:
-            reconsider(lab, state, step)
+            reconsider(context, state, step)
             return True
         case MeasureAgain(measure):
-            lab.watcher.attempt_began(state.attempts[measure.attempt])
-            return perform(lab, state, measure, ideas)
+            context.watcher.attempt_began(state.attempts[measure.attempt])
+            return perform(context, state, measure, ideas)
         case NextIdea():
             return ideas.enter_next()
         case job:
-            return perform(lab, state, job, ideas)
+            return perform(context, state, job, ideas)
 
 
-def bring_to_an_end(lab: Lab, state: State, number: int, ideas: "Ideas | None" = None) -> bool:
+def bring_to_an_end(context: NightContext, state: State, number: int, ideas: "Ideas | None" = None) -> bool:
     """Commit, measure, decide, settle; of one that was decided before, only what follows from the new decision."""
     if state.attempts[number].decision is None:
-        lab.watcher.attempt_began(state.attempts[number])
-        commit(lab, state, state.attempts[number])
+        context.watcher.attempt_began(state.attempts[number])
+        commit(context, state, state.attempts[number])
     while (attempt := state.attempts[number]).decision is None:
-        match plan_attempt(lab, state, attempt):
+        match plan_attempt(context, state, attempt):
             case Decision() as decision:
                 state.decide(number, decision)
             case Unfinished(why):
-                lab.watcher.said(why)
+                context.watcher.said(why)
                 return False
-            case Measure() if attempt.done_runs and lab.stop.after_run:
+            case Measure() if attempt.done_runs and context.stop.after_run:
                 return False
             case job:
                 state.check_in_place()  # before minutes are spent that nobody would know of
-                if not perform(lab, state, job, ideas):
+                if not perform(context, state, job, ideas):
                     return False
-    settle(lab, state, number)
-    tell_settled(lab, state, state.attempts[number])
+    settle(context, state, number)
+    tell_settled(context, state, state.attempts[number])
     return True
 
 
-def perform(lab: Lab, state: State, job: Job, ideas: "Ideas | None" = None) -> bool:
+def perform(context: NightContext, state: State, job: Job, ideas: "Ideas | None" = None) -> bool:
     """Have a job executed and record its result; False when the user stopped it."""
-    announce(lab, state, job)
+    announce(context, state, job)
     run_id = state.start_run(job.attempt, job.seed, job.dawn) if isinstance(job, Measure) else 0
+    runner = context.runner
     if ideas is not None:
         if not isinstance(job, Rehearse):
             ideas.ask_ahead()
-        lab = replace(lab, shop=replace(lab.shop, progressed=_with_news(ideas, lab.shop.progressed)))
-    result = execute(job, lab.shop)
-    return result is not None and record(lab, state, job, result, run_id)
+        runner = replace(runner, progressed=_with_news(ideas, runner.progressed))
+    result = execute(job, runner)
+    return result is not None and record(context, state, job, result, run_id)
 
 
 def _with_news(
@@ -123,17 +124,17 @@ def _with_news(
     return tick
 
 
-def announce(lab: Lab, state: State, job: Job) -> None:
+def announce(context: NightContext, state: State, job: Job) -> None:
     attempt = state.attempts[job.attempt]
     match job:
         case Rehearse():
-            lab.watcher.dry_run_began(attempt)
+            context.watcher.dry_run_began(attempt)
         case Measure():
-            lab.watcher.run_began(attempt, job.seed)
+            context.watcher.run_began(attempt, job.seed)
         case Evaluate():
-            lab.watcher.scoring_began(attempt)
+            context.watcher.scoring_began(attempt)
         case Reexamine():
-            lab.watcher.audit_began(attempt)
+            context.watcher.audit_began(attempt)
 
 
 # ---- the next idea ---------------------------------------------------------------------------------------------------
@@ -147,19 +148,19 @@ class Ideas:
     none of attempt 0's. Who is asked ahead is told the history with the attempt in flight, which has no decision yet.
     """
 
-    def __init__(self, lab: Lab, state: State) -> None:
-        self._lab, self._state = lab, state
+    def __init__(self, context: NightContext, state: State) -> None:
+        self._context, self._state = context, state
         self._question: Question | None = None  # that is being answered while something runs
         self._was_paid_for = False  # a call was recorded since it began
-        self._idea = load(lab.shop.folder, state.attempts) if lab.outbox is not None else None
+        self._idea = load(context.runner.folder, state.attempts) if context.outbox is not None else None
 
     def __enter__(self) -> "Ideas":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """The night waits for a question no longer than its source needs to end what it has started."""
-        if self._lab.outbox is not None:
-            self._lab.outbox.close()
+        if self._context.outbox is not None:
+            self._context.outbox.close()
             if self._question is not None:
                 self._question.wait(CLOSE_S)
             with nullcontext() if error is None else suppress(Exception):  # which may be about the journal
@@ -171,35 +172,39 @@ class Ideas:
 
     def note_news(self) -> None:
         """Write down and say what sources have told since the last look."""
-        if self._lab.outbox is None:
+        if self._context.outbox is None:
             return
         is_over = self._question is not None and self._question.is_over  # its last call is in the outbox then
-        for ask in self._lab.outbox.take_asks():
+        for ask in self._context.outbox.take_asks():
             self._state.record_ask(ask)
             self._was_paid_for = True
-        for sentence in self._lab.outbox.take_sentences():
-            self._lab.watcher.said(sentence)
+        for sentence in self._context.outbox.take_sentences():
+            self._context.watcher.said(sentence)
         if self._question is not None and is_over:
             self._idea, self._question = self._question.idea(was_paid_for=self._was_paid_for), None
             if self._idea is not None:
-                save(self._lab.shop.folder, self._idea)
+                save(self._context.runner.folder, self._idea)
 
     def ask_ahead(self) -> None:
         """Begin to ask for the idea after the attempt in flight, unless it would not be used."""
-        lab, state = self._lab, self._state
+        context, state = self._context, self._state
         best, pace = state.best, state.pace
-        if not lab.asks_ahead or self._question is not None or self._idea is not None or best is None:
+        if not context.asks_ahead or self._question is not None or self._idea is not None or best is None:
             return
-        if lab.stop.after_run or lab.limits.reached(state.ideas, pace, pace.run_s) or is_repair_due(state.attempts):
+        if (
+            context.stop.after_run
+            or context.limits.reached(state.ideas, pace, pace.run_s)
+            or is_repair_due(state.attempts)
+        ):
             return
         self._was_paid_for = False
-        self._question = Question(lab.proposer, replace(brief(lab, state, best), broken=None))
+        self._question = Question(context.proposer, replace(brief(context, state, best), broken=None))
 
     def enter_next(self) -> bool:
         """Enter the next attempt into the journal; False when there is no idea any more."""
-        lab, state = self._lab, self._state
+        context, state = self._context, self._state
         self._wait_for_question()
-        if state.attempts and lab.stop.after_run:
+        if state.attempts and context.stop.after_run:
             return False  # what was paid for is in its file
         before = self._idea
         proposal = self._made_ahead()
@@ -210,68 +215,68 @@ class Ideas:
         best = state.best
         state.add(best.number if best else None, proposal)
         if before is not None and self._idea is None and not before.is_free:
-            forget(lab.shop.folder)
+            forget(context.runner.folder)
         return True
 
     def _made_ahead(self) -> Proposal | None:
         """The idea that was made ahead, if it can be tried now; one that has to wait for a repair stays."""
-        lab, state, best = self._lab, self._state, self._state.best
+        context, state, best = self._context, self._state, self._state.best
         if self._idea is None or best is None or is_repair_due(state.attempts):
             return None
         idea, self._idea = self._idea, None
-        if source_name(idea.proposal.source) == "search" and waiting(lab.place.queue):
+        if source_name(idea.proposal.source) == "search" and waiting(context.place.queue):
             return None  # somebody has submitted something meanwhile, which is tried first
-        return idea.for_parent(best, state.attempts, lab.place.script, lab.shop.night.device_kind)
+        return idea.for_parent(best, state.attempts, context.place.script, context.runner.night.device_kind)
 
     def _wait_for_question(self) -> None:
         if self._question is not None:
-            self._lab.watcher.asking_began(len(self._state.attempts))
+            self._context.watcher.asking_began(len(self._state.attempts))
             self._wait_for(self._question)
             self.note_news()
 
     def _wait_for(self, question: Question) -> None:
         while not question.wait(POLL_S):
             self.note_news()
-            self._lab.watcher.progressed(None, question.asked_s)
+            self._context.watcher.progressed(None, question.asked_s)
 
     def _ask_patiently(self) -> Proposal | None:
         """A server that is down for some minutes, or an empty queue, is no reason to end a night."""
-        lab, state = self._lab, self._state
+        context, state = self._context, self._state
         for wait_s in (*WAITS_S, None):
             try:
                 return self._ask()
             except Exhausted as error:
-                lab.watcher.said(str(error))
+                context.watcher.said(str(error))
                 return None
             except NoIdea as error:
-                lab.watcher.said(str(error))
-            if wait_s is None or lab.limits.reached(state.ideas, state.pace, wait_s) or not wait(lab, wait_s):
+                context.watcher.said(str(error))
+            if wait_s is None or context.limits.reached(state.ideas, state.pace, wait_s) or not wait(context, wait_s):
                 return None
         return None
 
     def _ask(self) -> Proposal:
         """Attempt 0 is the user's own script; without a score of it there is nothing to improve on."""
-        lab, state = self._lab, self._state
+        context, state = self._context, self._state
         if not state.attempts:
-            script = (lab.baseline or read_script)(lab.place)
+            script = (context.baseline or read_script)(context.place)
             return Proposal(script, "baseline", "The script that the night began with.", "you")
         best = state.best
         if best is None:
-            raise ScriptError(_without_baseline(lab, state.first))
-        lab.watcher.asking_began(len(state.attempts))
-        proposal = self._answer(brief(lab, state, best))
-        check_proposal(proposal, state.attempts, lab.place.script)
+            raise ScriptError(_without_baseline(context, state.first))
+        context.watcher.asking_began(len(state.attempts))
+        proposal = self._answer(brief(context, state, best))
+        check_proposal(proposal, state.attempts, context.place.script)
         return proposal if proposal.repairs is None else as_repair(proposal, state.attempts[proposal.repairs].proposal)
 
     def _answer(self, briefing: Briefing) -> Proposal:
         """Of the proposer, in its turn; what it pays for meanwhile is written down at once."""
-        lab = self._lab
-        if lab.outbox is None:
+        context = self._context
+        if context.outbox is None:
             try:
-                return lab.proposer.propose(briefing)
+                return context.proposer.propose(briefing)
             finally:
                 self._state.read_asks()
-        question = Question(lab.proposer, briefing)
+        question = Question(context.proposer, briefing)
         try:
             self._wait_for(question)
         finally:
@@ -279,16 +284,16 @@ class Ideas:
         return question.answer()
 
 
-def brief(lab: Lab, state: State, best: Attempt) -> Briefing:
+def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
     """Tell a source all that is known by now."""
     history = state.attempts
     return Briefing(
-        night=lab.shop.night,
+        night=context.runner.night,
         history=history,
         parent=best,
         noise=noise(history),
-        program=read_program(lab.place.script_path.parent / "program.md"),
-        notes=read_notes(lab.shop.folder),
+        program=read_program(context.place.script_path.parent / "program.md"),
+        notes=read_notes(context.runner.folder),
         asks=state.asks,
         broken=wants_repair(history),
     )
@@ -312,18 +317,18 @@ def as_repair(proposal: Proposal, broken: Proposal) -> Proposal:
     return replace(proposal, title=title, hypothesis=broken.hypothesis)
 
 
-def wait(lab: Lab, wait_s: float) -> bool:
+def wait(context: NightContext, wait_s: float) -> bool:
     """False when the user stopped the night meanwhile."""
-    lab.watcher.said(f"nobody has an idea now; asking again in {wait_s:g} s")
+    context.watcher.said(f"nobody has an idea now; asking again in {wait_s:g} s")
     deadline = time.monotonic() + wait_s
-    while time.monotonic() < deadline and not lab.stop.after_run:
+    while time.monotonic() < deadline and not context.stop.after_run:
         time.sleep(min(0.2, wait_s))
-    return not lab.stop.after_run
+    return not context.stop.after_run
 
 
-def _without_baseline(lab: Lab, first: Attempt) -> str:
-    night, what = lab.shop.night, "attempt 0, the script as it stands, has no score that counts: "
-    what += why_and_where(lab, first)
+def _without_baseline(context: NightContext, first: Attempt) -> str:
+    night, what = context.runner.night, "attempt 0, the script as it stands, has no score that counts: "
+    what += why_and_where(context, first)
     if too_slow(first) is None:
         return f"{what}; repair it and start a new night"
     return (

@@ -13,12 +13,12 @@ from agent.judging.confirmation import QUESTION, adoption
 from agent.judging.early_stop import Bound
 from agent.judging.failures import failure, fault, stopped_early, too_slow
 from agent.judging.judge import trusted
-from agent.night.lab import Lab
+from agent.night.context import NightContext
 from agent.night.state import State, unaudited, unscored
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse, Trial
+from agent.runs.runner import Runner
 from agent.runs.score import Split, scoring_limit_s, too_heavy
 from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, read_losses
-from agent.runs.workshop import Workshop
 from agent.script.dials import only_dials_differ
 
 DAWN_SEED = 1000  # from one dawn to the next: each confirms with seeds that no choice before it has seen
@@ -61,42 +61,46 @@ class Unfinished:
 Step = Finish | Reconsider | MeasureAgain | NextIdea | Job
 
 
-def plan(lab: Lab, state: State, *, idea_is_made: bool = False) -> Step | None:
+def plan(context: NightContext, state: State, *, idea_is_made: bool = False) -> Step | None:
     """Return the next step; None when the night is over.
 
     An idea that is made already needs no time for asking.
     """
     if state.unsettled:
         return Finish(min(state.unsettled))
-    loose = loose_end(lab, state)
+    loose = loose_end(context, state)
     if loose is not None:
         return loose
-    review = second_thoughts(lab, state)
+    review = second_thoughts(context, state)
     if review.decisions:
         return Reconsider(review.decisions)
     pace = state.pace
-    if lab.limits.has_enough_ideas(state.ideas):
+    if context.limits.has_enough_ideas(state.ideas):
         return None
     confirmed = adoption(state.attempts, state.last_dawn) if state.dawns else {}
     if confirmed:
-        return None if lab.limits.reached(state.ideas, pace) else _go_on_from(confirmed, state.attempts)
-    unmeasured = _adopted_and_unmeasured(lab, state)
+        return None if context.limits.reached(state.ideas, pace) else _go_on_from(confirmed, state.attempts)
+    unmeasured = _adopted_and_unmeasured(context, state)
     again = review.again if unmeasured is None else unmeasured.number
     if again is not None:
-        return MeasureAgain(measure(lab, state, state.attempts[again])) if lab.limits.allows_run(again, pace) else None
+        return (
+            MeasureAgain(measure(context, state, state.attempts[again]))
+            if context.limits.allows_run(again, pace)
+            else None
+        )
     at_once = replace(pace, asking_s=0.0) if idea_is_made else pace
-    return None if lab.limits.reached(state.ideas, at_once) else NextIdea()
+    return None if context.limits.reached(state.ideas, at_once) else NextIdea()
 
 
 # ---- an attempt ------------------------------------------------------------------------------------------------------
 
 
-def plan_attempt(lab: Lab, state: State, attempt: Attempt) -> Job | Decision | Unfinished:
+def plan_attempt(context: NightContext, state: State, attempt: Attempt) -> Job | Decision | Unfinished:
     """Return what an attempt without a decision lacks to get one, or the decision."""
     if not attempt.is_idea:
         return Decision(Kind.QUESTION, QUESTION)
-    if attempt.dry_run is None and _wants_dry_run(lab, state, attempt):
-        return in_time(lab, state, attempt, _rehearsal(lab, state, attempt), state.pace.dry_run_s)
+    if attempt.dry_run is None and _wants_dry_run(context, state, attempt):
+        return in_time(context, state, attempt, _rehearsal(context, state, attempt), state.pace.dry_run_s)
     slow = too_slow(attempt)
     if slow is not None:
         return Decision(Kind.TOO_SLOW, slow)
@@ -104,54 +108,54 @@ def plan_attempt(lab: Lab, state: State, attempt: Attempt) -> Job | Decision | U
         return Decision(Kind.CRASHED, failure(attempt) or "dry run")
     finished = unscored(attempt)
     if finished is not None:
-        return evaluation(lab, state, attempt, finished)
+        return evaluation(context, state, attempt, finished)
     if not attempt.done_runs:
-        return in_time(lab, state, attempt, measure(lab, state, attempt))
-    given_up = _hopeless(lab, state, attempt)
+        return in_time(context, state, attempt, measure(context, state, attempt))
+    given_up = _hopeless(context, state, attempt)
     if given_up is not None:
         return given_up
-    decision = lab.judge.judge(attempt, state.attempts[: attempt.number])
+    decision = context.judge.judge(attempt, state.attempts[: attempt.number])
     if decision.status is None:
-        return in_time(lab, state, attempt, measure(lab, state, attempt))
+        return in_time(context, state, attempt, measure(context, state, attempt))
     if decision.status is Status.KEEP:
         suspect = unaudited(attempt)
         if suspect is not None:
-            return reexamination(lab, state, attempt, suspect)
-        decision = trusted(decision, attempt, state.best_before(attempt.number), lab.plausible_gain)
+            return reexamination(context, state, attempt, suspect)
+        decision = trusted(decision, attempt, state.best_before(attempt.number), context.plausible_gain)
     return decision
 
 
-def in_time(lab: Lab, state: State, attempt: Attempt, job: Job, before_s: float = 0.0) -> Job | Unfinished:
+def in_time(context: NightContext, state: State, attempt: Attempt, job: Job, before_s: float = 0.0) -> Job | Unfinished:
     """Return the job, if a run of the attempt would still end within the hours.
 
     Attempt 0 is begun in any case: a night whose hours are less than a run was refused.
     """
     begins = attempt.number == 0 and not attempt.runs
-    if begins or lab.limits.allows_run(attempt.number, state.pace, before_s):
+    if begins or context.limits.allows_run(attempt.number, state.pace, before_s):
         return job
     wants = "another seed" if attempt.done_runs else "its run"
     return Unfinished(
         f"no time is left for {wants} of #{attempt.number} ({attempt.proposal.title}): it stays unfinished and goes on "
-        f"with: {typed('run', '--tag', lab.shop.night.tag)}"
+        f"with: {typed('run', '--tag', context.runner.night.tag)}"
     )
 
 
-def _wants_dry_run(lab: Lab, state: State, attempt: Attempt) -> bool:
+def _wants_dry_run(context: NightContext, state: State, attempt: Attempt) -> bool:
     """Turned dials break nothing that did not break before; any other edit may."""
-    if not lab.dry_runs or attempt.parent is None or attempt.done_runs:
+    if not context.dry_runs or attempt.parent is None or attempt.done_runs:
         return False
     before = state.attempts[attempt.parent].proposal.script
-    return not only_dials_differ(before, attempt.proposal.script, lab.shop.night.device_kind)
+    return not only_dials_differ(before, attempt.proposal.script, context.runner.night.device_kind)
 
 
-def _hopeless(lab: Lab, state: State, attempt: Attempt) -> Decision | None:
+def _hopeless(context: NightContext, state: State, attempt: Attempt) -> Decision | None:
     """About an attempt whose run was stopped early, which is a discard with a forecast for a score; None for others."""
     why = stopped_early(attempt)
     if why is None:
         return None
     best = state.best_before(attempt.number)
-    known = read_losses(lab.shop.run_folder(attempt.number, attempt.done_runs[0].seed) / "out")
-    bounds = learnt_bounds(lab.shop, state.attempts[: attempt.number], best)
+    known = read_losses(context.runner.run_folder(attempt.number, attempt.done_runs[0].seed) / "out")
+    bounds = learnt_bounds(context.runner, state.attempts[: attempt.number], best)
     exceeded = (bound for bound in bounds if bound.verdict(known) is not None)
     forecast_bpb = next((bound.forecast_bpb(known) for bound in exceeded), None)
     if forecast_bpb is None or best is None or best.val_bpb is None:
@@ -162,27 +166,27 @@ def _hopeless(lab: Lab, state: State, attempt: Attempt) -> Decision | None:
 # ---- second thoughts -------------------------------------------------------------------------------------------------
 
 
-def loose_end(lab: Lab, state: State) -> Job | None:
+def loose_end(context: NightContext, state: State) -> Job | None:
     """Return what is left to do about a further run of the night's own, of an attempt that was settled before."""
     for number in sorted(state.loose):
         attempt = state.attempts[number]
         finished = unscored(attempt)
         if finished is not None:
-            return evaluation(lab, state, attempt, finished)
+            return evaluation(context, state, attempt, finished)
         suspect = unaudited(attempt) if attempt.status is Status.KEEP else None
         if suspect is not None:
-            return reexamination(lab, state, attempt, suspect)
+            return reexamination(context, state, attempt, suspect)
     return None
 
 
-def second_thoughts(lab: Lab, state: State) -> Review:
+def second_thoughts(context: NightContext, state: State) -> Review:
     """The judge's, but an edit whose further run crashed, or failed its audit, is not kept whatever its score."""
     if state.best is None:
         return Review()
     fallen = fallen_keeps(state.attempts, state.kept)
     if fallen:
         return Review(decisions=fallen)
-    review = lab.judge.review(state.attempts)
+    review = context.judge.review(state.attempts)
     again = review.again if review.again is None or failure(state.attempts[review.again]) is None else None
     return Review(again, review.decisions)
 
@@ -217,7 +221,7 @@ def _go_on_from(decisions: Mapping[int, Decision], history: History) -> Reconsid
     return Reconsider(decisions, tuple(sentences))
 
 
-def _adopted_and_unmeasured(lab: Lab, state: State) -> Attempt | None:
+def _adopted_and_unmeasured(context: NightContext, state: State) -> Attempt | None:
     """The script that dawn has confirmed, while it has fewer runs of the night's own than a fresh edit would get.
 
     What is made from it is compared with these: dawn's scores are not for the night to choose by.
@@ -227,7 +231,7 @@ def _adopted_and_unmeasured(lab: Lab, state: State) -> Attempt | None:
         return None
     if best.done_runs:
         fresh = replace(best, decision=None, settled=False)
-        if lab.judge.judge(fresh, state.attempts[: best.number]).status is not None:
+        if context.judge.judge(fresh, state.attempts[: best.number]).status is not None:
             return None
     return best
 
@@ -235,68 +239,74 @@ def _adopted_and_unmeasured(lab: Lab, state: State) -> Attempt | None:
 # ---- jobs ------------------------------------------------------------------------------------------------------------
 
 
-def measure(lab: Lab, state: State, attempt: Attempt, dawn: int = 0) -> Measure:
+def measure(context: NightContext, state: State, attempt: Attempt, dawn: int = 0) -> Measure:
     """With the next seed of the night, or of this dawn: the k-th run of every attempt has the same."""
     done = attempt.dawn_runs(dawn) if dawn else attempt.done_runs
-    seed = lab.shop.night.seed + len(done) + DAWN_SEED * dawn
+    seed = context.runner.night.seed + len(done) + DAWN_SEED * dawn
     return Measure(
         attempt=attempt.number,
         script=attempt.proposal.script,
         seed=seed,
-        allowance_s=allowed_s(lab, state.attempts, attempt.number),
+        allowance_s=allowed_s(context, state.attempts, attempt.number),
         usual_bytes=_usual_bytes(state, attempt),
-        machine=machine_trial(lab, state),
+        machine=machine_trial(context, state),
         dawn=dawn,
-        bounds=() if dawn else _bounds_ahead(lab, state, attempt),
+        bounds=() if dawn else _bounds_ahead(context, state, attempt),
         before=tuple(run.ending for run in attempt.runs if run.seed == seed),
         has_run_well=has_run_well(attempt),
         was_in_time=was_always_in_time(attempt),
     )
 
 
-def evaluation(lab: Lab, state: State, attempt: Attempt, run: Run, split: Split = "validation") -> Evaluate:
+def evaluation(
+    context: NightContext, state: State, attempt: Attempt, run: Run, split: Split = "validation"
+) -> Evaluate:
     return Evaluate(
         attempt=attempt.number,
         script=attempt.proposal.script,
         seed=run.seed,
-        limit_s=scoring_allowed_s(lab, state.attempts, attempt.number, run),
+        limit_s=scoring_allowed_s(context, state.attempts, attempt.number, run),
         usual_bytes=_usual_bytes(state, attempt),
-        machine=machine_trial(lab, state),
+        machine=machine_trial(context, state),
         split=split,
         refusal=too_heavy(run, state.attempts),
         has_run_well=bool(run.dawn) or has_run_well(attempt),
     )
 
 
-def reexamination(lab: Lab, state: State, attempt: Attempt, run: Run, split: Split = "validation") -> Reexamine:
+def reexamination(
+    context: NightContext, state: State, attempt: Attempt, run: Run, split: Split = "validation"
+) -> Reexamine:
     """An audit: against committed losses of what it was made from, where the largest gains are looked at hardest."""
     return Reexamine(
         attempt=attempt.number,
         script=attempt.proposal.script,
         seed=run.seed,
-        limit_s=scoring_allowed_s(lab, state.attempts, attempt.number, run),
+        limit_s=scoring_allowed_s(context, state.attempts, attempt.number, run),
         usual_bytes=_usual_bytes(state, attempt),
-        machine=machine_trial(lab, state),
+        machine=machine_trial(context, state),
         split=split,
-        reference=reference_of(lab.shop, state, attempt.number, run, split),
+        reference=reference_of(context.runner, state, attempt.number, run, split),
     )
 
 
-def _rehearsal(lab: Lab, state: State, attempt: Attempt) -> Rehearse:
-    return Rehearse(trial=_trial(lab, state, attempt), machine=machine_trial(lab, state) if attempt.number else None)
+def _rehearsal(context: NightContext, state: State, attempt: Attempt) -> Rehearse:
+    return Rehearse(
+        trial=_trial(context, state, attempt), machine=machine_trial(context, state) if attempt.number else None
+    )
 
 
-def machine_trial(lab: Lab, state: State) -> Trial:
+def machine_trial(context: NightContext, state: State) -> Trial:
     """What shows whether this machine still trains and scores attempt 0."""
-    return _trial(lab, state, state.first)
+    return _trial(context, state, state.first)
 
 
-def _trial(lab: Lab, state: State, attempt: Attempt) -> Trial:
+def _trial(context: NightContext, state: State, attempt: Attempt) -> Trial:
     return Trial(
         attempt=attempt.number,
         script=attempt.proposal.script,
-        allowance_s=allowed_s(lab, state.attempts, attempt.number),
-        scoring_s=scoring_allowed_s(lab, state.attempts, attempt.number),
+        allowance_s=allowed_s(context, state.attempts, attempt.number),
+        scoring_s=scoring_allowed_s(context, state.attempts, attempt.number),
         usual_bytes=_usual_bytes(state, attempt),
     )
 
@@ -305,33 +315,33 @@ def _usual_bytes(state: State, attempt: Attempt) -> int | None:
     return (state.first.peak_bytes or None) if attempt.number else None
 
 
-def allowed_s(lab: Lab, history: History, number: int) -> float:
+def allowed_s(context: NightContext, history: History, number: int) -> float:
     """The seconds that a run may take beyond its budget: as many as the user said, else as attempt 0 needed.
 
     What attempt 0 itself needs is never known in advance, since the machine may become busy. The others get what it
     took at most, and little more.
     """
-    if lab.shop.allowance_s is not None:
-        return lab.shop.allowance_s
+    if context.runner.allowance_s is not None:
+        return context.runner.allowance_s
     if number == 0:
         return FIRST_ALLOWANCE_S
-    return learnt_allowance_s(history, lab.shop.night.budget_s)
+    return learnt_allowance_s(history, context.runner.night.budget_s)
 
 
-def scoring_allowed_s(lab: Lab, history: History, number: int, run: Run | None = None) -> float:
+def scoring_allowed_s(context: NightContext, history: History, number: int, run: Run | None = None) -> float:
     """Each process that scores or audits this run of the attempt; without one, of its dry run."""
-    beyond_s = max(0.0, run.wall_s - lab.shop.night.budget_s) if run is not None else 0.0
-    return scoring_limit_s(history, number, beyond_s, allowed_s(lab, history, number))
+    beyond_s = max(0.0, run.wall_s - context.runner.night.budget_s) if run is not None else 0.0
+    return scoring_limit_s(history, number, beyond_s, allowed_s(context, history, number))
 
 
-def _bounds_ahead(lab: Lab, state: State, attempt: Attempt) -> tuple[Bound, ...]:
+def _bounds_ahead(context: NightContext, state: State, attempt: Attempt) -> tuple[Bound, ...]:
     """Where an idea's first run may be stopped early; a further seed was asked for, and its run is finished."""
-    if not lab.early_stop or attempt.number == 0 or attempt.decision is not None or attempt.done_runs:
+    if not context.early_stop or attempt.number == 0 or attempt.decision is not None or attempt.done_runs:
         return ()
-    return learnt_bounds(lab.shop, state.attempts[: attempt.number], state.best_before(attempt.number))
+    return learnt_bounds(context.runner, state.attempts[: attempt.number], state.best_before(attempt.number))
 
 
-def reference_of(shop: Workshop, state: State, number: int, run: Run, split: Split) -> tuple[int, int] | None:
+def reference_of(runner: Runner, state: State, number: int, run: Run, split: Split) -> tuple[int, int] | None:
     """The attempt and the seed of the run whose losses the gains are counted from; None where there are none.
 
     The incumbent's of that time, else attempt 0's. Only runs at dawn have losses on the holdout: there they are of the
@@ -340,7 +350,7 @@ def reference_of(shop: Workshop, state: State, number: int, run: Run, split: Spl
     best = state.best_before(number)
     for one in (best, state.first) if best is not None else ():
         for other in one.counted_runs if split == "validation" else one.dawn_runs(run.dawn):
-            if shop.losses(one.number, other.seed, split).is_file():
+            if runner.losses(one.number, other.seed, split).is_file():
                 return one.number, other.seed
     return None
 

@@ -26,7 +26,7 @@ from agent.files import read_plain, write_plain
 from agent.invocation import typed
 from agent.judging.failures import too_slow
 from agent.judging.noise import noise
-from agent.night.lab import Lab
+from agent.night.context import NightContext
 from agent.night.plan import Reconsider, machine_trial
 from agent.night.state import State
 from agent.records import ledger
@@ -34,7 +34,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.execute import Result, broken_by, check_machine, is_starved_again, remedy
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine
-from agent.runs.workshop import STARVED_WAIT_S
+from agent.runs.runner import STARVED_WAIT_S
 from agent.view.terminal import noise_lines
 
 # A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that
@@ -43,11 +43,11 @@ CRASHES_IN_A_ROW, BROKEN_IN_A_ROW = 5, 15
 SLOW_IN_A_ROW = 10  # overruns, which cost minutes each and are rare, on a machine that is fit for the night
 
 
-def commit(lab: Lab, state: State, attempt: Attempt) -> None:
+def commit(context: NightContext, state: State, attempt: Attempt) -> None:
     """The attempt's own commit and ref; made from recorded facts alone, so that doing it twice is doing it once."""
     if attempt.commit is not None:
         return
-    night, repo = lab.shop.night, lab.place.repo
+    night, repo = context.runner.night, context.place.repo
     parent = night.base if attempt.parent is None else state.attempts[attempt.parent].commit
     if parent is None:
         raise NightError(f"attempt {attempt.parent} of night {night.tag} has no commit; its journal was edited by hand")
@@ -60,7 +60,7 @@ def commit(lab: Lab, state: State, attempt: Attempt) -> None:
     state.record_commit(attempt.number, sha)
 
 
-def record(lab: Lab, state: State, job: Job, result: Result, run_id: int) -> bool:
+def record(context: NightContext, state: State, job: Job, result: Result, run_id: int) -> bool:
     """Write down what came of a job; False where the user stopped it, so that the night ends.
 
     Raises MachineError where every further run would be void, too.
@@ -69,101 +69,101 @@ def record(lab: Lab, state: State, job: Job, result: Result, run_id: int) -> boo
         case Run():
             assert isinstance(job, Measure)
             state.end_run(job.attempt, run_id, result)
-            return _is_to_go_on(lab, job, result)
+            return _is_to_go_on(context, job, result)
         case DryRun():
             state.record_dry_run(job.attempt, result)
         case Score():
             assert isinstance(job, Evaluate)
             state.record_score(job.attempt, job.seed, result, job.split)
             if job.split == "holdout":
-                _tell_holdout(lab, state, job, result)
+                _tell_holdout(context, state, job, result)
         case Audit():
             assert isinstance(job, Reexamine)
             state.record_audit(job.attempt, job.seed, result, job.split)
     return True
 
 
-def _is_to_go_on(lab: Lab, job: Measure, run: Run) -> bool:
+def _is_to_go_on(context: NightContext, job: Measure, run: Run) -> bool:
     """Say why a run is void; False where the user stopped it."""
     reason = run.last_lines.rpartition("\n")[2]
     if run.ending is Ending.BROKEN:
         raise MachineError(f"{reason}; repair that and give the same command: the run is done again")
     if is_starved_again(run.ending, job.before):
-        raise MachineError(f"{reason}; {remedy(lab.shop)}")
+        raise MachineError(f"{reason}; {remedy(context.runner)}")
     if run.ending is Ending.SLEPT:
-        lab.watcher.said("the machine slept during this run: it does not count and is done again")
+        context.watcher.said("the machine slept during this run: it does not count and is done again")
     if run.ending is Ending.DELAYED:
         why = "; ".join(run.last_lines.split("\n")[-2:])
-        lab.watcher.said(f"this run of #{job.attempt} overran and is done again, once: {why}")
-        return not lab.stop.after_run
+        context.watcher.said(f"this run of #{job.attempt} overran and is done again, once: {why}")
+        return not context.stop.after_run
     if run.ending is Ending.STARVED:
         again = f"is done again in {STARVED_WAIT_S:.0f} s: other programs took its room"
-        lab.watcher.said(f"this run of #{job.attempt} does not count and {again} ({reason})")
-        if lab.stop.after_run:
+        context.watcher.said(f"this run of #{job.attempt} does not count and {again} ({reason})")
+        if context.stop.after_run:
             return False
-        lab.shop.wait(STARVED_WAIT_S)
+        context.runner.wait(STARVED_WAIT_S)
     return run.ending is not Ending.STOPPED
 
 
-def _tell_holdout(lab: Lab, state: State, job: Evaluate, held: Score) -> None:
+def _tell_holdout(context: NightContext, state: State, job: Evaluate, held: Score) -> None:
     runs = (run for run in state.attempts[job.attempt].dawn_runs() if run.seed == job.seed)
     validated = next((run.score for run in runs if run.score is not None), None)
     if validated is not None and validated.val_bpb is not None:
         on_holdout = held.failure if held.val_bpb is None else f"{held.val_bpb:.6f}"
         bpb = f"val_bpb {validated.val_bpb:.6f}"
-        lab.watcher.said(f"#{job.attempt} · seed {job.seed} · {bpb} · on the holdout {on_holdout}")
+        context.watcher.said(f"#{job.attempt} · seed {job.seed} · {bpb} · on the holdout {on_holdout}")
 
 
-def reconsider(lab: Lab, state: State, step: Reconsider) -> None:
+def reconsider(context: NightContext, state: State, step: Reconsider) -> None:
     """The latest first: killed in between, what is still kept is not built on something that is kept no more."""
     for sentence in step.sentences:
-        lab.watcher.said(sentence)
+        context.watcher.said(sentence)
     for number in sorted(step.decisions, reverse=True):
         state.decide(number, step.decisions[number])
 
 
-def settle(lab: Lab, state: State, number: int) -> None:
+def settle(context: NightContext, state: State, number: int) -> None:
     """Make branch, ledger and weights follow the decision; the weights of dawn's questions are dawn's to drop."""
     attempt, best = state.attempts[number], state.best
     if number not in state.kept:
         for run in attempt.runs:
             if attempt.is_idea or not run.dawn:
-                lab.shop.drop_weights(number, run.seed)
+                context.runner.drop_weights(number, run.seed)
     if best is not None and best.commit is not None:
-        point_branch(lab, state, lab.shop.night.branch, best.commit, f"best is attempt {best.number}")
-    write_ledger(lab.place, live=(lab.shop.night, state.attempts))
+        point_branch(context, state, context.runner.night.branch, best.commit, f"best is attempt {best.number}")
+    write_ledger(context.place, live=(context.runner.night, state.attempts))
     state.settle(number)
     state.check_in_place()
 
 
-def tell_settled(lab: Lab, state: State, attempt: Attempt) -> None:
+def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
     """Show the verdict; of attempt 0, also how far its scores move with the seed."""
-    lab.watcher.attempt_settled(attempt, None if attempt.parent is None else state.attempts[attempt.parent])
+    context.watcher.attempt_settled(attempt, None if attempt.parent is None else state.attempts[attempt.parent])
     found = noise(state.attempts) if attempt.number == 0 else None
     for line in noise_lines(found) if found is not None else ():
-        lab.watcher.said(line)
+        context.watcher.said(line)
 
 
-def point_branch(lab: Lab, state: State, branch: str, commit: str, why: str) -> None:
+def point_branch(context: NightContext, state: State, branch: str, commit: str, why: str) -> None:
     """Move a branch of the night, unless somebody has it checked out: HEAD and index are theirs. It catches up later.
 
     Raises RepoError where it is at a commit that this night did not make.
     """
-    repo = lab.place.repo
+    repo = context.place.repo
     now = repo.find(branch)
     if now == commit:
         return
     if branch in repo.checked_out():
-        lab.watcher.said(f"{short(branch)} is checked out and stays; the best script is {commit[:7]}")
+        context.watcher.said(f"{short(branch)} is checked out and stays; the best script is {commit[:7]}")
         return
     ours = {attempt.commit for attempt in state.attempts}
     repo.move_ref(branch, commit, now if now in ours else commit, why)
 
 
-def why_and_where(lab: Lab, crashed: Attempt) -> str:
+def why_and_where(context: NightContext, crashed: Attempt) -> str:
     """The reason of a crash, and the log that says more."""
     reason = crashed.decision.reason if crashed.decision else "no score"
-    logs: list[Path] = [lab.shop.log(crashed.number, run) for run in crashed.counted_runs]
+    logs: list[Path] = [context.runner.log(crashed.number, run) for run in crashed.counted_runs]
     return f"{reason} (log: {logs[-1]})" if logs else reason
 
 
@@ -185,7 +185,7 @@ def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> Non
 # ---- one failure after another: is it the machine or the ideas? ------------------------------------------------------
 
 
-def check_streak(lab: Lab, state: State, fresh: History) -> None:
+def check_streak(context: NightContext, state: State, fresh: History) -> None:
     """Raises MachineError when the last attempts of this call have all failed in the same way.
 
     Crashes on a machine on which attempt 0 does not run any more are void, and done again when the night goes on.
@@ -193,24 +193,24 @@ def check_streak(lab: Lab, state: State, fresh: History) -> None:
     slow = _last(fresh, lambda attempt: too_slow(attempt) is not None)
     if len(slow) >= SLOW_IN_A_ROW:
         raise MachineError(
-            f"{len(slow)} attempts in a row were too slow, the last with: {why_and_where(lab, slow[0])}; this machine "
-            f"is slower or busier than when attempt 0 ran: end what else is running and go on with: "
-            f"{typed('run', '--tag', lab.shop.night.tag)}, or allow more with --allowance-s in a new night"
+            f"{len(slow)} attempts in a row were too slow, the last with: {why_and_where(context, slow[0])}; this "
+            f"machine is slower or busier than when attempt 0 ran: end what else is running and go on with: "
+            f"{typed('run', '--tag', context.runner.night.tag)}, or allow more with --allowance-s in a new night"
         )
     streak = _last(fresh, lambda attempt: attempt.status is Status.CRASH)
     crashed = [attempt for attempt in streak if attempt.done_runs]
     if len(crashed) < CRASHES_IN_A_ROW and len(streak) < BROKEN_IN_A_ROW:
         return
-    found = check_machine(machine_trial(lab, state), lab.shop)
+    found = check_machine(machine_trial(context, state), context.runner)
     if found is None:
         return  # the user stopped it, and the night with it
-    why = broken_by(found, lab.shop)
-    crashes = f"{len(streak)} attempts in a row crashed, the last with: {why_and_where(lab, streak[0])}"
-    go_on = f"go on with: {typed('run', '--tag', lab.shop.night.tag)}"
+    why = broken_by(found, context.runner)
+    crashes = f"{len(streak)} attempts in a row crashed, the last with: {why_and_where(context, streak[0])}"
+    go_on = f"go on with: {typed('run', '--tag', context.runner.night.tag)}"
     if why is None:
         raise MachineError(f"{crashes}; attempt 0 still runs here, so see what they share, repair it, {go_on}")
     state.make_void([attempt.number for attempt in streak], why)
-    write_ledger(lab.place, live=(lab.shop.night, state.attempts))
+    write_ledger(context.place, live=(context.runner.night, state.attempts))
     raise MachineError(f"{crashes}; {why}; repair that and {go_on} (these crashes do not count and are done again)")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.errors import NightError
 from agent.invocation import typed
-from agent.runs.workshop import read_end
+from agent.runs.runner import read_end
 from agent.text import harmless_lines, paragraphs
 
 NOTES = "notes.jsonl"

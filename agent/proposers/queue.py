@@ -21,7 +21,7 @@ from agent.invocation import typed
 from agent.proposers.checked import check_proposal
 from agent.proposers.source import Source
 from agent.records.journal import Journal
-from agent.runs.workshop import read_end
+from agent.runs.runner import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script
 from agent.script.patch import apply_patch, check_patch, is_patch
 

@@ -10,10 +10,10 @@ from agent.errors import MachineError, Starved
 from agent.experiment import Audit, DryRun, Ending, Run, Score
 from agent.invocation import typed
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse, Trial
+from agent.runs.runner import STARVED_TRIES, Runner
 from agent.runs.score import audit, score
 from agent.runs.train import train
 from agent.runs.trial import rehearse
-from agent.runs.workshop import STARVED_TRIES, Workshop
 from agent.sandbox.limits import fair_to
 from agent.sandbox.process import LOG
 
@@ -21,7 +21,7 @@ FAILED = frozenset({Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED})
 Result = DryRun | Run | Score | Audit
 
 
-def execute(job: Job, shop: Workshop) -> Result | None:
+def execute(job: Job, runner: Runner) -> Result | None:
     """Do the job; None when the user stopped it in the middle.
 
     Raises MachineError where not even attempt 0 would have come to its end here. A run is returned all the same, with
@@ -29,58 +29,58 @@ def execute(job: Job, shop: Workshop) -> Result | None:
     """
     match job:
         case Rehearse():
-            return _rehearse(job, shop)
+            return _rehearse(job, runner)
         case Measure():
-            return _measure(job, shop)
+            return _measure(job, runner)
         case Evaluate():
-            return _evaluate(job, shop)
+            return _evaluate(job, runner)
         case Reexamine():
-            return _reexamine(job, shop)
+            return _reexamine(job, runner)
 
 
-def _rehearse(job: Rehearse, shop: Workshop) -> DryRun | None:
+def _rehearse(job: Rehearse, runner: Runner) -> DryRun | None:
     try:
-        return try_dry(job.trial, shop)
+        return try_dry(job.trial, runner)
     except Starved as error:
-        why = _unless_machine_is_full(job.machine, shop, error)
+        why = _unless_machine_is_full(job.machine, runner, error)
         return None if why is None else DryRun(0.0, why)
 
 
-def _measure(job: Measure, shop: Workshop) -> Run:
-    fair = fair_shop(shop, job.usual_bytes)
+def _measure(job: Measure, runner: Runner) -> Run:
+    fair = fair_shop(runner, job.usual_bytes)
     run = train(fair, job.attempt, job.script, job.seed, job.allowance_s, job.bounds)
     run = given_a_second_chance(run, job.before, was_in_time=job.was_in_time)
     if (run.ending in FAILED and (job.dawn or job.has_run_well)) or is_starved_again(run.ending, job.before):
-        run = _unless_machine_is_broken(job, shop, run)
+        run = _unless_machine_is_broken(job, runner, run)
     return run
 
 
-def _evaluate(job: Evaluate, shop: Workshop) -> Score | None:
+def _evaluate(job: Evaluate, runner: Runner) -> Score | None:
     measured: Score | None = Score(None, 0.0, job.refusal)
     if job.refusal is None:
-        fair = fair_shop(shop, job.usual_bytes)
+        fair = fair_shop(runner, job.usual_bytes)
         try:
             measured = score(fair, job.attempt, job.script, job.seed, job.limit_s, job.split)
         except Starved as error:
-            why = _unless_machine_is_full(job.machine if job.attempt else None, shop, error)
+            why = _unless_machine_is_full(job.machine if job.attempt else None, runner, error)
             measured = None if why is None else Score(None, 0.0, why)
     if measured is None or measured.val_bpb is not None or not job.has_run_well:
         return measured
-    return measured if _machine_scores(job.machine, shop) else None
+    return measured if _machine_scores(job.machine, runner) else None
 
 
-def _reexamine(job: Reexamine, shop: Workshop) -> Audit | None:
+def _reexamine(job: Reexamine, runner: Runner) -> Audit | None:
     """Audit against what the attempt was made from, where the largest gains are looked at hardest."""
-    fair = fair_shop(shop, job.usual_bytes)
+    fair = fair_shop(runner, job.usual_bytes)
     try:
         found = audit(fair, job.attempt, job.script, job.seed, job.limit_s, job.reference, job.split)
     except Starved as error:
-        why = _unless_machine_is_full(job.machine if job.attempt else None, shop, error)
+        why = _unless_machine_is_full(job.machine if job.attempt else None, runner, error)
         found = None if why is None else Audit(0, 0, 0.0, 0.0, 0.0, f"it could not be done: {why}")
     if found is None:
         return None
     no_answer = not found.passed and found.worst_nats == 0.0
-    return None if no_answer and not _machine_scores(job.machine, shop) else found
+    return None if no_answer and not _machine_scores(job.machine, runner) else found
 
 
 # ---- second chances --------------------------------------------------------------------------------------------------
@@ -105,69 +105,69 @@ def is_starved_again(ending: Ending, before: Sequence[Ending]) -> bool:
 # ---- whose fault it is -----------------------------------------------------------------------------------------------
 
 
-def fair_shop(shop: Workshop, usual_bytes: int | None) -> Workshop:
+def fair_shop(runner: Runner, usual_bytes: int | None) -> Runner:
     """Where the machine runs short, attempt 0 is never to blame within its cap, and others by what attempt 0 took."""
-    return replace(shop, resource_limits=fair_to(shop.resource_limits, usual_bytes))
+    return replace(runner, resource_limits=fair_to(runner.resource_limits, usual_bytes))
 
 
-def try_dry(trial: Trial, shop: Workshop) -> DryRun | None:
+def try_dry(trial: Trial, runner: Runner) -> DryRun | None:
     """Make a trial run; None when the user stopped it. Raises Starved."""
-    fair = fair_shop(shop, trial.usual_bytes)
+    fair = fair_shop(runner, trial.usual_bytes)
     return rehearse(fair, trial.attempt, trial.script, trial.allowance_s, trial.scoring_s)
 
 
-def check_machine(machine: Trial, shop: Workshop) -> DryRun | None:
+def check_machine(machine: Trial, runner: Runner) -> DryRun | None:
     """Whether attempt 0 still trains here and is scored, for some seconds; None when the user stopped it."""
     try:
-        return try_dry(machine, shop)
+        return try_dry(machine, runner)
     except Starved as error:
         return DryRun(0.0, str(error))
 
 
-def broken_by(found: DryRun, shop: Workshop) -> str | None:
+def broken_by(found: DryRun, runner: Runner) -> str | None:
     """In a sentence; None where attempt 0 came to its end."""
     if found.failure is None:
         return None
-    return f"not even attempt 0 trains here any more: {found.failure} (log: {shop.dry_folder(0) / LOG})"
+    return f"not even attempt 0 trains here any more: {found.failure} (log: {runner.dry_folder(0) / LOG})"
 
 
-def remedy(shop: Workshop) -> str:
+def remedy(runner: Runner) -> str:
     """What to do where other programs left no room."""
-    again = typed("run", "--tag", shop.night.tag)
+    again = typed("run", "--tag", runner.night.tag)
     return f"free some and go on with: {again} (what was cut off does not count and is done again)"
 
 
-def _unless_machine_is_broken(job: Measure, shop: Workshop, run: Run) -> Run:
+def _unless_machine_is_broken(job: Measure, runner: Runner, run: Run) -> Run:
     """A failed run of something that has run before: it counts only where attempt 0 still comes to its end.
 
     So does one without room, where there is room for attempt 0.
     """
     if run.ending is Ending.STARVED and job.attempt == 0:
         return run
-    found = check_machine(job.machine, shop)
+    found = check_machine(job.machine, runner)
     if found is None:
         return replace(run, ending=Ending.STOPPED)
-    why = broken_by(found, shop)
+    why = broken_by(found, runner)
     if run.ending is Ending.STARVED:
         return replace(run, ending=Ending.EXCEEDED) if why is None else run
     return run if why is None else replace(run, ending=Ending.BROKEN, last_lines=f"{run.last_lines}\n{why}".strip())
 
 
-def _unless_machine_is_full(machine: Trial | None, shop: Workshop, error: Starved) -> str | None:
+def _unless_machine_is_full(machine: Trial | None, runner: Runner, error: Starved) -> str | None:
     """Why a process that had no room failed, where attempt 0 has some; None when the user stopped it.
 
     Raises MachineError where attempt 0 has none either.
     """
-    found = check_machine(machine, shop) if machine is not None else DryRun(0.0, str(error))
+    found = check_machine(machine, runner) if machine is not None else DryRun(0.0, str(error))
     if found is not None and found.failure is not None:
-        raise MachineError(f"{error}; {remedy(shop)}") from error
+        raise MachineError(f"{error}; {remedy(runner)}") from error
     return None if found is None else str(error)
 
 
-def _machine_scores(machine: Trial, shop: Workshop) -> bool:
+def _machine_scores(machine: Trial, runner: Runner) -> bool:
     """False when the user stopped it; raises MachineError where attempt 0 is not scored either: nothing is recorded."""
-    found = check_machine(machine, shop)
-    why = None if found is None else broken_by(found, shop)
+    found = check_machine(machine, runner)
+    why = None if found is None else broken_by(found, runner)
     if why is not None:
         raise MachineError(f"{why}; repair that and give the same command: the scoring is done again")
     return found is not None

@@ -24,7 +24,7 @@ import prepare
 from agent.experiment import Audit, Ending, History, Run, Score
 from agent.records import checksums
 from agent.runs import audit as auditing
-from agent.runs.workshop import Repeats, Workshop, read_end
+from agent.runs.runner import Repeats, Runner, read_end
 from agent.sandbox.process import Outcome
 
 # A forward pass over fixed rows takes seconds on a GPU and under a minute on two CPU cores: after an hour it hangs. An
@@ -107,27 +107,27 @@ def too_heavy(run: Run, history: History) -> str | None:
 
 
 def score(
-    shop: Workshop, number: int, script: str, seed: int, limit_s: float, split: Split = "validation"
+    runner: Runner, number: int, script: str, seed: int, limit_s: float, split: Split = "validation"
 ) -> Score | None:
     """Score the weights of a finished run; return None if the user stopped it in the middle.
 
     The committed losses stay beside the run's folder. Raise MachineError if a pinned file has changed.
     """
-    checksums.verify(shop.night, shop.fixed)
-    rows = Rows.of(Path(shop.night.data), split)
-    folder, weights = shop.score_folder(number, seed), shop.weights(number, seed)
-    reply = committed_losses(shop, folder, script, weights, limit_s, rows)
+    checksums.verify(runner.night, runner.fixed)
+    rows = Rows.of(Path(runner.night.data), split)
+    folder, weights = runner.score_folder(number, seed), runner.weights(number, seed)
+    reply = committed_losses(runner, folder, script, weights, limit_s, rows)
     if reply.numbers is not None:
-        _commit(shop.losses(number, seed, split), reply.numbers)
+        _commit(runner.losses(number, seed, split), reply.numbers)
         return Score(rows.bits_per_byte(reply.numbers), reply.wall_s)
     return None if reply.failure is None else Score(None, reply.wall_s, reply.failure, overran=reply.overran)
 
 
-def committed_losses(shop: Workshop, folder: Path, script: str, weights: Path, limit_s: float, rows: Rows) -> Scoring:
+def committed_losses(runner: Runner, folder: Path, script: str, weights: Path, limit_s: float, rows: Rows) -> Scoring:
     """Ask a boxed process for the losses (R, T) of these rows in nats; it gets the rows in random order."""
     order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
     work: Work = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
-    reply = _ask(shop, folder, script, "losses", weights, limit_s, work, rows.inputs.size)
+    reply = _ask(runner, folder, script, "losses", weights, limit_s, work, rows.inputs.size)
     if reply.numbers is None:
         return reply
     losses = np.empty(rows.inputs.shape, np.float32)
@@ -137,7 +137,7 @@ def committed_losses(shop: Workshop, folder: Path, script: str, weights: Path, l
 
 
 def audit(
-    shop: Workshop,
+    runner: Runner,
     number: int,
     script: str,
     seed: int,
@@ -149,23 +149,23 @@ def audit(
 
     The findings of a failed audit stay beside the run's folder. Raise MachineError if a pinned file has changed.
     """
-    checksums.verify(shop.night, shop.fixed)
-    data, rng = Path(shop.night.data), np.random.default_rng(secrets.randbits(128))
+    checksums.verify(runner.night, runner.fixed)
+    data, rng = Path(runner.night.data), np.random.default_rng(secrets.randbits(128))
     rows = Rows.of(data, split)
-    committed = read_committed(shop.losses(number, seed, split), rows)
+    committed = read_committed(runner.losses(number, seed, split), rows)
     if committed is None:
         return Audit(0, 0, 0.0, 0.0, 0.0, "the committed losses are gone")
     train = prepare.load_data(data, verify=False).split("train").tokens
-    reference = read_committed(shop.losses(*incumbent, split), rows) if incumbent else None
+    reference = read_committed(runner.losses(*incumbent, split), rows) if incumbent else None
     if reference is None:
         reference = auditing.unigram_losses(train, rows.targets, len(rows.token_bytes))
     vocab_size = len(rows.token_bytes)
-    folder, weights = shop.audit_folder(number, seed), shop.weights(number, seed)
+    folder, weights = runner.audit_folder(number, seed), runner.weights(number, seed)
     asked, answers, spent_s = [], [], 0.0
     for places in auditing.draw(committed, reference, rows.counted, vocab_size, rng):
         plan = auditing.plan(rows.inputs, rows.targets, committed, places, train, rng)
         work: Work = {"inputs": plan.rows, "positions": plan.positions}
-        reply = _ask(shop, folder, script, "logits", weights, limit_s, work, len(places) * vocab_size)
+        reply = _ask(runner, folder, script, "logits", weights, limit_s, work, len(places) * vocab_size)
         spent_s += reply.wall_s
         if reply.failure is not None:
             why = f"it could not be done: {reply.failure}"
@@ -176,26 +176,26 @@ def audit(
         answers.append(reply.numbers.reshape(len(places), vocab_size))
     found = auditing.compare(asked, answers, spent_s)
     if not found.passed:
-        _keep_evidence(shop.evidence(number, seed, split), asked, answers, found)
+        _keep_evidence(runner.evidence(number, seed, split), asked, answers, found)
     return found
 
 
 def _ask(
-    shop: Workshop, folder: Path, script: str, mode: ScorerMode, weights: Path, limit_s: float, work: Work, count: int
+    runner: Runner, folder: Path, script: str, mode: ScorerMode, weights: Path, limit_s: float, work: Work, count: int
 ) -> Scoring:
     """Run the scorer on this work in a box and return its reply: `count` numbers or a failure.
 
     Repeat it if the machine slept or was busy, and once if a signal killed it (memory may have run short for a moment):
     neither says anything about the script.
     """
-    killed, spent_s, repeats = False, 0.0, Repeats(shop)
+    killed, spent_s, repeats = False, 0.0, Repeats(runner)
     while True:
-        shop.lay_out(folder, script)
+        runner.lay_out(folder, script)
         shutil.copyfile(SCORER, folder / SCORER.name)
         for name, array in work.items():
             np.save(folder / f"{name}.npy", array)
-        command = [sys.executable, SCORER.name, mode, shop.script_name, str(weights)]
-        outcome = shop.call(command, folder, limit_s, weights)
+        command = [sys.executable, SCORER.name, mode, runner.script_name, str(weights)]
+        outcome = runner.call(command, folder, limit_s, weights)
         spent_s += outcome.wall_s
         by_signal = outcome.exit_code is not None and outcome.exit_code < 0
         if outcome.ending is Ending.STOPPED:
@@ -206,7 +206,7 @@ def _ask(
             break
         killed = killed or by_signal
     answer = _answer(outcome, folder, f"{mode}.f32", count)
-    shop.drop_all_but_log(folder)
+    runner.drop_all_but_log(folder)
     overran = outcome.ending is Ending.OVERRAN
     return Scoring(spent_s, failure=answer, overran=overran) if isinstance(answer, str) else Scoring(spent_s, answer)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from agent.experiment import Attempt, Ending, History, Progress, Run, Summary, Weights
 from agent.judging.early_stop import Bound, Finished, Losses, bounds, is_finite, losses
+from agent.runs.runner import WEIGHTS, Runner, open_plain, read_end, weights_bytes
 from agent.runs.weights import count_weights
-from agent.runs.workshop import WEIGHTS, Workshop, open_plain, read_end, weights_bytes
 from agent.sandbox.process import Outcome
 
 # Start, compilation and saving come on top of the budget. The slowest honest start measured took 150 s (MLX compiled a
@@ -35,22 +35,22 @@ MOST_CURVES = 400  # the latest, of whose first runs bounds are learnt: the time
 METRICS, METRICS_BYTES = "metrics.jsonl", 8 << 20  # the end of a longer file: about 60,000 points
 
 
-def train(shop: Workshop, number: int, script: str, seed: int, allowance_s: float, ahead: Sequence[Bound] = ()) -> Run:
+def train(runner: Runner, number: int, script: str, seed: int, allowance_s: float, ahead: Sequence[Bound] = ()) -> Run:
     """Train once, to the end or to the first bound that is exceeded.
 
     An interrupted run of the same attempt and seed starts over. A run that overran on a busy machine ends as DELAYED
     instead of OVERRAN; the caller decides whether to repeat it.
     """
-    folder = shop.run_folder(number, seed)
-    run = train_in(shop, folder, script, seed, shop.night.budget_s, allowance_s, ahead)
+    folder = runner.run_folder(number, seed)
+    run = train_in(runner, folder, script, seed, runner.night.budget_s, allowance_s, ahead)
     if number == 0 and run.ending is Ending.FINISHED:
-        shop.keep_warm(folder)
-    shop.drop_temporary(folder)
+        runner.keep_warm(folder)
+    runner.drop_temporary(folder)
     return run
 
 
 def train_in(
-    shop: Workshop,
+    runner: Runner,
     folder: Path,
     script: str,
     seed: int,
@@ -59,13 +59,13 @@ def train_in(
     ahead: Sequence[Bound] = (),
 ) -> Run:
     """Train in this folder, emptied first, for budget_s; kill it allowance_s after the budget."""
-    shop.lay_out(folder, script)
+    runner.lay_out(folder, script)
     out = folder / "out"
     out.mkdir()
     options = ["--budget-s", f"{budget_s:g}", "--seed", str(seed), "--out", "out", "--no-eval"]
-    command = [sys.executable, shop.script_name, *options]
+    command = [sys.executable, runner.script_name, *options]
     check, limit_s = EarlyStopCheck(out, ahead), budget_s + allowance_s
-    outcome = shop.call(
+    outcome = runner.call(
         command, folder, limit_s, trains=True, progress=lambda: read_progress(out), hopeless=check.has_failed
     )
     run = _as_run(outcome, budget_s, allowance_s, out, seed)
@@ -103,25 +103,25 @@ class EarlyStopCheck:
         return self.verdict is not None
 
 
-def learnt_bounds(shop: Workshop, history: History, best: Attempt | None) -> tuple[Bound, ...]:
+def learnt_bounds(runner: Runner, history: History, best: Attempt | None) -> tuple[Bound, ...]:
     """Return the bounds for an attempt's first run, from earlier first runs, which had the same seed."""
     if best is None or best.val_bpb is None:
         return ()
     compared = (best, *(attempt for attempt in history[-MOST_CURVES:] if attempt.number != best.number))
-    known = {attempt.number: run for attempt in compared if (run := first_finished(shop, attempt)) is not None}
+    known = {attempt.number: run for attempt in compared if (run := first_finished(runner, attempt)) is not None}
     if best.number not in known:
         return ()
     return bounds(tuple(known.values()), Finished(known[best.number].losses, best.val_bpb))
 
 
-def first_finished(shop: Workshop, attempt: Attempt) -> Finished | None:
+def first_finished(runner: Runner, attempt: Attempt) -> Finished | None:
     """Return the losses and score of an attempt's first run; None without a score or after a failed audit."""
     run = next(iter(attempt.done_runs), None)
     score = run.score if run is not None else None
     if run is None or score is None or not is_finite(score.val_bpb) or (score.audit and not score.audit.passed):
         return None
     assert score.val_bpb is not None
-    return Finished(_losses_of_finished(shop.run_folder(attempt.number, run.seed) / "out"), score.val_bpb)
+    return Finished(_losses_of_finished(runner.run_folder(attempt.number, run.seed) / "out"), score.val_bpb)
 
 
 @cache

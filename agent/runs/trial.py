@@ -13,23 +13,23 @@ from agent.clock import Stopwatch
 from agent.experiment import DryRun, Ending
 from agent.files import remove
 from agent.judging.failures import training_failure
+from agent.runs.runner import WEIGHTS, Repeats, Runner
 from agent.runs.score import Rows, committed_losses
 from agent.runs.train import train_in
-from agent.runs.workshop import WEIGHTS, Repeats, Workshop
 
 BUDGET_S = 1.0
 ROWS = 2
 
 
-def rehearse(shop: Workshop, number: int, script: str, allowance_s: float, limit_s: float) -> DryRun | None:
+def rehearse(runner: Runner, number: int, script: str, allowance_s: float, limit_s: float) -> DryRun | None:
     """Train and score briefly; return None if the user stopped it.
 
     Only the log is kept. Raise Starved if other programs repeatedly left no memory or disk.
     """
-    watch, folder, repeats = Stopwatch(), shop.dry_folder(number), Repeats(shop)
-    budget_s = min(BUDGET_S, shop.night.budget_s)
+    watch, folder, repeats = Stopwatch(), runner.dry_folder(number), Repeats(runner)
+    budget_s = min(BUDGET_S, runner.night.budget_s)
     while True:
-        run = train_in(shop, folder, script, shop.night.seed, budget_s, allowance_s)
+        run = train_in(runner, folder, script, runner.night.seed, budget_s, allowance_s)
         late = run.ending is Ending.DELAYED
         if not repeats.wanted(run.ending, run.last_lines, "busy" if late else None):
             break
@@ -39,12 +39,12 @@ def rehearse(shop: Workshop, number: int, script: str, allowance_s: float, limit
     failure, overran = training_failure(run), run.ending is Ending.OVERRAN
     if failure is None:
         aside = folder.with_name("dry.score")
-        reply = committed_losses(shop, aside, script, folder / WEIGHTS, limit_s, _rows(Path(shop.night.data)))
+        reply = committed_losses(runner, aside, script, folder / WEIGHTS, limit_s, _rows(Path(runner.night.data)))
         if reply.numbers is None and reply.failure is None:
             return None
         failure, overran = reply.failure, reply.overran
         remove(aside)
-    shop.drop_all_but_log(folder)
+    runner.drop_all_but_log(folder)
     return DryRun(watch.elapsed_s, failure, overran)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged import finished
-from nights import Grounds, make_repository, options_of, scripted_lab, unigram
+from nights import Grounds, make_repository, options_of, scripted_context, unigram
 
 from agent.experiment import Ending, Status
 from agent.judging.early_stop import FRACTIONS, LEAST_RUNS, Bound, Finished, bounds, losses
@@ -162,8 +162,8 @@ def morning(tmp_path_factory, tiny_data):
     grounds = Grounds(make_repository(root, trained(0.5)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        with scripted_lab(root, "t", [*LEARNT, BAD, GOOD, BAD_LATER, MISLED, UNSEEN]) as lab:
-            run_night(dataclasses.replace(lab, early_stop=True))
+        with scripted_context(root, "t", [*LEARNT, BAD, GOOD, BAD_LATER, MISLED, UNSEEN]) as context:
+            run_night(dataclasses.replace(context, early_stop=True))
     return grounds
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nights import SCRIPTS, Grounds, Quiet, scripted_lab, unigram
+from nights import SCRIPTS, Grounds, Quiet, scripted_context, unigram
 
 from agent.experiment import Ask, Attempt, Briefing, Proposal, Status
 from agent.night.driver import run_night
@@ -60,24 +60,24 @@ SHARPER, SMOOTHER = turned(SHARPNESS=0.8), turned(SMOOTHING=2.0)
 
 @contextmanager
 def lab_with(grounds: Grounds, source: Any, experiments: int, watcher: Quiet | None = None) -> Any:
-    with scripted_lab(grounds.root, "t", []) as lab:
+    with scripted_context(grounds.root, "t", []) as context:
         watcher = watcher or Quiet()
-        shop = dataclasses.replace(lab.shop, progressed=watcher.progressed)
-        source.outbox = Outbox(lambda: lab.stop.after_run)
+        runner = dataclasses.replace(context.runner, progressed=watcher.progressed)
+        source.outbox = Outbox(lambda: context.stop.after_run)
         limits = Limits(experiments=experiments)
         own: dict[str, Any] = {
             "proposer": source,
             "watcher": watcher,
-            "shop": shop,
+            "runner": runner,
             "outbox": source.outbox,
             "asks_ahead": True,
         }
-        yield dataclasses.replace(lab, limits=limits, **own)
+        yield dataclasses.replace(context, limits=limits, **own)
 
 
 def night(grounds: Grounds, source: Source, experiments: int) -> Sequence[Attempt]:
-    with lab_with(grounds, source, experiments) as lab:
-        run_night(lab)
+    with lab_with(grounds, source, experiments) as context:
+        run_night(context)
     return grounds.attempts("t")
 
 
@@ -131,8 +131,8 @@ class Listener(Quiet):
 def test_the_next_idea_is_made_while_the_current_one_trains(grounds):
     events: list[str] = []
     slow = Slow(events, whole(WORSE), SHARPER)
-    with lab_with(grounds, slow, 2, listener := Listener(slow)) as lab:
-        run_night(lab)
+    with lab_with(grounds, slow, 2, listener := Listener(slow)) as context:
+        run_night(context)
     assert events == [
         *("run of 0", "verdict on 0", "asked for 1", "idea 1"),
         *("run of 1", "asked for 2", "idea 2", "verdict on 1", "run of 2", "verdict on 2"),
@@ -169,16 +169,16 @@ class Endless(Source):
 class Stops(Quiet):
     def scoring_began(self, attempt: Attempt) -> None:
         if attempt.number == 1:
-            self.lab.stop.wish("after-run")
+            self.context.stop.wish("after-run")
 
 
 def test_a_question_ends_with_the_night_and_what_it_cost_is_known(grounds):
     endless, watcher = Endless(whole(WORSE), SHARPER), Stops()
-    with lab_with(grounds, endless, 5, watcher) as lab:
-        watcher.lab = lab
-        run_night(lab)
-        assert [ask.failure for ask in lab.journal.asks()] == ["stopped"]
-        lab.stop.forget()
+    with lab_with(grounds, endless, 5, watcher) as context:
+        watcher.context = context
+        run_night(context)
+        assert [ask.failure for ask in context.journal.asks()] == ["stopped"]
+        context.stop.forget()
     assert endless.ended
     assert [one.settled for one in grounds.attempts("t")] == [True, True]
 
@@ -222,16 +222,16 @@ class Submits(Quiet):
 
     def scoring_began(self, attempt: Attempt) -> None:
         if attempt.number == 1:
-            submit(self.lab.place.queue, unigram(SHARPNESS=0.9), "mine", script="train_mlx.py", now="now")
+            submit(self.context.place.queue, unigram(SHARPNESS=0.9), "mine", script="train_mlx.py", now="now")
 
 
 def test_what_a_person_submits_during_a_run_is_tried_before_what_the_search_made_ahead(grounds):
     watcher = Submits()
     search = Paid(whole(WORSE), SMOOTHER, SMOOTHER, SMOOTHER, name="search")
-    with lab_with(grounds, search, 2, watcher) as lab:
-        watcher.lab = lab
-        queue = Queue(lab.place.queue, lab.place.nights)
-        run_night(dataclasses.replace(lab, proposer=Fallback({"queue": queue, "search": search}, watcher.said)))
+    with lab_with(grounds, search, 2, watcher) as context:
+        watcher.context = context
+        queue = Queue(context.place.queue, context.place.nights)
+        run_night(dataclasses.replace(context, proposer=Fallback({"queue": queue, "search": search}, watcher.said)))
     assert [one.proposal.source for one in grounds.attempts("t")][:3] == ["you", "search", "queue"]
 
 
@@ -263,8 +263,8 @@ class Dies(Quiet):
 def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
     file = grounds.folder("t") / FILE
     if (dying := os.fork()) == 0:
-        with lab_with(grounds, Paid(whole(WORSE), SHARPER), 2, Dies(file)) as lab:
-            run_night(lab)
+        with lab_with(grounds, Paid(whole(WORSE), SHARPER), 2, Dies(file)) as context:
+            run_night(context)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -9
     assert len(grounds.attempts("t")) == 2
@@ -272,8 +272,8 @@ def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
     attempts = night(grounds, source, experiments=2)
     assert source.told == []
     assert (attempts[2].proposal.title, attempts[2].status) == ("idea 2", Status.KEEP)
-    with scripted_lab(grounds.root, "t", []) as lab:
-        assert [ask.attempt for ask in lab.journal.asks()] == [1, 2]
+    with scripted_context(grounds.root, "t", []) as context:
+        assert [ask.attempt for ask in context.journal.asks()] == [1, 2]
     assert not file.exists()
 
 

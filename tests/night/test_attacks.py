@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 from judged import scored_attempt
-from nights import Grounds, Nap, make_repository, run_once, scripted_lab, unigram
+from nights import Grounds, Nap, make_repository, run_once, scripted_context, unigram
 from samples import NIGHT
 from sources import Source, attempt, brief
 
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 def killed_at_dawn(grounds: Grounds, number: int) -> None:
     """A run at dawn has just ended; nothing else is known of it."""
-    with scripted_lab(grounds.root, "t", []) as lab:
-        run_once(lab, number, dawn=1)
+    with scripted_context(grounds.root, "t", []) as context:
+        run_once(context, number, dawn=1)
 
 
 def test_a_run_of_an_interrupted_dawn_brings_nobody_down(grounds):
@@ -90,9 +90,9 @@ def test_a_machine_that_breaks_at_dawn_brings_nobody_down(grounds, tmp_path):
 
 
 def test_a_machine_that_sleeps_in_a_dry_run_breaks_nothing(grounds, monkeypatch):
-    with scripted_lab(grounds.root, "t", []) as lab:
+    with scripted_context(grounds.root, "t", []) as context:
         monkeypatch.setattr(process, "Stopwatch", Nap().stopwatch)
-        found = rehearse(lab.shop, 1, BETTER, 60.0, 60.0)
+        found = rehearse(context.runner, 1, BETTER, 60.0, 60.0)
     assert found is not None
     assert found.failure is None
 

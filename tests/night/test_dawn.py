@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from dawns import BEST, LUCKY, SHARPER, START, remember
-from nights import Grounds, Quiet, make_repository, scripted_lab, unigram
+from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.experiment import Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
 from agent.judging.confirmation import Again, Findings, Without, findings, next_trial
@@ -58,12 +58,12 @@ class Dies(Quiet):
 
 
 def dawn(grounds: Grounds, watcher: Quiet, runs: int) -> None:
-    with scripted_lab(grounds.root, "t", []) as lab:
-        shop = dataclasses.replace(lab.shop, progressed=watcher.progressed)
+    with scripted_context(grounds.root, "t", []) as context:
+        runner = dataclasses.replace(context.runner, progressed=watcher.progressed)
         if isinstance(watcher, Ends):
-            wish, watcher.end = watcher.end, lambda: lab.stop.wish(wish)
-        confirm(dataclasses.replace(lab, watcher=watcher, shop=shop), runs)
-        lab.stop.forget()
+            wish, watcher.end = watcher.end, lambda: context.stop.wish(wish)
+        confirm(dataclasses.replace(context, watcher=watcher, runner=runner), runs)
+        context.stop.forget()
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
         killed = grounds.attempts("t")
         dawn(grounds, Ends(4, NOW, times=2), RUNS - 7)  # on the holdout, the second of its two texts
         cut, weights = grounds.attempts("t"), kept_weights(grounds)
-        with scripted_lab(grounds.root, "t", []) as lab:
-            unfinished = is_interrupted(lab)
+        with scripted_context(grounds.root, "t", []) as context:
+            unfinished = is_interrupted(context)
         done = grounds.nightshift(
             "confirm", "--runs", "1", "--json", str(folder / "found.json"), "--sandbox", "off", "--allowance-s", "60"
         )
@@ -168,9 +168,9 @@ def test_what_is_cut_off_before_its_score_is_scored_later_from_the_same_weights(
 
 def test_gains_on_the_holdout_are_counted_from_losses_of_the_same_dawn(morning):
     history = morning.attempts
-    with scripted_lab(morning.grounds.root, "t", []) as lab:
+    with scripted_context(morning.grounds.root, "t", []) as context:
         references = [
-            reference_of(lab.shop, lab.state(), number, fresh(history[number])[-1], split)
+            reference_of(context.runner, context.state(), number, fresh(history[number])[-1], split)
             for number, split in ((3, "holdout"), (4, "holdout"), (4, "validation"))
         ]
     assert references == [(0, 1003), (3, 1003), (3, 0)]  # those that were remembered have left no losses
@@ -286,9 +286,9 @@ def test_an_attempt_shows_its_runs_at_dawn(morning):
 @pytest.fixture(scope="module")
 def day(morning: Morning) -> tuple[tuple[Attempt, ...], list[str]]:
     """The night went on: its attempts, and what was said."""
-    with scripted_lab(morning.grounds.root, "t", [*SCRIPTS, "", unigram(SHARPNESS=0.2)]) as lab:
-        run_night(dataclasses.replace(lab, limits=Limits(experiments=4)))  # dawn's questions are no ideas
-        return morning.grounds.attempts("t"), lab.watcher.sentences  # type: ignore[attr-defined]
+    with scripted_context(morning.grounds.root, "t", [*SCRIPTS, "", unigram(SHARPNESS=0.2)]) as context:
+        run_night(dataclasses.replace(context, limits=Limits(experiments=4)))  # dawn's questions are no ideas
+        return morning.grounds.attempts("t"), context.watcher.sentences  # type: ignore[attr-defined]
 
 
 def test_the_night_goes_on_from_the_confirmed_script(morning, day):
@@ -314,14 +314,14 @@ def test_what_is_made_from_it_is_compared_with_runs_of_the_nights_own(morning, d
 @pytest.mark.slow  # a third dawn and a fourth
 def test_the_next_dawn_has_seeds_of_its_own_and_its_runs_are_counted_over_the_night(morning, day):
     grounds = morning.grounds
-    with scripted_lab(grounds.root, "t", []) as lab:
+    with scripted_context(grounds.root, "t", []) as context:
         limits = Limits(experiments=4, dawn_runs=RUNS + 2)
-        run_night(dataclasses.replace(lab, limits=limits))
-        assert limits.runs_at_dawn(lab.pace(lab.journal.attempts())) == 2
-        confirm(lab, 2)
-        run_night(dataclasses.replace(lab, limits=limits))
-        assert limits.runs_at_dawn(lab.pace(lab.journal.attempts())) == 0
-        dawns = lab.journal.dawns()
+        run_night(dataclasses.replace(context, limits=limits))
+        assert limits.runs_at_dawn(context.pace(context.journal.attempts())) == 2
+        confirm(context, 2)
+        run_night(dataclasses.replace(context, limits=limits))
+        assert limits.runs_at_dawn(context.pace(context.journal.attempts())) == 0
+        dawns = context.journal.dawns()
     attempts = grounds.attempts("t")
     assert [(dawn.number, dawn.champion, dawn.ended is None) for dawn in dawns] == [(1, 3, False), (2, 4, False)]
     assert [run.seed for run in attempts[4].dawn_runs(2)] == [2000]
@@ -332,9 +332,9 @@ def test_the_next_dawn_has_seeds_of_its_own_and_its_runs_are_counted_over_the_ni
 @pytest.mark.slow
 def test_a_dawn_that_is_asked_for_again_adds_runs_with_further_seeds(morning, day):
     before = morning.grounds.attempts("t")
-    with scripted_lab(morning.grounds.root, "t", []) as lab:
-        confirm(lab, 2)
-        assert [dawn.number for dawn in lab.journal.dawns()] == [1, 2]
+    with scripted_context(morning.grounds.root, "t", []) as context:
+        confirm(context, 2)
+        assert [dawn.number for dawn in context.journal.dawns()] == [1, 2]
     for attempt in (before[0], before[4]):
         seeds = [run.seed for run in attempt.dawn_runs(2)]
         after = [run.seed for run in morning.grounds.attempts("t")[attempt.number].dawn_runs(2)]

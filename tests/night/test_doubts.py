@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from conftest import TEST_SCALE, write_library_text
-from nights import Grounds, Nap, Quiet, make_repository, scripted_lab, unigram
+from nights import Grounds, Nap, Quiet, make_repository, scripted_context, unigram
 
 import prepare
 from agent.experiment import Attempt, Ending, Run, Status
+from agent.night.context import NightContext
 from agent.night.driver import run_night
-from agent.night.lab import Lab
 from agent.runs.train import FIRST_ALLOWANCE_S, LEAST_ALLOWANCE_S, learnt_allowance_s, train
 from agent.sandbox import process
 from agent.sandbox.limits import GB
@@ -43,7 +43,7 @@ def frail(diary: Path) -> str:
 class Doubts:
     """The morning after: a first part without confirmation, a second with one more seed for each gain."""
 
-    lab: Lab
+    context: NightContext
     grounds: Grounds
     sentences: list[str]
     diary: Path
@@ -66,14 +66,14 @@ def doubts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doubts]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(data))
         patch.setattr(process, "Stopwatch", Nap().stopwatch)
-        with scripted_lab(grounds.root, "t", scripts[:3], plausible_gain=PLAUSIBLE_GAIN) as lab:
-            limits = dataclasses.replace(lab.shop.resource_limits, memory_bytes=GB)
-            run_night(dataclasses.replace(lab, shop=dataclasses.replace(lab.shop, resource_limits=limits)))
-            assert isinstance(lab.watcher, Quiet)
-            sentences = lab.watcher.sentences
-        with scripted_lab(grounds.root, "t", scripts, confirm=1) as lab:
-            run_night(lab)
-            yield Doubts(lab, grounds, sentences, diary)
+        with scripted_context(grounds.root, "t", scripts[:3], plausible_gain=PLAUSIBLE_GAIN) as context:
+            limits = dataclasses.replace(context.runner.resource_limits, memory_bytes=GB)
+            run_night(dataclasses.replace(context, runner=dataclasses.replace(context.runner, resource_limits=limits)))
+            assert isinstance(context.watcher, Quiet)
+            sentences = context.watcher.sentences
+        with scripted_context(grounds.root, "t", scripts, confirm=1) as context:
+            run_night(context)
+            yield Doubts(context, grounds, sentences, diary)
 
 
 # ---- done over -------------------------------------------------------------------------------------------------------
@@ -107,16 +107,16 @@ def test_a_script_that_sees_the_next_token_is_caught_by_the_audit(doubts):
     assert "committed losses are not the model's" in doubts.reason(2)
     audit = doubts[2].runs[0].score.audit
     assert audit.wrong > audit.positions // 2
-    evidence = json.loads(doubts.lab.shop.evidence(2, 0).read_text())
+    evidence = json.loads(doubts.context.runner.evidence(2, 0).read_text())
     assert doubts.reason(2) == f"audit: {evidence['failure']}"
     assert len(evidence["positions"]) == audit.positions
-    assert not doubts.lab.shop.weights(2, 0).exists()
+    assert not doubts.context.runner.weights(2, 0).exists()
 
 
 def test_honest_attempts_pass_their_audit_without_evidence(doubts):
     for number in (0, 1):
         assert doubts[number].runs[-1].score.audit.passed
-        assert not doubts.lab.shop.evidence(number, 0).exists()
+        assert not doubts.context.runner.evidence(number, 0).exists()
 
 
 def test_a_gain_that_another_seed_confirms_is_kept_by_its_mean(doubts):
@@ -125,7 +125,7 @@ def test_a_gain_that_another_seed_confirms_is_kept_by_its_mean(doubts):
     assert attempt.val_bpb == pytest.approx(sum(attempt.scores_bpb) / 2)
     assert attempt.val_bpb_std > 0
     assert [run.score.audit.passed for run in attempt.runs] == [True, True]
-    assert all(doubts.lab.shop.weights(4, seed).exists() for seed in (0, 1))
+    assert all(doubts.context.runner.weights(4, seed).exists() for seed in (0, 1))
 
 
 # ---- lived through ---------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_a_run_that_takes_too_much_memory_is_its_own_crash(doubts):
 
 @pytest.mark.usefixtures("quiet_machine")
 def test_a_slowed_clock_buys_no_time(doubts):
-    run = train(doubts.lab.shop, 9, SLOW_CLOCK, seed=0, allowance_s=1.2)
+    run = train(doubts.context.runner, 9, SLOW_CLOCK, seed=0, allowance_s=1.2)
     assert run.ending is Ending.OVERRAN
     assert 1.25 <= run.wall_s < 1.25 + 2 * process.GRACE_S + 5
     assert run.last_lines.endswith("0.05 s of budget and 1.2 s for start and end are over")

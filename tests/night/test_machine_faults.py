@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from nights import Grounds, Quiet, make_repository, mounted, run_once, scripted_lab, unigram
+from nights import Grounds, Quiet, make_repository, mounted, run_once, scripted_context, unigram
 
 from agent.errors import MachineError
 from agent.experiment import (
@@ -19,10 +19,10 @@ from agent.experiment import (
 )
 from agent.judging.judge import Greedy
 from agent.night import record
+from agent.night.context import NightContext
 from agent.night.dawn import confirm
 from agent.night.driver import run_night
-from agent.night.lab import Lab
-from agent.runs import workshop
+from agent.runs import runner as runner_module
 
 pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]  # nights on real disks, some seconds each
 
@@ -41,8 +41,8 @@ def test_crashes_on_a_broken_machine_are_void_and_done_again_when_the_night_goes
     device.touch()
     (grounds.root / "train_mlx.py").write_text(needs(device))
     ideas = [needs(device, SHARPNESS=0.6 + n / 100) for n in range(3)]
-    with scripted_lab(grounds.root, "t", ideas) as lab, pytest.raises(MachineError) as told:
-        run_night(dataclasses.replace(lab, watcher=Acts(lambda one: one.number == 0 and device.unlink())))
+    with scripted_context(grounds.root, "t", ideas) as context, pytest.raises(MachineError) as told:
+        run_night(dataclasses.replace(context, watcher=Acts(lambda one: one.number == 0 and device.unlink())))
     said = str(told.value)
     assert said.startswith(
         "2 attempts in a row crashed, the last with: exit code 1: AssertionError: the device is lost"
@@ -80,13 +80,13 @@ def test_a_question_of_dawn_that_fails_on_a_broken_machine_is_asked_again(ground
     (grounds.root / "train_mlx.py").write_text(needs(device))
     grounds.try_scripts("t", [needs(device, SHARPNESS=0.7)])
     question = Proposal(needs(device), "#1 without #1", "", "dawn", without=(1,))
-    with scripted_lab(grounds.root, "t", []) as lab:
-        lab.journal.add_attempt(2, 1, question, "")
+    with scripted_context(grounds.root, "t", []) as context:
+        context.journal.add_attempt(2, 1, question, "")
         device.unlink()
         with pytest.raises(MachineError, match=r"not even attempt 0 trains here any more: .* the run is done again"):
-            run_once(lab, 2, dawn=1)
+            run_once(context, 2, dawn=1)
         device.touch()
-        assert run_once(lab, 2, dawn=1)
+        assert run_once(context, 2, dawn=1)
     assert [(one.seed, one.ending) for one in grounds.attempts("t")[2].runs] == [
         (1000, Ending.BROKEN), (1000, Ending.FINISHED),
     ]  # fmt: skip
@@ -103,11 +103,14 @@ def test_an_edit_that_has_run_well_is_not_blamed_for_a_broken_machine_with_its_n
         Greedy(confirm=1).judge(one, history),
     )[1]
     breaks.review = lambda self, history: Review()
-    with scripted_lab(grounds.root, "t", [idea]) as lab, pytest.raises(MachineError, match="not even attempt 0"):
-        run_night(dataclasses.replace(lab, judge=breaks()))
+    with (
+        scripted_context(grounds.root, "t", [idea]) as context,
+        pytest.raises(MachineError, match="not even attempt 0"),
+    ):
+        run_night(dataclasses.replace(context, judge=breaks()))
     device.touch()
-    with scripted_lab(grounds.root, "t", [idea], confirm=1) as lab:
-        run_night(lab)
+    with scripted_context(grounds.root, "t", [idea], confirm=1) as context:
+        run_night(context)
     edit = grounds.attempts("t")[1]
     assert [(one.seed, one.ending) for one in edit.runs] == [
         (0, Ending.FINISHED), (1, Ending.BROKEN), (1, Ending.FINISHED),
@@ -122,13 +125,13 @@ def test_scores_that_are_missing_on_a_broken_machine_are_taken_later(grounds, tm
     loads = "def load_model(weights_path: str) -> Unigram:\n"
     (grounds.root / "train_mlx.py").write_text(unigram().replace(loads, loads + guard))
     grounds.try_scripts("t", [unigram(SHARPNESS=0.7).replace(loads, loads + guard)])
-    with scripted_lab(grounds.root, "t", []) as lab:
-        run_once(lab, 1, dawn=1)
+    with scripted_context(grounds.root, "t", []) as context:
+        run_once(context, 1, dawn=1)
         device.unlink()
         with pytest.raises(MachineError, match=r"not even attempt 0 .* the scoring is done again"):
-            confirm(lab, 0)
+            confirm(context, 0)
         device.touch()
-        confirm(lab, 0)
+        confirm(context, 0)
     last = grounds.attempts("t")[1].runs[-1]
     assert last.score.val_bpb is not None
     assert last.holdout.audit.passed
@@ -138,13 +141,17 @@ def test_scores_that_are_missing_on_a_broken_machine_are_taken_later(grounds, tm
 
 
 @contextmanager
-def tight(grounds: Grounds, scripts: Sequence[str], watcher: Quiet, spare_bytes: int = 200 * MB) -> Iterator[Lab]:
+def tight(
+    grounds: Grounds, scripts: Sequence[str], watcher: Quiet, spare_bytes: int = 200 * MB
+) -> Iterator[NightContext]:
     """A night on a disk of which so much is left to all programs together."""
-    with scripted_lab(grounds.root, "t", scripts) as lab:
+    with scripted_context(grounds.root, "t", scripts) as context:
         disk = os.statvfs(grounds.root)
         free = disk.f_bavail * disk.f_frsize
-        limits = dataclasses.replace(lab.shop.resource_limits, spare_disk_bytes=free - spare_bytes)
-        yield dataclasses.replace(lab, shop=dataclasses.replace(lab.shop, resource_limits=limits), watcher=watcher)
+        limits = dataclasses.replace(context.runner.resource_limits, spare_disk_bytes=free - spare_bytes)
+        yield dataclasses.replace(
+            context, runner=dataclasses.replace(context.runner, resource_limits=limits), watcher=watcher
+        )
 
 
 class Neighbour(Quiet):
@@ -168,7 +175,7 @@ class Neighbour(Quiet):
 @pytest.fixture
 def own_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Grounds]:
     """A disk that only this test writes to, and nobody waits long for room on it."""
-    for module in (record, workshop):
+    for module in (record, runner_module):
         monkeypatch.setattr(module, "STARVED_WAIT_S", 0.01)
     with mounted(tmp_path / "disk", "size=2g") as disk:
         yield Grounds(make_repository(disk / "user", unigram()))
@@ -178,8 +185,8 @@ def own_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_disk_that_somebody_else_filled_makes_a_run_void(own_disk, number):
     watcher = Neighbour(own_disk.root.parent / "hoard", number)
-    with tight(own_disk, [unigram(SHARPNESS=0.7)], watcher) as lab:
-        run_night(lab)
+    with tight(own_disk, [unigram(SHARPNESS=0.7)], watcher) as context:
+        run_night(context)
     attempts = own_disk.attempts("t")
     assert [one.ending for one in attempts[number].runs] == [Ending.STARVED, Ending.FINISHED]
     assert [one.status for one in attempts] == [Status.KEEP, Status.KEEP]
@@ -193,12 +200,12 @@ def test_a_disk_that_stays_full_ends_the_night_and_the_run_does_not_count(own_di
     hoard = own_disk.root.parent / "hoard"
     told = r"disk full: .* free some and go on with: nightshift run --tag t \(what was cut off does not count"
     stays = Neighbour(hoard, number, frees=False)
-    with tight(own_disk, [unigram(SHARPNESS=0.7)], stays) as lab, pytest.raises(MachineError, match=told):
-        run_night(lab)
+    with tight(own_disk, [unigram(SHARPNESS=0.7)], stays) as context, pytest.raises(MachineError, match=told):
+        run_night(context)
     assert [one.ending for one in own_disk.attempts("t")[number].runs] == [Ending.STARVED] * 3
     hoard.unlink()
-    with tight(own_disk, [unigram(SHARPNESS=0.7)], Quiet()) as lab:
-        run_night(lab)
+    with tight(own_disk, [unigram(SHARPNESS=0.7)], Quiet()) as context:
+        run_night(context)
     assert [one.status for one in own_disk.attempts("t")] == [Status.KEEP, Status.KEEP]
 
 
@@ -210,8 +217,8 @@ HOARDS = unigram(SHARPNESS=0.9).replace(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
 def test_a_script_that_hides_what_it_takes_is_found_out_when_attempt_0_has_room(own_disk):
-    with tight(own_disk, [HOARDS, unigram(SHARPNESS=0.7)], Quiet()) as lab:
-        run_night(lab)
+    with tight(own_disk, [HOARDS, unigram(SHARPNESS=0.7)], Quiet()) as context:
+        run_night(context)
     attempts = own_disk.attempts("t")
     assert [one.ending for one in attempts[1].runs] == [Ending.STARVED, Ending.STARVED, Ending.EXCEEDED]
     assert [one.status for one in attempts] == [Status.KEEP, Status.CRASH, Status.KEEP]

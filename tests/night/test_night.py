@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 import pytest
-from nights import SCRIPTS, Grounds, Quiet, git, make_repository, scripted_lab, unigram
+from nights import SCRIPTS, Grounds, Quiet, git, make_repository, scripted_context, unigram
 from samples import NIGHT
 
 from agent.errors import MachineError, NightError, ScriptError
@@ -202,17 +202,17 @@ def test_a_night_without_a_baseline_ends_with_a_sentence(grounds):
 
 
 def test_a_run_sees_copies_of_the_fixed_files_from_when_the_night_opened(grounds):
-    with scripted_lab(grounds.root, "t", [BETTER]) as lab:
+    with scripted_context(grounds.root, "t", [BETTER]) as context:
         (grounds.root / "prepare.py").write_text("raise SystemExit('edited in the middle of the night')")
-        run_night(lab)
+        run_night(context)
     assert [row["status"] for row in grounds.rows()] == ["keep", "keep"]
 
 
 def test_somebody_moving_the_branch_ends_the_night_and_keeps_their_commit(grounds):
-    with scripted_lab(grounds.root, "t", [BETTER]) as lab:
+    with scripted_context(grounds.root, "t", [BETTER]) as context:
         grounds.git("update-ref", "refs/heads/experiments/0.05s-t", "HEAD")
         with pytest.raises(Exception, match=r"was moved to .* by somebody else"):
-            run_night(lab)
+            run_night(context)
     assert tip(grounds) == grounds.git("rev-parse", "HEAD")
 
 
@@ -299,11 +299,11 @@ class Sweeper(Quiet):
 
 
 def test_a_night_whose_journal_is_swept_away_ends_with_every_row_in_the_ledger(grounds):
-    with scripted_lab(grounds.root, "t", [BETTER, WORSE, unigram(SHARPNESS=0.3)]) as lab:
+    with scripted_context(grounds.root, "t", [BETTER, WORSE, unigram(SHARPNESS=0.3)]) as context:
         watcher = Sweeper()
         watcher.root = grounds.root
         with pytest.raises(NightError, match="was removed while its night ran"):
-            run_night(dataclasses.replace(lab, watcher=watcher))
+            run_night(dataclasses.replace(context, watcher=watcher))
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
 
 
@@ -328,10 +328,10 @@ class Visitor(Quiet):
 
 
 def test_a_branch_that_somebody_has_checked_out_waits_for_them(grounds):
-    with scripted_lab(grounds.root, "t", [unigram(SHARPNESS=0.6), BETTER]) as lab:
+    with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.6), BETTER]) as context:
         watcher = Visitor()
         watcher.root = grounds.root
-        run_night(dataclasses.replace(lab, watcher=watcher))
+        run_night(dataclasses.replace(context, watcher=watcher))
     attempts = grounds.attempts("t")
     assert [one.status for one in attempts] == ["keep", "keep", "keep"]
     assert watcher.seen == (attempts[0].commit, "")
@@ -339,22 +339,22 @@ def test_a_branch_that_somebody_has_checked_out_waits_for_them(grounds):
 
 
 def test_a_script_that_takes_the_machine_down_twice_is_not_tried_again(grounds):
-    with scripted_lab(grounds.root, "t", [BETTER]) as lab:
-        run_night(lab)
-        lab.journal.add_attempt(2, 1, Proposal(WORSE, "heavy", "", "scripted"), "2026-11-21T00:00:00Z")
+    with scripted_context(grounds.root, "t", [BETTER]) as context:
+        run_night(context)
+        context.journal.add_attempt(2, 1, Proposal(WORSE, "heavy", "", "scripted"), "2026-11-21T00:00:00Z")
         for boot in ("one start", "the next"):
-            lab.journal.start_run(2, 0, boot)
-            lab.journal.mark_lost_runs("after it")
-            assert [run.ending for run in lab.journal.attempt(2).runs][-1] is Ending.FELLED
+            context.journal.start_run(2, 0, boot)
+            context.journal.mark_lost_runs("after it")
+            assert [run.ending for run in context.journal.attempt(2).runs][-1] is Ending.FELLED
     grounds.try_scripts("t", [])
     last = grounds.attempts("t")[2]
     assert (last.status, last.decision.reason) == (Status.CRASH, "the machine went down during it, twice")
 
 
 def test_a_power_cut_costs_a_run_and_no_attempt(grounds):
-    with scripted_lab(grounds.root, "t", []) as lab:
-        lab.journal.add_attempt(0, None, Proposal(unigram(), "baseline", "", "you"), "2026-11-21T00:00:00Z")
-        lab.journal.start_run(0, 0, "before the cut")
-        run_night(lab)
+    with scripted_context(grounds.root, "t", []) as context:
+        context.journal.add_attempt(0, None, Proposal(unigram(), "baseline", "", "you"), "2026-11-21T00:00:00Z")
+        context.journal.start_run(0, 0, "before the cut")
+        run_night(context)
     assert [run.ending for run in grounds.attempts("t")[0].runs] == [Ending.FELLED, Ending.FINISHED]
     assert grounds.rows()[0]["status"] == "keep"

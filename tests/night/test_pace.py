@@ -6,13 +6,13 @@ import time
 import pytest
 from commands import refused
 from judged import scored_attempt
-from nights import Grounds, scripted_lab, unigram
+from nights import Grounds, scripted_context, unigram
 
 from agent.experiment import Ask, DryRun, Ending, Proposal, Run, Score, Status
 from agent.judging.judge import Balanced
+from agent.night.context import NightContext
 from agent.night.dawn import confirm
 from agent.night.driver import run_night
-from agent.night.lab import Lab
 from agent.night.limits import Limits, Pace, advised_hours
 from agent.proposers.registry import patience_s
 from agent.records.terms import Terms
@@ -110,25 +110,25 @@ def test_less_than_one_run_is_refused_with_the_least_that_makes_sense(grounds):
     assert said.startswith("--hours 1e-05 is less than one run takes, about ")
 
 
-def out_of_time(lab: Lab, runs: float) -> Lab:
+def out_of_time(context: NightContext, runs: float) -> NightContext:
     """With time for that many of the longest run so far, and nothing kept for dawn."""
-    limits = Limits(hours=runs * lab.pace(lab.journal.attempts()).run_s / 3600, dawn_runs=0)
-    return dataclasses.replace(lab, limits=limits)
+    limits = Limits(hours=runs * context.pace(context.journal.attempts()).run_s / 3600, dawn_runs=0)
+    return dataclasses.replace(context, limits=limits)
 
 
 def calibrating(grounds: Grounds, runs: float | None) -> list[str]:
-    with scripted_lab(grounds.root, "t", [unigram(SHARPNESS=0.8, JITTER=0.01)]) as lab:
-        lab = dataclasses.replace(lab, judge=Balanced())
-        run_night(lab if runs is None else out_of_time(lab, runs))
-    return lab.watcher.sentences
+    with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.8, JITTER=0.01)]) as context:
+        context = dataclasses.replace(context, judge=Balanced())
+        run_night(context if runs is None else out_of_time(context, runs))
+    return context.watcher.sentences
 
 
 @pytest.mark.slow
 def test_a_calibration_that_the_hours_cut_short_goes_on_in_another_call(grounds):
     (grounds.root / "train_mlx.py").write_text(unigram(JITTER=0.01))
-    with scripted_lab(grounds.root, "t", []) as lab:  # attempt 0 is begun in any case
-        run_night(dataclasses.replace(lab, judge=Balanced(), limits=Limits(hours=1e-9)))
-    assert lab.watcher.sentences == [
+    with scripted_context(grounds.root, "t", []) as context:  # attempt 0 is begun in any case
+        run_night(dataclasses.replace(context, judge=Balanced(), limits=Limits(hours=1e-9)))
+    assert context.watcher.sentences == [
         "no time is left for another seed of #0 (baseline): it stays unfinished and goes on with: "
         "nightshift run --tag t"
     ]
@@ -155,12 +155,12 @@ class Dallies:
 @pytest.mark.slow  # two nights
 def test_an_idea_that_came_too_late_waits_for_the_next_call_and_dawn_passes_over_it(grounds):
     grounds.try_scripts("t", [unigram(SHARPNESS=0.6)])
-    with scripted_lab(grounds.root, "t", []) as lab:
-        run_s = lab.pace(lab.journal.attempts()).run_s
-        late = out_of_time(dataclasses.replace(lab, proposer=Dallies(run_s)), runs=1.5)
+    with scripted_context(grounds.root, "t", []) as context:
+        run_s = context.pace(context.journal.attempts()).run_s
+        late = out_of_time(dataclasses.replace(context, proposer=Dallies(run_s)), runs=1.5)
         run_night(late)
         assert late.watcher.sentences[0].startswith("no time is left for its run of #2 (late): it stays unfinished")
-        assert confirm(lab, 2) is not None
+        assert confirm(context, 2) is not None
     attempts = grounds.attempts("t")
     assert (attempts[2].runs, attempts[2].decision, attempts[2].settled) == ((), None, False)
     assert sum(run.dawn for run in attempts[1].runs) == 1
@@ -194,8 +194,8 @@ def test_dawn_has_the_runs_it_was_given_over_the_whole_night_and_none_without_ho
 
 
 def test_a_question_of_dawn_is_no_experiment(grounds):
-    with scripted_lab(grounds.root, "t", []) as lab:
-        state = lab.state()
+    with scripted_context(grounds.root, "t", []) as context:
+        state = context.state()
         state.add(None, Proposal(unigram(), "baseline", "", "you"))
         state.add(0, Proposal(unigram(SHARPNESS=0.7), "#1 without #1", "", "dawn", without=(1,)))
         assert not Limits(experiments=1).has_enough_ideas(state.ideas)

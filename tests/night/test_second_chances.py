@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 from judged import decided
-from nights import run_once, scripted_lab, unigram
+from nights import run_once, scripted_context, unigram
 
 from agent.errors import MachineError, ScriptError, Starved
 from agent.experiment import (
@@ -25,12 +25,12 @@ from agent.night.plan import allowed_s, was_always_in_time
 from agent.night.record import check_streak
 from agent.proposers.llm.prompt import what_happened
 from agent.proposers.search.search import Evidence
-from agent.runs import workshop
+from agent.runs import runner as runner_module
 from agent.runs.execute import given_a_second_chance
+from agent.runs.runner import Repeats
 from agent.runs.score import score
 from agent.runs.train import LEAST_ALLOWANCE_S, learnt_allowance_s
 from agent.runs.trial import rehearse
-from agent.runs.workshop import Repeats
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -66,16 +66,16 @@ def test_the_first_power_cut_with_each_seed_is_forgiven():
 
 def test_every_run_of_attempt_0_gets_the_full_allowance_and_others_what_its_slowest_took(grounds):
     (grounds.root / "train_mlx.py").write_text(unigram(JITTER=0.01))
-    with scripted_lab(grounds.root, "t", [], allowance_s=None) as lab:
-        run_night(lab)
-        first = lab.journal.attempt(0)
-        assert allowed_s(lab, [first], 0) == 300.0
-        assert allowed_s(lab, [first], 1) == LEAST_ALLOWANCE_S
+    with scripted_context(grounds.root, "t", [], allowance_s=None) as context:
+        run_night(context)
+        first = context.journal.attempt(0)
+        assert allowed_s(context, [first], 0) == 300.0
+        assert allowed_s(context, [first], 1) == LEAST_ALLOWANCE_S
         slow = dataclasses.replace(first.runs[0], wall_s=40.05)
-        lab.journal.end_run(lab.journal.start_run(0, 1), slow)
-        history = lab.journal.attempts()
-        assert allowed_s(lab, history, 0) == 300.0
-        assert allowed_s(lab, history, 1) == pytest.approx(1.5 * 40 + 0.05 * 0.05)
+        context.journal.end_run(context.journal.start_run(0, 1), slow)
+        history = context.journal.attempts()
+        assert allowed_s(context, history, 0) == 300.0
+        assert allowed_s(context, history, 1) == pytest.approx(1.5 * 40 + 0.05 * 0.05)
     assert learnt_allowance_s(grounds.attempts("t"), 0.05) == pytest.approx(60.0025)
 
 
@@ -96,10 +96,10 @@ def test_an_attempt_0_that_is_too_slow_ends_the_night_with_what_can_be_done(grou
 @pytest.mark.usefixtures("busy_machine")
 def test_an_overrun_on_a_busy_machine_is_void_once_and_then_a_discard_that_nobody_is_asked_to_repair(grounds):
     grounds.try_scripts("t", [])
-    with scripted_lab(grounds.root, "t", [unigram(SHARPNESS=0.9)], allowance_s=TOO_SHORT_S) as lab:
-        run_night(lab)
-        history = lab.journal.attempts()
-        asked = brief(lab, lab.state(), history[0])
+    with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.9)], allowance_s=TOO_SHORT_S) as context:
+        run_night(context)
+        history = context.journal.attempts()
+        asked = brief(context, context.state(), history[0])
     late = history[1]
     assert [one.ending for one in late.runs] == [Ending.DELAYED, Ending.OVERRAN]
     assert late.runs[0].last_lines.splitlines()[-1] == "0.05 s of budget and 0.01 s for start and end are over"
@@ -108,7 +108,8 @@ def test_an_overrun_on_a_busy_machine_is_void_once_and_then_a_discard_that_nobod
     assert late.decision.reason.startswith("too slow to start or to save: still running after ")
     assert asked.broken is None
     assert any(
-        "this run of #1 overran and is done again, once: other programs took" in one for one in lab.watcher.sentences
+        "this run of #1 overran and is done again, once: other programs took" in one
+        for one in context.watcher.sentences
     )
     assert "run with seed 0: delayed" in grounds.nightshift("show", "1").stdout
 
@@ -116,8 +117,8 @@ def test_an_overrun_on_a_busy_machine_is_void_once_and_then_a_discard_that_nobod
 @pytest.mark.usefixtures("quiet_machine")
 def test_a_script_that_was_in_time_with_another_seed_is_given_a_second_chance_on_a_quiet_machine(grounds):
     grounds.try_scripts("t", [unigram(SHARPNESS=0.9)])
-    with scripted_lab(grounds.root, "t", [], allowance_s=TOO_SHORT_S) as lab:
-        assert run_once(lab, 1)
+    with scripted_context(grounds.root, "t", [], allowance_s=TOO_SHORT_S) as context:
+        assert run_once(context, 1)
     late = grounds.attempts("t")[1].runs[1]
     assert (late.seed, late.ending) == (1, Ending.DELAYED)
     assert late.last_lines.splitlines()[-1] == "with another seed it was in time"
@@ -140,12 +141,12 @@ def test_the_second_overrun_with_a_seed_counts_wherever_it_comes():
 
 @pytest.mark.usefixtures("busy_machine")
 def test_scoring_and_dry_runs_that_overrun_are_told_apart_from_those_that_fail(grounds):
-    with scripted_lab(grounds.root, "t", []) as lab:
-        run_night(lab)
-        script = lab.journal.attempt(0).proposal.script
-        measured = score(lab.shop, 0, script, 0, limit_s=0.01)
-        tried = rehearse(lab.shop, 0, script, TOO_SHORT_S, 60.0)
-        assert rehearse(lab.shop, 0, script, 60.0, 60.0).failure is None
+    with scripted_context(grounds.root, "t", []) as context:
+        run_night(context)
+        script = context.journal.attempt(0).proposal.script
+        measured = score(context.runner, 0, script, 0, limit_s=0.01)
+        tried = rehearse(context.runner, 0, script, TOO_SHORT_S, 60.0)
+        assert rehearse(context.runner, 0, script, 60.0, 60.0).failure is None
     assert (measured.val_bpb, measured.overran) == (None, True)
     assert measured.failure.startswith("scoring was still running after 0 s: ")
     assert tried.overran
@@ -155,8 +156,8 @@ def test_scoring_and_dry_runs_that_overrun_are_told_apart_from_those_that_fail(g
 def test_what_no_journal_lists_is_done_over_after_each_sleep_and_after_one_overrun_on_a_busy_machine(
     grounds,
 ):
-    with scripted_lab(grounds.root, "t", []) as lab:
-        repeats = Repeats(lab.shop)
+    with scripted_context(grounds.root, "t", []) as context:
+        repeats = Repeats(context.runner)
         asked = [(Ending.OVERRAN, None), (Ending.SLEPT, None), (Ending.OVERRAN, "busy"), (Ending.SLEPT, None)]
         asked += [(Ending.OVERRAN, "busy"), (Ending.CRASHED, None), (Ending.FINISHED, None)]
         wanted = [repeats.wanted(ending, "words", busy) for ending, busy in asked]
@@ -164,9 +165,9 @@ def test_what_no_journal_lists_is_done_over_after_each_sleep_and_after_one_overr
 
 
 def test_what_finds_no_room_is_done_over_some_times(grounds, monkeypatch):
-    monkeypatch.setattr(workshop, "STARVED_WAIT_S", 0.01)
-    with scripted_lab(grounds.root, "t", []) as lab:
-        repeats = Repeats(lab.shop)
+    monkeypatch.setattr(runner_module, "STARVED_WAIT_S", 0.01)
+    with scripted_context(grounds.root, "t", []) as context:
+        repeats = Repeats(context.runner)
         assert [repeats.wanted(Ending.STARVED, "words", None) for _ in range(2)] == [True, True]
         with pytest.raises(Starved, match=r"^disk full$"):
             repeats.wanted(Ending.STARVED, "words\ndisk full", None)
@@ -174,11 +175,11 @@ def test_what_finds_no_room_is_done_over_some_times(grounds, monkeypatch):
 
 def test_an_edit_whose_scoring_overran_is_a_discard(grounds):
     grounds.try_scripts("t", [])
-    with scripted_lab(grounds.root, "t", []) as lab:
-        lab.journal.add_attempt(1, 0, Proposal(unigram(SHARPNESS=0.9), "slow", "", "you"), "2026-11-21T00:00:00Z")
-        assert run_once(lab, 1)
-        lab.journal.record_score(1, 0, Score(None, 61.0, "scoring was still running: words", overran=True))
-        run_night(lab)
+    with scripted_context(grounds.root, "t", []) as context:
+        context.journal.add_attempt(1, 0, Proposal(unigram(SHARPNESS=0.9), "slow", "", "you"), "2026-11-21T00:00:00Z")
+        assert run_once(context, 1)
+        context.journal.record_score(1, 0, Score(None, 61.0, "scoring was still running: words", overran=True))
+        run_night(context)
     edit = grounds.attempts("t")[1]
     assert (edit.status, edit.decision.reason) == (Status.DISCARD, "too slow to be scored: no end after 61 s")
 
@@ -218,10 +219,10 @@ def test_ten_that_were_too_slow_end_the_night_as_a_slow_machine_and_count_as_no_
     grounds.try_scripts("t", [])
     slow = [dataclasses.replace(SLOW[0], number=n, decision=Decision(Kind.TOO_SLOW, "too slow"), settled=True)
             for n in range(1, 11)]  # fmt: skip
-    with scripted_lab(grounds.root, "t", []) as lab:
-        check_streak(lab, lab.state(), slow[:9])
+    with scripted_context(grounds.root, "t", []) as context:
+        check_streak(context, context.state(), slow[:9])
         with pytest.raises(
             MachineError, match=r"10 attempts in a row were too slow, .* this machine is slower"
         ) as told:
-            check_streak(lab, lab.state(), slow)
+            check_streak(context, context.state(), slow)
     assert str(told.value).endswith(" run --tag t, or allow more with --allowance-s in a new night")  # it is fixed

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
-from nights import SCRIPTS, Grounds, scripted_lab, unigram
+from nights import SCRIPTS, Grounds, scripted_context, unigram
 
 from agent.errors import NoIdea
 from agent.experiment import Attempt, Briefing, Decision, History, Kind, Proposal, Review, Status
 from agent.judging.judge import Greedy
+from agent.night.context import NightContext
 from agent.night.driver import run_night
-from agent.night.lab import Lab
 from agent.night.limits import Limits
 from agent.script.dials import only_dials_differ
 
@@ -42,11 +42,11 @@ class Doubtful:
         return Review(again if again is not None and len(history[again].done_runs) < 2 else None)
 
 
-def night(grounds: Grounds, scripts: list[str], judge: Doubtful, **options: object) -> Lab:
-    with scripted_lab(grounds.root, "t", scripts) as lab:
-        lab = dataclasses.replace(lab, judge=judge, **options)
-        run_night(lab)
-    return lab
+def night(grounds: Grounds, scripts: list[str], judge: Doubtful, **options: object) -> NightContext:
+    with scripted_context(grounds.root, "t", scripts) as context:
+        context = dataclasses.replace(context, judge=judge, **options)
+        run_night(context)
+    return context
 
 
 def tip(grounds: Grounds) -> str:
@@ -171,7 +171,7 @@ class Sometimes:
 def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):
     monkeypatch.setattr("agent.night.driver.WAITS_S", (0.01, 0.02))
     sometimes = Sometimes()
-    lab = night(grounds, [], Doubtful(), proposer=sometimes)
+    context = night(grounds, [], Doubtful(), proposer=sometimes)
     assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
     assert sometimes.asked == 3 + 3
-    assert "nobody has an idea now; asking again in 0.02 s" in lab.watcher.sentences
+    assert "nobody has an idea now; asking again in 0.02 s" in context.watcher.sentences

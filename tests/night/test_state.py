@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from nights import SCRIPTS, scripted_lab, unigram
+from nights import SCRIPTS, scripted_context, unigram
 
 from agent.experiment import Ask, Dawn, Decision, Ending, Kind, Proposal, Run, Score
 from agent.judging.judge import Balanced
@@ -25,28 +25,28 @@ def facts(state: State) -> dict[str, object]:
 def test_after_every_step_the_state_is_what_a_fresh_reading_of_the_journal_gives(grounds):
     (grounds.root / "train_mlx.py").write_text(unigram(JITTER=JITTER))
     edit = unigram(SHARPNESS=0.9, JITTER=JITTER).replace("time.sleep(0.02)", "time.sleep(0.03)")
-    with scripted_lab(grounds.root, "t", [edit, DIVERGES]) as lab:
-        lab = dataclasses.replace(lab, judge=Balanced(), dry_runs=True)
-        state, steps = lab.state(), 0
-        with Ideas(lab, state) as ideas:
-            while take_a_step(lab, state, ideas):
+    with scripted_context(grounds.root, "t", [edit, DIVERGES]) as context:
+        context = dataclasses.replace(context, judge=Balanced(), dry_runs=True)
+        state, steps = context.state(), 0
+        with Ideas(context, state) as ideas:
+            while take_a_step(context, state, ideas):
                 steps += 1
-                assert facts(state) == facts(lab.state())
+                assert facts(state) == facts(context.state())
     assert steps >= 6
     assert [one.status for one in state.attempts] == ["keep", "keep", "crash"]
 
 
 def test_no_step_reads_the_whole_night(grounds):
     asked: list[str] = []
-    with scripted_lab(grounds.root, "t", [unigram(SHARPNESS=0.9)]) as lab:
-        lab.journal._db.set_trace_callback(asked.append)
-        lab.state()
+    with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.9)]) as context:
+        context.journal._db.set_trace_callback(asked.append)
+        context.state()
         first = [statement for statement in asked if is_of_all(statement)]
         asked.clear()
-        run_night(lab)
+        run_night(context)
         assert [statement for statement in asked if is_of_all(statement)][len(first) :] == []
         asked.clear()
-        assert confirm(lab, 2) is not None
+        assert confirm(context, 2) is not None
         assert [statement for statement in asked if is_of_all(statement)][len(first) :] == []
     assert len(grounds.attempts("t")[1].dawn_runs()) == 1
     assert any("WHERE number = 1" in statement for statement in asked)
@@ -60,8 +60,8 @@ def is_of_all(statement: str) -> bool:
 
 
 def test_sums_follow_what_is_recorded(grounds):
-    with scripted_lab(grounds.root, "t", []) as lab:
-        state = lab.state()
+    with scripted_context(grounds.root, "t", []) as context:
+        state = context.state()
         assert (state.best, state.pace.run_s, state.ideas) == (None, 0.05 * 1.25 + 10, 0)
         state.add(None, Proposal(unigram(), "baseline", "", "you"))
         crash, well = (Run(seed, ending, 0, wall_s, None, "") for seed, ending, wall_s in (
@@ -83,4 +83,4 @@ def test_sums_follow_what_is_recorded(grounds):
             state.record_ask(Ask(1, "llm:x", "", wall_s))
         assert state.pace.asking_s == 9.0
         state.put_dawn(Dawn(1, 0, 4, "then"))
-        assert facts(state) == facts(lab.state())
+        assert facts(state) == facts(context.state())

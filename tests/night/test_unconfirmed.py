@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from dawns import BEST, SHARPER, START, remember
-from nights import Grounds, make_repository, run_once, scripted_lab, unigram
+from nights import Grounds, make_repository, run_once, scripted_context, unigram
 
 from agent.experiment import Dawn, Decision, Kind, Proposal, Status
 from agent.judging.confirmation import findings
@@ -34,8 +34,8 @@ PEEKS_AT_DAWN = (
 def test_a_run_at_dawn_that_fails_its_audit_revokes_the_champion_and_then_there_is_nothing_to_confirm(grounds):
     grounds.try_scripts("t", [PEEKS_AT_DAWN])
     assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
-    with scripted_lab(grounds.root, "t", []) as lab:
-        run_once(lab, 1, dawn=1)
+    with scripted_context(grounds.root, "t", []) as context:
+        run_once(context, 1, dawn=1)
     done = grounds.nightshift("confirm", "--sandbox", "off", "--allowance-s", "60")
     told = "nightshift: night t has kept no edit, so there is nothing to confirm; see: nightshift results\n"
     assert (done.returncode, done.stderr) == (2, told)
@@ -72,13 +72,13 @@ def refs(grounds: Grounds) -> list[str]:
 def test_what_fresh_seeds_do_not_confirm_gets_no_branch_and_what_stands_there_is_left(kept):
     for number, aboves in enumerate(((0.0, 0.01, 0.02, 0.03), (0.2, -0.3, 0.3, -0.1))):
         remember(kept, number, aboves)
-    with scripted_lab(kept.root, "t", []) as lab:
-        confirm_aloud(lab, 0)
-        first, lab.watcher.sentences = lab.watcher.sentences, []  # type: ignore[attr-defined]
+    with scripted_context(kept.root, "t", []) as context:
+        confirm_aloud(context, 0)
+        first, context.watcher.sentences = context.watcher.sentences, []  # type: ignore[attr-defined]
         assert refs(kept) == ["experiments/0.05s-t"]
         kept.git("branch", "experiments/0.05s-t-confirmed", "main")
-        confirm_aloud(lab, 0)
-        second = lab.watcher.sentences  # type: ignore[attr-defined]
+        confirm_aloud(context, 0)
+        second = context.watcher.sentences  # type: ignore[attr-defined]
     assert [line for line in first if line.startswith("  NOT confirmed: on fresh seeds #1 gains +")]
     assert "no branch is made" in first[-3]
     assert first[-1].endswith("git checkout refs/experiments/t/0000 -- train_mlx.py")
@@ -92,10 +92,10 @@ def test_a_champion_that_is_a_passenger_by_itself_gives_its_place_back_when_the_
     found = findings(history)
     assert found is not None
     facts = dataclasses.asdict(dataclasses.replace(found, script=0, passengers=(1,)))
-    with scripted_lab(kept.root, "t", [SHARPER]) as lab:
-        lab.journal.put_dawn(Dawn(1, 1, 4, "then", "now", facts))
-        run_night(lab)
-        said = lab.watcher.sentences  # type: ignore[attr-defined]
+    with scripted_context(kept.root, "t", [SHARPER]) as context:
+        context.journal.put_dawn(Dawn(1, 1, 4, "then", "now", facts))
+        run_night(context)
+        said = context.watcher.sentences  # type: ignore[attr-defined]
     assert "the night goes on from before #1: script 1" in said
     assert kept.attempts("t")[1].decision == Decision(Kind.PASSENGER, "a passenger, by dawn's runs")
     assert kept.git("rev-parse", "refs/heads/experiments/0.05s-t") == history[0].commit
@@ -103,11 +103,13 @@ def test_a_champion_that_is_a_passenger_by_itself_gives_its_place_back_when_the_
 
 
 def test_a_confirmed_script_is_measured_by_the_night_even_after_a_kill_right_when_it_was_taken_over(kept):
-    with scripted_lab(kept.root, "t", []) as lab:
-        lab.journal.add_attempt(2, 1, Proposal(BEST, "#1 without #1", "", "dawn", without=(1,)), "2026-01-02T03:04:05Z")
-        lab.journal.record_decision(2, Decision(Kind.ADOPTED, "confirmed at dawn: #1 without #1"))
-        commit(lab, lab.state(), lab.journal.attempt(2))
-        run_night(dataclasses.replace(lab, limits=Limits(experiments=2)))
+    with scripted_context(kept.root, "t", []) as context:
+        context.journal.add_attempt(
+            2, 1, Proposal(BEST, "#1 without #1", "", "dawn", without=(1,)), "2026-01-02T03:04:05Z"
+        )
+        context.journal.record_decision(2, Decision(Kind.ADOPTED, "confirmed at dawn: #1 without #1"))
+        commit(context, context.state(), context.journal.attempt(2))
+        run_night(dataclasses.replace(context, limits=Limits(experiments=2)))
     adopted = kept.attempts("t")[2]
     assert (adopted.status, adopted.settled, [run.seed for run in adopted.done_runs]) == (Status.KEEP, True, [0])
     assert kept.git("rev-parse", "refs/heads/experiments/0.05s-t") == adopted.commit

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from llm_servers import KEY, Handler, Request, Server, content, hangs, says, status
-from nights import Grounds, Quiet, scripted_lab, unigram
+from nights import Grounds, Quiet, scripted_context, unigram
 
 from agent.experiment import Ask, Attempt, Status
 from agent.night.driver import run_night
@@ -74,16 +74,24 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: object) -> Iter
     with pytest.MonkeyPatch.context() as patch, Server(*BEHAVIOURS) as server:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
         patch.setenv("OPENAI_API_KEY", KEY)
-        with scripted_lab(grounds.root, "t", []) as lab:
-            script = lab.place.script
-            queue.submit(lab.place.queue, START.replace("=0.5,", "=0.55,"), "a person's idea", script=script, now="now")
-            llm = LLM(server.spec("openai"), lab.journal.record_ask, price=Price(1.0, 2.0), max_usd=5.0, patience=QUICK)
-            sources = {"queue": Queue(lab.place.queue, lab.place.nights), "llm": llm, "search": Search("cpu", 0)}
+        with scripted_context(grounds.root, "t", []) as context:
+            script = context.place.script
+            queue.submit(
+                context.place.queue, START.replace("=0.5,", "=0.55,"), "a person's idea", script=script, now="now"
+            )
+            llm = LLM(
+                server.spec("openai"), context.journal.record_ask, price=Price(1.0, 2.0), max_usd=5.0, patience=QUICK
+            )
+            sources = {
+                "queue": Queue(context.place.queue, context.place.nights),
+                "llm": llm,
+                "search": Search("cpu", 0),
+            }
             asked = {name: Checked(source, script) for name, source in sources.items()}
             mix = Mix(asked, "t 0", first=("queue",), repairers=("llm",))
-            night = dataclasses.replace(lab, proposer=mix, limits=Limits(experiments=EXPERIMENTS))
+            night = dataclasses.replace(context, proposer=mix, limits=Limits(experiments=EXPERIMENTS))
             run_night(night)
-            yield Morning(grounds, lab.journal.attempts(), lab.journal.asks(), server, lab.watcher)  # type: ignore[arg-type]
+            yield Morning(grounds, context.journal.attempts(), context.journal.asks(), server, context.watcher)  # type: ignore[arg-type]
 
 
 def test_the_night_runs_to_its_end_and_nothing_is_lost(morning):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from nights import Grounds, Quiet, make_repository, scripted_lab, unigram
+from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.errors import MachineError
 from agent.experiment import Night
@@ -40,7 +40,7 @@ def pinned(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(root / "data"))
         grounds = Grounds(make_repository(root / "user", unigram()))
-        with scripted_lab(grounds.root, "t", []):
+        with scripted_context(grounds.root, "t", []):
             pass
         yield Pinned(grounds, root / "data")
 
@@ -114,11 +114,11 @@ class Tamperer(Quiet):
 def test_an_edit_in_the_middle_of_a_night_ends_it_and_undone_it_goes_on(pinned):
     path = pinned.fixed / "prepare.py"
     before = path.read_text()
-    with scripted_lab(pinned.grounds.root, "t", []) as lab:
+    with scripted_context(pinned.grounds.root, "t", []) as context:
         watcher = Tamperer()
         watcher.path = path
         with pytest.raises(MachineError, match=rf"{path} was changed .* restore it and resume the night"):
-            run_night(dataclasses.replace(lab, watcher=watcher))
+            run_night(dataclasses.replace(context, watcher=watcher))
     assert pinned.grounds.attempts("t")[0].runs[0].score is None
     path.write_text(before)
     pinned.grounds.try_scripts("t", [])

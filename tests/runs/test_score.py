@@ -7,8 +7,8 @@ from nights import unigram
 
 from agent.experiment import Attempt, Ending, Run, Score
 from agent.runs import score as scoring
+from agent.runs.runner import WEIGHTS
 from agent.runs.score import FIRST_LIMIT_S, LEAST_LIMIT_S, scoring_limit_s, too_heavy
-from agent.runs.workshop import WEIGHTS
 
 MB = 1_000_000
 

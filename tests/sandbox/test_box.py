@@ -18,7 +18,7 @@ from nights import PROJECT, Quiet, git
 from samples import NIGHT
 
 from agent.experiment import Ending
-from agent.runs.workshop import Workshop
+from agent.runs.runner import Runner
 from agent.sandbox import box as boxes
 from agent.sandbox import landlock
 from agent.sandbox.box import Box, Mode, View, choose, python_places
@@ -96,24 +96,24 @@ class World:
     """Hold a run's surroundings: the user's home and repository, with canaries in both, and its night."""
 
     root: Path
-    shop: Workshop
+    runner: Runner
 
     @property
     def folder(self) -> Path:
-        return self.shop.run_folder(1, 0)
+        return self.runner.run_folder(1, 0)
 
     @property
     def private(self) -> list[Path]:
         """Return files that no run may see."""
         names = ("home/key", "user/train_mlx.py", "user/.git/config", "user/experiments/nights/t/journal.sqlite")
-        return [*(self.root / name for name in names), self.shop.weights(0, 0), self.shop.losses(1, 0)]
+        return [*(self.root / name for name in names), self.runner.weights(0, 0), self.runner.losses(1, 0)]
 
     def run(self, code: str, *arguments: object, boxed: bool = True, trains: bool = True) -> str:
         """Run a Python program in the box or outside, and return its output."""
         command = [sys.executable, "-c", code, *map(str, arguments)]
         if boxed:
-            command = self.shop.box.wrap(command, self.shop.view(self.folder, trains=trains))
-        env = boxed_env(self.folder, self.shop.night.data)
+            command = self.runner.box.wrap(command, self.runner.view(self.folder, trains=trains))
+        env = boxed_env(self.folder, self.runner.night.data)
         done = subprocess.run(
             command, cwd=self.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
         )
@@ -128,8 +128,8 @@ def world(box: Box, tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyP
     git(tmp_path / "user", "init", "-q")
     night = dataclasses.replace(NIGHT, data=str(tiny_data))
     folder = tmp_path / "user" / "experiments" / "nights" / "t"
-    world = World(tmp_path, Workshop(night, folder, box, limits_of_machine(), None, lambda: False, Quiet().progressed))
-    world.shop.lay_out(world.folder, "print('hello')\n")
+    world = World(tmp_path, Runner(night, folder, box, limits_of_machine(), None, lambda: False, Quiet().progressed))
+    world.runner.lay_out(world.folder, "print('hello')\n")
     for path in world.private:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(CANARY)
@@ -149,7 +149,7 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_home_repository_and_other_runs_cannot_be_read(world):
-    closed = [world.root / "home", world.root / "user" / ".git", world.shop.run_folder(0, 0)]
+    closed = [world.root / "home", world.root / "user" / ".git", world.runner.run_folder(0, 0)]
     assert len(world.run(READ, *world.private, *closed, boxed=False).splitlines()) == len(world.private) + len(closed)
     assert world.run(READ, *world.private, *closed) == ""
     assert world.run(READ, *(f"/proc/self/root{path}" for path in world.private)) == ""
@@ -166,7 +166,15 @@ def test_of_the_real_home_only_the_way_to_python_is_seen(world):
 def test_nothing_outside_its_folder_can_be_written(world):
     """It tries files made for this test, and new files in places that matter."""
     packages = next(Path(entry) for entry in sys.path if entry.endswith("-packages"))
-    folders = [world.root, world.root / "user", Path(world.shop.night.data), packages, PROJECT, Path("/usr"), Path("/")]
+    folders = [
+        world.root,
+        world.root / "user",
+        Path(world.runner.night.data),
+        packages,
+        PROJECT,
+        Path("/usr"),
+        Path("/"),
+    ]
     new = [folder / f"{CANARY}.pth" for folder in folders]
     world.run(WRITE, *world.private, *new)
     left = [path for path in new if path.exists()]
@@ -178,7 +186,7 @@ def test_nothing_outside_its_folder_can_be_written(world):
 
 def test_what_it_reads_it_cannot_open_for_writing(world):
     """It opens files without writing, so that a hole in the box cannot damage the tests' own Python."""
-    seen = [sys.executable, boxes.__file__, *Path(world.shop.night.data).glob("train.*")]
+    seen = [sys.executable, boxes.__file__, *Path(world.runner.night.data).glob("train.*")]
     assert world.run(READ, *seen) != ""
     assert world.run(READ.replace("'rb').read(64)", "'r+b')"), *seen) == ""
 
@@ -192,14 +200,14 @@ def test_its_own_folder_is_home_and_place_for_temporary_files(world):
 
 
 def test_the_training_split_is_seen_and_no_other(world):
-    files = sorted(Path(world.shop.night.data).iterdir())
+    files = sorted(Path(world.runner.night.data).iterdir())
     seen = [path.name.partition(".")[0] for path in files if f"{path} b" in world.run(READ, *files)]
     assert {path.name.partition(".")[0] for path in files} >= {"validation", "holdout"}
     assert set(seen) == {"manifest", "token_bytes", "tokenizer", "train"}
 
 
 def test_no_text_at_all_is_seen_where_a_model_is_scored(world, monkeypatch):
-    data = Path(world.shop.night.data)
+    data = Path(world.runner.night.data)
     files = sorted(data.iterdir())
     for system in (boxes.SYSTEM, (*boxes.SYSTEM, str(data.parent))):  # a corpus that lies below /usr, say
         monkeypatch.setattr(boxes, "SYSTEM", system)
@@ -244,7 +252,7 @@ def test_no_key_is_in_any_environment(world, stranger, monkeypatch):
 
 
 def test_no_tcp_server_of_the_machine_answers(world):
-    skip_if_open(world.shop.box, "TCP")
+    skip_if_open(world.runner.box, "TCP")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
         assert world.run(CONNECT, "tcp", port, boxed=False) == "connected\n"
@@ -274,7 +282,7 @@ COUNTING = (
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a Mac has no such files")
 def test_no_counter_of_the_kernel_carries_numbers_from_one_run_to_the_next(world):
-    skip_if_open(world.shop.box, next(words for words in landlock.ALWAYS_OPEN if "counters" in words))
+    skip_if_open(world.runner.box, next(words for words in landlock.ALWAYS_OPEN if "counters" in words))
     devices = [path for name in ("block/*/stat", "net/*/statistics/*") for path in Path("/sys/class").glob(name)]
     groups = [path for path in Path("/sys/fs/cgroup").rglob("*usage*") if path.is_file()][:50]
     nodes = [*Path("/sys/devices/system/node").glob("node*/vmstat")]
@@ -296,7 +304,7 @@ except OSError: print(False)
 @pytest.mark.skipif(not MAKES_DISKS.is_dir(), reason="this kernel makes no disks in memory")
 def test_nothing_makes_a_disk_by_reading(world):
     """It opens the file without reading: each successful read leaves a disk in the machine's memory."""
-    skip_if_open(world.shop.box, "scripts run with your rights: files, network, processes")
+    skip_if_open(world.runner.box, "scripts run with your rights: files, network, processes")
     assert world.run(OPEN, MAKES_DISKS / "hot_add") == "False\n"
 
 
@@ -315,7 +323,7 @@ def test_what_honest_programs_ask_about_the_machine_is_told(world):
 
 
 def test_no_datagram_gets_out(world):
-    skip_if_open(world.shop.box, "UDP, and DNS with it")
+    skip_if_open(world.runner.box, "UDP, and DNS with it")
     send = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto(b'{}', ('127.0.0.1', {}))"
     with socket.socket(type=socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
@@ -327,7 +335,7 @@ def test_no_datagram_gets_out(world):
 
 
 def test_no_unix_socket_of_the_machine_answers(world, monkeypatch):
-    skip_if_open(world.shop.box, "unix sockets that have a path")
+    skip_if_open(world.runner.box, "unix sockets that have a path")
     monkeypatch.chdir(world.root)  # the whole path may be longer than that of a socket
     name = f"nightshift-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as abstract:
@@ -340,14 +348,14 @@ def test_no_unix_socket_of_the_machine_answers(world, monkeypatch):
 
 
 def test_other_processes_cannot_be_ended(world, stranger):
-    skip_if_open(world.shop.box, "signals to the user's other processes")
+    skip_if_open(world.runner.box, "signals to the user's other processes")
     said = world.run("import os, sys\nfor pid in sys.argv[1:]: os.kill(int(pid), 9)", stranger.pid, os.getpid())
     assert "Error" in said
     assert stranger.poll() is None
 
 
 def test_a_daemon_does_not_survive(world):
-    outcome = world.shop.call([sys.executable, "-c", DAEMON], world.folder, limit_s=60)
+    outcome = world.runner.call([sys.executable, "-c", DAEMON], world.folder, limit_s=60)
     assert outcome.ending is Ending.FINISHED, outcome
     assert (world.folder / "daemon").read_text() == "up"
     assert [one for one in psutil.process_iter(["cmdline"]) if DAEMON in (one.info["cmdline"] or [])] == []

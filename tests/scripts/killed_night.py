@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # tests/, for nights.py
 
-from nights import scripted_lab, unigram
+from nights import scripted_context, unigram
 
 from agent.git.repo import Repo
 from agent.judging.judge import Balanced
@@ -30,8 +30,8 @@ def main(tag: str, moment: str) -> None:
         if STEPS.get(step) == (owner, name):
             setattr(owner, name, deadly(getattr(owner, name), when))
     scripts = [unigram(SHARPNESS=0.9, JITTER=JITTER), unigram(SHARPNESS=0.3, JITTER=JITTER)]
-    with scripted_lab(Path.cwd(), tag, scripts) as lab:
-        night.run_night(dataclasses.replace(lab, judge=Balanced()))
+    with scripted_context(Path.cwd(), tag, scripts) as context:
+        night.run_night(dataclasses.replace(context, judge=Balanced()))
 
 
 STEPS = {

@@ -14,7 +14,7 @@ from agent.errors import NoIdea, RepoError, ScriptError
 from agent.experiment import Attempt, Briefing, Ending, Status
 from agent.git.run import detached_git
 from agent.proposers.llm.prompt import RUNNING, quoted, what_happened
-from agent.runs.workshop import read_end
+from agent.runs.runner import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, harmless_lines, one_line
 

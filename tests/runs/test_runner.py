@@ -10,8 +10,8 @@ from nights import Quiet
 from samples import NIGHT
 
 from agent.files import remove
-from agent.runs import workshop
-from agent.runs.workshop import WARM, WEIGHTS, Workshop, read_end, weights_bytes
+from agent.runs import runner as runner_module
+from agent.runs.runner import WARM, WEIGHTS, Runner, read_end, weights_bytes
 from agent.sandbox.box import Open
 from agent.sandbox.environment import TMP
 from agent.sandbox.limits import limits_of_machine
@@ -26,10 +26,10 @@ def outside(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
+def runner(tmp_path: Path) -> Runner:
     night = dataclasses.replace(NIGHT, data=str(tmp_path / "data"))
     folder = tmp_path / "user" / "experiments" / "nights" / "t"
-    made = Workshop(night, folder, Open("a test"), limits_of_machine(), None, lambda: False, Quiet().progressed)
+    made = Runner(night, folder, Open("a test"), limits_of_machine(), None, lambda: False, Quiet().progressed)
     made.fixed.mkdir(parents=True)
     (made.fixed / "prepare.py").write_text("FIXED = True\n")
     return made
@@ -88,81 +88,81 @@ def test_what_is_not_there_is_removed_already(tmp_path):
 
 
 @pytest.mark.parametrize("leave", LEFTOVERS)
-def test_a_folder_is_laid_out_over_anything(shop, tmp_path, outside, leave):
-    folder = shop.run_folder(3, 0)
+def test_a_folder_is_laid_out_over_anything(runner, tmp_path, outside, leave):
+    folder = runner.run_folder(3, 0)
     folder.parent.mkdir(parents=True)
     (folder.parent / "outside").symlink_to(outside)
     leave(folder)
-    shop.lay_out(folder, "A = 1\n")
+    runner.lay_out(folder, "A = 1\n")
     assert not folder.is_symlink()
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     assert files == {"prepare.py", "train_mlx.py", TMP, f"{TMP}/cache"}
     assert (outside / "precious").read_text() == "mine"
 
 
-def test_what_a_run_does_to_its_fixed_files_and_caches_ends_with_it(shop):
-    (shop.warm / "cache" / "kernels").mkdir(parents=True)
-    (shop.warm / "cache" / "kernels" / "good.so").write_text("good")
-    shop.lay_out(shop.run_folder(1, 0), "A = 1\n")
+def test_what_a_run_does_to_its_fixed_files_and_caches_ends_with_it(runner):
+    (runner.warm / "cache" / "kernels").mkdir(parents=True)
+    (runner.warm / "cache" / "kernels" / "good.so").write_text("good")
+    runner.lay_out(runner.run_folder(1, 0), "A = 1\n")
     cached = Path(TMP, "cache", "kernels", "good.so")
     for name in (cached, "prepare.py"):
-        (shop.run_folder(1, 0) / name).write_text("bad")
-    shop.lay_out(shop.run_folder(2, 0), "A = 2\n")
-    assert (shop.run_folder(2, 0) / cached).read_text() == "good"
-    assert (shop.run_folder(2, 0) / "prepare.py").read_text() == "FIXED = True\n"
+        (runner.run_folder(1, 0) / name).write_text("bad")
+    runner.lay_out(runner.run_folder(2, 0), "A = 2\n")
+    assert (runner.run_folder(2, 0) / cached).read_text() == "good"
+    assert (runner.run_folder(2, 0) / "prepare.py").read_text() == "FIXED = True\n"
 
 
 # ---- after a process -------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_closes_its_folder_is_tidied_all_the_same(shop):
-    folder = shop.run_folder(1, 0)
-    shop.lay_out(folder, "A = 1\n")
-    shop.call(["sh", "-c", f"mkdir {TMP}/inner; touch {TMP}/inner/file; chmod 000 {TMP} ."], folder, 30)
-    shop.drop_temporary(folder)
+def test_a_run_that_closes_its_folder_is_tidied_all_the_same(runner):
+    folder = runner.run_folder(1, 0)
+    runner.lay_out(folder, "A = 1\n")
+    runner.call(["sh", "-c", f"mkdir {TMP}/inner; touch {TMP}/inner/file; chmod 000 {TMP} ."], folder, 30)
+    runner.drop_temporary(folder)
     assert not (folder / TMP).exists()
-    shop.drop_all_but_log(folder)
+    runner.drop_all_but_log(folder)
     assert [path.name for path in folder.iterdir()] == ["log.txt"]
 
 
-def test_a_run_that_removes_its_folder_is_tidied_all_the_same(shop):
-    folder = shop.run_folder(1, 0)
-    shop.lay_out(folder, "A = 1\n")
-    shop.call(["sh", "-c", f"rm -r {folder}"], folder, 30)
-    shop.drop_temporary(folder)
-    shop.drop_all_but_log(folder)
-    shop.keep_warm(folder)
-    shop.drop_weights(1, 0)
+def test_a_run_that_removes_its_folder_is_tidied_all_the_same(runner):
+    folder = runner.run_folder(1, 0)
+    runner.lay_out(folder, "A = 1\n")
+    runner.call(["sh", "-c", f"rm -r {folder}"], folder, 30)
+    runner.drop_temporary(folder)
+    runner.drop_all_but_log(folder)
+    runner.keep_warm(folder)
+    runner.drop_weights(1, 0)
 
 
-def test_weights_in_a_closed_folder_are_dropped(shop):
-    shop.weights(1, 0).parent.mkdir(parents=True)
-    shop.weights(1, 0).write_text("weights")
-    shop.losses(1, 0).write_text("losses")
-    shop.weights(1, 0).parent.chmod(0o500)
-    shop.drop_weights(1, 0)
-    assert not shop.weights(1, 0).exists()
-    assert not shop.losses(1, 0).exists()
+def test_weights_in_a_closed_folder_are_dropped(runner):
+    runner.weights(1, 0).parent.mkdir(parents=True)
+    runner.weights(1, 0).write_text("weights")
+    runner.losses(1, 0).write_text("losses")
+    runner.weights(1, 0).parent.chmod(0o500)
+    runner.drop_weights(1, 0)
+    assert not runner.weights(1, 0).exists()
+    assert not runner.losses(1, 0).exists()
 
 
-def test_linked_weights_stay_where_they_are(shop, outside):
-    shop.run_folder(1, 0).mkdir(parents=True)
-    (shop.run_folder(1, 0) / "out").symlink_to(outside)
+def test_linked_weights_stay_where_they_are(runner, outside):
+    runner.run_folder(1, 0).mkdir(parents=True)
+    (runner.run_folder(1, 0) / "out").symlink_to(outside)
     (outside / "model.safetensors").write_text("of another run")
-    shop.drop_weights(1, 0)
+    runner.drop_weights(1, 0)
     assert (outside / "model.safetensors").read_text() == "of another run"
 
 
-def test_the_harness_writes_beside_the_folder_of_a_run_and_not_in_it(shop):
-    run = shop.run_folder(4, 2)
-    own = [shop.score_folder(4, 2), shop.audit_folder(4, 2), shop.losses(4, 2), shop.evidence(4, 2)]
+def test_the_harness_writes_beside_the_folder_of_a_run_and_not_in_it(runner):
+    run = runner.run_folder(4, 2)
+    own = [runner.score_folder(4, 2), runner.audit_folder(4, 2), runner.losses(4, 2), runner.evidence(4, 2)]
     assert len({*own, run}) == 5
     assert [path for path in own if path.is_relative_to(run)] == []
-    shop.lay_out(run, "A = 1\n")
-    decoys = "; ".join(f"ln -s {shop.fixed}/prepare.py {path.name}" for path in own)
-    shop.call(["sh", "-c", decoys], run, 30)
-    shop.losses(4, 2).write_text("committed")
-    assert (shop.fixed / "prepare.py").read_text() == "FIXED = True\n"
+    runner.lay_out(run, "A = 1\n")
+    decoys = "; ".join(f"ln -s {runner.fixed}/prepare.py {path.name}" for path in own)
+    runner.call(["sh", "-c", decoys], run, 30)
+    runner.losses(4, 2).write_text("committed")
+    assert (runner.fixed / "prepare.py").read_text() == "FIXED = True\n"
 
 
 # ---- what is read ----------------------------------------------------------------------------------------------------
@@ -221,58 +221,58 @@ def test_weights_behind_a_linked_folder_are_not_the_runs_own(tmp_path, outside):
 # ---- warm caches -----------------------------------------------------------------------------------------------------
 
 
-def compiled(shop: Workshop) -> Path:
+def compiled(runner: Runner) -> Path:
     """Make the TMPDIR of a run of attempt 0, with compiled code in it."""
-    own = shop.run_folder(0, 0) / TMP
+    own = runner.run_folder(0, 0) / TMP
     for name in WARM:
         (own / name).mkdir(parents=True)
         (own / name / "code.so").write_text(name)
     return own
 
 
-def warm(shop: Workshop) -> set[str]:
-    return {path.relative_to(shop.warm).as_posix() for path in shop.warm.rglob("*") if not path.is_dir()}
+def warm(runner: Runner) -> set[str]:
+    return {path.relative_to(runner.warm).as_posix() for path in runner.warm.rglob("*") if not path.is_dir()}
 
 
-def test_machine_code_is_kept_and_nothing_else(shop):
-    (compiled(shop) / "notes.txt").write_text("of the script's own")
-    shop.keep_warm(shop.run_folder(0, 0))
-    assert warm(shop) == {f"{name}/code.so" for name in WARM}
+def test_machine_code_is_kept_and_nothing_else(runner):
+    (compiled(runner) / "notes.txt").write_text("of the script's own")
+    runner.keep_warm(runner.run_folder(0, 0))
+    assert warm(runner) == {f"{name}/code.so" for name in WARM}
 
 
-def test_links_and_pipes_are_not_kept(shop, outside):
-    own = compiled(shop)
+def test_links_and_pipes_are_not_kept(runner, outside):
+    own = compiled(runner)
     (own / "mlx" / "link").symlink_to(outside / "precious")
     (own / "mlx" / "folder").symlink_to(outside)
     os.mkfifo(own / "mlx" / "pipe")
-    shop.keep_warm(shop.run_folder(0, 0))
-    assert warm(shop) == {f"{name}/code.so" for name in WARM}
+    runner.keep_warm(runner.run_folder(0, 0))
+    assert warm(runner) == {f"{name}/code.so" for name in WARM}
 
 
 @pytest.mark.parametrize("name", ["mlx", "cache", "cache/kernels"])
-def test_no_folder_behind_a_link_is_kept(shop, outside, name):
-    own = compiled(shop)
+def test_no_folder_behind_a_link_is_kept(runner, outside, name):
+    own = compiled(runner)
     remove(own / name)
     (outside / "kernels").mkdir()
     (outside / "kernels" / "key").write_text("secret")
     (own / name).symlink_to(outside)
-    shop.keep_warm(shop.run_folder(0, 0))
-    assert warm(shop) == {f"{kept}/code.so" for kept in WARM if not Path(kept).is_relative_to(name)}
+    runner.keep_warm(runner.run_folder(0, 0))
+    assert warm(runner) == {f"{kept}/code.so" for kept in WARM if not Path(kept).is_relative_to(name)}
 
 
-def test_more_machine_code_than_is_plausible_is_not_kept(shop, monkeypatch):
-    compiled(shop)
-    shop.keep_warm(shop.run_folder(0, 0))
-    (shop.run_folder(0, 0) / TMP / "mlx" / "more.so").write_bytes(bytes(100))
-    monkeypatch.setattr(workshop, "MAX_WARM_BYTES", 100)
-    shop.keep_warm(shop.run_folder(0, 0))
-    assert warm(shop) == {f"{name}/code.so" for name in WARM}
-    assert not shop.warm.with_name("warm.new").exists()
+def test_more_machine_code_than_is_plausible_is_not_kept(runner, monkeypatch):
+    compiled(runner)
+    runner.keep_warm(runner.run_folder(0, 0))
+    (runner.run_folder(0, 0) / TMP / "mlx" / "more.so").write_bytes(bytes(100))
+    monkeypatch.setattr(runner_module, "MAX_WARM_BYTES", 100)
+    runner.keep_warm(runner.run_folder(0, 0))
+    assert warm(runner) == {f"{name}/code.so" for name in WARM}
+    assert not runner.warm.with_name("warm.new").exists()
 
 
 @pytest.mark.parametrize("spoil", [nest, lambda folder: folder.chmod(0)])
-def test_caches_that_cannot_be_copied_are_not_kept(shop, spoil):
-    spoil(compiled(shop) / "mlx")
-    shop.keep_warm(shop.run_folder(0, 0))
-    assert not shop.warm.with_name("warm.new").exists()
-    shop.lay_out(shop.run_folder(0, 0), "A = 1\n")
+def test_caches_that_cannot_be_copied_are_not_kept(runner, spoil):
+    spoil(compiled(runner) / "mlx")
+    runner.keep_warm(runner.run_folder(0, 0))
+    assert not runner.warm.with_name("warm.new").exists()
+    runner.lay_out(runner.run_folder(0, 0), "A = 1\n")

@@ -33,7 +33,7 @@ POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class Runner:
     """Run a night's processes in its box and folders, and watch them."""
 
     night: Night
@@ -186,8 +186,8 @@ class Workshop:
 class Repeats:
     """Decide which processes to repeat because of the machine; for processes that the journal does not list."""
 
-    def __init__(self, shop: Workshop) -> None:
-        self._shop = shop
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
         self._late = False
         self._starved = 0
 
@@ -201,7 +201,7 @@ class Repeats:
             self._starved += 1
             if self._starved >= STARVED_TRIES:
                 raise Starved(words.rpartition("\n")[2])
-            self._shop.wait(STARVED_WAIT_S)
+            self._runner.wait(STARVED_WAIT_S)
             return True
         if busy is not None and not self._late:
             self._late = True

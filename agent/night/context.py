@@ -11,16 +11,16 @@ from agent.night.stop import Stop
 from agent.proposers.ahead import Outbox
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.runs.workshop import Workshop
+from agent.runs.runner import Runner
 
 
 @dataclass(frozen=True, slots=True)
-class Lab:
+class NightContext:
     """All that a night works with."""
 
     place: Place
     journal: Journal
-    shop: Workshop
+    runner: Runner
     proposer: Proposer
     judge: Judge
     watcher: Watcher
@@ -37,7 +37,7 @@ class Lab:
 
     def state(self) -> State:
         """Read what the night knows so far."""
-        return State(self.journal, self.shop.night.budget_s, self.patience_s)
+        return State(self.journal, self.runner.night.budget_s, self.patience_s)
 
     def pace(self, history: History) -> Pace:
-        return Pace.of(history, self.journal.asks(), self.shop.night.budget_s, self.patience_s)
+        return Pace.of(history, self.journal.asks(), self.runner.night.budget_s, self.patience_s)
