@@ -322,17 +322,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return args
 
 
-def run(args: argparse.Namespace) -> int:
-    measure.check_writable(args.json)
-    flat = compare(args)
-    print_results(args, flat)
-    measure.write_json(args.json, flat)
-    return 0
-
-
 def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
-    return measure.guarded("judge_power", lambda: run(args))
+    return measure.guarded("judge_power", lambda: measure.reported(args, compare, print_results))
 
 
 if __name__ == "__main__":

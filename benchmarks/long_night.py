@@ -225,11 +225,7 @@ def run(args: argparse.Namespace) -> int:
     if args.live_on is not None:
         print(json.dumps(live_on(args.live_on, args.known, args.steps)))
         return 0
-    measure.check_writable(args.json)
-    flat = compare(args)
-    print_results(args, flat)
-    measure.write_json(args.json, flat)
-    return 0
+    return measure.reported(args, compare, print_results)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -304,6 +304,15 @@ def check_writable(path: Path | None) -> None:
         raise Misuse(f"--json {path} cannot be written: name a file in a folder that exists")
 
 
+def reported(args: Any, compare: Callable[[Any], Flat], show: Callable[[Any, Flat], None]) -> int:
+    """Measure, print and write what --json names, once it is known that it can be written; return the exit code."""
+    check_writable(args.json)
+    flat = compare(args)
+    show(args, flat)
+    write_json(args.json, flat)
+    return 0
+
+
 def guarded(program: str, body: Callable[[], int]) -> int:
     """The one door for errors: 2 with a sentence for misuse, 1 for a measured program that failed, 130 for Ctrl-C."""
     try:

@@ -156,7 +156,9 @@ def seed_effects(attempts: Sequence[Attempt], level: float = 0.01) -> dict[int, 
     effects = np.linalg.lstsq(inside, spread, rcond=None)[0]
     left = float(((spread - inside @ effects) ** 2).sum())
     explained = float((spread**2).sum()) - left
-    if left <= 0 or f_above(len(shared) - 1, free, explained / (len(shared) - 1) / (left / free)) > level:
+    from scipy.special import fdtrc  # takes a third of a second to import, and most commands do without
+
+    if left <= 0 or fdtrc(len(shared) - 1, free, explained / (len(shared) - 1) / (left / free)) > level:
         return {}
     effects -= effects.mean()
     sigma2 = left / free
@@ -165,38 +167,6 @@ def seed_effects(attempts: Sequence[Attempt], level: float = 0.01) -> dict[int, 
         seed: float(effect) * tau2 / (tau2 + sigma2 / counts[seed])
         for seed, effect in zip(shared, effects, strict=True)
     }
-
-
-def f_above(above: int, below: int, ratio: float) -> float:
-    """Return the probability that Snedecor's F of so many degrees of freedom is larger than a ratio.
-
-    By the continued fraction of the incomplete beta function (Press et al. 2007, 6.4): SciPy, which has it, takes a
-    third of a second to import, and most commands do without.
-    """
-    a, b, x = below / 2, above / 2, below / (below + above * ratio)
-    if not 0 < x < 1:
-        return float(x >= 1)
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
-    if x < (a + 1) / (a + b + 2):
-        return front * _beta_fraction(a, b, x) / a
-    return 1 - front * _beta_fraction(b, a, 1 - x) / b
-
-
-def _beta_fraction(a: float, b: float, x: float) -> float:
-    """By Lentz's method."""
-    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
-    value = d
-    for m in range(1, 1000):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        before = value
-        for step in (even, odd):
-            d = 1 / (1 + step * d)
-            c = 1 + step / c
-            value *= c * d
-        if math.isclose(value, before, rel_tol=1e-15):
-            break
-    return value
 
 
 def know(attempts: Sequence[Attempt]) -> Knowledge | None:

@@ -6,6 +6,7 @@ anything, so after a kill the same state leads to the same step.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agent.experiment import Attempt, Decision, Ending, History, Kind, Review, Run, Status
 from agent.invocation import typed
@@ -261,14 +262,9 @@ def measure(context: NightContext, state: State, attempt: Attempt, dawn: int = 0
 def evaluation(
     context: NightContext, state: State, attempt: Attempt, run: Run, split: Split = "validation"
 ) -> Evaluate:
+    """Return the job of scoring a run on a text."""
     return Evaluate(
-        attempt=attempt.number,
-        script=attempt.proposal.script,
-        seed=run.seed,
-        limit_s=scoring_allowed_s(context, state.attempts, attempt.number, run),
-        usual_bytes=_usual_bytes(state, attempt),
-        machine=machine_trial(context, state),
-        split=split,
+        **_of_weights(context, state, attempt, run, split),
         refusal=too_heavy(run, state.attempts),
         has_run_well=bool(run.dawn) or has_run_well(attempt),
     )
@@ -277,17 +273,22 @@ def evaluation(
 def reexamination(
     context: NightContext, state: State, attempt: Attempt, run: Run, split: Split = "validation"
 ) -> Reexamine:
-    """An audit: against committed losses of what it was made from, where the largest gains are looked at hardest."""
-    return Reexamine(
-        attempt=attempt.number,
-        script=attempt.proposal.script,
-        seed=run.seed,
-        limit_s=scoring_allowed_s(context, state.attempts, attempt.number, run),
-        usual_bytes=_usual_bytes(state, attempt),
-        machine=machine_trial(context, state),
-        split=split,
-        reference=reference_of(context.runner, state, attempt.number, run, split),
-    )
+    """Return the job of an audit against the committed losses of the attempt's parent, hardest at the largest gains."""
+    facts = _of_weights(context, state, attempt, run, split)
+    return Reexamine(**facts, reference=reference_of(context.runner, state, attempt.number, run, split))
+
+
+def _of_weights(context: NightContext, state: State, attempt: Attempt, run: Run, split: Split) -> dict[str, Any]:
+    """Return the fields of jobs.OfWeights."""
+    return {
+        "attempt": attempt.number,
+        "script": attempt.proposal.script,
+        "seed": run.seed,
+        "limit_s": scoring_allowed_s(context, state.attempts, attempt.number, run),
+        "usual_bytes": _usual_bytes(state, attempt),
+        "machine": machine_trial(context, state),
+        "split": split,
+    }
 
 
 def _rehearsal(context: NightContext, state: State, attempt: Attempt) -> Rehearse:

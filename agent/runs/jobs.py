@@ -51,31 +51,30 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluate:
-    """Score the weights of a finished run, where they are."""
+class OfWeights:
+    """Look at the weights that a finished run has saved, where they are."""
 
     attempt: int
     script: str
     seed: int
-    limit_s: float
+    limit_s: float  # of each process that looks at them
     usual_bytes: int | None
     machine: Trial
     split: Split = "validation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluate(OfWeights):
+    """Score the weights of a finished run."""
+
     refusal: str | None = None  # why the weights are not scored; None: they are
     has_run_well: bool = False  # a failure may be the machine's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reexamine:
-    """Audit the committed losses of a scored run, where its weights are."""
+class Reexamine(OfWeights):
+    """Audit the committed losses of a scored run."""
 
-    attempt: int
-    script: str
-    seed: int
-    limit_s: float
-    usual_bytes: int | None
-    machine: Trial
-    split: Split = "validation"
     reference: tuple[int, int] | None = None  # attempt and seed of the run whose losses gains are counted from
 
 

@@ -35,7 +35,7 @@ def statements(source: str, device_kind: str = "") -> tuple[Statement, ...]:
         for script in _read:
             if script.device_kind == device_kind and (found := script.nearly(lines)) is not None:
                 return found
-    script = _Script.of(source, lines, device_kind)
+    script = _ReadScript.of(source, lines, device_kind)
     _read.appendleft(script)
     return tuple(one for group in script.groups for one in group)
 
@@ -64,7 +64,7 @@ def literal(node: ast.expr, name: str, device_kind: str) -> ast.expr:
 
 
 @dataclass(frozen=True, slots=True)
-class _Script:
+class _ReadScript:
     """One that was read as a whole. A group is what stands on lines that no other statement shares."""
 
     device_kind: str
@@ -74,7 +74,7 @@ class _Script:
     groups: Sequence[tuple[Statement, ...]]
 
     @classmethod
-    def of(cls, source: str, lines: Sequence[str], device_kind: str) -> "_Script":
+    def of(cls, source: str, lines: Sequence[str], device_kind: str) -> "_ReadScript":
         spans: list[tuple[int, int]] = []
         groups: list[tuple[Statement, ...]] = []
         for node in ast.parse(source).body:
@@ -114,7 +114,7 @@ class _Script:
         return tuple(one for group in groups for one in group)
 
 
-_read: deque[_Script] = deque(maxlen=MOST_KEPT)
+_read: deque[_ReadScript] = deque(maxlen=MOST_KEPT)
 
 
 @lru_cache(maxsize=10_000)

@@ -198,7 +198,8 @@ def test_a_script_that_hides_its_curve_gets_the_time_that_it_would_have_had(morn
 
 
 def test_the_morning_tells_how_many_were_stopped_and_what_it_saved(morning):
-    line = report.early_stops(morning.attempts("t"))
+    runs = [run for attempt in morning.attempts("t") for run in attempt.done_runs]
+    line = report.early_stops([(run.ending, run.wall_s) for run in runs])
     assert line is not None
     assert line.startswith(f"3 of {LEAST_RUNS + 5} runs stopped early, which saved ")
     assert morning.nightshift("show", str(LEAST_RUNS)).stdout.count("stopped early at 40%") == 2  # decision and run

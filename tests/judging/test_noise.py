@@ -4,15 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judged import scored_attempt, stopped_attempt
 from samples import NIGHT
-from scipy.special import fdtrc
 
 from agent.experiment import Attempt, Noise, Status, Summary
 from agent.judging.judge import Balanced, Strict
-from agent.judging.noise import BLOCK, LATEST, SUREST, f_above, know, measured, noise, recent, seed_effects
+from agent.judging.noise import BLOCK, LATEST, SUREST, know, measured, noise, recent, seed_effects
 from agent.view.terminal import noise_lines, status_lines
 
 SIGMA = 0.006
@@ -181,8 +178,3 @@ def test_a_long_night_is_learnt_from_by_its_latest_attempts_and_the_line_that_th
 def test_the_line_is_found_where_numbers_are_missing():
     history = [one for one in long_night(2000) if one.number % 10 != 5]
     assert [one.number for one in recent(history)][:3] == [0, 7, 20]
-
-
-@given(st.integers(1, 400), st.integers(1, 3000), st.floats(0, 50))
-def test_the_probability_of_a_larger_f_is_scipys(above, below, ratio):
-    assert f_above(above, below, ratio) == pytest.approx(fdtrc(above, below, ratio), rel=1e-9, abs=1e-12)

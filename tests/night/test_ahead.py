@@ -231,7 +231,11 @@ def test_what_a_person_submits_during_a_run_is_tried_before_what_the_search_made
     with lab_with(grounds, search, 2, watcher) as context:
         watcher.context = context
         queue = Queue(context.place.queue, context.place.nights)
-        run_night(dataclasses.replace(context, proposer=Fallback({"queue": queue, "search": search}, watcher.said)))
+        run_night(
+            dataclasses.replace(
+                context, proposer=Fallback({"queue": queue, "search": search}, watcher.said, repairers=())
+            )
+        )
     assert [one.proposal.source for one in grounds.attempts("t")][:3] == ["you", "search", "queue"]
 
 

@@ -49,7 +49,7 @@ def test_no_step_reads_the_whole_night(grounds):
         assert confirm(context, 2) is not None
         assert [statement for statement in asked if is_of_all(statement)][len(first) :] == []
     assert len(grounds.attempts("t")[1].dawn_runs()) == 1
-    assert any("WHERE number = 1" in statement for statement in asked)
+    assert any("WHERE attempt = 1" in statement for statement in asked)
 
 
 def is_of_all(statement: str) -> bool:

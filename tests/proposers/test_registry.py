@@ -22,7 +22,7 @@ class Toy:
     """Proposes one script, once."""
 
     def __init__(self, around: Surroundings) -> None:
-        self._say = around.watcher.said
+        self._say = around.outbox.said
 
     def propose(self, briefing: Briefing) -> Proposal:
         if len(briefing.history) > 1:
