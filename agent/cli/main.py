@@ -16,7 +16,7 @@ from agent.files import disk_is_broken, disk_is_full
 from agent.invocation import typed
 from agent.night.assembly import NightHalted
 from agent.view.answer import Answer
-from agent.view.screen import let_go
+from agent.view.screen import discard_output
 
 # In the order of `nightshift --help`. To add one, describe it as a Subcommand in its own file, and name it here.
 COMMANDS: tuple[Subcommand[Any], ...] = (
@@ -63,7 +63,7 @@ def _main(words: Sequence[str], answer: Answer) -> int:
         answer.fail("interrupted before anything was begun", 130, status="unfinished", go_on_with=typed(*words))
         return 130
     except BrokenPipeError:
-        let_go(sys.stdout)
+        discard_output(sys.stdout)
         return 0  # its reader, such as head, has seen enough
     except NightHalted as halted:
         return _refuse(answer, _in_words(halted.cause, command.resume(options, halted.tag)))

@@ -37,9 +37,9 @@ def run(options: RunOptions) -> int:
     asked, limits = options.night, Limits(options.experiments, options.hours, options.dawn)
     setup = Setup(Place.of(asked.script), asked.tag, asked.budget_s, asked.seed, asked.terms, limits)
     with open_context(setup) as context:
-        greet(context, limits)
+        greet(context)
         run_night(context)
-        runs = limits.runs_at_dawn(context.pace(context.journal.attempts()))
+        runs = limits.runs_at_dawn(context.state().pace)
         if (runs or is_interrupted(context)) and not context.stop.after_run:
             most = f"dawn: up to {runs} runs to confirm what was found"
             context.watcher.said(most if runs else "dawn goes to its end")

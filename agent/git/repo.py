@@ -20,7 +20,7 @@ FIRST_COMMIT = "git add . && git commit -m start"
 TRIES = 3  # at a commit: a `git gc --prune=now` may take its half-made objects away, or memory run out for git alone
 NO_SPACE = ("No space left on device", "Disk quota exceeded")
 STALE_LOCK_S = 2.0  # git holds the lock of a ref for milliseconds
-NOBODY = {
+NIGHTSHIFT_IDENTITY = {
     f"GIT_{role}_{field}": value
     for role in ("AUTHOR", "COMMITTER")
     for field, value in (("NAME", "nightshift"), ("EMAIL", "nightshift@localhost"))
@@ -142,7 +142,7 @@ class Repo:
     def _identity(self) -> dict[str, str]:
         """Nothing where git knows its user, else a name of our own: a night must not end for want of one."""
         status, _, _ = _run(self.root, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
-        return {} if status == 0 else dict(NOBODY)
+        return {} if status == 0 else dict(NIGHTSHIFT_IDENTITY)
 
 
 def valid_tag(tag: str) -> bool:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from agent.clock import kept_awake
 from agent.errors import NightError
-from agent.experiment import Night, Proposer, incumbent, short
+from agent.experiment import Night, Proposer, short
 from agent.files import disk_is_full
 from agent.judging.judge import JUDGES, choose_judge
 from agent.night.context import NightContext
@@ -152,9 +152,9 @@ def go_on(before: Night, night: Night, journal: Journal, screen: Screen) -> None
         screen.said(other)
 
 
-def greet(context: NightContext, limits: Limits) -> None:
+def greet(context: NightContext) -> None:
     """Say what the night works with, and until when."""
-    night, runner, say = context.runner.night, context.runner, context.watcher.said
+    night, runner, say, limits = context.runner.night, context.runner, context.watcher.said, context.limits
     terms = Terms.from_json(night.terms)
     until = [f"{limits.experiments} experiments after attempt 0"] if limits.experiments else []
     until += [f"{limits.hours:g} hours"] if limits.hours else []
@@ -169,9 +169,9 @@ def greet(context: NightContext, limits: Limits) -> None:
     for gap in runner.box.uncovered:
         say(f"           not covered: {gap}")
     say(f"  logs     {runner.folder / 'runs'}")
-    history = context.journal.attempts()
-    calibration = 0 if incumbent(history) else getattr(context.judge, "calibration", 1)
-    shortage = limits.shortage(context.pace(history), calibration)
+    state = context.state()
+    calibration = 0 if state.best else getattr(context.judge, "calibration", 1)
+    shortage = limits.shortage(state.pace, calibration)
     if shortage:
         say(f"  hours    {shortage}")
     say("  Ctrl-C ends after the current run, a second one ends the run too")

@@ -1,11 +1,11 @@
-"""All that a night works with."""
+"""The parts that a night works with, put together by assembly.py."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.experiment import History, Judge, Proposer, Watcher
+from agent.experiment import Judge, Proposer, Watcher
 from agent.judging.judge import PLAUSIBLE_GAIN
-from agent.night.limits import Limits, Pace
+from agent.night.limits import Limits
 from agent.night.state import State
 from agent.night.stop import Stop
 from agent.proposers.ahead import Outbox
@@ -16,7 +16,7 @@ from agent.runs.runner import Runner
 
 @dataclass(frozen=True, slots=True)
 class NightContext:
-    """All that a night works with."""
+    """Hold everything that a night needs, so that a test can exchange any part of it."""
 
     place: Place
     journal: Journal
@@ -31,13 +31,9 @@ class NightContext:
     early_stop: bool = False  # end runs whose curve says that they will be no better than the incumbent
     dry_runs: bool = False  # seconds of training before the minutes, for edits of more than dials
     patience_s: float = 0.0  # how long one call to a source of ideas may take
-
     outbox: Outbox | None = None  # what the proposer's sources tell; None: they write to the journal themselves
     asks_ahead: bool = False  # make the next idea while a run trains; needs an outbox
 
     def state(self) -> State:
-        """Read what the night knows so far."""
+        """Read from the journal what the night knows so far."""
         return State(self.journal, self.runner.night.budget_s, self.patience_s)
-
-    def pace(self, history: History) -> Pace:
-        return Pace.of(history, self.journal.asks(), self.runner.night.budget_s, self.patience_s)

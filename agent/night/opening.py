@@ -10,7 +10,7 @@ from agent.clock import utc_now
 from agent.errors import MachineError, NightError, RepoError
 from agent.experiment import Night
 from agent.night.limits import Pace, check_hours
-from agent.records import checksums as pins
+from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night, new_tag, read_script
 from agent.records.terms import Terms
@@ -95,7 +95,7 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
         protocol=protocol(facts, budget_s),
         data=facts["data"],
         started=utc_now(),
-        pins=pins.take(place.folder(tag) / "fixed", Path(facts["data"])),
+        pins=checksums.take(place.folder(tag) / "fixed", Path(facts["data"])),
         terms=(request.terms or Terms()).as_json(),
     )
     with Journal.create(place.journal(tag), night):  # last: a folder without a journal is no night
@@ -130,6 +130,6 @@ def _resume(place: Place, request: Request, night: Night) -> Night:
             )
     if place.script != night.script:
         raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {night.script}")
-    pins.verify(night, place.folder(tag) / "fixed")
+    checksums.verify(night, place.folder(tag) / "fixed")
     check_same_machine(night, probe(place.folder(tag) / "fixed", night.data))
     return night if request.terms is None else replace(night, terms=request.terms.as_json())

@@ -47,7 +47,7 @@ def _rehearse(job: Rehearse, runner: Runner) -> DryRun | None:
 
 
 def _measure(job: Measure, runner: Runner) -> Run:
-    fair = fair_shop(runner, job.usual_bytes)
+    fair = fair_runner(runner, job.usual_bytes)
     run = train(fair, job.attempt, job.script, job.seed, job.allowance_s, job.bounds)
     run = given_a_second_chance(run, job.before, was_in_time=job.was_in_time)
     if (run.ending in FAILED and (job.dawn or job.has_run_well)) or is_starved_again(run.ending, job.before):
@@ -58,7 +58,7 @@ def _measure(job: Measure, runner: Runner) -> Run:
 def _evaluate(job: Evaluate, runner: Runner) -> Score | None:
     measured: Score | None = Score(None, 0.0, job.refusal)
     if job.refusal is None:
-        fair = fair_shop(runner, job.usual_bytes)
+        fair = fair_runner(runner, job.usual_bytes)
         try:
             measured = score(fair, job.attempt, job.script, job.seed, job.limit_s, job.split)
         except Starved as error:
@@ -71,7 +71,7 @@ def _evaluate(job: Evaluate, runner: Runner) -> Score | None:
 
 def _reexamine(job: Reexamine, runner: Runner) -> Audit | None:
     """Audit against what the attempt was made from, where the largest gains are looked at hardest."""
-    fair = fair_shop(runner, job.usual_bytes)
+    fair = fair_runner(runner, job.usual_bytes)
     try:
         found = audit(fair, job.attempt, job.script, job.seed, job.limit_s, job.reference, job.split)
     except Starved as error:
@@ -105,14 +105,17 @@ def is_starved_again(ending: Ending, before: Sequence[Ending]) -> bool:
 # ---- whose fault it is -----------------------------------------------------------------------------------------------
 
 
-def fair_shop(runner: Runner, usual_bytes: int | None) -> Runner:
-    """Where the machine runs short, attempt 0 is never to blame within its cap, and others by what attempt 0 took."""
+def fair_runner(runner: Runner, usual_bytes: int | None) -> Runner:
+    """Return a runner whose limits blame a script for short memory only beyond what attempt 0 took.
+
+    Attempt 0 itself is not blamed within its limit.
+    """
     return replace(runner, resource_limits=fair_to(runner.resource_limits, usual_bytes))
 
 
 def try_dry(trial: Trial, runner: Runner) -> DryRun | None:
     """Make a trial run; None when the user stopped it. Raises Starved."""
-    fair = fair_shop(runner, trial.usual_bytes)
+    fair = fair_runner(runner, trial.usual_bytes)
     return rehearse(fair, trial.attempt, trial.script, trial.allowance_s, trial.scoring_s)
 
 

@@ -146,14 +146,14 @@ class _Steadfast:
         try:
             return self._stream.write(text)
         except OSError:
-            let_go(self._stream)
+            discard_output(self._stream)
             return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except OSError:
-            let_go(self._stream)
+            discard_output(self._stream)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -164,8 +164,8 @@ def steadfast(stream: TextIO) -> TextIO:
     return cast(TextIO, _Steadfast(stream))
 
 
-def let_go(stream: TextIO) -> None:
-    """Send the rest nowhere: what Python holds back for a stream without a reader would fail once more at exit."""
+def discard_output(stream: TextIO) -> None:
+    """Send a stream's output to /dev/null: Python writes its buffer at exit, and would fail again without a reader."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

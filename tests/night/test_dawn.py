@@ -317,10 +317,10 @@ def test_the_next_dawn_has_seeds_of_its_own_and_its_runs_are_counted_over_the_ni
     with scripted_context(grounds.root, "t", []) as context:
         limits = Limits(experiments=4, dawn_runs=RUNS + 2)
         run_night(dataclasses.replace(context, limits=limits))
-        assert limits.runs_at_dawn(context.pace(context.journal.attempts())) == 2
+        assert limits.runs_at_dawn(context.state().pace) == 2
         confirm(context, 2)
         run_night(dataclasses.replace(context, limits=limits))
-        assert limits.runs_at_dawn(context.pace(context.journal.attempts())) == 0
+        assert limits.runs_at_dawn(context.state().pace) == 0
         dawns = context.journal.dawns()
     attempts = grounds.attempts("t")
     assert [(dawn.number, dawn.champion, dawn.ended is None) for dawn in dawns] == [(1, 3, False), (2, 4, False)]

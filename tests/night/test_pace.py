@@ -112,7 +112,7 @@ def test_less_than_one_run_is_refused_with_the_least_that_makes_sense(grounds):
 
 def out_of_time(context: NightContext, runs: float) -> NightContext:
     """With time for that many of the longest run so far, and nothing kept for dawn."""
-    limits = Limits(hours=runs * context.pace(context.journal.attempts()).run_s / 3600, dawn_runs=0)
+    limits = Limits(hours=runs * context.state().pace.run_s / 3600, dawn_runs=0)
     return dataclasses.replace(context, limits=limits)
 
 
@@ -156,7 +156,7 @@ class Dallies:
 def test_an_idea_that_came_too_late_waits_for_the_next_call_and_dawn_passes_over_it(grounds):
     grounds.try_scripts("t", [unigram(SHARPNESS=0.6)])
     with scripted_context(grounds.root, "t", []) as context:
-        run_s = context.pace(context.journal.attempts()).run_s
+        run_s = context.state().pace.run_s
         late = out_of_time(dataclasses.replace(context, proposer=Dallies(run_s)), runs=1.5)
         run_night(late)
         assert late.watcher.sentences[0].startswith("no time is left for its run of #2 (late): it stays unfinished")
