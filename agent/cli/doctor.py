@@ -1,4 +1,4 @@
-"""Is this machine fit for a night? One line each, with what to do where something is missing."""
+"""Check whether this machine can run a night: one line a check, with the remedy if something is missing."""
 
 import importlib.metadata
 import json
@@ -80,7 +80,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What a short process has measured."""
+    """Hold what a short process has measured of the device."""
 
     kind: str
     name: str
@@ -92,7 +92,7 @@ class Device:
 
     @property
     def is_contended(self) -> bool:
-        """Whether others take of what we may use; in a container the machine has more cores than those."""
+        """Return whether other programs use cores that we may use; a container may have fewer than the machine."""
         return self.others > self.machine_cores - (1 - BUSY_SHARE) * self.cores
 
 
@@ -150,7 +150,7 @@ def _device() -> Iterator[Finding]:
 
 
 def speed(device: Device) -> Finding:
-    """How fast a matrix product is, and why it is slow where it is: a package that is missing, or other programs."""
+    """Say how fast a matrix product is, and why it is slow if it is: a missing package, or other programs."""
     what = f"float32 matmul: {device.gflops:,.0f} GFLOP/s"
     if device.is_contended:
         what += f" while other programs keep {device.others:.1f} of {device.machine_cores} cores busy"
@@ -239,7 +239,7 @@ def _data() -> Iterator[Finding]:
 
 
 def _ask(program: str) -> object:
-    """What a short Python program printed as JSON, or the last line of its complaint as a string."""
+    """Run a short Python program; return the JSON that it prints, or the last line of its error as a string."""
     try:
         command = [sys.executable, "-c", program]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LOOK_S, check=False)

@@ -40,9 +40,9 @@ AT_ONCE = 256  # attempts whose messages are computed together: their spectra ta
 
 
 def effects(differences: NDArray[np.int64]) -> Array:  # (K, differences)
-    """Probability of an effect of so many steps under each component; its sign is never in doubt.
+    """Return the probability of each effect, in lattice steps, under each component, which has one sign.
 
-    Sizes are geometric, or, where peaked, negative binomial: the sum of three such.
+    Sizes are geometric; those of the peaked components are negative binomial, the sum of three geometric ones.
     """
     away, up = np.abs(differences), differences > 0
     beyond = np.maximum(away - 1, 0)
@@ -54,7 +54,7 @@ def effects(differences: NDArray[np.int64]) -> Array:  # (K, differences)
 
 
 def noise_density(errors: Array) -> Array:
-    """Of one run, in units of sigma."""
+    """Return the density of one run's noise at these errors, in units of sigma."""
 
     def normal(width: float) -> Array:
         density: Array = np.exp(-0.5 * (errors / width) ** 2) / (width * np.sqrt(2 * np.pi))
@@ -64,7 +64,7 @@ def noise_density(errors: Array) -> Array:
 
 
 def noise_below(errors: Array) -> Array:
-    """The probability that the noise of one run lies below so many sigma."""
+    """Return the probability that the noise of one run lies below each of these errors, in units of sigma."""
 
     def normal(width: float) -> Array:
         below: Array = 0.5 * (1 + _erf(errors / (width * np.sqrt(2))))
@@ -90,7 +90,7 @@ class Node:
 
     @property
     def centre(self) -> int:
-        """Of its window. Where only a ceiling is known, most of the window lies below it, and the rest is one tail."""
+        """Return the centre of its window; with ceilings alone, most of the window lies below the lowest of them."""
         if self.scores:
             return round(statistics.median(self.scores))
         return round(min(self.ceilings)) + ABOVE_CEILING - SIZE // 2
@@ -110,13 +110,13 @@ def likelihood(scores: tuple[float, ...], centre: int, ceilings: tuple[float, ..
 
 @lru_cache(maxsize=1)
 def all_effects() -> Array:  # (K, 2 FAR + 2 SIZE - 1)
-    """Every effect that kernels() looks at: its powers take far longer to compute than to keep."""
+    """Return every effect that kernels() needs; computing the powers again would take far longer."""
     return effects(np.arange(1 - SIZE - FAR, SIZE + FAR))
 
 
 @lru_cache(maxsize=1024)
 def kernels(offset: int) -> tuple[Array, NDArray[np.complex128]]:
-    """Effects between the windows of a child and its parent, offset steps apart; and their spectrum."""
+    """Return the effects between the windows of a child and its parent, `offset` steps apart, and their spectrum."""
     first = max(-FAR, min(FAR, offset)) + FAR
     table = all_effects()[:, first : first + len(DIFFERENCES)]
     return table, np.fft.rfft(table[:, ::-1], 2 * SIZE)
@@ -124,18 +124,18 @@ def kernels(offset: int) -> tuple[Array, NDArray[np.complex128]]:
 
 @lru_cache(maxsize=1)
 def effects_up_to() -> Array:  # (K, 2 FAR)
-    """Probability of an effect of at most so many steps, from -FAR on."""
+    """Return the probability of an effect of at most k steps under each component, for k from -FAR on."""
     return np.cumsum(effects(np.arange(-FAR, FAR)), axis=1)
 
 
 def beneath(offset: int) -> Array:  # (K, SIZE)
-    """What a censored child says about its parent by the merits below its window, where its likelihood is one."""
+    """Return a censored child's message to its parent from merits below its window, where its likelihood is one."""
     most = offset - 1 - np.arange(SIZE)  # steps, from each point of the parent's window to the last one beneath
     return effects_up_to()[:, np.clip(most + FAR, 0, 2 * FAR - 1)]
 
 
 def upward(beliefs: Array, offsets: Sequence[int]) -> Array:  # (N, K, SIZE)
-    """What children's beliefs (N, SIZE) say about their parents: sum over d of effects(d) belief(v + d)."""
+    """Return the messages of children's beliefs (N, SIZE) to their parents: sum over d of effects(d) belief(v + d)."""
     spectra = np.stack([kernels(offset)[1] for offset in offsets])
     full = np.fft.irfft(spectra * np.fft.rfft(beliefs, 2 * SIZE)[:, None], 2 * SIZE)
     return np.maximum(full[..., SIZE - 1 : 2 * SIZE - 1], TINY)
@@ -180,7 +180,7 @@ class Belief:
 
     @classmethod
     def of(cls, nodes: tuple[Node, ...], weights: Array, leaves: Leaves | None = None) -> "Belief":
-        """Two passes along the tree: from the leaves up, then from the root down."""
+        """Compute the posterior in two passes along the tree: from the leaves up, then from the root down."""
         leaves = leaves or Leaves.of(nodes)
         centres = [node.centre for node in nodes]
         offsets = tuple(centre - centres[node.parent] for node, centre in zip(nodes, centres, strict=True))
@@ -207,7 +207,7 @@ class Belief:
         return cls(nodes, offsets, weights, merged, below, above, log_evidence)
 
     def likelihoods(self, leaves: Leaves) -> Array:  # (N, K)
-        """Of each component, for every edit, given all the rest; of no meaning for the root."""
+        """Return the likelihood of each component for every edit, given all other evidence; ignore the root's."""
         beliefs = {i: above * self.below[i] for i, above in self.above.items()}
         rows = np.ones((len(self.nodes), len(self.weights)))
         places = list(leaves.places)
@@ -218,7 +218,7 @@ class Belief:
         return rows
 
     def likelihood_of(self, i: int) -> Array:  # (K,)
-        """Of each component, for one edit, given all the rest."""
+        """Return the likelihood of each component for one edit, given all other evidence."""
         message = upward(self.below[i : i + 1], self.offsets[i : i + 1])[0]
         if self.nodes[i].is_censored:
             message += beneath(self.offsets[i])
@@ -226,7 +226,7 @@ class Belief:
         return likely
 
     def sure(self, i: int) -> float:
-        """The probability that an edit is a gain."""
+        """Return the probability that an edit is a gain."""
         shares = self.weights * self.likelihood_of(i)
         return float(shares[GAINS].sum() / shares.sum())
 
@@ -238,43 +238,43 @@ class Belief:
         return float(self.merit(i) @ points) * STEP
 
     def merit(self, i: int) -> Array:  # (SIZE,)
-        """Posterior over an attempt's window."""
+        """Return the posterior of an attempt's merit over its window."""
         above = self.above[i] if i in self.above else downward(self._effects(i), self.apart(i))
         both = above * self.below[i]
         posterior: Array = both / both.sum()
         return posterior
 
     def effect(self, i: int) -> tuple[NDArray[np.int64], Array]:
-        """Posterior of an edit's effect, in lattice steps."""
+        """Return an edit's possible effects, in lattice steps, and the posterior probability of each."""
         pairs = np.convolve(self.below[i], self.apart(i)[::-1])
         joint = self._effects(i) * pairs
         return DIFFERENCES + self.offsets[i], joint / joint.sum()
 
     def apart(self, i: int) -> Array:  # (SIZE,)
-        """What all but this edit and what follows from it says of its parent's merit."""
+        """Return the belief about the parent's merit without the evidence of this edit and its descendants."""
         parent = self.nodes[i].parent
         return without(self.merged[i], self.above[parent] * self.below[parent])
 
     def value_of_keeping(self, i: int, price: float) -> float:
-        """An edit's expected effect, less the price if it has none."""
+        """Return an edit's expected effect, less the price times the probability that it brings no gain."""
         return float(self._worth(i, price).sum())
 
     def value_of_runs(self, i: int, price: float, most: int = 3) -> float:
-        """What measuring an edit again is expected to bring, per run, through better keeping.
+        """Return the expected value, per run, of measuring an edit again before it is kept or discarded.
 
-        The knowledge gradient (Frazier, Powell & Dayanik 2008), of one to `most` runs: the first alone may change no
-        decision (Frazier & Powell 2010).
+        It is the knowledge gradient (Frazier, Powell & Dayanik 2008) of one to `most` runs, the best of them: one run
+        alone may be too few to change the decision (Frazier & Powell 2010).
         """
         worth = self._worth(i, price)
         return knowledge_gradient(worth, [n**-0.5 for n in range(1, most + 1)])
 
     def value_of_idea(self, price: float) -> float:
-        """The same for one run of a fresh edit."""
+        """Return the expected value of one run of a fresh edit."""
         far = np.arange(-8 * SIZE, 8 * SIZE)
         return knowledge_gradient(self.weights @ effects(far) * worths(far, price), [1.0])
 
     def _worth(self, i: int, price: float) -> Array:  # (SIZE,)
-        """Posterior of an attempt's merit times the expected worth of its edit there."""
+        """Return the posterior of an attempt's merit times the expected worth of its edit at each merit."""
         plain, apart, below = self._effects(i), self.apart(i), self.below[i]
         worth = np.convolve(plain * worths(DIFFERENCES + self.offsets[i], price), apart, "valid")
         joint: Array = worth * below / (downward(plain, apart) @ below)
@@ -285,7 +285,7 @@ class Belief:
 
 
 def knowledge_gradient(worth: Array, errors: Sequence[float]) -> float:
-    """Worth, over what can be measured, known better by 1, 2, … runs, whose mean then errs by so many sigma."""
+    """Return the largest gain in value per run; errors: the error of the mean of 1, 2, … runs, in sigma."""
     now = max(0.0, float(worth.sum()))
     later = [float(np.maximum(np.convolve(worth, blur(error)), 0).sum()) for error in errors]
     return max((value - now) / runs for runs, value in enumerate(later, 1))
@@ -302,19 +302,19 @@ def blur(error: float) -> Array:
 
 
 def without(log_message: Array, belief: Array) -> Array:
-    """A belief before this message had come."""
+    """Return a belief without this message."""
     apart = belief * np.exp(log_message.max(axis=-1, keepdims=True) - log_message)
     before: Array = apart / apart.sum(axis=-1, keepdims=True)
     return before
 
 
 def downward(effect: Array, apart: Array) -> Array:  # (SIZE,)
-    """What a parent says about its child."""
+    """Return the message of a parent to its child."""
     return np.convolve(effect, apart, "valid") + TINY
 
 
 def learn(nodes: tuple[Node, ...]) -> Belief:
-    """The belief under the weights that fit the night and the prior best (MAP by EM)."""
+    """Return the belief under the weights that fit the night and the prior best (MAP, by EM)."""
     leaves = Leaves.of(nodes)
     belief = Belief.of(nodes, PRIOR, leaves)
     if len(nodes) == 1:

@@ -72,12 +72,12 @@ class Findings:
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the gain on the validation text is larger by more than chance."""
+        """Return whether the gain on the validation text exceeds that on the holdout by more than chance."""
         return self.fitted is not None and self.fitted.low_bpb > 0
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "Findings":
-        """From what a journal keeps of them."""
+        """Read findings from the facts in a journal."""
         known = {field.name: facts[field.name] for field in fields(cls)}
         for name in ("honest", "holdout", "fitted", "dropping"):
             known[name] = Interval(**known[name]) if known[name] else None
@@ -87,7 +87,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """How far the champion's gain on one text moves with the choice of its documents."""
+    """Hold how far the champion's gain on one text varies with the choice of its documents."""
 
     spread: Spread
     pieces: str  # as in "212 documents"
@@ -100,9 +100,9 @@ def next_trial(
     fresh: int = FRESH,
     dawn: int = 1,
 ) -> Trial | None:
-    """The run that decides most; None when there is nothing to confirm, or no run left that would tell.
+    """Return the most useful run; None if there is nothing to confirm, or no run would change the findings.
 
-    impossible: sets of edits that cannot be taken out, because what was built on them needs their lines.
+    impossible: sets of edits that cannot be taken out, because later edits need their lines.
     """
     champion = incumbent(history)
     if runs_left < 1 or champion is None or champion.number == 0:
@@ -126,7 +126,7 @@ def findings(
     dawn: int = 1,
     texts: Mapping[str, Text] | None = None,
 ) -> Findings | None:
-    """What is known by now; None where nothing was kept but attempt 0. texts: by the names of their splits."""
+    """Return what dawn has found so far; None if only attempt 0 is kept. texts: by the names of their splits."""
     champion = incumbent(history)
     if champion is None or champion.number == 0:
         return None
@@ -172,10 +172,10 @@ def _interval(found: tuple[float, Spread] | None) -> Interval | None:
 def _on_holdout(
     first: Attempt, champion: Attempt, dawn: int, paired: bool, texts: Mapping[str, Text]
 ) -> tuple[Interval | None, Interval | None]:
-    """The gain there, and what the gain on the validation text is more than that.
+    """Return the gain on the holdout, and how much larger the gain on the validation text is.
 
-    A run has the same seed and the same weights on both texts: what is left of its luck between them is little. Without
-    the spread of both texts it cannot be said whether the two gains differ by chance.
+    A run has the same weights on both texts, so most of its luck cancels in the difference. Without the spread of both
+    texts the difference has no interval, and is None.
     """
     before, after = (_fresh(one, dawn, holdout=True) for one in (first, champion))
     gain = difference(before, after, paired)
@@ -244,7 +244,7 @@ class Posterior:
         return float(self.worth.sum())
 
     def telling(self, most: int = 3) -> float:
-        """Knowledge gradient per run, of up to so many runs of the champion without the edit."""
+        """Return the knowledge gradient per run, of up to `most` runs of the champion without the edit."""
         return knowledge_gradient(self.worth, [(1 / n + self.blind**2) ** 0.5 for n in range(1, most + 1)])
 
 
@@ -257,7 +257,7 @@ def _doubts(history: History, champion: Attempt, dawn: int) -> tuple[Posterior, 
 
 
 def edits_of(champion: Attempt, history: History) -> tuple[Attempt, ...]:
-    """The kept edits that a script is made of, without those that an earlier dawn has taken out again."""
+    """Return the kept edits that a script is made of, without those that an earlier dawn has taken out."""
     line, out = [champion], set(champion.proposal.without)
     while (parent := line[-1].parent) is not None:
         line.append(history[parent])
@@ -266,7 +266,7 @@ def edits_of(champion: Attempt, history: History) -> tuple[Attempt, ...]:
 
 
 def _seen(history: History, dawn: int) -> list[Attempt]:
-    """The night with this dawn's runs for runs of its own; the questions that nothing was built on are left out."""
+    """Return the history with this dawn's runs counted as the night's; leave out attempts without runs of the night."""
     return [_as_seen(one, dawn) for one in history if one.done_runs]
 
 
@@ -275,7 +275,7 @@ def _as_seen(attempt: Attempt, dawn: int) -> Attempt:
 
 
 def _doubt(known: Knowledge, history: History, champion: Attempt, kept: Attempt, dawn: int) -> Posterior:
-    """The night's posterior of an edit times the likelihood of the runs of the champion without it."""
+    """Return the posterior of an edit: the night's, times the likelihood of the champion's runs without it."""
     assert kept.parent is not None
     belief, top = known.belief, known.place[champion.number]
     merit = belief.merit(top)
@@ -302,7 +302,7 @@ def _doubt(known: Knowledge, history: History, champion: Attempt, kept: Attempt,
 
 
 def _passengers(doubts: tuple[Posterior, ...], impossible: Collection[tuple[int, ...]]) -> tuple[int, ...]:
-    """The edits that are not worth keeping; the worst of them, where not all can be taken out at once."""
+    """Return the edits that are not worth keeping; only the worst if not all can be taken out at once."""
     open_ = [one for one in doubts if one.testable and (one.edit.number,) not in impossible]
     worst_first = [one.edit.number for one in sorted(open_, key=lambda one: one.keeping) if one.keeping < 0]
     while worst_first and tuple(sorted(worst_first)) in impossible:
@@ -311,7 +311,7 @@ def _passengers(doubts: tuple[Posterior, ...], impossible: Collection[tuple[int,
 
 
 def _last_runs(history: History, champion: Attempt, passengers: tuple[int, ...], dawn: int) -> int:
-    """How many more runs the script without all passengers needs before it may take the champion's place."""
+    """Return how many more runs the script without passengers needs before it may replace the champion."""
     if not passengers:
         return 0
     last = _taken_out(history, champion, passengers)
@@ -336,7 +336,7 @@ def _trial(history: History, champion: Attempt, edits: tuple[int, ...]) -> Trial
 
 
 def _taken_out(history: History, champion: Attempt, edits: tuple[int, ...]) -> Attempt | None:
-    """The attempt that is the champion without these edits: without its own edit it is its parent."""
+    """Return the attempt that is the champion without these edits; without its last edit, it is its parent."""
     if edits == (champion.number,) and champion.parent is not None:
         return history[champion.parent]
     found = (one for one in history if one.parent == champion.number and one.proposal.without == edits)
@@ -344,7 +344,7 @@ def _taken_out(history: History, champion: Attempt, edits: tuple[int, ...]) -> A
 
 
 def _fresh(attempt: Attempt, dawn: int, holdout: bool = False) -> dict[int, float]:
-    """Seed → bits per byte, of the runs at this dawn."""
+    """Return seed → bits per byte, of the attempt's runs at this dawn."""
 
     def value(run: Run) -> float | None:
         score = run.holdout if holdout else run.score

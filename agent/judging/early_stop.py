@@ -46,12 +46,12 @@ class Bound:
     offset_bpb: float  # … and at a loss of zero
 
     def forecast_bpb(self, losses: Losses) -> float | None:
-        """The score that a run with these losses would have come to; None where it has not come so far."""
+        """Forecast the score of a run with these losses; None if it has not reached the fraction."""
         loss = losses.get(self.fraction)
         return None if loss is None else self.offset_bpb + self.slope * loss
 
     def verdict(self, losses: Losses) -> str | None:
-        """Why a run with these losses is hopeless; None while it is not, or has not come so far."""
+        """Return why a run with these losses is hopeless; None if it is not, or has not reached the fraction."""
         loss = losses.get(self.fraction)
         if loss is None or not loss > self.loss:
             return None
@@ -60,14 +60,14 @@ class Bound:
 
 
 def losses(curve: bytes) -> Losses:
-    """From the lines of a metrics.jsonl, whatever is in it: what is no point of a curve is passed over."""
+    """Read the losses at FRACTIONS from a metrics.jsonl; skip lines that are no point of a curve."""
     points = sorted(point for line in curve.splitlines() if (point := _point(line)) is not None)
     found = {mark: _loss_at(mark, points) for mark in FRACTIONS}
     return {mark: loss for mark, loss in found.items() if loss is not None}
 
 
 def _loss_at(mark: float, points: Sequence[tuple[float, float]]) -> float | None:
-    """The mean over the window before; where steps are so long that it holds none, between the steps around it."""
+    """Return the mean loss over the window before; if it holds no step, interpolate between the steps around it."""
     at = bisect_right(points, (mark, math.inf))
     past, ahead = points[:at], points[at:]
     if not past or not (ahead or past[-1][0] == mark):
@@ -80,13 +80,13 @@ def _loss_at(mark: float, points: Sequence[tuple[float, float]]) -> float | None
 
 
 def bounds(finished: Sequence[Finished], incumbent: Finished, sure: float = SURE) -> tuple[Bound, ...]:
-    """One for each fraction at which the finished runs say what a loss is worth."""
+    """Return a bound for each fraction at which the finished runs relate losses to scores."""
     found = (_bound(mark, finished, incumbent, sure) for mark in FRACTIONS if mark in incumbent.losses)
     return tuple(bound for bound in found if bound is not None)
 
 
 def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished, sure: float) -> Bound | None:
-    """The loss whose forecast lies above the incumbent's score by a one-sided prediction interval."""
+    """Return the loss whose forecast exceeds the incumbent's score by a one-sided prediction interval."""
     here = incumbent.losses[mark]
     known = sorted((run for run in finished if mark in run.losses), key=lambda run: abs(run.losses[mark] - here))
     if len(known) < LEAST_RUNS:
@@ -108,7 +108,7 @@ def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished, sure:
 
 
 def _point(line: bytes) -> tuple[float, float] | None:
-    """Progress and loss; None for what is neither, or cut off in the middle of a write."""
+    """Parse progress and loss from a line; None if it has neither, or is cut off in the middle of a write."""
     try:
         said = json.loads(line)
         fraction, loss = said["progress"], said["loss"]
@@ -119,5 +119,5 @@ def _point(line: bytes) -> tuple[float, float] | None:
 
 
 def is_finite(value: object) -> bool:
-    """A number that arithmetic and formatting can take: no NaN, no inf, no integer beyond the floats."""
+    """Return whether a value is a number that fits a finite float: no NaN, no inf, no huge integer."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300

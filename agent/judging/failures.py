@@ -7,7 +7,7 @@ from agent.experiment import Attempt, Ending, Run
 
 
 def failure(attempt: Attempt) -> str | None:
-    """One bad run is enough, since luck with the seed is no merit; None where every run has a finite score."""
+    """Return why an attempt failed: one bad run is enough; None if every run has a finite score."""
     if attempt.dry_run is not None and attempt.dry_run.failure is not None:
         return f"dry run: {attempt.dry_run.failure}"
     if not attempt.done_runs:
@@ -16,7 +16,7 @@ def failure(attempt: Attempt) -> str | None:
 
 
 def fault(attempt: Attempt) -> str | None:
-    """Why one of its runs, dawn's among them, does not count; what is not scored yet says nothing."""
+    """Return why one of its runs has failed, dawn's included; None if none has so far."""
     for run in attempt.counted_runs:
         why = run_failure(run) if run.score is not None else training_failure(run)
         if why is not None:
@@ -27,14 +27,14 @@ def fault(attempt: Attempt) -> str | None:
 
 
 def stopped_early(attempt: Attempt) -> str | None:
-    """Why its run was not worth finishing, which is no failure; None where all were."""
+    """Return why a run was stopped early, which is no failure; None if none was."""
     return next((training_failure(run) for run in attempt.done_runs if run.ending is Ending.HOPELESS), None)
 
 
 def too_slow(attempt: Attempt) -> str | None:
-    """Why an attempt is given up for its time alone, in the harness's own words; None where that is not so.
+    """Return why an attempt took too much time, in the harness's own words; None if it did not.
 
-    It is no crash, since nothing in it is broken. An audit whose time was over is told as all audits that fail.
+    It is no crash, since nothing in it is broken. An audit that ran out of time is a failed audit, not reported here.
     """
     if attempt.dry_run is not None and attempt.dry_run.overran:
         return "too slow to start or to be scored, in a dry run of a few seconds"
@@ -58,7 +58,7 @@ def run_failure(run: Run) -> str | None:
 
 
 def training_failure(run: Run) -> str | None:
-    """How its process ended, where it did not end well."""
+    """Return how the training failed or was stopped; None if it finished."""
     if run.ending is Ending.OVERRAN:
         return _with_last_line(f"still running after {run.wall_s:.0f} s", run)
     if run.ending is Ending.FELLED:

@@ -34,7 +34,7 @@ class Spread:
     freedom: float
 
     def __add__(self, other: "Spread") -> "Spread":
-        """Of two independent sources together (Satterthwaite 1946)."""
+        """Combine the spreads of two independent sources (Satterthwaite 1946)."""
         error_bpb = math.hypot(self.error_bpb, other.error_bpb)
         if error_bpb == 0:
             return self
@@ -53,7 +53,7 @@ class Spread:
 
 
 def difference(before: Mapping[int, float], after: Mapping[int, float], paired: bool) -> tuple[float, Spread] | None:
-    """Mean improvement of scores by seed, in pairs where seeds move all scripts alike; None without two of each."""
+    """Return the mean improvement and its spread, in pairs by seed if `paired`; None without two scores of each."""
     if min(len(before), len(after)) < 2:
         return None
     shared = sorted(before.keys() & after.keys())
@@ -77,7 +77,7 @@ def mean(values: Collection[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A text cut into what was drawn independently."""
+    """Cut a text into pieces that were drawn independently."""
 
     unit: str  # documents, or rows where documents are too few
     starts: Whole  # flat indices into the targets
@@ -85,7 +85,7 @@ class Pieces:
 
     @classmethod
     def of(cls, targets: Whole, token_bytes: Whole, bos: int) -> "Pieces":
-        """Of evaluation rows (R, T): a document begins at its BOS, which has no bytes."""
+        """Cut evaluation rows (R, T) into documents; each begins at its BOS, which has no bytes."""
         line, sizes = targets.ravel(), token_bytes[targets].ravel()
         documents = np.concatenate(([0], np.flatnonzero(line[1:] == bos) + 1))
         by_rows = np.arange(0, len(line), targets.shape[1])
@@ -95,7 +95,7 @@ class Pieces:
         return cls("rows", by_rows, of_rows)
 
     def nats(self, losses: Floats, counted: npt.NDArray[np.bool_]) -> Floats:
-        """Of each piece: the sum of its losses (R, T)."""
+        """Return the sum of the losses (R, T) of each piece."""
         sums: Floats = np.add.reduceat(np.where(counted, losses, 0).ravel(), self.starts, dtype=np.float64)
         return sums
 
@@ -105,7 +105,7 @@ class Pieces:
 
 
 def over_pieces(gains_nats: Floats, sizes: Whole) -> Spread | None:
-    """The error of sum(gains) / sum(bytes) in bits per byte, over pieces; None with fewer than two that have bytes."""
+    """Return the spread of sum(gains) / sum(bytes) in bits per byte; None with fewer than two pieces with bytes."""
     gains, sizes = gains_nats[sizes > 0] / math.log(2), sizes[sizes > 0]
     count = len(sizes)
     if count < 2:

@@ -40,7 +40,7 @@ class Greedy:
         return verdict
 
     def review(self, history: History) -> Review:
-        """What was decided once stays decided."""
+        """Return no second thoughts: decisions are final."""
         return Review()
 
 
@@ -72,12 +72,12 @@ class Strict:
         return Decision(kind, maybe, gain_bpb, 1 - luck)
 
     def review(self, history: History) -> Review:
-        """What was decided once stays decided."""
+        """Return no second thoughts: decisions are final."""
         return Review()
 
 
 def _t_test(attempt: Attempt, best: Attempt, history: History) -> tuple[float, float, float]:
-    """Gain, Student's t of it, and the probability of as much by luck; t is nan while no run was repeated."""
+    """Return the gain, its Student's t, and the probability of as much by luck; t is nan if no run was repeated."""
     from scipy.special import stdtr  # takes a third of a second to import, and most commands do without
 
     repeats = [one.scores_bpb for one in (*measured(history), attempt) if len(one.scores_bpb) > 1]
@@ -96,7 +96,7 @@ def _t_test(attempt: Attempt, best: Attempt, history: History) -> tuple[float, f
 class Balanced:
     """Keep what is expected to be worth it, and measure again where a run teaches more than a new idea would bring.
 
-    Both sides of that bargain are in the same coin: sigma of gain, less a price for every worthless edit that is kept.
+    Both are valued in the same unit: sigma of gain, less a price for every worthless edit that is kept.
     """
 
     calibration: int = 3
@@ -213,7 +213,7 @@ class Doubt:
 
 
 def _worthless_from(chain: Sequence[Doubt]) -> int:
-    """Where the end of the chain begins whose edits together cost more than they bring; its length if nowhere."""
+    """Return where the part of the chain begins that costs more than it brings; the chain's length if none does."""
     endings = [sum(doubt.worth for doubt in chain[k:]) for k in range(len(chain) + 1)]
     return min(reversed(range(len(endings))), key=endings.__getitem__)
 
@@ -222,7 +222,7 @@ CONFIRMED = 0.9  # the probability of a gain from which a keep is not provisiona
 
 
 def _settled_at_once(attempt: Attempt, history: History, calibration: int) -> Decision | None:
-    """What needs no estimate: a crash, the baseline and its calibration, a script that ignores its seed."""
+    """Decide what needs no estimate: a crash, the baseline, a script that ignores its seed; None for others."""
     why = failure(attempt)
     if why is not None or attempt.val_bpb is None:
         return Decision(Kind.CRASHED, why or "no score")
@@ -241,7 +241,7 @@ def _settled_at_once(attempt: Attempt, history: History, calibration: int) -> De
 
 
 def _without_noise(attempt: Attempt, history: History) -> Decision:
-    """Where seeds move nothing, one run tells all."""
+    """Decide by one run, for scripts whose scores do not vary with the seed."""
     best = _incumbent(history)
     verdict = _compare(attempt, best)
     sure = 1.0 if verdict.status is Status.KEEP else 0.0
@@ -249,30 +249,30 @@ def _without_noise(attempt: Attempt, history: History) -> Decision:
 
 
 def _incumbent(history: History) -> Attempt:
-    """Where it is known that there is one."""
+    """Return the incumbent of a history that has one."""
     best = incumbent(history)
     assert best is not None
     return best
 
 
 def _mean(attempt: Attempt) -> float:
-    """Where it is known that there are scores; the incumbent's value is a mean, never a minimum."""
+    """Return the mean of an attempt's scores; the incumbent is valued by it, never by its minimum."""
     return statistics.fmean(attempt.scores_bpb)
 
 
 def choose_judge(name: str, confirm: int = 0) -> Judge:
-    """By the name that --judge takes: balanced, greedy or strict; KeyError for another."""
+    """Return the judge of this name: balanced, greedy or strict; raise KeyError for another."""
     judges: Mapping[str, Judge] = {"balanced": Balanced(), "greedy": Greedy(confirm), "strict": Strict()}
     return judges[name]
 
 
 def pairs(attempt: Attempt) -> Iterator[tuple[float, float]]:
-    """Scores of every two runs of it."""
+    """Yield the scores of every two runs of an attempt."""
     return combinations(attempt.scores_bpb, 2)
 
 
 def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible: float = PLAUSIBLE_GAIN) -> Decision:
-    """What the judge would keep is kept once every run of it has passed its audit, and its gain can be believed."""
+    """Return a keep unchanged unless an audit failed or the gain is implausibly large; then, that decision."""
     scores = [score for run in attempt.counted_runs for score in (run.score, run.holdout) if score is not None]
     audits = [score.audit for score in scores if score.audit is not None]
     failure = next((audit.failure for audit in audits if audit.failure is not None), None)

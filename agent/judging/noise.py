@@ -42,7 +42,7 @@ class Knowledge:
         return self.belief.gain(self.place[number]) * self.sigma_bpb
 
     def sure(self, number: int) -> float:
-        """The probability of a gain; where the noise is not known, one run says neither yes nor no for certain."""
+        """Return the probability of a gain; limit it after a single run if the noise is in doubt."""
         place = self.place[number]
         sure = self.belief.sure(place)
         if self.doubt is None or len(self.belief.nodes[place].scores) > 1:
@@ -50,20 +50,20 @@ class Knowledge:
         return min(max(sure, 1 - SUREST), SUREST)
 
     def drift(self, since: int, number: int) -> float:
-        """How far an attempt is believed to lie below one that it came from, in sigma."""
+        """Return how far an attempt is believed to lie below its ancestor `since`, in sigma."""
         return self.belief.mean(self.place[since]) - self.belief.mean(self.place[number])
 
     def merits(self, attempt: Attempt) -> tuple[float, ...]:
-        """Its scores in steps of the lattice, whether it is in the tree or not."""
+        """Return an attempt's scores in lattice steps, whether it is in the tree or not."""
         step = self.sigma_bpb * STEP
         return tuple((self.reference_bpb - value) / step for value in readings((attempt,), self.seeds)[0])
 
 
 def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, ...]:
-    """Whose scores, the night's own, say something about ideas: settled, not crashed, believed.
+    """Return the attempts that the judge learns from: settled, not crashed, believed.
 
-    A run that was ended early says that its score would have been no good. What was made from a script that does not
-    count does not count either. Of a long night, only the latest attempts and those that they came from (see recent).
+    A run that was stopped early counts as evidence of a bad score. Attempts made from a script that does not count are
+    left out as well. Of a long night, only the latest attempts and their ancestors count (see recent).
     """
     return _measured(recent(history), judged)
 
@@ -115,12 +115,12 @@ def _is_believed(decision: Decision) -> bool:
 
 
 def readings(attempts: Sequence[Attempt], seeds: Mapping[int, float]) -> tuple[tuple[float, ...], ...]:
-    """Scores of every attempt, without what its seeds are known to do to any script."""
+    """Return the scores of every attempt, less the known effects of its seeds."""
     return tuple(tuple(value - seeds.get(seed, 0.0) for seed, value in scored(one).items()) for one in attempts)
 
 
 def scored(attempt: Attempt) -> dict[int, float]:
-    """Seed → bits per byte. A script that ignores its seed was measured once, however often it ran."""
+    """Return seed → bits per byte; equal scores count once, since the script ignores its seed."""
     found: dict[int, float] = {}
     for run in attempt.done_runs:
         value = run.score.val_bpb if run.score else None
@@ -130,9 +130,10 @@ def scored(attempt: Attempt) -> dict[int, float]:
 
 
 def seed_effects(attempts: Sequence[Attempt], level: float = 0.01) -> dict[int, float]:
-    """What a seed adds to every script's score, shrunk; empty unless an analysis of variance finds it beyond doubt.
+    """Estimate what each seed adds to every script's score, shrunk; empty unless an analysis of variance is sure of it.
 
-    Two-way and additive, attempt + seed, over the attempts that share several seeds, by least squares (Scheffé 1959).
+    The model is two-way and additive, attempt + seed, over the attempts that share several seeds, fitted by least
+    squares (Scheffé 1959).
     """
     tables = [scored(one) for one in attempts]
     counts: dict[int, int] = defaultdict(int)
@@ -170,7 +171,7 @@ def seed_effects(attempts: Sequence[Attempt], level: float = 0.01) -> dict[int, 
 
 
 def know(attempts: Sequence[Attempt]) -> Knowledge | None:
-    """None where scores do not move with the seed at all, or where nothing was measured."""
+    """Learn noise and belief from these attempts; None without any, or if scores do not vary with the seed."""
     if not attempts or (len(attempts[0].scores_bpb) > 1 and len(scored(attempts[0])) == 1):
         return None
     place = {attempt.number: i for i, attempt in enumerate(attempts)}
@@ -187,11 +188,11 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
 
 
 def doubt_of(first: Attempt, sigma_bpb: float) -> str | None:
-    """Why the noise of attempt 0 says little about that of other scripts; None where it may be believed.
+    """Return why attempt 0's noise says little about other scripts; None if it can be believed.
 
-    In the first steps every script falls fast and much alike. Three runs that agree by luck are then taken for a small
-    sigma, and whatever an edit does to those few steps for many sigma. How much seeds move what does train is not
-    known before something trains. The number of steps is the word of the user's own script, and can only add caution.
+    In the first steps, the loss of every script falls fast and alike. Three runs that agree by luck then suggest a
+    small sigma, and any effect of an edit on those few steps looks like many sigma. The noise of trained scripts is not
+    known before one trains. The number of steps is reported by the user's own script, and can only add caution.
     """
     steps = [run.summary.num_steps for run in first.done_runs if run.summary and run.summary.num_steps is not None]
     if steps and min(steps) < FEW_STEPS:
@@ -204,7 +205,7 @@ def doubt_of(first: Attempt, sigma_bpb: float) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read of one attempt, in bits per byte."""
+    """Hold the scores of one attempt, in bits per byte."""
 
     parent: int  # its place
     scores: tuple[float, ...]
@@ -212,10 +213,10 @@ class Reading:
 
 
 def _beyond(attempt: Attempt, parent: Attempt, seeds: Mapping[int, float]) -> tuple[float, ...]:
-    """It was to be worse than its parent's mean, as that was when the run was ended.
+    """Return a lower limit for the score of each run that was stopped early: its parent's mean at that time.
 
-    Which of the parent's later runs came after that is not known, so it is the lowest mean that there was. All the
-    runs of attempt 0 come first.
+    It is not known which of the parent's runs came later, so the lowest mean of any time is taken. All runs of
+    attempt 0 come first, so its last mean is right.
     """
     scores = parent.scores_bpb
     means = [statistics.fmean(scores[:k]) for k in range(1, len(scores) + 1)]
@@ -235,10 +236,10 @@ def believe(tree: tuple[Reading, ...], rung: int) -> Belief:
 
 
 def sigma_rung(tree: tuple[Reading, ...]) -> int:
-    """The most probable sigma, as a power of RUNG.
+    """Return the most probable sigma, as a power of RUNG.
 
-    By the likelihood of all scores, lucky and unlucky: runs were repeated because of what the first one said, so their
-    spread alone would mislead. What came after the last repeat tells nothing new and is left out.
+    It maximises the likelihood of all scores. The spread of repeated runs alone would mislead, since runs are repeated
+    because of their first score. Attempts after the last repeat add little and are left out.
     """
     last = max((i for i, one in enumerate(tree) if len(one.scores) > 1), default=0) + 1
     return most_probable_rung(tree[:last])
@@ -268,12 +269,12 @@ def most_probable_rung(tree: tuple[Reading, ...]) -> int:
 
 
 def noise(history: History) -> Noise | None:
-    """What the night has learnt about its noise; None until two runs of one attempt were scored."""
+    """Return the noise of a night's scores; None until two runs of one attempt were scored."""
     return noise_of(recent(history))
 
 
 def noise_of(latest: Sequence[Attempt]) -> Noise | None:
-    """The same, from the attempts that are learnt from (see recent)."""
+    """Return the noise, given the latest attempts (see recent)."""
     attempts = _measured(latest)
     repeated = sum(len(one.scores_bpb) for one in attempts if len(one.scores_bpb) > 1)
     if repeated == 0:

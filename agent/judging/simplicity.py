@@ -70,7 +70,7 @@ def _last_gain(attempt: Attempt, history: History) -> Attempt:
 
 @remembered
 def code_size(script: str) -> int | None:
-    """Statements, names and constants; None for a text that is no Python, or that runs texts: its size is not known.
+    """Count statements, names and constants; None if the text is no Python, or runs other texts as code.
 
     Docstrings, comments and layout are free.
     """

@@ -1,8 +1,8 @@
-"""Dawn: the night's result measured again, and what brings nothing taken out of it.
+"""Dawn: measure the night's result again, and take out the edits that bring nothing.
 
-The runs have seeds of their own, and are scored on the holdout besides: no choice of the night has seen either.
-agent/judging/confirmation.py says what to run next and what the runs have told; here it is done, as resumable as the
-night.
+The runs use fresh seeds and are also scored on the holdout: no choice of the night has seen either.
+agent/judging/confirmation.py chooses the next run and interprets the results. This module carries them out, and resumes
+after an interruption as the night does.
 """
 
 from collections.abc import Callable
@@ -57,9 +57,9 @@ Edits = tuple[int, ...]
 
 
 def confirm(context: NightContext, most_runs: int) -> Findings | None:
-    """Make up to so many runs, then put the champion without its passengers on the branch …-confirmed.
+    """Make at most `most_runs` runs, then put the champion without its passengers on the branch …-confirmed.
 
-    None where the night kept nothing to confirm. What this champion's dawn has measured before counts.
+    Return None if the night kept nothing. Earlier runs of this champion's dawn count.
     """
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
@@ -83,7 +83,7 @@ def confirm(context: NightContext, most_runs: int) -> Findings | None:
 
 
 def confirm_aloud(context: NightContext, most_runs: int) -> Findings | None:
-    """The same, and say what was found."""
+    """Confirm the night's result, and tell the watcher the findings."""
     found = confirm(context, most_runs)
     if found is not None:
         for line in in_words(context.place, context.runner.night, context.journal.attempts(), found):
@@ -97,7 +97,7 @@ def in_words(place: Place, night: Night, history: History, found: Findings) -> l
 
 
 def dawn_of(state: State) -> Dawn | None:
-    """The champion's own; a champion that no dawn has measured yet begins another, with seeds of its own."""
+    """Return the champion's dawn; begin one, with fresh seeds, for a champion without any."""
     champion = state.best
     if champion is None or champion.number == 0:
         return None
@@ -107,13 +107,13 @@ def dawn_of(state: State) -> Dawn | None:
 
 
 def is_interrupted(context: NightContext) -> bool:
-    """Whether the champion's dawn was begun and has not come to its end."""
+    """Return whether the champion's dawn has begun and not ended."""
     best, last = incumbent(context.journal.attempts()), next(reversed(context.journal.dawns()), None)
     return last is not None and last.ended is None and best is not None and best.number == last.champion
 
 
 def _go_on(state: State, runs: int) -> None:
-    """Whoever asks again after its end wants the gain more exactly; where none was found, all runs are for that."""
+    """Reopen a dawn that has ended, with more fresh runs; without a confirmed gain, use all runs for these."""
     dawn = dawn_of(state)
     if dawn is not None and dawn.ended is not None and runs > 0:
         confirmed = dawn.findings is not None and dawn.findings["script"] is not None
@@ -122,7 +122,7 @@ def _go_on(state: State, runs: int) -> None:
 
 
 def _next_step(context: NightContext, state: State, impossible: set[Edits], until: int) -> Callable[[], bool] | None:
-    """What dawn lacks; None when it is over."""
+    """Return the next thing to do at dawn; None when it is over."""
     dawn = dawn_of(state)
     loose = loose_end(context, state) or (_loose_end_of_dawn(context, state, dawn) if dawn else None)
     if loose is not None:
@@ -158,7 +158,7 @@ def _reconsider(context: NightContext, state: State, step: Reconsider) -> bool:
 
 
 def _loose_end_of_dawn(context: NightContext, state: State, dawn: Dawn) -> Job | None:
-    """A run at dawn is scored on both texts; and audited on both where a machine has written the script."""
+    """Return the next score or audit that a run of this dawn lacks: both on two texts, no audit for attempt 0."""
     for number in sorted(state.at_dawn):
         attempt = state.attempts[number]
         if attempt.is_idea and attempt.status is not Status.KEEP:
@@ -170,7 +170,7 @@ def _loose_end_of_dawn(context: NightContext, state: State, dawn: Dawn) -> Job |
 
 
 def _lacks(attempt: Attempt, run: Run) -> tuple[str, Split] | None:
-    """What a run at dawn lacks: a score or an audit, and on which text; None where it is complete."""
+    """Return whether a run at dawn lacks a score or an audit, and on which text; None if it is complete."""
     if run.score is None:
         return "score", "validation"
     if run.score.val_bpb is None:
@@ -194,7 +194,7 @@ def _measurement_of(context: NightContext, state: State, attempt: Attempt, run: 
 
 
 def _add_without(context: NightContext, state: State, edits: Edits, impossible: set[Edits]) -> bool:
-    """Enter the champion without these edits as an attempt, committed and settled; it is measured as any other then."""
+    """Enter the champion without these edits as an attempt, committed and settled, so that it can be measured."""
     history, champion = state.attempts, state.best
     assert champion is not None
     script = without_edits(history, champion, edits, context.runner.night.device_kind)
@@ -221,7 +221,7 @@ def _add_without(context: NightContext, state: State, edits: Edits, impossible: 
 
 
 def _texts(context: NightContext, history: History, dawn: Dawn) -> dict[str, Text]:
-    """How far the champion's gain moves with the documents of each text, by the losses that both were scored by."""
+    """Return for each text how far the champion's gain varies with the choice of documents, from committed losses."""
     found: dict[str, Text] = {}
     for split in SPLITS:
         text = _text(context, (history[0], history[dawn.champion]), dawn, split)
@@ -231,7 +231,7 @@ def _texts(context: NightContext, history: History, dawn: Dawn) -> dict[str, Tex
 
 
 def _text(context: NightContext, pair: tuple[Attempt, Attempt], dawn: Dawn, split: Split) -> Text | None:
-    """None where one of the two has no losses there."""
+    """Compare the committed losses of a pair on one text; None if one of them has no losses there."""
     data = Path(context.runner.night.data)
     rows = Rows.of(data, split)
     pieces = Pieces.of(rows.targets, rows.token_bytes, prepare.load_data(data, verify=False).bos)
@@ -249,7 +249,7 @@ def _text(context: NightContext, pair: tuple[Attempt, Attempt], dawn: Dawn, spli
 
 
 def _record(context: NightContext, state: State, found: Findings, dawn: Dawn) -> None:
-    """The ledger says of every kept edit, and of every question, what dawn has found."""
+    """Record dawn's findings in the decisions of the kept edits and the questions, which the ledger shows."""
     history = state.attempts
     for edit in found.edits:
         dropped = edit.number in found.passengers
@@ -273,14 +273,14 @@ def _record(context: NightContext, state: State, found: Findings, dawn: Dawn) ->
 
 
 def _record_words(context: NightContext, state: State, attempt: Attempt, told: Decision) -> None:
-    """Record an attempt's decision in other words, where they differ."""
+    """Record a decision with other words, if they differ from the present ones."""
     if told != attempt.decision:
         state.decide(attempt.number, told)
         settle(context, state, attempt.number)
 
 
 def _point_at_confirmed(context: NightContext, state: State, found: Findings) -> None:
-    """Where a gain was found, at the champion's commit, or that of the champion without its passengers."""
+    """Point the branch …-confirmed at the confirmed script, if a gain was found."""
     commit = state.attempts[found.script].commit if found.script is not None else None
     if commit is not None:
         branch = confirmed_branch(context.runner.night)

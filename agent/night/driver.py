@@ -1,7 +1,7 @@
-"""The loop: plan the next step, have it executed, record what came of it.
+"""The loop: plan the next step, have it executed, record its result.
 
-The driver alone writes. What it plans follows from the state, which is what the journal holds, so there is no
-difference between going on and resuming: after a kill the same state leads to the same step.
+Only the driver writes. Its plan depends on the state alone, and the state is read from the journal. So continuing and
+resuming are the same: after a kill, the same state leads to the same step.
 """
 
 import time
@@ -40,13 +40,13 @@ from agent.runs.execute import execute
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
 from agent.text import one_line
 
-WAITS_S = (30.0, 120.0, 600.0)  # before nobody is asked any more
+WAITS_S = (30.0, 120.0, 600.0)  # between calls; after the last, the night ends
 POLL_S, CLOSE_S = 0.05, 30.0  # how often an answer is looked for, and how long a question may take to come to its end
 REPAIRED = ", repaired"
 
 
 def run_night(context: NightContext) -> None:
-    """Until a limit is reached, the user stops it or the proposer has nothing left; raises NightshiftError."""
+    """Run until a limit is reached, the user stops the night or the proposer is exhausted; raise NightshiftError."""
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
     known = len(state.attempts) - len(state.unsettled)
@@ -56,7 +56,7 @@ def run_night(context: NightContext) -> None:
 
 
 def take_a_step(context: NightContext, state: State, ideas: "Ideas") -> bool:
-    """False when the night is over: nothing more is to be done, or the user stopped it."""
+    """Plan and carry out one step; return False when nothing is left to do or the user stopped the night."""
     check_disk(context.place.repo.root)
     ideas.note_news()
     match plan(context, state, idea_is_made=ideas.is_one_made):
@@ -77,7 +77,7 @@ def take_a_step(context: NightContext, state: State, ideas: "Ideas") -> bool:
 
 
 def bring_to_an_end(context: NightContext, state: State, number: int, ideas: "Ideas | None" = None) -> bool:
-    """Commit, measure, decide, settle; of one that was decided before, only what follows from the new decision."""
+    """Commit, measure, decide and settle an attempt; one that has a decision is only settled."""
     if state.attempts[number].decision is None:
         context.watcher.attempt_began(state.attempts[number])
         commit(context, state, state.attempts[number])
@@ -91,7 +91,7 @@ def bring_to_an_end(context: NightContext, state: State, number: int, ideas: "Id
             case Measure() if attempt.done_runs and context.stop.after_run:
                 return False
             case job:
-                state.check_in_place()  # before minutes are spent that nobody would know of
+                state.check_in_place()  # before minutes are spent whose result could not be recorded
                 if not perform(context, state, job, ideas):
                     return False
     settle(context, state, number)
@@ -100,7 +100,7 @@ def bring_to_an_end(context: NightContext, state: State, number: int, ideas: "Id
 
 
 def perform(context: NightContext, state: State, job: Job, ideas: "Ideas | None" = None) -> bool:
-    """Have a job executed and record its result; False when the user stopped it."""
+    """Execute a job and record its result; return False when the user stopped it."""
     announce(context, state, job)
     run_id = state.start_run(job.attempt, job.seed, job.dawn) if isinstance(job, Measure) else 0
     runner = context.runner
@@ -115,7 +115,7 @@ def perform(context: NightContext, state: State, job: Job, ideas: "Ideas | None"
 def _with_news(
     ideas: "Ideas", progressed: Callable[[Progress | None, float], None]
 ) -> Callable[[Progress | None, float], None]:
-    """The worker's tick, in the driver's thread: what was paid for meanwhile is on record within a moment."""
+    """Wrap the worker's tick, which runs in the driver's thread, so that paid calls are recorded at once."""
 
     def tick(progress: Progress | None, elapsed_s: float) -> None:
         ideas.note_news()
@@ -141,11 +141,11 @@ def announce(context: NightContext, state: State, job: Job) -> None:
 
 
 class Ideas:
-    """Where the next idea comes from: made ahead while a run trains, at most one at a time, or asked for in its turn.
+    """Get the next idea: made ahead while a run trains, at most one at a time, or asked for when it is due.
 
-    Sources are asked ahead where one may take long, as a language model or an agent does. A night of search and queue
-    alone does without: they answer in a second, and on a CPU that second would be taken from every edit's run but from
-    none of attempt 0's. Who is asked ahead is told the history with the attempt in flight, which has no decision yet.
+    A night asks ahead if one of its sources may take long, as a language model or an agent does. Search and queue
+    answer in a second. On a CPU that second would be taken from the run of every edit, but not from attempt 0's runs.
+    The briefing of a source that is asked ahead includes the attempt in flight, which has no decision yet.
     """
 
     def __init__(self, context: NightContext, state: State) -> None:
@@ -158,7 +158,7 @@ class Ideas:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """The night waits for a question no longer than its source needs to end what it has started."""
+        """Close the outbox, wait at most CLOSE_S for a question in progress, and record its calls."""
         if self._context.outbox is not None:
             self._context.outbox.close()
             if self._question is not None:
@@ -171,7 +171,7 @@ class Ideas:
         return self._idea is not None
 
     def note_news(self) -> None:
-        """Write down and say what sources have told since the last look."""
+        """Record the calls and say the sentences that sources have put into the outbox."""
         if self._context.outbox is None:
             return
         is_over = self._question is not None and self._question.is_over  # its last call is in the outbox then
@@ -186,7 +186,7 @@ class Ideas:
                 save(self._context.runner.folder, self._idea)
 
     def ask_ahead(self) -> None:
-        """Begin to ask for the idea after the attempt in flight, unless it would not be used."""
+        """Begin to ask for the idea after the attempt in flight, unless no idea will be needed then."""
         context, state = self._context, self._state
         best, pace = state.best, state.pace
         if not context.asks_ahead or self._question is not None or self._idea is not None or best is None:
@@ -201,7 +201,7 @@ class Ideas:
         self._question = Question(context.proposer, replace(brief(context, state, best), broken=None))
 
     def enter_next(self) -> bool:
-        """Enter the next attempt into the journal; False when there is no idea any more."""
+        """Enter the next attempt into the journal; return False when there are no further ideas."""
         context, state = self._context, self._state
         self._wait_for_question()
         if state.attempts and context.stop.after_run:
@@ -219,7 +219,7 @@ class Ideas:
         return True
 
     def _made_ahead(self) -> Proposal | None:
-        """The idea that was made ahead, if it can be tried now; one that has to wait for a repair stays."""
+        """Return the idea that was made ahead, if it can be tried now; keep it while a repair is due."""
         context, state, best = self._context, self._state, self._state.best
         if self._idea is None or best is None or is_repair_due(state.attempts):
             return None
@@ -240,7 +240,7 @@ class Ideas:
             self._context.watcher.progressed(None, question.asked_s)
 
     def _ask_patiently(self) -> Proposal | None:
-        """A server that is down for some minutes, or an empty queue, is no reason to end a night."""
+        """Ask for an idea, again after each of WAITS_S: a server may be down, or the queue empty, for minutes."""
         context, state = self._context, self._state
         for wait_s in (*WAITS_S, None):
             try:
@@ -255,7 +255,7 @@ class Ideas:
         return None
 
     def _ask(self) -> Proposal:
-        """Attempt 0 is the user's own script; without a score of it there is nothing to improve on."""
+        """Return the next proposal; for attempt 0, the user's own script. Raise ScriptError if that has no score."""
         context, state = self._context, self._state
         if not state.attempts:
             script = (context.baseline or read_script)(context.place)
@@ -269,7 +269,7 @@ class Ideas:
         return proposal if proposal.repairs is None else as_repair(proposal, state.attempts[proposal.repairs].proposal)
 
     def _answer(self, briefing: Briefing) -> Proposal:
-        """Of the proposer, in its turn; what it pays for meanwhile is written down at once."""
+        """Return the proposer's answer; record its paid calls while it works."""
         context = self._context
         if context.outbox is None:
             try:
@@ -285,7 +285,7 @@ class Ideas:
 
 
 def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
-    """Tell a source all that is known by now."""
+    """Return what a source is told before it proposes."""
     history = state.attempts
     return Briefing(
         night=context.runner.night,
@@ -300,26 +300,26 @@ def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
 
 
 def wants_repair(history: History) -> Attempt | None:
-    """The last attempt, if it crashed and is no repair itself: its maker is asked, once, to repair it."""
+    """Return the last attempt if it crashed and is no repair itself: its source may repair it, once."""
     last = history[-1]
     return last if last.status is Status.CRASH and last.is_idea and last.proposal.repairs is None else None
 
 
 def is_repair_due(history: History) -> bool:
-    """Whether the last attempt crashed, and who made it can read why."""
+    """Return whether the last attempt crashed and its source can read why."""
     broken = wants_repair(history)
     return broken is not None and source_name(broken.proposal.source) in REPAIRERS
 
 
 def as_repair(proposal: Proposal, broken: Proposal) -> Proposal:
-    """Under the name of the idea that it repairs: "fix the crash", as its author calls it, says nothing of the idea."""
+    """Give a repair the title of the idea that it repairs: its own, "fix the crash", would not name the idea."""
     title = one_line(broken.title, TITLE_CHARS - len(REPAIRED)) + REPAIRED
     return replace(proposal, title=title, hypothesis=broken.hypothesis)
 
 
 def wait(context: NightContext, wait_s: float) -> bool:
-    """False when the user stopped the night meanwhile."""
-    context.watcher.said(f"nobody has an idea now; asking again in {wait_s:g} s")
+    """Wait for `wait_s` seconds; return False if the user stopped the night meanwhile."""
+    context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
     deadline = time.monotonic() + wait_s
     while time.monotonic() < deadline and not context.stop.after_run:
         time.sleep(min(0.2, wait_s))

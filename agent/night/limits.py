@@ -17,7 +17,7 @@ SPARE = 1.1  # of the least hours that are advised: they have begun when the nig
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What the next of each kind is expected to take: as long as the longest so far."""
+    """Estimate how long the next run, call and dry run take: as long as the longest so far."""
 
     run_s: float  # with start, compilation, scoring and audit, which the budget alone would leave out
     asking_s: float = 0.0  # for one idea, however many calls that takes
@@ -26,7 +26,7 @@ class Pace:
 
     @classmethod
     def of(cls, history: History, asks: Sequence[Ask], budget_s: float, patience_s: float = 0.0) -> "Pace":
-        """patience_s: how long one call to a source of ideas may take, which counts until one was made."""
+        """Compute the pace of a history; `patience_s`, the longest that a call may take, counts until the first."""
         runs_s = [run.spent_s for attempt in history for run in attempt.counted_runs]
         asked_s: dict[int, float] = defaultdict(float)
         for ask in asks:
@@ -40,13 +40,13 @@ class Pace:
 
 
 def expected_run_s(budget_s: float) -> float:
-    """Return what a run is taken to need before one was measured."""
+    """Return the estimated seconds of a run before any was measured."""
     return budget_s * (1 + FIRST_EXTRA_OF_BUDGET) + FIRST_EXTRA_S
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to begin no further run; None: never."""
+    """Limit a night: after these, no further run begins; None means no limit."""
 
     experiments: int | None = None  # proposals after attempt 0, counted over the whole night
     hours: float | None = None  # of this call, by when the last run should have ended, dawn's included
@@ -54,9 +54,9 @@ class Limits:
     _start: float = field(default_factory=time.monotonic)
 
     def reached(self, ideas: int, pace: Pace, wait_s: float = 0.0) -> bool:
-        """Whether there is to be no further idea, not even after waiting for it for so long.
+        """Return whether no further idea can be tried, even if it is only asked for after `wait_s` seconds.
 
-        ideas: how many attempts the night has, attempt 0 among them and dawn's questions left out.
+        ideas: the number of attempts, with attempt 0 and without dawn's questions.
         """
         if not ideas:
             return False  # without attempt 0 there is nothing to look at in the morning
@@ -68,9 +68,9 @@ class Limits:
         return self.experiments is not None and ideas > self.experiments
 
     def allows_run(self, number: int, pace: Pace, before_s: float = 0.0) -> bool:
-        """Whether a further run of this attempt, after so many seconds of something else, would end in time.
+        """Return whether a further run of this attempt would end in time, if it begins after `before_s` seconds.
 
-        Without a verdict on attempt 0 there will be nothing for dawn to confirm, so nothing is kept for it.
+        No time is reserved for dawn while attempt 0 has no decision: there would be nothing to confirm.
         """
         return self._has_time(before_s + (self._until_dawn_s(pace) if number else pace.run_s))
 
@@ -78,13 +78,13 @@ class Limits:
         return not self._has_time(pace.run_s)
 
     def runs_at_dawn(self, pace: Pace) -> int:
-        """How many runs are still kept for confirming what the night has found."""
+        """Return how many runs are still reserved for dawn."""
         if self.dawn_runs is not None:
             return max(0, self.dawn_runs - pace.dawn_runs)
         return 0 if self.hours is None else int(DAWN_SHARE * self.hours * 3600 / pace.run_s)
 
     def shortage(self, pace: Pace, calibration: int) -> str | None:
-        """What a night that begins with so many runs of attempt 0 will not come to within its hours; None for all."""
+        """Return a warning if the hours may end before an edit is tried, after `calibration` runs; else None."""
         if self.hours is None:
             return None
         kept = self.runs_at_dawn(pace) if self.dawn_runs is not None else 0
@@ -107,7 +107,7 @@ class Limits:
 
 
 def check_hours(hours: float | None, pace: Pace) -> None:
-    """Raises NightError where they are less than one run."""
+    """Raise NightError if the hours are less than one run."""
     if hours is not None and hours * 3600 < pace.run_s:
         raise NightError(
             f"--hours {hours:g} is less than one run takes, about {pace.run_s:.0f} s with start and scoring; "
@@ -116,7 +116,7 @@ def check_hours(hours: float | None, pace: Pace) -> None:
 
 
 def advised_hours(needed_s: float) -> float:
-    """With some time to spare, rounded up to two digits."""
+    """Return the hours to advise for these seconds, with some to spare, rounded up to two digits."""
     hours = SPARE * needed_s / 3600
     unit = 10.0 ** (math.floor(math.log10(hours)) - 1)
     return round(math.ceil(hours / unit - 1e-9) * unit, 9)

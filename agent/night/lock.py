@@ -29,9 +29,9 @@ class Holder:
 
 @contextmanager
 def only_night(repository: Path) -> Iterator[Callable[[str, Path], None]]:
-    """Hold the repository (its git folder, shared by linked worktrees); raises NightError naming who does already.
+    """Lock the repository (its git folder, shared by linked worktrees); raise NightError naming a night that runs.
 
-    Yields a function that tells others the night's tag and folder, once they are known.
+    Yield a function that tells others the night's tag and folder, once they are known.
     """
     place, lock = _place(repository), _lock(repository)
     try:

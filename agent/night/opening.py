@@ -34,9 +34,9 @@ class Request:
 
 
 def open_night(place: Place, request: Request, check_dials: Callable[[str, str], object] = read_dials) -> Night:
-    """Resume the night of this tag, or open a new one; raises NightshiftError with the remedy.
+    """Resume the night of this tag, or open a new one; raise NightshiftError with the remedy.
 
-    check_dials(script, device_kind) raises what the proposer would have to say about the script's dials.
+    check_dials(script, device_kind) raises ScriptError if the proposer cannot work with the script's dials.
     """
     check_disk(place.repo.root)
     before = known_night(place, request.tag)
@@ -46,7 +46,7 @@ def open_night(place: Place, request: Request, check_dials: Callable[[str, str],
 
 
 def other_data(night: Night) -> str | None:
-    """Warn where $NIGHTSHIFT_DATA names other data than those of a night that goes on."""
+    """Return a warning if $NIGHTSHIFT_DATA names other data than the resumed night's; else None."""
     named = os.environ.get("NIGHTSHIFT_DATA")
     if not named or Path(named).expanduser().resolve() == Path(night.data).resolve():
         return None

@@ -1,6 +1,6 @@
-"""What a night does next: pure, but for the clock, and for the curves and losses that earlier runs have left.
+"""Plan what a night does next: pure, except that it reads the clock and the curves and losses of earlier runs.
 
-plan() looks at the whole night, plan_attempt() at one attempt that has no decision yet. Neither writes or says
+plan() looks at the whole night, plan_attempt() at one attempt that has no decision yet. Neither writes or prints
 anything, so after a kill the same state leads to the same step.
 """
 
@@ -49,7 +49,7 @@ class MeasureAgain:
 
 @dataclass(frozen=True, slots=True)
 class NextIdea:
-    """Enter the next idea; for attempt 0, the user's own script."""
+    """Enter the next idea as an attempt; the first is the user's own script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ Step = Finish | Reconsider | MeasureAgain | NextIdea | Job
 def plan(context: NightContext, state: State, *, idea_is_made: bool = False) -> Step | None:
     """Return the next step; None when the night is over.
 
-    An idea that is made already needs no time for asking.
+    No time is reserved for asking if an idea is made already.
     """
     if state.unsettled:
         return Finish(min(state.unsettled))
@@ -97,7 +97,7 @@ def plan(context: NightContext, state: State, *, idea_is_made: bool = False) -> 
 
 
 def plan_attempt(context: NightContext, state: State, attempt: Attempt) -> Job | Decision | Unfinished:
-    """Return what an attempt without a decision lacks to get one, or the decision."""
+    """Return the next job of an attempt without a decision, or the decision itself."""
     if not attempt.is_idea:
         return Decision(Kind.QUESTION, QUESTION)
     if attempt.dry_run is None and _wants_dry_run(context, state, attempt):
@@ -142,7 +142,7 @@ def in_time(context: NightContext, state: State, attempt: Attempt, job: Job, bef
 
 
 def _wants_dry_run(context: NightContext, state: State, attempt: Attempt) -> bool:
-    """Turned dials break nothing that did not break before; any other edit may."""
+    """Return whether an edit needs a dry run: one that only turns dials breaks nothing."""
     if not context.dry_runs or attempt.parent is None or attempt.done_runs:
         return False
     before = state.attempts[attempt.parent].proposal.script
@@ -150,7 +150,7 @@ def _wants_dry_run(context: NightContext, state: State, attempt: Attempt) -> boo
 
 
 def _hopeless(context: NightContext, state: State, attempt: Attempt) -> Decision | None:
-    """About an attempt whose run was stopped early, which is a discard with a forecast for a score; None for others."""
+    """Return the decision on an attempt whose run was stopped early, with a forecast as its gain; else None."""
     why = stopped_early(attempt)
     if why is None:
         return None
@@ -168,7 +168,7 @@ def _hopeless(context: NightContext, state: State, attempt: Attempt) -> Decision
 
 
 def loose_end(context: NightContext, state: State) -> Job | None:
-    """Return what is left to do about a further run of the night's own, of an attempt that was settled before."""
+    """Return a missing score or audit of a further run of a settled attempt; dawn's runs are left out."""
     for number in sorted(state.loose):
         attempt = state.attempts[number]
         finished = unscored(attempt)
@@ -181,7 +181,7 @@ def loose_end(context: NightContext, state: State) -> Job | None:
 
 
 def second_thoughts(context: NightContext, state: State) -> Review:
-    """The judge's, but an edit whose further run crashed, or failed its audit, is not kept whatever its score."""
+    """Return the judge's review, after revoking keeps whose further run crashed or failed its audit."""
     if state.best is None:
         return Review()
     fallen = fallen_keeps(state.attempts, state.kept)
@@ -193,7 +193,7 @@ def second_thoughts(context: NightContext, state: State) -> Review:
 
 
 def fallen_keeps(history: History, kept: Iterable[int]) -> dict[int, Decision]:
-    """Kept attempts that failed in a later run, dawn's too, or in its audit, and those that were built on one."""
+    """Return decisions that revoke keeps: a later run failed, at dawn too, or its audit, or their parent has fallen."""
     verdicts = {number: _fall(history[number], history) for number in sorted(kept) if number}
     return {number: verdict for number, verdict in verdicts.items() if verdict is not None}
 
@@ -202,7 +202,7 @@ def _fall(attempt: Attempt, history: History) -> Decision | None:
     if attempt.decision is None or attempt.status is not Status.KEEP:
         return None
     if attempt.parent is not None and history[attempt.parent].status is not Status.KEEP:
-        return Decision(Kind.ORPHANED, f"made from #{attempt.parent}, which is kept no more")
+        return Decision(Kind.ORPHANED, f"made from #{attempt.parent}, which is no longer kept")
     slow = too_slow(attempt)
     if slow is not None:
         return Decision(Kind.TOO_SLOW, f"with another seed: {slow}")
@@ -223,9 +223,9 @@ def _go_on_from(decisions: Mapping[int, Decision], history: History) -> Reconsid
 
 
 def _adopted_and_unmeasured(context: NightContext, state: State) -> Attempt | None:
-    """The script that dawn has confirmed, while it has fewer runs of the night's own than a fresh edit would get.
+    """Return the script that dawn has confirmed, while it has fewer runs of the night than a fresh edit would get.
 
-    What is made from it is compared with these: dawn's scores are not for the night to choose by.
+    Edits made from it are compared with these runs: the night must not choose by dawn's scores.
     """
     best = state.best
     if best is None or best.is_idea:
@@ -241,7 +241,7 @@ def _adopted_and_unmeasured(context: NightContext, state: State) -> Attempt | No
 
 
 def measure(context: NightContext, state: State, attempt: Attempt, dawn: int = 0) -> Measure:
-    """With the next seed of the night, or of this dawn: the k-th run of every attempt has the same."""
+    """Return the job of the attempt's next run; at night and at each dawn, all attempts use the same seeds in order."""
     done = attempt.dawn_runs(dawn) if dawn else attempt.done_runs
     seed = context.runner.night.seed + len(done) + DAWN_SEED * dawn
     return Measure(
@@ -298,7 +298,7 @@ def _rehearsal(context: NightContext, state: State, attempt: Attempt) -> Rehears
 
 
 def machine_trial(context: NightContext, state: State) -> Trial:
-    """What shows whether this machine still trains and scores attempt 0."""
+    """Return the trial run of attempt 0, which shows whether this machine still trains and scores."""
     return _trial(context, state, state.first)
 
 
@@ -317,10 +317,10 @@ def _usual_bytes(state: State, attempt: Attempt) -> int | None:
 
 
 def allowed_s(context: NightContext, history: History, number: int) -> float:
-    """The seconds that a run may take beyond its budget: as many as the user said, else as attempt 0 needed.
+    """Return the seconds that a run may take beyond its budget: the user's choice, else learnt from attempt 0.
 
-    What attempt 0 itself needs is never known in advance, since the machine may become busy. The others get what it
-    took at most, and little more.
+    Attempt 0 itself gets FIRST_ALLOWANCE_S, since the machine may become busy. The others get little more than its
+    slowest run took.
     """
     if context.runner.allowance_s is not None:
         return context.runner.allowance_s
@@ -330,23 +330,23 @@ def allowed_s(context: NightContext, history: History, number: int) -> float:
 
 
 def scoring_allowed_s(context: NightContext, history: History, number: int, run: Run | None = None) -> float:
-    """Each process that scores or audits this run of the attempt; without one, of its dry run."""
+    """Return the seconds for each process that scores or audits this run; without a run, for the dry run."""
     beyond_s = max(0.0, run.wall_s - context.runner.night.budget_s) if run is not None else 0.0
     return scoring_limit_s(history, number, beyond_s, allowed_s(context, history, number))
 
 
 def _bounds_ahead(context: NightContext, state: State, attempt: Attempt) -> tuple[Bound, ...]:
-    """Where an idea's first run may be stopped early; a further seed was asked for, and its run is finished."""
+    """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""
     if not context.early_stop or attempt.number == 0 or attempt.decision is not None or attempt.done_runs:
         return ()
     return learnt_bounds(context.runner, state.attempts[: attempt.number], state.best_before(attempt.number))
 
 
 def reference_of(runner: Runner, state: State, number: int, run: Run, split: Split) -> tuple[int, int] | None:
-    """The attempt and the seed of the run whose losses the gains are counted from; None where there are none.
+    """Return the attempt and seed of the run that an audit counts gains from; None if no losses are there.
 
-    The incumbent's of that time, else attempt 0's. Only runs at dawn have losses on the holdout: there they are of the
-    same dawn, for which attempt 0 always runs first.
+    It is a run of the incumbent of that time, else of attempt 0. Only runs at dawn have losses on the holdout; there
+    it is a run of the same dawn, at which attempt 0 always runs first.
     """
     best = state.best_before(number)
     for one in (best, state.first) if best is not None else ():
@@ -357,13 +357,13 @@ def reference_of(runner: Runner, state: State, number: int, run: Run, split: Spl
 
 
 def has_run_well(attempt: Attempt) -> bool:
-    """Whether a run of it was scored."""
+    """Return whether a run of the attempt was scored."""
     return any(run.score is not None and run.score.val_bpb is not None for run in attempt.counted_runs)
 
 
 def was_always_in_time(attempt: Attempt) -> bool:
-    """Whether its runs were scored, and none is done again for its time.
+    """Return whether a run of the attempt was scored and none was repeated because it overran.
 
-    A script that is given another try with every seed could throw away each run that it does not like.
+    A script that got another try with every seed could discard each run that it does not like.
     """
     return has_run_well(attempt) and not any(run.ending is Ending.DELAYED for run in attempt.runs)

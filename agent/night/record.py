@@ -1,6 +1,6 @@
-"""What the driver writes: journal first, then refs, branch, ledger, weights, and the watcher.
+"""Record results: the journal first, then refs, branch, ledger and weights; then tell the watcher.
 
-Each record may be made twice without harm, and is made before the next step is planned.
+Each record is made before the next step is planned. Making it twice does no harm.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ SLOW_IN_A_ROW = 10  # overruns, which cost minutes each and are rare, on a machi
 
 
 def commit(context: NightContext, state: State, attempt: Attempt) -> None:
-    """The attempt's own commit and ref; made from recorded facts alone, so that doing it twice is doing it once."""
+    """Make the attempt's commit and ref, from recorded facts alone, so that a second call gives the same commit."""
     if attempt.commit is not None:
         return
     night, repo = context.runner.night, context.place.repo
@@ -61,9 +61,9 @@ def commit(context: NightContext, state: State, attempt: Attempt) -> None:
 
 
 def record(context: NightContext, state: State, job: Job, result: Result, run_id: int) -> bool:
-    """Write down what came of a job; False where the user stopped it, so that the night ends.
+    """Record the result of a job; return False if the user stopped it, so that the night ends.
 
-    Raises MachineError where every further run would be void, too.
+    Raise MachineError if every further run would be void as well.
     """
     match result:
         case Run():
@@ -84,7 +84,7 @@ def record(context: NightContext, state: State, job: Job, result: Result, run_id
 
 
 def _is_to_go_on(context: NightContext, job: Measure, run: Run) -> bool:
-    """Say why a run is void; False where the user stopped it."""
+    """Say why a run is void, if it is; return False if the user stopped it."""
     reason = run.last_lines.rpartition("\n")[2]
     if run.ending is Ending.BROKEN:
         raise MachineError(f"{reason}; repair that and give the same command: the run is done again")
@@ -115,7 +115,7 @@ def _tell_holdout(context: NightContext, state: State, job: Evaluate, held: Scor
 
 
 def reconsider(context: NightContext, state: State, step: Reconsider) -> None:
-    """The latest first: killed in between, what is still kept is not built on something that is kept no more."""
+    """Record later decisions, the latest attempt's first: after a kill in between, no keep stands on a revoked one."""
     for sentence in step.sentences:
         context.watcher.said(sentence)
     for number in sorted(step.decisions, reverse=True):
@@ -161,16 +161,16 @@ def point_branch(context: NightContext, state: State, branch: str, commit: str, 
 
 
 def why_and_where(context: NightContext, crashed: Attempt) -> str:
-    """The reason of a crash, and the log that says more."""
+    """Return the reason of a crash, and the path of its log."""
     reason = crashed.decision.reason if crashed.decision else "no score"
     logs: list[Path] = [context.runner.log(crashed.number, run) for run in crashed.counted_runs]
     return f"{reason} (log: {logs[-1]})" if logs else reason
 
 
 def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> None:
-    """Render results.tsv from every journal here; the rows of one that cannot be read stay as they are.
+    """Render results.tsv from every journal here; keep the rows of a journal that cannot be read.
 
-    A running night brings its own attempts: its journal may have been swept away under it.
+    live: the running night and its attempts, whose journal may have been deleted meanwhile.
     """
     nights = [] if live is None else [live]
     for tag in place.tags():
@@ -186,9 +186,9 @@ def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> Non
 
 
 def check_streak(context: NightContext, state: State, fresh: History) -> None:
-    """Raises MachineError when the last attempts of this call have all failed in the same way.
+    """Raise MachineError if the last attempts of this call have all failed in the same way.
 
-    Crashes on a machine on which attempt 0 does not run any more are void, and done again when the night goes on.
+    Crashes are void if attempt 0 does not run on this machine either; they are repeated when the night goes on.
     """
     slow = _last(fresh, lambda attempt: too_slow(attempt) is not None)
     if len(slow) >= SLOW_IN_A_ROW:
@@ -215,5 +215,5 @@ def check_streak(context: NightContext, state: State, fresh: History) -> None:
 
 
 def _last(fresh: History, alike: Callable[[Attempt], bool]) -> list[Attempt]:
-    """The latest settled attempts that are alike, the last one first."""
+    """Return the unbroken series of latest settled attempts that are alike, the last one first."""
     return list(takewhile(lambda attempt: attempt.settled and alike(attempt), reversed(fresh)))

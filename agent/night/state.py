@@ -1,4 +1,4 @@
-"""What a night knows, in memory: read from its journal once, and changed only together with it."""
+"""Hold in memory what a night knows: read from its journal once, and changed only together with it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -25,10 +25,11 @@ from agent.runs.score import Split
 
 
 class State:
-    """Every change is written to the journal first; what the journal holds then takes the place of what was known.
+    """Write every change to the journal first, then read the changed attempt back from there.
 
-    So a night that goes on after a kill reads the very state that the killed one had. Sums are kept as attempts change:
-    no question here takes longer as the night grows, but for copies of a tuple. Only the driver's thread may use it.
+    So a night that is resumed after a kill has exactly the state of the killed one. Sums are updated as attempts
+    change: apart from copies of a tuple, no question takes longer as the night grows. Only the driver's thread may use
+    it.
     """
 
     def __init__(self, journal: Journal, budget_s: float, patience_s: float = 0.0) -> None:
@@ -58,16 +59,16 @@ class State:
 
     @property
     def first(self) -> Attempt:
-        """Attempt 0; IndexError before there is one."""
+        """Return attempt 0; raise IndexError before there is one."""
         return self.attempts[0]
 
     @property
     def best(self) -> Attempt | None:
-        """The incumbent."""
+        """Return the incumbent."""
         return incumbent([self.attempts[number] for number in sorted(self.kept)])
 
     def best_before(self, number: int) -> Attempt | None:
-        """The incumbent of the attempts before this one."""
+        """Return the incumbent of the attempts before this one."""
         return incumbent([self.attempts[kept] for kept in sorted(self.kept) if kept < number])
 
     @property
@@ -88,7 +89,7 @@ class State:
         )
 
     def check_in_place(self) -> None:
-        """Raises NightError where the journal was removed or replaced."""
+        """Raise NightError if the journal was removed or replaced."""
         self._journal.check_in_place()
 
     # ---- records -----------------------------------------------------------------------------------------------------
@@ -133,7 +134,7 @@ class State:
         self._read(number)
 
     def decide(self, number: int, decision: Decision) -> None:
-        """Record a first decision, or a later one: what follows from it has to be settled then."""
+        """Record a first or later decision; the attempt has to be settled afterwards."""
         self._journal.record_decision(number, decision)
         self._read(number)
 
@@ -142,7 +143,7 @@ class State:
         self._read(number)
 
     def make_void(self, numbers: Iterable[int], why: str) -> None:
-        """Undecide attempts that failed while the machine was broken."""
+        """Withdraw the decisions on attempts that failed while the machine was broken."""
         self._journal.make_void(numbers, why)
         self._read_all()  # the longest run may have been one of theirs
 
@@ -173,7 +174,7 @@ class State:
         self._count(attempt)
 
     def _discount(self, attempt: Attempt) -> None:
-        """Longest times stay: what a run took does not become less."""
+        """Take an attempt out of the sums; the longest times stay."""
         self.ideas -= attempt.is_idea
         self._runs_at_dawns -= len(attempt.dawn_runs())
         for numbers in (self.unsettled, self.kept, self.loose, self.at_dawn):

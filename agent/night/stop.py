@@ -31,7 +31,7 @@ class Stop:
         self._file.write_text(wish)
 
     def forget(self) -> None:
-        """Drop old wishes: they were meant for an earlier process of the night."""
+        """Delete old wishes: they were meant for an earlier process of the night."""
         self._file.unlink(missing_ok=True)
 
     @contextmanager

@@ -1,8 +1,8 @@
-"""An idea made ahead: a source is asked in a thread of its own while a run trains.
+"""Ask a source for an idea ahead, in a separate thread, while a run trains.
 
-A journal and a screen belong to the driver's thread, so what a source has to tell goes into an outbox, which the driver
-empties many times a second. An idea that was paid for is kept in a file until it is an attempt: a killed night finds it
-there when it goes on.
+The journal and the screen belong to the driver's thread. So a source puts calls and sentences into an outbox, which the
+driver empties many times a second. An idea that was paid for is kept in a file until it is an attempt, so that a killed
+night finds it when it is resumed.
 """
 
 import json
@@ -24,7 +24,7 @@ FILE = "ahead.json"
 
 
 class Outbox:
-    """Takes calls and sentences from sources in any thread, and holds them until the driver's thread takes them."""
+    """Hold calls and sentences from sources in any thread until the driver's thread takes them."""
 
     def __init__(self, asked_to_end: Callable[[], bool]) -> None:
         self._asked_to_end = asked_to_end
@@ -39,11 +39,11 @@ class Outbox:
         self._sentences.put(sentence)
 
     def stopped(self) -> bool:
-        """Whether an answer would not be waited for."""
+        """Return whether a source should give up, since its answer would not be used."""
         return self._closed or self._asked_to_end()
 
     def close(self) -> None:
-        """Tell the source that is being asked to come to its end."""
+        """Tell a source that is being asked to give up."""
         self._closed = True
 
     def take_asks(self) -> list[Ask]:
@@ -54,7 +54,7 @@ class Outbox:
 
 
 class Question:
-    """One call of a proposer, in a thread that does not keep the process alive."""
+    """Call a proposer once, in a thread that does not keep the process alive."""
 
     def __init__(self, proposer: Proposer, briefing: Briefing) -> None:
         self.parent = briefing.parent.number
@@ -81,21 +81,21 @@ class Question:
         return time.monotonic() - self._began
 
     def wait(self, most_s: float) -> bool:
-        """Whether it is over within so many seconds."""
+        """Wait at most `most_s` seconds; return whether the call is over."""
         self._thread.join(most_s)
         return self.is_over
 
     def answer(self) -> Proposal:
-        """The proposal, once it is over; raises what the proposer raised."""
+        """Return the proposal of a call that is over, or raise what the proposer raised."""
         if self._error is not None:
             raise self._error
         assert self._proposal is not None
         return self._proposal
 
     def idea(self, *, was_paid_for: bool) -> "IdeaAhead | None":
-        """None where nothing came of it, whatever the reason: the source is asked again in its turn, and says it.
+        """Return the idea of a call that is over; None if it failed: the source is asked again and then says why.
 
-        was_paid_for: a language model or an agent was asked for it, though another source may have had it in the end.
+        was_paid_for: a language model or an agent was asked, even if another source had the idea in the end.
         """
         if self._proposal is None:
             return None
@@ -111,13 +111,13 @@ class IdeaAhead:
     is_free: bool
 
     def for_parent(self, best: Attempt, history: History, script_name: str, device_kind: str) -> Proposal | None:
-        """The proposal as an edit of the incumbent; None where its source has to be asked again.
+        """Return the proposal as an edit of the incumbent; None if its source has to be asked again.
 
-        A free source is asked again in any case: that takes less than a second, and it learns how the last run went.
-        (The search, not told, looks in the very place that the run has just tried.) An idea of a language model or an
-        agent took money or minutes. It is taken as it is while its parent is the incumbent; otherwise it is carried
-        over by a merge, which costs milliseconds, and only where lines are in conflict its source is asked again. To
-        judge it against its own parent would cost a run, and then it would still have to be merged to be kept.
+        A free source is always asked again: that takes less than a second, and it then knows the last run's result.
+        (Without it, the search would propose a place near the one just tried.) An idea of a language model or an agent
+        cost money or minutes. It is used unchanged while its parent is the incumbent; otherwise it is merged onto the
+        incumbent, which takes milliseconds. Its source is asked again only if lines conflict. To judge it against its
+        own parent would cost a run, and to be kept it would still have to be merged.
         """
         if self.is_free:
             return None
@@ -138,13 +138,13 @@ class IdeaAhead:
 
 
 def save(folder: Path, idea: IdeaAhead) -> None:
-    """Write the idea, whole and on disk when this returns; an idea of a free source is not kept."""
+    """Write an idea durably to its file, unless its source is free."""
     if source_name(idea.proposal.source) not in FREE:
         write_plain(folder / FILE, json.dumps(asdict(idea)) + "\n")
 
 
 def load(folder: Path, history: History) -> IdeaAhead | None:
-    """What a killed night had ready; None without one, and where the file makes no sense for this history."""
+    """Read the idea that a killed night had ready; None if there is none, or it does not fit this history."""
     try:
         said = json.loads((folder / FILE).read_text())
         facts = said["proposal"]

@@ -15,7 +15,7 @@ TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Asks again, saying what was wrong, until a proposal can be run; raises NoIdea after TRIES of them."""
+    """Ask again, with what was wrong, until a proposal can be run; raise NoIdea after TRIES proposals."""
 
     proposer: Proposer
     script_name: str
@@ -34,9 +34,9 @@ class Checked:
         raise NoIdea(f"{TRIES} proposals were refused, the last because {why}")
 
     def _ask(self, briefing: Briefing) -> Proposal:
-        """Whatever is wrong with one source, as where an edit left no dial to turn, others may know what to do.
+        """Ask the source; raise NoIdea for almost any error, since another source may have an idea.
 
-        Only what the night itself cannot do without ends it: its journal, and a disk with room.
+        Errors of the journal and of the disk pass through and end the night.
         """
         try:
             return self.proposer.propose(briefing)
@@ -50,11 +50,11 @@ class Checked:
             if disk_is_full(error) or disk_is_broken(error):
                 raise
             said = one_line(f"{type(error).__name__}: {error}", SAID_CHARS)
-            raise NoIdea(f"it broke in a way that nobody foresaw ({said}); please report it") from error
+            raise NoIdea(f"it broke in a way that was not foreseen ({said}); please report it") from error
 
 
 def check_proposal(proposal: Proposal, history: History, script: str) -> None:
-    """Raises NightError for a script that cannot count as a new attempt; script is its name, for the sentence."""
+    """Raise NightError for a proposal that cannot be a new attempt; `script` is the script's name for the message."""
     try:
         check_script(proposal.script, script)
     except ScriptError as error:

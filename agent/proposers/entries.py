@@ -37,7 +37,7 @@ def search_of(around: Surroundings) -> Proposer:
 
 
 def earlier_nights(place: Place, night: Night) -> list[History]:
-    """Of the same protocol and device, the one that was last at work last; what cannot be read teaches nothing."""
+    """Return other nights of the same protocol and device, the latest last; skip those that cannot be read."""
     found: list[History] = []
     for tag in place.tags():
         with suppress(NightError), Journal.read(place.journal(tag)) as journal:

@@ -1,4 +1,4 @@
-"""Where no source is asked: one idea that a person has had already, or none at all."""
+"""Propose without a source: one idea that a person has given, or none."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from agent.experiment import Briefing, Proposal
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Proposes what `nightshift try` tries."""
+    """Propose the edit of `nightshift try`."""
 
     proposal: Proposal
 
@@ -17,7 +17,7 @@ class Given:
 
 
 class NoSource:
-    """Proposes nothing, as `nightshift confirm` needs it."""
+    """Propose nothing, for `nightshift confirm`."""
 
     def propose(self, briefing: Briefing) -> Proposal:
         raise Exhausted("no source is asked for ideas")

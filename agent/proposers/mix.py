@@ -3,8 +3,8 @@
 What a source is worth is its gain per hour, training and asking together. Gains are counted in typical keeps (the
 mean gain of what the night has kept), so that a source's keeps are events of a Poisson process in its hours, whose rate
 has a Gamma posterior. Thompson sampling (Thompson, 1933; Chapelle & Li, 2011) draws a rate for each source and asks
-the one with the highest. The prior is one typical keep in the hours of two attempts, better than any source is for
-long: what has not been tried yet is.
+the one with the highest. The prior is one typical keep in the hours of two attempts. No source stays that good
+for long, so one that has not been tried yet soon is.
 """
 
 import random
@@ -25,10 +25,11 @@ RESTS_AFTER, MOST_RESTED = 2, 32  # attempts: failed in a row, and rested at mos
 
 
 class Mix:
-    """Sources by their names; the source of a Proposal or an Ask begins with its name: llm, or llm:some-model.
+    """Draw which source to ask; the source of a Proposal or an Ask begins with its name: llm, or llm:some-model.
 
-    first: what a person has asked for, tried before anything is drawn. repairers can read why something broke.
-    Equal seeds, histories and asks give equal draws, so a resumed night goes on as an undisturbed one would have.
+    first: sources that are asked before any is drawn, since a person waits. repairers: sources that can read why
+    something broke. Equal seeds, histories and asks give equal draws, so a resumed night goes on like an undisturbed
+    one.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Mix:
 
 
 class Fallback:
-    """The first of these sources that has an idea; whenever the ideas come from another one than before, it is said."""
+    """Take the idea of the first source that has one; say so when the ideas begin to come from another source."""
 
     def __init__(
         self, sources: Mapping[str, Proposer], say: Callable[[str], None], *, repairers: Collection[str]
@@ -80,7 +81,7 @@ class Dry:
 
 
 class Turns:
-    """Asks one source after another; one that is exhausted is asked again when the script to be edited is another."""
+    """Ask one source after another; ask an exhausted one again when the script to be edited has changed."""
 
     def __init__(self, sources: Mapping[str, Proposer], repairers: Collection[str]) -> None:
         self._sources = dict(sources)
@@ -88,17 +89,17 @@ class Turns:
         self._exhausted: dict[str, Dry] = {}
 
     def names(self, briefing: Briefing) -> tuple[str, ...]:
-        """Of those that may still have ideas."""
+        """List the sources that may still have ideas."""
         known = self._exhausted
         return tuple(
             name for name in self._sources if name not in known or known[name].parent != briefing.parent.number
         )
 
     def first_idea(self, order: Iterable[str], briefing: Briefing) -> Idea:
-        """Of the first source in this order that has one; who made what broke just now is asked before all others.
+        """Return the idea of the first source in this order that has one; the source of a crash to repair comes first.
 
-        One that has failed again and again is left to the last while it rests. Raises Exhausted when all are, and
-        NoIdea with every reason.
+        Sources that rest, after several failures, come last. Raise Exhausted if all sources are, else NoIdea with every
+        reason.
         """
         until = {name: rest for name in order if (rest := rests_until(name, briefing)) is not None}
         failures = [f"{name} failed again and again and rests until attempt {rest}" for name, rest in until.items()]
@@ -122,7 +123,7 @@ class Turns:
 
 
 def rests_until(name: str, briefing: Briefing) -> int | None:
-    """The attempt at which a source is asked again that failed in its last turns: each failure doubles its rest."""
+    """Return the attempt until which a source rests that failed in its last turns: each failure doubles its rest."""
     failed: list[int] = []
     for ask in reversed(briefing.asks):
         if source_name(ask.source) == name:
@@ -161,7 +162,7 @@ def shares(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
 
 
 def shares_of(sources: Sequence[Brought], asks: Sequence[Ask]) -> tuple[Share, ...]:
-    """The same, from what the ideas of each source have brought."""
+    """Return the rows, given what the ideas of each source have brought."""
     known = {one.source: one for one in sources}
     asked: dict[str, list[Ask]] = defaultdict(list)
     for ask in asks:

@@ -92,7 +92,7 @@ def _next_number(folder: Path) -> int:
     """Return a number higher than all before, so that no number is used twice."""
     queued = waiting(folder)
     if len(queued) >= MAX_WAITING:
-        raise NightError(f"{len(queued)} entries wait in {folder}; remove those that nobody wants to see tried")
+        raise NightError(f"{len(queued)} entries wait in {folder}; remove those that need not be tried")
     # in this order: an entry that moves meanwhile is seen in one place at least
     everywhere = (*queued, *waiting(folder / DONE), *waiting(folder / REFUSED))
     return max((int(path.stem) for path in everywhere), default=0) + 1
@@ -191,7 +191,7 @@ def _as_json(entry: QueueEntry) -> str:
 
 
 def _parsed(content: bytes) -> QueueEntry:
-    """Raises NightError for what submit() never wrote."""
+    """Parse an entry; raise NightError for a file that submit() cannot have written."""
     if len(content) > MAX_ENTRY_BYTES:
         raise NightError(f"it has more than {MAX_ENTRY_BYTES:,} bytes; submit it with: {typed('submit')}")
     try:

@@ -64,7 +64,7 @@ class Source:
         return self.need is None or self.need.of(terms) is not None
 
     def may_be_asked(self, terms: Terms) -> bool:
-        """Whether these terms have a night ask it, by its name or as one of the mix."""
+        """Return whether a night with these terms asks it, by its name or as part of the mix."""
         return terms.proposer == self.name or (terms.proposer == MIX and self.in_mix and self.is_set_up(terms))
 
     def can_be_asked(self, terms: Terms) -> bool:

@@ -21,10 +21,10 @@ NOTHING = "change something first"
 
 
 def read_submission(file: Path, place: Place, history: History, tag: str = "") -> str:
-    """The script or patch in a file, a patch under the script's own name.
+    """Read a script or patch from a file; give a patch the script's own name.
 
-    history and tag are of the night that it may be tried in. Raises ScriptError or NightError for an empty file, for
-    the committed script, the best one of the night, and a patch that leaves either as it is.
+    history and tag: of the night that may try it. Raise ScriptError or NightError for an empty file, the committed
+    script, the night's best script, and a patch that changes neither.
     """
     text = read_text(file)
     if not text.strip():
@@ -42,7 +42,7 @@ def read_submission(file: Path, place: Place, history: History, tag: str = "") -
 
 
 def under_own_name(patch: str, place: Place) -> str:
-    """Of a patch whose old side is the script, whatever its new side is called; another one stays as it is.
+    """Rename both sides of a patch whose old side is the script; return any other patch unchanged.
 
     `diff -u train_mlx.py ../idea.py` names two files, of which git would pick the wrong one.
     """
@@ -56,7 +56,7 @@ def under_own_name(patch: str, place: Place) -> str:
 
 
 def _named(side: str) -> str:
-    """The path of one side: without its time, and without the quotes that odd characters put around it."""
+    """Return the path of one side, without its time and the quotes around odd characters."""
     path = side.rstrip("\r").partition("\t")[0]
     if path.startswith('"'):
         with suppress(ValueError, SyntaxError):
@@ -65,7 +65,7 @@ def _named(side: str) -> str:
 
 
 def _is_script(path: str, place: Place) -> bool:
-    """By its path from here, or from the top of the repository, where git puts a/ or the like before it."""
+    """Return whether a path names the script: from here, or from the repository's top after a/ or the like."""
     if not path.startswith(("/", "../")):
         names = {place.script, place.script_path.name}
         if names & {path, path.partition("/")[2]}:

@@ -115,11 +115,11 @@ class Journal:
         return self._attempts("WHERE attempt = ?", (number,))[0]
 
     def attempts_among(self, numbers: Iterable[int]) -> tuple[Attempt, ...]:
-        """These alone, in their order."""
+        """Return the attempts with these numbers, in the order of their numbers."""
         return self._attempts("WHERE attempt IN (SELECT value FROM json_each(?))", (json.dumps(sorted(numbers)),))
 
     def ask(self, question: str) -> list[sqlite3.Row]:
-        """Answer a question in SQL that only reads, for whoever needs less than whole attempts."""
+        """Return the rows of a reading SQL query, for callers that need less than whole attempts."""
         with self._legible():
             return self._db.execute(question).fetchall()
 
@@ -153,14 +153,14 @@ class Journal:
         return {number: tuple(map(record, group)) for number, group in groups}
 
     def last_at_work(self) -> str:
-        """When its latest attempt began (ISO 8601, UTC), or the night itself where there is none."""
+        """Return when the latest attempt began (ISO 8601, UTC); without attempts, when the night did."""
         latest = "SELECT coalesce((SELECT started FROM attempts ORDER BY number DESC LIMIT 1),"
         latest += " (SELECT value FROM night WHERE fact = 'started'))"
         with self._legible():
             return str(self._db.execute(latest).fetchone()[0])
 
     def at_work(self) -> int | None:
-        """The attempt that a run was begun of, and has not ended: it goes on, or its night was killed."""
+        """Return the attempt whose run has begun and not ended: it is running, or its night was killed."""
         with self._legible():
             row = self._db.execute("SELECT attempt FROM runs WHERE ending IS NULL ORDER BY id DESC LIMIT 1").fetchone()
         return int(row[0]) if row else None
@@ -194,13 +194,13 @@ class Journal:
         self._write((f"INSERT INTO asks ({', '.join(facts)}) VALUES ({marks})", tuple(facts.values())))
 
     def asks(self) -> tuple[Ask, ...]:
-        """In the order in which they ended."""
+        """Return all calls to sources, in the order in which they ended."""
         names = ", ".join(field.name for field in dataclasses.fields(Ask))
         with self._legible():
             return tuple(Ask(*row) for row in self._db.execute(f"SELECT {names} FROM asks ORDER BY id"))
 
     def dawns(self) -> tuple[Dawn, ...]:
-        """In their order."""
+        """Return all dawns in the order of their numbers."""
         with self._legible():
             rows = [dict(row) for row in self._db.execute("SELECT * FROM dawns ORDER BY number")]
             return tuple(Dawn(**row | {"findings": json.loads(row["findings"] or "null")}) for row in rows)
@@ -260,9 +260,9 @@ class Journal:
         return Entry(int(cursor.lastrowid or 0), at, decision)
 
     def make_void(self, numbers: Iterable[int], why: str) -> None:
-        """Undecide attempts that failed while the machine was broken: they are measured again on resume.
+        """Withdraw the decisions on attempts that failed while the machine was broken: a resume measures them again.
 
-        All at once, for half of it would be a verdict without runs, or crashes that stay as such for good.
+        All of them in one transaction: half of it would leave a decision without runs, or crashes that were none.
         """
         broken = "UPDATE runs SET ending = ?, last_lines = ? WHERE attempt = ? AND val_bpb IS NULL"
         broken += " AND ending IN (?, ?, ?, ?)"
@@ -281,7 +281,7 @@ class Journal:
         )
 
     def give_reserve(self) -> bool:
-        """Make a little room on a full disk; False where none is left to make."""
+        """Delete the reserve to make room on a full disk; return False if it is gone already."""
         reserve, self._reserve = self._reserve, None
         if reserve is not None:
             reserve.unlink(missing_ok=True)
@@ -330,13 +330,13 @@ class Journal:
         self._write((f"UPDATE attempts SET settled = ({latest}) WHERE number = ?", (number,)))
 
     def mark_lost_runs(self, boot: str = "") -> int:
-        """Runs that were going on when the harness died, or the machine with it; returns how many there were."""
+        """End the runs that were in progress when the harness or the machine died; return how many there were."""
         ended = "UPDATE runs SET ending = CASE boot WHEN ? THEN ? ELSE ? END WHERE ending IS NULL"
         return self._write((ended, (boot, Ending.LOST, Ending.FELLED))).rowcount
 
     @contextmanager
     def _legible(self) -> Iterator[None]:
-        """Bad pages come out as errors of SQLite, or as records that make no sense."""
+        """Raise NightError for a damaged journal: SQLite reports an error, or a record cannot be read."""
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError, LookupError) as error:
@@ -352,7 +352,7 @@ def _decided(number: int, decision: Decision, at: str) -> Statement:
 
 
 def _fingerprint(script: Script) -> str | None:
-    """None for what is no Python: its attempt crashes soon enough."""
+    """Return the fingerprint of a script; None if it is no Python, as its attempt will crash."""
     with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         return fingerprint_of(script)
     return None

@@ -28,7 +28,7 @@ ABSURD = 1e9  # no gigabytes, millions or seconds of a run are as many; a script
 
 
 def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
-    """The ledger's text: the rows of these nights stand in the place of their first; all others are kept verbatim."""
+    """Return the ledger's text: the rows of these nights from their first row's place on, all others unchanged."""
     blocks = {night.tag: rows(night, history) for night, history in nights}
     rendered = set(blocks)
     lines = [HEADER]
@@ -44,7 +44,7 @@ def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
 
 
 def rows(night: Night, history: History) -> list[str]:
-    """Return one line for every settled or decided attempt; one still at work has none.
+    """Return one line for every attempt that has a decision.
 
     The line of an attempt is rendered again only where the attempt is another object than at the last call: a long
     night has thousands of lines, and each step changes one or two of them.
@@ -76,7 +76,7 @@ _rendered: dict[Night, dict[int, _Line]] = {}
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a ledger as they are shown; cells that an older or foreign row lacks are empty."""
+    """Read the rows of a ledger for display; cells that an older or foreign row lacks are empty."""
     check_plain(path)
     if not path.exists():
         return []
@@ -90,7 +90,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def tags_in(path: Path) -> frozenset[str]:
-    """The tags that a ledger on disk knows."""
+    """Return the tags of the rows in a ledger on disk."""
     return frozenset(tag for line in read_plain(path).split("\n") if (tag := tag_of(line)))
 
 
@@ -132,7 +132,7 @@ def _line(night: Night, attempt: Attempt, parent: str | None) -> str:
 
 
 def _params_M(attempt: Attempt) -> float | None:  # noqa: N802, the name of the column
-    """By the harness's count of what was saved; by the script's own word where there is none."""
+    """Return millions of parameters: counted in the saved weights, else as the script says."""
     if attempt.weights is not None:
         return attempt.weights.params / 1e6
     return attempt.summary.num_params_M if attempt.summary else None
@@ -144,9 +144,9 @@ def _mean(scores: Iterable[Score | None]) -> float | None:
 
 
 def memory_mb(night: Night, attempt: Attempt) -> float | None:
-    """The script's own account, which knows a GPU's memory; where it has none, what the harness saw its processes fill.
+    """Return the peak memory that the script reports, else the peak that the harness measured of its processes.
 
-    A CUDA device has memory of its own, of which the harness sees nothing.
+    The harness does not see the memory of a CUDA device, so without the script's report it is unknown there.
     """
     said_mb = attempt.summary.peak_vram_mb if attempt.summary else None
     if said_mb is not None and 0 < said_mb < ABSURD:
@@ -160,13 +160,13 @@ def _number(value: float | None, decimals: int) -> str:
 
 
 def _gigabytes(peak_mb: float | None) -> str:
-    """With one decimal, or three where that would leave nothing."""
+    """Format gigabytes with one decimal, or with three if one would show zero."""
     gigabytes = None if peak_mb is None else peak_mb / 1024
     return _number(gigabytes, 3 if gigabytes is not None and 0 < gigabytes < 0.05 else 1)
 
 
 def _clean(text: str) -> str:
-    """One cell of one line: whatever splits a line or a cell becomes a space; no quote opens a quoted field."""
+    """Make a text fit for one cell: line breaks and tabs become spaces, double quotes become single ones."""
     cell = harmless(" ".join(text.split())).replace('"', "'")
     return TEXT_MARK + cell if FORMULA.match(cell) else cell
 

@@ -21,7 +21,7 @@ class Place:
 
     @classmethod
     def of(cls, script: Path) -> "Place":
-        """Raises RepoError, and ScriptError where there is neither a repository nor the script."""
+        """Find the repository of a script; raise RepoError without one, ScriptError if the script is missing too."""
         try:
             repo = Repo.containing(script.parent.resolve())
         except NoRepository:

@@ -56,7 +56,7 @@ def entry_of(row: sqlite3.Row) -> Entry:
 
 
 def run_of(row: sqlite3.Row) -> Run:
-    """A run without an ending is shown as lost: either it is, or its night is still at it."""
+    """Read a run from its row; one without an ending counts as lost, though it may be running."""
     return Run(
         seed=row["seed"],
         ending=Ending(row["ending"] or Ending.LOST),

@@ -107,7 +107,7 @@ def connect(path: Path, *, writing: bool) -> sqlite3.Connection:
 
 
 def migrate(database: sqlite3.Connection, level: int = zlib.Z_DEFAULT_COMPRESSION) -> None:
-    """Lead a journal from its format to the present one, all of it or nothing; level: how hard scripts are packed."""
+    """Migrate a journal to the present format, in one transaction; level: of the compression of scripts."""
     database.execute("BEGIN IMMEDIATE")
     try:
         while (version := _version(database)) != VERSION:

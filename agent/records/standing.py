@@ -1,6 +1,6 @@
-"""Where a night stands, read from its journal by a few questions: ten thousand attempts need not be looked at for it.
+"""Read where a night stands from its journal, by a few queries, without reading ten thousand attempts.
 
-It says the same as the attempts themselves would (see Standing.of); a test compares the two.
+The result equals that from the attempts themselves (Standing.of); a test compares the two.
 """
 
 from collections import Counter, defaultdict
@@ -64,7 +64,7 @@ class Standing:
 
     @classmethod
     def of(cls, history: History) -> "Standing":
-        """From the attempts themselves."""
+        """Compute the standing from the attempts themselves."""
         return cls(
             attempts=len(history),
             counts=Counter(one.status for one in history if one.status is not None),
@@ -113,7 +113,7 @@ def brought(history: History) -> list[Brought]:
 
 
 def gain_bpb(attempt: Attempt | None, history: History | Mapping[int, Attempt]) -> float:
-    """What the attempt brought, 0 unless it was kept; from the two scores where the judge gave no estimate."""
+    """Return the gain of a kept attempt, by the judge's estimate or else the two scores; 0 if it is not kept."""
     if attempt is None or attempt.status is not Status.KEEP or attempt.decision is None or attempt.parent is None:
         return 0.0
     if attempt.decision.gain_bpb is not None:
@@ -139,10 +139,10 @@ def _by_source(ideas: Iterable[Brought]) -> list[Brought]:
 
 
 def is_told(text: str, night: Night, journal: Journal) -> bool:
-    """Whether a ledger holds all that a journal knows, so that it need not be rendered again.
+    """Return whether a ledger is up to date with a journal, so that it need not be rendered.
 
-    Every rendering is of the whole night: one that has the rows of the attempts that were touched last has all others.
-    A night with a dawn is rendered in any case, since dawn looks at many attempts at once.
+    Every rendering is of the whole night, so if the rows of the attempts changed last are there, all others are. A
+    night with a dawn is always rendered, since dawn changes many attempts at once.
     """
     (touched,) = journal.ask(TOUCHED)
     mine = {line for line in text.split("\n") if tag_of(line) == night.tag}

@@ -42,7 +42,7 @@ class Terms:
 
     @classmethod
     def from_json(cls, text: str) -> "Terms":
-        """Raises NightError for what as_json() never wrote."""
+        """Read terms from a journal; raise NightError for text that as_json() cannot have written."""
         try:
             facts = json.loads(text)
             return cls(**facts | ({"price": tuple(facts["price"])} if facts.get("price") else {}))
@@ -100,7 +100,7 @@ def as_words(asked: Mapping[str, Any]) -> list[str]:
 
 
 def option_of(term: str) -> str:
-    """The option of the command line that sets one of the terms."""
+    """Return the command line's option for a field of Terms."""
     return "--command" if term == "agent" else f"--{term.replace('_', '-')}"
 
 

@@ -1,6 +1,6 @@
-"""A worker: does a job and returns its result. It knows nothing of journal, git and screen.
+"""Execute a job and return its result, without journal, git or screen: the worker's part of a night.
 
-Where a failure may be the machine's, it has attempt 0 tried here before the attempt is blamed.
+If a failure may be the machine's fault, attempt 0 is tried here before the attempt is blamed.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ Result = DryRun | Run | Score | Audit
 
 
 def execute(job: Job, runner: Runner) -> Result | None:
-    """Do the job; None when the user stopped it in the middle.
+    """Execute the job; return None if the user stopped it in the middle.
 
-    Raises MachineError where not even attempt 0 would have come to its end here. A run is returned all the same, with
-    an ending that says so.
+    Raise MachineError if not even attempt 0 would have succeeded here. A run is returned in any case, with an ending
+    that says so.
     """
     match job:
         case Rehearse():
@@ -70,7 +70,7 @@ def _evaluate(job: Evaluate, runner: Runner) -> Score | None:
 
 
 def _reexamine(job: Reexamine, runner: Runner) -> Audit | None:
-    """Audit against what the attempt was made from, where the largest gains are looked at hardest."""
+    """Audit the losses against the reference run, most of all where the gains are largest."""
     fair = fair_runner(runner, job.usual_bytes)
     try:
         found = audit(fair, job.attempt, job.script, job.seed, job.limit_s, job.reference, job.split)
@@ -87,7 +87,7 @@ def _reexamine(job: Reexamine, runner: Runner) -> Audit | None:
 
 
 def given_a_second_chance(run: Run, before: Sequence[Ending], *, was_in_time: bool) -> Run:
-    """An overrun counts unless others kept the machine busy, or the script was in time before; the second counts."""
+    """Turn a first overrun into a delay if the script was in time before; count the second in any case."""
     if run.ending not in (Ending.OVERRAN, Ending.DELAYED):
         return run
     if Ending.DELAYED in before:
@@ -98,7 +98,7 @@ def given_a_second_chance(run: Run, before: Sequence[Ending], *, was_in_time: bo
 
 
 def is_starved_again(ending: Ending, before: Sequence[Ending]) -> bool:
-    """Whether others had taken the room of the last few runs, too: it is time to see who does."""
+    """Return whether the last STARVED_TRIES runs all lacked memory or disk that other programs had taken."""
     return [*before, ending][-STARVED_TRIES:] == [Ending.STARVED] * STARVED_TRIES
 
 
@@ -120,7 +120,7 @@ def try_dry(trial: Trial, runner: Runner) -> DryRun | None:
 
 
 def check_machine(machine: Trial, runner: Runner) -> DryRun | None:
-    """Whether attempt 0 still trains here and is scored, for some seconds; None when the user stopped it."""
+    """Make a trial run of attempt 0, to see whether it still works here; None if the user stopped it."""
     try:
         return try_dry(machine, runner)
     except Starved as error:
@@ -128,22 +128,22 @@ def check_machine(machine: Trial, runner: Runner) -> DryRun | None:
 
 
 def broken_by(found: DryRun, runner: Runner) -> str | None:
-    """In a sentence; None where attempt 0 came to its end."""
+    """Return a sentence on what is wrong with the machine; None if attempt 0 succeeded."""
     if found.failure is None:
         return None
     return f"not even attempt 0 trains here any more: {found.failure} (log: {runner.dry_folder(0) / LOG})"
 
 
 def remedy(runner: Runner) -> str:
-    """What to do where other programs left no room."""
+    """Return advice for a machine whose memory or disk other programs have filled."""
     again = typed("run", "--tag", runner.night.tag)
     return f"free some and go on with: {again} (what was cut off does not count and is done again)"
 
 
 def _unless_machine_is_broken(job: Measure, runner: Runner, run: Run) -> Run:
-    """A failed run of something that has run before: it counts only where attempt 0 still comes to its end.
+    """Return a failed run that counts only if attempt 0 still succeeds; else mark it as the machine's fault.
 
-    So does one without room, where there is room for attempt 0.
+    A run that lacked room counts as too large if there is room for attempt 0.
     """
     if run.ending is Ending.STARVED and job.attempt == 0:
         return run
@@ -157,9 +157,9 @@ def _unless_machine_is_broken(job: Measure, runner: Runner, run: Run) -> Run:
 
 
 def _unless_machine_is_full(machine: Trial | None, runner: Runner, error: Starved) -> str | None:
-    """Why a process that had no room failed, where attempt 0 has some; None when the user stopped it.
+    """Return why a process that lacked room failed, if attempt 0 has room; None if the user stopped it.
 
-    Raises MachineError where attempt 0 has none either.
+    Raise MachineError if attempt 0 lacks room as well.
     """
     found = check_machine(machine, runner) if machine is not None else DryRun(0.0, str(error))
     if found is not None and found.failure is not None:
@@ -168,7 +168,7 @@ def _unless_machine_is_full(machine: Trial | None, runner: Runner, error: Starve
 
 
 def _machine_scores(machine: Trial, runner: Runner) -> bool:
-    """False when the user stopped it; raises MachineError where attempt 0 is not scored either: nothing is recorded."""
+    """Return False if the user stopped it; raise MachineError if attempt 0 cannot be scored here either."""
     found = check_machine(machine, runner)
     why = None if found is None else broken_by(found, runner)
     if why is not None:

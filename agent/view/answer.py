@@ -33,7 +33,7 @@ class Answer:
 
     @classmethod
     def asked_for(cls, words: Sequence[str], answers: Mapping[str, AnswersTo]) -> "Answer":
-        """By the bare words of a command line, which may be one that does not parse; answers: by command."""
+        """Read from the words of a command line, even one that does not parse, which answer is wanted."""
         command, rest = (words[0], words[1:]) if words else ("", ())
         if command not in answers:
             return cls(None)
@@ -50,16 +50,16 @@ class Answer:
 
     @property
     def on_stdout(self) -> bool:
-        """Then what is meant for people goes to stderr."""
+        """Return whether the answer goes to stdout; text for people then goes to stderr."""
         return self.to == STDOUT
 
     @property
     def for_people(self) -> TextIO:
-        """The stream of all that is no answer."""
+        """Return the stream for text that is not the answer."""
         return sys.stderr if self.on_stdout else sys.stdout
 
     def check(self) -> None:
-        """Raises NightError for a file that cannot be written, before hours are spent on what shall stand in it."""
+        """Raise NightError for a file that cannot be written, before hours are spent on its content."""
         if self.to is None or self.on_stdout:
             return
         there = self.to if self.to.exists() else self.to.absolute().parent

@@ -103,14 +103,14 @@ class Screen:
             self.said("the night ends after this run; Ctrl-C again ends the run too")
 
     def _show(self, fraction: float | None, now: str) -> None:
-        """A bar at this fraction, or a pulsing one where nobody knows how long it takes."""
+        """Show the bar at this fraction, or a pulsing one if the duration is not known."""
         if self._bar is not None:
             total = None if fraction is None else 1.0
             self._bar.update(self._task, total=total, completed=fraction or 0.0, now=now)
 
 
 def print_lines(lines: Iterable[Text]) -> None:
-    """As they are: a terminal folds a line that is longer than it, and what is piped is not broken."""
+    """Print lines without wrapping: a terminal folds long ones itself, and piped output stays whole."""
     console = Console()
     if not console.is_terminal:
         print("\n".join(line.plain for line in lines))  # rich takes seconds to lay out thousands of lines
@@ -120,7 +120,7 @@ def print_lines(lines: Iterable[Text]) -> None:
 
 
 def print_folded(lines: Iterable[str]) -> None:
-    """Sentences, each folded between words on a terminal that is narrower; what is piped stays a line."""
+    """Print sentences, folded between words on a terminal; a piped one stays on one line."""
     width = terminal_width()
     for line in lines:
         print("\n".join(_folded(line, width)) if width else line)
@@ -131,13 +131,13 @@ def _folded(line: str, width: int) -> list[str]:
 
 
 def terminal_width() -> int | None:
-    """None where the output goes elsewhere: there is nothing that it has to fit into."""
+    """Return the width of the terminal; None if the output goes elsewhere."""
     console = Console()
     return console.width if console.is_terminal else None
 
 
 class _Steadfast:
-    """A stream whose reader may go away, as a terminal does that is closed: what it would have read is dropped."""
+    """Wrap a stream whose reader may disappear, as a closed terminal does; drop the output from then on."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -160,7 +160,7 @@ class _Steadfast:
 
 
 def steadfast(stream: TextIO) -> TextIO:
-    """For a console whose night goes on, whether somebody watches or not."""
+    """Return the stream in a form that ignores a missing reader, so that the night goes on."""
     return cast(TextIO, _Steadfast(stream))
 
 
@@ -172,7 +172,7 @@ def discard_output(stream: TextIO) -> None:
 
 
 def verdict(attempt: Attempt, before: Attempt | None) -> str:
-    """Number, title, score, difference to the incumbent that was, decision; rich markup."""
+    """Return number, title, score, difference to the earlier incumbent and decision, in rich markup."""
     status = attempt.status or Status.CRASH
     words = [f"#{attempt.number}", escape(harmless(attempt.proposal.title))]
     delta_bpb = None
@@ -188,14 +188,14 @@ def verdict(attempt: Attempt, before: Attempt | None) -> str:
 
 
 def _wants_a_reason(attempt: Attempt, delta_bpb: float | None) -> bool:
-    """Whether the verdict shows its reason: the kinds of TELLING, crashes, and where the difference says otherwise."""
+    """Return whether to show the reason: for crashes, the kinds of TELLING, and decisions against the difference."""
     if attempt.status is Status.CRASH or attempt.kind in TELLING:
         return True
     return delta_bpb is not None and (delta_bpb < 0) != (attempt.status is Status.KEEP)
 
 
 def describe(point: Point, budget_s: float) -> str:
-    """Where a training run stands, as far as it says so within reason."""
+    """Return a line on the progress of a training run, without implausible numbers."""
     done = _within_one(point.fraction)
     words = [f"{done:.0%}"]
     if point.step is not None and 0 <= point.step < ABSURD:

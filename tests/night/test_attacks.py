@@ -50,7 +50,7 @@ def test_what_was_built_on_an_edit_that_falls_at_dawn_falls_with_it(grounds):
     grounds.try_scripts("t", [CRASHES_AT_DAWN, BEST])
     attempts = grounds.attempts("t")
     assert [one.status for one in attempts] == ["keep", "crash", "discard"]
-    assert attempts[2].decision.reason == "made from #1, which is kept no more"
+    assert attempts[2].decision.reason == "made from #1, which is no longer kept"
     assert grounds.git("rev-parse", "refs/heads/experiments/0.05s-t") == attempts[0].commit
 
 
@@ -102,7 +102,7 @@ def test_a_machine_that_sleeps_in_a_dry_run_breaks_nothing(grounds, monkeypatch)
 
 @pytest.mark.parametrize("error", [RepoError("git is gone"), ValueError("\x1b[2J"), PermissionError("no /tmp")])
 def test_a_source_that_breaks_is_one_without_an_idea(error):
-    with pytest.raises(NoIdea, match=r"git is gone|foresaw \((ValueError: \\x1b\[2J|PermissionError: no /tmp)\)"):
+    with pytest.raises(NoIdea, match=r"git is gone|not foreseen \((ValueError: \\x1b\[2J|PermissionError: no /tmp)\)"):
         Checked(Source("llm", error), "t.py").propose(brief([attempt(0, "you")]))
 
 

@@ -174,4 +174,4 @@ def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):
     context = night(grounds, [], Doubtful(), proposer=sometimes)
     assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
     assert sometimes.asked == 3 + 3
-    assert "nobody has an idea now; asking again in 0.02 s" in context.watcher.sentences
+    assert "no source has an idea now; asking again in 0.02 s" in context.watcher.sentences

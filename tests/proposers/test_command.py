@@ -207,7 +207,7 @@ def test_every_call_of_an_attempt_has_a_log_of_its_own(agent):
         ("", NightError, "--command is empty"),
         ("claude -p 'do", NightError, "cannot be split into words"),
         ("no-such-agent -p", MachineError, "no-such-agent, the program of --command, is not on PATH"),
-        ("sh -c 'claude -p \"{task}\"'", NightError, "has to be a word of its own"),
+        ("sh -c 'claude -p \"{task}\"'", NightError, "has to be a separate word"),
     ],
 )
 def test_a_command_that_cannot_work_is_refused_before_the_night(line, error, words):

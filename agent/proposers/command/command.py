@@ -142,7 +142,7 @@ def split(command: str) -> list[str]:
         raise NightError("--command is empty; name a coding agent, as in: --command 'claude -p'")
     if any(HOLE in word and word != HOLE for word in words):
         # inside sh -c '…' the shell would execute parts of the task, which quotes other programs
-        raise NightError(f"{HOLE} in --command has to be a word of its own, without quotes around more than itself")
+        raise NightError(f"{HOLE} in --command has to be a separate word, without quotes around more than itself")
     program = shutil.which(words[0])
     if program is None:
         raise MachineError(f"{words[0]}, the program of --command, is not on PATH; install it or give its path")

@@ -1,4 +1,4 @@
-"""What fits in memory: how its peak moves with the dials, from what earlier runs took."""
+"""Predict which dials fit in memory, from the peaks of earlier runs."""
 
 import math
 import re
@@ -31,7 +31,7 @@ class Memory:
 
     @classmethod
     def learnt(cls, runs: Sequence[tuple[Mapping[str, Value], float]], limit_gb: float | None) -> "Memory":
-        """From dials and peaks in GB, the first being what others start from; without a limit all fits."""
+        """Learn from dials and peaks in GB, relative to the first run; without a limit, everything fits."""
         runs = [(dials, gb) for dials, gb in runs if 0 < gb < math.inf]  # else its logarithm would spoil all others
         if limit_gb is None or not runs:
             return cls(limit_gb)
@@ -49,7 +49,7 @@ class Memory:
         return self.limit_gb is None or self.expected_gb(dials) <= self.limit_gb
 
     def expected_gb(self, dials: Mapping[str, Value]) -> float:
-        """With a margin for what is not known; 0 where nothing is."""
+        """Return the expected peak with a margin for uncertainty; 0 if nothing was learnt."""
         if self.origin is None or self.exponents is None or self.covariance is None:
             return 0.0
         first = dict(zip(self.names, np.exp(self.origin).tolist(), strict=True))
@@ -59,7 +59,7 @@ class Memory:
 
 
 def _is_size(value: Value) -> bool:
-    """Whole numbers: a learning rate takes no memory."""
+    """Return whether a dial may be a size: a positive whole number, unlike a learning rate."""
     return isinstance(value, int) and is_number(value) and value > 0
 
 

@@ -1,4 +1,4 @@
-"""Search over the script's dials: needs no key, knows nothing but numbers, never tires.
+"""Search over the script's dials, from the scores alone; needs no key.
 
 A night has tens of experiments, a script tens of dials, and the noise of a seed is as large as most gains. So every
 proposal turns one to three dials of the incumbent's script, and all that was measured decides which: places near the
@@ -83,7 +83,7 @@ class Search:
         raise Exhausted(f"search finds no untried setting of {len(axes)} dials; add dials or widen their ranges")
 
     def _read(self, axes: Sequence[Axis], history: History, night: int) -> list["Evidence"]:
-        """What these attempts say about these dials; those whose script says nothing about them are left out."""
+        """Return these attempts as places; leave out those whose script does not have these dials."""
         best = incumbent(history)
         distant = [best] if best is not None and best.number < len(history) - MOST_READ else []
         found = []
@@ -98,7 +98,7 @@ class Search:
         return found
 
     def _memory(self, history: History) -> list[tuple[Mapping[str, Value], float]]:
-        """Dials and peak memory in GB of attempt 0 and the latest others, as the harness measured it."""
+        """Return dials and peak memory in GB of attempt 0 and the latest others, as the harness measured it."""
         others = [attempt for past in (*self._earlier, history[1:]) for attempt in past][-MOST:]
         return [
             (values, attempt.peak_bytes / 1e9)
@@ -118,12 +118,12 @@ class Evidence:
 
     @property
     def crashed(self) -> bool:
-        """What overran is as little use as what crashed, and has edges among the dials as well."""
+        """Return whether it crashed or overran: both happen beyond some edge among the dials."""
         return self.attempt.status is Status.CRASH or too_slow(self.attempt) is not None
 
 
 def _latest(nights: Sequence[History], most: int) -> tuple[History, ...]:
-    """Whole nights, the last ones, as far as they fit in."""
+    """Return the latest nights, whole, with at most this many attempts."""
     taken: list[History] = []
     for night in reversed(nights):
         if sum(map(len, taken)) + len(night) > most:
@@ -133,7 +133,7 @@ def _latest(nights: Sequence[History], most: int) -> tuple[History, ...]:
 
 
 def _score_of(attempt: Attempt, history: History) -> float | None:
-    """Runs that are ended early are the bad ones: to leave them out would make their places look unknown, not bad."""
+    """Return the score, or the forecast of a run that was stopped early: without it, its place would look unknown."""
     if attempt.val_bpb is not None or attempt.decision is None or attempt.decision.gain_bpb is None:
         return attempt.val_bpb
     parent = history[attempt.parent].val_bpb if attempt.parent is not None else None
@@ -143,7 +143,7 @@ def _score_of(attempt: Attempt, history: History) -> float | None:
 
 
 def most_telling(evidence: Sequence[Evidence], group: str, best: Attempt) -> list[Evidence]:
-    """As many as the model can look at, in their order: the incumbent, then its own group, and of each the latest."""
+    """Choose MOST places in their order: the incumbent first, then its own group, then the latest."""
     first = sorted(
         range(len(evidence)), key=lambda i: (evidence[i].attempt is not best, evidence[i].group != group, -i)
     )
@@ -155,7 +155,7 @@ skeleton = remembered(skeleton_of)
 
 @remembered
 def dials_of(script: str, device_kind: str) -> Mapping[str, Value]:
-    """Dial → value; empty where the script cannot be read."""
+    """Return dial → value; empty if the script cannot be read."""
     try:
         return values_of(script, device_kind)
     except (ScriptError, SyntaxError):
@@ -165,7 +165,7 @@ def dials_of(script: str, device_kind: str) -> Mapping[str, Value]:
 def _promise(
     briefing: Briefing, axes: Sequence[Axis], here: Coordinates, there: Coordinates, evidence: Sequence[Evidence]
 ) -> tuple[Coordinates, Coordinates, Coordinates]:
-    """Of places (M, D): expected gain and its standard deviation in bpb, and what trying it is worth: (M,) each."""
+    """Return, for places (M, D), expected gain, its standard deviation in bpb, and the value of a try: (M,) each."""
     ordered = np.array([axis.ordered for axis in axes])
     fine = [one for one in evidence if one.bpb is not None and not one.crashed]
     running = {one.group for one in fine}  # a script that never ran crashed for other reasons than its dials
@@ -188,7 +188,7 @@ def _scores(fine: Sequence[Evidence], ordered: np.ndarray, sigma_bpb: float | No
 
 
 def _tempered(bpb: np.ndarray, sigma_bpb: float | None) -> np.ndarray:
-    """Scores of which the worst are drawn nearer: a learning rate that ruins a run must not set the scale for all."""
+    """Cap the worst scores: a learning rate that ruins a run must not set the scale for all."""
     first = bpb[0]
     mild = MILD * max(float(np.median(np.abs(bpb - first))), sigma_bpb or 0.0)
     return np.minimum(bpb, first + mild) if mild else bpb

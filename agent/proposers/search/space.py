@@ -33,7 +33,7 @@ class Axis:
 
     @classmethod
     def of(cls, dial: Dial) -> "Axis":
-        """A person's own value is always on it, also where it lies outside of the range."""
+        """Make the axis of a dial; it always contains the user's own value, even outside the dial's range."""
         match dial.span:
             case Range(low, high, log):
                 here = float(dial.value) if isinstance(dial.value, int | float) else low
@@ -49,7 +49,7 @@ class Axis:
         return self.options is None or all(is_number(option) for option in self.options)
 
     def place(self, value: Value) -> float | None:
-        """Where a value lies; None for what is of another kind than the dial."""
+        """Return the place of a value; None if it is of another kind than the dial."""
         if self.options is not None and not self.ordered:
             return float(self.options.index(value)) if value in self.options else None
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -62,14 +62,14 @@ class Axis:
         return (value - self.low) / (self.high - self.low)
 
     def value(self, place: float) -> Value:
-        """The value at a place, as it will be written."""
+        """Return the value at a place, as it will be written."""
         if self.options is not None:
             return self.options[round(place / self._spacing)]
         at = self.low * (self.high / self.low) ** place if self.log else self.low + place * (self.high - self.low)
         return round(at) if isinstance(self.dial.value, int) else float(show(float(at)))
 
     def turn(self, place: float, rng: random.Random) -> float:
-        """Another place within reach: the next number, any other word, or a step of MIN_STEP to MAX_STEP."""
+        """Draw another place: the next number, any other word, or a step of MIN_STEP to MAX_STEP."""
         if self.options is None:
             to = place + rng.choice((-1, 1)) * rng.uniform(MIN_STEP, MAX_STEP)
             return min(1.0, max(0.0, to))
@@ -80,12 +80,12 @@ class Axis:
 
     @property
     def _spacing(self) -> float:
-        """Of choices."""
+        """Return the distance between neighbouring choices."""
         return CHOICE_STEP if self.ordered else 1.0
 
 
 def draw_near(axes: Sequence[Axis], here: Coordinates, count: int, rng: random.Random) -> list[Coordinates]:
-    """Places that differ from here in one to three dials."""
+    """Draw places that differ from `here` in one to three dials."""
     drawn = []
     for _ in range(count):
         place = here.copy()
@@ -96,7 +96,7 @@ def draw_near(axes: Sequence[Axis], here: Coordinates, count: int, rng: random.R
 
 
 def turned(axes: Sequence[Axis], here: Coordinates, there: Coordinates) -> dict[str, Value]:
-    """The dials that differ, with their new values; steps too small to be seen are none."""
+    """Return the dials that differ, with their new values, without steps too small to matter."""
     found = {}
     for axis, old, new in zip(axes, here, there, strict=True):
         value = axis.value(float(new))

@@ -1,6 +1,6 @@
 """What the attempts so far say about places not tried yet: a Gaussian process that is a sum over the dials.
 
-Each dial has a curve of its own, and a score is the sum of the curves, an offset and the noise of its seeds (additive
+Each dial has its own curve, and a score is the sum of the curves, an offset and the noise of its seeds (additive
 kernels: Duvenaud, Nickisch & Rasmussen, 2011, arXiv:1112.4394). Tens of scores cannot tell how twenty dials act
 together, but they can tell which of them matter, and which way: every attempt says something about each dial that it
 turned, and two near misses on different dials add up to a proposal. The offset is of a group of attempts, those of one
@@ -27,7 +27,7 @@ CRASH_REACH, CRASH_DOUBT = 0.2, 0.02  # crashes have edges: they say less about 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """What was measured, N attempts on D dials."""
+    """Hold the scores of N attempts on D dials."""
 
     places: Array  # (N, D)
     bpb: Array  # (N,)
@@ -49,11 +49,11 @@ class Surrogate:
 
     @classmethod
     def of(cls, scores: Scores, sigma_bpb: float | None) -> "Surrogate":
-        """The likeliest amplitude of the curves, and noise where it is not known."""
+        """Fit the amplitude of the curves, and the noise if it is not known, by maximum likelihood."""
         return max(_candidates(scores, sigma_bpb), key=lambda one: one.log_evidence)
 
     def gains(self, here: Array, there: Array) -> tuple[Array, Array]:
-        """Expected bpb that each of M places (M, D) lies below here (D,), and its standard deviation: (M,), (M,)."""
+        """Return the expected bpb that places (M, D) lie below `here` (D,), and its standard deviation: (M,), (M,)."""
         places = np.vstack([here, there])
         known = self._covariance(places, self.scores.places)  # (M + 1, N); a common offset cancels
         differences = known[:1] - known[1:]
@@ -84,7 +84,7 @@ def _candidates(scores: Scores, sigma_bpb: float | None) -> Iterator[Surrogate]:
 
 
 def kernel(one: Array, other: Array, ordered: Flags, reach: float = REACH) -> Array:  # (N, M)
-    """How alike the places (N, D) and (M, D) are, summed dial by dial, so that no array of (N, M, D) is ever there."""
+    """Return the similarity (N, M) of places (N, D) and (M, D), summed by dial to avoid an array of (N, M, D)."""
     sums = np.zeros((len(one), len(other)))
     for here, there, is_number in zip(one.T, other.T, ordered, strict=True):
         apart = here[:, None] - there[None, :]
@@ -93,14 +93,14 @@ def kernel(one: Array, other: Array, ordered: Flags, reach: float = REACH) -> Ar
 
 
 def expected_improvement(mean: Array, spread: Array) -> Array:
-    """Of what is kept only where it is a gain (Mockus, 1975)."""
+    """Return the expected improvement of an edit that is kept only if it is a gain (Mockus, 1975)."""
     z = mean / spread
     improvement: Array = spread * (z * ndtr(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi))
     return improvement
 
 
 def crash_risk(crashed: Array, fine: Array, there: Array, ordered: Flags) -> Array:
-    """0 to 1 for places (M, D), from those that crashed and those that did not: the same kind of model, of edges."""
+    """Return the risk of a crash, 0 to 1, at places (M, D), by the same kind of model fitted to crashes."""
     if not len(crashed):
         return np.zeros(len(there))
     seen = np.vstack([crashed, fine])
