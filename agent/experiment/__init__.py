@@ -44,20 +44,20 @@ class Proposal:
         repairs: int | None = None,
         without: tuple[int, ...] = (),
     ) -> "Proposal":
-        """Make any words fit for the journal, a commit message and a terminal, whoever wrote them."""
+        """Make a proposal whose words are fit for the journal, a commit message and a terminal."""
         title = one_line(title, TITLE_CHARS) or "untitled"
         source = one_line(source, SOURCE_CHARS) or "unknown"
         return cls(script, title, paragraphs(hypothesis, HYPOTHESIS_CHARS), source, repairs, without)
 
     @property
     def packed(self) -> Script:
-        """The script as it is held, for those who need its hash alone."""
+        """Return the compressed script, for callers that need only its hash."""
         return packed_of(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How far scores move with the seed alone."""
+    """Hold how far scores vary with the seed alone."""
 
     sigma_bpb: float  # standard deviation of one run
     runs: int  # repeated runs that it is learnt from
@@ -67,7 +67,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One row of the ledger: an edit, the runs that measured it, and what became of it."""
+    """Hold one row of the ledger: an edit, its runs, and the decisions on it."""
 
     number: int
     parent: int | None  # the attempt whose script was edited; None for attempt 0
@@ -90,48 +90,48 @@ class Attempt:
 
     @property
     def kept_since(self) -> int:
-        """The decision since which it is kept without a break, by its id; 0 where no journal has any."""
+        """Return the id of the decision since which the attempt is kept without a break; 0 if it is not kept."""
         unbroken = takewhile(lambda entry: entry.decision.status is Status.KEEP, reversed(self.decisions))
         return min((entry.id for entry in unbroken), default=0)
 
     @property
     def is_idea(self) -> bool:
-        """What dawn asks about the champion is none, also where the night goes on from it."""
+        """Return whether it is an idea: dawn's questions about the champion are not, even if adopted."""
         return not self.proposal.without
 
     @property
     def counted_runs(self) -> tuple[Run, ...]:
-        """The runs that count, dawn's among them: a void one is redone.
+        """Return the runs that count, dawn's included: void ones are repeated.
 
-        So is the first with each seed during which the machine went down, as in a power cut. The second with the same
-        seed counts: a script that takes the machine with it would do so each time.
+        The first run with a seed during which the machine went down, as in a power cut, is void. The second with the
+        same seed counts: a script that crashes the machine would do so each time.
         """
         felled = {run.seed: run for run in reversed(self.runs) if run.ending is Ending.FELLED}  # the first of each seed
         return tuple(run for run in self.runs if run.ending not in VOID and run is not felled.get(run.seed))
 
     @property
     def done_runs(self) -> tuple[Run, ...]:
-        """The night's own: what it judges, and learns, by."""
+        """Return the runs of the night, without dawn's: it judges and learns from these alone."""
         return tuple(run for run in self.counted_runs if not run.dawn)
 
     def dawn_runs(self, dawn: int | None = None) -> tuple[Run, ...]:
-        """Those of this dawn; None: of every dawn."""
+        """Return the runs of this dawn; None: of every dawn."""
         return tuple(run for run in self.counted_runs if run.dawn and dawn in (None, run.dawn))
 
     @property
     def seeds(self) -> int:
-        """How many runs of the night's own it had, each with its own seed: a failed one is one."""
+        """Return how many runs of the night it had, failed ones included; each has another seed."""
         return len(self.done_runs)
 
     @property
     def scores_bpb(self) -> tuple[float, ...]:
-        """Of the night's own runs; dawn's scores answer dawn's question alone."""
+        """Return the scores of the night's runs; dawn's scores are used for dawn's findings only."""
         scores = (run.score for run in self.done_runs)
         return tuple(score.val_bpb for score in scores if score is not None and score.val_bpb is not None)
 
     @property
     def val_bpb(self) -> float | None:
-        """The mean over the night's seeds; None without any score, and for a crash."""
+        """Return the mean of the night's scores; None without any score, and for a crash."""
         if self.status is Status.CRASH or not self.scores_bpb:
             return None
         return statistics.fmean(self.scores_bpb)
@@ -142,17 +142,17 @@ class Attempt:
 
     @property
     def spent_s(self) -> float:
-        """What the night's own runs took."""
+        """Return the seconds of all runs of the night."""
         return sum(run.spent_s for run in self.done_runs)
 
     @property
     def summary(self) -> Summary | None:
-        """What the last run that left a summary said."""
+        """Return the summary of the last run that left one."""
         return next((run.summary for run in reversed(self.counted_runs) if run.summary), None)
 
     @property
     def weights(self) -> Weights | None:
-        """The most that any of its runs saved; None where one is unknown."""
+        """Return the largest sizes that any of its runs saved; None if those of a run are not known."""
         known = [run.weights for run in self.done_runs if run.ending is Ending.FINISHED]
         counted = [weights for weights in known if weights is not None]
         if not counted or len(counted) < len(known):
@@ -161,7 +161,7 @@ class Attempt:
 
     @property
     def peak_bytes(self) -> int | None:
-        """The most memory that a run of it filled while it trained; of those that were cut short by a failure, none."""
+        """Return the peak memory of its training runs, without those that a failure cut short."""
         trained = [run.peak_bytes for run in self.done_runs if run.ending in (Ending.FINISHED, Ending.HOPELESS)]
         return max((peak for peak in trained if peak is not None), default=None)
 
@@ -170,7 +170,7 @@ History = Sequence[Attempt]  # one night's attempts in the order of their number
 
 
 def runs_at_dawns(history: History) -> int:
-    """Over the whole night, at all its dawns."""
+    """Count the runs at all dawns of a night."""
     return sum(len(attempt.dawn_runs()) for attempt in history)
 
 
@@ -187,7 +187,7 @@ def incumbent(history: History) -> Attempt | None:
 
 @dataclass(frozen=True, slots=True)
 class Dawn:
-    """One confirmation of a night's result: its champion measured on seeds of its own."""
+    """One confirmation of a night's result: its champion measured with fresh seeds."""
 
     number: int  # from 1
     champion: int
@@ -199,7 +199,7 @@ class Dawn:
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """What holds for every attempt of a night, fixed when it opens."""
+    """Hold the facts of a night that are fixed when it opens; `terms` alone may change."""
 
     tag: str
     branch: str  # refs/heads/experiments/5min-<tag>
@@ -237,7 +237,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One call to a source of ideas outside of the harness: what it cost, and whether anything came of it."""
+    """Hold one call to a source of ideas outside the harness: its cost, and whether it gave a proposal."""
 
     attempt: int  # the number that the idea would get
     source: str
@@ -261,7 +261,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """All that a proposer is told before it proposes."""
+    """Hold everything that a proposer is told before it proposes."""
 
     night: Night
     history: History
@@ -276,9 +276,9 @@ class Briefing:
 
 class Proposer(Protocol):
     def propose(self, briefing: Briefing) -> Proposal:
-        """The next edit of the parent's script.
+        """Return the next edit of the parent's script.
 
-        Raises NoIdea when it has none this time, and Exhausted when it never will again.
+        Raise NoIdea if there is none this time, and Exhausted if there will never be another.
         """
         ...
 
@@ -289,12 +289,12 @@ class Judge(Protocol):
         ...
 
     def review(self, history: History) -> Review:
-        """What the settled attempts are worth by now, and whether one of them should be measured again; pure."""
+        """Return later decisions on settled attempts, or one that should be measured again; pure."""
         ...
 
 
 class Watcher(Protocol):
-    """Who is told how the night goes: a terminal, a plain log, a test."""
+    """Receive the events of a night, to show them: a terminal, a plain log, a test."""
 
     def asking_began(self, number: int) -> None: ...
     def attempt_began(self, attempt: Attempt) -> None: ...
@@ -308,5 +308,5 @@ class Watcher(Protocol):
 
 
 def source_name(source: str) -> str:
-    """llm of llm:some-model."""
+    """Return the source's name without its model: llm for llm:some-model."""
     return source.partition(":")[0]

@@ -65,13 +65,13 @@ class Decision:
 
     @property
     def words(self) -> str:
-        """The reason and dawn's finding, as people read them."""
+        """Return the reason and dawn's finding, for people."""
         return self.reason if self.at_dawn is None else f"{self.reason}; {self.at_dawn}"
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a judge thinks of settled attempts, in the light of all that came after them."""
+    """Hold a judge's later decisions on settled attempts, or the attempt to measure again."""
 
     again: int | None = None  # the attempt to measure with another seed before the next idea
     decisions: Mapping[int, Decision] = field(default_factory=dict)  # those that are no longer as they were recorded
@@ -79,7 +79,7 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A decision as the journal has it: it is never overwritten, a later one takes its place."""
+    """Hold a decision as it is in the journal, which appends later ones and overwrites none."""
 
     id: int  # among all decisions of the night, in the order in which they were recorded
     at: str | None  # ISO 8601, UTC, to milliseconds; None in a night that was begun before times were recorded

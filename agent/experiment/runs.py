@@ -27,7 +27,7 @@ VOID = frozenset({Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.DELAYED, End
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a training script says about its own run (summary.json); None where it says nothing."""
+    """Hold a script's own numbers about its run (summary.json); None for those that it does not report."""
 
     training_seconds: float | None = None
     total_seconds: float | None = None
@@ -41,7 +41,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What a run saved, as the harness counted it."""
+    """Hold the sizes of the weights that a run saved, as the harness counted them."""
 
     params: int  # elements of all tensors
     data_bytes: int
@@ -92,12 +92,12 @@ class Run:
     weights: Weights | None = None  # None where it saved none that can be read
     peak_bytes: int | None = None  # the most memory that its processes filled, by the harness's own watch
     worker: str = field(default="local", compare=False)  # who executed it
-    began: str | None = field(default=None, compare=False)  # ISO 8601, UTC; None where nobody wrote it down
+    began: str | None = field(default=None, compare=False)  # ISO 8601, UTC; None where it was not recorded
     ended: str | None = field(default=None, compare=False)
 
     @property
     def tokens_s(self) -> float | None:
-        """Tokens that it says it trained on, by the seconds that the harness counted; None where it says nothing."""
+        """Return the script's count of tokens by the harness's seconds; None if the script gives no count."""
         tokens_M = self.summary.total_tokens_M if self.summary is not None else None
         if self.ending is not Ending.FINISHED or tokens_M is None or not 0 < tokens_M < ABSURD_M or self.wall_s <= 0:
             return None
@@ -105,7 +105,7 @@ class Run:
 
     @property
     def spent_s(self) -> float:
-        """Training, scoring and audits together, by the harness's clock."""
+        """Return the seconds of training, scoring and audits, by the harness's clock."""
         scores = [score for score in (self.score, self.holdout) if score is not None]
         return self.wall_s + sum(score.wall_s + (score.audit.wall_s if score.audit else 0.0) for score in scores)
 

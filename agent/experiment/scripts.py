@@ -12,7 +12,7 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Equal to another one where the texts are equal."""
+    """Hold a script's text compressed, with its hash; equal texts give equal records."""
 
     sha256: str  # of the text, in hexadecimal
     packed: bytes = field(compare=False, repr=False)  # the text, compressed by zlib
@@ -38,7 +38,7 @@ class Script:
 
 
 class Packed:
-    """The field `script` of a record: set to a text or a Script, read as a text, and held compressed."""
+    """Manage the field `script` of a record: set to a text or a Script, read as a text, and held compressed."""
 
     def __init__(self, slot: Any) -> None:
         self._slot = slot
@@ -55,7 +55,7 @@ class Packed:
 
 
 def holds_script(record: type[Record]) -> type[Record]:
-    """Keep the field `script` of a dataclass with slots compressed; whoever makes or reads one sees a text."""
+    """Keep the field `script` of a dataclass with slots compressed; its constructor and its readers see a text."""
     setattr(record, "script", Packed(record.__dict__["script"]))  # noqa: B010
     return record
 

@@ -33,7 +33,7 @@ class Repo:
 
     @classmethod
     def containing(cls, folder: Path) -> "Repo":
-        """Raises NoRepository outside of a git working tree and in a repository without commits."""
+        """Find the repository of a folder; raise NoRepository without one, or without commits."""
         if not folder.is_dir():
             raise RepoError(f"{folder} is not a folder")
         status, top, said = _run(folder, "rev-parse", "--show-toplevel")
@@ -48,7 +48,7 @@ class Repo:
         return repo
 
     def git(self, *arguments: str, env: Mapping[str, str] | None = None) -> str:
-        """One plumbing command; raises RepoError with what git said, OSError where the disk is full."""
+        """Run one plumbing command; raise RepoError with git's message, or OSError if the disk is full."""
         status, out, err = _run(self.root, *arguments, env=env)
         if status != 0 and any(words in err for words in NO_SPACE):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.root))
@@ -58,22 +58,22 @@ class Repo:
         return out
 
     def find(self, revision: str) -> str | None:
-        """The commit that a revision names, None when there is none."""
+        """Return the commit that a revision names; None if there is none."""
         status, sha, err = _run(self.root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
         if status not in (0, 1):
             raise RepoError(f"git could not look up {revision} in {self.root}: {err.strip() or f'exit code {status}'}")
         return sha if status == 0 else None
 
     def refs(self, prefix: str) -> tuple[str, ...]:
-        """The refs at or below a prefix."""
+        """List the refs at or below a prefix."""
         return tuple(self.git("for-each-ref", "--format=%(refname)", prefix).splitlines())
 
     def common_dir(self) -> Path:
-        """What linked worktrees of one repository share."""
+        """Return the git folder that linked worktrees of one repository share."""
         return (self.root / self.git("rev-parse", "--git-common-dir")).resolve()
 
     def commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
-        """A commit whose tree is the parent's with one file replaced; the same arguments give the same commit."""
+        """Commit the parent's tree with one file replaced; the same arguments give the same commit."""
         for _ in range(TRIES - 1):
             with suppress(RepoError):
                 return self._commit_script(parent, path, script, message, when)
@@ -94,9 +94,9 @@ class Repo:
             return self.git("commit-tree", tree, "-p", parent, "-F", str(note), env={**self._identity(), **dates})
 
     def move_ref(self, ref: str, new: str, old: str | None, why: str) -> None:
-        """Compare-and-swap: raises RepoError when the ref is neither at old (None: does not exist) nor at new.
+        """Move a ref by compare-and-swap; raise RepoError if it is neither at old (None: missing) nor at new.
 
-        One that is gone is made again: every attempt has a ref of its own, so nothing was lost with it.
+        Create a ref that was deleted again: each attempt also has its own ref, so no commit was lost.
         """
         now = self.find(ref)
         if now == new:
@@ -112,12 +112,12 @@ class Repo:
         self.git("update-ref", "--create-reflog", "-m", f"nightshift: {why}", ref, new, old or "0" * len(new))
 
     def checked_out(self) -> tuple[str, ...]:
-        """The branches that somebody works on, in this working tree or a linked one."""
+        """List the branches that are checked out, in this working tree or a linked one."""
         lines = self.git("worktree", "list", "--porcelain").splitlines()
         return tuple(line.removeprefix("branch ") for line in lines if line.startswith("branch "))
 
     def _break_stale_lock(self, ref: str) -> None:
-        """A git that was killed leaves the lock of its ref. Only one night runs, and only nights write these refs."""
+        """Remove the lock that a killed git left on a ref: only one night runs, and only nights write these refs."""
         lock = self.common_dir() / f"{ref}.lock"
         deadline = time.monotonic() + STALE_LOCK_S
         while lock.exists() and time.monotonic() < deadline:
@@ -125,7 +125,7 @@ class Repo:
         lock.unlink(missing_ok=True)
 
     def read(self, commit: str, path: str) -> str:
-        """A file as it was committed; raises RepoError where it was not, or is no UTF-8 text."""
+        """Read a committed file; raise RepoError if it is not committed."""
         done = git(self.root, "cat-file", "blob", f"{commit}:{path}")
         if done.returncode != 0:
             raise RepoError(f"{path} is not committed; run: git add {path} && git commit -m start")
@@ -135,18 +135,18 @@ class Repo:
         return self.git("diff-tree", "-p", "--no-ext-diff", "--no-textconv", old, new)
 
     def _mode(self, commit: str, path: str) -> str:
-        """Executable where it was; a link becomes the file that it showed."""
+        """Return the file's mode: executable if it was; a link becomes a plain file."""
         entry = self.git("ls-tree", commit, "--", path)
         return "100755" if entry.startswith("100755") else "100644"
 
     def _identity(self) -> dict[str, str]:
-        """Nothing where git knows its user, else a name of our own: a night must not end for want of one."""
+        """Return an author for commits if git has none configured, so that the night can go on; else nothing."""
         status, _, _ = _run(self.root, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
         return {} if status == 0 else dict(NIGHTSHIFT_IDENTITY)
 
 
 def valid_tag(tag: str) -> bool:
-    """Fit for a branch name, a folder name and a table cell alike."""
+    """Return whether a tag is fit for a branch name, a folder name and a table cell."""
     return (
         bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", tag))
         and ".." not in tag

@@ -31,7 +31,7 @@ def detached_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[b
 def _run(
     folder: Path, settings: tuple[str, ...], arguments: tuple[str, ...], env: Mapping[str, str]
 ) -> subprocess.CompletedProcess[bytes]:
-    """In a session of its own: a Ctrl-C that is meant for the night must not tear a git command."""
+    """Run git in a new session, so that a Ctrl-C meant for the night does not interrupt it."""
     command = ["git", *(word for setting in settings for word in ("-c", setting)), *arguments]
     try:
         return subprocess.run(

@@ -143,7 +143,7 @@ def upward(beliefs: Array, offsets: Sequence[int]) -> Array:  # (N, K, SIZE)
 
 @dataclass(frozen=True)
 class Leaves:
-    """The attempts that nothing was built on. They are most of a night, and what they say depends on no weights."""
+    """Hold the attempts without children: most of a night; their messages do not depend on the weights."""
 
     places: tuple[int, ...]
     own: Array  # (L, SIZE): likelihoods

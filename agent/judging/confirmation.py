@@ -46,7 +46,7 @@ Trial = Again | Without
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What a kept edit brings to the champion, by the night and by the runs without it."""
+    """Hold a kept edit's effect on the champion, by the night's runs and by those without the edit."""
 
     number: int
     effect: Interval

@@ -29,7 +29,7 @@ Losses = Mapping[float, float]  # fraction of the budget → training loss there
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A run whose end is known."""
+    """Hold the losses and the score of a finished run."""
 
     losses: Losses
     val_bpb: float
@@ -37,7 +37,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a run's loss must not exceed at a fraction of its budget."""
+    """Limit a run's loss at a fraction of its budget."""
 
     fraction: float
     loss: float

@@ -153,7 +153,7 @@ class Balanced:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What is known of one edit, in the light of the whole night."""
+    """Weigh one edit by everything that the night has measured."""
 
     attempt: Attempt
     gain_bpb: float

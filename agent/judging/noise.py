@@ -29,7 +29,7 @@ LATEST, BLOCK = 300, 100  # attempts that are learnt from: so many, and less tha
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """A night's belief in bits per byte: who is where in its tree."""
+    """Translate a night's belief to bits per byte, and attempts to places in its tree."""
 
     belief: Belief
     sigma_bpb: float

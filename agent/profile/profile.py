@@ -38,7 +38,7 @@ PHASES = {  # phase, in the order of a step → its row's name, and the function
 
 @dataclass(frozen=True, slots=True)
 class ProfileRequest:
-    """What was asked for."""
+    """Hold the options of `nightshift profile`."""
 
     script: Path
     steps: int

@@ -51,7 +51,7 @@ def main(script: str, answer: str, which: str, steps: str, seed: str) -> None:
 
     hardware.tune()  # before anything imports MLX
     import mlx.core as mx
-    import mlx.nn  # noqa: F401  (it compiles functions of its own: mx.compile is replaced later)
+    import mlx.nn  # noqa: F401  (it calls mx.compile when imported, so import it before mx.compile is replaced)
 
     import prepare
     from agent.runs.scorer import load_script

@@ -104,7 +104,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class IdeaAhead:
-    """A proposal that is no attempt yet, and the attempt whose script it edits."""
+    """Hold a proposal that is no attempt yet, and the attempt whose script it edits."""
 
     proposal: Proposal
     parent: int

@@ -74,7 +74,7 @@ class Idea:
 
 @dataclass(frozen=True, slots=True)
 class Dry:
-    """Why a source has nothing left to propose, and the attempt whose script it was asked to edit."""
+    """Hold why a source is exhausted, and the attempt whose script it was asked to edit."""
 
     why: str
     parent: int
@@ -142,7 +142,7 @@ def rests_until(name: str, briefing: Briefing) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One source's part of a night: what it brought, and what it cost."""
+    """Sum up one source's part of a night: its gains and costs."""
 
     source: str
     attempts: int

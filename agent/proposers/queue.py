@@ -35,7 +35,7 @@ LOCKED_S = 10.0  # a submission takes milliseconds
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """What was submitted, and the last attempt to try it, which may not have come about."""
+    """Hold a submission, and the night that last took it, which may not have tried it."""
 
     kind: str  # script or patch
     text: str
@@ -99,7 +99,10 @@ def _next_number(folder: Path) -> int:
 
 
 class Queue:
-    """nights is the folder of all nights here, by whose journals it is known what was tried; say tells of refusals."""
+    """Propose submitted scripts and patches, the oldest first.
+
+    nights: the folder of all nights here, whose journals tell which entries were tried; say: told of refused entries.
+    """
 
     def __init__(self, folder: Path, nights: Path, say: Callable[[str], None] = lambda sentence: None) -> None:
         self._folder = folder.resolve()

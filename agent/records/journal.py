@@ -118,10 +118,10 @@ class Journal:
         """Return the attempts with these numbers, in the order of their numbers."""
         return self._attempts("WHERE attempt IN (SELECT value FROM json_each(?))", (json.dumps(sorted(numbers)),))
 
-    def ask(self, question: str) -> list[sqlite3.Row]:
-        """Return the rows of a reading SQL query, for callers that need less than whole attempts."""
+    def query(self, sql: str) -> list[sqlite3.Row]:
+        """Return the rows of a SQL query that only reads, for callers that need less than whole attempts."""
         with self._legible():
-            return self._db.execute(question).fetchall()
+            return self._db.execute(sql).fetchall()
 
     def _attempts(self, which: str, values: Sequence[object]) -> tuple[Attempt, ...]:
         attempts = f"(SELECT *, number AS attempt FROM attempts) {which}"

@@ -65,7 +65,7 @@ def rows(night: Night, history: History) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The line of an attempt, and all that it was rendered from besides the night."""
+    """Hold the line of an attempt and everything that it was rendered from, apart from the night."""
 
     attempt: Attempt
     parent: str | None  # its commit

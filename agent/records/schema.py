@@ -159,7 +159,7 @@ def _keep_aside(database: sqlite3.Connection, path: Path) -> None:
     aside.unlink(missing_ok=True)
     with closing(sqlite3.connect(aside, isolation_level=None)) as copy:
         database.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE")  # one file, whoever opens it
+        copy.execute("PRAGMA journal_mode = DELETE")  # else a reader would need the -wal file too
     with aside.open("rb") as file:
         os.fsync(file.fileno())
     aside.replace(path)

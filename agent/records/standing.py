@@ -40,7 +40,7 @@ TOUCHED = """
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What the ideas of one source have brought, and the time that they took."""
+    """Sum up the ideas of one source: attempts, keeps, gain and time."""
 
     source: str
     attempts: int
@@ -51,7 +51,7 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What `nightshift status` tells of a night."""
+    """Hold what `nightshift status` shows of a night."""
 
     attempts: int
     counts: Mapping[Status, int]
@@ -78,7 +78,7 @@ class Standing:
 
     @classmethod
     def read(cls, journal: Journal) -> "Standing":
-        rows, runs = journal.ask(ATTEMPTS), journal.ask(RUNS)
+        rows, runs = journal.query(ATTEMPTS), journal.query(RUNS)
         statuses = {row["number"]: Status(row["status"]) if row["status"] else None for row in rows}
         keeps = {number for number, status in statuses.items() if status is Status.KEEP}
         wanted = recent_numbers([(row["number"], row["parent"]) for row in rows])
@@ -144,7 +144,7 @@ def is_told(text: str, night: Night, journal: Journal) -> bool:
     Every rendering is of the whole night, so if the rows of the attempts changed last are there, all others are. A
     night with a dawn is always rendered, since dawn changes many attempts at once.
     """
-    (touched,) = journal.ask(TOUCHED)
+    (touched,) = journal.query(TOUCHED)
     mine = {line for line in text.split("\n") if tag_of(line) == night.tag}
     if touched["dawns"] or len(mine) != touched["decided"]:
         return False

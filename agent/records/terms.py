@@ -21,7 +21,7 @@ SANDBOXES = ("off", "auto", "require")  # each promises more than the one before
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Each field is the option of its name; a night opens with these values where the option is not given."""
+    """Hold the options of a whole night: one field an option of the same name, with its default."""
 
     judge: str = "balanced"
     confirm: int = 0

@@ -1,6 +1,6 @@
 """Report device, data and budget to the harness as JSON, and prepare the data if they are missing.
 
-It is a short process of its own, because a process that imports MLX holds memory of the device as long as it lives.
+It runs as a separate short process, because a process that imports MLX holds device memory until it ends.
 
     python probe.py ANSWER.json
 """

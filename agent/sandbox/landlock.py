@@ -110,7 +110,7 @@ def main(rules: Mapping[str, Iterable[str]], command: list[str]) -> int:
 
 
 def restrict(rules: Mapping[str, Iterable[str]]) -> None:
-    """Deny this process, and every process that it starts, all that the rules do not allow; raise Refused."""
+    """Deny this process and its children everything that the rules do not allow; raise Refused."""
     version = abi()
     if version == 0:
         raise Refused("this kernel has no Landlock, or it is switched off")

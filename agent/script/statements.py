@@ -1,7 +1,7 @@
 """Read a script statement by statement; one that differs from another in single lines, by those lines alone.
 
-A night has thousands of scripts, and most differ from one read before in a few dials. A whole script takes Python's
-parser, and whoever walks its tree, tens of milliseconds; a line takes a tenth of one.
+A night has thousands of scripts, and most differ from one read before in a few dials. To parse a whole script and walk
+its tree takes tens of milliseconds, a line a tenth of a millisecond.
 """
 
 import ast
@@ -65,7 +65,7 @@ def literal(node: ast.expr, name: str, device_kind: str) -> ast.expr:
 
 @dataclass(frozen=True, slots=True)
 class _ReadScript:
-    """One that was read as a whole. A group is what stands on lines that no other statement shares."""
+    """Hold a script that was parsed as a whole. A group is all statements that share lines with each other."""
 
     device_kind: str
     lines: Sequence[str]
@@ -144,7 +144,7 @@ def _dial(node: ast.stmt, device_kind: str) -> tuple[str, ast.expr] | None:
 
 
 def _without(statement: ast.stmt, held: ast.expr) -> ast.stmt:
-    """The statement, which nobody else holds, with None for the value of its dial."""
+    """Replace the value of the statement's dial by None; the caller must be the only owner."""
     for node in ast.walk(statement):
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.keyword) and node.value is held:
             node.value = ast.Constant(None)

@@ -19,7 +19,7 @@ STDOUT = Path("-")
 
 
 class AnswersTo(Enum):
-    """What a command's --json takes: nothing, and the answer goes to stdout, or the name of a file."""
+    """Say where a command's --json puts the answer: on stdout, or in a file that it names."""
 
     STDOUT = "stdout"
     FILE = "file"
@@ -27,7 +27,7 @@ class AnswersTo(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """to: None where none was asked for."""
+    """Print the JSON that --json asks for; `to` is None if the option was not given."""
 
     to: Path | None
 

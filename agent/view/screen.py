@@ -65,7 +65,7 @@ class Screen:
         self._waiting_for = "starting"
         self._show(None, f"seed {seed}: starting")
         if attempt.done_runs and not attempt.settled and not self._console.is_terminal:
-            self.said(f"   run {len(attempt.done_runs) + 1}, seed {seed}")  # else a log's percentages would start anew
+            self.said(f"   run {len(attempt.done_runs) + 1}, seed {seed}")  # why a log begins again at 0%
 
     def progressed(self, point: Point | None, elapsed_s: float) -> None:
         self._acknowledge_stop()

@@ -20,7 +20,7 @@ CAUTION = 1.0  # standard deviations of doubt that a setting is charged for
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
-    """Bayesian linear regression of log GB on the logs of the dials, about the first run."""
+    """Predict peak memory: Bayesian linear regression of log GB on the logs of the dials, about the first run."""
 
     limit_gb: float | None
     names: tuple[str, ...] = ()

@@ -42,8 +42,11 @@ MILD = 3.0  # typical differences: worse than bad is no further news
 
 
 class Search:
-    """earlier: nights of the same protocol, whose dials teach what this night's may do; memory_limit_gb: what a run may
-    take at most. Raises ScriptError when the script has no dial to turn, Exhausted when all were tried."""
+    """Propose turns of the script's dials, by all scores so far.
+
+    earlier: nights of the same protocol, whose scores count as well; memory_limit_gb: the most that a run may fill.
+    Raise ScriptError if the script has no dial to turn, Exhausted if all places were tried.
+    """
 
     def __init__(
         self,
@@ -109,7 +112,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """An attempt as a place; only within a group are scores compared."""
+    """Hold an attempt as a place among the dials; scores are compared only within a group."""
 
     place: Coordinates
     attempt: Attempt

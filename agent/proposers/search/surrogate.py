@@ -1,10 +1,10 @@
-"""What the attempts so far say about places not tried yet: a Gaussian process that is a sum over the dials.
+"""Predict scores at places not tried yet: a Gaussian process that is a sum over the dials.
 
 Each dial has its own curve, and a score is the sum of the curves, an offset and the noise of its seeds (additive
 kernels: Duvenaud, Nickisch & Rasmussen, 2011, arXiv:1112.4394). Tens of scores cannot tell how twenty dials act
 together, but they can tell which of them matter, and which way: every attempt says something about each dial that it
-turned, and two near misses on different dials add up to a proposal. The offset is of a group of attempts, those of one
-night with one script but for its dials, so that only differences within a group are compared.
+turned, and two near misses on different dials add up to a proposal. Each group of attempts has its
+offset, so only differences within it count: a group is one night's attempts whose scripts differ in dials alone.
 """
 
 import math
@@ -38,7 +38,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surrogate:
-    """A Gaussian process that has seen the scores; differences are to a place `here`, in a group of theirs."""
+    """Predict by a Gaussian process fitted to the scores: differences to a place `here`, within a group."""
 
     scores: Scores
     amplitude: float  # bpb
