@@ -23,10 +23,10 @@ from agent.sandbox.box import Mode, choose
 
 LOOK_S = 120  # a first import of MLX on a slow disk
 SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
-BUSY_SHARE = 0.25  # of the cores that we may use: what others take beyond it is felt
+BUSY_SHARE = 0.25  # of the cores that we may use: the share that others may take unnoticed
 
 # Asked of a short process each: a broken MLX must not take the doctor with it.
-# Speed is the best of several short measurements, with pauses in which others show what they use.
+# Speed is the best of several short measurements, with pauses in which other programs' load shows.
 DEVICE = """
 import hardware, json, psutil, time
 blas = hardware.tune()

@@ -20,7 +20,7 @@ from agent.proposers.mix import shares_of
 from agent.records.journal import Journal
 from agent.records.ledger import Row, read_rows
 from agent.records.place import Place
-from agent.records.standing import Standing, is_told
+from agent.records.standing import Standing, is_up_to_date
 from agent.text import harmless_lines
 from agent.view import terminal as report
 from agent.view.screen import print_folded, print_lines, terminal_width
@@ -50,15 +50,15 @@ def results(options: ResultsOptions) -> int:
 
 
 def _rows(place: Place) -> list[Row]:
-    if not is_held(place.repo.common_dir()) and not all(map(partial(_is_told, place), place.tags())):
-        write_ledger(place)  # a running night does so itself, and an older rendering must not overwrite its own
+    if not is_held(place.repo.common_dir()) and not all(map(partial(_is_up_to_date, place), place.tags())):
+        write_ledger(place)  # a running night does so itself: an older rendering must not overwrite the newer
     return read_rows(place.ledger)
 
 
-def _is_told(place: Place, tag: str) -> bool:
+def _is_up_to_date(place: Place, tag: str) -> bool:
     """Return whether the ledger has all that this night's journal knows; a journal that cannot be read has no rows."""
     with suppress(NightError), Journal.read(place.journal(tag)) as journal:
-        return is_told(read_plain(place.ledger), journal.night(), journal)
+        return is_up_to_date(read_plain(place.ledger), journal.night(), journal)
     return True
 
 
@@ -173,7 +173,7 @@ PLOT = Subcommand(
     "plot", "draw the progress: kept, discarded, crashed, running minimum", PlotOptions, plot, _plot_words
 )
 
-# ---- what they read --------------------------------------------------------------------------------------------------
+# ---- which night -----------------------------------------------------------------------------------------------------
 
 
 def _begin_with() -> str:

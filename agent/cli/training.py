@@ -96,7 +96,7 @@ RUN = Subcommand("run", "run a night, or go on with one", RunOptions, run, _run_
 
 # ---- confirm ---------------------------------------------------------------------------------------------------------
 
-CONFIRM_RUNS = 30  # what the simulations of benchmarks/judge_power.py take for a night of 96 runs
+CONFIRM_RUNS = 30  # as in the simulations of benchmarks/judge_power.py, for a night of 96 runs
 CONFIRM_TEXT = (
     "Measure the best script of a night against its baseline, with fresh seeds and on text that no attempt was judged "
     "by; take doubtful edits out to see what they are worth, and put the script without those that bring nothing on "

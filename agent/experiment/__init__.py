@@ -15,7 +15,7 @@ from agent.experiment.runs import VOID, Audit, DryRun, Ending, Run, Score, Summa
 from agent.experiment.scripts import Script, holds_script, packed_of
 from agent.text import one_line, paragraphs
 
-# of the files beside this one; what stands here needs no mention
+# names from the other files of this folder; those defined here need no entry
 __all__ = [
     "NOT_BELIEVED", "VOID", "Audit", "Decision", "DryRun", "Ending", "Entry", "Kind", "Review", "Run", "Score",
     "Script", "Status", "Summary", "Weights",
@@ -212,7 +212,7 @@ class Night:
     protocol: str  # fingerprint of data, budget and device kind: only equals are compared
     data: str  # folder of the prepared corpus
     started: str  # ISO 8601, UTC
-    pins: str = "{}"  # JSON, kind → file → sha256: what no score is taken without (agent/records/checksums.py)
+    pins: str = "{}"  # JSON, kind → file → sha256: checked before every score (agent/records/checksums.py)
     terms: str = "{}"  # JSON, the options that hold for all of it (agent/records/terms.py); it may change
 
 
@@ -248,7 +248,7 @@ class Ask:
     tokens_out: int | None = None
     usd: float | None = None
     failure: str | None = None  # None: a proposal came of it
-    usd_most: float | None = None  # what a call may have cost whose tokens were not counted; None where usd is known
+    usd_most: float | None = None  # upper limit of the cost, if the tokens were not counted; None if usd is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +268,9 @@ class Briefing:
     parent: Attempt  # whose script is to be edited: the incumbent
     noise: Noise | None = None  # None until two runs of one attempt were scored
     program: str = ""  # program.md, as it stands now
-    notes: tuple[str, ...] = ()  # what people told the night since it began, in their order
+    notes: tuple[str, ...] = ()  # people's notes to the night, in their order
     asks: Sequence[Ask] = ()  # of the whole night
-    refused: tuple[Refusal, ...] = ()  # of this very proposal: what was wrong with the last tries
+    refused: tuple[Refusal, ...] = ()  # the last tries for this proposal, and what was wrong with them
     broken: Attempt | None = None  # it crashed just now: its maker may repair it, once
 
 

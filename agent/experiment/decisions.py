@@ -55,9 +55,9 @@ NOT_BELIEVED = frozenset({Kind.FAILED_AUDIT, Kind.QUARANTINED})  # their scores 
 class Decision:
     kind: Kind
     reason: str
-    gain_bpb: float | None = None  # what the edit brings over its parent, by the judge's shrunken estimate
+    gain_bpb: float | None = None  # the edit's gain over its parent, by the judge's shrunken estimate
     sure: float | None = None  # the probability that it brings anything, 0 to 1
-    at_dawn: str | None = None  # what the last dawn found about a kept edit, as a clause
+    at_dawn: str | None = None  # the last dawn's finding about a kept edit, as a clause
 
     @property
     def status(self) -> Status | None:

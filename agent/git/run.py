@@ -13,7 +13,7 @@ from agent.files import detached_env
 
 SAFE = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.autocrlf=false", "gc.auto=0")
 DURABLE = "core.fsync=all"
-IN_ENGLISH = {"LC_ALL": "C", "LANGUAGE": "C"}  # some of what git says is looked for
+IN_ENGLISH = {"LC_ALL": "C", "LANGUAGE": "C"}  # some of git's messages are searched for
 NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 

@@ -24,7 +24,7 @@ Array = NDArray[np.floating]
 STEP = 0.125  # sigma
 SIZE = 128  # points: 8 sigma to either side
 DIFFERENCES = np.arange(1 - SIZE, SIZE)  # between two points of one window
-FAR = 8000  # steps: what is a thousand sigma away is as good, or as bad, as anything beyond
+FAR = 8000  # steps: effects beyond a thousand sigma need not be told apart
 OUTLIERS, WIDER = 0.03, 3.5  # their share, and how much wider they spread
 DEVIATION = (1 - OUTLIERS + OUTLIERS * WIDER**2) ** 0.5  # of one run, outliers included, in sigma
 SCALES = (0.5, 1.5, 4.5, 13.5, 40.5)  # sigma: mean sizes of effects, from hardly visible to unheard of
@@ -86,7 +86,7 @@ class Node:
 
     parent: int  # its place in the tree, before this one; the root is its own
     scores: tuple[float, ...]
-    ceilings: tuple[float, ...] = ()  # what the runs that were ended early would have lain below
+    ceilings: tuple[float, ...] = ()  # upper limits of the scores of runs that were stopped early
 
     @property
     def centre(self) -> int:
@@ -174,8 +174,8 @@ class Belief:
     offsets: tuple[int, ...]  # of every window from that of the parent
     weights: Array  # (K,)
     merged: Array  # (N, SIZE): logarithms of the messages of every edit to its parent, over all components
-    below: Array  # (N, SIZE): what an attempt's own runs and all that was built on it say of its merit
-    above: Mapping[int, Array]  # what the rest of the tree says, for those that something was built on
+    below: Array  # (N, SIZE): belief about an attempt's merit from its own runs and its descendants
+    above: Mapping[int, Array]  # belief from the rest of the tree, for attempts with children
     log_evidence: float  # of all scores, in lattice steps
 
     @classmethod

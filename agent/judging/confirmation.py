@@ -59,16 +59,16 @@ class Findings:
     champion: int
     script: int | None  # the attempt whose script is confirmed; None where no gain is
     fresh_runs: int  # at this dawn, of attempt 0 and the champion together
-    recorded_bpb: float | None  # what the night's own scores say the champion gained over attempt 0
-    believed_bpb: float | None  # the same, shrunk by what the night taught
+    recorded_bpb: float | None  # the champion's gain over attempt 0, by the night's own scores
+    believed_bpb: float | None  # the same gain, by the shrunken estimates of the judge
     honest: Interval | None  # on fresh seeds; None until attempt 0 and champion have two each
     holdout: Interval | None  # the same runs on text that no run was judged by; over its documents, too, where known
     over: str  # what the holdout's interval covers
     fitted: Interval | None  # the gain on the validation text less that on the holdout, over seeds and both texts
     edits: tuple[Edit, ...]  # in the order in which they were kept
     passengers: tuple[int, ...]  # to be dropped
-    dropping: Interval | None  # what dropping them brings over the champion, measured; None where it was not
-    stays: str | None  # why what is in doubt is not dropped after all
+    dropping: Interval | None  # measured gain of dropping them over the champion; None if it was not measured
+    stays: str | None  # why doubtful edits are not dropped after all
 
     @property
     def is_fitted(self) -> bool:

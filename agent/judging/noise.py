@@ -16,10 +16,10 @@ SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in 
 
 # What seeds move is between 0.002 and 0.03 bpb wherever it was measured; two runs already weigh more than this.
 TYPICAL_SIGMA_BPB, TYPICAL_SPREAD = 0.006, 1.2  # centre and width, in natural logarithms
-RUNG = 1.1  # sigma is learnt to ten per cent: finer would be pretence, and what is known of a rung can be kept
+RUNG = 1.1  # sigma is learnt to ten per cent: more is not known, and results of one rung can be cached
 # A baseline that hardly trains says little about the noise of other scripts. Then sigma is doubled, and one run is not
 # enough to keep an edit: the second tells luck from gain, and costs little, since few edits come so far.
-FEW_STEPS, LARGE_SIGMA = 50, 0.1  # steps of a run; share of what a script has learnt beyond the uniform model
+FEW_STEPS, LARGE_SIGMA = 50, 0.1  # steps of a run; share of the gain over the uniform model
 UNIFORM_BPB = 8.0  # bits per byte of a model that knows nothing
 WIDENED = round(math.log(2, RUNG))  # rungs
 SUREST = 0.9  # that anything is called by one run
@@ -35,7 +35,7 @@ class Knowledge:
     sigma_bpb: float
     place: Mapping[int, int]  # attempt's number → its node
     reference_bpb: float  # where the lattice has its zero
-    seeds: Mapping[int, float]  # what a seed adds to every score
+    seeds: Mapping[int, float]  # seed → its effect on every score
     doubt: str | None = None  # why sigma is not believed, and was widened
 
     def gain_bpb(self, number: int) -> float:
@@ -209,7 +209,7 @@ class Reading:
 
     parent: int  # its place
     scores: tuple[float, ...]
-    beyond: tuple[float, ...] = ()  # what the scores of runs that were ended early would have been above
+    beyond: tuple[float, ...] = ()  # lower limits of the scores of runs that were stopped early
 
 
 def _beyond(attempt: Attempt, parent: Attempt, seeds: Mapping[int, float]) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ from agent.experiment import Attempt, History, Kind
 from agent.judging.noise import Knowledge
 from agent.script.cached import remembered
 
-TIE = 0.25  # sigma: what simpler scripts may be expected to cost at most, together
+TIE = 0.25  # sigma: the largest expected cost of all simpler scripts together
 FEWER = 0.99  # of the parameters: less than a per cent is rounding
 COUNTED = (ast.stmt, ast.Constant, ast.Name, ast.Attribute, ast.arg, ast.alias, ast.keyword)
 WORD = 16  # characters: a longer text is no word but data, or a program …

@@ -48,7 +48,7 @@ class Setup:
     limits: Limits = field(default_factory=Limits)
     proposer: Proposer | None = None  # None: as the night's terms say
     baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
-    aside: bool = False  # what is said goes to stderr: stdout is for a program
+    aside: bool = False  # print to stderr, since stdout is for a program
 
 
 class NightHalted(Exception):

@@ -31,7 +31,7 @@ class NightContext:
     early_stop: bool = False  # end runs whose curve says that they will be no better than the incumbent
     dry_runs: bool = False  # seconds of training before the minutes, for edits of more than dials
     patience_s: float = 0.0  # how long one call to a source of ideas may take
-    outbox: Outbox | None = None  # what the proposer's sources tell; None: they write to the journal themselves
+    outbox: Outbox | None = None  # takes calls and sentences of the sources; None: they write to the journal themselves
     asks_ahead: bool = False  # make the next idea while a run trains; needs an outbox
 
     def state(self) -> State:

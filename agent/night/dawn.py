@@ -75,7 +75,7 @@ def confirm(context: NightContext, most_runs: int) -> Findings | None:
     assert found is not None
     _record(context, state, found, dawn)
     known = replace(dawn, findings=asdict(found))
-    state.put_dawn(known)  # before the branch, in whose way somebody may stand: hours were spent on this
+    state.put_dawn(known)  # before the branch, which may be refused: hours were spent on these findings
     _point_at_confirmed(context, state, found)
     if not context.stop.after_run:
         state.put_dawn(replace(known, ended=utc_now()))
@@ -217,7 +217,7 @@ def _add_without(context: NightContext, state: State, edits: Edits, impossible: 
     return True
 
 
-# ---- what follows from it --------------------------------------------------------------------------------------------
+# ---- consequences ----------------------------------------------------------------------------------------------------
 
 
 def _texts(context: NightContext, history: History, dawn: Dawn) -> dict[str, Text]:

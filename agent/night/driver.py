@@ -205,7 +205,7 @@ class Ideas:
         context, state = self._context, self._state
         self._wait_for_question()
         if state.attempts and context.stop.after_run:
-            return False  # what was paid for is in its file
+            return False  # an idea that was paid for is in its file
         before = self._idea
         proposal = self._made_ahead()
         if proposal is None:

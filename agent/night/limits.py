@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from agent.errors import NightError
 from agent.experiment import Ask, History, runs_at_dawns
 
-DAWN_SHARE = 1 / 8  # of the hours: what is left to confirm in is taken from what could have been found
-# Before anything was measured, start, scoring and audit together are taken to need this much beyond the budget.
+DAWN_SHARE = 1 / 8  # of the hours: more time for confirming would leave less for finding
+# Estimate of start, scoring and audit together, beyond the budget, until a run was measured.
 FIRST_EXTRA_S, FIRST_EXTRA_OF_BUDGET = 10.0, 0.25
 SPARE = 1.1  # of the least hours that are advised: they have begun when the night opens
 

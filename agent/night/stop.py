@@ -42,7 +42,7 @@ class Stop:
 
     def _count(self, number: int, frame: object) -> None:
         self._signals = max(1, self._signals) if number == signal.SIGHUP else self._signals + 1
-        with suppress(OSError):  # for `nightshift status`; the count is what the night goes by
+        with suppress(OSError):  # for `nightshift status`; the night itself uses the count
             self.wish(NOW if self.now else AFTER_RUN)
 
     def _wish(self) -> str:

@@ -30,7 +30,7 @@ def search_of(around: Surroundings) -> Proposer:
     )
 
     night = around.night
-    # a GPU's own memory is not the machine's: there the script itself refuses what cannot fit, in seconds
+    # a GPU's own memory is not the machine's: there the script itself refuses sizes that cannot fit, in seconds
     limit_gb = None if night.device_kind == "cuda" else limits_of_machine().memory_bytes / 1e9
     seed = f"{night.tag} {night.seed}"
     return Search(night.device_kind, seed, earlier=earlier_nights(around.place, night), memory_limit_gb=limit_gb)

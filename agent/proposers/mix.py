@@ -20,7 +20,7 @@ from agent.records.standing import Brought, brought, gain_bpb
 
 Number = TypeVar("Number", int, float)
 
-PRIOR_KEEPS, PRIOR_ATTEMPTS = 1.0, 2.0  # what is believed of a source before anything is known of it
+PRIOR_KEEPS, PRIOR_ATTEMPTS = 1.0, 2.0  # of a source that was never asked
 RESTS_AFTER, MOST_RESTED = 2, 32  # attempts: failed in a row, and rested at most
 
 
@@ -137,7 +137,7 @@ def rests_until(name: str, briefing: Briefing) -> int | None:
     return until if until > len(briefing.history) else None
 
 
-# ---- what each has brought -------------------------------------------------------------------------------------------
+# ---- gains and costs -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Share:
     source: str
     attempts: int
     kept: int
-    gain_bpb: float  # summed over what was kept, by the judge's shrunken estimates
+    gain_bpb: float  # summed over its keeps, by the judge's shrunken estimates
     hours: float  # of training, scoring and asking
     calls: int
     failures: int  # of the calls

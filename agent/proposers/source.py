@@ -17,7 +17,7 @@ class Surroundings:
     place: Place
     night: Night
     terms: Terms
-    outbox: Outbox  # takes what the source has to tell, and says when the night was asked to end
+    outbox: Outbox  # takes calls and sentences of the source; tells when the night was asked to end
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from agent.script.contract import read_text
 from agent.script.dials import fingerprint
 from agent.script.patch import apply_patch, is_patch
 
-# what `diff -u` and git write before the first hunk; of a patch of one file there is one such pair
+# the lines of `diff -u` and git before the first hunk; of a patch of one file there is one such pair
 PAIR = re.compile(r"^--- (.*)\n\+\+\+ (.*)\n(?=@@ )", re.MULTILINE)
 MORE_THAN_AN_EDIT = re.compile(r"^(old mode|new mode|new file|deleted file|rename|copy|GIT binary) ", re.MULTILINE)
 OTHER_DIFF = re.compile(r"\A(?:\d+(?:,\d+)?[acd]\d+(?:,\d+)?$|\*\*\* .*\n--- )", re.MULTILINE)

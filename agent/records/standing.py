@@ -59,7 +59,7 @@ class Standing:
     runs: Sequence[tuple[Ending, float]]  # those that count, and their seconds
     first: Attempt | None
     best: Attempt | None
-    latest: Sequence[Attempt]  # what the noise is learnt from
+    latest: Sequence[Attempt]  # the attempts that the noise is learnt from
     brought: Sequence[Brought]
 
     @classmethod
@@ -138,7 +138,7 @@ def _by_source(ideas: Iterable[Brought]) -> list[Brought]:
     ]
 
 
-def is_told(text: str, night: Night, journal: Journal) -> bool:
+def is_up_to_date(text: str, night: Night, journal: Journal) -> bool:
     """Return whether a ledger is up to date with a journal, so that it need not be rendered.
 
     Every rendering is of the whole night, so if the rows of the attempts changed last are there, all others are. A

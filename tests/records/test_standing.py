@@ -7,7 +7,7 @@ from test_journal import NIGHT
 from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Proposal, Run, Score, Status
 from agent.records import ledger
 from agent.records.journal import Journal
-from agent.records.standing import Standing, is_told
+from agent.records.standing import Standing, is_up_to_date
 
 AUDIT = Audit(4, 0, 0.0, 0.0, 2.5)
 
@@ -89,13 +89,13 @@ def test_a_ledger_is_rendered_again_where_a_row_is_missing_or_old(tmp_path):
         enter(journal, scored_attempt(1, 1.6, parent=0, script="A = 1"))
         enter(journal, scored_attempt(2, 1.6, parent=0, script="A = 2"))
         text = ledger.render("", [(NIGHT, journal.attempts())])
-        assert is_told(text, NIGHT, journal)
-        assert not is_told("", NIGHT, journal)
-        assert not is_told("\n".join(text.split("\n")[:-2]), NIGHT, journal)
+        assert is_up_to_date(text, NIGHT, journal)
+        assert not is_up_to_date("", NIGHT, journal)
+        assert not is_up_to_date("\n".join(text.split("\n")[:-2]), NIGHT, journal)
         journal.record_decision(1, Decision(Kind.KEPT, "better after all"))
-        assert not is_told(text, NIGHT, journal)
+        assert not is_up_to_date(text, NIGHT, journal)
         text = ledger.render(text, [(NIGHT, journal.attempts())])
-        assert is_told(text, NIGHT, journal)
+        assert is_up_to_date(text, NIGHT, journal)
         journal.end_run(journal.start_run(0, 3), run(3, Ending.FINISHED, 9.0))
         journal.record_score(0, 3, Score(1.48, 2.0))
-        assert not is_told(text, NIGHT, journal)
+        assert not is_up_to_date(text, NIGHT, journal)

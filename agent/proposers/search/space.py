@@ -13,7 +13,7 @@ from agent.script.dials import Choices, Dial, Range, Value, is_number, show
 Coordinates = npt.NDArray[np.float64]  # (D,), a coordinate for every dial
 
 MIN_STEP = 0.04  # of a dial's range: smaller turns drown in the noise of the seed
-MAX_STEP = 0.4  # of a dial's range: what lies beyond is asked of the next step
+MAX_STEP = 0.4  # of a dial's range; another step can go further
 CHOICE_STEP = 0.35  # of a range, that the next number of a list counts as: people write choices that differ
 TURNED = (1, 1, 1, 2, 2, 3)  # dials at once; alone, each would cost a run
 

@@ -22,7 +22,7 @@ REACH = 0.35  # of a range: how far a dial's curve stays alike
 AMPLITUDES = (0.3, 1.0, 3.0)  # of a dial's curve, in sigma of one run; the likeliest is taken
 NOISE_SHARES = (0.1, 0.3, 0.8)  # of the variance of all scores, where no repeated run has told the noise
 OFFSET = 30.0  # of a group, in sigma: nothing is known of it
-CRASH_REACH, CRASH_DOUBT = 0.2, 0.02  # crashes have edges: they say less about what is far
+CRASH_REACH, CRASH_DOUBT = 0.2, 0.02  # shorter than for scores: crashes begin at edges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
