@@ -55,7 +55,7 @@ from agent.experiment import (
     Status,
     incumbent,
 )
-from agent.judging.confirmation import Again, Findings, Without, findings, next_trial
+from agent.judging.confirmation import Again, Findings, Without, findings, next_run
 from agent.judging.judge import Balanced, Greedy, Strict
 
 RUNS, DAWN_RUNS = 96, 30
@@ -168,7 +168,7 @@ def think_again(judge: Judge, world: World, history: list[Attempt], runs_left: i
 def a_dawn(world: World, history: list[Attempt]) -> int:
     """Follow agent/judging/confirmation.py; the runs that this took."""
     runs = 0
-    while (trial := next_trial(history, DAWN_RUNS - runs)) is not None:
+    while (trial := next_run(history, DAWN_RUNS - runs)) is not None:
         match trial:
             case Without(edits):
                 proposal = Proposal("", "", "", "dawn", without=edits)

@@ -94,10 +94,15 @@ def test_the_training_script_imports_the_fixed_part_and_nothing_else():
     assert {name.split(".")[0] for name in found} - sys.stdlib_module_names <= OF_THE_SCRIPT
 
 
-def test_no_two_classes_of_the_harness_share_a_name():
+def test_no_class_of_the_harness_shares_its_name_with_another_or_with_a_type_alias():
+    classes: set[str] = set()
     places: dict[str, list[str]] = {}
     for name in HARNESS:
         for node in ast.parse(FILES[name].read_text()).body:
             if isinstance(node, ast.ClassDef):
+                classes.add(node.name.lstrip("_"))
                 places.setdefault(node.name.lstrip("_"), []).append(name)
-    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+            elif isinstance(node, ast.Assign):
+                for alias in (target.id for target in node.targets if isinstance(target, ast.Name)):
+                    places.setdefault(alias, []).append(name)
+    assert {name: places[name] for name in sorted(classes) if len(places[name]) > 1} == {}

@@ -23,7 +23,7 @@ from agent.sandbox.box import Mode, choose
 
 LOOK_S = 120  # a first import of MLX on a slow disk
 SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
-BUSY_SHARE = 0.25  # of the cores that we may use: the share that others may take unnoticed
+CONTENDED_SHARE = 0.25  # of the cores that we may use: the share that others may take unnoticed
 
 # Asked of a short process each: a broken MLX must not take the doctor with it.
 # Speed is the best of several short measurements, with pauses in which other programs' load shows.
@@ -93,7 +93,7 @@ class Device:
     @property
     def is_contended(self) -> bool:
         """Return whether other programs use cores that we may use; a container may have fewer than the machine."""
-        return self.others > self.machine_cores - (1 - BUSY_SHARE) * self.cores
+        return self.others > self.machine_cores - (1 - CONTENDED_SHARE) * self.cores
 
 
 def examine(console: Console | None, script: Path) -> int:

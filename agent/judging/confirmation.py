@@ -41,7 +41,7 @@ class Without:
     edits: tuple[int, ...]
 
 
-Trial = Again | Without
+DawnRun = Again | Without
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +93,13 @@ class Text:
     pieces: str  # as in "212 documents"
 
 
-def next_trial(
+def next_run(
     history: History,
     runs_left: int,
     impossible: Collection[tuple[int, ...]] = (),
     fresh: int = FRESH,
     dawn: int = 1,
-) -> Trial | None:
+) -> DawnRun | None:
     """Return the most useful run; None if there is nothing to confirm, or no run would change the findings.
 
     impossible: sets of edits that cannot be taken out, because later edits need their lines.
@@ -114,10 +114,10 @@ def next_trial(
     passengers = _passengers(doubts, impossible)
     wanted = _last_runs(history, champion, passengers, dawn)
     if runs_left > wanted:
-        trial = _most_telling(history, champion, doubts, impossible)
-        if trial is not None:
-            return trial
-    return _trial(history, champion, passengers) if wanted > 0 else None
+        run = _most_telling(history, champion, doubts, impossible)
+        if run is not None:
+            return run
+    return _run_without(history, champion, passengers) if wanted > 0 else None
 
 
 def findings(
@@ -322,15 +322,15 @@ def _last_runs(history: History, champion: Attempt, passengers: tuple[int, ...],
 
 def _most_telling(
     history: History, champion: Attempt, doubts: tuple[Posterior, ...], impossible: Collection[tuple[int, ...]]
-) -> Trial | None:
+) -> DawnRun | None:
     open_ = [one for one in doubts if one.testable and one.edit.runs < MOST and (one.edit.number,) not in impossible]
     best = max(open_, key=Posterior.telling, default=None)
     if best is None or best.telling() < TELLING:
         return None
-    return _trial(history, champion, (best.edit.number,))
+    return _run_without(history, champion, (best.edit.number,))
 
 
-def _trial(history: History, champion: Attempt, edits: tuple[int, ...]) -> Trial:
+def _run_without(history: History, champion: Attempt, edits: tuple[int, ...]) -> DawnRun:
     known = _taken_out(history, champion, edits)
     return Without(edits) if known is None else Again(known.number)
 

@@ -37,7 +37,7 @@ from agent.judging.confirmation import (
     Without,
     findings,
     names,
-    next_trial,
+    next_run,
 )
 from agent.judging.intervals import Pieces, over_pieces
 from agent.night.context import NightContext
@@ -139,7 +139,7 @@ def _next_step(context: NightContext, state: State, impossible: set[Edits], unti
         return partial(_reconsider, context, state, Reconsider(fallen))
     if dawn is None or context.limits.dawn_is_over(state.pace):
         return None
-    match next_trial(state.attempts, until - state.runs_at_dawns, impossible, dawn.fresh, dawn.number):
+    match next_run(state.attempts, until - state.runs_at_dawns, impossible, dawn.fresh, dawn.number):
         case Again(number):
             context.watcher.attempt_began(state.attempts[number])
             return partial(perform, context, state, measure(context, state, state.attempts[number], dawn.number))

@@ -59,10 +59,10 @@ class Unfinished:
     why: str
 
 
-Step = Finish | Reconsider | MeasureAgain | NextIdea | Job
+NextStep = Finish | Reconsider | MeasureAgain | NextIdea | Job
 
 
-def plan(context: NightContext, state: State, *, idea_is_made: bool = False) -> Step | None:
+def plan(context: NightContext, state: State, *, idea_is_made: bool = False) -> NextStep | None:
     """Return the next step; None when the night is over.
 
     No time is reserved for asking if an idea is made already.

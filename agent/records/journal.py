@@ -39,7 +39,7 @@ from agent.records.schema import SCHEMA, VERSION, connect
 from agent.script.dials import fingerprint_of
 
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
-Statement = tuple[str, Sequence[object]]
+Sql = tuple[str, Sequence[object]]
 Part = TypeVar("Part", Run, Entry)
 
 
@@ -287,7 +287,7 @@ class Journal:
             reserve.unlink(missing_ok=True)
         return reserve is not None
 
-    def _write(self, *statements: Statement) -> sqlite3.Cursor:
+    def _write(self, *statements: Sql) -> sqlite3.Cursor:
         """Execute all statements or, where one fails, none; return the last one's cursor.
 
         On a full disk the reserve gives room: a result that took five minutes is not lost.
@@ -299,7 +299,7 @@ class Journal:
                 raise
             return self._executed(statements)
 
-    def _executed(self, statements: Sequence[Statement]) -> sqlite3.Cursor:
+    def _executed(self, statements: Sequence[Sql]) -> sqlite3.Cursor:
         if len(statements) == 1:
             return self._db.execute(*statements[0])
         self._db.execute("BEGIN IMMEDIATE")
@@ -345,7 +345,7 @@ class Journal:
             raise NightError(f"{self._path} is damaged ({error}); move its folder away to go on without it") from error
 
 
-def _decided(number: int, decision: Decision, at: str) -> Statement:
+def _decided(number: int, decision: Decision, at: str) -> Sql:
     facts = dataclasses.asdict(decision) | {"attempt": number, "at": at, "status": decision.status}
     marks = ", ".join("?" for _ in facts)
     return f"INSERT INTO decisions ({', '.join(facts)}) VALUES ({marks})", tuple(facts.values())

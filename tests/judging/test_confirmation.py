@@ -16,7 +16,7 @@ from agent.judging.confirmation import (
     adoption,
     edits_of,
     findings,
-    next_trial,
+    next_run,
 )
 from agent.judging.intervals import Spread
 
@@ -49,7 +49,7 @@ def merit(history: list[Attempt], attempt: Attempt) -> float:
 def dawn(history: list[Attempt], rng: np.random.Generator, runs: int, impossible: set[tuple[int, ...]]) -> list[object]:
     """Does what is asked until nothing more is, and returns it."""
     asked: list[object] = []
-    while (trial := next_trial(history, runs, impossible)) is not None:
+    while (trial := next_run(history, runs, impossible)) is not None:
         asked.append(trial)
         if isinstance(trial, Without):
             history.append(scored_attempt(len(history), parent=3, without=trial.edits))
@@ -75,7 +75,7 @@ def confirmed(
 
 def test_a_night_that_kept_nothing_has_nothing_to_confirm():
     history = [scored_attempt(0, 1.0, 1.01, status=Status.KEEP), scored_attempt(1, 1.2, parent=0)]
-    assert next_trial(history, 30) is None
+    assert next_run(history, 30) is None
     assert findings(history) is None
 
 
@@ -111,14 +111,14 @@ def test_what_the_champion_does_not_run_without_is_no_passenger():
     for number in (0, 3):
         dawn_runs = tuple(scored_run(1000 + k, history[number].scores_bpb[0], dawn=1) for k in range(4))
         history[number] = dataclasses.replace(history[number], runs=history[number].runs + dawn_runs)
-    assert next_trial(history, 20) == Without((2,))
+    assert next_run(history, 20) == Without((2,))
     crashed = scored_attempt(len(history), 1.0, parent=3, without=(2,))
     failed = dataclasses.replace(crashed.runs[0], ending=Ending.CRASHED, exit_code=1, score=None, dawn=1)
     history.append(dataclasses.replace(crashed, runs=(failed,)))
     found = findings(history)
     assert found is not None
     assert found.passengers == ()
-    assert next_trial(history, 20) not in (Without((2,)), Again(crashed.number))
+    assert next_run(history, 20) not in (Without((2,)), Again(crashed.number))
 
 
 def test_the_interval_of_the_honest_gain_holds_the_truth_19_times_in_20():
@@ -160,7 +160,7 @@ def test_where_seeds_move_nothing_the_scores_say_all():
         fresh = tuple(scored_run(1000 + k, history[number].scores_bpb[0], dawn=1) for k in range(4))
         history[number] = dataclasses.replace(history[number], runs=history[number].runs + fresh)
     found = findings(history)
-    assert next_trial(history, 10) is None
+    assert next_run(history, 10) is None
     assert found is not None
     assert found.honest is not None
     assert (found.honest.low_bpb, found.honest.high_bpb) == pytest.approx((0.1, 0.1))
@@ -294,7 +294,7 @@ def test_a_script_that_ran_once_is_not_enough():
     assert found is not None
     assert (found.passengers, found.script) == ((), 4)
     assert found.stays == "#2 and #3 stay: the script without them ran 1 time by now, and 2 are needed"
-    assert next_trial(with_two_passengers(GOOD[0]), 1) == Again(7)
+    assert next_run(with_two_passengers(GOOD[0]), 1) == Again(7)
 
 
 def test_a_gain_that_may_be_none_confirms_nothing():
@@ -354,7 +354,7 @@ def test_edits_that_an_earlier_dawn_has_taken_out_are_no_longer_part_of_the_cham
 
 def test_the_next_dawn_looks_at_its_own_runs_alone():
     history = with_two_passengers(*GOOD)
-    assert next_trial(history, 20, dawn=2) == Again(0)
+    assert next_run(history, 20, dawn=2) == Again(0)
     found = findings(history, dawn=2)
     assert found is not None
     assert (found.honest, found.script, found.fresh_runs) == (None, None, 0)

@@ -15,7 +15,7 @@ from dawns import BEST, LUCKY, SHARPER, START, remember
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.experiment import Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
-from agent.judging.confirmation import Again, Findings, Without, findings, next_trial
+from agent.judging.confirmation import Again, Findings, Without, findings, next_run
 from agent.night.dawn import confirm, is_interrupted
 from agent.night.driver import run_night
 from agent.night.limits import Limits
@@ -184,7 +184,7 @@ def test_interruptions_change_neither_the_runs_nor_the_findings(morning):
         for one in morning.night
     ]
     for left in reversed(range(1, RUNS - 5)):
-        trial = next_trial(history, left)
+        trial = next_run(history, left)
         assert trial is not None
         if isinstance(trial, Without):
             assert morning.attempts[len(history)].proposal.without == trial.edits
