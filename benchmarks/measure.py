@@ -254,7 +254,7 @@ def bits_per_byte(losses_of: Callable[[Any, Any], Any], data: Any, *, rows: int,
     nats = 0.0
     for at in range(0, len(inputs), rows):
         x, y = inputs[at : at + rows], targets[at : at + rows]
-        missing = ((0, rows - len(x)), (0, 0))  # always as many rows: another shape would be compiled anew
+        missing = ((0, rows - len(x)), (0, 0))  # always as many rows: another shape would be compiled again
         losses = losses_of(*(np.pad(z, missing, constant_values=data.bos) for z in (x, y)))
         nats += float(np.asarray(losses)[: len(x)][data.token_bytes[y] > 0].sum(dtype=np.float64))
     return nats / (math.log(2) * int(data.token_bytes[targets].sum(dtype=np.int64)))

@@ -10,7 +10,7 @@ import sysconfig
 from pathlib import Path
 
 # Hundreds of short processes follow, and half of their start is the compiler's where no bytecode was kept: installers
-# leave none, and $PYTHONDONTWRITEBYTECODE, which containers like to set, has every process compile anew.
+# leave none, and $PYTHONDONTWRITEBYTECODE, which containers like to set, has every process compile again.
 sys.dont_write_bytecode = False
 # All products are small here, and threads that wait for a share of one take four times what it takes without them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

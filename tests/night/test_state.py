@@ -18,7 +18,7 @@ JITTER = 0.01
 
 
 def facts(state: State) -> dict[str, object]:
-    """All that it knows, but for where it writes."""
+    """Return everything that a state knows, except for its journal."""
     return {name: value for name, value in vars(state).items() if name != "_journal"}
 
 
