@@ -32,7 +32,7 @@ def statements(source: str, device_kind: str = "") -> tuple[Statement, ...]:
     """Return the statements of a script in their order; raises SyntaxError and the like where it does not parse."""
     lines = source.split("\n")
     if "\r" not in source:  # where Python ends lines that are none here
-        for script in _read:
+        for script in tuple(_read):  # a source of ideas reads scripts in a thread beside the driver's
             if script.device_kind == device_kind and (found := script.nearly(lines)) is not None:
                 return found
     script = _ReadScript.of(source, lines, device_kind)

@@ -1,7 +1,9 @@
 """Scripts read by the lines in which they differ from another one, and as a whole: the same statements."""
 
 import ast
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -94,3 +96,17 @@ def test_layout_and_remarks_change_no_fingerprint_and_a_dial_no_skeleton():
     assert skeleton_of(turned, "metal") != skeleton_of(SCRIPT, "metal")
     assert skeleton_of(SCRIPT.replace("A + 1", "A + 2"), "cpu") != skeleton_of(SCRIPT, "cpu")
     assert values_of(turned, "metal")["B"] == 3
+
+
+def test_two_threads_may_read_scripts_at_once():
+    def read_many(first: int) -> list[int]:
+        return [len(read("x = 1\n" * (1 + (first + at) % 40))) for at in range(1500)]
+
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            for found, first in zip(threads.map(read_many, (0, 20)), (0, 20), strict=True):
+                assert found == [1 + (first + at) % 40 for at in range(1500)]
+    finally:
+        sys.setswitchinterval(usual_s)
