@@ -98,7 +98,7 @@ def connect(path: Path, *, writing: bool) -> sqlite3.Connection:
             return _copied(database)
         _keep_aside(database, path.with_name(f"{path.name}.v{version}"))
         migrate(database)
-    except (sqlite3.Error, TypeError, ValueError, LookupError) as error:
+    except (sqlite3.Error, AttributeError, TypeError, ValueError, LookupError) as error:
         database.close()
         if disk_is_full(error) or disk_is_broken(error):
             raise

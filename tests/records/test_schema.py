@@ -165,6 +165,17 @@ def test_a_migration_that_fails_takes_all_of_it_back(old):
     assert version(old) == 4
 
 
+@pytest.mark.parametrize("damage", ["reason = NULL", "script = x'ff'"])
+def test_a_damaged_journal_of_an_older_format_is_called_so(old, damage):
+    with closing(sqlite3.connect(old)) as database:
+        database.execute(f"UPDATE attempts SET {damage} WHERE number = 1")
+        database.commit()
+    for opened in (Journal.read, Journal.resume):
+        with pytest.raises(NightError, match=r"journal.sqlite is damaged"):
+            opened(old)
+    assert version(old) == 4
+
+
 @pytest.mark.parametrize("other", [3, VERSION + 1])
 def test_formats_that_nothing_leads_from_are_refused(old, other):
     with closing(sqlite3.connect(old)) as database:
