@@ -17,10 +17,13 @@ from agent.errors import NightError
 from agent.experiment import Ask, Attempt, Briefing, History, Proposal, Proposer, source_name
 from agent.files import write_plain
 from agent.proposers.checked import check_proposal
+from agent.runs.runner import read_end
+from agent.script.contract import MAX_SCRIPT_BYTES
 from agent.script.merge import merged
 
 FREE = frozenset({"search", "queue"})  # sources that answer within a second and cost nothing
 FILE = "ahead.json"
+MAX_IDEA_BYTES = 8 * MAX_SCRIPT_BYTES  # in JSON an odd character takes six
 
 
 class Outbox:
@@ -57,7 +60,7 @@ class Question:
     """Call a proposer once, in a thread that does not keep the process alive."""
 
     def __init__(self, proposer: Proposer, briefing: Briefing) -> None:
-        self.parent = briefing.parent.number
+        self.parent, self.number = briefing.parent.number, len(briefing.history)
         self._proposal: Proposal | None = None
         self._error: BaseException | None = None
         self._began = time.monotonic()
@@ -99,7 +102,8 @@ class Question:
         """
         if self._proposal is None:
             return None
-        return IdeaAhead(self._proposal, self.parent, source_name(self._proposal.source) in FREE and not was_paid_for)
+        is_free = source_name(self._proposal.source) in FREE and not was_paid_for
+        return IdeaAhead(self._proposal, self.parent, is_free, self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,7 @@ class IdeaAhead:
     proposal: Proposal
     parent: int
     is_free: bool
+    number: int = 0  # the least that it can get as an attempt
 
     def for_parent(self, best: Attempt, history: History, script_name: str, device_kind: str) -> Proposal | None:
         """Return the proposal as an edit of the incumbent; None if its source has to be asked again.
@@ -146,15 +151,26 @@ def save(folder: Path, idea: IdeaAhead) -> None:
 def load(folder: Path, history: History) -> IdeaAhead | None:
     """Read the idea that a killed night had ready; None if there is none, or it does not fit this history."""
     try:
-        said = json.loads((folder / FILE).read_text())
+        said = json.loads(read_end(folder.resolve(), FILE, MAX_IDEA_BYTES))
         facts = said["proposal"]
         texts = [facts[name] for name in ("script", "title", "hypothesis", "source")]
-        parent = said["parent"]
+        parent, number = said["parent"], said.get("number", 0)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    if not all(isinstance(text, str) for text in texts) or not isinstance(parent, int):
+    if not all(isinstance(text, str) for text in texts) or not isinstance(parent, int) or not isinstance(number, int):
         return None
-    return IdeaAhead(Proposal(*texts), parent, is_free=False) if 0 <= parent < len(history) else None
+    proposal = Proposal.of(*texts)
+    idea = IdeaAhead(proposal, parent, is_free=False, number=number)
+    return None if not 0 <= parent < len(history) or _is_entered(idea, history) else idea
+
+
+def _is_entered(idea: IdeaAhead, history: History) -> bool:
+    """Whether an attempt is this idea, perhaps merged: the night was killed before it could forget the file."""
+    return any(_words(one.proposal) == _words(idea.proposal) for one in history[max(1, idea.number) :])
+
+
+def _words(proposal: Proposal) -> tuple[str, str, str]:
+    return proposal.title, proposal.hypothesis, proposal.source
 
 
 def forget(folder: Path) -> None:
