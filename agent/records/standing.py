@@ -31,8 +31,9 @@ RUNS = f"""
 """
 
 
-TOUCHED = """
-    SELECT (SELECT count(DISTINCT attempt) FROM decisions) AS decided, (SELECT count(*) FROM dawns) AS dawns,
+TOUCHED = f"""
+    SELECT (SELECT count(status) FROM decisions WHERE id IN (SELECT id FROM ({LAST}))) AS decided,
+        (SELECT count(*) FROM dawns) AS dawns,
         (SELECT attempt FROM decisions ORDER BY id DESC LIMIT 1) AS judged,
         (SELECT attempt FROM runs ORDER BY id DESC LIMIT 1) AS run
 """

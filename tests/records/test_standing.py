@@ -99,3 +99,14 @@ def test_a_ledger_is_rendered_again_where_a_row_is_missing_or_old(tmp_path):
         journal.end_run(journal.start_run(0, 3), run(3, Ending.FINISHED, 9.0))
         journal.record_score(0, 3, Score(1.48, 2.0))
         assert not is_up_to_date(text, NIGHT, journal)
+
+
+def test_a_ledger_with_rows_of_attempts_that_are_void_by_now_is_rendered_again(tmp_path):
+    with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
+        enter(journal, scored_attempt(0, 1.5, 1.51, 1.49, status=Status.KEEP, script="A = 0"))
+        for number in (1, 2):
+            enter(journal, scored_attempt(number, 1.6, parent=0, script=f"A = {number}"))
+        before = ledger.render("", [(NIGHT, journal.attempts())])
+        journal.make_void([1, 2], "the machine was broken")
+        assert not is_up_to_date(before, NIGHT, journal)
+        assert is_up_to_date(ledger.render(before, [(NIGHT, journal.attempts())]), NIGHT, journal)
