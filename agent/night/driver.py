@@ -151,6 +151,7 @@ class Ideas:
     def __init__(self, context: NightContext, state: State) -> None:
         self._context, self._state = context, state
         self._question: Question | None = None  # that is being answered while something runs
+        self._asked_for = 0  # the number that the idea would get which was asked for last
         self._was_paid_for = False  # a call was recorded since it began
         self._idea = load(context.runner.folder, state.attempts) if context.outbox is not None else None
 
@@ -186,7 +187,10 @@ class Ideas:
                 save(self._context.runner.folder, self._idea)
 
     def ask_ahead(self) -> None:
-        """Begin to ask for the idea after the attempt in flight, unless no idea will be needed then."""
+        """Begin to ask for the idea after the attempt in flight, unless no idea will be needed then.
+
+        Ask once for each attempt: a source that has none, and may cost money, is asked again only in its turn.
+        """
         context, state = self._context, self._state
         best, pace = state.best, state.pace
         if not context.asks_ahead or self._question is not None or self._idea is not None or best is None:
@@ -195,9 +199,10 @@ class Ideas:
             context.stop.after_run
             or context.limits.reached(state.ideas, pace, pace.run_s)
             or is_repair_due(state.attempts)
+            or self._asked_for == len(state.attempts)
         ):
             return
-        self._was_paid_for = False
+        self._asked_for, self._was_paid_for = len(state.attempts), False
         self._question = Question(context.proposer, replace(brief(context, state, best), broken=None))
 
     def enter_next(self) -> bool:

@@ -217,6 +217,33 @@ def test_what_the_search_made_after_a_call_that_was_paid_for_is_taken(grounds):
     assert dials(attempts[2]) == (0.5, 2.0)
 
 
+class Fails(Source):
+    """Wants money for each call, and has no idea until the attempt in flight is settled."""
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        self.outbox.record_ask(Ask(len(briefing.history), "llm:x", "", 1.0, usd=0.5))  # type: ignore[union-attr]
+        if briefing.history[-1].decision is None:
+            raise RuntimeError("none")
+        return super().propose(briefing)
+
+
+class Patient(Quiet):
+    """Lets a question come to its end before anything else is begun."""
+
+    def scoring_began(self, attempt: Attempt) -> None:
+        deadline = time.monotonic() + LATE_S
+        while any("question" in one.name for one in threading.enumerate()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def test_a_source_that_has_no_idea_ahead_is_asked_once_beside_a_run_and_once_in_its_turn(grounds):
+    source = Fails(whole(WORSE), SHARPER)
+    with lab_with(grounds, source, 2, Patient()) as context:
+        run_night(context)
+        assert [ask.attempt for ask in context.journal.asks()] == [1, 2, 2]
+    assert [one.status for one in grounds.attempts("t")] == ["keep", "discard", "keep"]
+
+
 class Submits(Quiet):
     """A person who hands in a script while attempt 1 is scored."""
 
