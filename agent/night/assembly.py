@@ -156,8 +156,8 @@ def greet(context: NightContext) -> None:
     """Say what the night works with, and until when."""
     night, runner, say, limits = context.runner.night, context.runner, context.watcher.said, context.limits
     terms = Terms.from_json(night.terms)
-    until = [f"{limits.experiments} experiments after attempt 0"] if limits.experiments else []
-    until += [f"{limits.hours:g} hours"] if limits.hours else []
+    until = [f"{_counted(limits.experiments, 'experiment')} after attempt 0"] if limits.experiments else []
+    until += [_counted(limits.hours, "hour")] if limits.hours else []
     say(f"night {night.tag} on branch {short(night.branch)}")
     say(f"  script   {context.place.script_path}")
     say(f"  device   {night.device} ({night.device_kind})")
@@ -195,3 +195,8 @@ def last_row(place: Place, journal: Journal) -> Iterator[None]:
             with suppress(OSError, sqlite3.OperationalError, NightError):
                 write_ledger(place, live=(journal.night(), journal.attempts()))
         raise
+
+
+def _counted(number: float, noun: str) -> str:
+    amount = str(number) if isinstance(number, int) else f"{number:g}"  # a million experiments are not 1e+06
+    return f"{amount} {noun}" if number == 1 else f"{amount} {noun}s"
