@@ -17,7 +17,7 @@ from nights import scripted_context, unigram
 from agent.git.repo import Repo
 from agent.judging.judge import Balanced
 from agent.night import driver as night
-from agent.records import ledger
+from agent.night import record
 from agent.records.journal import Journal
 from agent.runs import execute
 
@@ -45,7 +45,7 @@ STEPS = {
     "score": (execute, "score"),
     "scored": (Journal, "record_score"),
     "decide": (Journal, "record_decision"),
-    "ledger": (ledger, "write"),
+    "ledger": (record, "write_plain"),
     "settle": (Journal, "settle"),
 }
 
