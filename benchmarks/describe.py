@@ -2,7 +2,7 @@
 
     python benchmarks/describe.py train_mlx.py
 
-A process of its own, so that the program that measures loads neither MLX nor the device.
+This is a separate process, so that the program that measures loads neither MLX nor the device.
 """
 
 import importlib.util
@@ -44,7 +44,7 @@ def main(script: Path) -> None:
     module = load(script)
     config = asdict(module.config_from_dials(vocab_size=data.vocab_size, seq_len=data.seq_len))
     corpus = {"folder": str(data.folder), "fingerprint": data.fingerprint, "seq_len": data.seq_len}
-    print()  # so that the JSON is a line of its own, whatever was printed above
+    print()  # so that the JSON is a separate line, whatever was printed above
     print(json.dumps({"device": hardware.describe(), "corpus": corpus, "model": config, "dials": dials(module)}))
 
 

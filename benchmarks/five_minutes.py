@@ -4,18 +4,18 @@
     python benchmarks/five_minutes.py --quick
 
 A peer is a clone of karpathy/autoresearch, trevin-creator/autoresearch-mlx or a fork of either. Its train.py runs
-unchanged, but for the modules that peers.py puts in front: they give it the text that is prepared here, and score it as
-we score ourselves, in bits per byte over the same bytes of validation text. FlashAttention-3, which the first fetches
-from a hub, is replaced by PyTorch's attention (--peer-attention). Model, optimizer, batch size and clock are each
-one's own. The clocks differ in a little: ours leaves out a warm-up step that trains nothing, autoresearch its first 11
-steps and autoresearch-mlx its first, which do train.
+unchanged except for the modules that peers.py puts in front: they give it the text that is prepared here, and score it
+as we score ourselves, in bits per byte over the same bytes of validation text. FlashAttention-3, which the first
+fetches from a hub, is replaced by PyTorch's attention (--peer-attention). Model, optimizer, batch size and clock are
+each one's own. The clocks differ in a little: ours leaves out a warm-up step that trains nothing, autoresearch its
+first 11 steps and autoresearch-mlx its first, which do train.
 
-Each has a process of its own and, in its first run, empty caches of compiled kernels. Seconds beyond the budget are
+Each has its own process and, in its first run, empty caches of compiled kernels. Seconds beyond the budget are
 everything else that the process took: imports, compilation, evaluation.
 
 Flat keys of --json: val_bpb (the mean over seeds), val_bpb_std, seconds_beyond (of the first run, which is cold),
 tokens_M, tokens_s, peak_memory_gb, training_s of ours; the same with NAME_ in front for peers; ratio_NAME_val_bpb and
-ratio_NAME_tokens_s, ours over theirs; budget_s, seeds, corpus, device. The file is written anew after every run, and
+ratio_NAME_tokens_s, ours over theirs; budget_s, seeds, corpus, device. The file is written again after every run, and
 with --folder a run that has finished there is not done again: a long comparison may be cut into several calls.
 """
 
@@ -91,7 +91,7 @@ def contestants(args: argparse.Namespace, script: Path) -> tuple[Contestant, ...
         adapter = measure.HERE / "peers.py"
         chosen.append(Contestant(name, (python, adapter, peer, "--attention", args.peer_attention)))
     if not chosen:
-        raise Misuse("nobody is left to be measured: name a --peer that can run here, or leave out --no-ours")
+        raise Misuse("nothing is left to be measured: name a --peer that can run here, or leave out --no-ours")
     return tuple(chosen)
 
 

@@ -153,7 +153,7 @@ def a_night(judge: Judge, world: World) -> tuple[list[Attempt], list[float]]:
 
 
 def think_again(judge: Judge, world: World, history: list[Attempt], runs_left: int) -> int:
-    """Follow the judge's review until it has no more to say; the runs that this took."""
+    """Follow the judge's review until it asks for nothing further; return the runs that this took."""
     runs = 0
     while True:
         review = judge.review(history)

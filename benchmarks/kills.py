@@ -1,7 +1,7 @@
 """Nights that are killed: at a system call of their loop, of a git command of theirs, or at a moment of the clock.
 
 A night is a real one: a repository with an edit under way, the command line, a script that trains in no time. After
-every kill its journal, ledger and repository are looked at; at its end it is compared with a night nobody disturbed.
+every kill its journal, ledger and repository are looked at; at its end it is compared with an undisturbed night.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Ended:
 
 
 class Victim:
-    """One night in a repository of its own, and all that is known about it after each kill."""
+    """Hold one night in its own repository, and all that is known about it after each kill."""
 
     def __init__(self, folder: Path, budget_s: float = 0.05, experiments: int = 2, options: Sequence[str] = ()) -> None:
         self.root, self.budget_s, self.experiments, self.options = folder / "user", budget_s, experiments, options
@@ -251,7 +251,7 @@ class Victim:
     def users_own(self) -> dict[str, bytes]:
         paths = [path for path in self.root.iterdir() if path.is_file() and path.name != "results.tsv"]
         paths += [self.root / ".git" / "index", self.root / ".git" / "HEAD"]
-        # a ledger caught between its two names is nobody's file
+        # a ledger caught between its two names belongs to no night
         return {path.name: path.read_bytes() for path in paths if not path.name.startswith(".results.tsv")}
 
     def finish(self, undisturbed: Outcome) -> Tally:
@@ -289,7 +289,7 @@ class Victim:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that a night leaves, but for what an hour of the day or a kill may change."""
+    """Return all that a night leaves, except what an hour of the day or a kill may change."""
 
     attempts: tuple[tuple[object, ...], ...]
     runs: int

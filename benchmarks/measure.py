@@ -234,7 +234,7 @@ def torch_python(named: Path | None) -> Path | None:
 
 
 def describe(script: Path) -> dict[str, Any]:
-    """What a training script and this machine are, in a process of its own: MLX and the device stay untouched here.
+    """Describe a training script and this machine, in a separate process: MLX and the device stay untouched here.
 
     Prepares the default corpus where there is none.
     """

@@ -214,7 +214,7 @@ def jumping_clock(folder: Path, reference: Reference, tally: Tally, days: int) -
         tally.blame("tracebacks", f"exit code {end.code}: {end.said[-300:]}")
     _, history = victim.journal()
     late = [attempt.number for attempt in history if not 0 < attempt.spent_s < LIMIT_S / 2]
-    tally.blame("damaged", f"attempts {late} took no time or for ever", len(late))
+    tally.blame("damaged", f"attempts {late} took no time or never ended", len(late))
     tally.add(victim.finish(reference.outcome))
 
 

@@ -6,7 +6,7 @@ Hugging Face hub through `kernels.get_kernel`. The stand-ins give them our rows 
 in a thread, and score them on our validation text with our count of bytes, so that every score is of the same bits
 over the same bytes.
 
-This is a module of its own, not part of peers.py: torch.compile looks up the globals of what it compiles by the name
+This is a separate module, not part of peers.py: torch.compile looks up the globals of what it compiles by the name
 of their module, and a program's is `__main__`, which by then is the peer's script.
 """
 

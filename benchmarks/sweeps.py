@@ -41,7 +41,7 @@ exec "$VICTIM_GIT" "$@"
 
 @dataclass(frozen=True)
 class Reference:
-    """A night that nobody disturbed."""
+    """Hold an undisturbed night."""
 
     outcome: Outcome
     points: tuple[tuple[str, str], ...]
@@ -106,10 +106,10 @@ class Task:
         return tally
 
     def walk(self, victim: Victim, start_up: int) -> None:
-        """Kill at a point, resume, kill at the next: until the journal knows more, from where it begins anew."""
+        """Kill at a point, resume, kill at the next: until the journal knows more, and go on from there."""
         end = victim.go_on(Strike(self.first))
         if begun_a_run(victim) and self.facts is not None:
-            return  # between two facts: the walk from the one before comes by here
+            return  # between two facts: the walk from the one before passes here
         before, left, number = state(victim), self.facts, self.first if self.first == 1 else start_up - self.stride
         number, until = number + self.skip, victim.tally.kills + (self.most or 10**9)
         while end.killed and victim.tally.kills < until:
@@ -160,7 +160,7 @@ def begun_a_run(victim: Victim) -> bool:
 
 def plan(kills: int, reference: Reference, seed: int) -> list[Task]:
     """About so many kills: every point of the loop, twice where that is not too much, and of its git commands."""
-    if kills < len(reference.points) // 2:  # too few for a night of its own from every boundary
+    if kills < len(reference.points) // 2:  # too few for a separate night from every boundary
         stride = max(1, 3 * len(reference.points) // (2 * kills))
         sweep, moments = Task("sweep", stride=stride, facts=None), Task("moments", kills=max(1, kills // 5), seed=seed)
         return [sweep, Task("git", command=COMMANDS[-1], loop=True), moments]

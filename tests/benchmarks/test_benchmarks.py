@@ -199,7 +199,7 @@ def test_five_minutes_scores_a_peer_on_our_text_and_goes_on_where_it_stopped(own
         (train_speed, ["--torch-python", "/no/such/python", "--quick"], "name a Python interpreter"),
         (five_minutes, ["--peer", "autoresearch"], "NAME=PATH"),
         (five_minutes, ["--peer", "autoresearch=/no/such/clone"], "name a clone of the peer"),
-        (five_minutes, ["--no-ours"], "nobody is left"),
+        (five_minutes, ["--no-ours"], "nothing is left"),
         (peers, ["/no/such/clone"], "name a clone of the peer"),
     ],
 )
