@@ -9,6 +9,7 @@ import ast
 from agent.experiment import Attempt, History, Kind
 from agent.judging.noise import Knowledge
 from agent.script.cached import remembered
+from agent.script.parsing import parse
 
 TIE = 0.25  # sigma: the largest expected cost of all simpler scripts together
 FEWER = 0.99  # of the parameters: less than a per cent is rounding
@@ -75,7 +76,7 @@ def code_size(script: str) -> int | None:
     Docstrings, comments and layout are free.
     """
     try:
-        nodes = list(ast.walk(ast.parse(script)))
+        nodes = list(ast.walk(parse(script)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     if any(map(_may_run_text, nodes)):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agent.errors import ScriptError
 from agent.invocation import command_to_begin
+from agent.script.parsing import parse
 
 MAX_SCRIPT_BYTES = 256 << 10  # ours has 31 KiB; weights hidden in a script are no experiment
 MAX_DEPTH = 100  # of the syntax tree, which other functions read recursively; the standard library's deepest has 33
@@ -73,7 +74,7 @@ def _check_encoding(source: str, name: str) -> None:
 
 def _parse(source: str, name: str) -> ast.Module:
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
         _check_depth(tree)
     except (SyntaxError, ValueError) as error:
         line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
@@ -146,7 +147,7 @@ def _package(folder: Path, package: Path) -> list[Path]:
 
 
 def _imports(source: str | bytes) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         match node:
             case ast.Import(names=names):
                 yield from (alias.name.partition(".")[0] for alias in names)

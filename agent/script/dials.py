@@ -25,6 +25,7 @@ from typing import cast
 from agent.errors import ScriptError
 from agent.experiment import Script
 from agent.script.cached import remembered
+from agent.script.parsing import parse, parse_expression
 from agent.script.statements import assigned, literal, statements, together
 
 Value = int | float | str | bool | tuple[object, ...] | None
@@ -200,7 +201,7 @@ def skeleton_of(source: str, device_kind: str) -> str:
 
 
 def _assignments(source: str) -> Iterator[tuple[str, ast.expr]]:
-    return (found for one in ast.parse(source).body if (found := assigned(one)) is not None)
+    return (found for one in parse(source).body if (found := assigned(one)) is not None)
 
 
 def _literals(source: str, device_kind: str, *, strict: bool) -> Iterator[tuple[str, ast.expr, Value]]:
@@ -269,7 +270,7 @@ def _choices(text: str) -> Choices | None:
 def _elements(text: str) -> tuple[Value, ...] | None:
     """Return the literals of a list or set display in their written order; None if text is neither."""
     try:
-        tree = ast.parse(text, mode="eval").body
+        tree = parse_expression(text)
         if isinstance(tree, ast.List | ast.Set):
             return tuple(ast.literal_eval(element) for element in tree.elts)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):

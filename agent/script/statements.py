@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from agent.errors import ScriptError
+from agent.script.parsing import parse
 
 DIAL = re.compile(r"[A-Z][A-Z0-9_]*")
 MOST_KEPT = 8  # scripts that others are compared with: the latest that had to be read as a whole
@@ -77,7 +78,7 @@ class _ReadScript:
     def of(cls, source: str, lines: Sequence[str], device_kind: str) -> "_ReadScript":
         spans: list[tuple[int, int]] = []
         groups: list[tuple[Statement, ...]] = []
-        for node in ast.parse(source).body:
+        for node in parse(source).body:
             first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))]) - 1
             last = node.end_lineno or node.lineno
             if spans and first < spans[-1][1]:
@@ -119,7 +120,7 @@ _read: deque[_ReadScript] = deque(maxlen=MOST_KEPT)
 
 @lru_cache(maxsize=10_000)
 def _of_lines(text: str, device_kind: str) -> tuple[Statement, ...]:
-    return tuple(_statement(node, device_kind) for node in ast.parse(text).body)
+    return tuple(_statement(node, device_kind) for node in parse(text).body)
 
 
 def _statement(node: ast.stmt, device_kind: str) -> Statement:
