@@ -1,4 +1,4 @@
-"""The commands that only read: the ledger, where a night stands, one attempt, a picture."""
+"""The commands that only read nights: ledger, standing, one attempt, a picture, a record that can be committed."""
 
 import argparse
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from agent.proposers.mix import shares_of
 from agent.records.journal import Journal
 from agent.records.ledger import Row, read_rows
 from agent.records.place import Place
+from agent.records.shipped import ship as write_record
 from agent.records.standing import Standing, is_up_to_date
 from agent.text import harmless_lines
 from agent.view import terminal as report
@@ -172,6 +173,37 @@ def _plot_words(words: argparse.ArgumentParser) -> None:
 PLOT = Subcommand(
     "plot", "draw the progress: kept, discarded, crashed, running minimum", PlotOptions, plot, _plot_words
 )
+
+# ---- ship ------------------------------------------------------------------------------------------------------------
+
+SHIP_TEXT = (
+    "Write the record of a night as small text files that can be committed: its facts, its attempts without their "
+    "scripts, its best script's diff, dawn's findings. Later nights learn from the records in experiments/shipped/."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShipOptions:
+    tag: str | None
+    to: Path | None
+
+
+def ship(options: ShipOptions) -> int:
+    place = place_meant(options.tag)
+    tag = known_tag(place, options.tag)
+    folder = options.to if options.to is not None else place.shipped / tag
+    for path in write_record(place, tag, folder):
+        print(f"wrote {path}: {path.stat().st_size:,} bytes")
+    return 0
+
+
+def _ship_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("tag", nargs="?", metavar="TAG", help="of this night (default: the latest)")
+    to = "the record's folder, which may hold an earlier record of this night (default: experiments/shipped/TAG)"
+    words.add_argument("--to", type=Path, metavar="DIR", help=to)
+
+
+SHIP = Subcommand("ship", "write a night's record, to be committed", ShipOptions, ship, _ship_words, SHIP_TEXT)
 
 # ---- which night -----------------------------------------------------------------------------------------------------
 

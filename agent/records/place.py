@@ -39,6 +39,10 @@ class Place:
         return self.repo.root / "experiments" / "nights"
 
     @property
+    def shipped(self) -> Path:
+        return self.repo.root / "experiments" / "shipped"
+
+    @property
     def queue(self) -> Path:
         return self.repo.root / "experiments" / "queue"
 
