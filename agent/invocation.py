@@ -11,6 +11,7 @@ from pathlib import Path
 
 DISTRIBUTION = "nightshift-mlx"
 SCRIPT = "train_mlx.py"
+IDEAS = "ideas"  # the folder of known ideas: ours, and a user's own beside the script
 DATA = ("prepare.py", "corpus.py", "corpus_sources.py", "corpus_workers.py", "encode.py", "packing.py")
 OWN = (SCRIPT, *DATA, "hardware.py", "kernels", "program.md")
 ABOVE = Path(__file__).resolve().parents[1]  # a clone's root, or the folder of installed packages

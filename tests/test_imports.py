@@ -22,6 +22,7 @@ ROOMS = (
     "agent.proposers.search",
     "agent.proposers.llm",
     "agent.proposers.command",
+    "agent.proposers.catalogue",
     "agent.proposers",
     "agent.view",
     "agent.night",

@@ -66,7 +66,7 @@ class Fallback:
 
 
 @dataclass(frozen=True, slots=True)
-class Idea:
+class Taken:
     name: str  # of the source
     proposal: Proposal
     failures: tuple[str, ...]  # why those that were asked before it had none
@@ -95,7 +95,7 @@ class Turns:
             name for name in self._sources if name not in known or known[name].parent != briefing.parent.number
         )
 
-    def first_idea(self, order: Iterable[str], briefing: Briefing) -> Idea:
+    def first_idea(self, order: Iterable[str], briefing: Briefing) -> Taken:
         """Return the idea of the first source in this order that has one; the source of a crash to repair comes first.
 
         Sources that rest, after several failures, come last. Raise Exhausted if all sources are, else NoIdea with every
@@ -107,7 +107,7 @@ class Turns:
         for name in dict.fromkeys((*maker, *(name for name in order if name not in until), *until)):
             mine = briefing if name in maker else replace(briefing, broken=None)
             try:
-                return Idea(name, self._sources[name].propose(mine), tuple(failures))
+                return Taken(name, self._sources[name].propose(mine), tuple(failures))
             except NoIdea as error:
                 failures.append(f"{name}: {error}")
             except Exhausted as error:

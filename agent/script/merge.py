@@ -1,14 +1,16 @@
 """Carry an edit over to another script, or take it back: by its dials, else by a three-way merge of its lines."""
 
-from collections.abc import Iterable
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from agent.errors import ScriptError
 from agent.experiment import Attempt, History
-from agent.files import throwaway_folder
-from agent.git.run import detached_git
 from agent.script.contract import check_script
 from agent.script.dials import only_dials_differ, set_dials, values_of
+from agent.script.parsing import parse
+from agent.script.threeway import Conflict, merge_texts
 
 
 def merged(script: str, base: str, edited: str, device_kind: str) -> str | None:
@@ -16,14 +18,12 @@ def merged(script: str, base: str, edited: str, device_kind: str) -> str | None:
     if only_dials_differ(base, edited, device_kind):
         with suppress(ScriptError):  # a later edit has left dials that cannot be read
             return _turned(script, base, edited, device_kind)
-    text = merge_lines(script, base, edited)
-    if text is None or text == script:
-        return None
     try:
-        check_script(text, "script")
-    except ScriptError:
+        text = carried(script, base, edited, device_kind)
+        check_edit(text, script)
+    except (ScriptError, SyntaxError):
         return None
-    return text
+    return text if text != script else None
 
 
 def undone(script: str, before: str, after: str, device_kind: str) -> str | None:
@@ -43,13 +43,49 @@ def without_edits(history: History, best: Attempt, edits: Iterable[int], device_
 
 
 def merge_lines(ours: str, base: str, theirs: str) -> str | None:
-    """Return ours with the changes from base to theirs, by git's three-way merge; None where the changes conflict."""
-    texts = {"ours": ours, "base": base, "theirs": theirs}
-    with throwaway_folder() as folder:
-        for name, text in texts.items():
-            (folder / name).write_bytes(text.encode())
-        done = detached_git(folder, "merge-file", "-p", "-q", *texts)
-    return done.stdout.decode() if done.returncode == 0 else None
+    """Return ours with the changes from base to theirs; None where the changes conflict."""
+    try:
+        return merge_texts(ours, base, theirs)
+    except Conflict:
+        return None
+
+
+def carried(script: str, base: str, edited: str, device_kind: str, *, overrule: bool = False) -> str:
+    """Return the script with the lines that the edit base → edited changes; raise ScriptError where that conflicts.
+
+    Dials that the edit leaves alone keep the script's values, also beside changed lines. A dial that both have turned
+    is a conflict; with overrule, it takes the edit's value.
+    """
+    old, new, now = (values_of(text, device_kind) for text in (base, edited, script))
+    turned = {name for name in old.keys() & new.keys() if old[name] != new[name]}
+    kept = {name: now[name] for name in old.keys() & now.keys() if old[name] != now[name]}
+    base = set_dials(base, device_kind, {name: kept[name] for name in kept if overrule or name not in turned})
+    edited = set_dials(edited, device_kind, {name: kept[name] for name in kept.keys() & new.keys() - turned})
+    return merge_texts(script, base, edited)
+
+
+def check_edit(edited: str, script: str) -> None:
+    """Raise ScriptError if an edit breaks the contract, or defines a name that the script has already."""
+    check_script(edited, "the edited script")
+    twice = _defined_twice(edited) - _defined_twice(script)
+    if twice:
+        raise ScriptError(f"{min(twice)} would be defined twice")
+
+
+def _defined_twice(script: str) -> set[str]:
+    """Return the names with two definitions in the module, or in one of its classes."""
+    tree = parse(script)
+    bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
+    return {name for body in bodies for name, times in Counter(_names(body)).items() if times > 1}
+
+
+def _names(body: Iterable[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                yield name
 
 
 def _turned(script: str, base: str, edited: str, device_kind: str) -> str | None:

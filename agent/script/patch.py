@@ -26,7 +26,7 @@ def is_patch(text: str) -> bool:
 
 def check_patch(patch: str, script: str) -> None:
     """Raise ScriptError if git cannot read a patch, or if it does more than edit the script."""
-    with _laid_out(patch, script):
+    with laid_out(patch, script):
         pass
 
 
@@ -38,7 +38,7 @@ def apply_patch(patch: str, script: str, bases: Sequence[tuple[int, str]]) -> st
     """
     (best, ours), *_ = bases
     said = ""
-    with _laid_out(patch, script) as bench:
+    with laid_out(patch, script) as bench:
         for number, base in bases:
             edited = bench.edit(base)
             if edited is None:
@@ -76,7 +76,8 @@ class Bench:
 
 
 @contextmanager
-def _laid_out(patch: str, script: str) -> Iterator[Bench]:
+def laid_out(patch: str, script: str) -> Iterator[Bench]:
+    """Lay out a patch in a folder; raise ScriptError if git cannot read it, or if it edits more than the script."""
     with throwaway_folder() as folder:
         (folder / "tree").mkdir()
         patch = patch if patch.endswith("\n") else f"{patch}\n"

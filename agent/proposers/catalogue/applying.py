@@ -1,0 +1,64 @@
+"""Make an idea's edit in a script that has taken other edits since the idea's patch was made."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from agent.errors import ScriptError
+from agent.invocation import ABOVE, SCRIPT
+from agent.proposers.catalogue.idea import Idea
+from agent.script.contract import read_text
+from agent.script.dials import fingerprint
+from agent.script.merge import carried, check_edit, undone
+from agent.script.patch import laid_out
+from agent.script.threeway import Conflict
+
+
+def applied(idea: Idea, script: str, bases: Sequence[str], device_kind: str) -> str:
+    """Return the script with an idea's edit; raise ScriptError, with the reason, where it does not apply.
+
+    bases: scripts to which the patch may apply if it does not apply to this one, those nearest to it first. The shipped
+    script is tried after them. Dials keep the script's values, except for those that the patch itself turns.
+    """
+    with laid_out(idea.patch, idea.edits) as bench:
+        text = bench.edit(script)
+        if text is not None:
+            return _checked(idea, text, script)
+        said = bench.said
+        for base in dict.fromkeys((*bases, *_shipped())):
+            edited = bench.edit(base)
+            if edited is not None:
+                return _carried(idea, script, base, edited, device_kind)
+    raise ScriptError(f"idea {idea.slug} does not apply to this script ({said}); make its patch again, of this script")
+
+
+def _shipped() -> tuple[str, ...]:
+    with suppress(ScriptError):
+        return (read_text(ABOVE / SCRIPT),)
+    return ()
+
+
+def _carried(idea: Idea, script: str, base: str, edited: str, device_kind: str) -> str:
+    """Merge an idea's edit of another script; raise ScriptError where it conflicts, or is there already."""
+    try:
+        return _checked(idea, carried(script, base, edited, device_kind, overrule=True), script)
+    except Conflict as conflict:
+        if undone(script, base, edited, device_kind) is not None:
+            raise ScriptError(f"idea {idea.slug} is in this script already; try another one") from None
+        raise ScriptError(
+            f"idea {idea.slug} conflicts with what was kept since: {conflict} of the script; make its patch again, "
+            f"of this script"
+        ) from None
+    except SyntaxError as error:
+        raise ScriptError(
+            f"idea {idea.slug} cannot be merged: the script does not parse ({error}); correct it"
+        ) from error
+
+
+def _checked(idea: Idea, text: str, script: str) -> str:
+    try:
+        check_edit(text, script)
+    except ScriptError as error:
+        raise ScriptError(f"idea {idea.slug} does not go together with this script: {error}") from error
+    if fingerprint(text) == fingerprint(script):
+        raise ScriptError(f"idea {idea.slug} is in this script already; try another one")
+    return text

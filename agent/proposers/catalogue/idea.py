@@ -1,0 +1,167 @@
+"""Read known ideas from their files: a patch of the training script under a header that says why it should help.
+
+ideas/README.md describes the format. A file that cannot be read is skipped, with a sentence that says why.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import NightshiftError, ScriptError
+from agent.files import check_plain
+from agent.invocation import ABOVE, IDEAS
+from agent.script.contract import MAX_SCRIPT_BYTES, decoded
+from agent.script.statements import DIAL
+from agent.text import SAID_CHARS, one_line, paragraphs
+
+FIELDS = ("Title", "Why", "Source", "Reported", "Group", "Gain", "Cost")
+GROUPS = (
+    *("architecture", "embeddings", "optimizer", "schedule", "initialisation", "averaging", "objective", "deletion"),
+    "other",
+)
+KINDS = ("cpu", "metal", "cuda")
+SMALL_GAIN_PERCENT = 0.1  # of an idea whose file tells no gain: most ideas bring little
+NO_COST_PERCENT = 0.0
+TITLE_CHARS, TEXT_CHARS = 80, 2000
+
+DIFF = re.compile(r"^(?:diff |--- )", re.MULTILINE)
+FIELD = re.compile(r"([A-Za-z]+):(?: +(.*))?")
+PERCENT = re.compile(r"(\w+) +([+-]?\d+(?:\.\d+)?) *%?")
+EDITED = re.compile(r"^--- (?:a/)?([^\t\r\n]+).*\n\+\+\+ (?:b/)?([^\t\r\n]+)", re.MULTILINE)
+SET = re.compile(rf"^([+-])({DIAL.pattern})(?: *:[^=\n]+)? *=(?!=)", re.MULTILINE)
+HUNK = re.compile(r"^@@ ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Idea:
+    """Hold a known idea: what it changes, why that should help, and what it is expected to bring and to cost."""
+
+    slug: str  # the name of its file
+    title: str
+    why: str
+    source: str
+    reported: str
+    group: str
+    gain_percent: Mapping[str, float]  # device kind → by how much val_bpb is expected to fall in five minutes
+    cost_percent: Mapping[str, float]  # device kind → the share of the tokens/s that it is expected to take
+    patch: str
+    dials: tuple[str, ...]  # that the patch adds
+    edits: str  # the script's path in the patch
+    file: Path
+
+
+def idea_folders(script: Path) -> tuple[Path, ...]:
+    """Return the folders of ideas for a script: the user's, beside the script, and then the shipped one."""
+    return tuple(dict.fromkeys(folder.resolve() / IDEAS for folder in (script.parent, ABOVE)))
+
+
+def read_ideas(*folders: Path) -> tuple[tuple[Idea, ...], tuple[str, ...]]:
+    """Return the ideas in these folders by their slugs, and a sentence for every file that cannot be read.
+
+    Of two ideas with one slug, that of the earlier folder counts.
+    """
+    ideas: dict[str, Idea] = {}
+    faults: list[str] = []
+    for folder in folders:
+        for file in sorted(folder.glob("*.patch")):
+            if file.stem in ideas:
+                continue
+            try:
+                ideas[file.stem] = read_idea(file)
+            except NightshiftError as error:
+                faults.append(str(error))
+    return tuple(ideas[slug] for slug in sorted(ideas)), tuple(faults)
+
+
+def read_idea(file: Path) -> Idea:
+    """Read the file of an idea; raise NightshiftError, with the remedy, for a damaged one."""
+    header, patch = _parts(_text(file))
+    fields = _fields(header, file)
+    edits = _edited_file(patch, file)
+    if not fields.get("Title"):
+        raise ScriptError(f"{file} has no title; begin it with a line such as: Title: Warm up longer")
+    group = fields.get("Group", "other")
+    if group not in GROUPS:
+        raise ScriptError(f"{file}: the group {one_line(group, 40)!r} is unknown; use one of: {', '.join(GROUPS)}")
+    changes = [(sign, name) for sign, name in SET.findall(patch)]
+    gone = {name for sign, name in changes if sign == "-"}
+    return Idea(
+        slug=file.stem,
+        title=one_line(fields["Title"], TITLE_CHARS),
+        why=paragraphs(fields.get("Why", ""), TEXT_CHARS),
+        source=one_line(fields.get("Source", ""), TEXT_CHARS),
+        reported=one_line(fields.get("Reported", ""), TEXT_CHARS),
+        group=group,
+        gain_percent=_percent(fields, "Gain", SMALL_GAIN_PERCENT, file),
+        cost_percent=_percent(fields, "Cost", NO_COST_PERCENT, file),
+        patch=patch,
+        dials=tuple(dict.fromkeys(name for sign, name in changes if sign == "+" and name not in gone)),
+        edits=edits,
+        file=file,
+    )
+
+
+def _text(file: Path) -> str:
+    check_plain(file)
+    try:
+        if file.stat().st_size > MAX_SCRIPT_BYTES:
+            raise ScriptError(f"{file} has more than {MAX_SCRIPT_BYTES:,} bytes; take data out of it")
+        return decoded(file.read_bytes(), str(file)).replace("\r\n", "\n")
+    except OSError as error:
+        raise ScriptError(
+            f"{file} cannot be read ({error.strerror}); check its permissions, or move it away"
+        ) from error
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """Split a file into its header and its patch, which begins with the first line of a diff."""
+    found = DIFF.search(text)
+    return (text, "") if found is None else (text[: found.start()], text[found.start() :])
+
+
+def _fields(header: str, file: Path) -> dict[str, str]:
+    """Return the fields of a header, with continuation lines joined to theirs."""
+    found: dict[str, str] = {}
+    name = ""
+    for number, line in enumerate(header.splitlines(), 1):
+        field = FIELD.fullmatch(line)
+        if name and line.startswith("  "):
+            found[name] += f" {line.strip()}"
+        elif field is not None and field[1] in FIELDS:
+            name = field[1]
+            if name in found:
+                raise ScriptError(f"{file} line {number} gives {name} a second time; keep one of the two")
+            found[name] = (field[2] or "").strip()
+        elif line.strip():
+            shown = one_line(line, 40)
+            raise ScriptError(
+                f"{file} line {number}, {shown!r}, is no field of the header; write 'Name: value' with one of "
+                f"{', '.join(FIELDS)}, and two spaces before a line that goes on"
+            )
+    return found
+
+
+def _edited_file(patch: str, file: Path) -> str:
+    """Return the path of the one file that a patch edits, as the patch has it."""
+    pairs = EDITED.findall(patch)
+    if not pairs or HUNK.search(patch) is None:
+        raise ScriptError(f"{file} holds no patch; add one with: git diff train_mlx.py >> {file.name}")
+    if len(pairs) > 1 or pairs[0][0] != pairs[0][1]:
+        named = one_line(", ".join(dict.fromkeys(path for pair in pairs for path in pair)), SAID_CHARS)
+        raise ScriptError(f"{file} edits more than the script ({named}); make its patch with: git diff train_mlx.py")
+    path: str = pairs[0][0]
+    return path
+
+
+def _percent(fields: Mapping[str, str], name: str, default: float, file: Path) -> dict[str, float]:
+    """Read a field such as `cuda 0.6, metal 0.5`; device kinds that it does not name have the default."""
+    found = dict.fromkeys(KINDS, default)
+    for part in filter(None, (part.strip() for part in fields.get(name, "").split(","))):
+        match = PERCENT.fullmatch(part)
+        if match is None or match[1] not in KINDS:
+            raise ScriptError(
+                f"{file}: {name} {one_line(part, 40)!r} cannot be read; write percents as in: {name}: cuda 0.6, cpu 0.3"
+            )
+        found[match[1]] = float(match[2])
+    return found

@@ -1,0 +1,119 @@
+"""Files of ideas are read as anybody may have written them; a damaged one is skipped, and said to be so."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.invocation import ABOVE
+from agent.proposers.catalogue.idea import idea_folders, read_ideas
+
+HEADER = """Title: Warm up longer
+Why: The first steps are the noisiest.
+  Later ones are not.
+Source: a paper, arXiv:1706.03762
+Reported: 1 % lower loss
+Group: schedule
+Gain: cuda 0.6, metal 0.5
+Cost: cpu 10, cuda -1.5 %
+
+"""
+PATCH = """diff --git a/train_mlx.py b/train_mlx.py
+--- a/train_mlx.py
++++ b/train_mlx.py
+@@ -1,3 +1,5 @@
+-WARMUP_FRACTION = 0.0  # of the budget  [0.0, 0.2]
++WARMUP_FRACTION = 0.1  # of the budget  [0.0, 0.2]
++HOLD_FRACTION = 0.1  # before it  [0.0, 0.2]
++SHAPE: str = "cosine"  # of the rise  {"line", "cosine"}
+ import mlx
++    INDENTED = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def made(**texts: str) -> Path:
+        (tmp_path / "ideas").mkdir(exist_ok=True)
+        for name, text in texts.items():
+            (tmp_path / "ideas" / f"{name}.patch").write_text(text)
+        return tmp_path / "ideas"
+
+    return made
+
+
+def test_a_file_tells_what_is_tried_why_and_what_to_expect(folder):
+    (idea,), faults = read_ideas(folder(longer=HEADER + PATCH))
+    assert faults == ()
+    assert (idea.slug, idea.title, idea.group) == ("longer", "Warm up longer", "schedule")
+    assert idea.why == "The first steps are the noisiest. Later ones are not."
+    assert idea.source == "a paper, arXiv:1706.03762"
+    assert idea.gain_percent == {"cuda": 0.6, "metal": 0.5, "cpu": 0.1}
+    assert idea.cost_percent == {"cuda": -1.5, "metal": 0.0, "cpu": 10.0}
+    assert idea.dials == ("HOLD_FRACTION", "SHAPE")
+    assert (idea.patch, idea.edits) == (PATCH, "train_mlx.py")
+
+
+def test_a_title_over_a_plain_diff_is_enough(folder):
+    plain = PATCH.partition("\n")[2].replace("a/train_mlx.py", "lab/my.py").replace("b/train_mlx.py", "lab/my.py")
+    (idea,), faults = read_ideas(folder(mine=f"Title: Warm up longer\n{plain}".replace("\n", "\r\n")))
+    assert faults == ()
+    assert (idea.group, idea.why, idea.edits) == ("other", "", "lab/my.py")
+    assert all(0 < gain < 0.5 for gain in idea.gain_percent.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (PATCH, "has no title; begin it with"),
+        ("Title:\n\n" + PATCH, "has no title; begin it with"),
+        ("Title: none\n", "holds no patch; add one with"),
+        (HEADER + PATCH.replace("@@ -1,3 +1,5 @@\n", ""), "holds no patch; add one with"),
+        (
+            HEADER + PATCH + PATCH.replace("train_mlx", "prepare"),
+            "edits more than the script .train_mlx.py, prepare.py",
+        ),
+        (HEADER.replace("schedule", "magic") + PATCH, "the group 'magic' is unknown; use one of: architecture"),
+        (HEADER.replace("cuda 0.6", "0.6") + PATCH, "Gain '0.6' cannot be read; write percents as in"),
+        (HEADER.replace("cpu 10", "tpu 10") + PATCH, "Cost 'tpu 10' cannot be read"),
+        (HEADER.replace("Gain", "Gian") + PATCH, "line 7, 'Gian: cuda 0.6, metal 0.5', is no field of the header"),
+        (HEADER.replace("Group: schedule", "Title: two") + PATCH, "line 6 gives Title a second time; keep one"),
+        (HEADER + PATCH + " " * 300_000, "more than 262,144 bytes; take data out of it"),
+    ],
+)
+def test_a_damaged_file_is_skipped_with_its_name_and_the_remedy(folder, text, told):
+    ideas, (fault,) = read_ideas(folder(broken=text, whole=HEADER + PATCH))
+    assert [idea.slug for idea in ideas] == ["whole"]
+    assert "broken.patch" in fault
+    with pytest.raises(AssertionError, match=told):
+        raise AssertionError(fault)
+
+
+def test_bytes_that_are_no_text_and_folders_are_skipped(folder):
+    place = folder(whole=HEADER + PATCH)
+    (place / "bytes.patch").write_bytes(b"Title: \xff\xfe\n" + PATCH.encode())
+    (place / "folder.patch").mkdir()
+    (place / "gone.patch").symlink_to(place / "nowhere")
+    ideas, faults = read_ideas(place)
+    assert [idea.slug for idea in ideas] == ["whole"]
+    assert len(faults) == 3
+
+
+def test_a_users_idea_stands_in_for_the_shipped_one_of_its_name(folder, tmp_path):
+    mine = folder(longer=HEADER.replace("longer", "twice as long") + PATCH)
+    (tmp_path / "theirs").mkdir()
+    for name in ("longer", "other"):
+        (tmp_path / "theirs" / f"{name}.patch").write_text(HEADER + PATCH)
+    ideas, _ = read_ideas(mine, tmp_path / "theirs")
+    assert [(idea.slug, idea.title) for idea in ideas] == [
+        ("longer", "Warm up twice as long"),
+        ("other", "Warm up longer"),
+    ]
+
+
+def test_ideas_lie_beside_the_script_and_with_the_program(tmp_path):
+    assert idea_folders(tmp_path / "train_mlx.py") == (tmp_path.resolve() / "ideas", ABOVE / "ideas")
+    assert idea_folders(ABOVE / "train_mlx.py") == (ABOVE / "ideas",)
+
+
+def test_a_folder_that_is_not_there_holds_none(tmp_path):
+    assert read_ideas(tmp_path / "ideas") == ((), ())
