@@ -8,6 +8,8 @@ the noise of one run; sigma itself differs from night to night and no judge is t
   usual     70 % harmful, 3 sigma on average; 18 % without effect; 12 % gains of 1.5 sigma on average; all exponential
   rarer     the share of gains falls from 24 % to nothing in the course of the night, in favour of harm
   peaked    60 % harmful, 4 sigma on average; 28 % without effect; 12 % gains of 1.5 sigma; seldom small: gamma, shape 3
+  sources   each edit comes from one of two sources by chance: 40 % harmful, 35 % without effect, 25 % gains in one,
+            85 %, 12 % and 3 % in the other, of the usual sizes
 
 each with Gaussian and with heavy-tailed noise (Student's t with 3 degrees of freedom, scaled to the same deviation).
 Effects add up, so that a script without an edit is worth its own merit less that edit's effect. Policies:
@@ -15,12 +17,14 @@ Effects add up, so that a script without an edit is worth its own merit less tha
   greedy    one run, lower than the incumbent
   gate      three runs against the incumbent's three; kept where 95 % of all bootstrap resamples say better
   strict, balanced                    nightshift's
+  untold    balanced, which is not told the sources; in that scenario only
   dawn      balanced, and up to 30 runs more at dawn (agent/judging/confirmation.py), without the passengers
 
 JSON, for each policy P, means over the nights: P_true_gain, P_bias (believed less true gain), both in sigma, P_keeps,
 P_worthless (share of the keeps whose true effect is not above zero), P_runs_per_attempt, P_false_keeps_per_100 (edits
 without effect that are kept, of 100 tried); P_true_gain_error is a standard error. These are of the usual scenario
-with Gaussian noise; others begin with its name: heavy_, rarer_, rarer_heavy_, peaked_, peaked_heavy_.
+with Gaussian noise; others begin with its name: heavy_, rarer_, rarer_heavy_, peaked_, peaked_heavy_, sources_,
+sources_heavy_.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,6 +64,7 @@ from agent.judging.judge import Balanced, Greedy, Strict
 
 RUNS, DAWN_RUNS = 96, 30
 POLICIES = ("greedy", "gate", "strict", "balanced", "dawn")
+WITH_SOURCES = ("greedy", "gate", "strict", "untold", "balanced", "dawn")
 
 
 @dataclass(frozen=True)
@@ -75,23 +80,33 @@ class Mixture:
 
 USUAL = (0.70, 0.18, 0.12)
 PEAKED = (0.60, 0.28, 0.12)
-MIXTURES = {
-    "usual": Mixture(USUAL, USUAL, 3.0, 1.5),
-    "rarer": Mixture((0.58, 0.18, 0.24), (0.82, 0.18, 0.0), 3.0, 1.5),
-    "peaked": Mixture(PEAKED, PEAKED, 4.0, 1.5, shape=3.0),
+GOOD, POOR = (0.40, 0.35, 0.25), (0.85, 0.12, 0.03)
+MIXTURES = {  # one of each source
+    "usual": (Mixture(USUAL, USUAL, 3.0, 1.5),),
+    "rarer": (Mixture((0.58, 0.18, 0.24), (0.82, 0.18, 0.0), 3.0, 1.5),),
+    "peaked": (Mixture(PEAKED, PEAKED, 4.0, 1.5, shape=3.0),),
+    "sources": (Mixture(GOOD, GOOD, 3.0, 1.5), Mixture(POOR, POOR, 3.0, 1.5)),
 }
+
+
+def policies(mixture: str) -> tuple[str, ...]:
+    return POLICIES if len(MIXTURES[mixture]) == 1 else WITH_SOURCES
 
 
 class World:
     """What is true in one night: the same for every policy, edit by edit and run by run."""
 
-    def __init__(self, seed: int, mixture: Mixture, heavy: bool) -> None:
+    def __init__(self, seed: int, mixtures: tuple[Mixture, ...], heavy: bool) -> None:
         rng = np.random.default_rng(seed)
         self.sigma_bpb = float(np.exp(rng.uniform(math.log(0.001), math.log(0.03))))
         self.level_bpb = float(rng.uniform(0.5, 2.0))
-        shares = np.linspace(mixture.begin, mixture.end, RUNS).cumsum(axis=1)
-        luck, sizes = rng.random(RUNS), rng.gamma(mixture.shape, 1 / mixture.shape, size=RUNS)
-        kinds = [-mixture.harm * sizes, np.zeros(RUNS), mixture.gain * sizes]
+        luck = rng.random(RUNS)
+        first = mixtures[0]  # all have the same sizes
+        sizes = rng.gamma(first.shape, 1 / first.shape, size=RUNS)
+        self.sources = rng.integers(len(mixtures), size=RUNS)  # of every attempt
+        every = np.stack([np.linspace(one.begin, one.end, RUNS).cumsum(axis=1) for one in mixtures])
+        shares = every[self.sources, np.arange(RUNS)]
+        kinds = [-first.harm * sizes, np.zeros(RUNS), first.gain * sizes]
         self.effects = np.select([luck < shares[:, 0], luck < shares[:, 1]], kinds[:2], kinds[2])  # sigma, by attempt
         self._seed, self._heavy = seed, heavy
 
@@ -132,14 +147,15 @@ class Gate:
         return Review()
 
 
-def a_night(judge: Judge, world: World) -> tuple[list[Attempt], list[float]]:
-    """Attempts, and the seconds that the judge thought about each."""
+def a_night(judge: Judge, world: World, *, told: bool = True) -> tuple[list[Attempt], list[float]]:
+    """Attempts, and the seconds that the judge thought about each; told: whether it sees the edits' sources."""
     history: list[Attempt] = []
     thought_s: list[float] = []
     runs = 0
     while runs < RUNS:
         best, number = incumbent(history), len(history)
-        attempt = Attempt(number, best.number if best else None, Proposal("", "", "", ""), "", commit="c")
+        proposal = Proposal("", "", "", f"source {world.sources[number]}" if told else "")
+        attempt = Attempt(number, best.number if best else None, proposal, "", commit="c")
         began, decision = time.perf_counter(), Decision(Kind.UNDECIDED, "not measured yet")
         while decision.status is None and runs < RUNS:
             attempt, runs = world.run(attempt, [*history, attempt]), runs + 1
@@ -210,13 +226,13 @@ def outcome(world: World, history: History, kept: list[int], believed_bpb: float
     )
 
 
-def outcomes(world: World) -> Iterator[tuple[str, Outcome, list[float]]]:
-    judges: dict[str, Judge] = {"greedy": Greedy(), "gate": Gate(), "strict": Strict(), "balanced": Balanced()}
-    for name, judge in judges.items():
-        history, thought_s = a_night(judge, world)
+def outcomes(world: World, names: Sequence[str]) -> Iterator[tuple[str, Outcome, list[float]]]:
+    judges: dict[str, Judge] = {"greedy": Greedy(), "gate": Gate(), "strict": Strict()}
+    for name in names[:-1]:
+        history, thought_s = a_night(judges.get(name, Balanced()), world, told=name != "untold")
         kept = [attempt.number for attempt in history[1:] if attempt.status is Status.KEEP]
         found = findings(history)
-        believed_bpb = 0.0 if found is None else found.believed_bpb if name == "balanced" else found.recorded_bpb
+        believed_bpb = 0.0 if found is None else found.recorded_bpb if name in judges else found.believed_bpb
         yield name, outcome(world, history, kept, believed_bpb), thought_s
     a_dawn(world, history)
     found = findings(history)
@@ -234,7 +250,7 @@ def told_at_dawn(found: Findings | None) -> float:
 
 def simulate(job: tuple[int, str, bool]) -> list[tuple[str, Outcome, list[float]]]:
     seed, mixture, heavy = job
-    return list(outcomes(World(seed, MIXTURES[mixture], heavy)))
+    return list(outcomes(World(seed, MIXTURES[mixture], heavy), policies(mixture)))
 
 
 def scenarios(args: argparse.Namespace) -> Iterator[tuple[str, str, bool, int]]:
@@ -253,7 +269,7 @@ def compare(args: argparse.Namespace) -> measure.Flat:
             measure.say(f"{nights} nights: {mixture}, {'heavy-tailed' if heavy else 'Gaussian'} noise")
             jobs = [(args.first_seed + i, mixture, heavy) for i in range(nights)]
             found = list(pool.map(simulate, jobs))
-            for name in POLICIES:
+            for name in policies(mixture):
                 these = [one for night in found for policy, one, _ in night if policy == name]
                 flat |= {f"{prefix}{name}_{key}": value for key, value in summary(these).items()}
             if not prefix:
@@ -300,7 +316,7 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
                 f"{flat[f'{prefix}{name}_runs_per_attempt']:.2f}",
                 f"{flat[f'{prefix}{name}_false_keeps_per_100']:.2f}",
             ]
-            for name in POLICIES
+            for name in policies(mixture)
         ]
         noise = "heavy-tailed" if heavy else "Gaussian"
         measure.print_table(f"{mixture}, {noise} noise, {nights} nights of {RUNS} runs", columns, rows)

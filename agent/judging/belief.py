@@ -2,9 +2,10 @@
 
 Every attempt has a merit v, in units of the noise's standard deviation, higher is better, and is measured by runs
 v + noise. An edit moves the merit of its parent by an effect d, drawn from a mixture of harms, nothing and gains whose
-weights the night itself teaches (empirical Bayes: Robbins 1956, Efron & Morris 1973; by EM, Dempster et al. 1977).
-Since attempts form a tree, the posterior of every merit follows from messages along its edges (Pearl 1988). So each
-discarded child of an attempt tells something about that attempt, and costs nothing.
+weights the night itself teaches (empirical Bayes: Robbins 1956, Efron & Morris 1973; by EM, Dempster et al. 1977). Each
+source of edits has its own weights, and the edits of other sources count less for them (a power prior: Ibrahim & Chen
+2000). Since attempts form a tree, the posterior of every merit follows from messages along its edges (Pearl 1988). So
+each discarded child of an attempt tells something about that attempt, and costs nothing.
 
 Merits live on a lattice of STEP; each attempt looks at the SIZE points around its own scores. The noise has a wider
 component, so that an outlier does not pass for a discovery (Box & Tiao 1968).
@@ -33,6 +34,7 @@ GAINS = slice(1 + len(SCALES) + len(PEAKED), None)  # of the components: nothing
 # What edits bring before any was seen, worth as much as this many of them: most do harm, in this and every such night.
 PRIOR_EDITS = 5.0
 PRIOR = np.array([0.2, 0.15, 0.15, 0.12, 0.04, 0.01, 0.08, 0.05, 0.08, 0.08, 0.03, 0.008, 0.002])
+OTHERS = 20.0  # edits of a source's own: what all edits of the other sources count as at most
 ROUNDS, EM_STEPS = 3, 30
 TINY = 1e-200
 ABOVE_CEILING = 48  # points of the window of an attempt without scores: 6 sigma
@@ -87,6 +89,7 @@ class Node:
     parent: int  # its place in the tree, before this one; the root is its own
     scores: tuple[float, ...]
     ceilings: tuple[float, ...] = ()  # upper limits of the scores of runs that were stopped early
+    source: str = ""  # of its edit
 
     @property
     def centre(self) -> int:
@@ -172,22 +175,26 @@ class Belief:
 
     nodes: tuple[Node, ...]
     offsets: tuple[int, ...]  # of every window from that of the parent
-    weights: Array  # (K,)
+    weights: Array  # (K,): of an edit whose source is not known
+    own: Array  # (N, K): of every edit, by its source
     merged: Array  # (N, SIZE): logarithms of the messages of every edit to its parent, over all components
     below: Array  # (N, SIZE): belief about an attempt's merit from its own runs and its descendants
     above: Mapping[int, Array]  # belief from the rest of the tree, for attempts with children
     log_evidence: float  # of all scores, in lattice steps
 
     @classmethod
-    def of(cls, nodes: tuple[Node, ...], weights: Array, leaves: Leaves | None = None) -> "Belief":
+    def of(
+        cls, nodes: tuple[Node, ...], weights: Array, leaves: Leaves | None = None, own: Array | None = None
+    ) -> "Belief":
         """Compute the posterior in two passes along the tree: from the leaves up, then from the root down."""
         leaves = leaves or Leaves.of(nodes)
+        own = np.tile(weights, (len(nodes), 1)) if own is None else own
         centres = [node.centre for node in nodes]
         offsets = tuple(centre - centres[node.parent] for node, centre in zip(nodes, centres, strict=True))
         inner = sorted({node.parent for node in nodes})
         below, merged = np.empty((len(nodes), SIZE)), np.zeros((len(nodes), SIZE))
         below[list(leaves.places)] = leaves.own
-        merged[list(leaves.places)] = np.log(np.einsum("k,nks->ns", weights, leaves.messages))
+        merged[list(leaves.places)] = np.log(np.einsum("nk,nks->ns", own[list(leaves.places)], leaves.messages))
         logs = {i: np.log(likelihood(nodes[i].scores, centres[i], nodes[i].ceilings)) for i in inner}
         for i in leaves.places:
             logs[nodes[i].parent] += merged[i]
@@ -197,14 +204,14 @@ class Belief:
             log_evidence += peak
             below[i] = np.exp(logs[i] - peak) + TINY
             if i > 0:
-                merged[i] = np.log(weights @ upward(below[i : i + 1], offsets[i : i + 1])[0])
+                merged[i] = np.log(own[i] @ upward(below[i : i + 1], offsets[i : i + 1])[0])
                 logs[nodes[i].parent] += merged[i]
         log_evidence += float(np.log(below[0].sum()))
         above: dict[int, Array] = {0: np.ones(SIZE)}
         for i in inner[1:]:
             parent = nodes[i].parent
-            above[i] = downward(weights @ kernels(offsets[i])[0], without(merged[i], above[parent] * below[parent]))
-        return cls(nodes, offsets, weights, merged, below, above, log_evidence)
+            above[i] = downward(own[i] @ kernels(offsets[i])[0], without(merged[i], above[parent] * below[parent]))
+        return cls(nodes, offsets, weights, own, merged, below, above, log_evidence)
 
     def likelihoods(self, leaves: Leaves) -> Array:  # (N, K)
         """Return the likelihood of each component for every edit, given all other evidence; ignore the root's."""
@@ -227,7 +234,7 @@ class Belief:
 
     def sure(self, i: int) -> float:
         """Return the probability that an edit is a gain."""
-        shares = self.weights * self.likelihood_of(i)
+        shares = self.own[i] * self.likelihood_of(i)
         return float(shares[GAINS].sum() / shares.sum())
 
     def gain(self, i: int) -> float:
@@ -281,7 +288,8 @@ class Belief:
         return joint
 
     def _effects(self, i: int) -> Array:
-        return self.weights @ kernels(self.offsets[i])[0]
+        expected: Array = self.own[i] @ kernels(self.offsets[i])[0]
+        return expected
 
 
 def knowledge_gradient(worth: Array, errors: Sequence[float]) -> float:
@@ -319,11 +327,29 @@ def learn(nodes: tuple[Node, ...]) -> Belief:
     belief = Belief.of(nodes, PRIOR, leaves)
     if len(nodes) == 1:
         return belief
+    _, sources = np.unique([node.source for node in nodes[1:]], return_inverse=True)
     for _ in range(ROUNDS):
-        weights, likelihoods = belief.weights, belief.likelihoods(leaves)[1:]
-        for _ in range(EM_STEPS):
-            joint = likelihoods * weights
-            counts = (joint / joint.sum(axis=1, keepdims=True)).sum(axis=0)
-            weights = (counts + PRIOR_EDITS * PRIOR) / (len(likelihoods) + PRIOR_EDITS)
-        belief = Belief.of(nodes, weights, leaves)
+        weights, own = fitted(belief.likelihoods(leaves)[1:], sources, belief.own[1:])
+        belief = Belief.of(nodes, weights, leaves, np.vstack([weights, own]))
     return belief
+
+
+def fitted(likelihoods: Array, sources: NDArray[np.intp], own: Array) -> tuple[Array, Array]:  # (K,), (E, K)
+    """Return the weights over all edits, and those of every edit, by its source (0, 1, …).
+
+    A source's weights are learnt from its own edits and, less, from those of the others: n edits of the others count as
+    1 / (1/n + 1/OTHERS) of its own, as if sources differed by as much as OTHERS edits leave uncertain. So a new source
+    is expected to be like the others, and with one source there is one vector of weights.
+    """
+    is_own = sources == np.arange(sources.max() + 1)[:, None]  # (sources, E)
+    others = len(sources) - is_own.sum(axis=1, keepdims=True)
+    counts = np.vstack(
+        [np.ones(len(sources)), np.where(is_own, 1.0, OTHERS / (OTHERS + others))]
+    )  # over all, by source
+    worth = counts.sum(axis=1, keepdims=True) + PRIOR_EDITS
+    for _ in range(EM_STEPS):
+        joint = likelihoods * own
+        joint /= joint.sum(axis=1, keepdims=True)
+        weights = (counts @ joint + PRIOR_EDITS * PRIOR) / worth
+        own = weights[1 + sources]
+    return weights[0], own

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from agent.experiment import NOT_BELIEVED, Attempt, Decision, Ending, History, Noise, Run, Status
+from agent.experiment import NOT_BELIEVED, Attempt, Decision, Ending, History, Noise, Run, Status, source_name
 from agent.judging.belief import DEVIATION, STEP, Belief, Node, learn
 
 SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
@@ -178,7 +178,7 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
     seeds = seed_effects(attempts)
     parents = [0 if one.parent is None else place[one.parent] for one in attempts]
     tree = tuple(
-        Reading(parent, values, _beyond(one, attempts[parent], seeds))
+        Reading(parent, values, _beyond(one, attempts[parent], seeds), source_name(one.proposal.source))
         for one, parent, values in zip(attempts, parents, readings(attempts, seeds), strict=True)
     )
     rung = sigma_rung(tree)
@@ -210,6 +210,7 @@ class Reading:
     parent: int  # its place
     scores: tuple[float, ...]
     beyond: tuple[float, ...] = ()  # lower limits of the scores of runs that were stopped early
+    source: str = ""  # of its edit
 
 
 def _beyond(attempt: Attempt, parent: Attempt, seeds: Mapping[int, float]) -> tuple[float, ...]:
@@ -232,7 +233,7 @@ def believe(tree: tuple[Reading, ...], rung: int) -> Belief:
     def steps(values: tuple[float, ...]) -> tuple[float, ...]:
         return tuple((reference - value) / step for value in values)
 
-    return learn(tuple(Node(one.parent, steps(one.scores), steps(one.beyond)) for one in tree))
+    return learn(tuple(Node(one.parent, steps(one.scores), steps(one.beyond), one.source) for one in tree))
 
 
 def sigma_rung(tree: tuple[Reading, ...]) -> int:

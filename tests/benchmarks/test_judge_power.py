@@ -28,6 +28,15 @@ def test_effects_are_mixed_as_said():
     assert effects[effects > 0].mean() == pytest.approx(1.5, abs=0.08)
     late = np.concatenate([world(seed, "rarer").effects[-5:] for seed in range(200)])
     assert (late > 0).mean() < 0.03
+    nights = [world(seed, "sources") for seed in range(200)]
+    effects, sources = (np.concatenate([getattr(one, name) for one in nights]) for name in ("effects", "sources"))
+    assert [(effects[sources == k] > 0).mean() for k in (0, 1)] == pytest.approx([0.25, 0.03], abs=0.01)
+
+
+def test_a_judge_that_is_not_told_the_sources_sees_one():
+    told, untold = (judge_power.a_night(Greedy(), world(1, "sources"), told=told)[0] for told in (True, False))
+    assert len({one.proposal.source for one in told}) == 2
+    assert len({one.proposal.source for one in untold}) == 1
 
 
 @pytest.mark.parametrize("heavy", [False, True])

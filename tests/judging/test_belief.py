@@ -1,6 +1,7 @@
 """What a night knows: messages along its tree against sums over everything, and what it learns from itself."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,6 +85,45 @@ def test_the_night_teaches_what_edits_bring():
     assert rare == pytest.approx(0.12 * 1.5, rel=0.5)
     assert common == pytest.approx(0.5 * 1.5, rel=0.5)
     assert common > 1.5 * rare
+
+
+def two_sources(seed: int) -> tuple[Node, ...]:
+    """150 edits of each: of one source half are gains, of the other one in 33."""
+    rng = np.random.default_rng(seed)
+    good, poor = night(rng, 150, (0.3, 0.2, 0.5)), night(rng, 150, (0.85, 0.12, 0.03))
+    return (
+        good[0],
+        *(replace(one, source="good") for one in good[1:]),
+        *(replace(one, source="poor") for one in poor[1:]),
+    )
+
+
+def test_a_sources_record_is_part_of_the_prior_of_its_next_edit():
+    for seed in range(3):
+        told = two_sources(seed)
+        sure = {
+            source: learn((*told, Node(0, (2.0 / STEP,), source=source))).sure(len(told))
+            for source in ("good", "poor", "new")
+        }
+        untold = learn(tuple(replace(one, source="") for one in (*told, Node(0, (2.0 / STEP,))))).sure(len(told))
+        assert sure["good"] > untold + 0.03
+        assert sure["poor"] < untold - 0.05
+        assert sure["poor"] < sure["new"] < sure["good"]
+
+
+def test_few_edits_of_a_source_say_little_against_many_of_the_others():
+    """Three harmful ones are no proof that a source is worse than those that gain with every second edit."""
+    told = (*two_sources(0)[:151], *[Node(0, (-3.0 / STEP,), source="new")] * 3)
+    belief = learn(told)
+    gains = {name: belief.own[i][GAINS].sum() for name, i in (("good", 1), ("new", len(told) - 1))}
+    assert 0.5 * gains["good"] < gains["new"] < gains["good"]
+
+
+def test_with_one_source_its_name_changes_nothing():
+    plain = night(np.random.default_rng(0), 40, (0.7, 0.18, 0.12))
+    named = tuple(replace(one, source="search") for one in plain)
+    assert np.array_equal(learn(plain).merged, learn(named).merged)
+    assert learn(named).own == pytest.approx(np.tile(learn(named).weights, (41, 1)))
 
 
 def test_discarded_children_tell_of_their_parent_at_no_cost():

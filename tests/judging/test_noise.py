@@ -16,6 +16,27 @@ SIGMA = 0.006
 BASELINE = scored_attempt(0, 1.5, 1.506, 1.494, status=Status.KEEP, reason="baseline")
 
 
+# ---- sources ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_source_has_one_record_whichever_model_answers_and_dawns_is_none_of_it():
+    def weights(*sources: str) -> np.ndarray:
+        edits = [
+            scored_attempt(1 + k, 1.5 + (0.05 if k % 2 else -0.02), parent=0, source=source)
+            for k, source in enumerate(sources)
+        ]
+        known = know([BASELINE, *edits])
+        assert known is not None
+        return known.belief.own[1:]
+
+    assert weights("llm:one", "search", "llm:other", "search") == pytest.approx(
+        weights("llm", "search", "llm", "search")
+    )
+    good, bad, adopted = weights("llm", "search", "dawn")
+    assert not np.array_equal(good, bad)
+    assert not np.array_equal(good, adopted)
+
+
 # ---- runs that were ended early --------------------------------------------------------------------------------------
 
 
