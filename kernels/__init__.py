@@ -18,6 +18,7 @@ import mlx.core as mx
 
 from kernels import fused, plain
 from kernels.device import kernel_device
+from kernels.ngrams import last_seen, ngram_ids
 from kernels.plain import norm
 from kernels.windows import Piece, cut, spans
 
@@ -30,10 +31,12 @@ __all__ = [
     "cut",
     "embedding",
     "kernel_device",
+    "last_seen",
     "linear",
     "linear_add",
     "mix_norm",
     "nesterov",
+    "ngram_ids",
     "norm",
     "relu_squared",
     "residual_norm",
