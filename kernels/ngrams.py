@@ -14,15 +14,16 @@ def mixed(h: mx.array) -> mx.array:
 
 
 def ngram_hash(tokens: mx.array, order: int, salt: int = 0) -> mx.array:
-    """Return a hash of each position's last `order` tokens (B, T) as uint32; before its start a row has none of the tokens.
+    """Return a hash of each position's last `order` tokens (B, T) as uint32; no token stands before a row.
 
     Equal n-grams have equal hashes in any row; another salt gives hashes that are independent of these.
     """
     T = tokens.shape[1]
-    padded = mx.pad(tokens.astype(mx.uint32) + 1, [(0, 0), (order - 1, 0)])
+    spread = (tokens.astype(mx.uint32) + 1) * mx.array(0x9E3779B1, mx.uint32)
+    padded = mx.pad(spread, [(0, 0), (order - 1, 0)])
     h = mx.full(tokens.shape, (order * 0x9E3779B1 + salt * 0x7FEB352D) % 2**32, mx.uint32)
     for first in range(order):
-        h = mixed(h + padded[:, first : first + T] * mx.array(0x9E3779B1, mx.uint32))
+        h = mixed(h + padded[:, first : first + T])
     return h
 
 
@@ -34,8 +35,8 @@ def ngram_ids(tokens: mx.array, order: int, rows: int, salt: int = 0) -> mx.arra
 def last_seen(tokens: mx.array, order: int) -> mx.array:
     """Return the latest earlier position (B, T) int32 where the same `order` tokens ended in the same row, else -1.
 
-    Sorting n-grams with their positions in the low bits puts it beside each. With rows of 2048 tokens the n-gram has the
-    other 21 bits, so that one search in a thousand finds a stranger.
+    Sorting n-grams with their positions in the low bits puts it beside each. In rows of 2048 tokens the hash has the
+    other 21 bits, so that one search in a thousand finds another n-gram.
     """
     T = tokens.shape[1]
     bits = max(1, (T - 1).bit_length())
