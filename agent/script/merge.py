@@ -67,9 +67,9 @@ def carried(script: str, base: str, edited: str, device_kind: str, *, overrule: 
 def check_edit(edited: str, script: str) -> None:
     """Raise ScriptError if an edit breaks the contract, or defines a name that the script has already."""
     check_script(edited, "the edited script")
-    twice = _defined_twice(edited) - _defined_twice(script)
-    if twice:
-        raise ScriptError(f"{min(twice)} would be defined twice")
+    twice = _defined_twice(edited)
+    if twice and (new := twice - _defined_twice(script)):
+        raise ScriptError(f"{min(new)} would be defined twice")
 
 
 def _defined_twice(script: str) -> set[str]:

@@ -36,9 +36,12 @@ class Region:
 
     def united(self, *, ours_first: bool = True) -> Lines | None:
         """Return both changes; None if one side has changed lines that the other has changed, too."""
-        if not self.base:
-            return self.ours + self.theirs if ours_first else self.theirs + self.ours
-        return _around(self.ours, self.base, self.theirs) or _around(self.theirs, self.base, self.ours)
+        one, other = (self.ours, self.theirs) if ours_first else (self.theirs, self.ours)
+        for before, after in ((one, other), (other, one)):
+            text = _one_after_other(before, self.base, after) or _around(before, self.base, after)
+            if text is not None:
+                return text
+        return None
 
 
 def merge_texts(ours: str, base: str, theirs: str) -> str:
@@ -61,6 +64,21 @@ def merge_texts(ours: str, base: str, theirs: str) -> str:
 
 def _resolved(piece: Region | str, ours_first: bool) -> Lines:
     return (piece,) if isinstance(piece, str) else piece.united(ours_first=ours_first) or ()
+
+
+def _one_after_other(before: Lines, base: Lines, after: Lines) -> Lines | None:
+    """Return both changes of the base if one ends where the other begins, or earlier; None if they overlap."""
+    (_, end), (start, _) = _changed(base, before), _changed(base, after)
+    return before[: end + len(before) - len(base)] + base[end:start] + after[start:] if end <= start else None
+
+
+def _changed(base: Lines, edited: Lines) -> tuple[int, int]:
+    """Return where the changed lines of the base begin and end."""
+    same = [one == other for one, other in zip(base, edited, strict=False)]
+    start = same.index(False) if False in same else len(same)
+    rest = len(same) - start  # lines that may be equal at the end
+    end = next((at for at in range(rest) if base[-1 - at] != edited[-1 - at]), rest)
+    return start, len(base) - end
 
 
 def _around(inserted: Lines, base: Lines, changed: Lines) -> Lines | None:

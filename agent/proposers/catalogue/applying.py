@@ -7,7 +7,6 @@ from agent.errors import ScriptError
 from agent.invocation import ABOVE, SCRIPT
 from agent.proposers.catalogue.idea import Idea
 from agent.script.contract import read_text
-from agent.script.dials import fingerprint
 from agent.script.merge import carried, check_edit, undone
 from agent.script.patch import laid_out
 from agent.script.threeway import Conflict
@@ -59,6 +58,6 @@ def _checked(idea: Idea, text: str, script: str) -> str:
         check_edit(text, script)
     except ScriptError as error:
         raise ScriptError(f"idea {idea.slug} does not go together with this script: {error}") from error
-    if fingerprint(text) == fingerprint(script):
+    if text == script:
         raise ScriptError(f"idea {idea.slug} is in this script already; try another one")
     return text

@@ -1,0 +1,160 @@
+"""Check ideas in this process on the CPU: they train, look at no later token and no other row, and are saved whole.
+
+    uv run python tests/idea_checks.py ideas/*.patch
+
+checks a few files, which takes about two seconds each.
+"""
+
+import gc
+import io
+import json
+import os
+import sys
+import tempfile
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+
+import conftest  # before MLX and NumPy: it sets their threads, and the fast BLAS
+import mlx.core as mx
+import numpy as np
+from mlx.utils import tree_flatten
+
+import prepare
+from agent.invocation import ABOVE, SCRIPT
+from agent.proposers.catalogue.applying import applied
+from agent.proposers.catalogue.idea import read_idea
+from agent.script.dials import set_dials
+
+SHIPPED = (ABOVE / SCRIPT).read_text()
+SMALL = {"DEPTH": 4, "ASPECT_RATIO": 16, "HEAD_DIM": 32, "BATCH_ROWS": 4, "MICRO_STEPS": 1, "LOG_EVERY_S": 1e6}
+STEPS = 40
+FALL_NATS = 0.5  # at least, over these steps; the shipped script's loss falls by 1.3
+ROUNDING = 1e-4  # products of other shapes add up in another order
+
+
+@contextmanager
+def as_module(source: str) -> Iterator[types.ModuleType]:
+    """Import a script under a fresh name, with tiny dials."""
+    module = types.ModuleType("idea_under_test")
+    module.__file__ = str(ABOVE / SCRIPT)
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    try:
+        exec(compile(set_dials(source, "cpu", SMALL), f"<{module.__name__}>", "exec"), module.__dict__)
+        yield module
+    finally:
+        del sys.modules[module.__name__]
+
+
+def check(source: str, out: Path) -> str:
+    """Train a script for some steps; raise AssertionError for a broken promise, else say how it learnt.
+
+    $NIGHTSHIFT_DATA names the corpus.
+    """
+    with as_module(source) as script:
+        losses = _train(script, out)
+        assert np.isfinite(losses).all()
+        assert losses[-1] < losses[0] - FALL_NATS, f"the loss fell from {losses[0]:.3f} to {losses[-1]:.3f} only"
+        data = prepare.load_data(verify=False)
+        mx.random.seed(0)
+        fresh = script.GPT(script.config_from_dials(vocab_size=data.vocab_size, seq_len=data.seq_len))
+        trained = script.load_model(out / "model.safetensors")
+        count = _check_parameters(script, _weights(fresh), _weights(trained))
+        tokens = np.array(data.split("train").tokens[: 4 * data.seq_len], np.int32).reshape(4, -1)
+        _check_logits(trained, tokens, data.vocab_size)
+        again = script.load_model(out / "model.safetensors")
+        assert mx.array_equal(again(mx.array(tokens)), trained(mx.array(tokens))), "two loaded models differ"
+        _check_saving(script, trained, tokens, out)
+        assert script.flops_per_token(trained) > 0
+    return f"loss {losses[0]:.2f} → {losses[-1]:.2f} in {STEPS} steps, {count / 1000:,.0f} k parameters"
+
+
+def _train(script: types.ModuleType, out: Path) -> list[float]:
+    """Train by the command line of the contract, which covers the whole schedule; return the smooth loss by steps."""
+    try:
+        with redirect_stdout(io.StringIO()):
+            code = script.main(["--budget-s", "1000000", "--max-steps", str(STEPS), "--no-eval", "--out", str(out)])
+    finally:
+        gc.unfreeze()  # a run freezes what there is, since its process ends with it
+    assert code == 0, "the script refused to train, or diverged: see its message above"
+    return [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def _weights(model) -> dict[str, np.ndarray]:
+    return {name: np.array(weight) for name, weight in tree_flatten(model.trainable_parameters())}
+
+
+def _check_parameters(script: types.ModuleType, fresh: dict, trained: dict) -> int:
+    """Check that an optimizer group takes every parameter, and that training has changed each."""
+    assert fresh.keys() == trained.keys(), f"not saved: {sorted(fresh.keys() ^ trained.keys())}"
+    params = {name: mx.array(weight) for name, weight in fresh.items()}
+    optimizer = script.MuonAdamW(params, script.DEPTH * script.ASPECT_RATIO)
+    held = [name for group in vars(optimizer).values() if isinstance(group, dict) for name in _names(group)]
+    assert sorted(fresh.keys() - set(held)) == [], "these parameters are in no optimizer group"
+    still = sorted(name for name in fresh if np.array_equal(fresh[name], trained[name]))
+    assert still == [], f"training changes nothing of {', '.join(still)}"
+    tables = [name for names in optimizer.muon.values() for name in names if "embedding" in name]
+    assert tables == [], f"Muon is no optimizer of tables: {', '.join(tables)}"
+    return sum(weight.size for weight in trained.values())
+
+
+def _names(group: dict) -> Iterator[str]:
+    """Yield the parameters that a group of an optimizer names, by its keys or in its lists."""
+    for key, value in group.items():
+        yield from value if isinstance(value, list) else (key,)
+
+
+def _check_logits(model, tokens: np.ndarray, vocab_size: int) -> None:
+    """Check shape, repeatability, that no logit knows a later token, and that rows do not see each other."""
+    logits = np.array(model(mx.array(tokens)))
+    assert logits.shape == (*tokens.shape, vocab_size)
+    assert np.isfinite(logits).all()
+    assert np.array_equal(logits, np.array(model(mx.array(tokens)))), "scoring twice gives two results"
+    length = tokens.shape[1]
+    for cut in (1, 2, length // 2 - 1, length // 2, length - 1):
+        other = tokens.copy()
+        other[0, cut:] = (other[0, cut:] + 1 + np.arange(length - cut)) % vocab_size
+        seen = np.abs(np.array(model(mx.array(other))) - logits)
+        assert seen[0, :cut].max() < ROUNDING, f"not causal: tokens from position {cut} change logits before it"
+        assert seen[0, cut:].max() > ROUNDING, "the logits do not depend on the tokens"
+        assert seen[1:].max() < ROUNDING, "a row's logits depend on another row"
+    for row in range(len(tokens)):
+        alone = np.array(model(mx.array(tokens[row : row + 1])))[0]
+        assert np.abs(alone - logits[row]).max() < ROUNDING, "a row's logits depend on how many rows there are"
+
+
+def _check_saving(script: types.ModuleType, model, tokens: np.ndarray, out: Path) -> None:
+    """Check that a model with other weights, all of them active, comes back as it was saved."""
+    mx.random.seed(1)
+    weights = tree_flatten(model.trainable_parameters())
+    model.load_weights([(name, weight + 0.02 * mx.random.normal(weight.shape)) for name, weight in weights])
+    script.save_model(model, out / "again.safetensors")
+    loaded = script.load_model(out / "again.safetensors")
+    assert mx.array_equal(loaded(mx.array(tokens)), model(mx.array(tokens))), "a saved model comes back as another"
+    _check_logits(loaded, tokens, model.config.vocab_size)
+
+
+def main(files: list[str]) -> int:
+    """Check files of ideas, with a small corpus made of the standard library."""
+    broken = 0
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        text = conftest.write_library_text(folder / "library.txt", chars=1_500_000)
+        with redirect_stdout(io.StringIO()):
+            os.environ["NIGHTSHIFT_DATA"] = str(
+                prepare.prepare(str(text), conftest.TEST_SCALE, cache=folder / "cache", workers=1)
+            )
+        for number, file in enumerate(files):
+            try:
+                idea = read_idea(Path(file))
+                told = check(applied(idea, SHIPPED, (), "cpu"), folder / str(number))
+            except Exception as error:
+                broken += 1
+                told = f"BROKEN: {type(error).__name__}: {error}"
+            print(f"{file}: {told}", flush=True)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
