@@ -2,7 +2,7 @@
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 
 from agent.errors import ScriptError
@@ -56,12 +56,28 @@ def carried(script: str, base: str, edited: str, device_kind: str, *, overrule: 
     Dials that the edit leaves alone keep the script's values, also beside changed lines. A dial that both have turned
     is a conflict; with overrule, it takes the edit's value.
     """
-    old, new, now = (values_of(text, device_kind) for text in (base, edited, script))
+    old, new = (values_of(text, device_kind) for text in (base, edited))
     turned = {name for name in old.keys() & new.keys() if old[name] != new[name]}
-    kept = {name: now[name] for name in old.keys() & now.keys() if old[name] != now[name]}
-    base = set_dials(base, device_kind, {name: kept[name] for name in kept if overrule or name not in turned})
-    edited = set_dials(edited, device_kind, {name: kept[name] for name in kept.keys() & new.keys() - turned})
-    return merge_texts(script, base, edited)
+    alone = new.keys() - old.keys() | turned
+    return merge_texts(
+        script,
+        _with_dials_of(script, base, device_kind, but=frozenset() if overrule else turned),
+        _with_dials_of(script, edited, device_kind, but=alone),
+    )
+
+
+def holds(script: str, base: str, edited: str, device_kind: str) -> bool:
+    """Return whether the lines that the edit base → edited changes are in the script already, whatever its dials."""
+    before, after = (_with_dials_of(script, text, device_kind) for text in (base, edited))
+    text = merge_lines(script, after, before)
+    return text is not None and text != script
+
+
+def _with_dials_of(script: str, text: str, device_kind: str, but: Set[str] = frozenset()) -> str:
+    """Return a text with the script's values of all dials that both have, except for some."""
+    now, own = values_of(script, device_kind), values_of(text, device_kind)
+    shared = (now.keys() & own.keys()) - but
+    return set_dials(text, device_kind, {name: now[name] for name in shared if own[name] != now[name]})
 
 
 def check_edit(edited: str, script: str) -> None:

@@ -7,7 +7,7 @@ from agent.errors import ScriptError
 from agent.invocation import ABOVE, SCRIPT
 from agent.proposers.catalogue.idea import Idea
 from agent.script.contract import read_text
-from agent.script.merge import carried, check_edit, undone
+from agent.script.merge import carried, check_edit, holds
 from agent.script.patch import laid_out
 from agent.script.threeway import Conflict
 
@@ -39,10 +39,10 @@ def _shipped() -> tuple[str, ...]:
 def _carried(idea: Idea, script: str, base: str, edited: str, device_kind: str) -> str:
     """Merge an idea's edit of another script; raise ScriptError where it conflicts, or is there already."""
     try:
+        if holds(script, base, edited, device_kind):
+            raise ScriptError(f"idea {idea.slug} is in this script already; try another one")
         return _checked(idea, carried(script, base, edited, device_kind, overrule=True), script)
     except Conflict as conflict:
-        if undone(script, base, edited, device_kind) is not None:
-            raise ScriptError(f"idea {idea.slug} is in this script already; try another one") from None
         raise ScriptError(
             f"idea {idea.slug} conflicts with what was kept since: {conflict} of the script; make its patch again, "
             f"of this script"

@@ -1,0 +1,128 @@
+"""Ideas are applied to scripts that have been edited since their patches were made."""
+
+import subprocess
+
+import pytest
+
+from agent.errors import ScriptError
+from agent.invocation import ABOVE, SCRIPT
+from agent.proposers.catalogue.applying import applied
+from agent.proposers.catalogue.idea import Idea, read_idea
+from agent.script.dials import set_dials, values_of
+from agent.script.merge import undone
+
+SHIPPED = (ABOVE / SCRIPT).read_text()
+MLP = "        hidden = kernels.relu_squared(kernels.linear(normed, self.c_fc.weight))\n"
+RATE = "EMBEDDING_LR = 0.6  # AdamW: token and value embeddings, at width 768  [0.05, 3.0] log\n"
+SCALE = "MLP_SCALE = 1.0  # of the hidden channels  [0.1, 10.0] log\n"
+
+
+def changed(script: str, *changes: tuple[str, str]) -> str:
+    for old, new in changes:
+        assert script.count(old) == 1
+        script = script.replace(old, new)
+    return script
+
+
+SCALED = changed(SHIPPED, (MLP, f"{MLP}        hidden = hidden * MLP_SCALE\n"), (RATE, RATE + SCALE))
+
+
+@pytest.fixture
+def idea_of(tmp_path):
+    """Make the idea of an edited script, by git as a user would."""
+
+    def made(after: str, before: str = SHIPPED, slug: str = "mine", name: str = SCRIPT) -> Idea:
+        for side, text in (("a", before), ("b", after)):
+            (tmp_path / side / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / side / name).write_text(text)
+        command = ("git", "diff", "--no-index", "--no-prefix", f"a/{name}", f"b/{name}")
+        patch = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+        (tmp_path / f"{slug}.patch").write_text(f"Title: an idea\n\n{patch}")
+        return read_idea(tmp_path / f"{slug}.patch")
+
+    return made
+
+
+def test_an_idea_is_made_of_the_script_that_it_was_written_for(idea_of):
+    idea = idea_of(SCALED)
+    assert idea.dials == ("MLP_SCALE",)
+    assert applied(idea, SHIPPED, (), "cpu") == SCALED
+
+
+def test_a_users_script_may_have_another_name(idea_of):
+    assert applied(idea_of(SCALED, name="lab/my.py"), SHIPPED, (), "cpu") == SCALED
+
+
+def test_dials_beside_inserted_lines_keep_the_values_that_they_were_turned_to(idea_of):
+    turned = {"EMBEDDING_LR": 0.3, "UNEMBEDDING_LR": 0.008, "DEPTH": 6}
+    now = set_dials(SHIPPED, "cpu", turned)
+    assert applied(idea_of(SCALED), now, (SHIPPED,), "cpu") == set_dials(SCALED, "cpu", turned)
+
+
+def test_a_dial_that_the_idea_itself_turns_takes_the_ideas_value(idea_of):
+    after = set_dials(SCALED, "cpu", {"EMBEDDING_LR": 1.2})
+    now = set_dials(SHIPPED, "cpu", {"EMBEDDING_LR": 0.3, "SCALAR_LR": 0.25})
+    text = applied(idea_of(after), now, (SHIPPED,), "cpu")
+    assert text == set_dials(SCALED, "cpu", {"EMBEDDING_LR": 1.2, "SCALAR_LR": 0.25})
+
+
+def test_the_shipped_script_serves_as_base_where_no_attempt_does(idea_of):
+    now = set_dials(SHIPPED, "cpu", {"EMBEDDING_LR": 0.3})
+    assert values_of(applied(idea_of(SCALED), now, (now,), "cpu"), "cpu")["MLP_SCALE"] == 1.0
+
+
+def test_two_ideas_at_one_place_go_together_and_each_is_undone_exactly(idea_of):
+    other = changed(
+        SHIPPED, (MLP, f"{MLP}        hidden = mx.minimum(hidden, HIGHEST)\n"), (RATE, f"{RATE}HIGHEST = 9.0\n")
+    )
+    both = applied(idea_of(other, slug="other"), SCALED, (SHIPPED,), "cpu")
+    assert both == changed(SCALED, ("MLP_SCALE\n", "MLP_SCALE\n        hidden = mx.minimum(hidden, HIGHEST)\n"),
+                           (SCALE, f"{SCALE}HIGHEST = 9.0\n"))  # fmt: skip
+    assert undone(both, SHIPPED, SCALED, "cpu") == other
+    assert undone(both, SCALED, both, "cpu") == SCALED
+
+
+def test_an_idea_is_undone_though_its_dial_was_turned_since(idea_of):
+    tuned = set_dials(SCALED, "cpu", {"MLP_SCALE": 3.0, "EMBEDDING_LR": 0.3})
+    assert undone(tuned, SHIPPED, SCALED, "cpu") == set_dials(SHIPPED, "cpu", {"EMBEDDING_LR": 0.3})
+
+
+def test_a_conflict_is_told_with_the_lines_of_the_script(idea_of):
+    now = changed(SHIPPED, (MLP, MLP.replace("relu_squared", "gelu")))
+    idea = idea_of(changed(SHIPPED, (MLP, MLP.replace("relu_squared", "silu"))))
+    line = SHIPPED[: SHIPPED.index(MLP)].count("\n") + 1
+    with pytest.raises(ScriptError, match=f"idea mine conflicts with what was kept since: line {line} of the script"):
+        applied(idea, now, (SHIPPED,), "cpu")
+
+
+def test_an_idea_that_is_in_the_script_already_is_told(idea_of):
+    tuned = set_dials(SCALED, "cpu", {"MLP_SCALE": 3.0})
+    beside = changed(SCALED, ("MLP_SCALE\n", "MLP_SCALE\n        hidden = mx.minimum(hidden, 9.0)\n"))
+    for now in (SCALED, tuned, beside):
+        with pytest.raises(ScriptError, match="idea mine is in this script already"):
+            applied(idea_of(SCALED), now, (SHIPPED,), "cpu")
+
+
+def test_an_idea_that_defines_a_name_of_the_script_again_does_not_go_with_it(idea_of):
+    now = changed(SHIPPED, ("SOFTCAP = 15.0", "MLP_SCALE = 2.0\nSOFTCAP = 15.0"))
+    with pytest.raises(ScriptError, match="MLP_SCALE would be defined twice"):
+        applied(idea_of(SCALED), now, (SHIPPED,), "cpu")
+
+
+def test_a_script_by_others_takes_what_applies_and_the_rest_is_said_not_to(idea_of):
+    theirs = "import mlx.core as mx\n\nRATE = 1.0\n\n\ndef main(): ...\n\n\ndef load_model(path): ...\n"
+    mine = changed(theirs, ("RATE = 1.0\n", "RATE = 1.0\nDECAY = 0.1\n"))
+    below = changed(theirs, ("def main(): ...\n", "def main(): ...\n\n\ndef more(): ...\n"))
+    assert applied(idea_of(mine, before=theirs), below, (below,), "cpu") == changed(
+        below, ("1.0\n", "1.0\nDECAY = 0.1\n")
+    )
+    with pytest.raises(ScriptError, match=r"idea mine does not apply to this script .patch failed"):
+        applied(idea_of(mine, before=theirs), "def main(): ...\ndef load_model(path): ...\n", (), "cpu")
+    with pytest.raises(ScriptError, match=r"idea mine (does not apply to this script|conflicts)"):
+        applied(idea_of(SCALED), theirs, (), "cpu")
+
+
+def test_a_patch_that_breaks_the_contract_is_not_applied(idea_of):
+    broken = SHIPPED.replace("def load_model(", "def load_it(")
+    with pytest.raises(ScriptError, match=r"breaks the contract: define load_model"):
+        applied(idea_of(broken), SHIPPED, (), "cpu")
