@@ -6,13 +6,14 @@ findings.json what dawn found. past.py reads them again.
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from agent.errors import NightError
-from agent.experiment import Attempt, Dawn, History, Night, Run, incumbent
+from agent.experiment import Ask, Attempt, Dawn, History, Night, Run, incumbent
 from agent.records.journal import Journal
 from agent.records.ledger import memory_mb
 from agent.records.past import ATTEMPTS, FACTS, PastAttempt, dials_in, of_journal
@@ -32,11 +33,23 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
     Return the files. Raise NightError if the folder holds anything else, or the night has no decision yet.
     """
     with Journal.read(place.journal(tag)) as journal:
-        night, history, past = journal.night(), journal.attempts(), of_journal(journal)
+        night, history, asks, past = journal.night(), journal.attempts(), journal.asks(), of_journal(journal)
         dawn = next((one for one in reversed(journal.dawns()) if one.findings), None)
     if not any(one.decision for one in history):
         raise NightError(f"night {tag} has no result yet; ship it once its first attempt is decided")
-    texts = _texts(place, night, history, dawn, past.sigma_bpb)
+    best = incumbent(history)
+    confirmed = _confirmed(best, dawn)
+    facts = _facts(night, history) | {
+        "sigma_bpb": past.sigma_bpb,
+        "incumbent": best.number if best is not None else None,
+        "confirmed": confirmed,
+    }
+    texts = {FACTS: _json(facts), ATTEMPTS: _rows(night, history, asks)}
+    champion = best if confirmed is None else history[confirmed]
+    if champion is not None and champion.number and champion.commit and history[0].commit:
+        texts[CHAMPION] = place.repo.diff(history[0].commit, champion.commit) + "\n"
+    if dawn is not None:
+        texts[FINDINGS] = _json(asdict(dawn))
     _check_free(folder, night)
     aside, old = (folder.with_name(f".{folder.name}.{word}") for word in ("new", "old"))
     for left in (aside, old):  # by one that was killed here
@@ -51,19 +64,21 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in texts)
 
 
-def _texts(place: Place, night: Night, history: History, dawn: Dawn | None, sigma_bpb: float | None) -> dict[str, str]:
-    """Return the text of each file by its name."""
-    champion = _champion(history, dawn)
-    facts = _facts(night, history) | {"sigma_bpb": sigma_bpb, "champion": champion.number if champion else None}
-    first = history[0]
-    base = dials_in(first.proposal.packed, night.device_kind)
-    rows = (_row(night, attempt, base if attempt is not first else {}) for attempt in history)
-    texts = {FACTS: _json(facts), ATTEMPTS: "".join(json.dumps(row) + "\n" for row in rows)}
-    if champion is not None and champion is not first and champion.commit and first.commit:
-        texts[CHAMPION] = place.repo.diff(first.commit, champion.commit) + "\n"
-    if dawn is not None:
-        texts[FINDINGS] = _json(asdict(dawn))
-    return texts
+def _confirmed(best: Attempt | None, dawn: Dawn | None) -> int | None:
+    """Return the attempt whose script dawn has confirmed in place of the incumbent's; None if there is none."""
+    if best is None or dawn is None or dawn.findings is None or dawn.champion != best.number:
+        return None
+    return None if dawn.findings["script"] is None else int(dawn.findings["script"])
+
+
+def _rows(night: Night, history: History, asks: Iterable[Ask]) -> str:
+    """Return one line of JSON for each attempt."""
+    base = dials_in(history[0].proposal.packed, night.device_kind)
+    asked_s: dict[int, float] = defaultdict(float)
+    for ask in asks:
+        asked_s[ask.attempt] += ask.wall_s
+    rows = (_row(night, one, base if one.number else {}) | {"asked_s": asked_s[one.number]} for one in history)
+    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def _json(facts: Mapping[str, Any]) -> str:

@@ -166,7 +166,8 @@ def test_a_real_night_is_shipped_with_its_champion_and_findings(place):
     assert sorted(files) == ["attempts.jsonl", "champion.diff", "findings.json", "night.json"]
     assert all(f"record/{name}" in told.stdout for name in files)
     assert json.loads(files["findings.json"])["findings"]["script"] == 1
-    assert json.loads(files["night.json"])["champion"] == 1
+    facts = json.loads(files["night.json"])
+    assert (facts["incumbent"], facts["confirmed"], facts["attempts"]) == (1, 1, 3)
     row = json.loads(files["attempts.jsonl"].splitlines()[1])
     with Journal.read(place.journal("t")) as journal:
         attempt = journal.attempt(1)

@@ -1,0 +1,254 @@
+"""The comparison of sources by real nights: its slots, its random dials, what it makes of records, and a cut."""
+
+import ast
+import dataclasses
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from commands import wait_until
+from nights import SCRIPTS, environment, make_repository
+from samples import NIGHT
+
+from agent.errors import NightError
+from agent.experiment import Ask, Attempt, Dawn, Decision, Ending, Kind, Proposal, Run, Score
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.records.shipped import ship
+from agent.script.dials import Choices, Range, read_dials, searched
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import fleet  # noqa: E402
+import measure  # noqa: E402
+import random_dials  # noqa: E402
+import real_nights  # noqa: E402
+import real_outcomes  # noqa: E402
+
+SCRIPT = (SCRIPTS / "unigram.py").read_text()
+
+# ---- slots -----------------------------------------------------------------------------------------------------------
+
+
+def names_of(text: str) -> list[str]:
+    return [slot.name for slot in fleet.slots_of(text)]
+
+
+def test_slots_are_gpus_or_sets_of_cores():
+    first, second = fleet.slots_of("gpu:0-1")
+    assert (first.env()["CUDA_VISIBLE_DEVICES"], second.env()["CUDA_VISIBLE_DEVICES"]) == ("0", "1")
+    assert second.cores is None
+    assert names_of("gpu:3,gpu:5") == ["gpu:3", "gpu:5"]
+    core = min(os.sched_getaffinity(0))
+    (slot,) = fleet.slots_of(f"cores:{core}")
+    assert slot.cores == (core,)
+    assert (slot.env()["CUDA_VISIBLE_DEVICES"], slot.env()["OMP_NUM_THREADS"]) == ("", "1")
+
+
+def test_cores_are_shared_evenly(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
+    assert names_of("cores:0-15/4") == ["cores:0-3", "cores:4-7", "cores:8-11", "cores:12-15"]
+    assert names_of("cores:0-9/4") == ["cores:0-3", "cores:4-7"]  # a smaller slot would not compare
+    assert [slot.cores for slot in fleet.slots_of("gpu:0-1@0-7")] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+
+
+@pytest.mark.parametrize("text", ["", "gpu", "gpu:a", "cores:0@1-2", "gpu:0/2", "gpu:1-0", "cores:0-1/0"])
+def test_slots_that_cannot_be_read_are_refused(text):
+    with pytest.raises(measure.Misuse, match="cannot be read"):
+        fleet.slots_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("gpu:0,gpu:0", "twice"), ("cores:100000", "this machine lends"), ("gpu:0,cores:0", "compare")]
+)
+def test_slots_that_cannot_be_are_refused(text, why):
+    with pytest.raises(measure.Misuse, match=why):
+        fleet.slots_of(text)
+
+
+# ---- random dials ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("script", "draws"), [(SCRIPT, 40), (measure.SCRIPT.read_text(), 8)], ids=["toy", "train_mlx"])
+def test_random_dials_stay_within_their_ranges(script, draws):
+    spans = {dial.name: dial.span for dial in searched(script, "cpu")}
+    before = {dial.name: dial.value for dial in read_dials(script, "cpu")}
+    counts = set()
+    for seed in range(draws):
+        text, title = random_dials.turned(script, "cpu", random.Random(seed))
+        after = {dial.name: dial.value for dial in read_dials(text, "cpu")}
+        differing = [name for name in after if after[name] != before[name]]
+        assert differing
+        assert all(name in title for name in differing)
+        counts.add(len(differing))
+        for name in differing:
+            match spans[name]:
+                case Choices(values):
+                    assert after[name] in values
+                case Range(low, high, _, whole):
+                    assert low <= after[name] <= high
+                    assert isinstance(after[name], int) == whole
+    assert counts == {1, 2, 3}
+
+
+def test_the_source_of_random_dials_answers_as_a_coding_agent_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    edits = []
+    for task in ("the first", "the first", "one was turned down"):
+        Path("train_mlx.py").write_text(SCRIPT)
+        Path("TASK.md").write_text(task)
+        assert random_dials.main(["--device", "cpu", "--seed", "3"]) == 0
+        assert " → " in Path("IDEA.md").read_text().splitlines()[0]
+        edits.append(Path("train_mlx.py").read_text())
+        ast.parse(edits[-1])
+    assert edits[0] == edits[1] != edits[2]
+
+
+# ---- records ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place.of(make_repository(tmp_path / "repository", "A = 1\n") / "train_mlx.py")
+
+
+def shipped(place: Place, out: Path, tag: str, gains: Sequence[float], honest: float | None, **facts: object) -> None:
+    """A night whose edits have these gains, the positive ones kept; half of them by another source."""
+    with Journal.create(place.journal(tag), dataclasses.replace(NIGHT, tag=tag, **facts)) as journal:
+        best, at = 1.5, 0
+        for number, gain in enumerate([0.0, *gains]):
+            source = "you" if not number else "catalogue: deeper" if number % 2 else "search"
+            ending = Ending.FINISHED if math.isfinite(gain) else Ending.CRASHED
+            score = Score(best - gain, 18.0) if math.isfinite(gain) else None
+            proposal = Proposal(f"A = {number}\n", "title", "why", source)
+            attempt = Attempt(number, at if number else None, proposal, "")
+            journal.add_attempt(number, attempt.parent, proposal, NIGHT.started)
+            journal.end_run(journal.start_run(number, 0), Run(0, ending, 0, 18.0, None, ""))
+            if score is not None:
+                journal.record_score(number, 0, score)
+            is_kept = gain > 0 or not number
+            kind = Kind.BASELINE if not number else Kind.KEPT if is_kept else Kind.WORSE if score else Kind.CRASHED
+            journal.record_decision(number, Decision(kind, "", gain / 2 if score else None))
+            if is_kept:
+                best, at = best - gain, number
+        journal.record_ask(Ask(1, "search", NIGHT.started, 36.0))
+        if honest is not None:
+            around = {"mean_bpb": honest, "low_bpb": honest - 0.1, "high_bpb": honest + 0.1}
+            journal.put_dawn(Dawn(1, at, 4, "", "", {"script": at, "honest": around, "holdout": around}))
+    ship(place, tag, out / tag)
+
+
+def test_nights_are_compared_by_their_honest_gains(place, tmp_path, capsys):
+    for tag, gains, honest in (
+        ("x-mix-0", [0.2, -0.1, 0.1, math.nan], 0.25),
+        ("x-mix-1", [0.1], 0.15),
+        ("x-search-0", [0.04, -0.1], 0.04),
+        ("x-search-1", [-0.1], None),  # nothing was kept
+    ):
+        shipped(place, tmp_path / "out", tag, gains, honest)
+    nights = real_outcomes.read_all(tmp_path / "out")
+    assert [one.tag for one in nights] == ["x-mix-0", "x-mix-1", "x-search-0", "x-search-1"]
+    flat = real_outcomes.flatten(nights)
+    assert (flat["mix_nights"], flat["mix_attempts"], flat["mix_keeps"], flat["mix_crashes"]) == (2, 5, 3, 1)
+    assert flat["mix_honest"] == pytest.approx(0.2)
+    assert flat["mix_honest_high"] - 0.2 == pytest.approx(12.706 * 0.05, rel=1e-3)  # Student's t, one degree of freedom
+    assert flat["search_honest"] == pytest.approx(0.02)
+    assert flat["mix_times_search"] == pytest.approx(10)
+    assert flat["mix_over_search"] == pytest.approx(0.18)
+    assert flat["mix_over_search_low"] < 0.18 < flat["mix_over_search_high"]
+    assert flat["mix_recorded"] == pytest.approx((0.3 + 0.1) / 2)
+    # of the catalogue's three attempts one took 36 s of asking in each night; each run and its score took 36 s
+    assert (flat["mix_catalogue_attempts"], flat["mix_catalogue_keeps"]) == (3, 3)
+    assert flat["mix_catalogue_busy_hours"] == pytest.approx((3 * 36 + 2 * 36) / 3600)
+    assert flat["mix_catalogue_believed_an_hour"] == pytest.approx(0.2 / 0.05)
+    assert (flat["mix_search_attempts"], flat["mix_search_crashes"]) == (2, 1)
+    real_outcomes.print_results(nights, flat)
+    told = capsys.readouterr().out
+    assert "mix: catalogue" in told
+    assert "×10.0" in told
+    json.dumps(flat, allow_nan=False)
+
+
+def test_a_night_that_was_cut_off_before_its_dawn_has_no_honest_gain(place, tmp_path):
+    shipped(place, tmp_path, "x-mix-0", [0.2], None)
+    shipped(place, tmp_path, "x-mix-1", [0.2], 0.1)
+    cut, whole = real_outcomes.read_all(tmp_path)
+    assert cut.honest is None
+    flat = real_outcomes.flatten([cut, whole])
+    assert (flat["mix_honest"], flat["mix_confirmed_nights"], flat["mix_nights"]) == (0.1, 1, 2)
+    assert "mix_honest_low" not in flat  # of a single night
+
+
+def test_nights_of_two_kinds_are_not_compared(place, tmp_path, capsys):
+    shipped(place, tmp_path, "x-mix-0", [0.2], 0.1)
+    shipped(place, tmp_path, "x-search-0", [0.2], 0.1, device="another")
+    with pytest.raises(NightError, match="do not compare"):
+        real_outcomes.flatten(real_outcomes.read_all(tmp_path))
+    assert real_nights.main(["--report", str(tmp_path)]) == 2
+    assert "do not compare" in capsys.readouterr().err
+
+
+def test_a_report_of_records_alone_is_that_of_the_nights(place, tmp_path, capsys):
+    shipped(place, tmp_path, "x-mix-0", [0.2], 0.1)
+    assert real_nights.main(["--report", str(tmp_path), "--json", str(tmp_path / "flat.json")]) == 0
+    assert json.loads((tmp_path / "flat.json").read_text())["mix_honest"] == 0.1
+    assert "x-mix-0" in capsys.readouterr().out
+    (tmp_path / "empty").mkdir()
+    assert real_nights.main(["--report", str(tmp_path / "empty")]) == 0
+    assert "no night has a result yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--arms", "search"], ["--out", "x"], ["--out", "x", "--arms", "luck"]])
+def test_nights_without_an_end_or_a_place_are_refused(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        real_nights.main(words)
+    assert end.value.code == 2
+    assert capsys.readouterr().err.count("error:") == 1
+
+
+# ---- real ones -------------------------------------------------------------------------------------------------------
+
+
+def started(out: Path, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(BENCHMARKS / "real_nights.py"), "--quick", "--name", "x", "--out", str(out), *words]
+    return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.mark.slow  # two dozen runs
+@pytest.mark.usefixtures("own_cache")
+def test_real_nights_are_cut_off_reported_and_gone_on_with(tmp_path):
+    out = tmp_path / "out"
+    process = started(out)
+    journal = out / "work" / "x-search-0" / "experiments" / "nights" / "x-search-0" / "journal.sqlite"
+
+    def has_a_result() -> bool:
+        if not journal.exists():
+            return False
+        with Journal.read(journal) as night:
+            return any(attempt.decision for attempt in night.attempts())
+
+    wait_until(has_a_result, 120)
+    process.send_signal(signal.SIGTERM)
+    told, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert "cut off" in told
+    assert "x-search-0" in told
+    assert (out / "x-search-0" / "night.json").exists()
+    assert list(out.glob("work/*.over")) == []
+
+    process = started(out, "--json", str(tmp_path / "flat.json"))
+    told, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, told
+    flat = json.loads((tmp_path / "flat.json").read_text())
+    assert (flat["search_attempts"], flat["random_attempts"]) == (2, 2)
+    assert flat["random_command_attempts"] == 2  # the search has not taken their place
+    assert flat["search_honest"] is not None
+    assert sorted(path.name for path in out.glob("work/*.over")) == ["x-random-0.over", "x-search-0.over"]
