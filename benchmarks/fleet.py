@@ -24,7 +24,8 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 
 RANDOM = measure.HERE / "random_dials.py"
-NEEDED = ("agent", "benchmarks", "ideas", "kernels", "tests/scripts")  # of a tree that is no clean clone
+# of a tree that is no clean clone
+NEEDED = ("agent", "benchmarks", "experiments/shipped", "ideas", "kernels", "tests/scripts")
 TEXTS = (".md", ".py", ".toml", ".tsv")
 SEEDS_APART = 100
 GRACE_S = 20.0  # from the wish to end a night to the end of its process
