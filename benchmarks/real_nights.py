@@ -46,12 +46,14 @@ import real_outcomes
 from fleet import Cut, Fleet, Planned, Slot, make_clone, origin, planned, slots_of
 
 from agent.errors import NightError
+from agent.night.limits import expected_run_s
 from agent.proposers.registry import choices
 from agent.records.shipped import ship
 
 ARMS = ("mix", "search", "random", "catalogue")
 DEFAULT_ARMS = ("mix", "search", "random")
 TOY = measure.ROOT / "tests" / "scripts" / "unigram.py"
+CALIBRATION = 3  # runs of attempt 0 before the first idea
 POLL_S = 0.2
 
 
@@ -74,6 +76,19 @@ def run_nights(args: argparse.Namespace, slots: Sequence[Slot], cut: Cut) -> lis
         for night in fleet.end():
             record(args, night)
     return fleet.failed
+
+
+def check_minutes(args: argparse.Namespace) -> None:
+    """Say how many attempts the minutes allow; raise Misuse where they may be over before there is one."""
+    if args.minutes is None:
+        return
+    run_s = expected_run_s(args.budget_s)
+    attempts = int(60 * args.minutes / run_s) - CALIBRATION - args.dawn
+    told = f"{args.minutes:g} minutes of runs of about {run_s:.0f} s, {CALIBRATION} for attempt 0, {args.dawn} for dawn"
+    if attempts < 1:
+        least = (CALIBRATION + args.dawn + 1) * run_s / 60
+        raise measure.Misuse(f"{told}: no attempt in a night; give --minutes {least:.0f} at least, or less --budget-s")
+    measure.say(f"{told}: {attempts} attempts in a night, or some more")
 
 
 def record(args: argparse.Namespace, night: Planned) -> None:
@@ -170,6 +185,7 @@ def run(args: argparse.Namespace) -> int:
     missing = [arm for arm in args.arms if arm != "random" and arm not in choices()]
     if missing:
         raise measure.Misuse(f"--arms {missing[0]}: nightshift has no such source; there are: {', '.join(choices())}")
+    check_minutes(args)
     slots = slots_of(args.slots) if args.slots else (Slot("machine"),)
     cut = Cut(time.monotonic() + 60 * args.most_minutes if args.most_minutes else None)
     with measure.work_folder(args.out) as folder, cut.on_signals():

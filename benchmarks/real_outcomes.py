@@ -226,8 +226,8 @@ def between(flat: Mapping[str, Any], name: str) -> str:
     """Return a mean with its interval, if that is known."""
     if flat.get(name) is None:
         return ""
-    mean = f"{flat[name]:+.4f}"
-    return f"{mean} [{flat[f'{name}_low']:+.4f}, {flat[f'{name}_high']:+.4f}]" if f"{name}_low" in flat else mean
+    mean, low, high = flat[name], flat.get(f"{name}_low"), flat.get(f"{name}_high")
+    return f"{mean:+.4f}" + ("" if low is None or low == high else f" [{low:+.4f}, {high:+.4f}]")
 
 
 def print_results(nights: Sequence[Outcome], flat: measure.Flat) -> None:
@@ -235,46 +235,25 @@ def print_results(nights: Sequence[Outcome], flat: measure.Flat) -> None:
         measure.say("no night has a result yet")
         return
     title = f"{flat['device']}, runs of {flat['budget_s']:g} s, gains in bpb [95 %]"
-    rows = [_night_row(one) for one in nights]
-    head = (
-        "night",
-        "hours",
-        "attempts",
-        "runs",
-        "kept",
-        "crashed",
-        "attempt 0",
-        "recorded",
-        "honest",
-        "on the holdout",
-    )
-    measure.print_table(title, head, rows)
-    arms = list(by_arm(nights))
-    rows = [_arm_row(flat, arm) for arm in arms]
+    head = ("night", "hours", "attempts", "runs", "kept", "crashed", "attempt 0", "recorded", "honest", "holdout")
+    measure.print_table(title, head, [_night_row(one) for one in nights])
     head = ("arm", "nights", "attempts", "kept", "crashed", "recorded", "honest", "of attempt 0", "honest, over search")
-    measure.print_table("Over nights, which are the sample", head, rows)
-    names = [
-        (arm, name) for arm in arms for name in sorted({n for one in nights if one.arm == arm for n in one.sources})
-    ]
-    rows = [_source_row(flat, arm, name) for arm, name in names]
+    measure.print_table("Over nights, which are the sample", head, [_arm_row(flat, arm) for arm in by_arm(nights)])
     head = ("arm: source", "attempts", "kept", "crashed", "hours", "attempts an hour", "believed gain", "an hour")
-    measure.print_table("Sources, by the judge's estimates of what is kept", head, rows)
+    pairs = dict.fromkeys((one.arm, name) for one in nights for name in one.sources)
+    title = "Sources, by the judge's estimates of what is kept"
+    measure.print_table(title, head, [_source_row(flat, arm, name) for arm, name in pairs])
 
 
 def _night_row(one: Outcome) -> list[str]:
-    intervals: measure.Flat = {}
-    put(intervals, "honest", one.honest)
-    put(intervals, "holdout", one.holdout)
+    interval: measure.Flat = {}
+    put(interval, "honest", one.honest)
     total = one.all
     counts = [str(count) for count in (total.attempts, one.runs, total.keeps, total.crashes)]
     told = [measure.show(one.hours, ".2f"), *counts, measure.show(one.first_bpb, ".4f")]
-    return [
-        one.tag,
-        *told,
-        measure.show(one.recorded_bpb, "+.4f"),
-        between(intervals, "honest"),
-        between(intervals, "holdout"),
-    ]
+    holdout = one.holdout.mean_bpb if one.holdout is not None else None
+    gains = [measure.show(one.recorded_bpb, "+.4f"), between(interval, "honest"), measure.show(holdout, "+.4f")]
+    return [one.tag, *told, *gains]
 
 
 def _arm_row(flat: measure.Flat, arm: str) -> list[str]:
@@ -283,14 +262,8 @@ def _arm_row(flat: measure.Flat, arm: str) -> list[str]:
     times = measure.show(flat.get(f"{arm}_times_{COMPARED_WITH}"), ".1f")
     above = between(flat, f"{arm}_over_{COMPARED_WITH}") + (f", ×{times}" if times else "")
     counts = [measure.show(flat[f"{arm}_{name}"]) for name in ("nights", "attempts", "keeps", "crashes")]
-    return [
-        arm,
-        *counts,
-        between(flat, f"{arm}_recorded"),
-        between(flat, f"{arm}_honest"),
-        measure.show(share, ".2%"),
-        above,
-    ]
+    gains = [between(flat, f"{arm}_{name}") for name in ("recorded", "honest")]
+    return [arm, *counts, *gains, measure.show(share, ".2%"), above]
 
 
 def _source_row(flat: measure.Flat, arm: str, source: str) -> list[str]:

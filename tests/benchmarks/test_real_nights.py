@@ -214,6 +214,13 @@ def test_nights_without_an_end_or_a_place_are_refused(words, capsys):
     assert capsys.readouterr().err.count("error:") == 1
 
 
+def test_minutes_that_are_over_before_the_first_attempt_are_refused(tmp_path, capsys):
+    words = ["--out", str(tmp_path), "--budget-s", "40", "--minutes", "11"]  # 60 s a run, 3 of attempt 0, 8 at dawn
+    assert real_nights.main(words) == 2
+    assert "no attempt in a night; give --minutes 12 at least" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 # ---- real ones -------------------------------------------------------------------------------------------------------
 
 
