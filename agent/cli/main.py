@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from agent.cli.ideas import IDEAS
 from agent.cli.machine import DOCTOR, PROFILE
 from agent.cli.parser import Subcommand, parse
-from agent.cli.reading import DIFF, PLOT, RESULTS, SHIP, SHOW, STATUS
+from agent.cli.reading import DIFF, PLOT, RESULTS, SHOW, STATUS
 from agent.cli.steering import NOTE, STOP, SUBMIT
 from agent.cli.training import CONFIRM, RUN, TRY
 from agent.errors import NightshiftError, UsageError
@@ -25,13 +26,13 @@ COMMANDS: tuple[Subcommand[Any], ...] = (
     TRY,
     SUBMIT,
     NOTE,
+    IDEAS,
     RESULTS,
     STATUS,
     STOP,
     SHOW,
     DIFF,
     PLOT,
-    SHIP,
     PROFILE,
     DOCTOR,
 )

@@ -21,7 +21,7 @@ from agent.runs.runner import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES
 from agent.script.merge import merged
 
-FREE = frozenset({"search", "queue"})  # sources that answer within a second and cost nothing
+FREE = frozenset({"search", "queue", "catalogue"})  # sources that answer within a second and cost nothing
 FILE = "ahead.json"
 MAX_IDEA_BYTES = 8 * MAX_SCRIPT_BYTES  # in JSON an odd character takes six
 

@@ -6,11 +6,14 @@ from contextlib import suppress
 
 from agent.errors import NightError
 from agent.experiment import Ask, History, Night, Proposer
+from agent.proposers.catalogue.catalogue import Catalogue
+from agent.proposers.catalogue.evidence import SOURCE
 from agent.proposers.command.command import Command, split
 from agent.proposers.llm.chat import MAX_TOKENS, Patience
 from agent.proposers.llm.llm import LLM, Price
 from agent.proposers.source import Need, Source, Surroundings
 from agent.records.journal import Journal
+from agent.records.past import past_nights
 from agent.records.place import Place
 from agent.records.terms import OF_THE_MODEL, Terms
 from agent.sandbox.environment import SECRET_WORDS
@@ -48,6 +51,16 @@ def earlier_nights(place: Place, night: Night) -> list[History]:
 
 
 SEARCH = Source("search", "turns dials, needs no key", search_of, check_script=searched, last=True)
+
+# ---- the catalogue ---------------------------------------------------------------------------------------------------
+
+
+def catalogue_of(around: Surroundings) -> Proposer:
+    place = around.place
+    return Catalogue(place.script_path, past_nights(place, around.night.tag), around.outbox.said)
+
+
+CATALOGUE = Source(SOURCE, "known ideas, one patch each in ideas/, needs no key", catalogue_of)
 
 # ---- a language model ------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from agent.experiment import Proposer
 from agent.invocation import typed
 from agent.proposers import queue
 from agent.proposers.checked import Checked
-from agent.proposers.entries import AGENT, MODEL, SEARCH
+from agent.proposers.entries import AGENT, CATALOGUE, MODEL, SEARCH
 from agent.proposers.mix import Fallback, Mix
 from agent.proposers.source import MIX, Source, Surroundings
 from agent.records.terms import Terms, option_of
@@ -20,6 +20,7 @@ from agent.text import harmless
 
 SOURCES: tuple[Source, ...] = (
     SEARCH,
+    CATALOGUE,
     MODEL,
     AGENT,
     queue.QUEUE,

@@ -263,7 +263,7 @@ def attempt_lines(
     going_on = running and bool(attempt.runs) and attempt.runs[-1].ending is Ending.LOST
     ended = attempt.runs[:-1] if going_on else attempt.runs
     now = [Text(""), Text(f"run with seed {attempt.runs[-1].seed}: going on")] if going_on else []
-    shown = (line for name, value in facts if value for line in _fact_lines(name, value, width))
+    shown = (line for name, value in facts if value for line in fact_lines(name, value, width))
     return [*shown, *(line for run in ended for line in _run_lines(run, width)), *now]
 
 
@@ -279,7 +279,7 @@ def _entry_words(entry: Entry) -> str:
     return words if entry.at is None else f"{entry.at} {words}"
 
 
-def _fact_lines(name: str, value: str, width: int | None) -> list[Text]:
+def fact_lines(name: str, value: str, width: int | None) -> list[Text]:
     """Return a name and its value, wrapped between words; a path is not wrapped, so that it can be copied."""
     whole = name in ("folder", "ref", "commit")
     lines = [part for line in harmless_lines(value).split("\n") for part in _wrapped(line, None if whole else width)]

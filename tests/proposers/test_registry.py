@@ -42,7 +42,7 @@ def with_toy(monkeypatch):
 @pytest.mark.usefixtures("with_toy")
 def test_a_source_of_the_table_is_a_choice_and_is_explained(grounds):
     told = " ".join(grounds.nightshift("run", "--help").stdout.split())
-    assert "--proposer {search,llm,command,queue,toy,mix}" in told
+    assert "--proposer {search,catalogue,llm,command,queue,toy,mix}" in told
     assert "toy: one idea of a toy; mix: all that is set up" in told
 
 
@@ -75,4 +75,4 @@ def test_what_a_source_needs_is_asked_for_by_its_entry(monkeypatch):
 
 
 def test_the_choices_are_those_of_the_table_and_mix():
-    assert choices() == ("search", "llm", "command", "queue", "mix")
+    assert choices() == ("search", "catalogue", "llm", "command", "queue", "mix")

@@ -1,0 +1,145 @@
+"""Propose known ideas: the one from which most is expected, of those that apply to the best script.
+
+A proposal is a function of the ideas, the history and the earlier nights: nothing is drawn, so a resumed night goes on
+like an undisturbed one. After an idea is kept, its dials are dials of the best script, and the search turns them.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from agent.errors import Exhausted, ScriptError
+from agent.experiment import Attempt, Briefing, History, Night, Proposal, kept
+from agent.invocation import typed
+from agent.proposers.catalogue.applying import applied
+from agent.proposers.catalogue.evidence import SOURCE, Prospect, prospects
+from agent.proposers.catalogue.idea import Idea, idea_folders, read_ideas
+from agent.records.past import PastNight
+from agent.script.dials import fingerprint, fingerprint_of
+from agent.script.statements import DIAL
+from agent.text import one_line
+
+HUNK = re.compile(r"^@@ .*", re.MULTILINE)
+SET = re.compile(rf"({DIAL.pattern}) *=(?!=)")
+FAIR_SHARE = 1 / 3  # the rest may have been edited since
+SAID_NAMES = 8  # of skipped ideas, in one sentence
+
+
+class Catalogue:
+    """Propose ideas of the folders `ideas`: the one beside the script, and the shipped one.
+
+    past: earlier nights, whose measurements count as well; say: told once of every idea that cannot be used.
+    """
+
+    def __init__(
+        self, script: Path, past: Sequence[PastNight] = (), say: Callable[[str], None] = lambda sentence: None
+    ) -> None:
+        self._folders = idea_folders(script)
+        self._past = past
+        self._say = say
+        self._told: set[str] = set()
+        self._conflicts: set[tuple[str, str]] = set()  # a patch, and the hash of a script to which it does not apply
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        """Return the best idea that applies; raise Exhausted when there is none for this incumbent."""
+        ideas, faults = read_ideas(*self._folders)  # each time: a user may add one during the night
+        for fault in faults:
+            self._say_once(fault, fault)
+        sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
+        found = prospects(ideas, briefing.night, briefing.history, sigma_bpb, self._past)
+        seen = [*(one.proposal for one in briefing.history), *(one.proposal for one in briefing.refused)]
+        tried = {fingerprint_of(proposal.packed) for proposal in seen}
+        skipped: list[Idea] = []
+        try:
+            for one in found:
+                script = self._edited(one.idea, briefing, skipped) if one.is_open and not one.is_unlikely else None
+                if script is not None and fingerprint(script) not in tried:
+                    return proposal_of(one, script, briefing.night)
+        finally:
+            self._tell(skipped, briefing.parent)
+        raise Exhausted(_nothing_left(ideas, self._folders))
+
+    def _edited(self, idea: Idea, briefing: Briefing, skipped: list[Idea]) -> str | None:
+        """Return the best script with the idea's edit; None where it does not apply, which is added to `skipped`."""
+        best = briefing.parent.proposal
+        key = idea.patch, best.packed.sha256
+        if key not in self._conflicts and is_about(idea, best.script):
+            try:
+                return applied(idea, best.script, bases_of(briefing.history), briefing.night.device_kind)
+            except ScriptError:
+                self._conflicts.add(key)
+        skipped.append(idea)
+        return None
+
+    def _tell(self, skipped: Iterable[Idea], best: Attempt) -> None:
+        new = [idea.slug for idea in skipped if idea.slug not in self._told]
+        if new:
+            names = ", ".join(new[:SAID_NAMES]) + (f" and {len(new) - SAID_NAMES} more" if new[SAID_NAMES:] else "")
+            one, until = (
+                ("1 idea does", "rests until it does")
+                if len(new) == 1
+                else (f"{len(new)} ideas do", "rest until they do")
+            )
+            self._say(f"{one} not apply to attempt {best.number}, and {until}: {names}; see: {typed('ideas')}")
+            self._told.update(new)
+
+    def _say_once(self, key: str, sentence: str) -> None:
+        if key not in self._told:
+            self._told.add(key)
+            self._say(sentence)
+
+
+def is_about(idea: Idea, script: str) -> bool:
+    """Return whether a script has a fair share of the lines around each edit of a patch, whatever its dials are.
+
+    Git takes tens of milliseconds to say that a patch does not apply, and a folder may hold many for other scripts.
+    """
+    known = set(map(_gist, script.splitlines()))
+    for hunk in HUNK.split(idea.patch)[1:]:
+        around = {gist for line in hunk.splitlines()[1:] if line[:1] in (" ", "-") and (gist := _gist(line[1:]))}
+        if len(around & known) < FAIR_SHARE * len(around):
+            return False
+    return True
+
+
+def _gist(line: str) -> str:
+    """Return the name in a line that sets a dial, else the line without its indentation."""
+    found = SET.match(line)
+    return found[1] if found is not None else line.strip()
+
+
+def bases_of(history: History) -> list[str]:
+    """Return the scripts to which a patch may apply if it does not apply to the best one: the latest kept first."""
+    return [one.proposal.script for one in reversed(kept(history))]
+
+
+def proposal_of(one: Prospect, script: str, night: Night) -> Proposal:
+    """Make the proposal, whose hypothesis says what others found, what was measured here, and what is expected."""
+    idea, expected = one.idea, one.estimate
+    words = [
+        idea.why,
+        f"Source: {idea.source}" if idea.source else "",
+        f"Reported: {idea.reported}" if idea.reported else "",
+        *past_words(one, night),
+        f"Expected here: val_bpb falls by {expected.mean_percent:.2f} % ± {expected.spread_percent:.2f} "
+        f"({expected.sure:.0%} sure of a gain), with {idea.gain_percent[night.device_kind]:g} % by the idea's file.",
+    ]
+    return Proposal.of(script, idea.title, "\n".join(filter(None, words)), f"{SOURCE}: {idea.slug}")
+
+
+def past_words(one: Prospect, night: Night) -> list[str]:
+    """Say what was measured of an idea, in sentences: in earlier nights, and in this one."""
+    earlier = [measured for measured in one.measured if measured.tag != night.tag]
+    words = [f"Earlier nights: {', '.join(measured.words for measured in earlier)}."] if earlier else []
+    if one.attempts:
+        last = one.attempts[-1]
+        why = one_line(last.decision.reason, 120) if last.decision else "not decided"
+        words.append(f"Attempt {last.number} tried it on another script and came near: {why}.")
+    return words
+
+
+def _nothing_left(ideas: Sequence[Idea], folders: Sequence[Path]) -> str:
+    if not ideas:
+        return f"there is no idea in {' or '.join(map(str, folders))}"
+    why = "were tried, are unlikely to help, or do not apply to the best script"
+    return f"all {len(ideas)} known ideas {why}; see: {typed('ideas')}"

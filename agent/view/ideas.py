@@ -1,0 +1,105 @@
+"""Show the known ideas: as a table, one in full, or as facts for programs."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.text import Text
+
+from agent.proposers.catalogue.listing import Listed
+from agent.text import harmless_lines
+from agent.view import table
+from agent.view.table import Column
+from agent.view.terminal import fact_lines
+
+IDEAS = (  # on a narrow terminal the highest rank is left out first
+    Column("name"),
+    Column("title", least=24),
+    Column("expected %", right=True, rank=4),
+    Column("nights", right=True, rank=3),
+    Column("gain %", right=True, rank=1),
+    Column("sure", right=True, rank=2),
+    Column("applies"),
+    Column("group", rank=5),
+    Column("source", rank=7, least=24),
+    Column("reported", rank=6, least=24),
+)
+
+
+def ideas_lines(ideas: Sequence[Listed], width: int | None = None) -> list[str]:
+    """Return a table of the ideas; `width` is the terminal's, None for all columns in full."""
+    return table.lines(IDEAS, [_cells(one) for one in ideas], width)
+
+
+def _cells(one: Listed) -> tuple[str, ...]:
+    idea, expected, gain = one.prospect.idea, one.prospect.estimate, one.gain_percent
+    return (
+        idea.slug,
+        idea.title,
+        f"{expected.mean_percent:+.2f}",
+        str(len(one.nights) or ""),
+        "" if gain is None else f"{gain:+.2f}",
+        "" if gain is None else f"{expected.sure:.2f}",
+        one.state,
+        idea.group,
+        idea.source,
+        idea.reported,
+    )
+
+
+def idea_lines(one: Listed, width: int | None) -> list[Text]:
+    """Return everything about one idea, its patch at the end."""
+    idea, expected = one.prospect.idea, one.prospect.estimate
+    facts = (
+        ("title", idea.title),
+        ("group", idea.group),
+        ("why", idea.why),
+        ("source", idea.source),
+        ("reported", idea.reported),
+        ("adds", ", ".join(idea.dials)),
+        ("gain", _percents(idea.gain_percent)),
+        ("cost", f"{_percents(idea.cost_percent)} of tokens/s"),
+        ("expected", f"{expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f}, {expected.sure:.0%} sure"),
+        *(("tried", measured.words) for measured in one.prospect.measured),
+        ("applies", f"{one.state}: {one.why_not}" if one.why_not and one.state == "no" else one.state),
+        ("file", str(idea.file)),
+    )
+    lines = [line for name, value in facts if value for line in fact_lines(name, value, width)]
+    return [*lines, Text(""), *map(Text, harmless_lines(idea.patch.rstrip("\n")).split("\n"))]
+
+
+def _percents(by_kind: Mapping[str, float]) -> str:
+    return ", ".join(f"{kind} {percent:g} %" for kind, percent in by_kind.items())
+
+
+def idea_facts(one: Listed) -> dict[str, object]:
+    """Return an idea's facts for JSON."""
+    idea, expected = one.prospect.idea, one.prospect.estimate
+    return {
+        "name": idea.slug,
+        "title": idea.title,
+        "why": idea.why,
+        "group": idea.group,
+        "source": idea.source,
+        "reported": idea.reported,
+        "dials": list(idea.dials),
+        "promised_percent": dict(idea.gain_percent),
+        "cost_percent": dict(idea.cost_percent),
+        "expected_percent": expected.mean_percent,
+        "spread_percent": expected.spread_percent,
+        "sure": expected.sure,
+        "nights": list(one.nights),
+        "gain_percent": one.gain_percent,
+        "tried": [
+            {
+                "night": measured.tag,
+                "attempt": measured.number,
+                "gain_percent": measured.gain_percent,
+                "error_percent": measured.error_percent if measured.gain_percent is not None else None,
+                "failed": measured.failed,
+            }
+            for measured in one.prospect.measured
+        ],
+        "applies": one.why_not is None,
+        "why_not": one.why_not,
+        "may_be_tried": one.state == "yes",
+        "file": str(idea.file),
+    }

@@ -1,0 +1,86 @@
+"""`nightshift ideas`: a user sees which ideas there are, and what they would do to the script."""
+
+import json
+
+import pytest
+from commands import refused
+from known import write_idea
+from nights import Grounds, unigram
+from samples import NIGHT
+
+from agent.proposers.catalogue import idea
+from agent.proposers.catalogue.listing import listing
+from agent.script.contract import read_text
+from agent.view.ideas import ideas_lines
+
+COUNTED = "    logits = (SHARPNESS + jitter) * np.log(counts + SMOOTHING)\n"
+BOOSTED = unigram().replace("SMOOTHING =", "BOOST = 1.5  # of the logits  [1.0, 2.0]\nSMOOTHING =")
+BOOSTED = BOOSTED.replace(COUNTED, f"{COUNTED}    logits = BOOST * logits\n")
+
+
+@pytest.fixture
+def with_ideas(grounds: Grounds, monkeypatch: pytest.MonkeyPatch) -> Grounds:
+    """A repository with two ideas of its own and no others: one for the script in it, one for some other script."""
+    monkeypatch.setattr(idea, "ABOVE", grounds.root / "nowhere")
+    folder = grounds.root / "ideas"
+    write_idea(folder, "boost", unigram(), BOOSTED, Title="Multiply the logits by a boost", Group="architecture")
+    write_idea(folder, "elsewhere", "x = 1\ny = 2\n", "x = 1\ny = 3\n", Title="Edit something else", Gain="cpu 9")
+    return grounds
+
+
+def test_without_a_night_the_ideas_are_those_for_the_script_as_it_stands(with_ideas):
+    told = with_ideas.nightshift("ideas")
+    assert told.returncode == 0, told.stderr
+    header, boost, elsewhere, last = told.stdout.splitlines()
+    assert header.split()[:2] == ["name", "title"]
+    assert boost.split()[0] == "boost"
+    assert " yes " in boost
+    assert elsewhere.split()[0] == "elsewhere"
+    assert " no " in elsewhere
+    assert last == "2 ideas, 1 apply to train_mlx.py; one in full: nightshift ideas NAME"
+
+
+def test_a_terminal_of_80_columns_shows_name_title_and_whether_it_applies(with_ideas):
+    file = with_ideas.root / "train_mlx.py"
+    found, _ = listing(file, NIGHT, read_text(file), (), ())
+    lines = ideas_lines(found, 80)
+    assert max(map(len, lines)) <= 80
+    assert [column for column in ("name", "title", "expected %", "applies", "group") if column in lines[0]] == [
+        *("name", "title", "expected %", "applies", "group")
+    ]
+    assert "Multiply the logits by a boost" in lines[1] or "Multiply the logits by…" in lines[1]
+
+
+def test_one_idea_is_shown_in_full_with_its_patch(with_ideas):
+    told = with_ideas.nightshift("ideas", "boost").stdout
+    for words in ("title       Multiply", "why         It may help.", "adds        BOOST", "applies     yes"):
+        assert f"\n{words}" in f"\n{told}"
+    assert told.rstrip().endswith(with_ideas_patch(with_ideas))
+
+
+def with_ideas_patch(grounds: Grounds) -> str:
+    return (grounds.root / "ideas" / "boost.patch").read_text().partition("\n\n")[2].rstrip()
+
+
+def test_programs_get_all_of_it_and_the_reason_why_an_idea_does_not_apply(with_ideas):
+    (with_ideas.root / "ideas" / "broken.patch").write_text("Title: nothing\n")
+    told = with_ideas.nightshift("ideas", "--json")
+    facts = json.loads(told.stdout)
+    assert facts["applies_to"] == "train_mlx.py"
+    boost, elsewhere = facts["ideas"]
+    assert (boost["name"], boost["applies"], boost["may_be_tried"], boost["dials"]) == ("boost", True, True, ["BOOST"])
+    assert boost["tried"] == []
+    assert elsewhere["why_not"] == "idea elsewhere is about lines that this script does not have"
+    (fault,) = facts["faults"]
+    assert "broken.patch holds no patch" in fault
+    assert fault in told.stderr
+
+
+def test_an_unknown_name_and_a_folder_without_ideas_are_said(with_ideas):
+    sentence = "there is no idea bost; see them all with: nightshift ideas"
+    assert refused(with_ideas.nightshift("ideas", "bost")) == sentence
+    failed = json.loads(with_ideas.nightshift("ideas", "bost", "--json").stdout)
+    assert (failed["error"], failed["exit_code"]) == (sentence, 2)
+    for file in (with_ideas.root / "ideas").iterdir():
+        file.unlink()
+    assert refused(with_ideas.nightshift("ideas")).startswith("there is no idea in ")

@@ -1,0 +1,268 @@
+"""Known ideas in a night: which comes first, which gets a second try, and what is said of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from judged import scored_run
+from known import write_idea
+from samples import NIGHT
+
+from agent.errors import Exhausted
+from agent.experiment import Attempt, Briefing, Decision, Kind, Noise, Proposal
+from agent.proposers.catalogue import idea
+from agent.proposers.catalogue.catalogue import Catalogue, is_about
+from agent.proposers.catalogue.gains import Measured, estimates
+from agent.proposers.catalogue.idea import read_idea
+from agent.records.past import PastAttempt, PastNight
+
+BASE = (
+    "import math\n\nLR = 0.1  # step size  [0.01, 1.0] log\n\n\ndef main():\n    return 1\n\n\ndef load_model(): ...\n"
+)
+WIDER = BASE.replace("return 1", "return 1 + 1")
+NEWS = BASE.replace("    return 1\n", "    x = 1\n    return 1\n")
+SIGMA_BPB = 0.001
+
+
+def promise(**percents: float) -> Mapping[str, float]:
+    return percents
+
+
+def measured(slug: str, gain: float, error: float = 0.05, promised: float = 1.0, likeness: float = 1.0) -> Measured:
+    return Measured(slug, "t", 1, gain, error, promised, likeness)
+
+
+# ---- what is expected ------------------------------------------------------------------------------------------------
+
+
+def test_before_anything_is_measured_a_larger_promise_is_worth_more_and_a_gain_is_likely_not_sure():
+    found = estimates(promise(large=1.0, small=0.2, nothing=0.0, harm=-0.5), [])
+    assert (
+        found["large"].improvement_percent > found["small"].improvement_percent > found["nothing"].improvement_percent
+    )
+    assert 0 < found["large"].mean_percent < 1.0
+    assert 0.6 < found["large"].sure < 0.9
+    assert found["harm"].sure < 0.4
+    assert found["harm"].improvement_percent > 0  # it may be wrong about this machine
+
+
+def test_a_gain_that_was_measured_exactly_is_expected_again():
+    found = estimates(promise(one=1.0, other=1.0), [measured("one", 0.3, error=0.01)])
+    assert found["one"].mean_percent == pytest.approx(0.3, abs=0.02)
+    assert found["one"].sure > 0.99
+
+
+def test_a_measurement_within_the_noise_hardly_moves_anything():
+    before = estimates(promise(one=1.0), [])["one"]
+    after = estimates(promise(one=1.0), [measured("one", -3.0, error=10.0)])["one"]
+    assert after.mean_percent == pytest.approx(before.mean_percent, abs=0.1)
+
+
+def test_where_promises_have_come_out_at_a_tenth_a_tenth_is_expected_of_the_next():
+    promised = {f"idea{number}": 1.0 for number in range(10)} | {"large": 2.0}
+    found = estimates(promised, [measured(f"idea{number}", 0.1, error=0.02) for number in range(8)])
+    assert found["idea9"].mean_percent == pytest.approx(0.1, abs=0.03)
+    assert found["large"].mean_percent == pytest.approx(0.2, abs=0.06)
+
+
+def test_a_loss_makes_nothing_else_more_promising():
+    before, after = (estimates(promise(one=1.0, other=1.0), ones) for ones in ([], [measured("one", -2.0)]))
+    assert after["other"].mean_percent < before["other"].mean_percent
+    assert after["one"].sure < 0.01
+
+
+def test_a_night_that_was_less_alike_counts_less():
+    means = [
+        estimates(promise(one=1.0), [measured("one", -0.5, likeness=alike)])["one"].mean_percent
+        for alike in (1.0, 0.5, 0.05)
+    ]
+    assert means == sorted(means)
+    assert means[0] == pytest.approx(-0.5, abs=0.05)
+    assert means[2] > 0.2
+
+
+def test_elsewhere_an_idea_is_held_against_what_was_promised_there():
+    kept_its_word, fell_short = (
+        estimates(promise(one=0.2), [measured("one", 1.0, promised=there, likeness=0.5)])["one"].mean_percent
+        for there in (1.0, 2.0)
+    )
+    assert kept_its_word > fell_short
+
+
+# ---- which idea comes next -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of ideas, beside which none are shipped."""
+    monkeypatch.setattr(idea, "ABOVE", tmp_path / "nowhere")
+    write_idea(tmp_path / "ideas", "wider", BASE, WIDER, Title="Widen it", Gain="cpu 0.5")
+    write_idea(tmp_path / "ideas", "news", BASE, NEWS, Title="Add news", Gain="cpu 1.0")
+    return tmp_path
+
+
+def catalogue(folder: Path, past: Sequence[PastNight] = (), said: list[str] | None = None) -> Catalogue:
+    return Catalogue(folder / "train_mlx.py", past, (said if said is not None else []).append)
+
+
+def attempt(number: int, bpb: float | None, source: str, script: str, decision: Decision, parent: int = 0) -> Attempt:
+    runs = () if bpb is None else (scored_run(0, bpb),)
+    proposal = Proposal.of(script, f"attempt {number}", "", source)
+    return Attempt(number, parent if number else None, proposal, "", "c", runs, decision, settled=True)
+
+
+START = attempt(0, 1.0, "you", BASE, Decision(Kind.BASELINE, ""))
+
+
+def brief(*history: Attempt, best: int = 0) -> Briefing:
+    noise = Noise(SIGMA_BPB, 3, 0.003)
+    return Briefing(NIGHT, history, history[best], noise)
+
+
+def tried(number: int, name: str, kind: Kind, gain: float | None = None, sure: float | None = None) -> Attempt:
+    bpb = None if kind is Kind.CRASHED else 1.0 - (gain or 0.0)
+    return attempt(number, bpb, f"catalogue: {name}", f"{BASE}N = {number}\n", Decision(kind, "so it is", gain, sure))
+
+
+def test_the_idea_that_promises_most_comes_first_and_says_what_is_known_of_it(folder):
+    proposal = catalogue(folder).propose(brief(START))
+    assert (proposal.script, proposal.title, proposal.source) == (NEWS, "Add news", "catalogue: news")
+    for words in ("It may help.", "Source: a paper", "Reported: 1 % less", "with 1 % by the idea's file"):
+        assert words in proposal.hypothesis
+
+
+def test_equal_histories_give_equal_proposals(folder):
+    first, again = (catalogue(folder).propose(brief(START)) for _ in range(2))
+    assert first == again
+
+
+def test_what_was_tried_is_not_tried_again_on_the_same_script_and_then_there_is_none_left(folder):
+    source = catalogue(folder)
+    near = replace(tried(1, "news", Kind.LUCK, 0.001, 0.6), proposal=Proposal.of(NEWS, "", "", "catalogue: news"))
+    assert source.propose(brief(START, near)).source == "catalogue: wider"
+    with pytest.raises(Exhausted, match="all 2 known ideas were tried, are unlikely to help"):
+        source.propose(brief(START, near, tried(2, "wider", Kind.WORSE, -0.01, 0.01)))
+
+
+def on_another(*others: Attempt) -> Briefing:
+    """The search's edit was kept after the others, so the incumbent is another script."""
+    number = len(others) + 1
+    kept = attempt(number, 0.99, "search", BASE.replace("0.1", "0.2"), Decision(Kind.KEPT, "", 0.01, 0.99))
+    return brief(START, *others, kept, best=number)
+
+
+def test_a_near_miss_gets_a_second_try_on_another_incumbent_and_no_third(folder):
+    near = tried(1, "news", Kind.LUCK, 0.001, 0.5)
+    again = catalogue(folder).propose(on_another(tried(2, "wider", Kind.WORSE, -0.01), near))
+    assert again.source == "catalogue: news"
+    assert again.script == NEWS.replace("0.1", "0.2")
+    assert "Attempt 1 tried it on another script and came near: so it is." in again.hypothesis
+    with pytest.raises(Exhausted):
+        catalogue(folder).propose(on_another(tried(1, "wider", Kind.WORSE, -0.01), near, replace(near, number=3)))
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [
+        tried(1, "news", Kind.CRASHED),
+        tried(1, "news", Kind.TOO_SLOW, 0.001, 0.9),
+        tried(1, "news", Kind.QUARANTINED, 0.5, 0.99),
+        tried(1, "news", Kind.PASSENGER, 0.001, 0.6),
+        tried(1, "news", Kind.WORSE, -0.01, 0.01),
+    ],
+    ids=lambda fate: str(fate.kind),
+)
+def test_what_failed_or_was_clearly_worse_gets_none(folder, fate):
+    assert catalogue(folder).propose(on_another(fate)).source == "catalogue: wider"
+
+
+# ---- what other nights measured --------------------------------------------------------------------------------------
+
+
+def night_before(gain: float | None, kind: str, **more: str) -> PastNight:
+    """A night that tried `news` once."""
+
+    def row(number: int, source: str, bpb: float | None, kind: str) -> PastAttempt:
+        parent = None if number == 0 else 0
+        crashed = kind == "crashed"
+        return PastAttempt(number, parent, "", source, {}, "", bpb, 1, crashed, None, None, kind, None, None, ())
+
+    rows = (row(0, "you", 2.0, "baseline"), row(1, "catalogue: news", None if gain is None else 2.0 - gain, kind))
+    facts = {"tag": "before", "device": NIGHT.device, "device_kind": NIGHT.device_kind, "protocol": NIGHT.protocol}
+    return PastNight(**(facts | more), budget_s=NIGHT.budget_s, sigma_bpb=0.002, attempts=rows)
+
+
+def test_what_earlier_nights_found_to_be_worse_comes_later_and_the_proposal_says_so(folder):
+    worse = [night_before(-0.002, "worse")]
+    assert catalogue(folder, worse).propose(brief(START)).source == "catalogue: wider"
+    only = tried(1, "wider", Kind.WORSE, -0.01, 0.01)
+    later = catalogue(folder, worse).propose(brief(START, only))
+    assert later.source == "catalogue: news"  # an earlier night is no reason not to try it in this one
+    assert "Earlier nights: -0.10 % ± 0.14 in before." in later.hypothesis
+
+
+def test_what_the_same_device_has_shown_to_hurt_is_not_tried_at_all(folder):
+    nights = [night_before(-0.02, "worse")] * 3
+    with pytest.raises(Exhausted, match="unlikely to help"):
+        catalogue(folder, nights).propose(brief(START, tried(1, "wider", Kind.WORSE, -0.01, 0.01)))
+
+
+def test_another_kind_of_device_says_less(folder):
+    elsewhere = night_before(-0.01, "worse", device_kind="cuda", device="a GPU", protocol="q")
+    assert catalogue(folder, [elsewhere]).propose(brief(START)).source == "catalogue: news"
+
+
+def test_what_crashed_before_comes_later(folder):
+    write_idea(folder / "ideas", "wider", BASE, WIDER, Title="Widen it", Gain="cpu 0.9")
+    assert catalogue(folder).propose(brief(START)).source == "catalogue: news"
+    assert catalogue(folder, [night_before(None, "crashed")]).propose(brief(START)).source == "catalogue: wider"
+
+
+# ---- what cannot be used ---------------------------------------------------------------------------------------------
+
+
+def test_what_conflicts_is_skipped_and_said_once(folder):
+    said: list[str] = []
+    other = BASE.replace("    return 1\n", "    y = 2\n    return 0\n")
+    write_idea(folder / "ideas", "best", BASE.replace("return 1", "return 7"), BASE, Gain="cpu 3")
+    source = catalogue(folder, said=said)
+    assert source.propose(brief(START)).source == "catalogue: news"
+    source.propose(brief(START))
+    assert len(said) == 1
+    assert said[0].startswith("1 idea does not apply to attempt 0, and rests until it does: best; see: ")
+    with pytest.raises(Exhausted):
+        source.propose(brief(replace(START, proposal=Proposal.of(other, "", "", "you"))))
+    assert len(said) == 2
+    assert said[1].startswith("2 ideas do not apply to attempt 0, and rest until they do: news, wider; see: ")
+
+
+def test_a_file_that_is_no_idea_is_said_once_and_the_others_are_tried(folder):
+    said: list[str] = []
+    (folder / "ideas" / "broken.patch").write_text("Title: nothing\n")
+    source = catalogue(folder, said=said)
+    for _ in range(2):
+        assert source.propose(brief(START)).source == "catalogue: news"
+    assert [sentence.partition(" holds no patch")[0] for sentence in said] == [str(folder / "ideas" / "broken.patch")]
+
+
+def test_an_idea_that_is_dropped_in_during_the_night_is_the_next_one(folder):
+    source = catalogue(folder)
+    source.propose(brief(START))
+    write_idea(folder / "ideas", "late", BASE, BASE.replace("...", "return None"), Gain="cpu 9")
+    assert source.propose(brief(START)).source == "catalogue: late"
+
+
+def test_without_ideas_it_is_exhausted(tmp_path, monkeypatch):
+    monkeypatch.setattr(idea, "ABOVE", tmp_path)
+    with pytest.raises(Exhausted, match="there is no idea in "):
+        catalogue(tmp_path).propose(brief(START))
+
+
+def test_a_patch_of_another_script_is_told_without_git_and_turned_dials_do_not_make_another_script(tmp_path):
+    one = read_idea(write_idea(tmp_path / "ideas", "news", BASE, NEWS))
+    assert is_about(one, BASE.replace("0.1", "0.7"))
+    assert not is_about(one, "x = 1\ny = 2\n")
+    dials = "".join(f"DIAL{name} = 1\n" for name in "ABCDEFGH")
+    turned = dials.replace("= 1", "= 2")
+    assert is_about(read_idea(write_idea(tmp_path / "ideas", "dial", dials, f"{dials}NEW = 3\n")), turned)
