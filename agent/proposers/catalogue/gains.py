@@ -2,7 +2,7 @@
 
 A file's gain was measured by others, on other machines. So the true gain of an idea is taken to be
 
-    share * promised + scatter * size * z,    z standard normal, size: that of the promise
+    share * promised + scatter * size * z,    z standard normal, size: that of the promise, half that of a warning
 
 where share and scatter are common to all ideas: how much of a promise arrives on this script and device, and how far
 single ideas deviate from that. Their posterior is exact on a grid (a hierarchical model without a point estimate), and
@@ -21,6 +21,7 @@ from statistics import NormalDist
 SHARES = (1.5, 1.0, 0.7, 0.5, 0.25, 0.1, 0.0)
 SCATTERS = (2.0, 1.0, 0.5, 0.25, 0.125)
 LEAST_SIZE = 0.1  # percent: so much is open even about an idea of which nothing is promised
+WARNING = 0.5  # of the size of a loss that a file expects: few are wrong by all of it, and a gain is what counts
 STANDARD = NormalDist()
 
 
@@ -97,7 +98,7 @@ def estimates(promised: Mapping[str, float], measured: Iterable[Measured]) -> di
 
 
 def _size(promised_percent: float) -> float:
-    return max(abs(promised_percent), LEAST_SIZE)
+    return max(promised_percent, -WARNING * promised_percent, LEAST_SIZE)
 
 
 def _mixed(beliefs: Iterable[tuple[float, NormalDist]]) -> Estimate:
