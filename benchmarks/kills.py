@@ -141,8 +141,9 @@ class Victim:
 
     def command(self) -> list[str]:
         limits = ["--experiments", str(self.experiments), "--budget-s", f"{self.budget_s:g}"]
-        # one run an attempt, whatever the scores: a killed night has to end as an undisturbed one
-        return command("run", "--tag", "t", "--judge", "greedy", *limits, *self.options)
+        # a killed night has to end as an undisturbed one: one run an attempt, whatever the scores, and no mix, which
+        # draws by the hours that its sources took
+        return command("run", "--tag", "t", "--judge", "greedy", "--proposer", "search", *limits, *self.options)
 
     def start(self, **env: str) -> subprocess.Popen[bytes]:
         environment = {**measure.with_path(), "COLUMNS": "200", **env}

@@ -16,7 +16,7 @@ EXAMPLES = {
     "run": "five-minute experiments until you stop it",
     "run --experiments 3 --budget-s 30": "a first look",
     "run --hours 8 --tag wide": "a night; the same command with the tag goes on after a stop",
-    "run --proposer mix --llm openai:gpt-5": "ideas from a model, the search and the queue, as each earns them",
+    "run --llm openai:gpt-5": "ideas from a model, the catalogue, the search and the queue, as each earns them",
     'try -m "warm up longer, to ..."': "one edit of yours: train, score, judge, record",
     "status": "how it goes, and results: the ledger as a table",
     "show 4": "one attempt: what, why, how it ended, and diff 4: its edit",

@@ -30,7 +30,7 @@ from agent.night.opening import check_disk
 from agent.night.plan import Finish, MeasureAgain, NextIdea, Reconsider, Unfinished, plan, plan_attempt
 from agent.night.record import check_streak, commit, reconsider, record, settle, tell_settled, why_and_where
 from agent.night.state import State
-from agent.proposers.ahead import Question, forget, load, save
+from agent.proposers.ahead import FREE, Question, forget, load, save
 from agent.proposers.checked import check_proposal
 from agent.proposers.notes import read_notes, read_program
 from agent.proposers.queue import waiting
@@ -229,7 +229,7 @@ class Ideas:
         if self._idea is None or best is None or is_repair_due(state.attempts):
             return None
         idea, self._idea = self._idea, None
-        if source_name(idea.proposal.source) == "search" and waiting(context.place.queue):
+        if source_name(idea.proposal.source) in FREE and waiting(context.place.queue):
             return None  # somebody has submitted something meanwhile, which is tried first
         return idea.for_parent(best, state.attempts, context.place.script, context.runner.night.device_kind)
 

@@ -3,8 +3,8 @@
 What a source is worth is its gain per hour, training and asking together. Gains are counted in typical keeps (the
 mean gain of what the night has kept), so that a source's keeps are events of a Poisson process in its hours, whose rate
 has a Gamma posterior. Thompson sampling (Thompson, 1933; Chapelle & Li, 2011) draws a rate for each source and asks
-the one with the highest. The prior is one typical keep in the hours of two attempts. No source stays that good
-for long, so one that has not been tried yet soon is.
+the one with the highest. The prior is one typical keep in the hours of a few attempts, of how many the source says. No
+source stays that good for long, so one that has not been tried yet soon is.
 """
 
 import random
@@ -12,35 +12,46 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TypeVar
 
 from agent.errors import Exhausted, NoIdea
-from agent.experiment import Ask, Briefing, History, Proposal, Proposer, source_name
+from agent.experiment import Ask, Briefing, History, Proposal, Proposer, Status, source_name
 from agent.records.standing import Brought, brought, gain_bpb
 
 Number = TypeVar("Number", int, float)
 
-PRIOR_KEEPS, PRIOR_ATTEMPTS = 1.0, 2.0  # of a source that was never asked
-RESTS_AFTER, MOST_RESTED = 2, 32  # attempts: failed in a row, and rested at most
+PRIOR_KEEPS, PRIOR_ATTEMPTS = 1.0, 2.0  # of a source that was never asked, and says nothing else
+FIRST_TURN = 4  # attempts of others, after which a source has its first turn whatever is drawn
+RESTS_AFTER, MOST_RESTED = 2, 32  # turns: failed in a row, and attempts rested at most
 
 
 class Mix:
     """Draw which source to ask; the source of a Proposal or an Ask begins with its name: llm, or llm:some-model.
 
     first: sources that are asked before any is drawn, since a person waits. repairers: sources that can read why
-    something broke. Equal seeds, histories and asks give equal draws, so a resumed night goes on like an undisturbed
-    one.
+    something broke. attempts_a_keep: how many attempts a keep of a source is expected to take, if not PRIOR_ATTEMPTS.
+    Equal seeds, histories and asks give equal draws, so a resumed night goes on like an undisturbed one.
     """
 
     def __init__(
-        self, sources: Mapping[str, Proposer], seed: int | str, *, first: Collection[str], repairers: Collection[str]
+        self,
+        sources: Mapping[str, Proposer],
+        seed: int | str,
+        *,
+        first: Collection[str],
+        repairers: Collection[str],
+        attempts_a_keep: Mapping[str, float] | None = None,
     ) -> None:
         self._turns = Turns(sources, repairers)
         self._seed = seed
         self._first = first
+        self._attempts_a_keep = attempts_a_keep or {}
 
     def propose(self, briefing: Briefing) -> Proposal:
-        order = by_promise(self._turns.names(briefing), briefing, self._seed)
+        names = self._turns.names(briefing)
+        prior = {name: self._attempts_a_keep.get(name, PRIOR_ATTEMPTS) for name in names}
+        order = by_promise(prior, briefing, self._seed)
         return self._turns.first_idea(sorted(order, key=lambda name: name not in self._first), briefing).proposal
 
 
@@ -101,7 +112,7 @@ class Turns:
         Sources that rest, after several failures, come last. Raise Exhausted if all sources are, else NoIdea with every
         reason.
         """
-        until = {name: rest for name in order if (rest := rests_until(name, briefing)) is not None}
+        until = {name: rest for name in order if (rest := self._rests_until(name, briefing)) is not None}
         failures = [f"{name} failed again and again and rests until attempt {rest}" for name, rest in until.items()]
         maker = self._repairer(briefing)
         for name in dict.fromkeys((*maker, *(name for name in order if name not in until), *until)):
@@ -117,19 +128,30 @@ class Turns:
             raise Exhausted("; ".join(dry.why for dry in self._exhausted.values()))
         raise NoIdea("; ".join(failures))
 
+    def _rests_until(self, name: str, briefing: Briefing) -> int | None:
+        """Return until when a source rests; one that can repair what crashed is not held to its crashes."""
+        return rests_until(name, briefing, counts_crashes=name not in self._repairers)
+
     def _repairer(self, briefing: Briefing) -> tuple[str, ...]:
         name = source_name(briefing.broken.proposal.source) if briefing.broken else ""
         return (name,) if name in self._repairers and name in self.names(briefing) else ()
 
 
-def rests_until(name: str, briefing: Briefing) -> int | None:
-    """Return the attempt until which a source rests that failed in its last turns: each failure doubles its rest."""
+def rests_until(name: str, briefing: Briefing, *, counts_crashes: bool = False) -> int | None:
+    """Return the attempt until which a source rests that failed in its last turns: each failure doubles its rest.
+
+    counts_crashes: a turn whose attempt crashed has failed, too. Whatever made one known idea crash on this machine may
+    do the same to the next, and a crash takes seconds, so that hours alone would not tell the bandit.
+    """
     failed: list[int] = []
     for ask in reversed(briefing.asks):
         if source_name(ask.source) == name:
             if ask.failure is None:
                 break
             failed.append(ask.attempt)
+    if counts_crashes:
+        mine = (one for one in reversed(briefing.history) if source_name(one.proposal.source) == name and one.decision)
+        failed += [one.number for one in takewhile(lambda one: one.status is Status.CRASH, mine)]
     turns = len(set(failed))  # it may have been asked several times for one attempt
     if turns < RESTS_AFTER:
         return None
@@ -186,19 +208,23 @@ def _share(ideas: Brought, asks: Sequence[Ask]) -> Share:
     )
 
 
-def by_promise(names: Iterable[str], briefing: Briefing, seed: int | str) -> list[str]:
-    """Order the names by gains per hour, each drawn from its posterior."""
+def by_promise(attempts_a_keep: Mapping[str, float], briefing: Briefing, seed: int | str) -> list[str]:
+    """Order the sources by gains per hour, each drawn from its posterior; one that is due its first turn comes first.
+
+    attempts_a_keep: source → the attempts in which it is expected to bring one typical keep.
+    """
     history, asks = briefing.history, briefing.asks
     rng = random.Random(f"{seed} {len(history)} {len(asks)}")
     known = {share.source: share for share in shares(history, asks)}
     typical_bpb = statistics.fmean([gain for one in history if (gain := gain_bpb(one, history)) > 0] or [1.0])
     attempt_h = (statistics.fmean(one.spent_s for one in history if one.is_idea) or briefing.night.budget_s) / 3600
     rates = {}
-    for name in names:
+    for name, attempts in attempts_a_keep.items():
         share = known.get(name)
         keeps, hours = (share.gain_bpb / typical_bpb, share.hours) if share else (0.0, 0.0)
-        rates[name] = rng.gammavariate(PRIOR_KEEPS + keeps, 1 / (PRIOR_ATTEMPTS * attempt_h + hours))
-    return sorted(rates, key=lambda name: -rates[name])
+        rates[name] = rng.gammavariate(PRIOR_KEEPS + keeps, 1 / (attempts * attempt_h + hours))
+    tried = sum(share.attempts for share in known.values())
+    return sorted(rates, key=lambda name: (name in known or tried < FIRST_TURN, -rates[name]))
 
 
 def _sum(values: Iterable[Number | None]) -> Number | None:

@@ -68,7 +68,12 @@ def _check_need(source: Source, terms: Terms, asked: Mapping[str, Any]) -> None:
 
 
 def dial_check(terms: Terms) -> Callable[[str, str], object]:
-    """Return the check that (script, device kind) has to pass before a night opens with these terms."""
+    """Return the check that (script, device kind) has to pass before a night opens with these terms.
+
+    A mix without a model or an agent needs dials: known ideas come to an end, and the queue may stay empty.
+    """
+    if terms.proposer == MIX and not any(one.need is not None and one.can_be_asked(terms) for one in SOURCES):
+        return next((source.check_script for source in SOURCES if source.last), read_dials)
     return next((source.check_script for source in SOURCES if source.name == terms.proposer), read_dials)
 
 
@@ -95,7 +100,9 @@ def proposer_of(around: Surroundings) -> Proposer:
     proposers = {source.name: Checked(source.build(around), around.place.script) for source in asked}
     if terms.proposer == MIX:
         first = frozenset(source.name for source in SOURCES if source.first)
-        return Mix(proposers, f"{night.tag} {night.seed}", first=first, repairers=REPAIRERS)
+        prior = {source.name: source.attempts_a_keep for source in asked}
+        seed = f"{night.tag} {night.seed}"
+        return Mix(proposers, seed, first=first, repairers=REPAIRERS, attempts_a_keep=prior)
     if len(proposers) > 1:
         return Fallback(proposers, around.outbox.said, repairers=REPAIRERS)
     return proposers[terms.proposer]

@@ -59,6 +59,7 @@ class Source:
     first: bool = False  # asked before all others: a person waits for it
     last: bool = False  # asked where every other fails, so that the night goes on
     repairs: bool = False  # it can read why something broke
+    attempts_a_keep: float = 2.0  # what the mix expects of it before it has seen anything
 
     def is_set_up(self, terms: Terms) -> bool:
         return self.need is None or self.need.of(terms) is not None

@@ -16,6 +16,7 @@ from agent.judging.judge import PLAUSIBLE_GAIN
 # would not compare: another value is refused. The night takes another value of any other term, and keeps it.
 FIXED = ("judge", "confirm", "plausible_gain", "allowance_s")
 OF_THE_MODEL = ("llm_url", "price", "llm_max_tokens", "llm_stream")
+BEFORE_THE_MIX = "search"  # the proposer of nights that were begun before journals kept it
 SANDBOXES = ("off", "auto", "require")  # each promises more than the one before it
 
 
@@ -30,7 +31,7 @@ class Terms:
     sandbox: str = "auto"
     early_stop: bool = False
     dry_run: bool = True
-    proposer: str = "search"
+    proposer: str = "mix"
     llm: str | None = None
     llm_url: str | None = None
     price: tuple[float, float] | None = None  # dollars for a million tokens, in and out
@@ -44,7 +45,7 @@ class Terms:
     def from_json(cls, text: str) -> "Terms":
         """Read terms from a journal; raise NightError for text that as_json() cannot have written."""
         try:
-            facts = json.loads(text)
+            facts = {"proposer": BEFORE_THE_MIX} | json.loads(text)
             return cls(**facts | ({"price": tuple(facts["price"])} if facts.get("price") else {}))
         except (TypeError, ValueError, AttributeError) as error:
             raise NightError(f"the night's terms are damaged ({error}); begin another one with --tag") from error

@@ -139,8 +139,14 @@ LOCAL = "openai:toy@http://127.0.0.1:9/v1"
     [
         (["--proposer", "llm"], "--proposer llm needs --llm SPEC, as in: nightshift run --proposer llm --llm openai:"),
         (["--proposer", "command"], "--proposer command needs --command CMD, as in: nightshift run --proposer command"),
-        (["--llm", LOCAL], "--llm is set, but --proposer search asks it nothing; use llm or mix"),
-        (["--command", "true"], "--command is set, but --proposer search asks it nothing; use command or mix"),
+        (
+            ["--proposer", "search", "--llm", LOCAL],
+            "--llm is set, but --proposer search asks it nothing; use llm or mix",
+        ),
+        (
+            ["--proposer", "queue", "--command", "true"],
+            "--command is set, but --proposer queue asks it nothing; use com",
+        ),
         (["--price", "1,2"], "--price is about a language model; name it with --llm SPEC"),
         (["--llm-stream"], "--llm-stream is about a language model; name it with --llm SPEC"),
         (["--max-cost", "5", "--proposer", "mix"], "--max-cost is about a language model"),

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from sources import SCRIPT, Source, attempt, brief
@@ -10,6 +11,7 @@ from agent.errors import Exhausted, NoIdea, ScriptError
 from agent.experiment import Ask, Attempt, Briefing, Decision, Kind, Proposal, Status
 from agent.proposers.checked import TRIES, Checked, check_proposal
 from agent.proposers.mix import MOST_RESTED, Fallback, Mix, rests_until, shares
+from agent.proposers.registry import SOURCES
 
 EMPTY = NoIdea("nothing in it")
 ROLES = {"first": ("queue",), "repairers": ("llm", "command")}
@@ -36,6 +38,52 @@ def run_bandit(rates: dict[str, float], attempts: int, gain_bpb: float = 0.01, s
 def test_every_source_is_tried_before_a_night_is_old():
     count = run_bandit({"search": 0.1, "llm": 0.1, "command": 0.1}, 12)
     assert set(count) == {"search", "llm", "command"}
+
+
+NEW_NIGHT = {source.name: source.attempts_a_keep for source in SOURCES if source.need is None}
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["nothing is kept", "all of the catalogue's are kept"])
+def test_a_new_night_tries_catalogue_and_search_early_and_more_of_the_catalogue(kept):
+    count = Counter()
+    for seed in range(100):
+        sources = {name: Source(name) for name in ("queue", "catalogue", "search")}
+        sources["queue"].error = EMPTY
+        mix, history = Mix(sources, seed, **ROLES, attempts_a_keep=NEW_NIGHT), [attempt(0, "you")]
+        for number in range(1, 6):
+            name = mix.propose(brief(history)).source
+            history.append(attempt(number, name, 0.01 if kept and name == "catalogue" else 0.0))
+        names = [one.proposal.source for one in history[1:]]
+        assert set(names) == {"catalogue", "search"}
+        count.update(names)
+    assert count["catalogue"] > count["search"] > 100
+
+
+def test_a_catalogue_that_brings_nothing_leaves_the_night_to_a_search_that_does():
+    assert run_bandit({"catalogue": 0.0, "search": 0.3}, 60)["search"] > 40
+
+
+def test_a_source_whose_ideas_all_crash_rests_longer_each_time():
+    sources = {"catalogue": Source("catalogue"), "search": Source("search")}
+    names, history = [], [attempt(0, "you")]
+    mix = Mix(sources, 0, **ROLES, attempts_a_keep=NEW_NIGHT)
+    for number in range(1, 31):
+        names.append(mix.propose(brief(history)).source)
+        crashed = names[-1] == "catalogue"
+        how = {"status": Status.CRASH, "spent_s": 1.0} if crashed else {}
+        history.append(attempt(number, names[-1], **how))
+    tried = [at for at, name in enumerate(names) if name == "catalogue"]
+    rests = [later - before - 1 for before, later in pairwise(tried)]
+    assert 2 <= len(tried) <= 7
+    assert all(rest >= 2 ** max(0, at - 1) for at, rest in enumerate(rests) if at > 0)
+
+
+def test_one_that_can_repair_what_crashed_does_not_rest_for_it():
+    history = [attempt(0, "you"), *(attempt(number, "llm", status=Status.CRASH) for number in range(1, 5))]
+    assert rests_until("llm", brief(history)) is None
+    assert rests_until("llm", brief(history), counts_crashes=True) == 4 + 1 + 4
+    mended = [*history, attempt(5, "llm")]
+    assert rests_until("llm", brief(mended), counts_crashes=True) is None
 
 
 def test_a_source_that_gains_gets_the_larger_share_and_the_other_is_not_forgotten():

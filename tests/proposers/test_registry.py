@@ -71,7 +71,7 @@ def test_what_a_source_needs_is_asked_for_by_its_entry(monkeypatch):
     with pytest.raises(NightError, match="--max-cost is about a toy; name it with --llm SPEC"):
         check_sources(Terms(proposer="mix", max_cost=1.0), {"max_cost": 1.0})
     with pytest.raises(NightError, match="--llm is set, but --proposer search asks it nothing; use toy or mix"):
-        check_sources(Terms(llm="a:b"), {"llm": "a:b"})
+        check_sources(Terms(proposer="search", llm="a:b"), {"llm": "a:b"})
 
 
 def test_the_choices_are_those_of_the_table_and_mix():
