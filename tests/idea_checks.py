@@ -63,11 +63,12 @@ def check(source: str, out: Path) -> str:
         count = _check_parameters(script, _weights(fresh), _weights(trained))
         tokens = np.array(data.split("train").tokens[: 4 * data.seq_len], np.int32).reshape(4, -1)
         _check_logits(trained, tokens, data.vocab_size)
+        _check_compilation(script, fresh, tokens)
         again = script.load_model(out / "model.safetensors")
         assert mx.array_equal(again(mx.array(tokens)), trained(mx.array(tokens))), "two loaded models differ"
         _check_saving(script, trained, tokens, out)
         assert script.flops_per_token(trained) > 0
-    return f"loss {losses[0]:.2f} → {losses[-1]:.2f} in {STEPS} steps, {count / 1000:,.0f} k parameters"
+    return f"loss {losses[0]:.4f} → {losses[-1]:.4f} in {STEPS} steps, {count / 1000:,.0f} k parameters"
 
 
 def _train(script: types.ModuleType, out: Path) -> list[float]:
@@ -91,7 +92,8 @@ def _check_parameters(script: types.ModuleType, fresh: dict, trained: dict) -> i
     params = {name: mx.array(weight) for name, weight in fresh.items()}
     optimizer = script.MuonAdamW(params, script.DEPTH * script.ASPECT_RATIO)
     held = [name for group in vars(optimizer).values() if isinstance(group, dict) for name in _names(group)]
-    assert sorted(fresh.keys() - set(held)) == [], "these parameters are in no optimizer group"
+    lost = sorted(fresh.keys() - set(held))
+    assert lost == [], f"no optimizer group takes {', '.join(lost)}"
     still = sorted(name for name in fresh if np.array_equal(fresh[name], trained[name]))
     assert still == [], f"training changes nothing of {', '.join(still)}"
     tables = [name for names in optimizer.muon.values() for name in names if "embedding" in name]
@@ -122,6 +124,23 @@ def _check_logits(model, tokens: np.ndarray, vocab_size: int) -> None:
     for row in range(len(tokens)):
         alone = np.array(model(mx.array(tokens[row : row + 1])))[0]
         assert np.abs(alone - logits[row]).max() < ROUNDING, "a row's logits depend on how many rows there are"
+
+
+def _check_compilation(script: types.ModuleType, model, rows: np.ndarray) -> None:
+    """Check that mx.compile, which a Mac uses, can trace a step: it reads no value of an array.
+
+    Nothing is evaluated, since to compile what was traced takes a C++ compiler many seconds.
+    """
+    params = dict(tree_flatten(model.trainable_parameters()))
+    optimizer = script.MuonAdamW(params, model.config.width)
+    script.COMPILE, evaluate, mx.async_eval = True, mx.async_eval, lambda *arrays: None
+    try:
+        step = script.make_step(model, optimizer)
+        step(params, optimizer.init(params), iter([rows]), script.schedule(0, 0.5))
+    except (ValueError, RuntimeError) as error:
+        raise AssertionError(f"mx.compile cannot trace a step: {error}") from error
+    finally:
+        script.COMPILE, mx.async_eval = False, evaluate
 
 
 def _check_saving(script: types.ModuleType, model, tokens: np.ndarray, out: Path) -> None:
