@@ -13,7 +13,7 @@ import pytest
 from agent.records.schema import SCHEMA
 
 ROOT = Path(__file__).parents[1]
-OTHERS = (ROOT / "benchmarks" / "README.md", ROOT / "experiments" / "README.md")
+OTHERS = tuple(ROOT / folder / "README.md" for folder in ("benchmarks", "experiments", "ideas"))
 PAGES = (*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *OTHERS)
 FOLDERS = (".ci", ".github", "agent", "benchmarks", "docs", "kernels", "tests")
 SUFFIXES = {".c", ".md", ".png", ".py", ".toml", ".tsv", ".yml"}
