@@ -22,8 +22,8 @@ interval over nights is Student's. A night that keeps nothing has an honest gain
     cores:0-15/4     a night on each four of these cores
 
 When it is cut off (SIGTERM, Ctrl-C, --most-minutes), the nights are ended, and all that they have is reported. The same
-command goes on with nights that are not over. DIR/TAG is the record of each night, as `nightshift ship` writes it;
-DIR/work holds clones, journals and logs.
+command goes on with nights that are not over. DIR/TAG is the record of each night, as `nightshift ship` writes it,
+DIR/results.tsv has their rows for the ledger, and DIR/work holds clones, journals and logs.
 
 Flat keys of --json, for each ARM: ARM_nights, ARM_attempts, ARM_runs, ARM_keeps, ARM_crashes, ARM_hours,
 ARM_recorded, ARM_honest and ARM_holdout with _low and _high, ARM_over_search with _low and _high, ARM_times_search;
@@ -46,8 +46,11 @@ import real_outcomes
 from fleet import Cut, Fleet, Planned, Slot, make_clone, origin, planned, slots_of
 
 from agent.errors import NightError
+from agent.files import read_plain, write_plain
 from agent.night.limits import expected_run_s
 from agent.proposers.registry import choices
+from agent.records.journal import Journal
+from agent.records.ledger import render
 from agent.records.shipped import ship
 
 ARMS = ("mix", "search", "random", "catalogue")
@@ -61,6 +64,8 @@ def run_nights(args: argparse.Namespace, slots: Sequence[Slot], cut: Cut) -> lis
     """Run all nights that are not over, and ship each; return those that failed."""
     data, device_kind = prepared(args)
     env = {**os.environ, "NIGHTSHIFT_DATA": data, "PYTHONUNBUFFERED": "1"}
+    if path := os.environ.get("PYTHONPATH"):  # nights have other working folders
+        env["PYTHONPATH"] = os.pathsep.join(str(Path(part).absolute()) for part in path.split(os.pathsep) if part)
     source = origin(args)
     waiting = [night for night in planned(args) if not night.mark.exists()]
     fleet = Fleet(args, env, device_kind, list(slots))
@@ -92,9 +97,12 @@ def check_minutes(args: argparse.Namespace) -> None:
 
 
 def record(args: argparse.Namespace, night: Planned) -> None:
-    """Ship a night; one without a result has no record."""
+    """Ship a night, and put its rows into a ledger of all nights; one without a result has no record."""
+    rows = args.out / night.place.ledger.name
     try:
         ship(night.place, night.tag, args.out / night.tag)
+        with Journal.read(night.place.journal(night.tag)) as journal:
+            write_plain(rows, render(read_plain(rows), [(journal.night(), journal.attempts())]))
         measure.write_json(args.json, real_outcomes.flatten(real_outcomes.read_all(args.out)))
     except NightError as error:
         measure.say(f"{night.tag}: {error}")

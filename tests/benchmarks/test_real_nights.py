@@ -20,6 +20,7 @@ from samples import NIGHT
 from agent.errors import NightError
 from agent.experiment import Ask, Attempt, Dawn, Decision, Ending, Kind, Proposal, Run, Score
 from agent.records.journal import Journal
+from agent.records.ledger import TAG
 from agent.records.place import Place
 from agent.records.shipped import ship
 from agent.script.dials import Choices, Range, read_dials, searched
@@ -258,4 +259,7 @@ def test_real_nights_are_cut_off_reported_and_gone_on_with(tmp_path):
     assert (flat["search_attempts"], flat["random_attempts"]) == (2, 2)
     assert flat["random_command_attempts"] == 2  # the search has not taken their place
     assert flat["search_honest"] is not None
+    assert {line.split("\t")[TAG] for line in (out / "results.tsv").read_text().splitlines()[1:]} == {
+        "x-random-0", "x-search-0"
+    }  # fmt: skip
     assert sorted(path.name for path in out.glob("work/*.over")) == ["x-random-0.over", "x-search-0.over"]
