@@ -22,6 +22,7 @@ from agent.script.dials import Value, skeleton_of, values_of
 
 LATEST, MOST = 500, 2000  # attempts that are read: of one night, and of all journals
 OTHER_PROTOCOL, OTHER_DEVICE = 0.5, 0.5  # how much a night on another text, or another device of the kind, tells
+DAMAGED = OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError  # as JSON may be
 FACTS, ATTEMPTS = "night.json", "attempts.jsonl"  # in a shipped night's folder
 
 
@@ -34,7 +35,7 @@ class PastAttempt:
     title: str
     source: str
     dials: Mapping[str, Value]  # of its script, on the night's kind of device; empty if that cannot be read
-    skeleton: str  # skeleton_of its script; "" if that cannot be read
+    skeleton: str  # skeleton_of its script, by the Python of the night; "" if that cannot be read
     val_bpb: float | None  # mean of the night's runs that count
     runs: int  # of the night that count
     crashed: bool
@@ -94,7 +95,7 @@ def past_nights(place: Place, except_tag: str) -> tuple[PastNight, ...]:
                 found[journal.night().started, path.parent.name] = past = of_journal(journal)
                 read += len(past.attempts)
     for folder in place.shipped.glob("*/"):
-        with suppress(OSError, ValueError, TypeError, LookupError, AttributeError):
+        with suppress(*DAMAGED):
             started, past = of_record(folder)
             if past.tag != except_tag:
                 found.setdefault((started, past.tag), past)

@@ -1,5 +1,6 @@
 """The comparison of sources by real nights: its slots, its random dials, what it makes of records, and a cut."""
 
+import argparse
 import ast
 import dataclasses
 import json
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from commands import wait_until
-from nights import SCRIPTS, environment, make_repository
+from nights import SCRIPTS, environment, git, make_repository
 from samples import NIGHT
 
 from agent.errors import NightError
@@ -220,6 +221,29 @@ def test_minutes_that_are_over_before_the_first_attempt_are_refused(tmp_path, ca
     assert real_nights.main(words) == 2
     assert "no attempt in a night; give --minutes 12 at least" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_repository", [True, False])
+@pytest.mark.parametrize("with_past", [True, False])
+def test_each_night_has_a_clone_of_the_tree(tmp_path, monkeypatch, is_repository, with_past):
+    tree, out = tmp_path / "tree", tmp_path / "out"
+    for name in ("train_mlx.py", "agent/run.py", "experiments/shipped/t/night.json", ".venv/big.py", "agent/.env"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(name)
+    if is_repository:
+        for words in (("init", "-q"), ("add", "train_mlx.py", "agent/run.py", "experiments"), ("commit", "-qm", "x")):
+            git(tree, "-c", "user.name=a", "-c", "user.email=a@example.org", *words)
+    (out / "work").mkdir(parents=True)
+    monkeypatch.setattr(measure, "ROOT", tree)
+    args = argparse.Namespace(out=out, with_past=with_past, script=SCRIPTS / "unigram.py")
+    night = fleet.Planned("t", "mix", 0, out / "work" / "t")
+    assert (fleet.origin(args) == tree) == is_repository
+    fleet.make_clone(args, night, fleet.origin(args))
+    assert night.place.script_path.read_text() == SCRIPT
+    assert (night.clone / "agent" / "run.py").read_text() == "agent/run.py"
+    assert (night.clone / "experiments" / "shipped" / "t").exists() == with_past
+    assert not (night.clone / ".venv").exists()
+    assert night.place.repo.find("HEAD") is not None
 
 
 # ---- real ones -------------------------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ def test_a_night_with_journal_and_record_counts_once_and_another_of_its_name_bes
 
 
 @pytest.mark.parametrize("file", ["night.json", "attempts.jsonl"])
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"tag": "t"}\n', "\0\xff"])
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"tag": "t"}\n', "\0\xff", "[" * 100_000])
 def test_a_damaged_record_is_skipped(place, file, text):
     night_of(place, "t")
     night_of(place, "u")
@@ -157,7 +157,7 @@ def test_a_real_night_is_shipped_with_its_champion_and_findings(place):
     place.script_path.write_text(unigram(SHARPNESS=0.5))
     git(place.repo.root, "commit", "-qam", "a script")
     grounds = Grounds(place.repo.root)
-    grounds.try_scripts("t", [unigram(SHARPNESS=0.7), "raise SystemExit(3)\n" + unigram(SHARPNESS=0.6)])
+    grounds.try_scripts("t", [unigram(SHARPNESS=0.7)])
     with Journal.resume(place.journal("t")) as journal:
         journal.put_dawn(Dawn(1, 1, 4, "2026-01-02T03:04:05Z", None, {"script": 1, "honest": None}))
     told = nightshift(place, "ship", "--to", str(place.repo.root / "record"))
@@ -167,7 +167,7 @@ def test_a_real_night_is_shipped_with_its_champion_and_findings(place):
     assert all(f"record/{name}" in told.stdout for name in files)
     assert json.loads(files["findings.json"])["findings"]["script"] == 1
     facts = json.loads(files["night.json"])
-    assert (facts["incumbent"], facts["confirmed"], facts["attempts"]) == (1, 1, 3)
+    assert (facts["incumbent"], facts["confirmed"], facts["attempts"]) == (1, 1, 2)
     row = json.loads(files["attempts.jsonl"].splitlines()[1])
     with Journal.read(place.journal("t")) as journal:
         attempt = journal.attempt(1)
