@@ -262,6 +262,8 @@ def _arm_row(flat: measure.Flat, arm: str) -> list[str]:
     times = measure.show(flat.get(f"{arm}_times_{COMPARED_WITH}"), ".1f")
     above = between(flat, f"{arm}_over_{COMPARED_WITH}") + (f", ×{times}" if times else "")
     counts = [measure.show(flat[f"{arm}_{name}"]) for name in ("nights", "attempts", "keeps", "crashes")]
+    if flat[f"{arm}_confirmed_nights"] != flat[f"{arm}_nights"]:  # the honest gain is of these
+        counts[0] = f"{flat[f'{arm}_confirmed_nights']} of {counts[0]}"
     gains = [between(flat, f"{arm}_{name}") for name in ("recorded", "honest")]
     return [arm, *counts, *gains, measure.show(share, ".2%"), above]
 
