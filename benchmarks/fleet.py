@@ -113,7 +113,9 @@ class Planned:
 
 def planned(args: argparse.Namespace) -> list[Planned]:
     """Return the nights, the first of each arm first: a cut then leaves as many of each."""
-    pairs = ((arm, number) for number in range(args.nights) for arm in args.arms)
+    arms = [(arm, args.nights if count is None else count) for arm, count in args.arms]
+    most = max(count for _, count in arms)
+    pairs = ((arm, number) for number in range(most) for arm, count in arms if number < count)
     tags = ((f"{args.name}-{arm}-{number}", arm, args.seed + SEEDS_APART * number) for arm, number in pairs)
     return [Planned(tag, arm, seed, args.out / "work" / tag) for tag, arm, seed in tags]
 

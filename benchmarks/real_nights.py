@@ -126,10 +126,19 @@ def prepared(args: argparse.Namespace) -> tuple[str, str]:
 # ---- command line ----------------------------------------------------------------------------------------------------
 
 
+def arm_of(word: str) -> tuple[str, int | None]:
+    """Read one word of --arms: mix, or mix=3."""
+    match = re.fullmatch(rf"({'|'.join(ARMS)})(?:=([1-9]\d*))?", word)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{word!r} is no arm; write {', '.join(ARMS)}, or as in mix=3")
+    return match[1], int(match[2]) if match[2] else None
+
+
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, metavar="DIR", help="records, and below work/ clones and logs")
-    parser.add_argument("--arms", nargs="+", choices=ARMS, help=f"what proposes (default: {' '.join(DEFAULT_ARMS)})")
+    about = f"what proposes, and how many nights where --nights is not meant (default: {' '.join(DEFAULT_ARMS)})"
+    parser.add_argument("--arms", nargs="+", type=arm_of, metavar="ARM[=N]", help=about)
     parser.add_argument("--nights", type=int, default=None, metavar="N", help="of each arm (default: 2; quick: 1)")
     parser.add_argument("--budget-s", type=float, metavar="S", help="of each run (default: 40; quick: 0.05)")
     parser.add_argument(
@@ -150,18 +159,15 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a minute on two cores: a toy script")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys, after each night")
     args = parser.parse_args(argv)
-    quick = {"nights": 1, "budget_s": 0.05, "experiments": 2, "dawn": 4, "script": TOY, "arms": ["search", "random"]}
-    usual = {
-        "nights": 2,
-        "budget_s": 40.0,
-        "dawn": 8,
-        "arms": list(DEFAULT_ARMS),
-        "name": time.strftime("%b%d").lower(),
-    }
-    for name, value in ((quick | {"name": "quick"}) if args.quick else usual).items():
+    usual = {"nights": 2, "budget_s": 40.0, "dawn": 8, "arms": DEFAULT_ARMS, "name": time.strftime("%b%d").lower()}
+    quick = {"nights": 1, "budget_s": 0.05, "dawn": 4, "arms": ("search", "random"), "experiments": 2, "script": TOY}
+    for name, value in (usual | (quick if args.quick else {})).items():
         setattr(args, name, value if getattr(args, name) is None else getattr(args, name))
+    args.arms = [(arm, None) if isinstance(arm, str) else arm for arm in args.arms]
     if args.quick and not args.night_options:
         args.night_options = "--judge greedy"  # one run of each attempt
+    if not args.budget_s > 0 or args.nights < 1 or args.dawn < 0:
+        parser.error("--budget-s and --nights must be above zero, --dawn not below")
     if args.report is None and args.out is None and not args.quick:
         parser.error("--out DIR is missing: the folder for records, clones and logs")
     if args.report is None and not args.quick and args.minutes is None and args.experiments is None:
@@ -190,7 +196,7 @@ def run(args: argparse.Namespace) -> int:
     measure.check_writable(args.json)
     if args.report is not None:
         return report_anew(args)
-    missing = [arm for arm in args.arms if arm != "random" and arm not in choices()]
+    missing = [arm for arm, _ in args.arms if arm != "random" and arm not in choices()]
     if missing:
         raise measure.Misuse(f"--arms {missing[0]}: nightshift has no such source; there are: {', '.join(choices())}")
     check_minutes(args)

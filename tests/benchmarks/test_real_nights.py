@@ -208,6 +208,14 @@ def test_a_report_of_records_alone_is_that_of_the_nights(place, tmp_path, capsys
     assert "no night has a result yet" in capsys.readouterr().err
 
 
+def test_arms_take_turns_and_may_have_different_numbers_of_nights(tmp_path):
+    words = ["--arms", "mix", "search=1", "random=3", "--nights", "2", "--name", "x", "--minutes", "20"]
+    nights = fleet.planned(real_nights.parse([*words, "--out", str(tmp_path)]))
+    order = ["mix-0", "search-0", "random-0", "mix-1", "random-1", "random-2"]
+    assert [night.tag for night in nights] == [f"x-{name}" for name in order]
+    assert [night.seed for night in nights] == [0, 0, 0, 100, 100, 200]
+
+
 @pytest.mark.parametrize("words", [["--arms", "search"], ["--out", "x"], ["--out", "x", "--arms", "luck"]])
 def test_nights_without_an_end_or_a_place_are_refused(words, capsys):
     with pytest.raises(SystemExit) as end:
