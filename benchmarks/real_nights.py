@@ -63,6 +63,10 @@ POLL_S = 0.2
 def run_nights(args: argparse.Namespace, slots: Sequence[Slot], cut: Cut) -> list[str]:
     """Run all nights that are not over, and ship each; return those that failed."""
     data, device_kind = prepared(args)
+    wanted = "cpu" if slots[0].gpu is None else "cuda"
+    if args.slots and device_kind != wanted:
+        told = f"--slots {args.slots}: MLX runs on {device_kind} here"
+        raise measure.Misuse(f"{told}; put a build of it for {wanted} on PYTHONPATH, or name other slots")
     env = {**os.environ, "NIGHTSHIFT_DATA": data, "PYTHONUNBUFFERED": "1"}
     if path := os.environ.get("PYTHONPATH"):  # nights have other working folders
         env["PYTHONPATH"] = os.pathsep.join(str(Path(part).absolute()) for part in path.split(os.pathsep) if part)
