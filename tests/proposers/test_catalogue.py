@@ -137,6 +137,12 @@ def test_equal_histories_give_equal_proposals(folder):
     assert first == again
 
 
+def test_two_nights_begin_with_different_ideas_of_equal_promise(folder):
+    write_idea(folder / "ideas", "wider", BASE, WIDER, Gain="cpu 1.0")
+    nights = [replace(brief(START), night=replace(NIGHT, tag=f"night{number}")) for number in range(12)]
+    assert {catalogue(folder).propose(one).source for one in nights} == {"catalogue: news", "catalogue: wider"}
+
+
 def test_what_was_tried_is_not_tried_again_on_the_same_script_and_then_there_is_none_left(folder):
     source = catalogue(folder)
     near = replace(tried(1, "news", Kind.LUCK, 0.001, 0.6), proposal=Proposal.of(NEWS, "", "", "catalogue: news"))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 
 from agent.experiment import NOT_BELIEVED, Attempt, History, Kind, Night, Status, incumbent, source_name
 from agent.proposers.catalogue.gains import Estimate, Measured, estimates
@@ -49,7 +50,10 @@ class Prospect:
 def prospects(
     ideas: Iterable[Idea], night: Night, history: History, sigma_bpb: float | None, past: Iterable[PastNight]
 ) -> list[Prospect]:
-    """Return the ideas, the one first from which most is expected in this night."""
+    """Return the ideas, the one first from which most is expected in this night.
+
+    Equal ones come in an order that is the night's alone, so that two nights at once try different ones first.
+    """
     by_slug = {idea.slug: idea for idea in ideas}
     attempts: dict[str, list[Attempt]] = {slug: [] for slug in by_slug}
     for one in history:
@@ -68,7 +72,8 @@ def prospects(
         )
         for slug, idea in by_slug.items()
     ]  # fmt: skip
-    return sorted(known, key=lambda one: (-one.worth_percent, one.idea.slug))
+    seed = f"{night.tag} {night.seed}"
+    return sorted(known, key=lambda one: (-one.worth_percent, Random(f"{seed} {one.idea.slug}").random()))
 
 
 def slug_of(source: str) -> str | None:
