@@ -1,38 +1,45 @@
 """How proposers of dials do in simulated nights, where the truth is known: what the search's design was decided by.
 
-    python benchmarks/landscapes.py [--nights 12] [--arms search random …] [--kinds bowl …] [--quick] [--json FILE]
+    python benchmarks/landscapes.py [--nights 12] [--runs 40 96] [--judge greedy] [--arms search random …]
+                                    [--kinds bowl …] [--workers 2] [--quick] [--json FILE]
 
 A landscape is a bowl over the project's own dials, of which four to six matter; two pairs of them act together, and
-beyond a cliff a run crashes. Everything is in sigma, the noise of one run; a night has 40 runs, each proposer the same
-landscapes and noise, and what scores below the incumbent is kept (greedy). Gains are the champion's true ones.
+beyond a cliff a run crashes. Everything is in sigma, the noise of one run; each proposer has the same landscapes and
+noise. The project's own judges decide; runs that repeat an attempt count as runs. Gains are the champion's true ones.
 
     bowl     8 sigma to be had        loud    4        quiet    30        tuned    3, and close by
     short    30, most of it in BATCH_ROWS, DEPTH and ASPECT_RATIO         cliffs   10, and six cliffs
+    edges    10, and every fourth dial has a cliff, above or below: not part of the mean over the kinds
 
     search   agent/proposers/search/search.py           random   one to three dials from their whole ranges
     steps    one to three dials, a small step    tpe      Optuna's TPE over all dials at once (multivariate)
     cma      CMA-ES over all dials at once (separable, from the start's dials, sigma an eighth of a range)
 
-Flat keys of --json, for each arm: ARM_share, the mean over the kinds of the share of what was to be had; ARM_crashes a
-night; ARM_KIND_gain, ARM_KIND_stderr.
+Flat keys of --json, for each arm and number of runs: ARM_RUNS_share, the mean over the first six kinds of the share of
+what was to be had; ARM_RUNS_share_stderr, its standard error; ARM_RUNS_tried, the same for the best place that was
+tried; ARM_RUNS_crashes of a night, and ARM_RUNS_attempts; ARM_KIND_RUNS_gain, ARM_KIND_RUNS_stderr.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import random
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side by side
 
 import cmaes
 import measure
 import numpy as np
 import optuna
+from terrain import DIALS, GAINS, KIND, NAMES, SCRIPT, START, Landscape, Place, place_of, script_at
 
 from agent.experiment import (
     Attempt,
@@ -48,101 +55,16 @@ from agent.experiment import (
     Status,
     incumbent,
 )
-from agent.judging.judge import Greedy
+from agent.judging.judge import JUDGES, choose_judge
+from agent.judging.noise import noise as noise_of
 from agent.proposers.search.search import Search
-from agent.script.dials import Choices, Dial, Range, Value, read_dials, searched, set_dials
 
-KIND = "cpu"
-SOURCE = measure.SCRIPT.read_text()
-SCRIPT = SOURCE[SOURCE.index("# Shape of the model") : SOURCE.index("# Machinery")]  # its dials with ranges
-DIALS = searched(SCRIPT, KIND)
-NAMES = [dial.name for dial in DIALS]
-GAINS = {"bowl": 8.0, "loud": 4.0, "quiet": 30.0, "tuned": 3.0, "short": 30.0, "cliffs": 10.0}  # sigma to be had
-LARGE = 100.0  # attempt 0's score, in sigma
+MEANT = tuple(GAINS)[:6]  # the kinds that a share is the mean over
+SIGMA_BPB, BEST_BPB = 0.005, 1.0
 NIGHT = Night("simulated", "", "train_mlx.py", "", 300.0, 0, KIND, "", "", "", "")
-Place = np.ndarray  # (D,), 0 to 1 on every dial
 Propose = Callable[[Briefing], Proposal]
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
-
-
-# ---- dials and places ------------------------------------------------------------------------------------------------
-
-
-def coordinate(dial: Dial, value: Value) -> float:
-    if isinstance(dial.span, Choices):
-        return dial.span.values.index(value) / (len(dial.span.values) - 1) if value in dial.span.values else 0.5
-    assert isinstance(dial.span, Range)
-    assert isinstance(value, int | float)
-    low, high = dial.span.low, dial.span.high
-    return math.log(value / low) / math.log(high / low) if dial.span.log else (value - low) / (high - low)
-
-
-@lru_cache(100_000)
-def place_of(script: str) -> Place:
-    values = {dial.name: dial.value for dial in read_dials(script, KIND)}
-    return np.array([coordinate(dial, values[dial.name]) for dial in DIALS])
-
-
-def script_at(place: Place, parent: str) -> str:
-    """The parent's script with its dials at a place; choices at the nearest one."""
-    changed = {}
-    for dial, to, at in zip(DIALS, np.clip(place, 0, 1), place_of(parent), strict=True):
-        if isinstance(dial.span, Choices):
-            last = len(dial.span.values) - 1
-            if round(to * last) != round(at * last):
-                changed[dial.name] = dial.span.values[round(to * last)]
-        elif isinstance(dial.span, Range) and abs(to - at) > 0.01:
-            low, high = dial.span.low, dial.span.high
-            changed[dial.name] = float(low * (high / low) ** to if dial.span.log else low + to * (high - low))
-    return set_dials(parent, KIND, changed)
-
-
-START = place_of(SCRIPT)
-START.setflags(write=False)
-
-
-# ---- the truth -------------------------------------------------------------------------------------------------------
-
-
-class Landscape:
-    """Drawn from its kind and seed alone."""
-
-    def __init__(self, kind: str, seed: int) -> None:
-        rng = random.Random(f"{kind} {seed}")
-        active = set(rng.sample(range(len(DIALS)), rng.choice([4, 5, 6])))
-        if kind == "short":
-            active |= {NAMES.index(name) for name in ("BATCH_ROWS", "DEPTH", "ASPECT_RATIO")}
-        self.best, self.weight = START.copy(), np.zeros(len(DIALS))
-        for i, at in enumerate(START):
-            rises = (at < 0.5) == (rng.random() < 0.65)  # more often towards the middle
-            room = 1 - at if rises else at
-            rises, room = (rises, room) if room >= 0.15 else (not rises, 1 - room)
-            far = min(room, rng.uniform(0.15, 0.5) * (0.4 if kind == "tuned" else 1.0))
-            if i in active:
-                self.best[i] = at + far if rises else at - far
-                self.weight[i] = math.exp(rng.gauss(0, 0.8)) / far**2
-            else:
-                self.best[i] = at + rng.uniform(-0.08, 0.08)
-        self.weight *= GAINS[kind] / (self.weight * (START - self.best) ** 2).sum()
-        for i in set(range(len(DIALS))) - active:
-            self.weight[i] = rng.choice([0, 0, 2, 6, 6]) * (2 if kind == "tuned" else 1)
-        pairs = [rng.sample(sorted(active), 2) for _ in range(2)]
-        strength = [rng.uniform(-0.6, 0.6) * math.sqrt(self.weight[i] * self.weight[j]) for i, j in pairs]
-        self.pairs = [(i, j, how) for (i, j), how in zip(pairs, strength, strict=True)]
-        floats = [i for i, dial in enumerate(DIALS) if isinstance(dial.span, Range) and START[i] < 0.8]
-        self.cliffs = [
-            (i, rng.uniform(max(START[i], self.best[i]) + 0.08, 1.1))
-            for i in rng.sample(floats, 6 if kind == "cliffs" else 2)
-        ]
-
-    def loss(self, place: Place) -> float:
-        off = place - self.best
-        return float((self.weight * off**2).sum() + sum(how * off[i] * off[j] for i, j, how in self.pairs))
-
-    def crashes(self, place: Place) -> bool:
-        too_large = place[NAMES.index("BATCH_ROWS")] + place[NAMES.index("DEPTH")] > 1.35
-        return bool(too_large or any(place[i] > edge for i, edge in self.cliffs))
 
 
 # ---- who proposes ----------------------------------------------------------------------------------------------------
@@ -168,7 +90,7 @@ def turning(reach: float | None) -> Callable[[int], Propose]:
 
 def seen(briefing: Briefing) -> list[tuple[Place, float]]:
     """Every attempt's place and score; a crash counts as a sigma worse than the worst."""
-    worst = max(attempt.val_bpb for attempt in briefing.history if attempt.val_bpb is not None) + 1
+    worst = max(attempt.val_bpb for attempt in briefing.history if attempt.val_bpb is not None) + SIGMA_BPB
     return [
         (np.clip(place_of(attempt.proposal.script), 0, 1), worst if attempt.val_bpb is None else attempt.val_bpb)
         for attempt in briefing.history
@@ -221,88 +143,187 @@ ARMS: dict[str, Callable[[int], Propose]] = {
 @dataclass(frozen=True)
 class Outcome:
     gain: float  # sigma, the champion's true one
+    tried: float  # sigma, of the best place that was tried
     crashes: int
+    attempts: int
 
 
-def live_through(propose: Propose, kind: str, seed: int, runs: int) -> Outcome:
-    land, noise, judge = Landscape(kind, seed), random.Random(f"noise {kind} {seed}"), Greedy()
-    history: list[Attempt] = []
-    for number in range(runs):
-        best = incumbent(history)
-        if best is None:
-            proposal = Proposal(SCRIPT, "", "", "you")
-        else:
-            proposal = propose(Briefing(NIGHT, history, best, noise=Noise(1.0, 5, 2.8)))
-        place = place_of(proposal.script)
-        score = None if land.crashes(place) else Score(LARGE + land.loss(place) + noise.gauss(0, 1), 1.0)
-        run = Run(0, Ending.FINISHED if score else Ending.CRASHED, 0 if score else 1, 1.0, None, "", score)
-        attempt = Attempt(number, best.number if best else None, proposal, "", None, (run,))
-        decision = judge.judge(attempt, history) if score else Decision(Kind.CRASHED, "a cliff")
-        history.append(Attempt(number, attempt.parent, proposal, "", None, (run,), decision, True))
-    champion = incumbent(history)
-    assert champion is not None
-    gain = land.loss(START) - land.loss(place_of(champion.proposal.script))
-    return Outcome(gain, sum(attempt.status is Status.CRASH for attempt in history))
+class SimulatedNight:
+    """Runs, judges and keeps as a night does; only the scores are drawn from a landscape."""
+
+    def __init__(self, kind: str, seed: int, judge: str) -> None:
+        self._land, self._noise = Landscape(kind, seed), random.Random(f"noise {kind} {seed}")
+        self._judge, self._told = choose_judge(judge), judge == "greedy"  # it repeats no run that would tell sigma
+        self.history: list[Attempt] = []
+        self._runs, self._outcomes = 0, dict[int, Outcome]()
+
+    def live(self, propose: Propose, marks: Sequence[int]) -> dict[int, Outcome]:
+        """Number of runs → what the night has come to then."""
+        while self._runs < max(marks):
+            best = incumbent(self.history)
+            proposal = Proposal(SCRIPT, "", "", "you") if best is None else propose(self._briefing(best))
+            attempt = Attempt(len(self.history), best.number if best else None, proposal, "", "c")
+            decision = Decision(Kind.UNDECIDED, "not measured yet")
+            while decision.status is None and self._runs < max(marks):
+                attempt = self._measured(attempt)
+                decision = self._judge.judge(attempt, self.history)
+                if self._runs in marks and decision.status is None:
+                    self._note()
+            if decision.status is None:
+                decision = Decision(Kind.WORSE, "the night is over")
+            self.history.append(replace(attempt, decision=decision, settled=True))
+            if self._runs in marks:
+                self._note()
+            self._think_again(max(marks), marks)
+        return self._outcomes
+
+    def _briefing(self, best: Attempt) -> Briefing:
+        known = Noise(SIGMA_BPB, 5, 2.8 * SIGMA_BPB) if self._told else noise_of(self.history)
+        return Briefing(NIGHT, self.history, best, noise=known)
+
+    def _measured(self, attempt: Attempt) -> Attempt:
+        """The attempt with one run more."""
+        place, error = place_of(attempt.proposal.script), self._noise.gauss(0, 1)
+        score = (
+            None if self._land.crashes(place) else Score(BEST_BPB + SIGMA_BPB * (self._land.loss(place) + error), 1.0)
+        )
+        ending = Ending.FINISHED if score else Ending.CRASHED
+        self._runs += 1
+        run = Run(len(attempt.runs), ending, 0 if score else 1, 1.0, None, "", score)
+        return replace(attempt, runs=(*attempt.runs, run))
+
+    def _think_again(self, most: int, marks: Sequence[int]) -> None:
+        """Follow the judge's review until it asks for nothing further."""
+        while True:
+            review = self._judge.review(self.history)
+            for number, decision in review.decisions.items():
+                self.history[number] = replace(self.history[number], decision=decision)
+            if review.again is not None and self._runs < most:
+                self.history[review.again] = self._measured(self.history[review.again])
+            elif not review.decisions:
+                return
+            if self._runs in marks:
+                self._note()
+
+    def _note(self) -> None:
+        """Set down how things stand; the last word after a run counts."""
+        champion, start = incumbent(self.history), self._land.loss(START)
+        places = [place_of(one.proposal.script) for one in self.history if one.scores_bpb]
+        self._outcomes[self._runs] = Outcome(
+            start - self._land.loss(place_of(champion.proposal.script)) if champion else 0.0,
+            start - min(map(self._land.loss, places), default=start),
+            sum(one.status is Status.CRASH for one in self.history),
+            len(self.history),
+        )
 
 
-def flatten(found: dict[str, dict[str, list[Outcome]]]) -> measure.Flat:
+def live_through(job: tuple[str, str, int, str, tuple[int, ...]]) -> dict[int, Outcome]:
+    arm, kind, seed, judge, marks = job
+    return SimulatedNight(kind, seed, judge).live(ARMS[arm](seed), marks)
+
+
+def compare(args: argparse.Namespace) -> measure.Flat:
+    jobs = [
+        (arm, kind, seed, args.judge, tuple(args.runs))
+        for seed in args.seeds
+        for kind in args.kinds
+        for arm in args.arms
+    ]
+    with ProcessPoolExecutor(args.workers) as pool:
+        found: dict[tuple[str, str], list[dict[int, Outcome]]] = {}
+        for (arm, kind, seed, *_), outcome in zip(jobs, pool.map(live_through, jobs), strict=True):
+            found.setdefault((arm, kind), []).append(outcome)
+            measure.say(f"{arm}: {kind} {seed}")
     flat: measure.Flat = {}
-    for arm, kinds in found.items():
-        means = {kind: statistics.fmean(one.gain for one in nights) for kind, nights in kinds.items()}
-        flat[f"{arm}_share"] = statistics.fmean(mean / GAINS[kind] for kind, mean in means.items())
-        flat[f"{arm}_crashes"] = statistics.fmean(one.crashes for nights in kinds.values() for one in nights)
-        for kind, nights in kinds.items():
-            spread = statistics.stdev(one.gain for one in nights) / len(nights) ** 0.5 if len(nights) > 1 else None
-            flat[f"{arm}_{kind}_gain"], flat[f"{arm}_{kind}_stderr"] = means[kind], spread
+    for arm in args.arms:
+        for runs in args.runs:
+            flat |= summary(f"{arm}_{runs}", {kind: [one[runs] for one in found[arm, kind]] for kind in args.kinds})
+            for kind in args.kinds:
+                gains = [one[runs].gain for one in found[arm, kind]]
+                flat[f"{arm}_{kind}_{runs}_gain"] = statistics.fmean(gains)
+                flat[f"{arm}_{kind}_{runs}_stderr"] = stderr(gains)
     return flat
 
 
+def summary(prefix: str, nights: dict[str, list[Outcome]]) -> measure.Flat:
+    """Of one arm after so many runs, over the kinds."""
+    meant = {kind: ones for kind, ones in nights.items() if kind in MEANT} or nights
+    shares = {kind: [one.gain / GAINS[kind] for one in ones] for kind, ones in meant.items()}
+    errors = [stderr(one) for one in shares.values()]
+    known = [error for error in errors if error is not None]
+
+    def mean(of: Callable[[str, Outcome], float]) -> float:
+        return statistics.fmean(statistics.fmean(of(kind, one) for one in ones) for kind, ones in meant.items())
+
+    return {
+        f"{prefix}_share": mean(lambda kind, one: one.gain / GAINS[kind]),
+        f"{prefix}_share_stderr": math.hypot(*known) / len(errors) if len(known) == len(errors) else None,
+        f"{prefix}_tried": mean(lambda kind, one: one.tried / GAINS[kind]),
+        f"{prefix}_crashes": mean(lambda kind, one: one.crashes),
+        f"{prefix}_attempts": mean(lambda kind, one: one.attempts),
+    }
+
+
+def stderr(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+
+
 def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
-    rows = []
-    for arm in args.arms:
-        spreads = {kind: flat[f"{arm}_{kind}_stderr"] for kind in args.kinds}
-        gains = [
-            measure.show(flat[f"{arm}_{kind}_gain"], ".1f") + ("" if spread is None else f" ± {spread:.1f}")
-            for kind, spread in spreads.items()
-        ]
-        rows.append(
-            [arm, *gains, measure.show(flat[f"{arm}_share"], ".0%"), measure.show(flat[f"{arm}_crashes"], ".1f")]
+    def with_error(key: str, form: str) -> str:
+        value, error = (
+            flat[key],
+            flat[
+                key.removesuffix("_gain").removesuffix("_share")
+                + ("_stderr" if key.endswith("_gain") else "_share_stderr")
+            ],
         )
-    title = f"True gain in sigma, {args.nights} nights of {args.runs} runs on each kind of landscape (± standard error)"
-    measure.print_table(title, ("", *args.kinds, "of what was to be had", "crashes"), rows)
+        return measure.show(value, form) + ("" if error is None else f" ± {measure.show(error, form)}")
+
+    for runs in args.runs:
+        rows = [
+            [
+                arm,
+                *(with_error(f"{arm}_{kind}_{runs}_gain", ".1f") for kind in args.kinds),
+                with_error(f"{arm}_{runs}_share", ".0%"),
+                *(
+                    measure.show(flat[f"{arm}_{runs}_{key}"], form)
+                    for key, form in (("tried", ".0%"), ("crashes", ".1f"), ("attempts", ".0f"))
+                ),
+            ]
+            for arm in args.arms
+        ]
+        title = (
+            f"True gain in sigma of {len(args.seeds)} nights after {runs} runs, judge {args.judge} (± standard error)"
+        )
+        columns = ("", *(f"{kind}, {GAINS[kind]:g} to be had" for kind in args.kinds))
+        measure.print_table(title, (*columns, "of what was to be had", "best tried", "crashes", "attempts"), rows)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nights", type=int, help="on each kind of landscape (default: 12; quick: 1)")
-    parser.add_argument("--runs", type=int, default=40, help="of a night (default: %(default)s)")
+    parser.add_argument("--first-seed", type=int, default=0, help="choices were made on seeds below 1,000")
+    parser.add_argument(
+        "--runs", type=int, nargs="+", help="of a night: the marks to report at (default: 40 96; quick: 12)"
+    )
+    parser.add_argument("--judge", choices=JUDGES, default="greedy", help="default: %(default)s")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--kinds", nargs="+", choices=GAINS, default=list(GAINS))
+    parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
     parser.add_argument("--quick", action="store_true", help="under a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
     args = parser.parse_args(argv)
-    args.nights = args.nights or (1 if args.quick else 12)
-    if args.nights < 1 or args.runs < 2:
-        parser.error("--nights must be above zero, --runs above one")
+    args.nights = (1 if args.quick else 12) if args.nights is None else args.nights
+    args.runs = sorted(set(args.runs or ([12] if args.quick else [40, 96])))
+    if args.nights < 1 or args.runs[0] < 2 or args.workers < 1:
+        parser.error("--nights and --workers must be above zero, --runs above one")
+    args.seeds = range(args.first_seed, args.first_seed + args.nights)
     return args
-
-
-def run(args: argparse.Namespace) -> int:
-    measure.check_writable(args.json)
-    found: dict[str, dict[str, list[Outcome]]] = {arm: {} for arm in args.arms}
-    for arm in args.arms:
-        for kind in args.kinds:
-            measure.say(f"{arm}: {kind}")
-            found[arm][kind] = [live_through(ARMS[arm](seed), kind, seed, args.runs) for seed in range(args.nights)]
-    flat = flatten(found)
-    print_results(args, flat)
-    measure.write_json(args.json, flat)
-    return 0
 
 
 def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
-    return measure.guarded("landscapes", lambda: run(args))
+    return measure.guarded("landscapes", lambda: measure.reported(args, compare, print_results))
 
 
 if __name__ == "__main__":

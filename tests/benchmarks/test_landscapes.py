@@ -15,11 +15,44 @@ import landscapes
 def test_simulated_nights_are_the_same_for_everybody_and_every_time(tmp_path: Path):
     flats = []
     for name in ("one.json", "other.json"):
-        options = ["--quick", "--runs", "8", "--kinds", "bowl", "--arms", "search", "random", "cma"]
+        options = [
+            "--quick",
+            "--workers",
+            "1",
+            "--runs",
+            "5",
+            "8",
+            "--kinds",
+            "bowl",
+            "--arms",
+            "search",
+            "random",
+            "cma",
+        ]
         assert landscapes.main([*options, "--json", str(tmp_path / name)]) == 0
         flats.append(json.loads((tmp_path / name).read_text()))
     assert flats[0] == flats[1]
-    assert {"search_share", "random_share", "cma_bowl_gain", "cma_crashes"} <= flats[0].keys()
+    assert {"search_8_share", "random_5_share", "cma_bowl_8_gain", "cma_5_crashes"} <= flats[0].keys()
+    assert flats[0]["random_8_tried"] >= flats[0]["random_5_tried"], "a night goes on where it was at the mark"
+
+
+def test_runs_that_repeat_an_attempt_count_as_runs():
+    night = landscapes.SimulatedNight("bowl", 0, "balanced")
+    outcomes = night.live(landscapes.ARMS["steps"](0), (4, 12))
+    assert len(night.history[0].runs) >= 3, "the judge calibrates"
+    assert sum(len(one.runs) for one in night.history) == 12
+    assert outcomes.keys() == {4, 12}
+    assert outcomes[12].attempts == len(night.history) <= 10
+
+
+def test_edges_have_cliffs_on_both_sides_of_the_start():
+    lands = [landscapes.Landscape("edges", seed) for seed in range(8)]
+    assert all(len(land.cliffs) + len(land.drops) == len(landscapes.DIALS) // 4 for land in lands)
+    land = next(land for land in lands if land.drops)
+    dial, edge = land.drops[0]
+    below = landscapes.START.copy()
+    below[dial] = edge - 0.01
+    assert land.crashes(below)
 
 
 @pytest.mark.parametrize("kind", landscapes.GAINS)
