@@ -2,19 +2,16 @@
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 
 from agent.errors import NightError
-from agent.experiment import Ask, History, Night, Proposer
+from agent.experiment import Ask, Proposer
 from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.catalogue.evidence import SOURCE
 from agent.proposers.command.command import Command, split
 from agent.proposers.llm.chat import MAX_TOKENS, Patience
 from agent.proposers.llm.llm import LLM, Price
 from agent.proposers.source import Need, Source, Surroundings
-from agent.records.journal import Journal
 from agent.records.past import past_nights
-from agent.records.place import Place
 from agent.records.terms import OF_THE_MODEL, Terms
 from agent.sandbox.environment import SECRET_WORDS
 from agent.sandbox.limits import limits_of_machine
@@ -36,18 +33,8 @@ def search_of(around: Surroundings) -> Proposer:
     # a GPU's own memory is not the machine's: there the script itself refuses sizes that cannot fit, in seconds
     limit_gb = None if night.device_kind == "cuda" else limits_of_machine().memory_bytes / 1e9
     seed = f"{night.tag} {night.seed}"
-    return Search(night.device_kind, seed, earlier=earlier_nights(around.place, night), memory_limit_gb=limit_gb)
-
-
-def earlier_nights(place: Place, night: Night) -> list[History]:
-    """Return other nights of the same protocol and device, the latest last; skip those that cannot be read."""
-    found: list[History] = []
-    for tag in place.tags():
-        with suppress(NightError), Journal.read(place.journal(tag)) as journal:
-            other = journal.night()
-            if tag != night.tag and (other.protocol, other.device) == (night.protocol, night.device):
-                found.append(journal.attempts())
-    return found
+    earlier = past_nights(around.place, night.tag)
+    return Search(night.device_kind, seed, earlier=earlier, memory_limit_gb=limit_gb)
 
 
 # The judge takes one edit in four for a gain before it has seen any (belief.PRIOR), and a turn of dials is no better

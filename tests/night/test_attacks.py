@@ -6,18 +6,14 @@ import sqlite3
 
 import pytest
 from judged import scored_attempt
-from nights import Grounds, Nap, make_repository, run_once, scripted_context, unigram
-from samples import NIGHT
+from nights import Grounds, Nap, run_once, scripted_context, unigram
 from sources import Source, attempt, brief
 
 from agent.errors import MachineError, NoIdea, RepoError
-from agent.experiment import Decision, Kind, Proposal, Score, Status
+from agent.experiment import Decision, Kind, Score, Status
 from agent.night.plan import fallen_keeps
 from agent.proposers.checked import Checked
-from agent.proposers.entries import earlier_nights
 from agent.proposers.search.search import Search
-from agent.records.journal import Journal
-from agent.records.place import Place
 from agent.runs.trial import rehearse
 from agent.sandbox import process
 from agent.script.merge import undone
@@ -116,20 +112,7 @@ def test_what_the_night_cannot_do_without_is_no_matter_of_a_source(error):
 def test_no_dial_that_a_machine_wrote_ends_a_night(dial):
     kept = attempt(0, "you")
     kept = dataclasses.replace(kept, proposal=dataclasses.replace(kept.proposal, script=f"{BETTER}\n{dial}\n"))
-    with pytest.raises(NoIdea):
-        Checked(Search("cpu", 0), "t.py").propose(brief([kept]))
-
-
-# ---- what one night knows of another ---------------------------------------------------------------------------------
-
-
-def test_a_search_learns_from_earlier_nights_of_the_same_protocol_and_device_alone(tmp_path):
-    place = Place.of(make_repository(tmp_path / "user", unigram()) / "train_mlx.py")
-    others = {"other-data": {"protocol": "q" * 12}, "other-device": {"device": "another CPU"}}
-    for tag, facts in ({"t": {}, "before": {}} | others).items():
-        with Journal.create(place.journal(tag), dataclasses.replace(NIGHT, tag=tag, **facts)) as journal:
-            journal.add_attempt(0, None, Proposal(f"OF = {tag!r}", "baseline", "", "you"), "2026-01-02T03:04:05Z")
-    (place.folder("torn") / "runs").mkdir(parents=True)
-    place.journal("torn").write_bytes(b"no journal")
-    earlier = earlier_nights(place, NIGHT)
-    assert [[one.proposal.script for one in history] for history in earlier] == [["OF = 'before'"]]
+    assert f"\n{dial}\n" in Checked(Search("cpu", 0), "t.py").propose(brief([kept])).script, "it turns the others"
+    alone = dataclasses.replace(kept, proposal=dataclasses.replace(kept.proposal, script=f"{dial}\n"))
+    with pytest.raises(NoIdea, match="set it to what is"):
+        Checked(Search("cpu", 0), "t.py").propose(brief([alone]))

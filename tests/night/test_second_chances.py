@@ -24,7 +24,7 @@ from agent.night.driver import brief, run_night
 from agent.night.plan import allowed_s, was_always_in_time
 from agent.night.record import check_streak
 from agent.proposers.llm.prompt import what_happened
-from agent.proposers.search.search import Evidence
+from agent.proposers.search.evidence import crashed
 from agent.runs import runner as runner_module
 from agent.runs.execute import given_a_second_chance
 from agent.runs.runner import Repeats
@@ -207,9 +207,9 @@ def test_what_was_too_slow_is_told_in_the_harnesss_own_words():
 
 def test_the_search_keeps_away_from_what_was_too_slow_as_from_what_crashed():
     told = [dataclasses.replace(one, decision=Decision(Kind.WORSE, "")) for one in SLOW]
-    assert all(Evidence(None, one, None, "").crashed for one in told)
+    assert all(crashed(one) for one in told)
     scored = dataclasses.replace(run(Ending.FINISHED), score=Score(1.0, 1.0))
-    assert not Evidence(None, attempt(scored, status=Status.DISCARD), 1.0, "").crashed
+    assert not crashed(attempt(scored, status=Status.DISCARD))
 
 
 # ---- streaks ---------------------------------------------------------------------------------------------------------

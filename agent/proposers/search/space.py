@@ -15,7 +15,8 @@ Coordinates = npt.NDArray[np.float64]  # (D,), a coordinate for every dial
 MIN_STEP = 0.04  # of a dial's range: smaller turns drown in the noise of the seed
 MAX_STEP = 0.4  # of a dial's range; another step can go further
 CHOICE_STEP = 0.35  # of a range, that the next number of a list counts as: people write choices that differ
-TURNED = (1, 1, 1, 2, 2, 3)  # dials at once; alone, each would cost a run
+RADIUS, STEPS = 0.2, 8  # of a range, about a good place: how far a turn goes, in how many steps
+TURNED = (1, 1, 1, 2, 2, 3)  # dials at once, where nothing better is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,18 @@ class Axis:
         if self.ordered:
             return min(last, max(0, here + rng.choice((-1, 1)))) * self._spacing
         return rng.choice([i for i in range(last + 1) if i != here]) * self._spacing
+
+    def near(self, centre: float, here: float) -> list[float]:
+        """Return the places of a trust region about `centre`, and `here`: none that differs too little from it."""
+        if self.options is None:
+            grid = np.clip(centre + np.linspace(-RADIUS, RADIUS, 2 * STEPS + 1), 0.0, 1.0).tolist()
+            return [here, *(place for place in dict.fromkeys(grid) if abs(place - here) >= MIN_STEP)]
+        indices = range(len(self.options))
+        if self.ordered:
+            middle = round(centre / self._spacing)
+            indices = range(max(0, middle - 1), min(len(self.options), middle + 2))
+        spots = [i * self._spacing for i in indices]
+        return [here, *(spot for spot in spots if not math.isclose(spot, here, abs_tol=1e-9))]
 
     @property
     def _spacing(self) -> float:

@@ -1,0 +1,141 @@
+"""Read what this night and earlier ones measured, as places among the dials."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agent.errors import ScriptError
+from agent.experiment import Attempt, Briefing, Ending, History, Status, incumbent
+from agent.judging.failures import too_slow
+from agent.proposers.search.space import Axis, Coordinates
+from agent.records.past import PastNight, likeness
+from agent.script.cached import remembered
+from agent.script.dials import Value, skeleton_of, values_of
+
+MOST_EARLIER, MOST_READ = 300, 500  # attempts of earlier nights and of this one that are read, the latest
+MOST = 300  # attempts that the model looks at, which bounds a proposal's time
+LEAST_LIKE = 0.05  # an earlier night that is less like this one tells nothing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Hold an attempt as a place among the dials; scores are compared only within a group."""
+
+    place: Coordinates
+    bpb: float | None  # its score; the forecast of a run that was ended early; None where there is neither
+    runs: float  # of tonight's that it is worth
+    crashed: bool  # or overran: both happen beyond some edge among the dials
+    group: str
+    number: int | None  # tonight's attempt
+
+
+def evidence_of(
+    axes: Sequence[Axis], here: Coordinates, briefing: Briefing, device_kind: str, earlier: Sequence[PastNight]
+) -> list[Evidence]:
+    """Return what is known, the most telling at most, in order of time."""
+    found = [*_of_earlier(axes, here, briefing, earlier), *_of_tonight(axes, here, briefing.history, device_kind)]
+    group = _group("", skeleton(briefing.parent.proposal.packed, device_kind))
+    return most_telling(found, group, briefing.parent.number)
+
+
+def most_telling(evidence: Sequence[Evidence], group: str, best: int) -> list[Evidence]:
+    """Choose MOST places in their order: the incumbent first, then its own group, then the latest."""
+    first = sorted(range(len(evidence)), key=lambda i: (evidence[i].number != best, evidence[i].group != group, -i))
+    return [evidence[i] for i in sorted(first[:MOST])]
+
+
+def crashed(attempt: Attempt) -> bool:
+    return attempt.status is Status.CRASH or too_slow(attempt) is not None
+
+
+def peaks(
+    briefing: Briefing, device_kind: str, earlier: Sequence[PastNight]
+) -> list[tuple[Mapping[str, Value], float]]:
+    """Return dials and peak memory in GB of attempt 0 and the latest others, as the harness measured it."""
+    first, others = briefing.history[:1], briefing.history[1:][-MOST:]
+    past = [
+        (one.dials, one.peak_gb)
+        for night in earlier
+        if (night.device_kind, night.device) == (device_kind, briefing.night.device)
+        for one in night.attempts
+        if one.peak_gb is not None and one.dials
+    ]
+    measured = [
+        (values, attempt.peak_bytes / 1e9)
+        for attempt in (*first, *others)
+        if attempt.peak_bytes is not None and (values := dials_of(attempt.proposal.packed, device_kind))
+    ]
+    return [*measured[:1], *[*past, *measured[1:]][-MOST:]]
+
+
+def _of_tonight(axes: Sequence[Axis], here: Coordinates, history: History, device_kind: str) -> Iterator[Evidence]:
+    best = incumbent(history)
+    distant = [best] if best is not None and best.number < len(history) - MOST_READ else []
+    for attempt in (*distant, *history[-MOST_READ:]):
+        place = _place(axes, here, dials_of(attempt.proposal.packed, device_kind))
+        if place is not None:
+            group = _group("", skeleton(attempt.proposal.packed, device_kind))
+            runs = max(1, len(attempt.scores_bpb))
+            yield Evidence(place, _score_of(attempt, history), runs, crashed(attempt), group, attempt.number)
+
+
+def _of_earlier(
+    axes: Sequence[Axis], here: Coordinates, briefing: Briefing, earlier: Sequence[PastNight]
+) -> Iterator[Evidence]:
+    """Yield what earlier nights say, in this night's noise; the less like this one a night is, the noisier."""
+    sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
+    for past in _latest([one for one in earlier if likeness(one, briefing.night) >= LEAST_LIKE], MOST_EARLIER):
+        like = likeness(past, briefing.night)
+        scale = sigma_bpb / past.sigma_bpb if sigma_bpb and past.sigma_bpb and like < 1 else 1.0
+        for one in past.attempts:
+            place = _place(axes, here, one.dials)
+            if place is not None:
+                bpb = None if one.val_bpb is None else one.val_bpb * scale
+                runs = max(1, one.runs) * like**2
+                yield Evidence(place, bpb, runs, one.crashed, _group(past.tag, one.skeleton), None)
+
+
+def _latest(nights: Sequence[PastNight], most: int) -> list[PastNight]:
+    """Return the latest nights, whole, with at most this many attempts."""
+    taken: list[PastNight] = []
+    for night in reversed(nights):
+        if sum(len(one.attempts) for one in taken) + len(night.attempts) > most:
+            break
+        taken.insert(0, night)
+    return taken
+
+
+def _place(axes: Sequence[Axis], here: Coordinates, values: Mapping[str, Value]) -> Coordinates | None:
+    """Return the place of these dials; None if the script has none of them."""
+    if not any(axis.dial.name in values for axis in axes):
+        return None
+    # a dial that is not there says nothing: it counts as where it is now
+    place = np.array([axis.place(values.get(axis.dial.name, axis.dial.value)) for axis in axes], np.float64)
+    return place if np.isfinite(place).all() else None
+
+
+def _group(night: str, form: str) -> str:
+    return f"{night} {form}"
+
+
+def _score_of(attempt: Attempt, history: History) -> float | None:
+    """Return the score, or the forecast of a run that was stopped early: without it, its place would look unknown."""
+    if attempt.val_bpb is not None or attempt.decision is None or attempt.decision.gain_bpb is None:
+        return attempt.val_bpb
+    parent = history[attempt.parent].val_bpb if attempt.parent is not None else None
+    if parent is None or not any(run.ending is Ending.HOPELESS for run in attempt.done_runs):
+        return None
+    return parent - attempt.decision.gain_bpb
+
+
+skeleton = remembered(skeleton_of)
+
+
+@remembered
+def dials_of(script: str, device_kind: str) -> Mapping[str, Value]:
+    """Return dial → value; empty if the script cannot be read."""
+    try:
+        return values_of(script, device_kind)
+    except (ScriptError, SyntaxError):
+        return {}

@@ -1,0 +1,102 @@
+"""Choose places to try, from curves that are drawn from what is known, and from risks."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agent.proposers.search.curves import Array, Curves, Flags, Scores
+from agent.proposers.search.edges import edge_risk
+from agent.proposers.search.evidence import Evidence
+from agent.proposers.search.space import Axis, Coordinates, draw_near, turned
+from agent.script.dials import Value
+
+TURNED = 8  # dials at once
+LEAST = 0.05  # sigma: what a dial's turn has to bring
+CRASH = 4.0  # sigma: what a crash costs
+DRAWN = 400  # places near the incumbent, for when all others were tried
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """Weigh the places about the best one that was tried, dial by dial."""
+
+    axes: Sequence[Axis]
+    here: Coordinates  # of the incumbent
+    centre: Coordinates  # of what ran, the place with the lowest expected score
+    curves: Curves
+    fine: Array  # (N, D): places that ran
+    crashed: Array  # (C, D)
+    ordered: Flags
+
+    @classmethod
+    def of(
+        cls,
+        axes: Sequence[Axis],
+        here: Coordinates,
+        evidence: Sequence[Evidence],
+        sigma_bpb: float | None,
+        rng: np.random.Generator,
+    ) -> "Wanted":
+        """Fit the curves to all evidence; the centre is a place of this night."""
+        ordered = np.array([axis.ordered for axis in axes])
+        fine = [one for one in evidence if one.bpb is not None and not one.crashed]
+        running = {one.group for one in fine}  # a script that never ran crashed for other reasons than its dials
+        crashed = [one.place for one in evidence if one.crashed and one.group in running]
+        curves = Curves.fitted(_scores(axes, fine, ordered), here, sigma_bpb, rng)
+        places = np.array([here, *(one.place for one in fine)])
+        tonight = np.array([here, *(one.place for one in fine if one.number is not None)])
+        centre = tonight[np.argmin(curves.at(tonight, curves.mean).sum(axis=-1))]
+        return cls(axes, here, centre, curves, places, np.array(crashed).reshape(-1, len(axes)), ordered)
+
+    def places(
+        self, fits: Callable[[dict[str, Value]], bool], by_mean: bool, rng: random.Random
+    ) -> Iterator[Coordinates]:
+        """Yield places to try, the first choice first: the best by the mean of the curves, or by a draw of them."""
+        options = self._options(fits)
+        cost = CRASH * self.curves.unit * edge_risk(self.fine, self.crashed, options, self.ordered)
+        mean, *drawn = (self._best(options, one, cost) for one in (self.curves.mean, *self.curves.samples))
+        yield from (mean, *drawn) if by_mean else (*drawn, mean)
+        others = np.array(draw_near(self.axes, self.here, DRAWN, rng))
+        risk = CRASH * self.curves.unit * edge_risk(self.fine, self.crashed, others, self.ordered)
+        yield from others[np.argsort((self.curves.at(others, self.curves.mean) + risk).sum(axis=-1), kind="stable")]
+
+    def _options(self, fits: Callable[[dict[str, Value]], bool]) -> Array:  # (L, D)
+        """Return the places of every dial that may be chosen, the present one first and where there are fewer."""
+        columns = []
+        for i, axis in enumerate(self.axes):
+            column = []
+            for place in axis.near(float(self.centre[i]), float(self.here[i])):
+                there = self.here.copy()
+                there[i] = place
+                if place == self.here[i] or fits(turned(self.axes, self.here, there)):
+                    column.append(place)
+            columns.append(column)
+        most = max(map(len, columns))
+        return np.array([column + column[:1] * (most - len(column)) for column in columns]).T
+
+    def _best(self, options: Array, coefficients: Array, cost: Array) -> Coordinates:
+        """Turn those dials of the centre that bring most by these curves."""
+        values = self.curves.at(options, coefficients) + cost
+        at = values.argmin(axis=0)
+        dials = np.arange(len(self.axes))
+        middle = np.abs(options - self.centre).argmin(axis=0)  # the centre itself, or the present place within a step
+        gains = values[middle, dials] - values[at, dials]
+        place: Coordinates = options[middle, dials].copy()
+        for dial in np.argsort(-gains, kind="stable")[:TURNED]:
+            if gains[dial] > LEAST * self.curves.unit:
+                place[dial] = options[at[dial], dial]
+        return place
+
+
+def _scores(axes: Sequence[Axis], fine: Sequence[Evidence], ordered: Flags) -> Scores:
+    names = {group: i for i, group in enumerate(dict.fromkeys(one.group for one in fine))}
+    return Scores(
+        places=np.array([one.place for one in fine]).reshape(-1, len(axes)),
+        bpb=np.array([one.bpb for one in fine], np.float64),
+        runs=np.array([one.runs for one in fine], np.float64),
+        groups=np.array([names[one.group] for one in fine], np.int64),
+        ordered=ordered,
+        most_words=max((len(axis.options or ()) for axis in axes if not axis.ordered), default=0),
+    )
