@@ -227,7 +227,7 @@ ROWS = "BATCH_ROWS = 8  # {1, 2, 4, 8, 16, 32}\n"
 def test_what_cannot_fit_in_memory_is_never_proposed():
     history = [measured_gb(attempt(0, ROWS + SCRIPT, 1.0, keep=True), 6.3)]
     found = {
-        limit: [values(Search("cpu", seed, memory_limit_gb=limit).propose(brief(history)).script) for seed in range(40)]
+        limit: [values(Search("cpu", seed, memory_limit_gb=limit).propose(brief(history)).script) for seed in range(20)]
         for limit in (None, 10.0)
     }
     assert any(dials["BATCH_ROWS"] > 8 for dials in found[None])

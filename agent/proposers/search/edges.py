@@ -10,46 +10,37 @@ import numpy as np
 from agent.proposers.search.curves import Array, Flags
 
 ABOVE, BELOW = 0.25, 0.1  # edges to be met in a whole range beyond what ran, before any crash
-ROUNDS = 3
+ROUNDS, MOST = 3, 100  # of EM, and crashes that are looked at, the latest
 
 
 def edge_risk(fine: Array, crashed: Array, places: Array, ordered: Flags) -> Array:  # (L, D)
     """Return the risk that each dial crashes a run by itself, at places (L, D), from those that ran and crashed."""
-    tried = np.vstack([crashed, places])
-    low, high = fine.min(axis=0), fine.max(axis=0)
-    seen = np.isclose(tried[:, None], fine[None]).any(axis=1)  # of words
-    above, below = np.maximum(tried - high, 0), np.maximum(low - tried, 0)
+    crashed = crashed[-MOST:]
+    count, tried = len(crashed), np.vstack([crashed, places])
+    above, below = np.maximum(tried - fine.max(axis=0), 0), np.maximum(fine.min(axis=0) - tried, 0)
+    seen = (np.abs(tried[:, None] - fine[None]) < 0.5).any(axis=1)  # of words
     above, below = np.where(ordered, above, 1.0 * ~seen), np.where(ordered, below, 0.0)
     unknown = 1 - np.exp(-ABOVE * above - BELOW * below)  # (C + L, D)
-    crashes = range(len(crashed))
-    reached = [_reached(above, below, tried[k], k, ordered, tried) for k in crashes]  # each (C + L, D)
-    blame = [_shared(unknown[k]) for k in crashes]
+    # where a place is beyond the edge that a crash met, which is uniform from what ran up to the crash: (C, C + L, D)
+    up, down = (_share_of(far[None], far[:count, None]) for far in (above, below))
+    same = (np.abs(tried[None] - tried[:count, None]) < 0.5) & (above[:count, None] > 0)
+    beyond = np.where(ordered, np.minimum(up + down, 1.0), 1.0 * same)
+    blame = _shared(unknown[:count])  # (C, D)
     for _ in range(ROUNDS):
-        blame = [_shared(_risk(unknown, blame, reached, without=k)[k]) for k in crashes]
-    return _risk(unknown, blame, reached)[len(crashed) :]
+        spared = np.log1p(-blame[:, None] * beyond[:, :count])  # (C, C, D)
+        others = spared.sum(axis=0) - np.diagonal(spared).T
+        blame = _shared(1 - (1 - unknown[:count]) * np.exp(others))
+    risk: Array = 1 - (1 - unknown[count:]) * np.exp(np.log1p(-blame[:, None] * beyond[:, count:]).sum(axis=0))
+    return risk
 
 
-def _reached(above: Array, below: Array, crash: Array, k: int, ordered: Flags, tried: Array) -> Array:
-    """Return the probability that a place is beyond the edge that this crash met: uniform from what ran up to it."""
-    far, near = above[k] > 0, below[k] > 0
-    up = np.where(far, above / np.where(far, above[k], 1.0), 0.0)
-    down = np.where(near, below / np.where(near, below[k], 1.0), 0.0)
-    numbers = np.clip(up + down, 0.0, 1.0)
-    reached: Array = np.where(ordered, numbers, (far & np.isclose(tried, crash)) * 1.0)
-    return reached
+def _share_of(far: Array, edge: Array) -> Array:
+    """Return how much of the way to a crash a place goes, 0 to 1; 0 where the crash did not leave what ran."""
+    return np.where(edge > 0, np.minimum(far / np.where(edge > 0, edge, 1.0), 1.0), 0.0)
 
 
 def _shared(risk: Array) -> Array:
-    """Share a crash among the dials (D,), by the odds of their risks."""
+    """Share every crash (C, D) among the dials, by the odds of their risks."""
     odds = risk / (1 - np.minimum(risk, 0.999))
-    shares: Array = odds / max(float(odds.sum()), 1e-9)
+    shares: Array = np.minimum(odds / np.maximum(odds.sum(axis=-1, keepdims=True), 1e-9), 1 - 1e-9)
     return shares
-
-
-def _risk(unknown: Array, blame: list[Array], reached: list[Array], without: int | None = None) -> Array:
-    safe = 1 - unknown
-    for k, (share, beyond) in enumerate(zip(blame, reached, strict=True)):
-        if k != without:
-            safe = safe * (1 - share * beyond)
-    risk: Array = 1 - safe
-    return risk
