@@ -10,6 +10,7 @@ the noise of one run; sigma itself differs from night to night and no judge is t
   peaked    60 % harmful, 4 sigma on average; 28 % without effect; 12 % gains of 1.5 sigma; seldom small: gamma, shape 3
   sources   each edit comes from one of two sources by chance: 40 % harmful, 35 % without effect, 25 % gains in one,
             85 %, 12 % and 3 % in the other, of the usual sizes
+  dials     each edit turns eight dials: two help by 1 sigma on average, two harm by 3, four do nothing; exponential
 
 each with Gaussian and with heavy-tailed noise (Student's t with 3 degrees of freedom, scaled to the same deviation).
 Effects add up, so that a script without an edit is worth its own merit less that edit's effect. Policies:
@@ -19,12 +20,13 @@ Effects add up, so that a script without an edit is worth its own merit less tha
   strict, balanced                    nightshift's
   untold    balanced, which is not told the sources; in that scenario only
   dawn      balanced, and up to 30 runs more at dawn (agent/judging/confirmation.py), without the passengers
+  undivided dawn, which asks about whole edits only; in the scenario of dials only
 
 JSON, for each policy P, means over the nights: P_true_gain, P_bias (believed less true gain), both in sigma, P_keeps,
 P_worthless (share of the keeps whose true effect is not above zero), P_runs_per_attempt, P_false_keeps_per_100 (edits
 without effect that are kept, of 100 tried); P_true_gain_error is a standard error. These are of the usual scenario
 with Gaussian noise; others begin with its name: heavy_, rarer_, rarer_heavy_, peaked_, peaked_heavy_, sources_,
-sources_heavy_.
+sources_heavy_, dials_, dials_heavy_.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,12 +61,12 @@ from agent.experiment import (
     Status,
     incumbent,
 )
+from agent.experiment.parts import edit_of, is_half, part_of
 from agent.judging.confirmation import Again, Findings, Without, findings, next_run
 from agent.judging.judge import Balanced, Greedy, Strict
 
 RUNS, DAWN_RUNS = 96, 30
 POLICIES = ("greedy", "gate", "strict", "balanced", "dawn")
-WITH_SOURCES = ("greedy", "gate", "strict", "untold", "balanced", "dawn")
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Mixture:
     harm: float
     gain: float
     shape: float = 1.0  # of the gamma distribution of sizes: 1 is exponential
+    dials: int = 1  # that an edit turns; of many, two help and two harm, and the shares do not count
 
 
 USUAL = (0.70, 0.18, 0.12)
@@ -86,11 +89,14 @@ MIXTURES = {  # one of each source
     "rarer": (Mixture((0.58, 0.18, 0.24), (0.82, 0.18, 0.0), 3.0, 1.5),),
     "peaked": (Mixture(PEAKED, PEAKED, 4.0, 1.5, shape=3.0),),
     "sources": (Mixture(GOOD, GOOD, 3.0, 1.5), Mixture(POOR, POOR, 3.0, 1.5)),
+    "dials": (Mixture(USUAL, USUAL, 3.0, 1.0, dials=8),),
 }
 
 
 def policies(mixture: str) -> tuple[str, ...]:
-    return POLICIES if len(MIXTURES[mixture]) == 1 else WITH_SOURCES
+    told = ("untold",) * (len(MIXTURES[mixture]) > 1)
+    divided = ("undivided",) * (MIXTURES[mixture][0].dials > 1)
+    return *POLICIES[:-2], *told, "balanced", *divided, "dawn"
 
 
 class World:
@@ -107,7 +113,11 @@ class World:
         every = np.stack([np.linspace(one.begin, one.end, RUNS).cumsum(axis=1) for one in mixtures])
         shares = every[self.sources, np.arange(RUNS)]
         kinds = [-first.harm * sizes, np.zeros(RUNS), first.gain * sizes]
-        self.effects = np.select([luck < shares[:, 0], luck < shares[:, 1]], kinds[:2], kinds[2])  # sigma, by attempt
+        self.dials = np.select([luck < shares[:, 0], luck < shares[:, 1]], kinds[:2], kinds[2])[:, None]  # sigma
+        if first.dials > 1:
+            signs = np.array([first.gain] * 2 + [-first.harm] * 2 + [0.0] * (first.dials - 4))
+            self.dials = rng.permuted(signs * rng.exponential(size=(RUNS, first.dials)), axis=1)
+        self.effects = self.dials.sum(axis=1)  # by attempt
         self._seed, self._heavy = seed, heavy
 
     def merit(self, attempt: Attempt, history: History) -> float:
@@ -116,8 +126,12 @@ class World:
             return 0.0
         parent = self.merit(history[attempt.parent], history)
         if attempt.proposal.without:
-            return parent - float(sum(self.effects[k] for k in attempt.proposal.without))
-        return parent + float(self.effects[attempt.number])
+            return parent - sum(map(self.worth, attempt.proposal.without))
+        return parent + self.worth(attempt.number)
+
+    def worth(self, number: int) -> float:
+        """What an edit or a half brings, in sigma."""
+        return float(sum(part_of(number, self.dials[edit_of(number)].tolist())))
 
     def run(self, attempt: Attempt, history: History, *, dawn: int = 0) -> Attempt:
         """The attempt, measured once more."""
@@ -181,10 +195,10 @@ def think_again(judge: Judge, world: World, history: list[Attempt], runs_left: i
             return runs
 
 
-def a_dawn(world: World, history: list[Attempt]) -> int:
+def a_dawn(world: World, history: list[Attempt], divisible: Collection[int] = ()) -> int:
     """Follow agent/judging/confirmation.py; the runs that this took."""
     runs = 0
-    while (trial := next_run(history, DAWN_RUNS - runs)) is not None:
+    while (trial := next_run(history, DAWN_RUNS - runs, divisible=divisible)) is not None:
         match trial:
             case Without(edits):
                 proposal = Proposal("", "", "", "dawn", without=edits)
@@ -211,9 +225,12 @@ class Outcome:
     without_effect: int
 
 
-def outcome(world: World, history: History, kept: list[int], believed_bpb: float) -> Outcome:
+def outcome(
+    world: World, history: History, kept: list[int], believed_bpb: float, halves: Sequence[int] = ()
+) -> Outcome:
+    """How a night ended that kept these edits, without these halves of them."""
     ideas = [attempt.number for attempt in history[1:] if attempt.is_idea]
-    gain = float(sum(world.effects[k] for k in kept))
+    gain = sum(map(world.worth, kept)) - sum(map(world.worth, halves))
     return Outcome(
         true_gain=gain,
         bias=believed_bpb / world.sigma_bpb - gain,
@@ -228,16 +245,22 @@ def outcome(world: World, history: History, kept: list[int], believed_bpb: float
 
 def outcomes(world: World, names: Sequence[str]) -> Iterator[tuple[str, Outcome, list[float]]]:
     judges: dict[str, Judge] = {"greedy": Greedy(), "gate": Gate(), "strict": Strict()}
-    for name in names[:-1]:
+    at_dawn = [name for name in names if name in ("undivided", "dawn")]
+    for name in names[: -len(at_dawn)]:
         history, thought_s = a_night(judges.get(name, Balanced()), world, told=name != "untold")
         kept = [attempt.number for attempt in history[1:] if attempt.status is Status.KEEP]
         found = findings(history)
         believed_bpb = 0.0 if found is None else found.recorded_bpb if name in judges else found.believed_bpb
         yield name, outcome(world, history, kept, believed_bpb), thought_s
-    a_dawn(world, history)
-    found = findings(history)
-    kept = [number for number in kept if found is None or number not in found.passengers]
-    yield "dawn", outcome(world, history, kept, told_at_dawn(found)), []
+    for name in at_dawn:
+        confirmed = list(history)
+        divisible = kept if name == "dawn" and world.dials.shape[1] > 1 else ()
+        a_dawn(world, confirmed, divisible)
+        found = findings(confirmed, divisible=divisible)
+        passengers = found.passengers if found is not None else ()
+        left = [number for number in kept if number not in passengers]
+        halves = [number for number in passengers if is_half(number)]
+        yield name, outcome(world, confirmed, left, told_at_dawn(found), halves), []
 
 
 def told_at_dawn(found: Findings | None) -> float:

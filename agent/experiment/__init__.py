@@ -31,7 +31,7 @@ class Proposal:
     hypothesis: str
     source: str  # who proposed it: "you" for attempt 0, else the proposer's name
     repairs: int | None = None  # the crashed attempt that it repairs
-    without: tuple[int, ...] = ()  # dawn's question, no idea: the kept edits that are taken out of the parent's script
+    without: tuple[int, ...] = ()  # dawn's question, no idea: kept edits that the parent's script lacks, halves below 0
 
     @classmethod
     def of(

@@ -5,23 +5,20 @@ edits are taken out again, one at a time, the doubtful ones first: what the cham
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
-
-from agent.experiment import Attempt, Dawn, Decision, History, Kind, Run, Status, incumbent
-from agent.judging.belief import SIZE, STEP, TINY, Array, knowledge_gradient, likelihood, worths
+from agent.experiment import Attempt, Dawn, Decision, History, Kind, Status, incumbent
+from agent.experiment.parts import edit_of, is_half, named
+from agent.judging.champion import Edit, Posterior, fresh, posteriors, seen, taken_out
 from agent.judging.failures import fault
 from agent.judging.intervals import Interval, Spread, difference, mean
 from agent.judging.judge import trusted
 from agent.judging.noise import Knowledge, know, measured, seed_effects
-from agent.judging.simplicity import price_of
 
 FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doubted
 LAST = 2  # runs of the script without all passengers
 MOST = 8  # runs without one edit
-PRICE = 2.0  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for good
 TELLING = 0.002  # sigma: a run that is expected to bring less is not worth its minutes
 SOURCE = "dawn"
 QUESTION = "a question of dawn"  # no idea: the reason of its discard
@@ -45,16 +42,6 @@ DawnRun = Again | Without
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
-    """Hold a kept edit's effect on the champion, by the night's runs and by those without the edit."""
-
-    number: int
-    effect: Interval
-    worthless: float  # the probability that it brings nothing or does harm
-    runs: int  # of the champion without it
-
-
-@dataclass(frozen=True, slots=True)
 class Findings:
     champion: int
     script: int | None  # the attempt whose script is confirmed; None where no gain is
@@ -65,7 +52,7 @@ class Findings:
     holdout: Interval | None  # the same runs on text that no run was judged by; over its documents, too, where known
     over: str  # what the holdout's interval covers
     fitted: Interval | None  # the gain on the validation text less that on the holdout, over seeds and both texts
-    edits: tuple[Edit, ...]  # in the order in which they were kept
+    edits: tuple[Edit, ...]  # in the order in which they were kept; after each, its halves that were asked about
     passengers: tuple[int, ...]  # to be dropped
     dropping: Interval | None  # measured gain of dropping them over the champion; None if it was not measured
     stays: str | None  # why doubtful edits are not dropped after all
@@ -97,20 +84,22 @@ def next_run(
     history: History,
     runs_left: int,
     impossible: Collection[tuple[int, ...]] = (),
-    fresh: int = FRESH,
+    divisible: Collection[int] = (),
+    at_least: int = FRESH,
     dawn: int = 1,
 ) -> DawnRun | None:
     """Return the most useful run; None if there is nothing to confirm, or no run would change the findings.
 
-    impossible: sets of edits that cannot be taken out, because later edits need their lines.
+    impossible: sets of edits that cannot be taken out, because later edits need their lines. divisible: edits of so
+    many dials that a half of them is worth asking about. at_least: runs of attempt 0 and of the champion.
     """
     champion = incumbent(history)
     if runs_left < 1 or champion is None or champion.number == 0:
         return None
-    rivals = sorted((history[0], champion), key=lambda one: len(_fresh(one, dawn)))
-    if len(_fresh(rivals[0], dawn)) < fresh:
+    rivals = sorted((history[0], champion), key=lambda one: len(fresh(one, dawn)))
+    if len(fresh(rivals[0], dawn)) < at_least:
         return Again(rivals[0].number)
-    doubts = _doubts(history, champion, dawn)
+    doubts = posteriors(history, champion, dawn, divisible)
     passengers = _passengers(doubts, impossible)
     wanted = _last_runs(history, champion, passengers, dawn)
     if runs_left > wanted:
@@ -123,6 +112,7 @@ def next_run(
 def findings(
     history: History,
     impossible: Collection[tuple[int, ...]] = (),
+    divisible: Collection[int] = (),
     dawn: int = 1,
     texts: Mapping[str, Text] | None = None,
 ) -> Findings | None:
@@ -134,16 +124,16 @@ def findings(
     recorded = mean(first.scores_bpb) - mean(champion.scores_bpb) if champion.scores_bpb else None
     known = know(measured(history))
     believed = recorded if known is None or champion.number not in known.place else _gain_bpb(known, champion.number)
-    doubts = _doubts(history, champion, dawn)
+    doubts = posteriors(history, champion, dawn, divisible)
     passengers = _passengers(doubts, impossible)
-    last = _taken_out(history, champion, passengers)
-    paired = bool(seed_effects(measured(_seen(history, dawn))))
-    dropping = _interval(difference(_fresh(champion, dawn), _fresh(last, dawn), paired)) if last else None
+    last = taken_out(history, champion, passengers)
+    paired = bool(seed_effects(measured(seen(history, dawn))))
+    dropping = _interval(difference(fresh(champion, dawn), fresh(last, dawn), paired)) if last else None
     why = _objection(last, dawn, dropping) if passengers else None
     verb, whom = ("stays", "it") if len(passengers) == 1 else ("stay", "them")
     stays = f"{names(passengers)} {verb}: the script without {whom} {why}" if why else None
     passengers = () if why else passengers
-    honest = _interval(difference(_fresh(first, dawn), _fresh(champion, dawn), paired))
+    honest = _interval(difference(fresh(first, dawn), fresh(champion, dawn), paired))
     held, fitted = _on_holdout(first, champion, dawn, paired, texts or {})
     over = "the choice of seeds" + (f" and of {texts['holdout'].pieces}" if texts and "holdout" in texts else "")
     gains = honest is not None and honest.low_bpb > 0
@@ -151,14 +141,14 @@ def findings(
     return Findings(
         champion=champion.number,
         script=dropped if gains else None,
-        fresh_runs=len(_fresh(first, dawn)) + len(_fresh(champion, dawn)),
+        fresh_runs=len(fresh(first, dawn)) + len(fresh(champion, dawn)),
         recorded_bpb=recorded,
         believed_bpb=believed,
         honest=honest,
         holdout=held,
         over=over,
         fitted=fitted,
-        edits=tuple(doubt.edit for doubt in doubts),
+        edits=tuple(one.edit for one in doubts if not is_half(one.edit.number) or _was_asked(one, passengers)),
         passengers=passengers,
         dropping=dropping,
         stays=stays,
@@ -177,7 +167,7 @@ def _on_holdout(
     A run has the same weights on both texts, so most of its luck cancels in the difference. Without the spread of both
     texts the difference has no interval, and is None.
     """
-    before, after = (_fresh(one, dawn, holdout=True) for one in (first, champion))
+    before, after = (fresh(one, dawn, holdout=True) for one in (first, champion))
     gain = difference(before, after, paired)
     if gain is None:
         return None, None
@@ -186,7 +176,7 @@ def _on_holdout(
     if not {"holdout", "validation"} <= texts.keys():
         return held, None
     gaps = [
-        {seed: _fresh(one, dawn)[seed] - bpb for seed, bpb in there.items()}
+        {seed: fresh(one, dawn)[seed] - bpb for seed, bpb in there.items()}
         for one, there in ((first, before), (champion, after))
     ]
     apart = difference(gaps[0], gaps[1], paired)
@@ -204,14 +194,19 @@ def _objection(last: Attempt | None, dawn: int, dropping: Interval | None) -> st
     verdict = trusted(Decision(Kind.KEPT, ""), last, None)
     if verdict.status is not Status.KEEP:
         return f"failed its {verdict.reason}"
-    ran = len(_fresh(last, dawn))
+    ran = len(fresh(last, dawn))
     if ran < LAST:
         return f"ran {ran} time{'s' * (ran != 1)} by now, and {LAST} are needed"
     return "is worse" if dropping is not None and dropping.high_bpb < 0 else None
 
 
+def _was_asked(half: Posterior, passengers: tuple[int, ...]) -> bool:
+    """Return whether there are runs without this half, of an edit that is not dropped as a whole."""
+    return half.edit.runs > 0 and edit_of(half.edit.number) not in passengers
+
+
 def names(edits: Collection[int]) -> str:
-    return " and ".join(f"#{number}" for number in edits)
+    return " and ".join(named(number) for number in sorted(edits, key=edit_of))
 
 
 def adoption(history: History, dawn: Dawn | None) -> dict[int, Decision]:
@@ -230,81 +225,17 @@ def adoption(history: History, dawn: Dawn | None) -> dict[int, Decision]:
     return {script.number: Decision(Kind.ADOPTED, f"confirmed at dawn: {script.proposal.title}")}
 
 
-@dataclass(frozen=True, slots=True)
-class Posterior:
-    """The posterior of one edit's effect on the champion."""
-
-    edit: Edit
-    worth: Array  # (effects,) probability times worth
-    blind: float  # sigma: how well the champion itself is known
-    testable: bool  # False where the champion does not run without it
-
-    @property
-    def keeping(self) -> float:
-        return float(self.worth.sum())
-
-    def telling(self, most: int = 3) -> float:
-        """Return the knowledge gradient per run, of up to `most` runs of the champion without the edit."""
-        return knowledge_gradient(self.worth, [(1 / n + self.blind**2) ** 0.5 for n in range(1, most + 1)])
-
-
-def _doubts(history: History, champion: Attempt, dawn: int) -> tuple[Posterior, ...]:
-    known = know(measured(_seen(history, dawn)))
-    chain = edits_of(champion, history)
-    if known is None or any(one.number not in known.place for one in (*chain, champion)):
-        return ()  # where seeds move nothing, the night's scores were exact
-    return tuple(_doubt(known, history, champion, one, dawn) for one in chain)
-
-
-def edits_of(champion: Attempt, history: History) -> tuple[Attempt, ...]:
-    """Return the kept edits that a script is made of, without those that an earlier dawn has taken out."""
-    line, out = [champion], set(champion.proposal.without)
-    while (parent := line[-1].parent) is not None:
-        line.append(history[parent])
-        out |= set(history[parent].proposal.without)
-    return tuple(one for one in reversed(line[:-1]) if one.is_idea and one.number not in out)
-
-
-def _seen(history: History, dawn: int) -> list[Attempt]:
-    """Return the history with this dawn's runs counted as the night's; leave out attempts without runs of the night."""
-    return [_as_seen(one, dawn) for one in history if one.done_runs]
-
-
-def _as_seen(attempt: Attempt, dawn: int) -> Attempt:
-    return replace(attempt, runs=tuple(replace(run, dawn=0) if run.dawn == dawn else run for run in attempt.runs))
-
-
-def _doubt(known: Knowledge, history: History, champion: Attempt, kept: Attempt, dawn: int) -> Posterior:
-    """Return the posterior of an edit: the night's, times the likelihood of the champion's runs without it."""
-    assert kept.parent is not None
-    belief, top = known.belief, known.place[champion.number]
-    merit = belief.merit(top)
-    points = np.arange(SIZE) * STEP
-    blind = float(np.sqrt(merit @ points**2 - (merit @ points) ** 2))
-    differences, probability = belief.effect(known.place[kept.number])
-    without = _taken_out(history, champion, (kept.number,))
-    scores = known.merits(_as_seen(without, dawn)) if without is not None and kept is not champion else ()
-    if scores:
-        centre = round(float(np.median(scores)))
-        told = np.convolve(merit, likelihood(scores, centre)[::-1])  # of every difference champion - without
-        at = belief.nodes[top].centre - centre + np.arange(1 - SIZE, SIZE)
-        probability = probability * (np.interp(differences, at, told, left=0, right=0) + TINY)
-        probability = probability / probability.sum()
-    runs = len(scores) if kept is not champion else len(_fresh(without, dawn)) if without else 0
-    edit = Edit(
-        kept.number,
-        _quantiles(differences * STEP * known.sigma_bpb, probability),
-        float(probability[differences <= 0].sum()),
-        runs,
-    )
-    testable = without is None or fault(without) is None
-    return Posterior(edit, probability * worths(differences, price_of(kept, history, known, PRICE)), blind, testable)
-
-
 def _passengers(doubts: tuple[Posterior, ...], impossible: Collection[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the edits that are not worth keeping; only the worst if not all can be taken out at once."""
+    """Return the edits that are not worth keeping; only the worst if not all can be taken out at once.
+
+    Of an edit that is worth keeping, the worse half is dropped if runs without it say that it does harm.
+    """
     open_ = [one for one in doubts if one.testable and (one.edit.number,) not in impossible]
-    worst_first = [one.edit.number for one in sorted(open_, key=lambda one: one.keeping) if one.keeping < 0]
+    worst: dict[int, Posterior] = {}
+    for one in sorted(open_, key=lambda one: (is_half(one.edit.number), one.keeping)):
+        if one.keeping < 0 and (one.edit.runs or not is_half(one.edit.number)):
+            worst.setdefault(edit_of(one.edit.number), one)
+    worst_first = [one.edit.number for one in sorted(worst.values(), key=lambda one: one.keeping)]
     while worst_first and tuple(sorted(worst_first)) in impossible:
         worst_first.pop()
     return tuple(sorted(worst_first))
@@ -314,10 +245,10 @@ def _last_runs(history: History, champion: Attempt, passengers: tuple[int, ...],
     """Return how many more runs the script without passengers needs before it may replace the champion."""
     if not passengers:
         return 0
-    last = _taken_out(history, champion, passengers)
+    last = taken_out(history, champion, passengers)
     if last is None:
         return LAST
-    return max(0, LAST - len(_fresh(last, dawn))) if fault(last) is None else 0
+    return max(0, LAST - len(fresh(last, dawn))) if fault(last) is None else 0
 
 
 def _most_telling(
@@ -331,32 +262,8 @@ def _most_telling(
 
 
 def _run_without(history: History, champion: Attempt, edits: tuple[int, ...]) -> DawnRun:
-    known = _taken_out(history, champion, edits)
+    known = taken_out(history, champion, edits)
     return Without(edits) if known is None else Again(known.number)
-
-
-def _taken_out(history: History, champion: Attempt, edits: tuple[int, ...]) -> Attempt | None:
-    """Return the attempt that is the champion without these edits; without its last edit, it is its parent."""
-    if edits == (champion.number,) and champion.parent is not None:
-        return history[champion.parent]
-    found = (one for one in history if one.parent == champion.number and one.proposal.without == edits)
-    return next(found, None) if edits else None
-
-
-def _fresh(attempt: Attempt, dawn: int, holdout: bool = False) -> dict[int, float]:
-    """Return seed → bits per byte, of the attempt's runs at this dawn."""
-
-    def value(run: Run) -> float | None:
-        score = run.holdout if holdout else run.score
-        return score.val_bpb if score else None
-
-    return {run.seed: found for run in attempt.dawn_runs(dawn) if (found := value(run)) is not None}
-
-
-def _quantiles(values: Array, probability: Array) -> Interval:
-    below = np.cumsum(probability)
-    low, high = (float(values[np.searchsorted(below, share)]) for share in (0.025, 0.975))
-    return Interval(float(values @ probability), low, high)
 
 
 def _gain_bpb(known: Knowledge, number: int) -> float:

@@ -27,6 +27,8 @@ from agent.experiment import (
     Status,
     incumbent,
 )
+from agent.experiment.parts import edit_of, is_half, named
+from agent.judging.champion import Edit, edits_of
 from agent.judging.confirmation import (
     FRESH,
     QUESTION,
@@ -49,11 +51,12 @@ from agent.night.state import State
 from agent.records.place import Place
 from agent.runs.jobs import Job
 from agent.runs.score import Rows, Split, read_committed
-from agent.script.merge import without_edits
-from agent.view.findings import confirmed_branch, findings_lines
+from agent.script.merge import dials_of, without_edits
+from agent.view.findings import confirmed_branch, findings_lines, titled
 
 SPLITS: tuple[Split, ...] = ("validation", "holdout")
 Edits = tuple[int, ...]
+LEAST_DIALS = 3  # that an edit has turned, if its halves are asked about
 
 
 def confirm(context: NightContext, most_runs: int) -> Findings | None:
@@ -71,7 +74,8 @@ def confirm(context: NightContext, most_runs: int) -> Findings | None:
     dawn = dawn_of(state)
     if dawn is None:
         return None
-    found = findings(state.attempts, impossible, dawn.number, _texts(context, state.attempts, dawn))
+    texts = _texts(context, state.attempts, dawn)
+    found = findings(state.attempts, impossible, _divisible(context, state), dawn.number, texts)
     assert found is not None
     _record(context, state, found, dawn)
     known = replace(dawn, findings=asdict(found))
@@ -139,13 +143,21 @@ def _next_step(context: NightContext, state: State, impossible: set[Edits], unti
         return partial(_reconsider, context, state, Reconsider(fallen))
     if dawn is None or context.limits.dawn_is_over(state.pace):
         return None
-    match next_run(state.attempts, until - state.runs_at_dawns, impossible, dawn.fresh, dawn.number):
+    runs_left, divisible = until - state.runs_at_dawns, _divisible(context, state)
+    match next_run(state.attempts, runs_left, impossible, divisible, dawn.fresh, dawn.number):
         case Again(number):
             context.watcher.attempt_began(state.attempts[number])
             return partial(perform, context, state, measure(context, state, state.attempts[number], dawn.number))
         case Without(edits):
             return partial(_add_without, context, state, edits, impossible)
     return None
+
+
+def _divisible(context: NightContext, state: State) -> set[int]:
+    """Return the edits of the champion that turn many dials and change nothing else."""
+    chain = edits_of(state.best, state.attempts) if state.best is not None else ()
+    kind = context.runner.night.device_kind
+    return {edit.number for edit in chain if len(dials_of(state.attempts, edit.number, kind)) >= LEAST_DIALS}
 
 
 def _is_dawns(attempt: Attempt) -> bool:
@@ -199,10 +211,11 @@ def _add_without(context: NightContext, state: State, edits: Edits, impossible: 
     assert champion is not None
     script = without_edits(history, champion, edits, context.runner.night.device_kind)
     if script is None:
-        context.watcher.said(f"#{champion.number} cannot be had without {names(edits)}: later edits need those lines")
+        why = "later edits need those lines, or have turned those dials"
+        context.watcher.said(f"#{champion.number} cannot be had without {names(edits)}: {why}")
         impossible.add(edits)
         return True
-    titles = "; ".join(history[number].proposal.title for number in edits)
+    titles = "; ".join(titled(history, number, context.runner.night.device_kind) for number in edits)
     proposal = Proposal.of(
         script,
         f"#{champion.number} without {names(edits)}",
@@ -251,15 +264,13 @@ def _text(context: NightContext, pair: tuple[Attempt, Attempt], dawn: Dawn, spli
 def _record(context: NightContext, state: State, found: Findings, dawn: Dawn) -> None:
     """Record dawn's findings in the decisions of the kept edits and the questions, which the ledger shows."""
     history = state.attempts
-    for edit in found.edits:
-        dropped = edit.number in found.passengers
-        if edit.runs == 0 and not dropped:
-            continue
-        how = f"by {edit.runs} run{'s' if edit.runs > 1 else ''} without it" if edit.runs else "by the night's own runs"
-        told = f"at dawn {edit.effect.mean_bpb:+.6f} {how}, {'a passenger' if dropped else 'it stays'}"
-        kept = history[edit.number]
-        assert kept.decision is not None
-        _record_words(context, state, kept, replace(kept.decision, at_dawn=told))
+    for number in (edit.number for edit in found.edits if not is_half(edit.number)):
+        told = [_in_short(edit, found) for edit in found.edits if edit_of(edit.number) == number]
+        words = ", and ".join(filter(None, told))
+        if words:
+            kept = history[number]
+            assert kept.decision is not None
+            _record_words(context, state, kept, replace(kept.decision, at_dawn=f"at dawn {words}"))
     for attempt in history:
         if attempt.is_idea or attempt.status is Status.KEEP:
             continue
@@ -270,6 +281,16 @@ def _record(context: NightContext, state: State, found: Findings, dawn: Dawn) ->
         if attempt.decision and attempt.kind is Kind.QUESTION and attempt.dawn_runs():
             asked = f"{QUESTION}: is #{attempt.parent} as good without {names(attempt.proposal.without)}?"
             _record_words(context, state, attempt, replace(attempt.decision, reason=asked))
+
+
+def _in_short(edit: Edit, found: Findings) -> str | None:
+    """Say what dawn found of an edit or a half; None if dawn leaves it alone."""
+    dropped = edit.number in found.passengers
+    if edit.runs == 0 and not dropped:
+        return None
+    how = f"by {edit.runs} run{'s' if edit.runs > 1 else ''} without it" if edit.runs else "by the night's own runs"
+    half = f"{named(edit.number)} " if is_half(edit.number) else ""
+    return f"{half}{edit.effect.mean_bpb:+.6f} {how}, {'a passenger' if dropped else 'it stays'}"
 
 
 def _record_words(context: NightContext, state: State, attempt: Attempt, told: Decision) -> None:

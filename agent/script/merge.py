@@ -2,13 +2,14 @@
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 
 from agent.errors import ScriptError
 from agent.experiment import Attempt, History
+from agent.experiment.parts import edit_of, is_half, part_of
 from agent.script.contract import check_script
-from agent.script.dials import only_dials_differ, set_dials, values_of
+from agent.script.dials import only_dials_differ, set_dials, skeleton_of, values_of
 from agent.script.parsing import parse
 from agent.script.threeway import Conflict, merge_texts
 
@@ -32,14 +33,40 @@ def undone(script: str, before: str, after: str, device_kind: str) -> str | None
 
 
 def without_edits(history: History, best: Attempt, edits: Iterable[int], device_kind: str) -> str | None:
-    """Return the script of the best attempt without these edits; None where later edits need their lines."""
+    """Return the script of the best attempt without these edits and halves; None where later edits are in the way."""
     script: str | None = best.proposal.script
-    for number in sorted(edits, reverse=True):  # the latest first
-        edit = history[number]
+    for number in sorted(edits, key=edit_of, reverse=True):  # the latest first
+        edit = history[edit_of(number)]
         if script is None or edit.parent is None:
             return None
-        script = undone(script, history[edit.parent].proposal.script, edit.proposal.script, device_kind)
+        before, after = history[edit.parent].proposal.script, edit.proposal.script
+        if is_half(number):
+            script = _set_back(script, before, after, dials_of(history, number, device_kind), device_kind)
+        else:
+            script = undone(script, before, after, device_kind)
     return script
+
+
+def dials_of(history: History, number: int, device_kind: str) -> Sequence[str]:
+    """Return the dials that an edit or a half has turned, in the order of the script; none where it changed code."""
+    edit = history[edit_of(number)]
+    if edit.parent is None:
+        return ()
+    before, after = history[edit.parent].proposal.script, edit.proposal.script
+    with suppress(ScriptError):
+        if skeleton_of(before, device_kind) == skeleton_of(after, device_kind):
+            old, new = values_of(before, device_kind), values_of(after, device_kind)
+            return part_of(number, [name for name, value in new.items() if old[name] != value])
+    return ()
+
+
+def _set_back(script: str, before: str, after: str, names: Iterable[str], device_kind: str) -> str | None:
+    """Return the script with these dials as before the edit, if no later edit has turned them; None if all were."""
+    with suppress(ScriptError):  # a later edit has left dials that cannot be read
+        old, new, now = (values_of(text, device_kind) for text in (before, after, script))
+        back = {name: old[name] for name in names if name in now and now[name] == new[name]}
+        return set_dials(script, device_kind, back) if back else None
+    return None
 
 
 def merge_lines(ours: str, base: str, theirs: str) -> str | None:

@@ -3,9 +3,11 @@
 import math
 
 from agent.experiment import Dawn, History, Night, attempt_ref, short
+from agent.experiment.parts import is_half, named
 from agent.invocation import typed
 from agent.judging.confirmation import Findings, names
 from agent.judging.intervals import Interval
+from agent.script.merge import dials_of
 from agent.text import harmless
 
 MOST_RUNS = 100  # if more runs were needed, advise longer runs instead
@@ -36,8 +38,8 @@ def findings_lines(found: Findings, history: History, night: Night, *, is_branch
         if edit not in left_alone and not is_one_edit:
             dropped = "a passenger" if found.script is None else "a passenger, dropped"
             word = dropped if edit.number in found.passengers else "it stays"
-            title = history[edit.number].proposal.title
-            lines.append(f"  #{edit.number} brings {_interval(edit.effect)}, {word}: {title}")
+            title = titled(history, edit.number, night.device_kind)
+            lines.append(f"  {named(edit.number)} brings {_interval(edit.effect)}, {word}: {title}")
     if left_alone:
         sure = (f"#{edit.number} ({1 - edit.worthless:.0%} sure of a gain)" for edit in left_alone)
         lines.append(f"  not taken out: {', '.join(sure)}")
@@ -49,6 +51,13 @@ def findings_lines(found: Findings, history: History, night: Night, *, is_branch
     return [harmless(line) for line in (*lines, *_end(found, night, is_branch_there))]
 
 
+def titled(history: History, number: int, device_kind: str) -> str:
+    """Return the title of an edit; of a half, the names of its dials."""
+    if not is_half(number):
+        return history[number].proposal.title
+    return ", ".join(dials_of(history, number, device_kind))
+
+
 def _recorded(found: Findings) -> str:
     if found.recorded_bpb is None or found.believed_bpb is None:
         return "none: the night has not measured it"
@@ -58,7 +67,8 @@ def _recorded(found: Findings) -> str:
 def _end(found: Findings, night: Night, is_branch_there: bool) -> list[str]:
     branch = short(confirmed_branch(night))
     if found.script is not None:
-        nothing = found.passengers and len(found.passengers) == len(found.edits)
+        edits = [edit.number for edit in found.edits if not is_half(edit.number)]
+        nothing = found.passengers and sorted(found.passengers) == sorted(edits)
         what = "no edit of the night stays: the baseline's script" if nothing else "the confirmed script"
         return [f"  {what} is on {branch}"]
     earlier = [f"  {branch} stays as an earlier dawn left it"] if is_branch_there else []

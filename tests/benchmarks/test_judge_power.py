@@ -14,6 +14,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import judge_power  # noqa: E402
 
 from agent.experiment import Status  # noqa: E402
+from agent.experiment.parts import halves_of  # noqa: E402
 from agent.judging.judge import Balanced, Greedy  # noqa: E402
 
 
@@ -65,6 +66,16 @@ def test_a_script_without_an_edit_lacks_its_effect():
     question = judge_power.Attempt(len(history), champion.number, proposal, "")
     lost = here.merit(champion, history) - here.merit(question, history)
     assert lost == pytest.approx(here.effects[first.number])
+
+
+def test_a_script_without_half_an_edit_lacks_the_effect_of_half_its_dials():
+    here = world(1, "dials")
+    assert [(here.dials > 0).sum(axis=1).max(), (here.dials < 0).sum(axis=1).max(), here.dials.shape[1]] == [2, 2, 8]
+    for half, dials in zip(halves_of(5), (here.dials[5, :4], here.dials[5, 4:]), strict=True):
+        assert here.worth(half) == pytest.approx(dials.sum())
+    assert sum(map(here.worth, halves_of(5))) == pytest.approx(here.effects[5])
+    assert judge_power.policies("dials") == ("greedy", "gate", "strict", "balanced", "undivided", "dawn")
+    assert judge_power.policies("sources") == ("greedy", "gate", "strict", "untold", "balanced", "dawn")
 
 
 def test_the_quick_benchmark_writes_a_figure_for_every_policy(tmp_path):

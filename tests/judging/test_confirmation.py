@@ -8,13 +8,15 @@ import pytest
 from judged import scored_attempt, scored_run
 
 from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Run, Status, incumbent
+from agent.experiment.parts import halves_of
+from agent.judging.belief import PRIOR, STEP
+from agent.judging.champion import REACH, divided, edits_of
 from agent.judging.confirmation import (
     Again,
     Findings,
     Text,
     Without,
     adoption,
-    edits_of,
     findings,
     next_run,
 )
@@ -23,6 +25,8 @@ from agent.judging.intervals import Spread
 SIGMA = 0.01
 #  kept edits and what they truly bring, in sigma: attempt 2 is a passenger that was lucky
 EFFECTS = {1: 4.0, 2: -0.3, 3: 5.0}
+OF_HALVES = {1: (6.5, -2.5), 2: (-0.2, -0.1), 3: (2.5, 2.5)}
+HALVES = {half: effect for edit, both in OF_HALVES.items() for half, effect in zip(halves_of(edit), both, strict=True)}
 
 
 def night(rng: np.random.Generator) -> list[Attempt]:
@@ -42,14 +46,20 @@ def night(rng: np.random.Generator) -> list[Attempt]:
 
 def merit(history: list[Attempt], attempt: Attempt) -> float:
     if attempt.proposal.without:
-        return merit(history, history[3]) - sum(EFFECTS[k] for k in attempt.proposal.without)
+        return merit(history, history[3]) - sum((EFFECTS | HALVES)[k] for k in attempt.proposal.without)
     return sum(effect for number, effect in EFFECTS.items() if number <= attempt.number)
 
 
-def dawn(history: list[Attempt], rng: np.random.Generator, runs: int, impossible: set[tuple[int, ...]]) -> list[object]:
+def dawn(
+    history: list[Attempt],
+    rng: np.random.Generator,
+    runs: int,
+    impossible: set[tuple[int, ...]],
+    divisible: tuple[int, ...] = (),
+) -> list[object]:
     """Does what is asked until nothing more is, and returns it."""
     asked: list[object] = []
-    while (trial := next_run(history, runs, impossible)) is not None:
+    while (trial := next_run(history, runs, impossible, divisible)) is not None:
         asked.append(trial)
         if isinstance(trial, Without):
             history.append(scored_attempt(len(history), parent=3, without=trial.edits))
@@ -63,12 +73,12 @@ def dawn(history: list[Attempt], rng: np.random.Generator, runs: int, impossible
 
 
 def confirmed(
-    seed: int, runs: int = 30, impossible: set[tuple[int, ...]] | None = None
+    seed: int, runs: int = 30, impossible: set[tuple[int, ...]] | None = None, divisible: tuple[int, ...] = ()
 ) -> tuple[list[object], Findings]:
     rng = np.random.default_rng(seed)
     history = night(rng)
-    asked = dawn(history, rng, runs, impossible or set())
-    found = findings(history, impossible or set())
+    asked = dawn(history, rng, runs, impossible or set(), divisible)
+    found = findings(history, impossible or set(), divisible)
     assert found is not None
     return asked, found
 
@@ -119,6 +129,52 @@ def test_what_the_champion_does_not_run_without_is_no_passenger():
     assert found is not None
     assert found.passengers == ()
     assert next_run(history, 20) not in (Without((2,)), Again(crashed.number))
+
+
+# ---- halves ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_harmful_half_of_a_useful_edit_is_found_and_dropped_with_the_passenger():
+    harmful = halves_of(1)[1]
+    ends = [confirmed(seed, divisible=(1, 3)) for seed in range(4)]
+    assert sum(harmful in found.passengers for _, found in ends) >= 3
+    assert sum(2 in found.passengers for _, found in ends) >= 3
+    assert all(set(found.passengers) <= {2, harmful} for _, found in ends)
+    dropping = [found.dropping for _, found in ends if found.passengers == (harmful, 2)]
+    assert len(dropping) >= 2
+    assert np.mean([gain.mean_bpb for gain in dropping]) == pytest.approx(2.8 * SIGMA, abs=SIGMA)
+
+
+def test_halves_that_were_not_asked_about_are_neither_told_nor_dropped():
+    history = night(np.random.default_rng(0))
+    found = findings(history, divisible=(1, 2, 3))
+    assert found is not None
+    assert [edit.number for edit in found.edits] == [1, 2, 3]
+    assert all(number > 0 for number in found.passengers)
+
+
+def test_an_edit_that_is_dropped_is_dropped_whole():
+    ends = [confirmed(seed, divisible=(2,))[1] for seed in range(4)]
+    assert sum(found.passengers == (2,) for found in ends) >= 2
+    assert all([edit.number for edit in found.edits] == [1, 2, 3] for found in ends if 2 in found.passengers)
+
+
+def test_what_one_half_is_found_to_bring_the_other_does_not():
+    """The edit brings 2 sigma for sure; the script without the first half is 3 sigma worse, or 1 sigma better."""
+    steps, probability = np.arange(-50, 51), (np.arange(-50, 51) == 2 / STEP).astype(float)
+
+    def told(effect: float) -> tuple[np.ndarray, np.ndarray]:
+        return REACH, np.exp(-0.5 * ((REACH * STEP - effect) / 0.3) ** 2)
+
+    for effect in (3.0, -1.0):
+        first, second = (half @ REACH * STEP for half in divided(steps, probability, PRIOR, (told(effect), None)))
+        assert first == pytest.approx(effect, abs=0.3)
+        assert first + second == pytest.approx(2.0, abs=1e-6)
+    first, second = (half @ REACH * STEP for half in divided(steps, probability, PRIOR, (None, None)))
+    assert first == pytest.approx(second) == pytest.approx(1.0)
+
+
+# ---- what it may say -------------------------------------------------------------------------------------------------
 
 
 def test_the_interval_of_the_honest_gain_holds_the_truth_19_times_in_20():

@@ -4,9 +4,12 @@ import dataclasses
 
 import pytest
 from judged import scored_attempt
+from nights import unigram
 from samples import NIGHT
 
 from agent.experiment import Dawn, Status
+from agent.experiment.parts import halves_of
+from agent.judging.champion import Edit
 from agent.judging.confirmation import Findings, findings
 from agent.judging.intervals import Interval
 from agent.view.findings import dawn_line, findings_lines, runs_to_tell
@@ -94,3 +97,18 @@ def test_status_tells_of_the_latest_dawn():
     no_gain = dataclasses.replace(FOUND, script=None, honest=Interval(0.0, -0.1, 0.1))
     assert told(no_gain) == "dawn 2: #1 is not confirmed (a gain of +0.000000 [-0.100000, +0.100000])"
     assert told(dataclasses.replace(no_gain, honest=None)) == "dawn 2: #1 is not confirmed (too few runs)"
+
+
+def test_a_half_is_told_by_its_dials():
+    scripts = unigram(), unigram(SMOOTHING=2.0, SHARE=0.5, JITTER=0.1)
+    history = [
+        dataclasses.replace(one, proposal=dataclasses.replace(one.proposal, script=script, title=f"edit {one.number}"))
+        for one, script in zip(HISTORY, scripts, strict=True)
+    ]
+    assert FOUND is not None
+    half = Edit(halves_of(1)[1], Interval(-0.02, -0.03, -0.01), 0.99, 3)
+    found = dataclasses.replace(FOUND, edits=(*FOUND.edits, half), passengers=(half.number,), script=2)
+    lines = findings_lines(found, history, NIGHT, is_branch_there=True)
+    told = "  the second half of #1 brings -0.020000 [-0.030000, -0.010000], a passenger, dropped: JITTER"
+    assert told in lines
+    assert lines[-1] == "  the confirmed script is on experiments/30s-t-confirmed"
