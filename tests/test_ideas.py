@@ -11,14 +11,13 @@ from agent.invocation import IDEAS as FOLDER
 from agent.proposers.catalogue.applying import applied
 from agent.proposers.catalogue.idea import Idea, read_ideas
 from agent.script.dials import read_dials
-from agent.script.merge import check_edit, undone
-from agent.script.threeway import merge_texts
+from agent.script.merge import carried, check_edit, undone
 
 IDEAS, FAULTS = read_ideas(ABOVE / FOLDER)
 SAMPLE = IDEAS[:: -(-len(IDEAS) // 3)] if IDEAS else ()
 MOST_CONFLICTS = 0.2  # of all pairs
 MOST_ADDED_LINES = 60
-UNDONE_PAIRS = 8  # one in so many is taken apart again
+OF_PAIRS = 3  # one in so many is tried: all take minutes
 
 
 def named(idea: Idea) -> str:
@@ -42,7 +41,9 @@ def test_every_file_can_be_read_and_tells_all_that_a_night_and_a_reader_need():
 def test_every_idea_applies_to_the_shipped_script_with_dials_that_can_be_searched(edited):
     for idea in IDEAS:
         dials = {dial.name: dial for dial in read_dials(edited[idea.slug], "cpu")}
-        assert [name for name in idea.dials if name not in dials or dials[name].span is None] == [], idea.slug
+        assert set(idea.dials) <= dials.keys(), idea.slug
+        numbers = [dials[name] for name in idea.dials if isinstance(dials[name].value, int | float)]
+        assert [dial.name for dial in numbers if dial.span is None] == [], idea.slug
 
 
 @pytest.mark.parametrize("idea", SAMPLE, ids=named)
@@ -66,15 +67,14 @@ def test_every_idea_is_undone_exactly(edited):
 
 @pytest.mark.slow
 def test_most_pairs_of_ideas_go_together_and_each_of_a_pair_is_undone_exactly(edited):
-    pairs, conflicts = list(combinations(edited, 2)), []
-    for number, (one, other) in enumerate(pairs):
+    pairs, conflicts = list(combinations(edited, 2))[::OF_PAIRS], []
+    for one, other in pairs:
         try:
-            both = merge_texts(edited[one], SHIPPED, edited[other])
+            both = carried(edited[one], SHIPPED, edited[other], "cpu")
             check_edit(both, SHIPPED)
         except ScriptError as error:
             conflicts.append(f"{one}, {other}: {error}")
-            continue
-        if number % UNDONE_PAIRS == 0:
+        else:
             assert undone(both, SHIPPED, edited[one], "cpu") == edited[other], (one, other)
             assert undone(both, edited[one], both, "cpu") == edited[one], (one, other)
     print(f"{len(conflicts)} of {len(pairs)} pairs conflict:", *conflicts, sep="\n")

@@ -20,7 +20,7 @@ def merged(script: str, base: str, edited: str, device_kind: str) -> str | None:
         with suppress(ScriptError):  # a later edit has left dials that cannot be read
             return _turned(script, base, edited, device_kind)
     try:
-        text = carried(script, base, edited, device_kind)
+        text = merge_texts(script, *_on(script, base, edited, device_kind))
         check_edit(text, script)
     except (ScriptError, SyntaxError):
         return None
@@ -77,17 +77,28 @@ def merge_lines(ours: str, base: str, theirs: str) -> str | None:
         return None
 
 
-def carried(script: str, base: str, edited: str, device_kind: str, *, overrule: bool = False) -> str:
-    """Return the script with the lines that the edit base → edited changes; raise ScriptError where that conflicts.
+def carried(script: str, base: str, edited: str, device_kind: str) -> str:
+    """Return the script with the edit base → edited made in it; raise ScriptError where that conflicts.
 
-    Dials that the edit leaves alone keep the script's values, also beside changed lines. A dial that both have turned
-    is a conflict; with overrule, it takes the edit's value.
+    Dials keep the script's values, also beside changed lines, except for those that the edit turns. Two edits that add
+    the same line at one place share it: neither could be taken out alone, so that is refused.
+    """
+    before, after = _on(script, base, edited, device_kind, overrule=True)
+    text = merge_texts(script, before, after)
+    if merge_lines(text, after, before) != script:
+        raise ScriptError("it shares lines with what was kept since, and could not be taken out alone")
+    return text
+
+
+def _on(script: str, base: str, edited: str, device_kind: str, *, overrule: bool = False) -> tuple[str, str]:
+    """Return both sides of an edit with the script's values of the dials that the edit leaves alone.
+
+    A dial that both have turned is a conflict; with overrule, the edit's value counts.
     """
     old, new = (values_of(text, device_kind) for text in (base, edited))
     turned = {name for name in old.keys() & new.keys() if old[name] != new[name]}
     alone = new.keys() - old.keys() | turned
-    return merge_texts(
-        script,
+    return (
         _with_dials_of(script, base, device_kind, but=frozenset() if overrule else turned),
         _with_dials_of(script, edited, device_kind, but=alone),
     )

@@ -103,6 +103,13 @@ def test_an_idea_that_is_in_the_script_already_is_told(idea_of):
             applied(idea_of(SCALED), now, (SHIPPED,), "cpu")
 
 
+def test_ideas_that_share_a_line_do_not_go_together_since_neither_could_be_undone_alone(idea_of):
+    halved = changed(SHIPPED, (MLP, f"        half = 0.5\n{MLP}        hidden = half * hidden\n"))
+    shifted = changed(SHIPPED, (MLP, f"        half = 0.5\n{MLP}        hidden = hidden - half\n"))
+    with pytest.raises(ScriptError, match="shares lines with what was kept since"):
+        applied(idea_of(shifted), halved, (SHIPPED,), "cpu")
+
+
 def test_an_idea_that_defines_a_name_of_the_script_again_does_not_go_with_it(idea_of):
     now = changed(SHIPPED, ("SOFTCAP = 15.0", "MLP_SCALE = 2.0\nSOFTCAP = 15.0"))
     with pytest.raises(ScriptError, match="MLP_SCALE would be defined twice"):

@@ -39,25 +39,22 @@ def _shipped() -> tuple[str, ...]:
 def _carried(idea: Idea, script: str, base: str, edited: str, device_kind: str) -> str:
     """Merge an idea's edit of another script; raise ScriptError where it conflicts, or is there already."""
     try:
-        if holds(script, base, edited, device_kind):
-            raise ScriptError(f"idea {idea.slug} is in this script already; try another one")
-        return _checked(idea, carried(script, base, edited, device_kind, overrule=True), script)
+        text = script if holds(script, base, edited, device_kind) else carried(script, base, edited, device_kind)
     except Conflict as conflict:
         raise ScriptError(
             f"idea {idea.slug} conflicts with what was kept since: {conflict} of the script; make its patch again, "
             f"of this script"
         ) from None
-    except SyntaxError as error:
-        raise ScriptError(
-            f"idea {idea.slug} cannot be merged: the script does not parse ({error}); correct it"
-        ) from error
+    except (ScriptError, SyntaxError) as error:
+        raise ScriptError(f"idea {idea.slug} does not go together with this script: {error}") from error
+    return _checked(idea, text, script)
 
 
 def _checked(idea: Idea, text: str, script: str) -> str:
+    if text == script:
+        raise ScriptError(f"idea {idea.slug} is in this script already; try another one")
     try:
         check_edit(text, script)
     except ScriptError as error:
         raise ScriptError(f"idea {idea.slug} does not go together with this script: {error}") from error
-    if text == script:
-        raise ScriptError(f"idea {idea.slug} is in this script already; try another one")
     return text
