@@ -1,12 +1,13 @@
 """Every shipped idea applies, learns, keeps the script's contract, goes with most other ideas, and can be undone."""
 
+import subprocess
 from itertools import combinations
 
 import pytest
 from idea_checks import SHIPPED, check
 
 from agent.errors import ScriptError
-from agent.invocation import ABOVE
+from agent.invocation import ABOVE, SCRIPT
 from agent.invocation import IDEAS as FOLDER
 from agent.proposers.catalogue.applying import applied
 from agent.proposers.catalogue.idea import Idea, read_ideas
@@ -38,7 +39,15 @@ def test_every_file_can_be_read_and_tells_all_that_a_night_and_a_reader_need():
     assert [idea.slug for idea in IDEAS if idea.patch.count("\n+") > MOST_ADDED_LINES] == []
 
 
-def test_every_idea_applies_to_the_shipped_script_with_dials_that_can_be_searched(edited):
+def test_every_file_applies_to_the_shipped_script_as_git_has_it(tmp_path):
+    (tmp_path / SCRIPT).write_text(SHIPPED)
+    command = ("git", "apply", "--check")  # alone, it takes milliseconds for each
+    done = [subprocess.run((*command, idea.file), cwd=tmp_path, capture_output=True, check=False) for idea in IDEAS]
+    assert [idea.slug for idea, one in zip(IDEAS, done, strict=True) if one.returncode] == []
+
+
+@pytest.mark.slow
+def test_the_numbers_that_ideas_add_are_dials_that_can_be_searched(edited):
     for idea in IDEAS:
         dials = {dial.name: dial for dial in read_dials(edited[idea.slug], "cpu")}
         assert set(idea.dials) <= dials.keys(), idea.slug
