@@ -53,6 +53,13 @@ def test_a_users_script_may_have_another_name(idea_of):
     assert applied(idea_of(SCALED, name="lab/my.py"), SHIPPED, (), "cpu") == SCALED
 
 
+def test_an_editor_may_have_changed_the_line_ends_of_a_patch(idea_of, tmp_path):
+    idea_of(SCALED)
+    file = tmp_path / "mine.patch"
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    assert applied(read_idea(file), SHIPPED, (), "cpu") == SCALED
+
+
 def test_dials_beside_inserted_lines_keep_the_values_that_they_were_turned_to(idea_of):
     turned = {"EMBEDDING_LR": 0.3, "UNEMBEDDING_LR": 0.008, "DEPTH": 6}
     now = set_dials(SHIPPED, "cpu", turned)

@@ -107,7 +107,7 @@ def _text(file: Path) -> str:
     try:
         if file.stat().st_size > MAX_SCRIPT_BYTES:
             raise ScriptError(f"{file} has more than {MAX_SCRIPT_BYTES:,} bytes; take data out of it")
-        return decoded(file.read_bytes(), str(file)).replace("\r\n", "\n")
+        return decoded(file.read_bytes(), str(file))
     except OSError as error:
         raise ScriptError(
             f"{file} cannot be read ({error.strerror}); check its permissions, or move it away"
