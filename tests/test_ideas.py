@@ -18,7 +18,7 @@ IDEAS, FAULTS = read_ideas(ABOVE / FOLDER)
 SAMPLE = IDEAS[:: -(-len(IDEAS) // 3)] if IDEAS else ()
 MOST_CONFLICTS = 0.2  # of all pairs
 MOST_ADDED_LINES = 60
-OF_PAIRS = 3  # one in so many is tried: all take minutes
+OF_PAIRS = 12  # one in so many is tried: each takes a quarter of a second
 
 
 def named(idea: Idea) -> str:
