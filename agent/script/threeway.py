@@ -37,11 +37,8 @@ class Region:
     def united(self, *, ours_first: bool = True) -> Lines | None:
         """Return both changes; None if one side has changed lines that the other has changed, too."""
         one, other = (self.ours, self.theirs) if ours_first else (self.theirs, self.ours)
-        for before, after in ((one, other), (other, one)):
-            text = _one_after_other(before, self.base, after) or _around(before, self.base, after)
-            if text is not None:
-                return text
-        return None
+        ways = (way(*pair, self.base) for way in (_one_after_other, _around) for pair in ((one, other), (other, one)))
+        return next((lines for lines in ways if lines is not None), None)
 
 
 def merge_texts(ours: str, base: str, theirs: str) -> str:
@@ -66,7 +63,7 @@ def _resolved(piece: Region | str, ours_first: bool) -> Lines:
     return (piece,) if isinstance(piece, str) else piece.united(ours_first=ours_first) or ()
 
 
-def _one_after_other(before: Lines, base: Lines, after: Lines) -> Lines | None:
+def _one_after_other(before: Lines, after: Lines, base: Lines) -> Lines | None:
     """Return both changes of the base if one ends where the other begins, or earlier; None if they overlap."""
     (_, end), (start, _) = _changed(base, before), _changed(base, after)
     return before[: end + len(before) - len(base)] + base[end:start] + after[start:] if end <= start else None
@@ -81,7 +78,7 @@ def _changed(base: Lines, edited: Lines) -> tuple[int, int]:
     return start, len(base) - end
 
 
-def _around(inserted: Lines, base: Lines, changed: Lines) -> Lines | None:
+def _around(inserted: Lines, changed: Lines, base: Lines) -> Lines | None:
     """Return the changed lines between what the other side has inserted before and after them; None if it did more."""
     places = [at for at in range(len(inserted) - len(base) + 1) if inserted[at : at + len(base)] == base]
     if len(places) != 1:

@@ -39,6 +39,11 @@ def test_lines_are_taken_back_between_what_was_inserted_around_them():
     assert merge_texts(ours, base, BASE) == edit(c="c = 3\nbefore = 1\nafter = 1\n")
 
 
+def test_lines_are_taken_back_beside_lines_that_were_deleted_since():
+    base = edit(c="c = 3\nold = 1\n")
+    assert merge_texts(base.replace("d = 4\n", ""), base, BASE) == edit(d="")
+
+
 def test_two_changes_of_one_line_conflict_and_the_lines_of_ours_are_told():
     ours = edit(a="first = 1\na = 1\n", c="c = 30\nc += 1\n", e="e = 50\n")
     with pytest.raises(Conflict, match=r"lines 6 to 7, 9$") as caught:
