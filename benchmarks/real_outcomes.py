@@ -83,7 +83,7 @@ def read_all(folder: Path) -> list[Outcome]:
 
 def read(folder: Path, arm: str, number: int) -> Outcome:
     facts = json.loads((folder / FACTS).read_text())
-    rows = [json.loads(line) for line in (folder / ATTEMPTS).read_text().splitlines()]
+    rows = [json.loads(line) for line in (folder / ATTEMPTS).read_text(encoding="utf-8").split("\n") if line]
     first, best = rows[0]["val_bpb"], facts["incumbent"]
     after = rows[best]["val_bpb"] if best is not None else None
     honest, holdout = at_dawn(folder, best)

@@ -134,8 +134,9 @@ def of_journal(journal: Journal) -> PastNight:
 
 def of_record(folder: Path) -> tuple[str, PastNight]:
     """Read a shipped night; return when it began, too. Raise one of several errors where a file is damaged."""
-    facts = json.loads((folder / FACTS).read_text())
-    first, *others = (folder / ATTEMPTS).read_text().splitlines() or [""]
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
+    first, *others = (folder / ATTEMPTS).read_text(encoding="utf-8").removesuffix("\n").split("\n")
     base = json.loads(first)
     attempts = (_of_row(json.loads(line), base["dials"]) for line in (first, *others[-LATEST:]))
     return str(facts["started"]), PastNight(

@@ -78,7 +78,17 @@ def _rows(night: Night, history: History, asks: Iterable[Ask]) -> str:
     for ask in asks:
         asked_s[ask.attempt] += ask.wall_s
     rows = (_row(night, one, base if one.number else {}) | {"asked_s": asked_s[one.number]} for one in history)
-    return "".join(json.dumps(row) + "\n" for row in rows)
+    return "".join(map(_line, rows))
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    """Return a row as people can read it: with its arrows and umlauts, unless UTF-8 cannot have a character."""
+    text = json.dumps(row, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps(row)
+    return text + "\n"
 
 
 def _json(facts: Mapping[str, Any]) -> str:

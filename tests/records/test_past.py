@@ -31,10 +31,10 @@ def night_of(place: Place, tag: str, started: str = NIGHT.started, **facts: obje
     with Journal.create(place.journal(tag), night) as journal:
         enter(journal, scored_attempt(0, 1.5, 1.52, status=Status.KEEP, script=SCRIPT))
         fast = Run(0, Ending.FINISHED, 0, 2.0, Summary(total_tokens_M=3.0), "", Score(1.4, 1.0), peak_bytes=10**9)
-        kept = Proposal(SCRIPT.replace("4", "6"), "DEPTH 4 → 6", "Deeper.", "catalogue: deeper")
+        kept = Proposal(SCRIPT.replace("4", "6"), "DEPTH 4 → 6", "Deeper.\u2028", "catalogue: deeper")
         enter(journal, Attempt(1, 0, kept, "", runs=(fast, scored_run(1, 1.43))), Decision(Kind.KEPT, "", 0.09, 0.98))
         crash = Run(0, Ending.CRASHED, 1, 1.0, None, "boom")
-        dropped = Proposal("DEPTH = 4\nNEW = True\n", "without names", "", "search")
+        dropped = Proposal("DEPTH = 4\nNEW = '\\ud800'\n", "without names", "", "search")
         enter(journal, Attempt(2, 1, dropped, "", runs=(crash,)), Decision(Kind.CRASHED, "boom"))
         enter(journal, scored_attempt(3, 1.6, parent=1, script="if", without=(1,)))
         journal.add_attempt(4, 1, Proposal(SCRIPT.replace("4", "8"), "in flight", "", "search"), "")
@@ -63,7 +63,7 @@ def test_a_past_night_tells_what_was_measured(place):
     assert (kept.peak_gb, kept.tokens_s, kept.val_bpb) == (1.0, 1.5e6, pytest.approx(1.415))
     assert kept.skeleton == first.skeleton == skeleton_of(SCRIPT, "cpu")
     assert crashed.crashed
-    assert (crashed.val_bpb, crashed.dials) == (None, {"DEPTH": 4, "NEW": True})
+    assert (crashed.val_bpb, crashed.dials) == (None, {"DEPTH": 4, "NEW": "\ud800"})
     assert (question.without, question.skeleton, question.dials) == ((1,), "", {})
     assert (in_flight.kind, in_flight.runs, in_flight.dials["DEPTH"]) == (None, 0, 8)
 
@@ -119,6 +119,7 @@ def test_a_shipped_night_tells_what_its_journal_does(place, tmp_path):
     night_of(place, "t")
     before = the_past(place)["t"]
     assert nightshift(place, "ship", "t").returncode == 0
+    assert "DEPTH 4 → 6" in (place.shipped / "t" / "attempts.jsonl").read_text()
     shutil.rmtree(place.nights)
     assert the_past(place)["t"] == before
     assert past_nights(place, "t") == ()
