@@ -260,7 +260,7 @@ def _arm_row(flat: measure.Flat, arm: str) -> list[str]:
     honest, first = flat[f"{arm}_honest"], flat[f"{arm}_first_bpb"]
     share = measure.ratio(honest, first) if isinstance(honest, float) and isinstance(first, float) else None
     times = measure.show(flat.get(f"{arm}_times_{COMPARED_WITH}"), ".1f")
-    above = between(flat, f"{arm}_over_{COMPARED_WITH}") + (f", ×{times}" if times else "")
+    above = ", ".join(filter(None, [between(flat, f"{arm}_over_{COMPARED_WITH}"), times and f"×{times}"]))
     counts = [measure.show(flat[f"{arm}_{name}"]) for name in ("nights", "attempts", "keeps", "crashes")]
     if flat[f"{arm}_confirmed_nights"] != flat[f"{arm}_nights"]:  # the honest gain is of these
         counts[0] = f"{flat[f'{arm}_confirmed_nights']} of {counts[0]}"
