@@ -18,6 +18,7 @@ PRICE = 2.0  # sigma that a person would pay to be rid of a worthless edit: it i
 HALF_PRICE = 0.0  # sigma, for half of an edit's dials: they are read in any case
 REACH = np.arange(-384, 385)  # steps: 48 sigma to either side, for the effects of halves …
 LARGEST = 256  # … of edits that bring up to 32 sigma
+UNHEARD_OF = 1e-9  # probability of an effect that no run of a dawn will make likely
 Told = tuple[NDArray[np.int64], Array]  # effects in steps, and the likelihood of each
 
 
@@ -128,6 +129,8 @@ def divided(
     Before there are runs without it, a half is expected to bring what any edit of the same source brings, given that
     both halves together bring what the edit does. told: what the runs without the one and the other half tell.
     """
+    possible = probability > UNHEARD_OF
+    steps, probability = steps[possible], probability[possible]
     alike = weights @ effects(REACH)
     likely = [np.ones(len(REACH)) if one is None else np.interp(REACH, *one, left=0, right=0) + TINY for one in told]
     other = steps[:, None] - REACH  # the second half's effect, where the first half has that of the column

@@ -148,7 +148,7 @@ def findings(
         holdout=held,
         over=over,
         fitted=fitted,
-        edits=tuple(one.edit for one in doubts if not is_half(one.edit.number) or _was_asked(one, passengers)),
+        edits=tuple(one.edit for one in doubts if not is_half(one.edit.number) or _is_told(one, passengers)),
         passengers=passengers,
         dropping=dropping,
         stays=stays,
@@ -200,9 +200,10 @@ def _objection(last: Attempt | None, dawn: int, dropping: Interval | None) -> st
     return "is worse" if dropping is not None and dropping.high_bpb < 0 else None
 
 
-def _was_asked(half: Posterior, passengers: tuple[int, ...]) -> bool:
-    """Return whether there are runs without this half, of an edit that is not dropped as a whole."""
-    return half.edit.runs > 0 and edit_of(half.edit.number) not in passengers
+def _is_told(half: Posterior, passengers: tuple[int, ...]) -> bool:
+    """Return whether a half was asked about or is dropped, and its edit stays."""
+    number = half.edit.number
+    return edit_of(number) not in passengers and (half.edit.runs > 0 or number in passengers)
 
 
 def names(edits: Collection[int]) -> str:
@@ -228,12 +229,13 @@ def adoption(history: History, dawn: Dawn | None) -> dict[int, Decision]:
 def _passengers(doubts: tuple[Posterior, ...], impossible: Collection[tuple[int, ...]]) -> tuple[int, ...]:
     """Return the edits that are not worth keeping; only the worst if not all can be taken out at once.
 
-    Of an edit that is worth keeping, the worse half is dropped if runs without it say that it does harm.
+    Of an edit that is worth keeping, a half is dropped if runs without it, or without the other half, say that it does
+    harm; without such runs, each half is expected to bring half of what the edit does.
     """
     open_ = [one for one in doubts if one.testable and (one.edit.number,) not in impossible]
     worst: dict[int, Posterior] = {}
     for one in sorted(open_, key=lambda one: (is_half(one.edit.number), one.keeping)):
-        if one.keeping < 0 and (one.edit.runs or not is_half(one.edit.number)):
+        if one.keeping < 0:
             worst.setdefault(edit_of(one.edit.number), one)
     worst_first = [one.edit.number for one in sorted(worst.values(), key=lambda one: one.keeping)]
     while worst_first and tuple(sorted(worst_first)) in impossible:
