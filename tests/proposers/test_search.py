@@ -189,11 +189,24 @@ def test_nights_of_another_protocol_teach_less_and_in_units_of_their_noise():
     }
     same, other = found[NIGHT.protocol], found["another"]
     assert [len(same), len(other)] == [6, 6]
-    assert (same[0].runs, other[0].runs) == (1.0, 0.25)
+    assert (same[0].runs, other[0].runs) == (1.0, 0.5)
     assert same[0].bpb - same[1].bpb == pytest.approx(0.5)
     assert other[0].bpb - other[1].bpb == pytest.approx(0.1), "ten of its sigma are ten of tonight's"
     elsewhere = replace(past(taught(3.0)), device_kind="cuda")
     assert len(evidence_of(axes, here, tonight, "cpu", [elsewhere])) == 1
+
+
+def test_of_many_earlier_nights_the_most_alike_are_read_and_of_a_long_one_the_latest_attempts():
+    tonight = brief([attempt(0, SCRIPT, 1.0, keep=True)])
+    axes = [Axis.of(dial) for dial in searched(SCRIPT, "cpu")]
+    here = np.array([axis.place(axis.dial.value) for axis in axes], np.float64)
+    long = past([attempt(0, SCRIPT, 1.0, keep=True), *(attempt(k, SCRIPT, 1.0 + k) for k in range(1, 600))])
+    alike, other = replace(past(taught(3.0)), tag="alike"), replace(long, tag="other", protocol="another")
+    found = evidence_of(axes, here, tonight, "cpu", [alike, other])
+    assert [one.group.split()[0] for one in found[-6:-1]] == ["alike"] * 5
+    others = [one.bpb for one in found if one.group.startswith("other")]
+    assert len(others) == MOST - 6
+    assert others[-1] == 600
 
 
 def test_an_edit_of_more_than_dials_makes_a_group_of_its_own():

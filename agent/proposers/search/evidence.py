@@ -9,7 +9,7 @@ from agent.errors import ScriptError
 from agent.experiment import Attempt, Briefing, Ending, History, Status, incumbent
 from agent.judging.failures import too_slow
 from agent.proposers.search.space import Axis, Coordinates
-from agent.records.past import PastNight, likeness
+from agent.records.past import PastAttempt, PastNight, likeness
 from agent.script.cached import remembered
 from agent.script.dials import Value, skeleton_of, values_of
 
@@ -83,27 +83,28 @@ def _of_tonight(axes: Sequence[Axis], here: Coordinates, history: History, devic
 def _of_earlier(
     axes: Sequence[Axis], here: Coordinates, briefing: Briefing, earlier: Sequence[PastNight]
 ) -> Iterator[Evidence]:
-    """Yield what earlier nights say, in this night's noise; the less like this one a night is, the noisier."""
+    """Yield what earlier nights say, the most alike last: in this night's noise, each run by its night's likeness."""
     sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
-    for past in _latest([one for one in earlier if likeness(one, briefing.night) >= LEAST_LIKE], MOST_EARLIER):
-        like = likeness(past, briefing.night)
+    alike = [(like, past) for past in earlier if (like := likeness(past, briefing.night)) >= LEAST_LIKE]
+    for like, past, attempts in _most_alike(alike):
         scale = sigma_bpb / past.sigma_bpb if sigma_bpb and past.sigma_bpb and like < 1 else 1.0
-        for one in past.attempts:
+        for one in attempts:
             place = _place(axes, here, one.dials)
             if place is not None:
                 bpb = None if one.val_bpb is None else one.val_bpb * scale
-                runs = max(1, one.runs) * like**2
-                yield Evidence(place, bpb, runs, one.crashed, _group(past.tag, one.skeleton), None)
+                yield Evidence(place, bpb, max(1, one.runs) * like, one.crashed, _group(past.tag, one.skeleton), None)
 
 
-def _latest(nights: Sequence[PastNight], most: int) -> list[PastNight]:
-    """Return the latest nights, whole, with at most this many attempts."""
-    taken: list[PastNight] = []
-    for night in reversed(nights):
-        if sum(len(one.attempts) for one in taken) + len(night.attempts) > most:
-            break
-        taken.insert(0, night)
-    return taken
+def _most_alike(nights: Sequence[tuple[float, PastNight]]) -> list[tuple[float, PastNight, Sequence[PastAttempt]]]:
+    """Return the most alike nights, the latest among equals, with their first and latest attempts."""
+    found: list[tuple[float, PastNight, Sequence[PastAttempt]]] = []
+    left = MOST_EARLIER
+    for like, past in sorted(nights, key=lambda pair: pair[0])[::-1]:
+        attempts = past.attempts if len(past.attempts) <= left else (past.attempts[0], *past.attempts[1 - left :])
+        if left > 1:
+            found.insert(0, (like, past, attempts))
+            left -= len(attempts)
+    return found
 
 
 def _place(axes: Sequence[Axis], here: Coordinates, values: Mapping[str, Value]) -> Coordinates | None:
