@@ -9,7 +9,7 @@ from typing import Any
 from agent.cli.ideas import IDEAS
 from agent.cli.machine import DOCTOR, PROFILE
 from agent.cli.parser import Subcommand, parse
-from agent.cli.reading import DIFF, PLOT, RESULTS, SHOW, STATUS
+from agent.cli.reading import DIFF, PLOT, RESULTS, SHIP, SHOW, STATUS
 from agent.cli.steering import NOTE, STOP, SUBMIT
 from agent.cli.training import CONFIRM, RUN, TRY
 from agent.errors import NightshiftError, UsageError
@@ -33,6 +33,7 @@ COMMANDS: tuple[Subcommand[Any], ...] = (
     SHOW,
     DIFF,
     PLOT,
+    SHIP,
     PROFILE,
     DOCTOR,
 )
