@@ -11,7 +11,6 @@ from agent.proposers.command.command import Command, split
 from agent.proposers.llm.chat import MAX_TOKENS, Patience
 from agent.proposers.llm.llm import LLM, Price
 from agent.proposers.source import Need, Source, Surroundings
-from agent.records.past import past_nights
 from agent.records.terms import OF_THE_MODEL, Terms
 from agent.sandbox.environment import SECRET_WORDS
 from agent.sandbox.limits import limits_of_machine
@@ -33,8 +32,7 @@ def search_of(around: Surroundings) -> Proposer:
     # a GPU's own memory is not the machine's: there the script itself refuses sizes that cannot fit, in seconds
     limit_gb = None if night.device_kind == "cuda" else limits_of_machine().memory_bytes / 1e9
     seed = f"{night.tag} {night.seed}"
-    earlier = past_nights(around.place, night.tag)
-    return Search(night.device_kind, seed, earlier=earlier, memory_limit_gb=limit_gb)
+    return Search(night.device_kind, seed, earlier=around.past, memory_limit_gb=limit_gb)
 
 
 # The judge takes one edit in four for a gain before it has seen any (belief.PRIOR), and a turn of dials is no better
@@ -45,8 +43,7 @@ SEARCH = Source("search", "turns dials, needs no key", search_of, check_script=s
 
 
 def catalogue_of(around: Surroundings) -> Proposer:
-    place = around.place
-    return Catalogue(place.script_path, past_nights(place, around.night.tag), around.outbox.said)
+    return Catalogue(around.place.script_path, around.past, around.outbox.said)
 
 
 CATALOGUE = Source(SOURCE, "known ideas, one patch each in ideas/, needs no key", catalogue_of)

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from agent.experiment import Night, Proposer
 from agent.proposers.ahead import Outbox
+from agent.records.past import PastNight, past_nights
 from agent.records.place import Place
 from agent.records.terms import Terms, option_of
 from agent.script.dials import read_dials
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Surroundings:
     """The parts of a night that a source is built from."""
 
@@ -18,6 +20,11 @@ class Surroundings:
     night: Night
     terms: Terms
     outbox: Outbox  # takes calls and sentences of the source; tells when the night was asked to end
+
+    @cached_property
+    def past(self) -> tuple[PastNight, ...]:
+        """Return the earlier nights, read once for all sources."""
+        return past_nights(self.place, self.night.tag)
 
 
 @dataclass(frozen=True, slots=True)
