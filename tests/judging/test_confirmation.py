@@ -145,7 +145,7 @@ def test_the_harmful_half_of_a_useful_edit_is_found_and_dropped_with_the_passeng
 
 
 def test_a_half_that_takes_more_than_the_whole_brings_tells_of_the_other():
-    """The first half brings 5 sigma by its run, and the edit 3. So the second half is dropped once that has run twice."""
+    """The first half brings 5 sigma by its run, and the edit 3. So the second half is dropped once it has run twice."""
     asked, found = confirmed(1, divisible=(1, 3))
     first, second = halves_of(1)
     assert asked.index(Without((first,))) < asked.index(Without((second,)))
