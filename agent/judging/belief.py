@@ -34,7 +34,7 @@ GAINS = slice(1 + len(SCALES) + len(PEAKED), None)  # of the components: nothing
 # What edits bring before any was seen, worth as much as this many of them: most do harm, in this and every such night.
 PRIOR_EDITS = 5.0
 PRIOR = np.array([0.2, 0.15, 0.15, 0.12, 0.04, 0.01, 0.08, 0.05, 0.08, 0.08, 0.03, 0.008, 0.002])
-OTHERS = 20.0  # edits of a source's own: what all edits of the other sources count as at most
+OTHERS = 5.0  # edits of a source's own: what all edits of the other sources count as at most
 ROUNDS, EM_STEPS = 3, 30
 TINY = 1e-200
 ABOVE_CEILING = 48  # points of the window of an attempt without scores: 6 sigma

@@ -15,7 +15,6 @@ from agent.judging.noise import Knowledge, know, measured
 from agent.judging.simplicity import price_of
 
 PRICE = 2.0  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for good
-HALF_PRICE = 0.0  # sigma, for half of an edit's dials: they are read in any case
 REACH = np.arange(-384, 385)  # steps: 48 sigma to either side, for the effects of halves …
 LARGEST = 256  # … of edits that bring up to 32 sigma
 UNHEARD_OF = 1e-9  # probability of an effect that no run of a dawn will make likely
@@ -76,7 +75,7 @@ class _Champion:
             told = [self._told(half) for half in halves]
             both = divided(steps, probability, self.known.belief.own[self.known.place[kept.number]], told)
             found += [
-                self._posterior(half, REACH, effect, HALF_PRICE) for half, effect in zip(halves, both, strict=True)
+                self._posterior(half, REACH, effect, price=0.0) for half, effect in zip(halves, both, strict=True)
             ]
         return found
 
