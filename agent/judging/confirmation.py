@@ -1,7 +1,8 @@
 """Dawn: which run would tell most about the night's result, and what the runs have told. Pure.
 
 The champion, the last attempt kept, meets attempt 0 on seeds and text that no choice of the night has seen. Then its
-edits are taken out again, one at a time, the doubtful ones first: what the champion does not miss is a passenger.
+edits are taken out again, one at a time, the doubtful ones first: what the champion does not miss is a passenger. Half
+of the dials of an edit that turns many can be one as well.
 """
 
 from collections.abc import Collection, Mapping
