@@ -1,4 +1,4 @@
 """The built-in search: it turns the dials of the script and needs no key.
 
-Start reading with search.py; surrogate.py is its model of the scores so far.
+Start reading with search.py; curves.py is its model of the scores so far, edges.py that of crashes.
 """

@@ -19,7 +19,7 @@ Flags = npt.NDArray[np.bool_]
 
 SCALES = np.array([0.05, 0.15, 0.4, 1.0, 2.5, 6.0, 15.0, 40.0])  # of a curve, in sigma of one run, over half a range
 BENT = 1.0  # expected curvature of a curve, in its scale
-BURNT, DRAWS, BLOCKS = 6, 8, 3  # sweeps that are thrown away, sweeps that are kept, groups of dials in each
+BURNT, DRAWS, BLOCKS = 6, 24, 3  # sweeps that are thrown away, sweeps that are kept, groups of dials in each
 # Variance beside the noise of seeds: dials that act together, curves that are no parabolas. Each is so much less likely
 # than the one before.
 MISFITS, RARER = np.array([1.0, 1.2, 1.5, 2.0, 3.0, 5.0]) ** 2 - 1, 1.5
@@ -66,6 +66,12 @@ class Curves:
         features = features_of(places, self.origin, self.ordered, coefficients.shape[-1])
         parts: Array = np.einsum("...dm,dm->...d", features, coefficients)
         return parts
+
+    def improvement(self, here: Array, there: Array) -> Array:
+        """Return by how much places (P, D) are expected to be better than `here` (D,), if at all (Mockus 1975)."""
+        levels = np.array([self.at(np.vstack([here, there]), one).sum(axis=-1) for one in self.samples])
+        improvement: Array = np.maximum(levels[:, :1] - levels[:, 1:], 0).mean(axis=0)
+        return improvement
 
     def gain(self, here: Array, there: Array) -> tuple[float, float]:
         """Return the expected fall of the score from one place (D,) to another, and its standard deviation."""

@@ -3,9 +3,9 @@
 A night has tens of experiments, a script tens of dials, and the noise of a seed is as large as most gains. So every
 proposal turns up to eight dials at once: its run then tells something about each of them. A model of the scores so far
 has a curve for every dial (curves.py). Thompson sampling (Thompson 1933; Chapelle & Li 2011) draws curves from what is
-known and proposes the place that is best by them, near the best place so far; later, every second proposal is the best
-place by their mean (wanted.py). Places where a run may crash cost (edges.py); what cannot fit in memory is left out
-(memory.py).
+known; each draw has a place that is best by it, near the best place so far. Of these, the one with the largest expected
+improvement is proposed, less what is likely to crash (edges.py) and what cannot fit in memory (memory.py). Later, every
+second proposal is the best place by the mean of the curves instead (wanted.py).
 
 A proposal is a function of the history and the seed alone: nothing is kept between calls, so a resumed night proposes
 what an undisturbed one would have. What else was tried and did not pay is in benchmarks/README.md.

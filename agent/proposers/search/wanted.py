@@ -14,6 +14,7 @@ from agent.script.dials import Value
 
 TURNED = 8  # dials at once
 LEAST = 0.05  # sigma: what a dial's turn has to bring
+SOME = 4  # draws whose mean is a candidate, too: nearer to the mean of all
 CRASH = 4.0  # sigma: what a crash costs
 DRAWN = 400  # places near the incumbent, for when all others were tried
 
@@ -53,11 +54,16 @@ class Wanted:
     def places(
         self, fits: Callable[[dict[str, Value]], bool], by_mean: bool, rng: random.Random
     ) -> Iterator[Coordinates]:
-        """Yield places to try, the first choice first: the best by the mean of the curves, or by a draw of them."""
+        """Yield places to try: that by the mean if asked, then those of draws, the most promising first, then more."""
         options = self._options(fits)
         cost = CRASH * self.curves.unit * edge_risk(self.fine, self.crashed, options, self.ordered)
-        mean, *drawn = (self._best(options, one, cost) for one in (self.curves.mean, *self.curves.samples))
-        yield from (mean, *drawn) if by_mean else (*drawn, mean)
+        samples = self.curves.samples
+        some = [samples[k : k + SOME].mean(axis=0) for k in range(0, len(samples), SOME)]
+        mean, *drawn = (self._best(options, one, cost) for one in (self.curves.mean, *some, *samples))
+        found = np.array([*drawn, mean])
+        safe = np.prod(1 - edge_risk(self.fine, self.crashed, found, self.ordered), axis=-1)
+        order = np.argsort(-self.curves.improvement(self.centre, found) * safe, kind="stable")
+        yield from (mean, *found[order]) if by_mean else found[order]
         others = np.array(draw_near(self.axes, self.here, DRAWN, rng))
         risk = CRASH * self.curves.unit * edge_risk(self.fine, self.crashed, others, self.ordered)
         yield from others[np.argsort((self.curves.at(others, self.curves.mean) + risk).sum(axis=-1), kind="stable")]
