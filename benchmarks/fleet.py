@@ -24,6 +24,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 
 RANDOM = measure.HERE / "random_dials.py"
+RANDOM_MINUTES = 0.5  # for one call to it: a night keeps this time free, and the usual ten would fill a short one
 # of a tree that is no clean clone
 NEEDED = ("agent", "benchmarks", "experiments/shipped", "ideas", "kernels", "tests/scripts")
 TEXTS = (".md", ".py", ".toml", ".tsv")
@@ -129,7 +130,15 @@ def command(args: argparse.Namespace, night: Planned, device_kind: str) -> list[
         words += ["--experiments", str(args.experiments)]
     if night.arm == "random":
         agent = [sys.executable, str(RANDOM), "--device", device_kind, "--seed", str(night.seed)]
-        return [*words, "--proposer", "command", "--command", shlex.join(agent)]
+        return [
+            *words,
+            "--proposer",
+            "command",
+            "--agent-minutes",
+            f"{RANDOM_MINUTES:g}",
+            "--command",
+            shlex.join(agent),
+        ]
     return [*words, "--proposer", night.arm]
 
 
