@@ -19,7 +19,7 @@ from statistics import NormalDist
 
 # All pairs are equally likely before anything is measured. Gains shrink where they are copied, and seldom grow.
 SHARES = (1.5, 1.0, 0.7, 0.5, 0.25, 0.1, 0.0)
-SCATTERS = (2.0, 1.0, 0.5, 0.25, 0.125)
+SCATTERS = (2.0, 1.0, 0.5)  # never less: that one promise came true says little about the next
 LEAST_SIZE = 0.1  # percent: so much is open even about an idea of which nothing is promised
 WARNING = 0.5  # of the size of a loss that a file expects: few are wrong by all of it, and a gain is what counts
 STANDARD = NormalDist()
