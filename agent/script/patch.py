@@ -17,11 +17,19 @@ from agent.script.merge import merge_lines
 from agent.text import SAID_CHARS, one_line
 
 HUNK = re.compile(r"^--- .*\n\+\+\+ .*\n@@ ", re.MULTILINE)
+PATH_BYTES = 255
 
 
 def is_patch(text: str) -> bool:
     """Return whether a text holds a unified diff."""
     return HUNK.search(text) is not None
+
+
+def is_below(path: str) -> bool:
+    """Return whether a path of a patch stays below the folder that it starts from, and can be made on a disk."""
+    parts = PurePosixPath(path).parts
+    is_relative = bool(parts) and not parts[0].startswith("/") and ".." not in parts
+    return is_relative and path.isprintable() and len(path.encode()) <= PATH_BYTES
 
 
 def check_patch(patch: str, script: str) -> None:
@@ -103,6 +111,8 @@ def _place(folder: Path, script: str) -> tuple[int, str]:
         said = said or _first_line(touched)
         paths = [line.split("\t")[2] for line in _decoded(touched.stdout).split("\0") if line.count("\t") == 2]
         if touched.returncode == 0 and not more.stdout and paths in ([script], [PurePosixPath(script).name]):
+            if not is_below(paths[0]):
+                break
             return strip, paths[0]
         if touched.returncode == 0:
             # the summary of files made, removed, renamed or linked comes from the patch: do not trust its text

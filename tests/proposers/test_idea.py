@@ -88,6 +88,17 @@ def test_a_damaged_file_is_skipped_with_its_name_and_the_remedy(folder, text, to
         raise AssertionError(fault)
 
 
+@pytest.mark.parametrize(
+    "path", ["/home/you/.bashrc", "../../.bashrc", "lab/../../my.py", ".", "x" * 300, "my\x1b[2K.py"]
+)
+def test_a_patch_of_a_file_outside_the_repository_is_no_idea(folder, path):
+    outside = PATCH.replace("a/train_mlx.py", path).replace("b/train_mlx.py", path)
+    ideas, (fault,) = read_ideas(folder(outside=HEADER + outside))
+    assert ideas == ()
+    assert "which is no file of a repository" in fault
+    assert fault.isprintable()
+
+
 def test_bytes_that_are_no_text_and_folders_are_skipped(folder):
     place = folder(whole=HEADER + PATCH)
     (place / "bytes.patch").write_bytes(b"Title: \xff\xfe\n" + PATCH.encode())

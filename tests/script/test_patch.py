@@ -7,7 +7,7 @@ from queued import SCRIPT, aside, brief, patch, put
 
 from agent.errors import NoIdea, ScriptError
 from agent.proposers.queue import Queue
-from agent.script.patch import apply_patch
+from agent.script.patch import apply_patch, laid_out
 
 
 @pytest.fixture
@@ -35,6 +35,16 @@ def test_a_script_in_a_folder_may_be_named_by_its_path_or_alone():
     after = SCRIPT.replace("DEPTH = 4", "DEPTH = 6")
     for name in ("lab/train_mlx.py", "train_mlx.py"):
         assert apply_patch(patch(SCRIPT, after, name), "lab/train_mlx.py", [(0, SCRIPT)]) == after
+
+
+def test_nothing_is_written_outside_the_folder_of_a_patch(tmp_path):
+    precious = tmp_path / "precious.py"
+    precious.write_text(SCRIPT)
+    for name in (str(precious), f"{'../' * 20}{str(precious)[1:]}"):
+        edit = patch(SCRIPT, SCRIPT.replace("DEPTH = 4", "DEPTH = 6"), name, a="", b="")
+        with pytest.raises(ScriptError, match="a patch may edit"), laid_out(edit, name) as bench:
+            bench.edit("# another text\n")
+    assert precious.read_text() == SCRIPT
 
 
 def test_a_patch_of_an_earlier_best_is_merged_with_what_was_kept_since(folder, queue):

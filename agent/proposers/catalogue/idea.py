@@ -12,6 +12,7 @@ from agent.errors import NightshiftError, ScriptError
 from agent.files import check_plain
 from agent.invocation import ABOVE, IDEAS
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
+from agent.script.patch import is_below
 from agent.script.statements import DIAL
 from agent.text import SAID_CHARS, one_line, paragraphs
 
@@ -151,6 +152,9 @@ def _edited_file(patch: str, file: Path) -> str:
         named = one_line(", ".join(dict.fromkeys(path for pair in pairs for path in pair)), SAID_CHARS)
         raise ScriptError(f"{file} edits more than the script ({named}); make its patch with: git diff train_mlx.py")
     path: str = pairs[0][0]
+    if not is_below(path):
+        shown = one_line(path, SAID_CHARS)
+        raise ScriptError(f"{file} edits {shown}, which is no file of a repository; make its patch with: git diff")
     return path
 
 
