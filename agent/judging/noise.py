@@ -258,7 +258,8 @@ def most_probable_rung(tree: tuple[Reading, ...]) -> int:
     repeated = [one.scores for one in tree if len(one.scores) > 1]
     freedom = sum(len(values) - 1 for values in repeated)
     squares = sum(float(np.var(values)) * len(values) for values in repeated)
-    start = math.sqrt(squares / freedom) if freedom else TYPICAL_SIGMA_BPB
+    least = SAME * abs(tree[0].scores[0])  # where the seeds' effects explain every score, nothing may be left
+    start = max(math.sqrt(squares / freedom), least) if freedom else TYPICAL_SIGMA_BPB
     rung = round(math.log(start, RUNG))
     known = {rung: plausibility(rung)}
     while True:

@@ -199,3 +199,11 @@ def test_a_long_night_is_learnt_from_by_its_latest_attempts_and_the_line_that_th
 def test_the_line_is_found_where_numbers_are_missing():
     history = [one for one in long_night(2000) if one.number % 10 != 5]
     assert [one.number for one in recent(history)][:3] == [0, 7, 20]
+
+
+@pytest.mark.parametrize("effects", [(0.0, 0.125), (0.0, 0.006, -0.006)])
+def test_seeds_that_explain_every_score_exactly_leave_a_small_noise(effects):
+    attempts = [scored_attempt(k, *(score + one for one in effects), parent=0 if k else None)
+                for k, score in enumerate((1.5, 1.25))]  # fmt: skip
+    assert noise(attempts).sigma_bpb < 1e-3
+    assert know(attempts).sure(1) > 0.9
