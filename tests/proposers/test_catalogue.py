@@ -53,6 +53,14 @@ def test_a_gain_that_was_measured_exactly_is_expected_again():
     assert found["one"].sure > 0.99
 
 
+def test_a_script_that_ignores_its_seed_measures_without_error_and_its_ideas_are_still_weighed():
+    exact = [measured("one", 0.3, error=0.0), measured("one", 0.31, error=0.0)]
+    found = estimates(promise(one=1.0, other=1.0), exact)
+    assert found["one"].mean_percent == pytest.approx(0.3, abs=0.02)
+    assert found["one"].sure > 0.99
+    assert found["other"].spread_percent > 0
+
+
 def test_a_measurement_within_the_noise_hardly_moves_anything():
     before = estimates(promise(one=1.0), [])["one"]
     after = estimates(promise(one=1.0), [measured("one", -3.0, error=10.0)])["one"]

@@ -21,6 +21,7 @@ from statistics import NormalDist
 SHARES = (1.5, 1.0, 0.7, 0.5, 0.25, 0.1, 0.0)
 SCATTERS = (2.0, 1.0, 0.5)  # never less: that one promise came true says little about the next
 LEAST_SIZE = 0.1  # percent: so much is open even about an idea of which nothing is promised
+LEAST_ERROR = 0.01  # percent: a script that ignores its seed has no noise, and yet its next version differs
 WARNING = 0.5  # of the size of a loss that a file expects: few are wrong by all of it, and a gain is what counts
 STANDARD = NormalDist()
 
@@ -76,7 +77,7 @@ class World:
             # elsewhere another gain was promised: the news is how far the idea missed that one
             expected = belief.mean + share * (one.promised_percent - promised[one.slug])
             unlike = (scatter * _size(promised[one.slug])) ** 2 * (1 / one.likeness - 1)
-            variance = belief.variance + one.error_percent**2 + unlike
+            variance = belief.variance + max(one.error_percent, LEAST_ERROR) ** 2 + unlike
             surprise = one.gain_percent - expected
             log_evidence -= 0.5 * (surprise**2 / variance + math.log(variance))
             pull = belief.variance / variance
