@@ -1,5 +1,6 @@
 """Files of ideas are read as anybody may have written them; a damaged one is skipped, and said to be so."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,8 @@ def test_a_title_over_a_plain_diff_is_enough(folder):
         (HEADER.replace("schedule", "magic") + PATCH, "the group 'magic' is unknown; use one of: architecture"),
         (HEADER.replace("cuda 0.6", "0.6") + PATCH, "Gain '0.6' cannot be read; write percents as in"),
         (HEADER.replace("cpu 10", "tpu 10") + PATCH, "Cost 'tpu 10' cannot be read"),
+        (HEADER.replace("cuda 0.6", "cuda 101") + PATCH, "Gain 'cuda 101' cannot be read"),
+        (HEADER.replace("cpu 10", f"cpu -{'9' * 400}") + PATCH, "Cost 'cpu -9999"),
         (HEADER.replace("Gain", "Gian") + PATCH, "line 7, 'Gian: cuda 0.6, metal 0.5', is no field of the header"),
         (HEADER.replace("Group: schedule", "Title: two") + PATCH, "line 6 gives Title a second time; keep one"),
         (HEADER + PATCH + " " * 300_000, "more than 262,144 bytes; take data out of it"),
@@ -97,6 +100,13 @@ def test_a_patch_of_a_file_outside_the_repository_is_no_idea(folder, path):
     assert ideas == ()
     assert "which is no file of a repository" in fault
     assert fault.isprintable()
+
+
+@pytest.mark.parametrize("line", ["--- {}\n", "+A:{}\n"])
+def test_a_line_of_any_length_is_read_at_once(folder, line):
+    began = time.monotonic()
+    read_ideas(folder(long=HEADER + PATCH + line.format(" " * 200_000)))
+    assert time.monotonic() - began < 2  # 50 s, where all ways to split the line are tried
 
 
 def test_bytes_that_are_no_text_and_folders_are_skipped(folder):

@@ -29,8 +29,8 @@ TITLE_CHARS, TEXT_CHARS = 80, 2000
 DIFF = re.compile(r"^(?:diff |--- )", re.MULTILINE)
 FIELD = re.compile(r"([A-Za-z]+):(?: +(.*))?")
 PERCENT = re.compile(r"(\w+) +([+-]?\d+(?:\.\d+)?) *%?")
-EDITED = re.compile(r"^--- (?:a/)?([^\t\r\n]+).*\n\+\+\+ (?:b/)?([^\t\r\n]+)", re.MULTILINE)
-SET = re.compile(rf"^([+-])({DIAL.pattern})(?: *:[^=\n]+)? *=(?!=)", re.MULTILINE)
+EDITED = re.compile(r"^--- (?:a/)?([^\t\r\n]++).*\n\+\+\+ (?:b/)?([^\t\r\n]++)", re.MULTILINE)
+SET = re.compile(rf"^([+-])({DIAL.pattern})(?: *+:[^=\n]++)? *+=(?!=)", re.MULTILINE)
 HUNK = re.compile(r"^@@ ", re.MULTILINE)
 
 
@@ -163,7 +163,7 @@ def _percent(fields: Mapping[str, str], name: str, default: float, file: Path) -
     found = dict.fromkeys(KINDS, default)
     for part in filter(None, (part.strip() for part in fields.get(name, "").split(","))):
         match = PERCENT.fullmatch(part)
-        if match is None or match[1] not in KINDS:
+        if match is None or match[1] not in KINDS or abs(float(match[2])) > 100:
             raise ScriptError(
                 f"{file}: {name} {one_line(part, 40)!r} cannot be read; write percents as in: {name}: cuda 0.6, cpu 0.3"
             )
