@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 
 from agent.errors import NightError, ScriptError
 from agent.experiment import Attempt, Night, Status
+from agent.files import check_plain
 from agent.judging.noise import noise_of, recent_numbers
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -22,8 +23,12 @@ from agent.script.dials import Value, skeleton_of, values_of
 
 LATEST, MOST = 500, 2000  # attempts that are read: of one night, and of all journals
 OTHER_PROTOCOL, OTHER_DEVICE = 0.5, 0.5  # how much a night on another text, or another device of the kind, tells
-DAMAGED = OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError  # as JSON may be
+# as JSON may be
+DAMAGED = NightError, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError
 FACTS, ATTEMPTS = "night.json", "attempts.jsonl"  # in a shipped night's folder
+MOST_BYTES = 64 << 20  # of such a file: an attempt takes some 2 KB
+# Beyond these, a record is damaged, and its numbers would make no number of all that is computed from them.
+BUDGETS_S, SCORES_BPB, SIGMAS_BPB, RUNS, NUMBERS = (1e-3, 1e9), (1e-6, 1e6), (1e-12, 1e6), (0, 1e6), (-1e15, 1e15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +139,9 @@ def of_journal(journal: Journal) -> PastNight:
 
 def of_record(folder: Path) -> tuple[str, PastNight]:
     """Read a shipped night; return when it began, too. Raise one of several errors where a file is damaged."""
-    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    facts = json.loads(_text(folder / FACTS))
     # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
-    first, *others = (folder / ATTEMPTS).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    first, *others = _text(folder / ATTEMPTS).removesuffix("\n").split("\n")
     base = json.loads(first)
     attempts = (_of_row(json.loads(line), base["dials"]) for line in (first, *others[-LATEST:]))
     return str(facts["started"]), PastNight(
@@ -144,8 +149,8 @@ def of_record(folder: Path) -> tuple[str, PastNight]:
         device=str(facts["device"]),
         device_kind=str(facts["device_kind"]),
         protocol=str(facts["protocol"]),
-        budget_s=float(facts["budget_s"]),
-        sigma_bpb=_number(facts["sigma_bpb"]),
+        budget_s=_within(BUDGETS_S, facts["budget_s"]),
+        sigma_bpb=_sigma(facts["sigma_bpb"]),
         attempts=tuple(attempts),
     )
 
@@ -160,8 +165,8 @@ def _of_row(row: Mapping[str, Any], base: Mapping[str, Any]) -> PastAttempt:
         source=str(row["source"]),
         dials={str(name): _as_tuples(value) for name, value in dials.items()},
         skeleton=str(row["skeleton"]),
-        val_bpb=_number(row["val_bpb"]),
-        runs=int(row["runs"]),
+        val_bpb=None if row["val_bpb"] is None else _within(SCORES_BPB, row["val_bpb"]),
+        runs=int(_within(RUNS, row["runs"])),
         crashed=bool(row["crashed"]),
         gain_bpb=_number(row["gain_bpb"]),
         sure=_number(row["sure"]),
@@ -172,13 +177,35 @@ def _of_row(row: Mapping[str, Any], base: Mapping[str, Any]) -> PastAttempt:
     )
 
 
+def _text(file: Path) -> str:
+    """Return the text of a record's file; raise NightError for what is no plain file, or larger than any record."""
+    check_plain(file)
+    with file.open("rb") as opened:
+        content = opened.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise NightError(f"{file} has more than {MOST_BYTES:,} bytes, and is no record of a night")
+    return content.decode()
+
+
 def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)
+    return None if value is None else _within(NUMBERS, value)
+
+
+def _sigma(value: float | None) -> float | None:
+    return value if value is None or value == 0 else _within(SIGMAS_BPB, value)
+
+
+def _within(bounds: tuple[float, float], value: float) -> float:
+    """Return a number of a record; raise ValueError for one that no night measures, as NaN."""
+    if not bounds[0] <= value <= bounds[1]:
+        raise ValueError(f"{value} is not from {bounds[0]:g} to {bounds[1]:g}")
+    return float(value)
 
 
 def _as_tuples(value: Any) -> Value:
-    """JSON knows lists alone."""
-    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+    """JSON knows lists alone; what is no value of a dial tells nothing."""
+    known = tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+    return known if _is_plain(known) and not (isinstance(known, int) and abs(known) > NUMBERS[1]) else None
 
 
 def _changed(path: Path) -> float:

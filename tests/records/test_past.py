@@ -17,6 +17,7 @@ from test_schema import FORMAT_4
 from test_standing import enter
 
 from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Proposal, Run, Score, Status, Summary
+from agent.records import past
 from agent.records.journal import Journal
 from agent.records.past import PastNight, likeness, of_journal, past_nights
 from agent.records.place import Place
@@ -144,6 +145,54 @@ def test_a_damaged_record_is_skipped(place, file, text):
     shutil.rmtree(place.nights)
     (place.shipped / "t" / file).write_text(text, encoding="latin-1")
     assert list(the_past(place)) == ["u"]
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("file", "changed"),
+    [
+        *(("night.json", {"budget_s": value}) for value in (NAN, INF, 0, 1e-320, "300")),
+        *(("night.json", {"sigma_bpb": value}) for value in (NAN, INF, -1.0, 1e-300)),
+        *(("attempts.jsonl", {"val_bpb": value}) for value in (NAN, INF, -1.0, 0.0, 1e300, 1e-300)),
+        *(("attempts.jsonl", {"runs": value}) for value in (NAN, -1, 10**400)),
+        *(("attempts.jsonl", {name: NAN}) for name in ("gain_bpb", "sure", "peak_gb", "tokens_s")),
+    ],
+)
+def test_a_record_of_numbers_that_no_night_measures_is_skipped(place, file, changed):
+    night_of(place, "t")
+    assert nightshift(place, "ship", "t").returncode == 0
+    shutil.rmtree(place.nights)
+    path = place.shipped / "t" / file
+    first, *others = path.read_text().split("\n") if file == "attempts.jsonl" else [path.read_text()]
+    path.write_text("\n".join([json.dumps(json.loads(first) | changed), *others]))
+    assert list(the_past(place)) == []
+
+
+def test_of_a_records_dials_what_is_no_value_of_a_dial_tells_nothing(place):
+    night_of(place, "t")
+    assert nightshift(place, "ship", "t").returncode == 0
+    shutil.rmtree(place.nights)
+    path = place.shipped / "t" / "attempts.jsonl"
+    first, *others = path.read_text().split("\n")
+    odd = {"A": INF, "B": 10**400, "C": {"deep": 1}, "D": [1, [NAN]], "E": [1, [2]]}
+    path.write_text("\n".join([json.dumps(json.loads(first) | {"dials": odd}), *others]))
+    assert the_past(place)["t"].attempts[0].dials == {
+        "A": None, "B": None, "C": None, "D": (1, (None,)), "E": (1, (2,))
+    }  # fmt: skip
+
+
+def test_a_record_that_is_a_device_or_has_no_end_is_skipped(place, monkeypatch):
+    for tag in ("t", "u"):
+        night_of(place, tag)
+        assert nightshift(place, "ship", tag).returncode == 0
+    shutil.rmtree(place.nights)
+    (place.shipped / "t" / "night.json").unlink()
+    (place.shipped / "t" / "night.json").symlink_to("/dev/zero")
+    assert list(the_past(place)) == ["u"]
+    monkeypatch.setattr(past, "MOST_BYTES", 100)
+    assert list(the_past(place)) == []
 
 
 def test_a_damaged_journal_is_skipped(place):
