@@ -159,7 +159,7 @@ def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str
     lines = source.encode().splitlines(keepends=True)
     # from the last place to the first, so that earlier offsets stay true
     for name, node in sorted(places.items(), key=lambda place: (place[1].lineno, place[1].col_offset), reverse=True):
-        _replace(lines, node, show(values[name]))
+        _replace(lines, node, _exact(values[name]))
     return b"".join(lines).decode()
 
 
@@ -182,6 +182,16 @@ def only_dials_differ(before: str, after: str, device_kind: str) -> bool:
 def show(value: Value) -> str:
     """Return a value as Python source, floats with 4 significant digits."""
     return repr(float(f"{value:.4g}")) if isinstance(value, float) else repr(value)
+
+
+def _exact(value: Value) -> str:
+    """Return a value as Python source that means exactly this value."""
+    match value:
+        case float() if math.isinf(value):
+            return "1e999" if value > 0 else "-1e999"
+        case tuple():
+            return f"({', '.join(_exact(cast(Value, one)) for one in value)}{',' if len(value) == 1 else ''})"
+    return repr(value)
 
 
 def is_number(value: object) -> bool:

@@ -82,7 +82,7 @@ def test_setting_nothing_changes_nothing():
 
 def test_setting_touches_the_value_and_nothing_else():
     after = set_dials(SCRIPT, "metal", {"MATRIX_LR": 0.0612345, "DEPTH": 8, "HEADS": 3, "PATTERN": "L", "NEGATIVE": 2})
-    expected = SCRIPT.replace("0.04", "0.06123").replace("metal=6", "metal=8").replace("metal=4", "metal=3")
+    expected = SCRIPT.replace("0.04", "0.0612345").replace("metal=6", "metal=8").replace("metal=4", "metal=3")
     assert after == expected.replace("'SSSL'", "'L'").replace("-1.5", "2")
 
 

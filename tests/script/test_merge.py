@@ -69,6 +69,19 @@ def test_half_of_an_edits_dials_are_set_back_where_no_later_edit_has_turned_them
     assert without_edits(chain, chain[2], (second, 2), "cpu") == unigram(SHARPNESS=0.9, SMOOTHING=2.0)
 
 
+def test_half_of_an_edits_dials_are_set_back_to_the_last_digit():
+    written = ("A = 0.123456789\n", "B = 1e999\n", "C = (-1e999, 0.123456789)\n", "D = 1\n")
+    turned = ("A = 0.2\n", "B = 0.5\n", "C = (1.0, 2.0)\n", "D = 2\n", "E = (1,)\n", "F = 2\n")
+    before = "".join((*written, "E = (0.123456789,)\n", "F = 1\n"))
+    chain = [
+        scored_attempt(number, 1.0, parent=number - 1 if number else None, status=Status.KEEP, script=script)
+        for number, script in enumerate((before, "".join(turned)))
+    ]
+    first, _ = halves_of(1)
+    assert without_edits(chain, chain[1], (first,), "cpu") == "".join((*written[:3], *turned[3:]))
+    assert without_edits(chain, chain[1], halves_of(1), "cpu") == before
+
+
 def test_a_half_whose_dials_were_all_turned_again_cannot_be_set_back():
     chain = [
         scored_attempt(number, 1.0, parent=number - 1 if number else None, status=Status.KEEP, script=script)
