@@ -102,6 +102,15 @@ def test_a_patch_of_a_file_outside_the_repository_is_no_idea(folder, path):
     assert fault.isprintable()
 
 
+@pytest.mark.parametrize("name", ["\x1b[2J", "a\nSource: b", "a: b", "\udcff", "\u202eb", "", "x" * 200])
+def test_an_idea_has_a_name_that_may_stand_in_commits_and_on_terminals(folder, name):
+    (folder(whole=HEADER + PATCH) / f"{name}.patch").write_text(HEADER + PATCH)
+    ideas, (fault,) = read_ideas(folder())
+    assert [idea.slug for idea in ideas] == ["whole"]
+    assert "give it another" in fault
+    assert fault.isprintable()
+
+
 @pytest.mark.parametrize("line", ["--- {}\n", "+A:{}\n"])
 def test_a_line_of_any_length_is_read_at_once(folder, line):
     began = time.monotonic()

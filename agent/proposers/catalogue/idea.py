@@ -14,7 +14,7 @@ from agent.invocation import ABOVE, IDEAS
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.script.patch import is_below
 from agent.script.statements import DIAL
-from agent.text import SAID_CHARS, one_line, paragraphs
+from agent.text import SAID_CHARS, harmless, one_line, paragraphs
 
 FIELDS = ("Title", "Why", "Source", "Reported", "Group", "Gain", "Cost")
 GROUPS = (
@@ -26,6 +26,7 @@ SMALL_GAIN_PERCENT = 0.1  # of an idea whose file tells no gain: most ideas brin
 NO_COST_PERCENT = 0.0
 TITLE_CHARS, TEXT_CHARS = 80, 2000
 
+SLUG = re.compile(r"\w[\w.-]{0,79}", re.ASCII)  # it stands in commits, tables and the journal
 DIFF = re.compile(r"^(?:diff |--- )", re.MULTILINE)
 FIELD = re.compile(r"([A-Za-z]+):(?: +(.*))?")
 PERCENT = re.compile(r"(\w+) +([+-]?\d+(?:\.\d+)?) *%?")
@@ -71,12 +72,14 @@ def read_ideas(*folders: Path) -> tuple[tuple[Idea, ...], tuple[str, ...]]:
             try:
                 ideas[file.stem] = read_idea(file)
             except NightshiftError as error:
-                faults.append(str(error))
+                faults.append(harmless(str(error)))
     return tuple(ideas[slug] for slug in sorted(ideas)), tuple(faults)
 
 
 def read_idea(file: Path) -> Idea:
     """Read the file of an idea; raise NightshiftError, with the remedy, for a damaged one."""
+    if SLUG.fullmatch(file.stem) is None:
+        raise ScriptError(f"{file} has a name of other characters than a-z, A-Z, 0-9, _, - and .; give it another one")
     header, patch = _parts(_text(file))
     fields = _fields(header, file)
     edits = _edited_file(patch, file)
