@@ -95,15 +95,6 @@ def _json(facts: Mapping[str, Any]) -> str:
     return json.dumps(facts, indent=1) + "\n"
 
 
-def _champion(history: History, dawn: Dawn | None) -> Attempt | None:
-    """Return the attempt whose script dawn has confirmed, or else the incumbent."""
-    best = incumbent(history)
-    confirmed = dawn.findings["script"] if dawn is not None and dawn.findings is not None else None
-    if best is None or dawn is None or dawn.champion != best.number or confirmed is None:
-        return best
-    return history[int(confirmed)]
-
-
 def _facts(night: Night, history: History) -> dict[str, Any]:
     terms = asdict(Terms.from_json(night.terms))
     ends = [run.ended for attempt in history for run in attempt.runs if run.ended is not None]
