@@ -1,4 +1,4 @@
-"""The sources whose packages lie below this one: the search, a language model and a coding agent."""
+"""The sources whose packages lie below this one: search, catalogue, language model and coding agent."""
 
 import re
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from agent.proposers.catalogue.evidence import SOURCE
 from agent.proposers.command.command import Command, split
 from agent.proposers.llm.chat import MAX_TOKENS, Patience
 from agent.proposers.llm.llm import LLM, Price
+from agent.proposers.search.search import Search
 from agent.proposers.source import Need, Source, Surroundings
 from agent.records.terms import OF_THE_MODEL, Terms
 from agent.sandbox.environment import SECRET_WORDS
@@ -24,10 +25,6 @@ KEY = re.compile(r"\bsk-[\w-]{16,}")  # as providers write theirs
 
 def search_of(around: Surroundings) -> Proposer:
     """Build a search that has learnt from earlier nights, and so tries other things first than they did."""
-    from agent.proposers.search.search import (
-        Search,  # SciPy takes a third of a second to import; a refusal does without
-    )
-
     night = around.night
     # a GPU's own memory is not the machine's: there the script itself refuses sizes that cannot fit, in seconds
     limit_gb = None if night.device_kind == "cuda" else limits_of_machine().memory_bytes / 1e9
