@@ -12,7 +12,8 @@ from samples import NIGHT
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Decision, Kind, Noise, Proposal
 from agent.proposers.catalogue import idea
-from agent.proposers.catalogue.catalogue import Catalogue, is_about
+from agent.proposers.catalogue.applying import is_about
+from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.catalogue.gains import Measured, estimates
 from agent.proposers.catalogue.idea import read_idea
 from agent.records.past import PastAttempt, PastNight

@@ -1,15 +1,39 @@
 """Make an idea's edit in a script that has taken other edits since the idea's patch was made."""
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 
 from agent.errors import ScriptError
 from agent.invocation import ABOVE, SCRIPT
-from agent.proposers.catalogue.idea import Idea
+from agent.proposers.catalogue.idea import HUNK, Idea
 from agent.script.contract import read_text
 from agent.script.merge import carried, check_edit, holds
 from agent.script.patch import laid_out
+from agent.script.statements import DIAL
 from agent.script.threeway import Conflict
+
+DIAL_LINE = re.compile(rf"({DIAL.pattern}) *=(?!=)")
+FAIR_SHARE = 1 / 3  # the rest may have been edited since
+
+
+def is_about(idea: Idea, script: str) -> bool:
+    """Return whether a script has a fair share of the lines around each edit of a patch, whatever its dials are.
+
+    Git takes tens of milliseconds to say that a patch does not apply, and a folder may hold many for other scripts.
+    """
+    known = set(map(_gist, script.splitlines()))
+    for hunk in HUNK.split(idea.patch)[1:]:
+        around = {gist for line in hunk.splitlines()[1:] if line[:1] in (" ", "-") and (gist := _gist(line[1:]))}
+        if len(around & known) < FAIR_SHARE * len(around):
+            return False
+    return True
+
+
+def _gist(line: str) -> str:
+    """Return the name in a line that sets a dial, else the line without its indentation."""
+    found = DIAL_LINE.match(line)
+    return found[1] if found is not None else line.strip()
 
 
 def applied(idea: Idea, script: str, bases: Sequence[str], device_kind: str) -> str:

@@ -4,24 +4,19 @@ A proposal is a function of the ideas, the history and the earlier nights: nothi
 like an undisturbed one. After an idea is kept, its dials are dials of the best script, and the search turns them.
 """
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from agent.errors import Exhausted, ScriptError
 from agent.experiment import Attempt, Briefing, History, Night, Proposal, kept
 from agent.invocation import typed
-from agent.proposers.catalogue.applying import applied
+from agent.proposers.catalogue.applying import applied, is_about
 from agent.proposers.catalogue.evidence import SOURCE, Prospect, prospects
 from agent.proposers.catalogue.idea import Idea, idea_folders, read_ideas
 from agent.records.past import PastNight
 from agent.script.dials import fingerprint, fingerprint_of
-from agent.script.statements import DIAL
 from agent.text import one_line
 
-HUNK = re.compile(r"^@@ .*", re.MULTILINE)
-SET = re.compile(rf"({DIAL.pattern}) *=(?!=)")
-FAIR_SHARE = 1 / 3  # the rest may have been edited since
 SAID_NAMES = 8  # of skipped ideas, in one sentence
 
 
@@ -87,25 +82,6 @@ class Catalogue:
         if key not in self._told:
             self._told.add(key)
             self._say(sentence)
-
-
-def is_about(idea: Idea, script: str) -> bool:
-    """Return whether a script has a fair share of the lines around each edit of a patch, whatever its dials are.
-
-    Git takes tens of milliseconds to say that a patch does not apply, and a folder may hold many for other scripts.
-    """
-    known = set(map(_gist, script.splitlines()))
-    for hunk in HUNK.split(idea.patch)[1:]:
-        around = {gist for line in hunk.splitlines()[1:] if line[:1] in (" ", "-") and (gist := _gist(line[1:]))}
-        if len(around & known) < FAIR_SHARE * len(around):
-            return False
-    return True
-
-
-def _gist(line: str) -> str:
-    """Return the name in a line that sets a dial, else the line without its indentation."""
-    found = SET.match(line)
-    return found[1] if found is not None else line.strip()
 
 
 def bases_of(history: History) -> list[str]:

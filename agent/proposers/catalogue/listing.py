@@ -8,8 +8,8 @@ from pathlib import Path
 from agent.errors import ScriptError
 from agent.experiment import Attempt, History, Night, Status, incumbent
 from agent.judging.noise import noise
-from agent.proposers.catalogue.applying import applied
-from agent.proposers.catalogue.catalogue import bases_of, is_about
+from agent.proposers.catalogue.applying import applied, is_about
+from agent.proposers.catalogue.catalogue import bases_of
 from agent.proposers.catalogue.evidence import Prospect, prospects
 from agent.proposers.catalogue.idea import idea_folders, read_ideas
 from agent.records.past import PastNight
