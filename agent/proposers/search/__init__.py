@@ -1,4 +1,5 @@
 """The built-in search: it turns the dials of the script and needs no key.
 
-Start reading with search.py; curves.py is its model of the scores so far, edges.py that of crashes.
+Start reading with search.py; curves.py is its model of the scores so far, edges.py that of crashes, and acquisition.py
+chooses places to try by both.
 """

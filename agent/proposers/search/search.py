@@ -5,7 +5,7 @@ proposal turns up to eight dials at once: its run then tells something about eac
 has a curve for every dial (curves.py). Thompson sampling (Thompson 1933; Chapelle & Li 2011) draws curves from what is
 known; each draw has a place that is best by it, near the best place so far. Of these, the one with the largest expected
 improvement is proposed, less what is likely to crash (edges.py) and what cannot fit in memory (memory.py). Later, every
-second proposal is the best place by the mean of the curves instead (wanted.py).
+second proposal is the best place by the mean of the curves instead (acquisition.py).
 
 A proposal is a function of the history and the seed alone: nothing is kept between calls, so a resumed night proposes
 what an undisturbed one would have. What else was tried and did not pay is in benchmarks/README.md.
@@ -19,10 +19,10 @@ import numpy as np
 
 from agent.errors import Exhausted, ScriptError
 from agent.experiment import Briefing, Proposal, source_name
+from agent.proposers.search.acquisition import Acquisition
 from agent.proposers.search.evidence import evidence_of, peaks
 from agent.proposers.search.memory import Memory
 from agent.proposers.search.space import Axis, Coordinates, turned
-from agent.proposers.search.wanted import Wanted
 from agent.records.past import PastNight
 from agent.script.dials import Dial, Value, fingerprint_of, legible_dials, normalised, searched, set_dials, show
 
@@ -57,20 +57,19 @@ class Search:
         evidence = evidence_of(axes, here, briefing, kind, self._earlier)
         rng = random.Random(f"{self._seed} {len(briefing.history)} {len(briefing.refused)}")
         sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
-        wanted = Wanted.of(axes, here, evidence, sigma_bpb, np.random.default_rng(rng.getrandbits(64)))
+        acquisition = Acquisition.of(axes, here, evidence, sigma_bpb, np.random.default_rng(rng.getrandbits(64)))
         memory = Memory.learnt(peaks(briefing, kind, self._earlier), self._memory_limit_gb)
         now = {axis.dial.name: axis.dial.value for axis in axes}
         seen = [attempt.proposal for attempt in briefing.history] + [refusal.proposal for refusal in briefing.refused]
         tried = {fingerprint_of(proposal.packed) for proposal in seen}
         own = sum(source_name(proposal.source) == SOURCE for proposal in seen)
-        for there in wanted.places(
-            lambda changed: memory.fits(now | changed), own >= FIRST_DRAWN and own % 2 == 1, rng
-        ):
+        by_mean = own >= FIRST_DRAWN and own % 2 == 1
+        for there in acquisition.places(lambda changed: memory.fits(now | changed), rng, by_mean=by_mean):
             changed = turned(axes, here, there)
             if changed and memory.fits(now | changed):
                 candidate = set_dials(script, kind, changed)
                 if normalised(candidate) not in tried:
-                    return _proposal(candidate, wanted, there, changed, len(evidence))
+                    return _proposal(candidate, acquisition, there, changed, len(evidence))
         raise Exhausted(f"search finds no untried setting of {len(axes)} dials; add dials or widen their ranges")
 
 
@@ -83,18 +82,21 @@ def _axes(dials: Sequence[Dial]) -> tuple[list[Axis], Coordinates]:
     return [axis for axis, place in zip(axes, places, strict=True) if math.isfinite(place)], places[np.isfinite(places)]
 
 
-def _proposal(script: str, wanted: Wanted, there: Coordinates, changed: Mapping[str, Value], attempts: int) -> Proposal:
-    """Name the turns, those with the largest expected effect first."""
-    apart = np.abs(wanted.curves.at(wanted.here, wanted.curves.mean) - wanted.curves.at(there, wanted.curves.mean))
+def _proposal(
+    script: str, acquisition: Acquisition, there: Coordinates, changed: Mapping[str, Value], attempts: int
+) -> Proposal:
+    """Make the proposal, whose title names the turns, those with the largest expected effect first."""
+    axes, here, curves = acquisition.axes, acquisition.here, acquisition.curves
+    apart = np.abs(curves.at(here, curves.mean) - curves.at(there, curves.mean))
     order = np.argsort(-apart, kind="stable")
-    dials = [dial for dial in (wanted.axes[i].dial for i in order) if dial.name in changed]
+    dials = [dial for dial in (axes[i].dial for i in order) if dial.name in changed]
     turns = [f"{dial.name} {show(dial.value)} → {show(changed[dial.name])}" for dial in dials]
     title = ", ".join(turns[:NAMED]) + (f" and {len(turns) - NAMED} more" if len(turns) > NAMED else "")
     what = " and ".join(f"{dial.name} = {show(changed[dial.name])}" for dial in dials)
     if attempts > 1:
-        gain, error = wanted.curves.gain(wanted.here, there)
+        gain, error = curves.gain(here, there)
         falls = f"val_bpb falls by {gain:.4f} ± {error:.4f}"
-        why = f"by what {attempts} attempts say about {len(wanted.axes)} dials, {falls}"
+        why = f"by what {attempts} attempts say about {len(axes)} dials, {falls}"
     else:
-        why = f"nothing is known yet about {len(wanted.axes)} dials"
+        why = f"nothing is known yet about {len(axes)} dials"
     return Proposal.of(script, title, f"{what}: {why}.", source=SOURCE)

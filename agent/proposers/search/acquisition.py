@@ -1,4 +1,4 @@
-"""Choose places to try, from curves that are drawn from what is known, and from risks."""
+"""Choose places to try, by the curves, by samples of them, and by the risk of a crash."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ from agent.proposers.search.evidence import Evidence
 from agent.proposers.search.space import Axis, Coordinates, draw_near, turned
 from agent.script.dials import Value
 
-TURNED = 8  # dials at once
+MOST_TURNED = 8  # dials at once
 LEAST = 0.05  # sigma: what a dial's turn has to bring
 SOME = 4  # draws whose mean is a candidate, too: nearer to the mean of all
 CRASH = 4.0  # sigma: what a crash costs
@@ -20,14 +20,14 @@ DRAWN = 400  # places near the incumbent, for when all others were tried
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
+class Acquisition:
     """Weigh the places about the best one that was tried, dial by dial."""
 
     axes: Sequence[Axis]
     here: Coordinates  # of the incumbent
     centre: Coordinates  # of what ran, the place with the lowest expected score
     curves: Curves
-    fine: Array  # (N, D): places that ran
+    ran: Array  # (N, D): places that ran
     crashed: Array  # (C, D)
     ordered: Flags
 
@@ -39,33 +39,36 @@ class Wanted:
         evidence: Sequence[Evidence],
         sigma_bpb: float | None,
         rng: np.random.Generator,
-    ) -> "Wanted":
+    ) -> "Acquisition":
         """Fit the curves to all evidence; the centre is a place of this night."""
         ordered = np.array([axis.ordered for axis in axes])
         fine = [one for one in evidence if one.bpb is not None and not one.crashed]
         running = {one.group for one in fine}  # a script that never ran crashed for other reasons than its dials
         crashed = [one.place for one in evidence if one.crashed and one.group in running]
         curves = Curves.fitted(_scores(axes, fine, ordered), here, sigma_bpb, rng)
-        places = np.array([here, *(one.place for one in fine)])
+        ran = np.array([here, *(one.place for one in fine)])
         tonight = np.array([here, *(one.place for one in fine if one.number is not None)])
         centre = tonight[np.argmin(curves.at(tonight, curves.mean).sum(axis=-1))]
-        return cls(axes, here, centre, curves, places, np.array(crashed).reshape(-1, len(axes)), ordered)
+        return cls(axes, here, centre, curves, ran, np.array(crashed).reshape(-1, len(axes)), ordered)
 
     def places(
-        self, fits: Callable[[dict[str, Value]], bool], by_mean: bool, rng: random.Random
+        self, fits: Callable[[dict[str, Value]], bool], rng: random.Random, *, by_mean: bool
     ) -> Iterator[Coordinates]:
-        """Yield places to try: that by the mean if asked, then those of draws, the most promising first, then more."""
+        """Yield places to try: those of the samples, the most promising first, and then places near the incumbent.
+
+        fits: whether a run with these turns fits in memory. by_mean: the best place by the mean curves comes first.
+        """
         options = self._options(fits)
-        cost = CRASH * self.curves.unit * edge_risk(self.fine, self.crashed, options, self.ordered)
+        cost = CRASH * self.curves.unit * edge_risk(self.ran, self.crashed, options, self.ordered)
         samples = self.curves.samples
         some = [samples[k : k + SOME].mean(axis=0) for k in range(0, len(samples), SOME)]
         mean, *drawn = (self._best(options, one, cost) for one in (self.curves.mean, *some, *samples))
         found = np.array([*drawn, mean])
-        safe = np.prod(1 - edge_risk(self.fine, self.crashed, found, self.ordered), axis=-1)
+        safe = np.prod(1 - edge_risk(self.ran, self.crashed, found, self.ordered), axis=-1)
         order = np.argsort(-self.curves.improvement(self.centre, found) * safe, kind="stable")
         yield from (mean, *found[order]) if by_mean else found[order]
         others = np.array(draw_near(self.axes, self.here, DRAWN, rng))
-        risk = CRASH * self.curves.unit * edge_risk(self.fine, self.crashed, others, self.ordered)
+        risk = CRASH * self.curves.unit * edge_risk(self.ran, self.crashed, others, self.ordered)
         yield from others[np.argsort((self.curves.at(others, self.curves.mean) + risk).sum(axis=-1), kind="stable")]
 
     def _options(self, fits: Callable[[dict[str, Value]], bool]) -> Array:  # (L, D)
@@ -90,7 +93,7 @@ class Wanted:
         middle = np.abs(options - self.centre).argmin(axis=0)  # the centre itself, or the present place within a step
         gains = values[middle, dials] - values[at, dials]
         place: Coordinates = options[middle, dials].copy()
-        for dial in np.argsort(-gains, kind="stable")[:TURNED]:
+        for dial in np.argsort(-gains, kind="stable")[:MOST_TURNED]:
             if gains[dial] > LEAST * self.curves.unit:
                 place[dial] = options[at[dial], dial]
         return place
