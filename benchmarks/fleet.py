@@ -25,10 +25,10 @@ from agent.records.place import Place
 
 RANDOM = measure.HERE / "random_dials.py"
 RANDOM_MINUTES = 0.5  # for one call to it: a night keeps this time free, and the usual ten would fill a short one
-# of a tree that is no clean clone
+# what is copied of a tree that is no clean clone: folders, and the files of these kinds beside them
 NEEDED = ("agent", "benchmarks", "experiments/shipped", "ideas", "kernels", "tests/scripts")
 TEXTS = (".md", ".py", ".toml", ".tsv")
-SEEDS_APART = 100
+SEEDS_APART = 100  # between the nights of an arm
 GRACE_S = 20.0  # from the wish to end a night to the end of its process
 
 
@@ -108,7 +108,7 @@ class Planned:
 
     @property
     def mark(self) -> Path:
-        """Lies there once the night is over."""
+        """Return the file that is made when the night is over."""
         return self.clone.with_name(f"{self.tag}.over")
 
 
@@ -128,18 +128,11 @@ def command(args: argparse.Namespace, night: Planned, device_kind: str) -> list[
         words += ["--hours", f"{seconds_left(args, night) / 3600:.6f}"]
     if args.experiments is not None:
         words += ["--experiments", str(args.experiments)]
-    if night.arm == "random":
-        agent = [sys.executable, str(RANDOM), "--device", device_kind, "--seed", str(night.seed)]
-        return [
-            *words,
-            "--proposer",
-            "command",
-            "--agent-minutes",
-            f"{RANDOM_MINUTES:g}",
-            "--command",
-            shlex.join(agent),
-        ]
-    return [*words, "--proposer", night.arm]
+    if night.arm != "random":
+        return [*words, "--proposer", night.arm]
+    agent = [sys.executable, str(RANDOM), "--device", device_kind, "--seed", str(night.seed)]
+    words += ["--proposer", "command", "--command", shlex.join(agent)]
+    return [*words, "--agent-minutes", f"{RANDOM_MINUTES:g}"]
 
 
 def seconds_left(args: argparse.Namespace, night: Planned) -> float:

@@ -269,22 +269,16 @@ def stderr(values: Sequence[float]) -> float | None:
 
 
 def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
-    def with_error(key: str, form: str) -> str:
-        value, error = (
-            flat[key],
-            flat[
-                key.removesuffix("_gain").removesuffix("_share")
-                + ("_stderr" if key.endswith("_gain") else "_share_stderr")
-            ],
-        )
-        return measure.show(value, form) + ("" if error is None else f" ± {measure.show(error, form)}")
+    def with_error(key: str, error_key: str, form: str) -> str:
+        error = flat[error_key]
+        return measure.show(flat[key], form) + ("" if error is None else f" ± {measure.show(error, form)}")
 
     for runs in args.runs:
         rows = [
             [
                 arm,
-                *(with_error(f"{arm}_{kind}_{runs}_gain", ".1f") for kind in args.kinds),
-                with_error(f"{arm}_{runs}_share", ".0%"),
+                *(with_error(f"{arm}_{kind}_{runs}_gain", f"{arm}_{kind}_{runs}_stderr", ".1f") for kind in args.kinds),
+                with_error(f"{arm}_{runs}_share", f"{arm}_{runs}_share_stderr", ".0%"),
                 *(
                     measure.show(flat[f"{arm}_{runs}_{key}"], form)
                     for key, form in (("tried", ".0%"), ("crashes", ".1f"), ("attempts", ".0f"))

@@ -186,7 +186,7 @@ def report(args: argparse.Namespace, folder: Path) -> None:
     measure.write_json(args.json, flat)
 
 
-def report_anew(args: argparse.Namespace) -> int:
+def report_again(args: argparse.Namespace) -> int:
     """Print what lies in a folder; nights whose journal is newer than their record are shipped first."""
     args.out = args.report
     for journal in sorted(args.out.glob("work/*/experiments/nights/*/journal.sqlite")):
@@ -199,7 +199,7 @@ def report_anew(args: argparse.Namespace) -> int:
 def run(args: argparse.Namespace) -> int:
     measure.check_writable(args.json)
     if args.report is not None:
-        return report_anew(args)
+        return report_again(args)
     missing = [arm for arm, _ in args.arms if arm != "random" and arm not in choices()]
     if missing:
         raise measure.Misuse(f"--arms {missing[0]}: nightshift has no such source; there are: {', '.join(choices())}")
