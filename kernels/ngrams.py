@@ -1,22 +1,23 @@
-"""Name what stands before each position: hashed n-grams for tables that are looked up, and where one stood before.
+"""Hash the n-gram that ends at each position, for tables of embeddings, and find where it stood before.
 
-Plain MLX on every device: integers of (B, T), a thousandth of what an activation of the model weighs.
+Plain MLX on every device: its integers of (B, T) take a thousandth of the memory of one of the model's activations.
 """
 
 import mlx.core as mx
 
 
 def mixed(h: mx.array) -> mx.array:
-    """Return uint32 whose every bit depends on every bit of h (Appleby's MurmurHash3, its last step)."""
+    """Return h (uint32) mixed so that each bit depends on all bits (the last step of Appleby's MurmurHash3)."""
     h = (h ^ (h >> 16)) * mx.array(0x85EBCA6B, mx.uint32)
     h = (h ^ (h >> 13)) * mx.array(0xC2B2AE35, mx.uint32)
     return h ^ (h >> 16)
 
 
 def ngram_hash(tokens: mx.array, order: int, salt: int = 0) -> mx.array:
-    """Return a hash of each position's last `order` tokens (B, T) as uint32; no token stands before a row.
+    """Return a hash (B, T) uint32 of the last `order` tokens at each position of tokens (B, T).
 
-    Equal n-grams have equal hashes in any row; another salt gives hashes that are independent of these.
+    Equal n-grams have equal hashes in any row. Before a row stands padding that equals no token. Another salt gives
+    hashes that are independent of these.
     """
     T = tokens.shape[1]
     spread = (tokens.astype(mx.uint32) + 1) * mx.array(0x9E3779B1, mx.uint32)
@@ -28,15 +29,15 @@ def ngram_hash(tokens: mx.array, order: int, salt: int = 0) -> mx.array:
 
 
 def ngram_ids(tokens: mx.array, order: int, rows: int, salt: int = 0) -> mx.array:
-    """Return for each position a row (B, T) int32 of a table of `rows`, chosen by its last `order` tokens."""
+    """Return for each position its row (B, T) int32 in a table of `rows` rows, by a hash of its last `order` tokens."""
     return (ngram_hash(tokens, order, salt) % mx.array(rows, mx.uint32)).astype(mx.int32)
 
 
 def last_seen(tokens: mx.array, order: int) -> mx.array:
     """Return the latest earlier position (B, T) int32 where the same `order` tokens ended in the same row, else -1.
 
-    Sorting n-grams with their positions in the low bits puts it beside each. In rows of 2048 tokens the hash has the
-    other 21 bits, so that one search in a thousand finds another n-gram.
+    It sorts hashes that have their positions in the low bits, so that equal n-grams lie side by side in the order of
+    their positions. In rows of 2048 tokens 21 bits are left of a hash: one search in a thousand finds another n-gram.
     """
     T = tokens.shape[1]
     bits = max(1, (T - 1).bit_length())

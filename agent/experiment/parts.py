@@ -1,7 +1,8 @@
 """Number the halves of an edit, so that one tuple of numbers names whole edits and halves.
 
-A kept edit has the number of its attempt. An edit of many dials has two halves, in the order of the script: they have
-negative numbers. Questions in the journal and findings of a dawn need no other format for them.
+A kept edit has the number of its attempt, n. The two halves of its dials, in the order of the script, have the numbers
+-2n and -2n - 1. No edit has the number 0, since attempt 0 edits nothing. So a question in the journal and the findings
+of a dawn can name edits and halves alike, in the format that they had before there were halves.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ def edit_of(number: int) -> int:
 
 
 def is_half(number: int) -> bool:
+    """Return whether a number names a half of an edit."""
     return number < 0
 
 
@@ -33,7 +35,7 @@ def part_of(number: int, whole: Sequence[Item]) -> Sequence[Item]:
 
 
 def named(number: int) -> str:
-    """Return an edit or a half as people read it."""
+    """Return the words for an edit or a half: #3, or the first half of #3."""
     edit = edit_of(number)
     if not is_half(number):
         return f"#{edit}"

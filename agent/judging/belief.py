@@ -343,9 +343,8 @@ def fitted(likelihoods: Array, sources: NDArray[np.intp], own: Array) -> tuple[A
     """
     is_own = sources == np.arange(sources.max() + 1)[:, None]  # (sources, E)
     others = len(sources) - is_own.sum(axis=1, keepdims=True)
-    counts = np.vstack(
-        [np.ones(len(sources)), np.where(is_own, 1.0, OTHERS / (OTHERS + others))]
-    )  # over all, by source
+    by_source = np.where(is_own, 1.0, OTHERS / (OTHERS + others))
+    counts = np.vstack([np.ones(len(sources)), by_source])  # (1 + sources, E): over all, and by source
     worth = counts.sum(axis=1, keepdims=True) + PRIOR_EDITS
     for _ in range(EM_STEPS):
         joint = likelihoods * own

@@ -36,12 +36,13 @@ class Posterior:
     """The posterior of the effect of one edit or half on the champion."""
 
     edit: Edit
-    worth: Array  # (effects,) probability times worth
+    worth: Array  # (effects,): probability times worth
     blind: float  # sigma: how well the champion itself is known
     testable: bool  # False where the champion does not run without it
 
     @property
     def keeping(self) -> float:
+        """Return the expected effect, in sigma, less the price times the probability that it is no gain."""
         return float(self.worth.sum())
 
     def telling(self, most: int = 3) -> float:

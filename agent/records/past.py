@@ -94,7 +94,7 @@ def past_nights(place: Place, except_tag: str) -> tuple[PastNight, ...]:
     """
     found: dict[tuple[str, str], PastNight] = {}  # by start and tag
     read = 0
-    for path in sorted(place.nights.glob("*/journal.sqlite"), key=_changed, reverse=True):
+    for path in sorted(place.nights.glob("*/journal.sqlite"), key=_modified_at, reverse=True):
         if read < MOST and path.parent.name != except_tag:
             with suppress(NightError, OSError), Journal.read(path) as journal:
                 found[journal.night().started, path.parent.name] = past = of_journal(journal)
@@ -203,12 +203,13 @@ def _within(bounds: tuple[float, float], value: float) -> float:
 
 
 def _as_tuples(value: Any) -> Value:
-    """JSON knows lists alone; what is no value of a dial tells nothing."""
+    """Return a dial's value from JSON, which writes tuples as lists; None for what can be no value of a dial."""
     known = tuple(map(_as_tuples, value)) if isinstance(value, list) else value
     return known if _is_plain(known) and not (isinstance(known, int) and abs(known) > NUMBERS[1]) else None
 
 
-def _changed(path: Path) -> float:
+def _modified_at(path: Path) -> float:
+    """Return when a file was last written; 0 where that cannot be read."""
     with suppress(OSError):
         return path.stat().st_mtime
     return 0.0
