@@ -25,11 +25,11 @@ from agent.experiment import (
     Summary,
     incumbent,
 )
-from agent.proposers.search.evidence import MOST, MOST_READ, Evidence, dials_of, evidence_of, most_telling, skeleton
+from agent.proposers.search.evidence import MOST, MOST_READ, Evidence, evidence_of, most_telling
 from agent.proposers.search.memory import Memory
 from agent.proposers.search.search import Search
 from agent.proposers.search.space import MIN_STEP, RADIUS, Axis
-from agent.records.past import PastAttempt, PastNight
+from agent.records.past import PastAttempt, PastNight, dials_in, skeleton_in
 from agent.script.cached import remembered
 from agent.script.dials import fingerprint, normalised, read_dials, searched, values_of
 
@@ -335,10 +335,10 @@ def test_ten_thousand_scripts_are_parsed_once_each():
 
 
 def test_fingerprints_and_dials_are_kept_for_every_attempt_of_a_long_night():
-    for known in (fingerprint, dials_of, skeleton):
+    for known in (fingerprint, dials_in, skeleton_in):
         assert not hasattr(known, "cache_info"), "a cache of fixed size is read in a circle by every proposal"
     assert fingerprint("A = 1") == normalised("A = 1  # a word")
-    assert dials_of("A = 1", "cpu") == {"A": 1}
+    assert dials_in("A = 1", "cpu") == {"A": 1}
 
 
 def test_a_run_that_was_ended_early_counts_with_its_forecast():

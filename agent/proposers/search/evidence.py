@@ -5,13 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent.errors import ScriptError
 from agent.experiment import Attempt, Briefing, Ending, History, Status, incumbent
 from agent.judging.failures import too_slow
 from agent.proposers.search.space import Axis, Coordinates
-from agent.records.past import PastAttempt, PastNight, likeness
-from agent.script.cached import remembered
-from agent.script.dials import Value, skeleton_of, values_of
+from agent.records.past import PastAttempt, PastNight, dials_in, likeness, skeleton_in
+from agent.script.dials import Value
 
 MOST_EARLIER, MOST_READ = 300, 500  # attempts of earlier nights and of this one that are read, the latest
 MOST = 300  # attempts that the model looks at, which bounds a proposal's time
@@ -35,7 +33,7 @@ def evidence_of(
 ) -> list[Evidence]:
     """Return what is known, the most telling at most, in order of time."""
     found = [*_of_earlier(axes, here, briefing, earlier), *_of_tonight(axes, here, briefing.history, device_kind)]
-    group = _group("", skeleton(briefing.parent.proposal.packed, device_kind))
+    group = _group("", skeleton_in(briefing.parent.proposal.packed, device_kind))
     return most_telling(found, group, briefing.parent.number)
 
 
@@ -64,7 +62,7 @@ def peaks(
     measured = [
         (values, attempt.peak_bytes / 1e9)
         for attempt in (*first, *others)
-        if attempt.peak_bytes is not None and (values := dials_of(attempt.proposal.packed, device_kind))
+        if attempt.peak_bytes is not None and (values := dials_in(attempt.proposal.packed, device_kind))
     ]
     return [*measured[:1], *[*past, *measured[1:]][-MOST:]]
 
@@ -73,9 +71,9 @@ def _of_tonight(axes: Sequence[Axis], here: Coordinates, history: History, devic
     best = incumbent(history)
     distant = [best] if best is not None and best.number < len(history) - MOST_READ else []
     for attempt in (*distant, *history[-MOST_READ:]):
-        place = _place(axes, here, dials_of(attempt.proposal.packed, device_kind))
+        place = _place(axes, here, dials_in(attempt.proposal.packed, device_kind))
         if place is not None:
-            group = _group("", skeleton(attempt.proposal.packed, device_kind))
+            group = _group("", skeleton_in(attempt.proposal.packed, device_kind))
             runs = max(1, len(attempt.scores_bpb))
             yield Evidence(place, _score_of(attempt, history), runs, crashed(attempt), group, attempt.number)
 
@@ -128,15 +126,3 @@ def _score_of(attempt: Attempt, history: History) -> float | None:
     if parent is None or not any(run.ending is Ending.HOPELESS for run in attempt.done_runs):
         return None
     return parent - attempt.decision.gain_bpb
-
-
-skeleton = remembered(skeleton_of)
-
-
-@remembered
-def dials_of(script: str, device_kind: str) -> Mapping[str, Value]:
-    """Return dial → value; empty if the script cannot be read."""
-    try:
-        return values_of(script, device_kind)
-    except (ScriptError, SyntaxError):
-        return {}
