@@ -339,7 +339,8 @@ def fitted(likelihoods: Array, sources: NDArray[np.intp], own: Array) -> tuple[A
 
     A source's weights are learnt from its own edits and, less, from those of the others: n edits of the others count as
     1 / (1/n + 1/OTHERS) of its own, as if sources differed by as much as OTHERS edits leave uncertain. So a new source
-    is expected to be like the others, and with one source there is one vector of weights.
+    is expected to be like the others, and with one source there is one vector of weights. Each edit's component is
+    inferred by its own source's weights, also where it counts for another: with several sources, EM is approximate.
     """
     is_own = sources == np.arange(sources.max() + 1)[:, None]  # (sources, E)
     others = len(sources) - is_own.sum(axis=1, keepdims=True)

@@ -2,13 +2,15 @@
 
 A file's gain was measured by others, on other machines. So the true gain of an idea is taken to be
 
-    share * promised + scatter * size * z,    z standard normal, size: that of the promise, half that of a warning
+    share * promised + scatter * size * z,    z standard normal
 
-where share and scatter are common to all ideas: how much of a promise arrives on this script and device, and how far
-single ideas deviate from that. Their posterior is exact on a grid (a hierarchical model without a point estimate), and
-given the two every idea has a normal posterior. So one idea's measurement corrects that idea, and a little all others:
-if promised gains have come out at a tenth, a tenth is expected of the next. A measurement under other conditions counts
-as one of another gain, which deviates from this one by more the less the conditions are alike.
+where size is the promised gain, half of an expected loss, and LEAST_SIZE at least. share and scatter are common to all
+ideas: how much of a promise arrives on this script and device, and how far single ideas deviate from that. Their
+posterior is exact on a grid (hierarchical Bayes: Lindley & Smith 1972), and given the two every idea has a normal
+posterior. So one idea's measurement corrects that idea, and a little all others: if promised gains have come out at a
+tenth, a tenth is expected of the next. A measurement under other conditions counts as one of another gain, which
+deviates from this one by more the less the conditions are alike. Measurements count as independent, although attempts
+of one parent share the error of its score, and nights on one other device whatever is different there.
 """
 
 import math
@@ -59,7 +61,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Hold what is believed about every gain if this share of the promises arrives, with this scatter."""
+    """Hold the posterior of every gain, in percent, if this share of the promises arrives, with this scatter."""
 
     share: float
     scatter: float
@@ -68,6 +70,7 @@ class World:
 
     @classmethod
     def of(cls, share: float, scatter: float, promised: Mapping[str, float], measured: Iterable[Measured]) -> "World":
+        """Compute every posterior, one measurement after another, and the probability of all measurements (its log)."""
         beliefs = {slug: NormalDist(share * gain, scatter * _size(gain)) for slug, gain in promised.items()}
         log_evidence = 0.0
         for one in measured:
@@ -99,6 +102,7 @@ def estimates(promised: Mapping[str, float], measured: Iterable[Measured]) -> di
 
 
 def _size(promised_percent: float) -> float:
+    """Return how large a deviation from the promise is, in percent, at a scatter of one."""
     return max(promised_percent, -WARNING * promised_percent, LEAST_SIZE)
 
 
@@ -113,5 +117,6 @@ def _mixed(beliefs: Iterable[tuple[float, NormalDist]]) -> Estimate:
 
 
 def _improvement(belief: NormalDist) -> float:
+    """Return the mean of max(0, gain)."""
     z = belief.mean / belief.stdev
     return belief.mean * STANDARD.cdf(z) + belief.stdev * STANDARD.pdf(z)

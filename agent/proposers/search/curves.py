@@ -109,8 +109,7 @@ class Gibbs:
         self._members = (groups[:, None] == np.unique(groups)).astype(np.float64)  # (N, groups)
         centred = bpb - self._members @ (self._members.T @ bpb / np.maximum(self._members.sum(axis=0), 1))
         spread = float(np.std(centred)) if len(bpb) else 0.0
-        self.unit = max(sigma_bpb or 0.0, 1e-3 * spread) if sigma_bpb is not None else spread
-        self.unit = self.unit or 1e-6
+        self.unit = (max(sigma_bpb, 1e-3 * spread) if sigma_bpb is not None else spread) or 1e-6
         self._values = centred / self.unit
         if sigma_bpb is not None:
             self._variances = 1 / runs + MISFITS[:, None]  # (choices, N)
@@ -148,12 +147,16 @@ class Gibbs:
         return covariance @ (self._moment + (self._expected / self._scales[:, None]).ravel()), covariance
 
     def _draw_scales(self, dials: npt.NDArray[np.int64], rng: np.random.Generator) -> None:
-        """Draw the scales of some dials, their own coefficients integrated out, given the scales of all others."""
+        """Draw the scales of some dials, with all coefficients integrated out.
+
+        Each is drawn given the old scales of all others, also of those that are drawn with it: an approximation, which
+        spares an inversion for each dial.
+        """
         mean, covariance = self._posterior()
         own = dials[:, None] * self._each + np.arange(self._each)
         inverse = np.linalg.inv(covariance[own[:, :, None], own[:, None, :]])
         expected, old = self._expected[dials], self._scales[dials][:, None]
-        told = inverse - np.eye(self._each) / old[:, :, None] ** 2  # by the scores alone
+        told = inverse - np.eye(self._each) / old[:, :, None] ** 2  # precision by the scores alone
         towards = np.einsum("kij,kj->ki", inverse, mean[own]) - expected / old
         size, axes = np.linalg.eigh(told)
         size = np.maximum(size, 0)[:, None]
@@ -168,6 +171,7 @@ class Gibbs:
         self._scales[dials] = SCALES[picked]
 
     def _draw_variance(self, drawn: Array, rng: np.random.Generator) -> None:
+        """Draw the misfit, given the coefficients; the groups' offsets are those by the present misfit."""
         left = self._values - self._features @ drawn
         left = left - self._members @ self._mean_by_group(left)
         logs = self._log_prior - 0.5 * (left**2 / self._variances + np.log(self._variances)).sum(axis=1)
@@ -175,6 +179,7 @@ class Gibbs:
         self._choose_variance(int((chances < rng.random() * chances[-1]).sum()))
 
     def _choose_variance(self, choice: int) -> None:
+        """Set the misfit, and compute what the posterior needs of the scores under it."""
         self._trust = 1 / self._variances[choice]
         features = self._features - self._members @ self._mean_by_group(self._features)
         values = self._values - self._members @ self._mean_by_group(self._values)
