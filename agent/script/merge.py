@@ -11,11 +11,14 @@ from agent.experiment.parts import edit_of, is_half, part_of
 from agent.script.contract import check_script
 from agent.script.dials import only_dials_differ, set_dials, skeleton_of, values_of
 from agent.script.parsing import parse
-from agent.script.threeway import Conflict, merge_texts
+from agent.script.threeway import merge_lines, merge_texts
 
 
 def merged(script: str, base: str, edited: str, device_kind: str) -> str | None:
-    """Return the script with the edit base → edited made in it; None where that conflicts or changes nothing."""
+    """Return the script with the edit base → edited made in it; None where that conflicts or changes nothing.
+
+    A dial that both the script and the edit have turned is a conflict.
+    """
     if only_dials_differ(base, edited, device_kind):
         with suppress(ScriptError):  # a later edit has left dials that cannot be read
             return _turned(script, base, edited, device_kind)
@@ -69,19 +72,11 @@ def _set_back(script: str, before: str, after: str, names: Iterable[str], device
     return None
 
 
-def merge_lines(ours: str, base: str, theirs: str) -> str | None:
-    """Return ours with the changes from base to theirs; None where the changes conflict."""
-    try:
-        return merge_texts(ours, base, theirs)
-    except Conflict:
-        return None
-
-
 def carried(script: str, base: str, edited: str, device_kind: str) -> str:
-    """Return the script with the edit base → edited made in it; raise ScriptError where that conflicts.
+    """Return the script with the edit base → edited made in it, for an edit made without knowing of the script's own.
 
-    Dials keep the script's values, also beside changed lines, except for those that the edit turns. Two edits that add
-    the same line at one place share it: neither could be taken out alone, so that is refused.
+    Dials keep the script's values, also beside changed lines, except for those that the edit turns. Raise ScriptError
+    where lines conflict, or where the edit could not be taken out alone: it shares an added line with the script.
     """
     before, after = _on(script, base, edited, device_kind, overrule=True)
     text = merge_texts(script, before, after)

@@ -59,6 +59,14 @@ def merge_texts(ours: str, base: str, theirs: str) -> str:
     return orders[0]
 
 
+def merge_lines(ours: str, base: str, theirs: str) -> str | None:
+    """Return ours with the changes from base to theirs; None where the changes conflict."""
+    try:
+        return merge_texts(ours, base, theirs)
+    except Conflict:
+        return None
+
+
 def _resolved(piece: Region | str, ours_first: bool) -> Lines:
     return (piece,) if isinstance(piece, str) else piece.united(ours_first=ours_first) or ()
 
