@@ -84,6 +84,7 @@ class Text:
 def next_run(
     history: History,
     runs_left: int,
+    *,
     impossible: Collection[tuple[int, ...]] = (),
     divisible: Collection[int] = (),
     at_least: int = FRESH,
@@ -112,6 +113,7 @@ def next_run(
 
 def findings(
     history: History,
+    *,
     impossible: Collection[tuple[int, ...]] = (),
     divisible: Collection[int] = (),
     dawn: int = 1,

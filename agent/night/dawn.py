@@ -75,7 +75,8 @@ def confirm(context: NightContext, most_runs: int) -> Findings | None:
     if dawn is None:
         return None
     texts = _texts(context, state.attempts, dawn)
-    found = findings(state.attempts, impossible, _divisible(context, state), dawn.number, texts)
+    divisible = _divisible(context, state)
+    found = findings(state.attempts, impossible=impossible, divisible=divisible, dawn=dawn.number, texts=texts)
     assert found is not None
     _record(context, state, found, dawn)
     known = replace(dawn, findings=asdict(found))
@@ -143,8 +144,15 @@ def _next_step(context: NightContext, state: State, impossible: set[Edits], unti
         return partial(_reconsider, context, state, Reconsider(fallen))
     if dawn is None or context.limits.dawn_is_over(state.pace):
         return None
-    runs_left, divisible = until - state.runs_at_dawns, _divisible(context, state)
-    match next_run(state.attempts, runs_left, impossible, divisible, dawn.fresh, dawn.number):
+    asked = next_run(
+        state.attempts,
+        until - state.runs_at_dawns,
+        impossible=impossible,
+        divisible=_divisible(context, state),
+        at_least=dawn.fresh,
+        dawn=dawn.number,
+    )
+    match asked:
         case Again(number):
             context.watcher.attempt_began(state.attempts[number])
             return partial(perform, context, state, measure(context, state, state.attempts[number], dawn.number))

@@ -59,7 +59,7 @@ def dawn(
 ) -> list[object]:
     """Does what is asked until nothing more is, and returns it."""
     asked: list[object] = []
-    while (trial := next_run(history, runs, impossible, divisible)) is not None:
+    while (trial := next_run(history, runs, impossible=impossible, divisible=divisible)) is not None:
         asked.append(trial)
         if isinstance(trial, Without):
             history.append(scored_attempt(len(history), parent=3, without=trial.edits))
@@ -78,7 +78,7 @@ def confirmed(
     rng = np.random.default_rng(seed)
     history = night(rng)
     asked = dawn(history, rng, runs, impossible or set(), divisible)
-    found = findings(history, impossible or set(), divisible)
+    found = findings(history, impossible=impossible or set(), divisible=divisible)
     assert found is not None
     return asked, found
 
