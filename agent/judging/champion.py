@@ -81,7 +81,10 @@ class _Champion:
         return found
 
     def _effect(self, kept: Attempt) -> Told:
-        """Return the posterior of an edit's effect: the night's, times the likelihood of the runs without it."""
+        """Return the posterior of an edit's effect: the night's, times the likelihood of the runs without it.
+
+        The champion's merit and the effect count as independent given the night's runs, which they are not quite.
+        """
         steps, probability = self.known.belief.effect(self.known.place[kept.number])
         told = self._told(kept.number) if kept is not self.attempt else None  # without its last edit, it is its parent
         if told is None:
