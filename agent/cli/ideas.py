@@ -46,7 +46,8 @@ def ideas(options: IdeasOptions) -> int:
     else:
         print("\n".join(ideas_lines(found, terminal_width())))
         applying = sum(one.why_not is None for one in found)
-        print_folded([f"{len(found)} ideas, {applying} apply to {of}; one in full: {typed('ideas', 'NAME')}"])
+        bad = f", {len(faults)} {'file' if len(faults) == 1 else 'files'} left out (see above)" if faults else ""
+        print_folded([f"{len(found)} ideas, {applying} apply to {of}{bad}; one in full: {typed('ideas', 'NAME')}"])
     return 0
 
 

@@ -12,11 +12,11 @@ from agent.view.terminal import fact_lines
 
 IDEAS = (  # on a narrow terminal the highest rank is left out first
     Column("name"),
-    Column("title", least=24),
-    Column("expected %", right=True, rank=4),
+    Column("title", least=20),
+    Column("expected %", right=True, rank=1),
     Column("nights", right=True, rank=3),
-    Column("gain %", right=True, rank=1),
-    Column("sure", right=True, rank=2),
+    Column("gain %", right=True, rank=2),
+    Column("sure", right=True, rank=4),
     Column("applies"),
     Column("group", rank=5),
     Column("source", rank=7, least=24),

@@ -36,10 +36,10 @@ from agent.view.screen import COLOURS
 from agent.view.table import Column
 
 RESULTS = (  # on a narrow terminal the highest rank is left out first
-    Column("tag", rank=2),
+    Column("tag", rank=1),
     Column("#", right=True),
     Column("val_bpb", right=True),
-    Column("Δ parent", right=True, rank=1),
+    Column("Δ parent", right=True, rank=2),
     Column("gain", right=True, rank=5),
     Column("sure", right=True, rank=3),
     Column("seeds", right=True, rank=4),

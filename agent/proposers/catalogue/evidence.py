@@ -34,8 +34,8 @@ class Prospect:
 
     @property
     def is_unlikely(self) -> bool:
-        """Return whether it is almost sure to bring no gain."""
-        return self.estimate.sure < HOPELESS
+        """Return whether it was measured, and is almost sure to bring no gain."""
+        return self.estimate.sure < HOPELESS and any(one.gain_percent is not None for one in self.measured)
 
     @property
     def worth_percent(self) -> float:
@@ -86,7 +86,7 @@ def slug_of(source: str) -> str | None:
 
 def _of_past(by_slug: Mapping[str, Idea], night: Night, past: Iterable[PastNight]) -> Iterator[Measured]:
     for other in past:
-        yield from _of_night(by_slug, other, likeness(other, night) or OTHER_KIND)
+        yield from _of_night(by_slug, other, max(likeness(other, night), OTHER_KIND))
 
 
 def _of_tonight(

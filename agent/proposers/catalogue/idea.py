@@ -30,7 +30,7 @@ SLUG = re.compile(r"\w[\w.-]{0,79}", re.ASCII)  # it stands in commits, tables a
 DIFF = re.compile(r"^(?:diff |--- )", re.MULTILINE)
 FIELD = re.compile(r"([A-Za-z]+):(?: +(.*))?")
 PERCENT = re.compile(r"(\w+) +([+-]?\d+(?:\.\d+)?) *%?")
-EDITED = re.compile(r"^--- (?:a/)?([^\t\r\n]++).*\n\+\+\+ (?:b/)?([^\t\r\n]++)", re.MULTILINE)
+EDITED = re.compile(r"^--- (?:[abciow]/)?([^\t\r\n]++).*\n\+\+\+ (?:[abciow]/)?([^\t\r\n]++)", re.MULTILINE)
 SET = re.compile(rf"^([+-])({DIAL.pattern})(?: *+:[^=\n]++)? *+=(?!=)", re.MULTILINE)
 HUNK = re.compile(r"^@@ ", re.MULTILINE)
 
@@ -150,7 +150,7 @@ def _edited_file(patch: str, file: Path) -> str:
     """Return the path of the one file that a patch edits, as the patch has it."""
     pairs = EDITED.findall(patch)
     if not pairs or HUNK.search(patch) is None:
-        raise ScriptError(f"{file} holds no patch; add one with: git diff train_mlx.py >> {file.name}")
+        raise ScriptError(f"{file} holds no patch; add one with: git diff --no-color train_mlx.py >> {file}")
     if len(pairs) > 1 or pairs[0][0] != pairs[0][1]:
         named = one_line(", ".join(dict.fromkeys(path for pair in pairs for path in pair)), SAID_CHARS)
         raise ScriptError(f"{file} edits more than the script ({named}); make its patch with: git diff train_mlx.py")

@@ -1,11 +1,11 @@
 """Search over the script's dials, from the scores alone; needs no key.
 
 A night has tens of experiments, a script tens of dials, and the noise of a seed is as large as most gains. So every
-proposal turns up to eight dials at once: its run then tells something about each of them. A model of the scores so far
-has a curve for every dial (curves.py). Thompson sampling (Thompson 1933; Chapelle & Li 2011) draws curves from what is
-known; each draw has a place that is best by it, near the best place so far. Of these, the one with the largest expected
-improvement is proposed, less what is likely to crash (edges.py) and what cannot fit in memory (memory.py). Later, every
-second proposal is the best place by the mean of the curves instead (acquisition.py).
+proposal turns several dials at once, up to eight from the best place so far: its run tells something about each. A
+model of the scores has a curve for every dial (curves.py). Thompson sampling (Thompson 1933; Chapelle & Li 2011) draws
+curves from what is known; each draw has a place that is best by it, near the best place so far. Of these, the one with
+the largest expected improvement is proposed, less what is likely to crash (edges.py) and what cannot fit in memory
+(memory.py). Later, every second proposal is the best place by the mean of the curves instead (acquisition.py).
 
 A proposal is a function of the history and the seed alone: nothing is kept between calls, so a resumed night proposes
 what an undisturbed one would have. What else was tried and did not pay is in benchmarks/README.md.
@@ -95,8 +95,8 @@ def _proposal(
     what = " and ".join(f"{dial.name} = {show(changed[dial.name])}" for dial in dials)
     if attempts > 1:
         gain, error = curves.gain(here, there)
-        falls = f"val_bpb falls by {gain:.4f} ± {error:.4f}"
-        why = f"by what {attempts} attempts say about {len(axes)} dials, {falls}"
+        why = f"by what {attempts} attempts say about {len(axes)} dials, val_bpb changes by {-gain:+.4f} ± {error:.4f}"
+        why += ", and the run tells more about them" if gain <= 0 else ""
     else:
         why = f"nothing is known yet about {len(axes)} dials"
     return Proposal.of(script, title, f"{what}: {why}.", source=SOURCE)
