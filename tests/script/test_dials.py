@@ -7,7 +7,7 @@ import tokenize
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.errors import ScriptError
@@ -269,6 +269,7 @@ def written(source: str, device: str) -> dict[str, str]:
     return {dial.name: repr(dial.value) for dial in read_dials(source, device)}
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 @given(sources(), st.sampled_from(DEVICES), st.data())
 def test_a_rewrite_turns_the_dials_asked_for_and_nothing_else(source, device, data):
     before = read_dials(source, device)
@@ -283,6 +284,7 @@ def test_a_rewrite_turns_the_dials_asked_for_and_nothing_else(source, device, da
     assert normalised(back) == normalised(source)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(sources(), st.sampled_from(DEVICES))
 def test_layout_and_comments_change_no_hash_and_values_do(source, device):
     assert normalised(ast.unparse(ast.parse(source))) == normalised(source)
