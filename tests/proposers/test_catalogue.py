@@ -5,15 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from judged import scored_run
+from judged import scored_attempt, scored_run
 from known import write_idea
 from samples import NIGHT
 
 from agent.errors import Exhausted
-from agent.experiment import Attempt, Briefing, Decision, Kind, Noise, Proposal
+from agent.experiment import Attempt, Briefing, Decision, Kind, Noise, Proposal, Status
 from agent.proposers.catalogue import idea
 from agent.proposers.catalogue.applying import is_about
-from agent.proposers.catalogue.catalogue import Catalogue
+from agent.proposers.catalogue.catalogue import Catalogue, bases_of
 from agent.proposers.catalogue.gains import Measured, estimates
 from agent.proposers.catalogue.idea import read_idea
 from agent.records.past import PastAttempt, PastNight
@@ -290,3 +290,14 @@ def test_a_patch_of_another_script_is_told_without_git_and_turned_dials_do_not_m
     dials = "".join(f"DIAL{name} = 1\n" for name in "ABCDEFGH")
     turned = dials.replace("= 1", "= 2")
     assert is_about(read_idea(write_idea(tmp_path / "ideas", "dial", dials, f"{dials}NEW = 3\n")), turned)
+
+
+def test_a_patch_is_tried_on_a_few_kept_scripts_however_many_there_are():
+    history = tuple(
+        scored_attempt(number, 1.5 - number / 100, parent=number - 1 if number else None, status=Status.KEEP,
+                       script=str(number))
+        for number in range(20)
+    )  # fmt: skip
+    assert bases_of(history) == ["19", "18", "17", "0"]
+    assert bases_of(history[:2]) == ["1", "0"]
+    assert bases_of(()) == []

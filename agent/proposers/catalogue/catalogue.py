@@ -17,6 +17,7 @@ from agent.records.past import PastNight
 from agent.script.dials import fingerprint, fingerprint_of
 from agent.text import one_line
 
+MOST_BASES = 3  # kept scripts, besides the first: git takes some milliseconds for each, and there are many ideas
 SAID_NAMES = 8  # of skipped ideas, in one sentence
 
 
@@ -85,8 +86,9 @@ class Catalogue:
 
 
 def bases_of(history: History) -> list[str]:
-    """Return the scripts to which a patch may apply if it does not apply to the best one: the latest kept first."""
-    return [one.proposal.script for one in reversed(kept(history))]
+    """Return scripts to which a patch may apply if not to the best one: the latest kept, and the first."""
+    known = kept(history)
+    return [one.proposal.script for one in (*reversed(known[1:][-MOST_BASES:]), *known[:1])]
 
 
 def proposal_of(one: Prospect, script: str, night: Night) -> Proposal:
