@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from agent.proposers.search.curves import Curves, Scores
+from agent.proposers.search.curves import Blocks, Curves, Scores
 from agent.proposers.search.edges import edge_risk
 
 DIALS = 12
-NUMBERS = np.ones(DIALS, bool)
+NUMBERS = np.zeros(DIALS, np.int64)
 START = np.full(DIALS, 0.5)
 
 
@@ -15,7 +15,7 @@ def scored(bpb_of, count: int, seed: int, sigma_bpb: float = 0.0) -> Scores:
     rng = np.random.default_rng(seed)
     places = np.vstack([START, rng.uniform(0.3, 0.7, (count, DIALS))])
     bpb = np.array([bpb_of(place) for place in places]) + sigma_bpb * rng.standard_normal(count + 1)
-    return Scores(places, bpb, np.ones(count + 1), np.zeros(count + 1, np.int64), NUMBERS, 0)
+    return Scores(places, bpb, np.ones(count + 1), np.zeros(count + 1, np.int64), NUMBERS)
 
 
 def two_matter(place: np.ndarray) -> float:
@@ -48,11 +48,11 @@ def test_the_unit_of_the_scores_and_the_level_of_a_group_do_not_matter():
     scores = scored(two_matter, 30, 2, 0.01)
     there = START + np.linspace(-0.2, 0.2, DIALS)
     falls = fitted(scores, 0.01).gain(START, there)
-    larger = Scores(scores.places, 100 * scores.bpb, scores.runs, scores.groups, NUMBERS, 0)
+    larger = Scores(scores.places, 100 * scores.bpb, scores.runs, scores.groups, NUMBERS)
     assert fitted(larger, 1.0).gain(START, there) == pytest.approx([100 * fall for fall in falls], rel=1e-6)
     groups = np.arange(31) % 2
     apart = [
-        fitted(Scores(scores.places, scores.bpb + level * groups, scores.runs, groups, NUMBERS, 0), 0.01)
+        fitted(Scores(scores.places, scores.bpb + level * groups, scores.runs, groups, NUMBERS), 0.01)
         for level in (0.0, 5.0)
     ]
     assert apart[0].gain(START, there) == pytest.approx(apart[1].gain(START, there), rel=1e-6)
@@ -61,7 +61,7 @@ def test_the_unit_of_the_scores_and_the_level_of_a_group_do_not_matter():
 def test_a_score_that_is_worth_less_says_less():
     there = START + 0.2 * np.eye(DIALS)[3]
     scores = scored(two_matter, 40, 3, 0.01)
-    faint = Scores(scores.places, scores.bpb, scores.runs * 0.01, scores.groups, NUMBERS, 0)
+    faint = Scores(scores.places, scores.bpb, scores.runs * 0.01, scores.groups, NUMBERS)
     sure, unsure = (fitted(one, 0.01).gain(START, there) for one in (scores, faint))
     assert unsure[1] > 1.5 * sure[1]
     assert abs(unsure[0]) < abs(sure[0])
@@ -71,10 +71,24 @@ def test_words_are_alike_or_not():
     rng = np.random.default_rng(0)
     places = np.column_stack([rng.integers(0, 3, 30) * 1.0, rng.uniform(0, 1, 30)])
     bpb = 1 + np.array([0.0, 0.1, -0.1])[places[:, 0].astype(int)] + 0.005 * rng.standard_normal(30)
-    scores = Scores(places, bpb, np.ones(30), np.zeros(30, np.int64), np.array([False, True]), 3)
+    scores = Scores(places, bpb, np.ones(30), np.zeros(30, np.int64), np.array([3, 0]))
     curves = Curves.fitted(scores, np.array([0.0, 0.5]), 0.005, np.random.default_rng(0))
     falls = [curves.gain(np.array([0.0, 0.5]), np.array([word, 0.5]))[0] for word in (0.0, 1.0, 2.0)]
     assert falls == pytest.approx([0.0, -0.1, 0.1], abs=0.015)
+
+
+def test_a_dial_of_many_words_widens_no_other_and_each_word_is_told_apart():
+    blocks = Blocks.of(np.array([0, 7, 0]))
+    assert blocks.owner.tolist() == [0, 1, 1, 1, 1, 2]
+    levels = np.array([0.0, 0.1, -0.1, 0.2, 0.0, -0.2, 0.1])
+    rng = np.random.default_rng(0)
+    places = np.column_stack([rng.uniform(0, 1, 70), np.arange(70) % 7 * 1.0, rng.uniform(0, 1, 70)])
+    bpb = 1 + levels[places[:, 1].astype(int)] + 0.005 * rng.standard_normal(70)
+    scores = Scores(places, bpb, np.ones(70), np.zeros(70, np.int64), np.array([0, 7, 0]))
+    here = np.array([0.5, 0.0, 0.5])
+    curves = Curves.fitted(scores, here, 0.005, np.random.default_rng(0))
+    falls = [curves.gain(here, np.array([0.5, word, 0.5]))[0] for word in range(7)]
+    assert falls == pytest.approx(-levels, abs=0.015)
 
 
 # ---- crashes ---------------------------------------------------------------------------------------------------------

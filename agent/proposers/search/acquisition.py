@@ -45,7 +45,7 @@ class Acquisition:
         fine = [one for one in evidence if one.bpb is not None and not one.crashed]
         running = {one.group for one in fine}  # a script that never ran crashed for other reasons than its dials
         crashed = [one.place for one in evidence if one.crashed and one.group in running]
-        curves = Curves.fitted(_scores(axes, fine, ordered), here, sigma_bpb, rng)
+        curves = Curves.fitted(_scores(axes, fine), here, sigma_bpb, rng)
         ran = np.array([here, *(one.place for one in fine)])
         tonight = np.array([here, *(one.place for one in fine if one.number is not None)])
         centre = tonight[np.argmin(curves.at(tonight, curves.mean).sum(axis=-1))]
@@ -99,13 +99,12 @@ class Acquisition:
         return place
 
 
-def _scores(axes: Sequence[Axis], fine: Sequence[Evidence], ordered: Flags) -> Scores:
+def _scores(axes: Sequence[Axis], fine: Sequence[Evidence]) -> Scores:
     names = {group: i for i, group in enumerate(dict.fromkeys(one.group for one in fine))}
     return Scores(
         places=np.array([one.place for one in fine]).reshape(-1, len(axes)),
         bpb=np.array([one.bpb for one in fine], np.float64),
         runs=np.array([one.runs for one in fine], np.float64),
         groups=np.array([names[one.group] for one in fine], np.int64),
-        ordered=ordered,
-        most_words=max((len(axis.options or ()) for axis in axes if not axis.ordered), default=0),
+        words=np.array([0 if axis.ordered else len(axis.options or ()) for axis in axes], np.int64),
     )
