@@ -21,7 +21,8 @@ from agent.proposers.queue import Queue
 from agent.proposers.search.search import Search
 from agent.view.terminal import shares_lines
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+# half a minute; the default mix is in the ordinary tests, by test_catalogue_night.py
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]
 
 EXPERIMENTS = 14
 START = unigram().replace("  [0.1, 2.0]", "")  # the search may not turn what helps most: the model earns its turns
