@@ -23,6 +23,7 @@ from kills import Outcome, Strike, Tally, Victim
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="a preloaded library strikes, and Linux adopts orphans"),
     pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="needs a C compiler for strike.c"),
+    pytest.mark.slow,  # half a minute; tests/proposers/test_queue.py kills nights in the ordinary suite
 ]
 # points of one call of the loop: first of a fresh night, then of resumed ones, whose own start takes about 25
 KILLS = (9, 55, 33, 64, 76, 60)
