@@ -65,14 +65,14 @@ def test_a_script_that_ignores_its_seed_measures_without_error_and_its_ideas_are
 def test_a_measurement_within_the_noise_hardly_moves_anything():
     before = estimates(promise(one=1.0), [])["one"]
     after = estimates(promise(one=1.0), [measured("one", -3.0, error=10.0)])["one"]
-    assert after.mean_percent == pytest.approx(before.mean_percent, abs=0.15)
+    assert after.mean_percent == pytest.approx(before.mean_percent, abs=0.1)
 
 
 def test_where_promises_have_come_out_at_a_tenth_a_tenth_is_expected_of_the_next():
     promised = {f"idea{number}": 1.0 for number in range(10)} | {"large": 2.0}
     found = estimates(promised, [measured(f"idea{number}", 0.1, error=0.02) for number in range(8)])
-    assert found["idea9"].mean_percent == pytest.approx(0.1, abs=0.08)
-    assert found["large"].mean_percent == pytest.approx(0.2, abs=0.16)
+    assert found["idea9"].mean_percent == pytest.approx(0.1, abs=0.03)
+    assert found["large"].mean_percent == pytest.approx(0.2, abs=0.06)
 
 
 def test_a_loss_makes_nothing_else_more_promising():

@@ -82,8 +82,8 @@ def test_one_that_can_repair_what_crashed_does_not_rest_for_it():
     history = [attempt(0, "you"), *(attempt(number, "llm", status=Status.CRASH) for number in range(1, 5))]
     assert rests_until("llm", brief(history)) is None
     assert rests_until("llm", brief(history), counts_crashes=True) == 4 + 1 + 4
-    mended = [*history, attempt(5, "llm")]
-    assert rests_until("llm", brief(mended), counts_crashes=True) is None
+    repaired = [*history, attempt(5, "llm")]
+    assert rests_until("llm", brief(repaired), counts_crashes=True) is None
 
 
 def test_a_source_that_gains_gets_the_larger_share_and_the_other_is_not_forgotten():

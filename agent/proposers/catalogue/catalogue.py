@@ -99,7 +99,7 @@ def proposal_of(one: Prospect, script: str, night: Night) -> Proposal:
         f"Source: {idea.source}" if idea.source else "",
         f"Reported: {idea.reported}" if idea.reported else "",
         *past_words(one, night),
-        f"Expected here: val_bpb falls by {expected.mean_percent:.2f} % ± {expected.spread_percent:.2f} "
+        f"Expected here: val_bpb changes by {-expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f} "
         f"({expected.sure:.0%} sure of a gain), with {idea.gain_percent[night.device_kind]:g} % by the idea's file.",
     ]
     return Proposal.of(script, idea.title, "\n".join(filter(None, words)), f"{SOURCE}: {idea.slug}")
