@@ -24,9 +24,13 @@ ROOMS = (
     "agent.proposers.command",
     "agent.proposers.catalogue",
     "agent.proposers",
+    "agent.view.facts",
     "agent.view",
     "agent.night",
     "agent.profile",
+    "agent.cli.words",
+    "agent.cli.reading",
+    "agent.cli.taking",
     "agent.cli",
 )
 MAIN = "agent.__main__"  # the door, above all rooms

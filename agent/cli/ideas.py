@@ -4,8 +4,8 @@ import argparse
 import sys
 from dataclasses import dataclass
 
-from agent.cli.parser import Subcommand
-from agent.cli.reading import known_tag, night_in, place_meant
+from agent.cli.reading.which import known_tag, night_in, place_meant
+from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
 from agent.experiment import Attempt, Night, incumbent
 from agent.invocation import IDEAS as FOLDER

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agent.cli.options import add_script
-from agent.cli.parser import Subcommand
-from agent.cli.values import positive_int, seed
+from agent.cli.words.options import add_script
+from agent.cli.words.parser import Subcommand
+from agent.cli.words.values import positive_int, seed
 from agent.view.answer import Answer, AnswersTo
 
 # ---- profile ---------------------------------------------------------------------------------------------------------

@@ -8,10 +8,14 @@ from typing import Any
 
 from agent.cli.ideas import IDEAS
 from agent.cli.machine import DOCTOR, PROFILE
-from agent.cli.parser import Subcommand, parse
-from agent.cli.reading import DIFF, PLOT, RESULTS, SHIP, SHOW, STATUS
+from agent.cli.reading.attempt import DIFF, SHOW
+from agent.cli.reading.plot import PLOT
+from agent.cli.reading.results import RESULTS
+from agent.cli.reading.status import STATUS
 from agent.cli.steering import NOTE, STOP, SUBMIT
+from agent.cli.taking.ship import SHIP
 from agent.cli.training import CONFIRM, RUN, TRY
+from agent.cli.words.parser import Subcommand, parse
 from agent.errors import NightshiftError, UsageError
 from agent.files import disk_is_broken, disk_is_full
 from agent.invocation import typed

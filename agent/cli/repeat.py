@@ -1,6 +1,6 @@
 """Subcommand lines that resume a night or repeat a try. They are whole, so that no option is lost."""
 
-from agent.cli.options import SCRIPT, NightOptions, RunOptions, TryOptions
+from agent.cli.words.options import SCRIPT, NightOptions, RunOptions, TryOptions
 from agent.experiment import History, runs_at_dawns
 from agent.invocation import typed
 from agent.records.terms import as_words

@@ -4,9 +4,9 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.cli.options import add_script
-from agent.cli.parser import Subcommand
-from agent.cli.reading import night_in, place_meant
+from agent.cli.reading.which import night_in, place_meant
+from agent.cli.words.options import add_script
+from agent.cli.words.parser import Subcommand
 from agent.clock import utc_now
 from agent.errors import NightError
 from agent.invocation import typed

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from agent.cli.options import KEPT, ConfirmOptions, RunOptions, TryOptions, add_night, add_sources
-from agent.cli.parser import Subcommand
-from agent.cli.reading import night_in, place_meant
+from agent.cli.reading.which import night_in, place_meant
 from agent.cli.repeat import run_on, script_words, try_again
-from agent.cli.values import count, positive, positive_int
+from agent.cli.words.options import KEPT, ConfirmOptions, RunOptions, TryOptions, add_night, add_sources
+from agent.cli.words.parser import Subcommand
+from agent.cli.words.values import count, positive, positive_int
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, History, Proposal, incumbent, runs_at_dawns
 from agent.invocation import typed

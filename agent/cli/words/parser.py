@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, NoReturn, TypeVar
 
-from agent.cli.options import night_options
+from agent.cli.words.options import night_options
 from agent.errors import UsageError
 from agent.invocation import typed
 from agent.view.answer import Answer, AnswersTo

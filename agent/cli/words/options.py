@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import invocation
-from agent.cli.values import agent_command, count, positive, positive_int, price, seed
+from agent.cli.words.values import agent_command, count, positive, positive_int, price, seed
 from agent.judging.judge import JUDGES
 from agent.proposers.llm.chat import MAX_TOKENS
 from agent.proposers.registry import choices, help_lines

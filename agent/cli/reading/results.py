@@ -1,0 +1,62 @@
+"""The ledger as a table: nightshift results."""
+
+import argparse
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from agent.cli.reading.which import begin_with, place_meant
+from agent.cli.words.parser import Subcommand
+from agent.errors import NightError
+from agent.files import read_plain
+from agent.invocation import typed
+from agent.night.lock import is_held
+from agent.night.record import write_ledger
+from agent.records.journal import Journal
+from agent.records.ledger import Row, read_rows
+from agent.records.place import Place
+from agent.records.standing import is_up_to_date
+from agent.view import terminal as report
+from agent.view.screen import print_lines, terminal_width
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsOptions:
+    tag: str | None
+    all: bool
+
+
+def results(options: ResultsOptions) -> int:
+    place = place_meant(options.tag)
+    rows = current_rows(place)
+    if not options.all:
+        tag = options.tag or (place.tags()[-1] if place.tags() else None)
+        rows = [row for row in rows if tag is None or row.get("tag") == tag]
+        if options.tag and not rows:
+            raise NightError(f"results.tsv has no night {options.tag}; see them all with: {typed('results', '--all')}")
+    if not rows:
+        see = f"see: {typed('status')}, {typed('results', '--all')}"
+        raise NightError(f"no results yet; {see if place.tags() else begin_with()}")
+    print_lines(report.results_lines(rows, terminal_width()))
+    return 0
+
+
+def current_rows(place: Place) -> list[Row]:
+    if not is_held(place.repo.common_dir()) and not all(map(partial(_is_up_to_date, place), place.tags())):
+        write_ledger(place)  # a running night does so itself: an older rendering must not overwrite the newer
+    return read_rows(place.ledger)
+
+
+def _is_up_to_date(place: Place, tag: str) -> bool:
+    """Return whether the ledger has all that this night's journal knows; a journal that cannot be read has no rows."""
+    with suppress(NightError), Journal.read(place.journal(tag)) as journal:
+        return is_up_to_date(read_plain(place.ledger), journal.night(), journal)
+    return True
+
+
+def _results_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("--tag", help="this night only (default: the latest)")
+    words.add_argument("--all", action="store_true", help="every night, also those that came with the repository")
+
+
+RESULTS = Subcommand("results", "the ledger as a table", ResultsOptions, results, _results_words)

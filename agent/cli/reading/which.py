@@ -1,0 +1,58 @@
+"""Find the night that a command is about."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.errors import NightError, NoRepository, ScriptError
+from agent.experiment import Attempt, Night
+from agent.git.repo import Repo
+from agent.invocation import SCRIPT, typed
+from agent.night.lock import holder
+from agent.records.journal import Journal
+from agent.records.place import Place
+
+
+def begin_with() -> str:
+    return f"begin with: {typed('run')}"
+
+
+def _here() -> Place:
+    """Return the place where the command was given; raise NightError where no night can have run."""
+    try:
+        return Place.of(Path(SCRIPT))
+    except (NoRepository, ScriptError):
+        raise NightError(
+            f"no night has run in {Path.cwd()}; go to the folder of your script, or begin with: {typed('run')}"
+        ) from None
+
+
+def place_meant(tag: str | None = None) -> Place:
+    """Return this place, or the other working tree of the repository whose running night may be meant."""
+    here = _here()
+    who = holder(here.repo.common_dir())
+    if who is None or tag not in (None, who.tag) or not Path(who.folder, "journal.sqlite").is_file():
+        return here
+    return Place(Repo(Path(who.folder).parents[2]), here.script)
+
+
+def night_in(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:
+    """Return the night of this tag, or the latest, and its attempts; raise NightError where it has no journal here."""
+    with Journal.read(place.journal(known_tag(place, tag))) as journal:
+        return journal.night(), journal.attempts()
+
+
+def known_tag(place: Place, tag: str | None) -> str:
+    """Return this tag, or that of the latest night; raise NightError where it has no journal here."""
+    tags = place.tags()
+    if tag is None and not tags:
+        raise NightError(f"no night has run here yet; {begin_with()}")
+    if tag is not None and tag not in tags:
+        raise NightError(f"night {tag} has no journal here; there are: {', '.join(tags) or 'none'}")
+    return tag or tags[-1]
+
+
+def picked(history: Sequence[Attempt], number: int, night: Night) -> Attempt:
+    if not 0 <= number < len(history):
+        last = f"0 to {len(history) - 1}" if history else "none yet"
+        raise NightError(f"night {night.tag} has no attempt {number}; there are: {last}")
+    return history[number]

@@ -1,0 +1,1 @@
+"""The words of a command line, and the frozen records that they become."""

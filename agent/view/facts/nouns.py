@@ -1,0 +1,125 @@
+"""The facts of a night as frozen records. They hold no script, so that ten thousand attempts fit into memory.
+
+Terminal, JSON, page and exports show these records and those that are computed from them, and nothing else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agent.judging.intervals import Interval
+from agent.script.dials import Value
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """One training run of an attempt, scored or not."""
+
+    seed: int
+    dawn: int  # 0: the night's own; k: of the k-th dawn
+    ending: str
+    val_bpb: float | None
+    holdout_bpb: float | None
+    failure: str | None  # why there is no score, or what the audit found
+    train_s: float
+    scoring_s: float  # scoring and audits
+    tokens_s: float | None
+    began: str | None  # ISO 8601, UTC
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionFacts:
+    """A decision on an attempt; the last of an attempt holds."""
+
+    at: str | None  # ISO 8601, UTC; None where no time was recorded
+    kind: str  # a Kind's word
+    status: str | None
+    words: str  # the reason, for people
+    gain_bpb: float | None  # over its parent, by the judge's shrunken estimate
+    sure: float | None  # the probability of a gain, 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFacts:
+    """One attempt of a night, in the state of its latest decision."""
+
+    number: int
+    parent: int | None
+    title: str
+    hypothesis: str
+    source: str  # as the proposal names it, such as "catalogue: smear"
+    status: str | None  # keep, discard or crash; None: not decided yet
+    kind: str | None
+    words: str | None  # the latest decision's
+    val_bpb: float | None  # mean over the night's runs that count
+    seeds: int
+    gain_bpb: float | None
+    sure: float | None
+    memory_gb: float | None
+    params: int | None
+    tokens_s: float | None
+    spent_s: float  # training, scoring and audits
+    asked_s: float  # for the proposal
+    usd: float | None  # of the proposal; None: no cost is known
+    started: str
+    commit: str | None
+    without: tuple[int, ...]  # the edits that a script of dawn leaves out; empty for an idea
+    dials: Mapping[str, tuple[Value, Value]]  # dial → its value in the parent and here, where the two differ
+    runs: tuple[RunFacts, ...]
+    decisions: tuple[DecisionFacts, ...]
+
+    @property
+    def is_idea(self) -> bool:
+        """Return whether this is an edit of the night's, and no ablation of dawn's."""
+        return not self.without
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """What one source of ideas brought and cost."""
+
+    source: str
+    attempts: int
+    kept: int
+    gain_bpb: float
+    hours: float
+    calls: int
+    failures: int
+    tokens_in: int | None
+    tokens_out: int | None
+    usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DawnFacts:
+    """Dawn's findings on the champion."""
+
+    number: int
+    champion: int
+    script: int | None  # the confirmed attempt; None: not confirmed
+    recorded_bpb: float | None
+    believed_bpb: float | None
+    honest: Interval | None  # on fresh seeds
+    holdout: Interval | None
+    edits: tuple[tuple[int, Interval | None], ...]  # each kept edit's effect; negative numbers are halves of edits
+    passengers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NightFacts:
+    """A night: what it ran on, its attempts, and where it stands."""
+
+    tag: str
+    branch: str
+    device: str
+    device_kind: str
+    budget_s: float
+    protocol: str
+    started: str
+    ended: str | None  # of its last run; None: it has none
+    sigma_bpb: float | None  # standard deviation of one run; None where it is not known
+    smallest_bpb: float | None  # the smallest difference of two single runs that the night can tell apart
+    attempts: tuple[AttemptFacts, ...]
+    incumbent: int | None
+    sources: tuple[SourceFacts, ...]
+    dawn: DawnFacts | None
+    lost: bool = False  # only the rows of results.tsv are left: no hypotheses, runs or decisions
