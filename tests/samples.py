@@ -2,7 +2,8 @@
 
 from judged import decided
 
-from agent.experiment import Attempt, Ending, Night, Proposal, Run, Score, Status, Summary, Weights
+from agent.experiment import Attempt, Decision, Ending, Night, Proposal, Run, Score, Status, Summary, Weights
+from agent.records.journal import Journal
 
 NIGHT = Night(
     tag="t", branch="refs/heads/experiments/30s-t", script="train_mlx.py", base="b" * 40, budget_s=30.0, seed=7,
@@ -34,3 +35,17 @@ HISTORY = (
     attempt(2, None, Status.CRASH, 'a "quoted"\ttitle\nof two lines'),
     attempt(3, 1.75, Status.DISCARD),
 )
+
+
+def enter(journal: Journal, attempt: Attempt, *decisions: Decision) -> None:
+    """Write an attempt into a journal, with these decisions one after another, or its own."""
+    journal.add_attempt(attempt.number, attempt.parent, attempt.proposal, "2026-01-02T03:04:05Z")
+    for run in attempt.runs:
+        journal.end_run(journal.start_run(attempt.number, run.seed, dawn=run.dawn), run)
+        if run.score is not None:
+            journal.record_score(attempt.number, run.seed, run.score)
+            if run.score.audit is not None:
+                journal.record_audit(attempt.number, run.seed, run.score.audit)
+    for decision in decisions or filter(None, (attempt.decision,)):
+        journal.record_decision(attempt.number, decision)
+        journal.settle(attempt.number)

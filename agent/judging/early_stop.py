@@ -61,9 +61,14 @@ class Bound:
 
 def losses(curve: bytes) -> Losses:
     """Read the losses at FRACTIONS from a metrics.jsonl; skip lines that are no point of a curve."""
-    points = sorted(point for line in curve.splitlines() if (point := _point(line)) is not None)
+    points = points_of(curve)
     found = {mark: _loss_at(mark, points) for mark in FRACTIONS}
     return {mark: loss for mark, loss in found.items() if loss is not None}
+
+
+def points_of(curve: bytes) -> list[tuple[float, float]]:
+    """Read fraction of the budget and loss from the lines of a metrics.jsonl, in the order of the fractions."""
+    return sorted(point for line in curve.splitlines() if (point := _point(line)) is not None)
 
 
 def _loss_at(mark: float, points: Sequence[tuple[float, float]]) -> float | None:

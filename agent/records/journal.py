@@ -110,6 +110,10 @@ class Journal:
         """Return all attempts in the order of their numbers, each with its runs and decisions."""
         return self._attempts("", ())
 
+    def outlines(self) -> tuple[Attempt, ...]:
+        """Return all attempts without the texts of their scripts, which are most of a journal: they cannot be read."""
+        return self._attempts("", (), "sha256, x'' AS packed, fingerprint, python")
+
     def attempt(self, number: int) -> Attempt:
         """Return one attempt without reading the others; raises IndexError where there is none of this number."""
         return self._attempts("WHERE attempt = ?", (number,))[0]
@@ -123,9 +127,9 @@ class Journal:
         with self._legible():
             return self._db.execute(sql).fetchall()
 
-    def _attempts(self, which: str, values: Sequence[object]) -> tuple[Attempt, ...]:
+    def _attempts(self, which: str, values: Sequence[object], of_scripts: str = "*") -> tuple[Attempt, ...]:
         attempts = f"(SELECT *, number AS attempt FROM attempts) {which}"
-        used = f"SELECT * FROM scripts WHERE sha256 IN (SELECT script FROM {attempts})"
+        used = f"SELECT {of_scripts} FROM scripts WHERE sha256 IN (SELECT script FROM {attempts})"
         with self._legible(), self._one_moment():
             runs = self._by_attempt("runs", which, values, run_of)
             decisions = self._by_attempt("decisions", which, values, entry_of)

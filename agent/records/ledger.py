@@ -115,7 +115,7 @@ def _line(night: Night, attempt: Attempt, parent: str | None) -> str:
         "seeds": str(attempt.seeds),
         "val_bpb_std": _number(attempt.val_bpb_std, 6),
         "tokens_M": _number(summary.total_tokens_M if summary else None, 3),
-        "params_M": _number(_params_M(attempt), 3),
+        "params_M": _number(params_M(attempt), 3),
         "train_s": _number(summary.training_seconds if summary else None, 1),
         "wall_s": _number(sum(run.wall_s for run in attempt.counted_runs), 1),
         "source": attempt.proposal.source,
@@ -131,7 +131,7 @@ def _line(night: Night, attempt: Attempt, parent: str | None) -> str:
     return "\t".join(_clean(cells[column]) for column in COLUMNS)
 
 
-def _params_M(attempt: Attempt) -> float | None:  # noqa: N802, the name of the column
+def params_M(attempt: Attempt) -> float | None:  # noqa: N802, the name of the column
     """Return millions of parameters: counted in the saved weights, else as the script says."""
     if attempt.weights is not None:
         return attempt.weights.params / 1e6

@@ -139,11 +139,11 @@ def of_journal(journal: Journal) -> PastNight:
 
 def of_record(folder: Path) -> tuple[str, PastNight]:
     """Read a shipped night; return when it began, too. Raise one of several errors where a file is damaged."""
-    facts = json.loads(_text(folder / FACTS))
+    facts = json.loads(text_of(folder / FACTS))
     # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
-    first, *others = _text(folder / ATTEMPTS).removesuffix("\n").split("\n")
+    first, *others = text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")
     base = json.loads(first)
-    attempts = (_of_row(json.loads(line), base["dials"]) for line in (first, *others[-LATEST:]))
+    attempts = (attempt_in(json.loads(line), base["dials"]) for line in (first, *others[-LATEST:]))
     return str(facts["started"]), PastNight(
         tag=str(facts["tag"]),
         device=str(facts["device"]),
@@ -155,7 +155,7 @@ def of_record(folder: Path) -> tuple[str, PastNight]:
     )
 
 
-def _of_row(row: Mapping[str, Any], base: Mapping[str, Any]) -> PastAttempt:
+def attempt_in(row: Mapping[str, Any], base: Mapping[str, Any]) -> PastAttempt:
     """Read an attempt from its row, which has only those dials that differ from attempt 0's."""
     dials = {name: value for name, value in base.items() if name not in row["dials_gone"]} | row["dials"]
     return PastAttempt(
@@ -168,16 +168,16 @@ def _of_row(row: Mapping[str, Any], base: Mapping[str, Any]) -> PastAttempt:
         val_bpb=None if row["val_bpb"] is None else _within(SCORES_BPB, row["val_bpb"]),
         runs=int(_within(RUNS, row["runs"])),
         crashed=bool(row["crashed"]),
-        gain_bpb=_number(row["gain_bpb"]),
-        sure=_number(row["sure"]),
+        gain_bpb=number_in(row["gain_bpb"]),
+        sure=number_in(row["sure"]),
         kind=None if row["kind"] is None else str(row["kind"]),
-        peak_gb=_number(row["peak_gb"]),
-        tokens_s=_number(row["tokens_s"]),
+        peak_gb=number_in(row["peak_gb"]),
+        tokens_s=number_in(row["tokens_s"]),
         without=tuple(int(number) for number in row["without"]),
     )
 
 
-def _text(file: Path) -> str:
+def text_of(file: Path) -> str:
     """Return the text of a record's file; raise NightError for what is no plain file, or larger than any record."""
     check_plain(file)
     with file.open("rb") as opened:
@@ -187,7 +187,7 @@ def _text(file: Path) -> str:
     return content.decode()
 
 
-def _number(value: float | None) -> float | None:
+def number_in(value: float | None) -> float | None:
     return None if value is None else _within(NUMBERS, value)
 
 

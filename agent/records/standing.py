@@ -100,13 +100,13 @@ class Standing:
             first=known.get(0),
             best=next(reversed(kept([known[number] for number in sorted(keeps)])), None),
             latest=[known[number] for number in wanted],
-            brought=_by_source(ideas),
+            brought=by_source(ideas),
         )
 
 
 def brought(history: History) -> list[Brought]:
     """Return a row for every source that has proposed."""
-    return _by_source(
+    return by_source(
         Brought(source_name(one.proposal.source), 1, one.status is Status.KEEP, gain_bpb(one, history), one.spent_s)
         for one in history
         if one.parent is not None and one.is_idea
@@ -123,7 +123,8 @@ def gain_bpb(attempt: Attempt | None, history: History | Mapping[int, Attempt]) 
     return max(0.0, before - after) if before is not None and after is not None else 0.0
 
 
-def _by_source(ideas: Iterable[Brought]) -> list[Brought]:
+def by_source(ideas: Iterable[Brought]) -> list[Brought]:
+    """Sum up the ideas of each source."""
     groups: dict[str, list[Brought]] = defaultdict(list)
     for idea in ideas:
         groups[idea.source].append(idea)

@@ -12,9 +12,8 @@ import pytest
 from commands import refused
 from judged import scored_attempt, scored_run
 from nights import Grounds, git, make_repository, unigram
-from samples import NIGHT
+from samples import NIGHT, enter
 from test_schema import FORMAT_4
-from test_standing import enter
 
 from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Proposal, Run, Score, Status, Summary
 from agent.records import past

@@ -2,6 +2,7 @@
 
 import pytest
 from judged import decided, scored_attempt
+from samples import enter
 from test_journal import NIGHT
 
 from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Proposal, Run, Score, Status
@@ -10,20 +11,6 @@ from agent.records.journal import Journal
 from agent.records.standing import Standing, is_up_to_date
 
 AUDIT = Audit(4, 0, 0.0, 0.0, 2.5)
-
-
-def enter(journal: Journal, attempt: Attempt, *decisions: Decision) -> None:
-    """With these decisions one after another, or its own."""
-    journal.add_attempt(attempt.number, attempt.parent, attempt.proposal, "2026-01-02T03:04:05Z")
-    for run in attempt.runs:
-        journal.end_run(journal.start_run(attempt.number, run.seed, dawn=run.dawn), run)
-        if run.score is not None:
-            journal.record_score(attempt.number, run.seed, run.score)
-            if run.score.audit is not None:
-                journal.record_audit(attempt.number, run.seed, run.score.audit)
-    for decision in decisions or filter(None, (attempt.decision,)):
-        journal.record_decision(attempt.number, decision)
-        journal.settle(attempt.number)
 
 
 def run(seed: int, ending: Ending, wall_s: float, score: Score | None = None) -> Run:

@@ -36,6 +36,7 @@ class DecisionFacts:
     words: str  # the reason, for people
     gain_bpb: float | None  # over its parent, by the judge's shrunken estimate
     sure: float | None  # the probability of a gain, 0 to 1
+    order: int = 0  # among all decisions of the night, as they were recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,13 @@ class AttemptFacts:
     started: str
     commit: str | None
     without: tuple[int, ...]  # the edits that a script of dawn leaves out; empty for an idea
-    dials: Mapping[str, tuple[Value, Value]]  # dial → its value in the parent and here, where the two differ
-    runs: tuple[RunFacts, ...]
+    dials: Mapping[
+        str, tuple[Value, Value]
+    ]  # dial → its value in the parent and here, where the two differ; of a long night, only
+    # kept and late attempts have it (journal.LATEST)
+    runs: tuple[RunFacts, ...]  # those that have ended, dawn's and repeated ones included
     decisions: tuple[DecisionFacts, ...]
+    dry_run_s: float = 0.0
 
     @property
     def is_idea(self) -> bool:
@@ -109,7 +114,7 @@ class NightFacts:
     """A night: what it ran on, its attempts, and where it stands."""
 
     tag: str
-    branch: str
+    branch: str  # as people name it; "" where it is not known
     device: str
     device_kind: str
     budget_s: float

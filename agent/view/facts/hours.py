@@ -1,0 +1,23 @@
+"""Add up where the hours of a night went. Pure."""
+
+from agent.experiment import VOID, Ending
+from agent.view.facts.nouns import NightFacts
+
+REPEATED = VOID | {Ending.FELLED}
+
+
+def hours(facts: NightFacts) -> tuple[tuple[str, float], ...]:
+    """Return the hours of training, scoring and asking; other: of dry runs, and of runs that had to be repeated.
+
+    Ideas are asked for while runs go on, so the sum may exceed the hours by the clock.
+    """
+    runs = [run for one in facts.attempts for run in one.runs]
+    void_s = sum(run.train_s for run in runs if run.ending in REPEATED)
+    untold_s = sum(one.spent_s for one in facts.attempts if not one.runs)  # rows have one time for all that was trained
+    seconds = {
+        "training": sum(run.train_s for run in runs) - void_s + untold_s,
+        "scoring": sum(run.scoring_s for run in runs),
+        "asking": sum(one.asked_s for one in facts.attempts),
+        "other": void_s + sum(one.dry_run_s for one in facts.attempts),
+    }
+    return tuple((what, spent_s / 3600) for what, spent_s in seconds.items())

@@ -1,0 +1,150 @@
+"""Read the facts of a night from its journal."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
+
+from agent.experiment import Ask, Attempt, Dawn, Ending, Entry, History, Night, Run, Score, Status, incumbent, short
+from agent.judging.confirmation import Findings
+from agent.judging.noise import noise
+from agent.records.journal import Journal
+from agent.records.ledger import memory_mb, params_M
+from agent.records.past import dials_in
+from agent.script.dials import Value
+from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
+from agent.view.facts.sources import sources_of
+
+LATEST = 2000  # attempts whose dials are read, beside the kept ones: a script takes half a millisecond
+Turned = Mapping[str, tuple[Value, Value]]
+
+
+def of_journal(journal: Journal) -> NightFacts:
+    night, history, asks, dawns = journal.night(), journal.outlines(), journal.asks(), journal.dawns()
+    turned = _turned(night, history, journal)
+    found, best, at_work = noise(history), incumbent(history), journal.at_work()
+    called: dict[int, list[Ask]] = defaultdict(list)
+    for ask in asks:
+        called[ask.attempt].append(ask)
+    attempts = tuple(
+        _attempt(night, one, called[one.number], turned.get(one.number, {}), one.number == at_work) for one in history
+    )
+    ends = (run.ended for one in history for run in one.runs if run.ended is not None)
+    return NightFacts(
+        tag=night.tag,
+        branch=short(night.branch),
+        device=night.device,
+        device_kind=night.device_kind,
+        budget_s=night.budget_s,
+        protocol=night.protocol,
+        started=night.started,
+        ended=max(ends, default=None),
+        sigma_bpb=found.sigma_bpb if found else None,
+        smallest_bpb=found.smallest_bpb if found else None,
+        attempts=attempts,
+        incumbent=best.number if best else None,
+        sources=sources_of(attempts, asks),
+        dawn=dawn_of(dawns),
+    )
+
+
+def _attempt(night: Night, attempt: Attempt, asks: Collection[Ask], dials: Turned, at_work: bool) -> AttemptFacts:
+    decision, proposal, peak_mb, millions = (
+        attempt.decision, attempt.proposal, memory_mb(night, attempt), params_M(attempt),
+    )  # fmt: skip
+    speeds = [run.tokens_s for run in attempt.done_runs if run.tokens_s is not None]
+    runs = attempt.runs[:-1] if at_work and attempt.runs[-1].ending is Ending.LOST else attempt.runs
+    costs = [ask.usd for ask in asks if ask.usd is not None]
+    return AttemptFacts(
+        number=attempt.number,
+        parent=attempt.parent,
+        title=proposal.title,
+        hypothesis=proposal.hypothesis,
+        source=proposal.source,
+        status=attempt.status,
+        kind=attempt.kind,
+        words=decision.words if decision else None,
+        val_bpb=attempt.val_bpb,
+        seeds=attempt.seeds,
+        gain_bpb=decision.gain_bpb if decision else None,
+        sure=decision.sure if decision else None,
+        memory_gb=None if peak_mb is None else peak_mb / 1024,
+        params=None if millions is None else round(1e6 * millions),
+        tokens_s=statistics.fmean(speeds) if speeds else None,
+        spent_s=attempt.spent_s,
+        asked_s=sum(ask.wall_s for ask in asks),
+        usd=sum(costs) if costs else None,
+        started=attempt.started,
+        commit=attempt.commit,
+        without=proposal.without,
+        dials=dials,
+        runs=tuple(map(_run, runs)),
+        decisions=tuple(map(_decision, attempt.decisions)),
+        dry_run_s=attempt.dry_run.wall_s if attempt.dry_run else 0.0,
+    )
+
+
+def _run(run: Run) -> RunFacts:
+    return RunFacts(
+        seed=run.seed,
+        dawn=run.dawn,
+        ending=run.ending,
+        val_bpb=run.score.val_bpb if run.score else None,
+        holdout_bpb=run.holdout.val_bpb if run.holdout else None,
+        failure=next(filter(None, map(_failure, (run.score, run.holdout))), None),
+        train_s=run.wall_s,
+        scoring_s=run.spent_s - run.wall_s,
+        tokens_s=run.tokens_s,
+        began=run.began,
+    )
+
+
+def _failure(score: Score | None) -> str | None:
+    if score is None or score.failure is not None:
+        return score.failure if score else None
+    return score.audit.failure if score.audit else None
+
+
+def _decision(entry: Entry) -> DecisionFacts:
+    made = entry.decision
+    return DecisionFacts(entry.at, made.kind, made.status, made.words, made.gain_bpb, made.sure, entry.id)
+
+
+def dawn_of(dawns: Iterable[Dawn]) -> DawnFacts | None:
+    """Return the findings of the latest dawn that has any."""
+    dawn = next((one for one in reversed(tuple(dawns)) if one.findings), None)
+    if dawn is None or dawn.findings is None:
+        return None
+    found = Findings.of(dawn.findings)
+    return DawnFacts(
+        number=dawn.number,
+        champion=found.champion,
+        script=found.script,
+        recorded_bpb=found.recorded_bpb,
+        believed_bpb=found.believed_bpb,
+        honest=found.honest,
+        holdout=found.holdout,
+        edits=tuple((edit.number, edit.effect if edit.runs else None) for edit in found.edits),
+        passengers=found.passengers,
+    )
+
+
+# ---- the dials -------------------------------------------------------------------------------------------------------
+
+
+def _turned(night: Night, history: History, journal: Journal) -> dict[int, Turned]:
+    """Return attempt → the dials that it turned, of the latest attempts and of all that were ever kept."""
+    wanted = [one for one in history if _was_kept(one)][-LATEST:] + list(history[-LATEST:])
+    pairs = {one.number: one.parent for one in wanted if one.parent is not None}
+    scripts = {one.number: one.proposal.packed for one in journal.attempts_among({*chain.from_iterable(pairs.items())})}
+    dials = {number: dials_in(script, night.device_kind) for number, script in scripts.items()}
+    return {number: turned(dials[parent], dials[number]) for number, parent in pairs.items()}
+
+
+def _was_kept(attempt: Attempt) -> bool:
+    return any(entry.decision.status is Status.KEEP for entry in attempt.decisions)
+
+
+def turned(before: Mapping[str, Value], after: Mapping[str, Value]) -> Turned:
+    """Return dial → its two values, for the dials that both scripts have and set otherwise."""
+    return {name: (before[name], now) for name, now in after.items() if name in before and before[name] != now}

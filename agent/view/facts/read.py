@@ -1,0 +1,78 @@
+"""Read the facts of a night: from its journal, else from its shipped record, else from its rows in results.tsv."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+
+from agent.errors import NightError
+from agent.git.repo import valid_tag
+from agent.records.journal import Journal
+from agent.records.ledger import read_rows
+from agent.records.past import DAMAGED
+from agent.records.place import Place
+from agent.view.facts.journal import of_journal
+from agent.view.facts.nouns import NightFacts
+from agent.view.facts.records import of_record, of_rows, started_of
+
+POINTS = 300  # of a curve that is shown
+
+
+def night_facts(place: Place, tag: str) -> NightFacts:
+    """Return the facts of a night; raise NightError for a tag that nothing here knows."""
+    if valid_tag(tag) and place.journal(tag).exists():
+        with Journal.read(place.journal(tag)) as journal:
+            return of_journal(journal)
+    rows = [row for row in read_rows(place.ledger) if tag and row.get("tag") == tag]
+    if valid_tag(tag) and (place.shipped / tag).is_dir():
+        try:
+            return of_record(place.shipped / tag, rows)
+        except DAMAGED as error:
+            if not rows:
+                raise NightError(
+                    f"{place.shipped / tag} is damaged ({error}); write it again with nightshift ship"
+                ) from error
+    if rows:
+        return of_rows(tag, rows)
+    raise NightError(f"no night {tag} is known here; there are: {', '.join(known_tags(place)) or 'none'}")
+
+
+def known_tags(place: Place) -> tuple[str, ...]:
+    """Return the tags of all nights with a journal, a shipped record or rows in results.tsv, oldest first."""
+    started: dict[str, str] = {}
+    for row in read_rows(place.ledger):
+        if tag := row.get("tag"):
+            started[tag] = min(started.get(tag, row["started"]), row["started"])
+    for folder in place.shipped.glob("*/"):
+        with suppress(*DAMAGED):
+            started[folder.name] = started_of(folder)
+    for path in place.nights.glob("*/journal.sqlite"):
+        with suppress(NightError), Journal.read(path) as journal:
+            started[path.parent.name] = journal.night().started
+    return tuple(sorted(started, key=lambda tag: (started[tag], tag)))
+
+
+def curve(place: Place, tag: str, number: int, seed: int) -> tuple[tuple[float, float], ...]:
+    """Return fraction of the budget and training loss of a run, thinned; empty where its log is gone."""
+    from agent.judging.early_stop import points_of
+    from agent.runs.runner import read_end
+    from agent.runs.train import METRICS, METRICS_BYTES
+
+    if not valid_tag(tag):
+        return ()
+    try:
+        out = place.folder(tag) / "runs" / f"{number:04d}" / f"seed{seed}" / "out"
+        points = points_of(read_end(out, METRICS, METRICS_BYTES))
+    except OSError:
+        return ()
+    return thinned(points)
+
+
+def thinned(points: Sequence[tuple[float, float]], most: int = POINTS) -> tuple[tuple[float, float], ...]:
+    """Return a curve as the means of at most so many equal parts of the budget, where it has more points."""
+    if len(points) <= most:
+        return tuple(points)
+    parts: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for point in points:
+        parts[min(int(point[0] * most), most - 1)].append(point)
+    return tuple(tuple(map(statistics.fmean, zip(*part, strict=True))) for part in parts.values())  # type: ignore[misc]

@@ -1,0 +1,90 @@
+"""Follow the incumbent through a night, by its decisions in the order in which they were recorded. Pure."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent.experiment import Status
+from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts
+
+SURE = 1.96  # standard errors, for an interval of 95 %
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Hold an attempt as a dot of the progress picture."""
+
+    number: int
+    val_bpb: float | None  # None: it has no score
+    status: str | None
+    kind: str | None
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stair:
+    """Hold the incumbent after an attempt, with the 95 % interval of its mean."""
+
+    number: int  # of the attempt
+    mean_bpb: float
+    low_bpb: float
+    high_bpb: float
+    incumbent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Hold the progress of a night."""
+
+    points: tuple[Spot, ...]  # ideas, and what dawn made of them where that was kept
+    staircase: tuple[Stair, ...]  # one for each attempt from the first incumbent on
+    revocations: tuple[tuple[int, int], ...]  # the attempt that was kept before, and after which attempt it fell
+
+
+def progress(facts: NightFacts) -> Course:
+    """Return the progress of a night; means and intervals are those that are known by now."""
+    known = {one.number: one for one in facts.attempts}
+    since: dict[int, int] = {}  # kept attempt → the decision since which it is kept
+    best_after: dict[int, int | None] = {}
+    fallen: list[tuple[int, int]] = []
+    for after, number, decision in recorded(facts):
+        if decision.status == Status.KEEP:
+            since.setdefault(number, decision.order)
+        elif since.pop(number, None) is not None:
+            fallen.append((number, after))
+        best_after[after] = max(since, key=lambda one: (since[one], one), default=None)
+    return Course(
+        points=tuple(
+            Spot(one.number, one.val_bpb, one.status, one.kind, one.title)
+            for one in facts.attempts
+            if one.is_idea or one.status == Status.KEEP
+        ),
+        staircase=tuple(_steps(facts, known, best_after)),
+        revocations=tuple(fallen),
+    )
+
+
+def recorded(facts: NightFacts) -> Iterator[tuple[int, int, DecisionFacts]]:
+    """Yield all decisions in their order, each with the latest attempt decided by then, and with its own attempt."""
+    every = [(decision.order, one.number, decision) for one in facts.attempts for decision in one.decisions]
+    latest = 0
+    for _, number, decision in sorted(every, key=lambda one: one[:2]):
+        latest = max(latest, number)
+        yield latest, number, decision
+
+
+def interval_bpb(facts: NightFacts, attempt: AttemptFacts) -> tuple[float, float, float] | None:
+    """Return an attempt's mean and the ends of its 95 % interval, by the noise of the night; None without a score."""
+    if attempt.val_bpb is None:
+        return None
+    half = SURE * (facts.sigma_bpb or 0.0) / math.sqrt(max(1, attempt.seeds))
+    return attempt.val_bpb, attempt.val_bpb - half, attempt.val_bpb + half
+
+
+def _steps(facts: NightFacts, known: dict[int, AttemptFacts], best_after: dict[int, int | None]) -> Iterator[Stair]:
+    best: int | None = None
+    for number in known:
+        best = best_after.get(number, best)
+        around = None if best is None else interval_bpb(facts, known[best])
+        if best is not None and around is not None:
+            yield Stair(number, *around, best)

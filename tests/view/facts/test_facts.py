@@ -1,0 +1,301 @@
+"""The facts of a night: from its journal, its shipped record and its rows, and what is computed from them."""
+
+import dataclasses
+import json
+import math
+import shutil
+from collections import Counter
+
+import pytest
+from judged import decided, scored_attempt, scored_run
+from nights import PROJECT, Grounds, git, make_repository, unigram
+from samples import NIGHT, enter
+
+from agent.errors import NightError
+from agent.experiment import (
+    Ask,
+    Attempt,
+    Audit,
+    Dawn,
+    Decision,
+    DryRun,
+    Ending,
+    Kind,
+    Proposal,
+    Run,
+    Score,
+    Status,
+    Weights,
+    incumbent,
+)
+from agent.experiment import Summary as Told
+from agent.judging.intervals import Interval
+from agent.judging.noise import noise
+from agent.night.record import write_ledger
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.records.shipped import ship
+from agent.view.facts.hours import hours
+from agent.view.facts.json import as_json
+from agent.view.facts.lineage import lineage
+from agent.view.facts.moves import Move, moves
+from agent.view.facts.nouns import NightFacts
+from agent.view.facts.read import POINTS, curve, known_tags, night_facts, thinned
+from agent.view.facts.series import Stair, progress
+from agent.view.facts.tradeoffs import front
+
+SCRIPT = "DEPTH = 4\nWIDTH = 64\n"
+PASSED, PEEKS = Audit(4, 0, 0.0, 0.0, 2.5), Audit(4, 3, 1.0, 1.0, 2.5, "3 of 4 positions are wrong")
+EFFECT = {"mean_bpb": 0.05, "low_bpb": 0.01, "high_bpb": 0.09}
+FOUND = {
+    "champion": 4, "script": 4, "fresh_runs": 8, "recorded_bpb": 0.21, "believed_bpb": 0.18, "honest": EFFECT,
+    "holdout": None, "over": "the choice of seeds", "fitted": None, "passengers": [], "dropping": None, "stays": None,
+    "edits": [{"number": 1, "effect": EFFECT, "worthless": 0.01, "runs": 2},
+              {"number": 4, "effect": EFFECT, "worthless": 0.001, "runs": 0}],
+}  # fmt: skip
+
+
+def edit(number: int, parent: int, title: str, script: str, *runs: Run, source: str = "search") -> Attempt:
+    return Attempt(number, parent, Proposal(script, title, "why", source), "", runs=runs)
+
+
+def run(seed: int, val_bpb: float, audit: Audit | None = None, params: int = 100, tokens_M: float = 0.5) -> Run:
+    score = Score(val_bpb, 2.0, audit=audit)
+    facts = {"weights": Weights(params, 4 * params), "peak_bytes": 2**30}
+    return Run(seed, Ending.FINISHED, 0, 10.0, Told(total_tokens_M=tokens_M), "", score, **facts)
+
+
+def fill(place: Place) -> None:
+    """A night in which an edit is kept, another on top of it revoked later, one crashes, one cheats; and a dawn."""
+    with Journal.create(place.journal("t"), dataclasses.replace(NIGHT, tag="t")) as journal:
+        enter(journal, scored_attempt(0, 1.5, 1.52, 1.48, status=Status.KEEP, kind=Kind.BASELINE, script=SCRIPT))
+        kept = edit(1, 0, "DEPTH 4 → 6", "DEPTH = 6\nWIDTH = 64\n", run(0, 1.42, PASSED), run(1, 1.44))
+        enter(journal, kept, decided(Status.KEEP, "below", 0.07, 0.99))
+        lucky = edit(2, 1, "WIDTH 64 → 128", "DEPTH = 6\nWIDTH = 128\n", run(0, 1.37, PASSED, 200))
+        enter(journal, lucky, Decision(Kind.PROVISIONAL, "provisional", 0.04, 0.9))
+        crash = Run(0, Ending.CRASHED, 1, 3.0, None, "boom")
+        enter(journal, edit(3, 2, "boom", "DEPTH = 9\n", crash, source="llm:a"), decided(Status.CRASH, "exit code 1"))
+        journal.record_ask(Ask(3, "llm:a", "2026-01-02T04:00:00Z", 5.0, "a", 1000, 50, 0.25))
+        journal.record_ask(Ask(3, "llm:a", "2026-01-02T04:00:00Z", 7.0, "a", usd=0.5, failure="no answer"))
+        journal.record_decision(2, Decision(Kind.REVOKED, "revoked: luck", 0.01, 0.5))
+        better = edit(4, 1, "both", "DEPTH = 6\nWIDTH = 128\n# both\n", run(0, 1.31, PASSED, 90, 0.4), run(1, 1.29))
+        enter(journal, better, decided(Status.KEEP, "below", 0.11, 0.99))
+        journal.record_dry_run(4, DryRun(6.0, None))
+        cheat = edit(5, 4, "peeks", "DEPTH = 7\nWIDTH = 64\n", run(0, 0.2, PEEKS))
+        enter(journal, cheat, Decision(Kind.FAILED_AUDIT, "audit: 3 of 4 positions are wrong", 1.0, 1.0))
+        slept = Run(0, Ending.SLEPT, None, 20.0, None, "")
+        enter(journal, edit(6, 4, "later", "DEPTH = 8\nWIDTH = 64\n", slept), decided(Status.CRASH, "…"))
+        journal.make_void([6], "the machine slept")
+        asked = Proposal("A = 1", "#4 without #1", "Does it miss it?", "dawn", without=(1,))
+        enter(journal, dataclasses.replace(scored_attempt(7, parent=4, dawn=(1.40, 1.41)), proposal=asked))
+        for number, scores in ((0, (1.51, 1.49)), (4, (1.32, 1.30))):
+            for seed, val_bpb in enumerate(scores, 1000):
+                journal.end_run(journal.start_run(number, seed, dawn=1), scored_run(seed, val_bpb))
+                journal.record_score(number, seed, Score(val_bpb, 2.0))
+                journal.record_holdout(number, seed, Score(val_bpb + 0.1, 1.0))
+        journal.put_dawn(Dawn(1, 4, 2, "2026-01-02T05:00:00Z", "2026-01-02T06:00:00Z", FOUND))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = Place.of(make_repository(tmp_path_factory.mktemp("facts") / "repository", SCRIPT) / "train_mlx.py")
+    fill(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def facts(place):
+    return night_facts(place, "t")
+
+
+def test_facts_are_what_the_attempts_say(place, facts):
+    with Journal.read(place.journal("t")) as journal:
+        history = journal.attempts()
+    assert facts.incumbent == incumbent(history).number == 4
+    assert facts.sigma_bpb == noise(history).sigma_bpb
+    for told, attempt in zip(facts.attempts, history, strict=True):
+        assert (told.number, told.parent, told.status, told.kind) == (
+            attempt.number, attempt.parent, attempt.status, attempt.kind
+        )  # fmt: skip
+        assert (told.val_bpb, told.seeds, told.spent_s) == (attempt.val_bpb, attempt.seeds, attempt.spent_s)
+        assert [run.seed for run in told.runs] == [run.seed for run in attempt.runs]
+        assert sum(run.train_s + run.scoring_s for run in told.runs) == sum(run.spent_s for run in attempt.runs)
+    first, kept, lucky, crash, _, cheat, later, question = facts.attempts
+    assert (kept.memory_gb, kept.params, kept.tokens_s) == (1.0, 100, 50_000)
+    assert (crash.usd, crash.asked_s) == (0.75, 12.0)
+    assert [decision.kind for decision in lucky.decisions] == ["provisional", "revoked"]
+    assert cheat.runs[0].failure == PEEKS.failure
+    assert (later.status, later.kind, [one.kind for one in later.decisions]) == (None, None, ["crashed", "void"])
+    assert first.runs[-1].holdout_bpb == pytest.approx(1.59)
+    assert not question.is_idea
+    assert facts.dawn.honest == Interval(**EFFECT)
+    assert facts.dawn.edits == ((1, Interval(**EFFECT)), (4, None))  # dawn has not taken the last one out
+
+
+def test_sources_say_what_they_brought_and_cost(facts):
+    sources = {one.source: one for one in facts.sources}
+    assert (sources["search"].attempts, sources["search"].kept) == (5, 2)
+    assert sources["search"].gain_bpb == pytest.approx(0.07 + 0.11)
+    llm = sources["llm"]
+    assert (llm.calls, llm.failures, llm.tokens_in, llm.usd) == (2, 1, 1000, 0.75)
+    assert llm.hours == pytest.approx((3.0 + 12.0) / 3600)
+
+
+def test_the_staircase_follows_the_decisions_and_rises_where_one_is_revoked(facts):
+    course = progress(facts)
+    assert [(step.number, step.incumbent) for step in course.staircase] == [
+        (0, 0), (1, 1), (2, 2), (3, 1), (4, 4), (5, 4), (6, 4), (7, 4)
+    ]  # fmt: skip
+    assert course.revocations == ((2, 3),)
+    third, fourth = course.staircase[2:4]
+    assert fourth.mean_bpb > third.mean_bpb
+    half = 1.96 * facts.sigma_bpb / math.sqrt(2)
+    assert fourth == Stair(3, pytest.approx(1.43), pytest.approx(1.43 - half), pytest.approx(1.43 + half), 1)
+    assert third.high_bpb - third.mean_bpb == pytest.approx(1.96 * facts.sigma_bpb)  # one seed: a wider band
+    assert [spot.number for spot in course.points] == list(range(7))  # dawn's question is no idea
+
+
+def test_a_night_that_keeps_again_what_it_revoked_goes_on_from_there(place, facts):
+    again = facts.attempts[2].decisions[0]
+    orders = [decision.order for one in facts.attempts for decision in one.decisions]
+    decisions = *facts.attempts[2].decisions, dataclasses.replace(again, order=max(orders) + 1)
+    attempts = list(facts.attempts)
+    attempts[2] = dataclasses.replace(attempts[2], decisions=decisions)
+    course = progress(dataclasses.replace(facts, attempts=tuple(attempts)))
+    assert course.staircase[-1].incumbent == 2
+    assert [step.incumbent for step in course.staircase[:-1]] == [0, 1, 2, 1, 4, 4, 4]
+
+
+def test_lineage_has_all_that_was_ever_kept(facts):
+    assert [(one.number, one.parent, one.gain_bpb, one.still_kept) for one in lineage(facts)] == [
+        (0, None, None, True), (1, 0, 0.07, True), (2, 1, 0.01, False), (4, 1, 0.11, True)
+    ]  # fmt: skip
+
+
+def test_the_front_has_the_attempts_that_no_other_beats_and_no_cheat(facts):
+    assert front(facts, lambda one: one.params) == {4}
+    assert front(facts, lambda one: one.tokens_s) == {4}
+    assert front(facts, lambda one: None if one.tokens_s is None else -one.tokens_s) == {2, 4}
+    assert front(facts, lambda one: None) == frozenset()
+
+
+def test_moves_say_where_a_dial_was_moved_and_what_came_of_it(facts):
+    assert [(one.dial, one.attempt, one.before, one.after) for one in moves(facts)] == [
+        ("DEPTH", 1, 4, 6), ("DEPTH", 3, 6, 9), ("DEPTH", 5, 6, 7), ("DEPTH", 6, 6, 8),
+        ("WIDTH", 2, 64, 128), ("WIDTH", 4, 64, 128), ("WIDTH", 5, 128, 64), ("WIDTH", 6, 128, 64),
+    ]  # fmt: skip
+    assert moves(facts)[0] == Move("DEPTH", 1, 4, 6, 0.07, 0.99, "kept")
+
+
+def test_hours_add_up_to_all_that_was_measured(facts):
+    spent = dict(hours(facts))
+    assert spent["asking"] == pytest.approx(12 / 3600)
+    assert spent["other"] == pytest.approx((20 + 6) / 3600)  # a run that is repeated, and a dry run
+    runs = [run for one in facts.attempts for run in one.runs]
+    assert spent["training"] + spent["scoring"] + 20 / 3600 == pytest.approx(
+        sum(run.train_s + run.scoring_s for run in runs) / 3600
+    )
+
+
+def test_json_has_all_facts_and_no_number_that_json_lacks(facts):
+    odd = dataclasses.replace(facts.attempts[1], gain_bpb=math.nan, dials={"A": (1, math.inf)})
+    told = json.loads(json.dumps(as_json(dataclasses.replace(facts, attempts=(odd,))), allow_nan=False))
+    assert set(told) == {field.name for field in dataclasses.fields(NightFacts)}
+    attempt = told["attempts"][0]
+    assert (attempt["gain_bpb"], attempt["dials"], attempt["val_bpb"]) == (None, {"A": [1, None]}, odd.val_bpb)
+    assert told["dawn"]["honest"] == EFFECT
+
+
+# ---- without a journal -----------------------------------------------------------------------------------------------
+
+
+def test_a_shipped_night_has_the_facts_of_its_journal(place, facts, tmp_path):
+    here = tmp_path / "there"
+    shutil.copytree(place.repo.root, here)
+    there = Place.of(here / "train_mlx.py")
+    ship(there, "t", there.shipped / "t")
+    with Journal.resume(there.journal("t")) as journal:
+        for number in range(len(facts.attempts)):
+            journal.record_commit(number, f"{number}" * 40)
+    write_ledger(there)
+    shutil.rmtree(there.nights)
+    told = night_facts(there, "t")
+    assert known_tags(there) == ("t",)
+    for field in ("tag", "branch", "device", "budget_s", "sigma_bpb", "smallest_bpb", "incumbent", "dawn", "lost"):
+        assert getattr(told, field) == getattr(facts, field), field
+    differ = {"usd", "runs", "decisions", "params", "dry_run_s"}
+    same = [field.name for field in dataclasses.fields(facts.attempts[0]) if field.name not in differ]
+    for shipped, one in zip(told.attempts, facts.attempts, strict=True):
+        assert {name: getattr(shipped, name) for name in same} == {name: getattr(one, name) for name in same}
+    assert progress(told) == progress(facts)
+    assert lineage(told) == lineage(facts)
+    assert moves(told) == moves(facts)
+    assert dict(hours(told))["training"] == pytest.approx(dict(hours(facts))["training"])
+    shutil.rmtree(there.shipped)
+    rows = night_facts(there, "t")
+    assert (rows.lost, rows.incumbent, rows.device, rows.budget_s, rows.branch) == (
+        True, 4, facts.device, facts.budget_s, facts.branch
+    )  # fmt: skip
+    assert Counter(one.status for one in rows.attempts) == Counter(one.status for one in facts.attempts if one.status)
+    for one in rows.attempts:
+        known = facts.attempts[one.number]
+        assert one.val_bpb == (None if known.val_bpb is None else pytest.approx(known.val_bpb, abs=1e-6))
+        assert (one.parent, one.without, one.words) == (known.parent, known.without, known.words or None)
+
+
+def test_every_night_that_came_with_the_project_has_facts():
+    project = Place.of(PROJECT / "train_mlx.py")
+    tags = [folder.name for folder in project.shipped.glob("*/")]
+    assert tags
+    assert set(tags) <= set(known_tags(project))
+    for tag in known_tags(project):
+        told = night_facts(project, tag)
+        steps = progress(told).staircase
+        assert steps[-1].incumbent == told.incumbent
+        assert json.dumps(as_json(told), allow_nan=False)
+
+
+def test_an_unknown_or_damaged_night_is_refused_in_one_sentence(place):
+    for tag in ("u", "../t", ""):
+        with pytest.raises(NightError, match="there are: t"):
+            night_facts(place, tag)
+    (place.shipped / "broken").mkdir(parents=True)
+    (place.shipped / "broken" / "night.json").write_text("[]")
+    with pytest.raises(NightError, match="broken is damaged"):
+        night_facts(place, "broken")
+    assert known_tags(place) == ("t",)
+
+
+# ---- curves ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_long_curve_is_shown_by_its_means():
+    points = [(at / 9999, float(at)) for at in range(10_000)]
+    shown = thinned(points)
+    assert len(shown) == POINTS
+    assert shown == tuple(sorted(shown))
+    assert shown[0][1] == pytest.approx(16.5, abs=1)
+    assert thinned(points[:5]) == tuple(points[:5])
+
+
+def test_a_curve_is_read_from_the_folder_of_its_run(place):
+    out = place.folder("t") / "runs" / "0001" / "seed0" / "out"
+    out.mkdir(parents=True)
+    (out / "metrics.jsonl").write_text(
+        '{"progress": 0.5, "loss": 3.0}\n{"progress": 1.0, "loss": NaN}\n{"progress": 0.9'
+    )
+    assert curve(place, "t", 1, 0) == ((0.5, 3.0),)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_cache")
+def test_the_curve_of_a_real_run_is_read_and_one_without_a_log_is_empty(tmp_path):
+    root = make_repository(tmp_path / "repository", unigram(SHARPNESS=0.5))
+    Grounds(root).try_scripts("t", [])
+    place = Place.of(root / "train_mlx.py")
+    points = curve(place, "t", 0, 0)
+    assert points
+    assert all(0 <= fraction <= 1 and loss > 0 for fraction, loss in points)
+    assert curve(place, "t", 1, 0) == curve(place, "../t", 0, 0) == ()
+    facts = night_facts(place, "t")
+    assert (facts.incumbent, facts.attempts[0].commit) == (0, git(root, "rev-parse", facts.branch))
