@@ -12,6 +12,8 @@ NightshiftError
 └── Exhausted      a proposer has no ideas left; the night ends
 """
 
+import sqlite3
+
 
 class NightshiftError(Exception):
     """Carry one sentence for the user, with the offending value and the remedy."""
@@ -57,3 +59,12 @@ class NoIdea(NightshiftError):
 
 class Exhausted(NightshiftError):
     """Say that a proposer has no ideas left."""
+
+
+class NightHalted(Exception):
+    """The machine failed while a night was open; the cause says how."""
+
+    def __init__(self, tag: str, cause: OSError | sqlite3.OperationalError) -> None:
+        super().__init__(f"night {tag} was halted: {cause}")
+        self.tag = tag
+        self.cause = cause

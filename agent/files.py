@@ -17,10 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-import psutil
-
 from agent.errors import NightError
-from hardware import write_atomically
 
 # VIRTUAL_ENV: a tool would install packages for the user; PWD and OLDPWD: the user's folder
 LEADS_HOME = frozenset({"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PWD", "OLDPWD"})
@@ -94,6 +91,10 @@ def read_plain(path: Path) -> str:
 
 def write_plain(path: Path, text: str) -> None:
     """Write a text so that a reader, and a power cut, finds the old one or the new one. A link stays a link."""
+    import psutil  # with hardware, a tenth of what `status` takes, which mostly writes nothing
+
+    from hardware import write_atomically
+
     check_plain(path)
     path = Path(os.path.realpath(path))
     for left in path.parent.glob(f".{path.name}.*.*"):  # by writers that were killed before they gave it its name

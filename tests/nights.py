@@ -141,9 +141,9 @@ def exit_code(arguments: Sequence[str]) -> int:
 
 def options_of(*words: str) -> Any:
     """The record that a command line becomes."""
-    from agent.cli.main import COMMANDS, parse
+    from agent.cli.main import commands_for, parse
 
-    return parse(COMMANDS, words, Answer(None))[1]
+    return parse(commands_for(words), words, Answer(None))[1]
 
 
 @contextlib.contextmanager

@@ -4,59 +4,56 @@ import sqlite3
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
-from agent.cli.ideas import IDEAS
-from agent.cli.machine import DOCTOR, PROFILE
-from agent.cli.reading.attempt import DIFF, SHOW
-from agent.cli.reading.plot import PLOT
-from agent.cli.reading.results import RESULTS
-from agent.cli.reading.status import STATUS
-from agent.cli.steering import NOTE, STOP, SUBMIT
-from agent.cli.taking.ship import SHIP
-from agent.cli.training import CONFIRM, RUN, TRY
 from agent.cli.words.parser import Subcommand, parse
-from agent.errors import NightshiftError, UsageError
+from agent.errors import NightHalted, NightshiftError, UsageError
 from agent.files import disk_is_broken, disk_is_full
 from agent.invocation import typed
-from agent.night.assembly import NightHalted
 from agent.view.answer import Answer
-from agent.view.screen import discard_output
 
-# In the order of `nightshift --help`. To add one, describe it as a Subcommand in its own file, and name it here.
-COMMANDS: tuple[Subcommand[Any], ...] = (
-    RUN,
-    CONFIRM,
-    TRY,
-    SUBMIT,
-    NOTE,
-    IDEAS,
-    RESULTS,
-    STATUS,
-    STOP,
-    SHOW,
-    DIFF,
-    PLOT,
-    SHIP,
-    PROFILE,
-    DOCTOR,
-)
-ANSWERS = {one.name: one.answers for one in COMMANDS if one.answers is not None}
+# The file of each command, in the order of `nightshift --help`. To add one, describe it there as a Subcommand under the
+# command's name in capitals. Only the file of the command that is given is imported: some take a second.
+FILES = {
+    "run": "agent.cli.training",
+    "confirm": "agent.cli.training",
+    "try": "agent.cli.training",
+    "submit": "agent.cli.steering",
+    "note": "agent.cli.steering",
+    "ideas": "agent.cli.ideas",
+    "results": "agent.cli.reading.results",
+    "status": "agent.cli.reading.status",
+    "stop": "agent.cli.steering",
+    "show": "agent.cli.reading.attempt",
+    "diff": "agent.cli.reading.attempt",
+    "plot": "agent.cli.reading.plot",
+    "ship": "agent.cli.taking.ship",
+    "profile": "agent.cli.machine",
+    "doctor": "agent.cli.machine",
+}
+
+
+def commands_for(words: Sequence[str]) -> tuple[Subcommand[Any], ...]:
+    """Return the command that the words begin with; where they begin with none, as for --help, return all."""
+    names = words[:1] if words and words[0] in FILES else FILES
+    return tuple(getattr(import_module(FILES[name]), name.upper()) for name in names)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = tuple(sys.argv[1:] if argv is None else argv)
-    answer = Answer.asked_for(words, ANSWERS)
+    commands = commands_for(words)
+    answer = Answer.asked_for(words, {one.name: one.answers for one in commands if one.answers is not None})
     try:
-        return _main(words, answer)
+        return _main(commands, words, answer)
     except Exception as error:
         answer.fail(f"{type(error).__name__}: {error}; this is a defect, please report it with what stderr says", 1)
         raise
 
 
-def _main(words: Sequence[str], answer: Answer) -> int:
+def _main(commands: Sequence[Subcommand[Any]], words: Sequence[str], answer: Answer) -> int:
     try:
-        command, options = parse(COMMANDS, words, answer)
+        command, options = parse(commands, words, answer)
     except UsageError as error:
         with suppress(OSError):
             sys.stderr.write(error.usage)
@@ -70,6 +67,8 @@ def _main(words: Sequence[str], answer: Answer) -> int:
         answer.fail("interrupted before anything was begun", 130, status="unfinished", go_on_with=typed(*words))
         return 130
     except BrokenPipeError:
+        from agent.view.screen import discard_output
+
         discard_output(sys.stdout)
         return 0  # its reader, such as head, has seen enough
     except NightHalted as halted:

@@ -27,6 +27,7 @@ from agent.script.contract import check_script, read_text
 from agent.script.dials import fingerprint
 from agent.view import terminal as report
 from agent.view.answer import Answer, AnswersTo
+from agent.view.status import status_lines
 
 # ---- run -------------------------------------------------------------------------------------------------------------
 
@@ -51,7 +52,7 @@ def run(options: RunOptions) -> int:
 def _goodbye(context: NightContext, options: RunOptions) -> None:
     history, night = context.journal.attempts(), context.runner.night
     dawn = next(reversed(context.journal.dawns()), None)
-    for line in report.status_lines(night, history, pid=None, stopping=False, dawn=dawn)[2:]:
+    for line in status_lines(night, history, pid=None, stopping=False, dawn=dawn)[2:]:
         context.watcher.said(line)
     brought = shares(history, context.journal.asks())
     for line in report.shares_lines(brought) if len(history) > 1 else ():

@@ -6,15 +6,18 @@ error is the jackknife's over them (Cochran 1977, Sampling Techniques, 6.17; it 
 """
 
 import math
+import statistics
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # numpy takes a tenth of a second to import, and commands that only show intervals do without
+    import numpy as np
+    import numpy.typing as npt
 
 LEAST_DOCUMENTS = 8  # with fewer, rows are counted as if each were one: a spread of so few says little
-Floats = npt.NDArray[np.floating]
-Whole = npt.NDArray[np.integer]
+Floats: TypeAlias = "npt.NDArray[np.floating]"
+Whole: TypeAlias = "npt.NDArray[np.integer]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ def difference(before: Mapping[int, float], after: Mapping[int, float], paired: 
 
 
 def _of_mean(values: Collection[float]) -> Spread:
-    return Spread(float(np.std(list(values), ddof=1)) / math.sqrt(len(values)), len(values) - 1)
+    return Spread(statistics.stdev(values) / math.sqrt(len(values)), len(values) - 1)
 
 
 def mean(values: Collection[float]) -> float:
@@ -86,6 +89,8 @@ class Pieces:
     @classmethod
     def of(cls, targets: Whole, token_bytes: Whole, bos: int) -> "Pieces":
         """Cut evaluation rows (R, T) into documents; each begins at its BOS, which has no bytes."""
+        import numpy as np
+
         line, sizes = targets.ravel(), token_bytes[targets].ravel()
         documents = np.concatenate(([0], np.flatnonzero(line[1:] == bos) + 1))
         by_rows = np.arange(0, len(line), targets.shape[1])
@@ -94,8 +99,10 @@ class Pieces:
             return cls("documents", documents, of_documents)
         return cls("rows", by_rows, of_rows)
 
-    def nats(self, losses: Floats, counted: npt.NDArray[np.bool_]) -> Floats:
+    def nats(self, losses: Floats, counted: "npt.NDArray[np.bool_]") -> Floats:
         """Return the sum of the losses (R, T) of each piece."""
+        import numpy as np
+
         sums: Floats = np.add.reduceat(np.where(counted, losses, 0).ravel(), self.starts, dtype=np.float64)
         return sums
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from agent.experiment import NOT_BELIEVED, Attempt, Decision, Ending, History, Noise, Run, Status, source_name
 from agent.judging.belief import DEVIATION, STEP, Belief, Node, learn
+from agent.judging.recent import recent
 
 SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
 
@@ -24,7 +25,6 @@ UNIFORM_BPB = 8.0  # bits per byte of a model that knows nothing
 WIDENED = round(math.log(2, RUNG))  # rungs
 SUREST = 0.9  # that anything is called by one run
 TELLING_APART = 1.96 * math.sqrt(2)
-LATEST, BLOCK = 300, 100  # attempts that are learnt from: so many, and less than a block more
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,32 +78,6 @@ def _measured(latest: Sequence[Attempt], judged: Attempt | None = None) -> tuple
         if one.scores_bpb or was_compared:
             found[one.number] = one
     return tuple(found.values())
-
-
-def recent(history: History) -> Sequence[Attempt]:
-    """Return the latest attempts with all their ancestors, in their order; a night of LATEST attempts is whole.
-
-    A decision is about an edit and the line of scripts that it stands on, so that line is always there. All others only
-    teach what edits bring and how far seeds move scores, and that changes in the course of a night: early edits find
-    large gains, late ones hardly any, and the script that they edit is another one. Hundreds of edits tell it as well
-    as thousands, and a decision costs the same in the tenth week as in the first night. Old attempts leave by the
-    block, so that what was learnt from the first of them stays good for many decisions.
-    """
-    if len(history) < LATEST + BLOCK:
-        return history
-    wanted = set(recent_numbers([(one.number, one.parent) for one in history]))
-    return [one for one in history if one.number in wanted]
-
-
-def recent_numbers(parents: Sequence[tuple[int, int | None]]) -> list[int]:
-    """Return the numbers of those attempts, in their order, from the numbers of all and of what each was made from."""
-    first = max(0, (len(parents) - LATEST) // BLOCK * BLOCK)
-    known, found = dict(parents), {number for number, _ in parents[first:]}
-    for _, parent in parents[first:]:
-        while parent is not None and parent not in found and parent in known:
-            found.add(parent)
-            parent = known[parent]
-    return sorted(found)
 
 
 def _ended_early(attempt: Attempt) -> tuple[Run, ...]:

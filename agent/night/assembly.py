@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from agent.clock import kept_awake
-from agent.errors import NightError
+from agent.errors import NightError, NightHalted
 from agent.experiment import Night, Proposer, short
 from agent.files import disk_is_full
 from agent.judging.judge import JUDGES, choose_judge
@@ -51,15 +51,6 @@ class Setup:
     aside: bool = False  # print to stderr, since stdout is for a program
 
 
-class NightHalted(Exception):
-    """The machine failed while a night was open; the cause says how."""
-
-    def __init__(self, tag: str, cause: OSError | sqlite3.OperationalError) -> None:
-        super().__init__(f"night {tag} was halted: {cause}")
-        self.tag = tag
-        self.cause = cause
-
-
 @contextmanager
 def _naming(tag: str) -> Iterator[None]:
     """Raise NightHalted, which names the night, for a failure of the machine."""
@@ -85,7 +76,7 @@ def open_context(setup: Setup) -> Iterator[NightContext]:
             before, terms = terms_of(place, setup.tag, setup.asked)
             night, box = _open(setup, terms)
         undo.enter_context(_naming(night.tag))
-        tell(night.tag, place.folder(night.tag))
+        tell(night.tag, place.folder(night.tag), setup.limits.hours, setup.limits.experiments)
         stop = Stop(place.folder(night.tag))
         stop.forget()
         undo.enter_context(stop.on_signals())

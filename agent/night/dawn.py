@@ -52,7 +52,8 @@ from agent.records.place import Place
 from agent.runs.jobs import Job
 from agent.runs.score import Rows, Split, read_committed
 from agent.script.merge import dials_of, without_edits
-from agent.view.findings import confirmed_branch, findings_lines, titled
+from agent.view.findings import findings_lines, titled
+from agent.view.status import confirmed_branch
 
 SPLITS: tuple[Split, ...] = ("validation", "holdout")
 Edits = tuple[int, ...]
@@ -97,7 +98,7 @@ def confirm_aloud(context: NightContext, most_runs: int) -> Findings | None:
 
 
 def in_words(place: Place, night: Night, history: History, found: Findings) -> list[str]:
-    is_there = place.repo.find(confirmed_branch(night)) is not None
+    is_there = place.repo.find(confirmed_branch(night.branch)) is not None
     return findings_lines(found, history, night, is_branch_there=is_there)
 
 
@@ -312,5 +313,5 @@ def _point_at_confirmed(context: NightContext, state: State, found: Findings) ->
     """Point the branch …-confirmed at the confirmed script, if a gain was found."""
     commit = state.attempts[found.script].commit if found.script is not None else None
     if commit is not None:
-        branch = confirmed_branch(context.runner.night)
+        branch = confirmed_branch(context.runner.night.branch)
         point_branch(context, state, branch, commit, f"confirmed: attempt {found.script}")

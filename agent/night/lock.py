@@ -5,11 +5,12 @@ The lock alone tells whether a night is running. The file beside it tells which 
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 from filelock import FileLock, Timeout
 
@@ -25,13 +26,19 @@ class Holder:
     tag: str
     since: str
     folder: str = ""  # of the night: it may be in another working tree of the repository
+    until: str | None = None  # when its hours end: ISO 8601, UTC
+    experiments: int | None = None  # the limit of its proposals
+
+
+class Tell(Protocol):
+    def __call__(self, tag: str, folder: Path, hours: float | None = None, experiments: int | None = None) -> None: ...
 
 
 @contextmanager
-def only_night(repository: Path) -> Iterator[Callable[[str, Path], None]]:
+def only_night(repository: Path) -> Iterator[Tell]:
     """Lock the repository (its git folder, shared by linked worktrees); raise NightError naming a night that runs.
 
-    Yield a function that tells others the night's tag and folder, once they are known.
+    Yield a function that tells others the night's tag, folder and limits, once they are known.
     """
     place, lock = _place(repository), _lock(repository)
     try:
@@ -42,8 +49,9 @@ def only_night(repository: Path) -> Iterator[Callable[[str, Path], None]]:
         raise NightError(f"{named} is running in this repository; end it with: {typed('stop')}") from error
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
-    def tell(tag: str, folder: Path) -> None:
-        place.write_text(json.dumps(asdict(Holder(os.getpid(), tag, since, str(folder)))))
+    def tell(tag: str, folder: Path, hours: float | None = None, experiments: int | None = None) -> None:
+        until = None if hours is None else f"{datetime.now(UTC) + timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}"
+        place.write_text(json.dumps(asdict(Holder(os.getpid(), tag, since, str(folder), until, experiments))))
 
     try:
         place.unlink(missing_ok=True)  # a night that was killed could not

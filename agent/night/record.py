@@ -35,7 +35,7 @@ from agent.records.place import Place
 from agent.runs.execute import Result, broken_by, check_machine, is_starved_again, remedy
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine
 from agent.runs.runner import STARVED_WAIT_S
-from agent.view.terminal import noise_lines
+from agent.view.status import noise_lines
 
 # A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that
 # are bad one after another are rare, and resuming costs a person one command. A dry run breaks more easily.

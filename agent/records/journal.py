@@ -98,6 +98,10 @@ class Journal:
         self.give_reserve()
         self._db.close()
 
+    @property
+    def folder(self) -> Path:
+        return self._path.parent
+
     def night(self) -> Night:
         """Return the facts of the night; raises NightError where the journal is damaged, as all questions do."""
         with self._legible():
@@ -112,7 +116,7 @@ class Journal:
 
     def outlines(self) -> tuple[Attempt, ...]:
         """Return all attempts without the texts of their scripts, which are most of a journal: they cannot be read."""
-        return self._attempts("", (), "sha256, x'' AS packed, fingerprint, python")
+        return self._attempts("", (), "sha256, x'' AS packed, NULL AS fingerprint, NULL AS python")
 
     def attempt(self, number: int) -> Attempt:
         """Return one attempt without reading the others; raises IndexError where there is none of this number."""

@@ -15,7 +15,8 @@ from typing import Any, TypeGuard
 from agent.errors import NightError, ScriptError
 from agent.experiment import Attempt, Night, Status
 from agent.files import check_plain
-from agent.judging.noise import noise_of, recent_numbers
+from agent.judging.noise import noise_of
+from agent.judging.recent import recent_numbers
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.script.cached import remembered

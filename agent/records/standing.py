@@ -3,32 +3,58 @@
 The result equals that from the attempts themselves (Standing.of); a test compares the two.
 """
 
+import json
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 
-from agent.experiment import VOID, Attempt, Ending, History, Night, Status, incumbent, kept, source_name
-from agent.judging.noise import recent, recent_numbers
+from agent.errors import NightError
+from agent.experiment import (
+    VOID,
+    Attempt,
+    Ending,
+    History,
+    Night,
+    Noise,
+    Status,
+    incumbent,
+    kept,
+    source_name,
+)  # fmt: skip
+from agent.files import read_plain, write_plain
+from agent.judging.recent import recent_numbers
 from agent.records.journal import Journal
 from agent.records.ledger import rows, tag_of
 
 LAST = "SELECT attempt, max(id) AS id FROM decisions GROUP BY attempt"
+SOURCE = "CASE instr(source, ':') WHEN 0 THEN source ELSE substr(source, 1, instr(source, ':') - 1) END"  # source_name
+IDEA = "without = '[]' AND parent IS NOT NULL"
 ATTEMPTS = f"""
-    SELECT a.number, a.parent, a.title, a.source, a.without = '[]' AS is_idea, d.status, d.gain_bpb
-    FROM attempts a LEFT JOIN ({LAST}) l ON l.attempt = a.number LEFT JOIN decisions d ON d.id = l.id
-    ORDER BY a.number
+    SELECT {SOURCE} AS source, {IDEA} AS is_idea, d.status, count(*) AS attempts,
+        total(json_extract(dry_run, '$.wall_s')) AS dry_run_s,
+        group_concat(CASE WHEN d.status IS NULL OR d.status = '{Status.KEEP}' THEN number END) AS numbers
+    FROM attempts a LEFT JOIN decisions d ON d.id = (SELECT max(id) FROM decisions WHERE attempt = a.number)
+    GROUP BY 1, 2, 3
 """
-# of the night's own that count: not void, and not the first of a seed during which the machine went down
-RUNS = f"""
-    SELECT attempt, ending, coalesce(wall_s, 0) AS wall_s,
-        coalesce(score_s, 0) + CASE WHEN audit IS NULL THEN 0 ELSE json_extract(audit, '$.wall_s') END AS scoring_s
-    FROM runs r
-    WHERE dawn = 0 AND ending IS NOT NULL AND ending NOT IN ({", ".join(f"'{ending}'" for ending in sorted(VOID))})
+# void runs do not count, nor does the first of a seed during which the machine went down
+COUNTS = f"""
+    ending NOT IN ({", ".join(f"'{ending}'" for ending in sorted(VOID))})
         AND NOT (ending = '{Ending.FELLED}' AND NOT EXISTS (
             SELECT 1 FROM runs e
             WHERE e.attempt = r.attempt AND e.seed = r.seed AND e.ending = '{Ending.FELLED}' AND e.id < r.id))
-    ORDER BY id
 """
+RUNS = f"""
+    SELECT {SOURCE} AS source, {IDEA} AS is_idea, dawn = 0 AS of_night, ending, {COUNTS} AS counts,
+        count(*) AS runs, total(wall_s) AS train_s, max(ended) AS ended,
+        total(score_s) + total(json_extract(audit, '$.wall_s'))
+            + total(json_extract(holdout, '$.wall_s')) + total(json_extract(holdout, '$.audit.wall_s')) AS scoring_s
+    FROM runs r JOIN attempts a ON a.number = r.attempt WHERE ending IS NOT NULL
+    GROUP BY 1, 2, 3, 4, 5
+"""
+TIMES = f"SELECT ending, coalesce(wall_s, 0) AS wall_s FROM runs r WHERE dawn = 0 AND ending IS NOT NULL AND {COUNTS}"
+REPEATED = VOID | {Ending.FELLED}
 
 
 TOUCHED = f"""
@@ -51,57 +77,157 @@ class Brought:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopped:
+    """Say how many runs were stopped early, and what that saved."""
+
+    stopped: int
+    runs: int  # all that count
+    saved_s: float
+    share: float  # of the training that there would have been
+
+    @classmethod
+    def of(cls, runs: Sequence[tuple[Ending, float]]) -> "Stopped | None":
+        """Compare the runs that were stopped with those that finished; None where there are not both."""
+        whole_s = [wall_s for ending, wall_s in runs if ending is Ending.FINISHED]
+        stopped_s = [wall_s for ending, wall_s in runs if ending is Ending.HOPELESS]
+        if not stopped_s or not whole_s:
+            return None
+        typical_s = statistics.median(whole_s)
+        saved_s = sum(max(0.0, typical_s - wall_s) for wall_s in stopped_s)
+        share = saved_s / (saved_s + sum(wall_s for _, wall_s in runs))
+        return cls(len(stopped_s), len(runs), saved_s, share)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Add up the seconds of a night, dawn's included, apart from those of asking for ideas."""
+
+    training_s: float
+    scoring_s: float
+    other_s: float  # of dry runs, and of runs that had to be repeated
+
+    @classmethod
+    def of(cls, history: History) -> "Spent":
+        runs = [run for one in history for run in one.runs]
+        void_s = sum(run.wall_s for run in runs if run.ending in REPEATED)
+        dry_runs_s = sum(one.dry_run.wall_s for one in history if one.dry_run is not None)
+        training_s = sum(run.wall_s for run in runs)
+        return cls(training_s - void_s, sum(run.spent_s for run in runs) - training_s, void_s + dry_runs_s)
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """Hold what `nightshift status` shows of a night."""
 
     attempts: int
     counts: Mapping[Status, int]
     unfinished: Sequence[tuple[int, str]]  # number and title
-    runs: Sequence[tuple[Ending, float]]  # those that count, and their seconds
+    stopped: Stopped | None
+    spent: Spent
+    ended: str | None  # of the last run
     first: Attempt | None
     best: Attempt | None
-    latest: Sequence[Attempt]  # the attempts that the noise is learnt from
+    noise: Noise | None
     brought: Sequence[Brought]
 
     @classmethod
     def of(cls, history: History) -> "Standing":
         """Compute the standing from the attempts themselves."""
+        from agent.judging.noise import noise
+
         return cls(
             attempts=len(history),
             counts=Counter(one.status for one in history if one.status is not None),
             unfinished=[(one.number, one.proposal.title) for one in history if one.decision is None],
-            runs=[(run.ending, run.wall_s) for one in history for run in one.done_runs],
+            stopped=Stopped.of([(run.ending, run.wall_s) for one in history for run in one.done_runs]),
+            spent=Spent.of(history),
+            ended=max((run.ended for one in history for run in one.runs if run.ended is not None), default=None),
             first=history[0] if history else None,
             best=incumbent(history),
-            latest=recent(history),
+            noise=noise(history),
             brought=brought(history),
         )
 
     @classmethod
     def read(cls, journal: Journal) -> "Standing":
-        rows, runs = journal.query(ATTEMPTS), journal.query(RUNS)
-        statuses = {row["number"]: Status(row["status"]) if row["status"] else None for row in rows}
-        keeps = {number for number, status in statuses.items() if status is Status.KEEP}
-        wanted = recent_numbers([(row["number"], row["parent"]) for row in rows])
-        known = {one.number: one for one in journal.attempts_among({0, *wanted, *keeps})} if rows else {}
-        spent_s: dict[int, float] = defaultdict(float)
+        attempts, runs = journal.query(ATTEMPTS), journal.query(RUNS)
+        numbers: dict[str | None, list[int]] = defaultdict(list)
+        counts: Counter[Status] = Counter()
+        for row in attempts:
+            numbers[row["status"]] += map(int, (row["numbers"] or "").split(",") if row["numbers"] else ())
+            if row["status"] is not None:
+                counts[Status(row["status"])] += row["attempts"]
+        keeps = journal.attempts_among(numbers[Status.KEEP])
+        known = {one.number: one for one in (*journal.attempts_among(_around(keeps)), *keeps)}
+        spent_s: dict[str, float] = defaultdict(float)
         for run in runs:
-            spent_s[run["attempt"]] += run["wall_s"] + run["scoring_s"]
-        ideas = (
-            Brought(source_name(row["source"]), 1, number in keeps, gain_bpb(known.get(number), known), spent_s[number])
-            for row in rows
-            if row["is_idea"] and (number := row["number"]) and row["parent"] is not None
-        )
+            if run["is_idea"] and run["of_night"] and run["counts"]:
+                spent_s[run["source"]] += run["train_s"] + run["scoring_s"]
+        ideas = [Brought(row["source"], row["attempts"], 0, 0.0, 0.0) for row in attempts if row["is_idea"]]
+        ideas += [Brought(name, 0, 0, 0.0, wall_s) for name, wall_s in spent_s.items()]
+        ideas += [
+            Brought(source_name(one.proposal.source), 0, 1, gain_bpb(one, known), 0.0)
+            for one in keeps
+            if one.is_idea and one.parent is not None
+        ]
+        open_ones = ",".join(map(str, numbers[None]))
+        titles = journal.query(f"SELECT number, title FROM attempts WHERE number IN ({open_ones}) ORDER BY number")
+        stops = any(run["ending"] == Ending.HOPELESS for run in runs)
+        void_s = sum(run["train_s"] for run in runs if run["ending"] in REPEATED)
         return cls(
-            attempts=len(rows),
-            counts=Counter(status for status in statuses.values() if status is not None),
-            unfinished=[(row["number"], row["title"]) for row in rows if row["status"] is None],
-            runs=[(Ending(run["ending"]), float(run["wall_s"])) for run in runs],
+            attempts=sum(row["attempts"] for row in attempts),
+            counts=counts,
+            unfinished=[(row["number"], row["title"]) for row in titles],
+            stopped=Stopped.of([(Ending(one), float(wall_s)) for one, wall_s in journal.query(TIMES)])
+            if stops
+            else None,
+            spent=Spent(
+                sum(run["train_s"] for run in runs) - void_s,
+                sum(run["scoring_s"] for run in runs),
+                void_s + sum(row["dry_run_s"] for row in attempts),
+            ),
+            ended=max((run["ended"] for run in runs if run["ended"] is not None), default=None),
             first=known.get(0),
-            best=next(reversed(kept([known[number] for number in sorted(keeps)])), None),
-            latest=[known[number] for number in wanted],
+            best=next(reversed(kept(keeps)), None),
+            noise=noise_of_night(journal),
             brought=by_source(ideas),
         )
+
+
+def _around(keeps: Iterable[Attempt]) -> set[int]:
+    """Return attempt 0 and the parents of these, where the gain of one follows from both scores."""
+    parents = {one.parent for one in keeps if one.parent is not None and one.decision and one.decision.gain_bpb is None}
+    return {0} | parents
+
+
+# ---- noise -----------------------------------------------------------------------------------------------------------
+
+NOISE = "noise.json"  # in a night's folder: the noise as it was learnt last, which takes a second
+LEARNT = 1  # raise it where judging/noise.py comes to learn another noise from the same attempts
+LEARNT_FROM = """
+    SELECT (SELECT count(*) FROM runs WHERE dawn = 0 AND ending IS NOT NULL),
+        (SELECT count(*) FROM runs WHERE dawn = 0 AND val_bpb IS NOT NULL),
+        (SELECT max(id) FROM decisions), (SELECT sum(settled) FROM attempts)
+"""
+
+
+def noise_of_night(journal: Journal) -> Noise | None:
+    """Return the noise of a night, as it was learnt last where nothing has come that would change it."""
+    state, file = [LEARNT, *journal.query(LEARNT_FROM)[0]], journal.folder / NOISE
+    with suppress(OSError, NightError, ValueError, TypeError, LookupError, RecursionError):
+        known = json.loads(read_plain(file))
+        if known["of"] == state:
+            return Noise(**known["noise"]) if known["noise"] is not None else None
+    from agent.judging.noise import noise_of
+
+    parents = [(row[0], row[1]) for row in journal.query("SELECT number, parent FROM attempts ORDER BY number")]
+    found = noise_of(journal.attempts_among(recent_numbers(parents)))
+    with suppress(OSError, NightError):  # a reader may have no right to write there
+        write_plain(file, json.dumps({"of": state, "noise": asdict(found) if found else None}))
+    return found
+
+
+# ---- what sources brought --------------------------------------------------------------------------------------------
 
 
 def brought(history: History) -> list[Brought]:
@@ -131,7 +257,7 @@ def by_source(ideas: Iterable[Brought]) -> list[Brought]:
     return [
         Brought(
             name,
-            len(ones),
+            sum(one.attempts for one in ones),
             sum(one.kept for one in ones),
             sum(one.gain_bpb for one in ones),
             sum(one.spent_s for one in ones),

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
+from operator import ne
 
 from agent.errors import ScriptError
 from agent.script.parsing import parse
@@ -99,8 +101,7 @@ class _ReadScript:
         """
         if len(lines) != len(self.lines):
             return None
-        differing = [at for at, (one, other) in enumerate(zip(lines, self.lines, strict=True)) if one != other]
-        touched = {self.owners[at] for at in differing}
+        touched = set(compress(self.owners, map(ne, lines, self.lines)))
         if len(touched) > len(self.groups) // 2:
             return None
         groups = list(self.groups)

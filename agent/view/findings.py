@@ -2,20 +2,17 @@
 
 import math
 
-from agent.experiment import Dawn, History, Night, attempt_ref, short
+from agent.experiment import History, Night, attempt_ref, short
 from agent.experiment.parts import is_half, named
 from agent.invocation import typed
 from agent.judging.confirmation import Findings, names
 from agent.judging.intervals import Interval
 from agent.script.merge import dials_of
 from agent.text import harmless
+from agent.view.status import confirmed_branch
+from agent.view.status import interval_words as interval
 
 MOST_RUNS = 100  # if more runs were needed, advise longer runs instead
-
-
-def confirmed_branch(night: Night) -> str:
-    """Return the full ref of the branch that dawn makes for a confirmed script."""
-    return f"{night.branch}-confirmed"
 
 
 def findings_lines(found: Findings, history: History, night: Night, *, is_branch_there: bool) -> list[str]:
@@ -23,13 +20,13 @@ def findings_lines(found: Findings, history: History, night: Night, *, is_branch
     lines = [
         f"dawn: #{found.champion} {history[found.champion].proposal.title}, against the baseline",
         f"  recorded gain   {_recorded(found)}",
-        f"  honest gain     {_interval(found.honest)} (fresh seeds{_covers(found.honest, 'the choice of seeds')})",
-        f"  on the holdout  {_interval(found.holdout)} (text that no attempt was judged by"
+        f"  honest gain     {interval(found.honest)} (fresh seeds{_covers(found.honest, 'the choice of seeds')})",
+        f"  on the holdout  {interval(found.holdout)} (text that no attempt was judged by"
         f"{_covers(found.holdout, found.over)})",
     ]
     if found.is_fitted:
         lines.append(
-            f"  ALARM: on the validation text it gains {_interval(found.fitted)} more than on the holdout, over seeds "
+            f"  ALARM: on the validation text it gains {interval(found.fitted)} more than on the holdout, over seeds "
             f"and both texts: the night has fitted its validation text"
         )
     left_alone = [edit for edit in found.edits if not edit.runs and edit.number not in found.passengers]
@@ -39,7 +36,7 @@ def findings_lines(found: Findings, history: History, night: Night, *, is_branch
             dropped = "a passenger" if found.script is None else "a passenger, dropped"
             word = dropped if edit.number in found.passengers else "it stays"
             title = titled(history, edit.number, night.device_kind)
-            lines.append(f"  {named(edit.number)} brings {_interval(edit.effect)}, {word}: {title}")
+            lines.append(f"  {named(edit.number)} brings {interval(edit.effect)}, {word}: {title}")
     if left_alone:
         sure = (f"#{edit.number} ({1 - edit.worthless:.0%} sure of a gain)" for edit in left_alone)
         lines.append(f"  not taken out: {', '.join(sure)}")
@@ -47,7 +44,7 @@ def findings_lines(found: Findings, history: History, night: Night, *, is_branch
         lines.append(f"  {found.stays}")
     if found.dropping is not None:
         what = f"dropping {names(found.passengers)}" if found.passengers else "dropping all that is in doubt"
-        lines.append(f"  {what} brings {_interval(found.dropping)}")
+        lines.append(f"  {what} brings {interval(found.dropping)}")
     return [harmless(line) for line in (*lines, *_end(found, night, is_branch_there))]
 
 
@@ -65,7 +62,7 @@ def _recorded(found: Findings) -> str:
 
 
 def _end(found: Findings, night: Night, is_branch_there: bool) -> list[str]:
-    branch = short(confirmed_branch(night))
+    branch = short(confirmed_branch(night.branch))
     if found.script is not None:
         edits = [edit.number for edit in found.edits if not is_half(edit.number)]
         nothing = found.passengers and sorted(found.passengers) == sorted(edits)
@@ -76,7 +73,7 @@ def _end(found: Findings, night: Night, is_branch_there: bool) -> list[str]:
         return [f"  not confirmed yet: too few runs; go on with: {typed('confirm', '--tag', night.tag)}", *earlier]
     none = "is none" if found.honest.high_bpb <= 0 else "may be none at all"
     return [
-        f"  NOT confirmed: on fresh seeds #{found.champion} gains {_interval(found.honest)} over the baseline, which "
+        f"  NOT confirmed: on fresh seeds #{found.champion} gains {interval(found.honest)} over the baseline, which "
         f"{none}; no branch is made",
         *earlier,
         *(f"  {line}" for line in _advice(found, found.honest, night)),
@@ -108,23 +105,5 @@ def runs_to_tell(honest: Interval, runs: int) -> int | None:
     return max(8, 2 * math.ceil(runs * (wide**2 - 1) / 2))
 
 
-def dawn_line(dawn: Dawn, history: History, night: Night) -> str | None:
-    """Return `status`'s line on the latest dawn; None before it has findings."""
-    if not dawn.findings:
-        return None
-    found = Findings.of(dawn.findings)
-    if found.script is None:
-        gain = "too few runs" if found.honest is None else f"a gain of {_interval(found.honest)}"
-        return f"dawn {dawn.number}: #{found.champion} is not confirmed ({gain})"
-    title = history[found.script].proposal.title
-    return f"dawn {dawn.number}: confirmed #{found.script} {title}, on {short(confirmed_branch(night))}"
-
-
 def _covers(found: Interval | None, what: str) -> str:
     return "" if found is None else f"; the interval covers {what}"
-
-
-def _interval(found: Interval | None) -> str:
-    if found is None:
-        return "not measured: too few runs"
-    return f"{found.mean_bpb:+.6f} [{found.low_bpb:+.6f}, {found.high_bpb:+.6f}]"

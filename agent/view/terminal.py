@@ -1,7 +1,6 @@
 """Write the ledger, one attempt in full, and a night's state as lines for a terminal."""
 
 import math
-import statistics
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,12 +10,10 @@ from rich.text import Text
 from agent.experiment import (
     Attempt,
     Audit,
-    Dawn,
     Ending,
     Entry,
     History,
     Night,
-    Noise,
     Run,
     Score,
     Status,
@@ -25,13 +22,11 @@ from agent.experiment import (
     short,
 )
 from agent.invocation import typed
-from agent.judging.noise import noise_of
 from agent.proposers.mix import Share
 from agent.records.ledger import Row, memory_mb
-from agent.records.standing import Standing
 from agent.text import harmless, harmless_lines, shown_difference
 from agent.view import table
-from agent.view.findings import dawn_line
+from agent.view.facts.nouns import SourceFacts
 from agent.view.screen import COLOURS
 from agent.view.table import Column
 
@@ -103,58 +98,6 @@ def memory(megabytes: float) -> str:
     return f"{megabytes / 1024:.1f} GB" if megabytes >= 0.1 * 1024 else f"{megabytes:.0f} MB"
 
 
-def status_lines(
-    night: Night, history: History, *, pid: int | None, stopping: bool, dawn: Dawn | None = None
-) -> list[str]:
-    """Return a few lines on a night's state: attempts, best score, dawn, noise, work in progress."""
-    return standing_lines(night, Standing.of(history), history, pid=pid, stopping=stopping, dawn=dawn)
-
-
-def standing_lines(
-    night: Night, now: Standing, history: History, *, pid: int | None, stopping: bool, dawn: Dawn | None = None
-) -> list[str]:
-    """Return the same lines from what `status` reads of a journal; the history is used only if there was a dawn."""
-    state = f"running (pid {pid})" if pid else "not running"
-    if pid and stopping:
-        state += ", ends after this run"
-    lines = [f"night {night.tag}: {state}"]
-    lines.append(f"branch {short(night.branch)}, {night.budget_s:g} s a run, {night.device}")
-    counted = [f"{now.counts.get(status, 0)} {status}" for status in Status]
-    counted += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
-    lines.append(f"{now.attempts} attempt{'s' if now.attempts != 1 else ''}: {', '.join(counted)}")
-    stopped = early_stops(now.runs)
-    if stopped is not None:
-        lines.append(stopped)
-    best, first = now.best, now.first
-    if best is not None and first is not None and best.val_bpb is not None and first.val_bpb is not None:
-        side = "below" if best.val_bpb <= first.val_bpb else "above"  # after further seeds, a lucky keep may be above
-        gain = f"{abs(shown_difference(first.val_bpb, best.val_bpb)):.6f} {side} the baseline's {first.val_bpb:.6f}"
-        gain = gain if best.number else "the baseline"
-        lines.append(f"best val_bpb {best.val_bpb:.6f} (#{best.number}), {gain}")
-    told = dawn_line(dawn, history, night) if dawn is not None else None
-    if told is not None:
-        lines.append(told)
-    found = noise_of(now.latest)
-    if found is not None:
-        lines += noise_lines(found)
-    if now.unfinished:  # the first is resumed first
-        number, title = now.unfinished[0]
-        lines.append(f"{'at work' if pid else 'unfinished, goes on when the night does'}: #{number} {title}")
-    return [harmless(line) for line in lines]
-
-
-def early_stops(runs: Sequence[tuple[Ending, float]]) -> str | None:
-    """Return a line on the runs that were stopped early and the training time saved; None if there were none."""
-    whole_s = [wall_s for ending, wall_s in runs if ending is Ending.FINISHED]
-    stopped_s = [wall_s for ending, wall_s in runs if ending is Ending.HOPELESS]
-    if not stopped_s or not whole_s:
-        return None
-    typical_s = statistics.median(whole_s)
-    saved_s = sum(max(0.0, typical_s - wall_s) for wall_s in stopped_s)
-    share = saved_s / (saved_s + sum(wall_s for _, wall_s in runs))
-    return f"{len(stopped_s)} of {len(runs)} runs stopped early, which saved {saved_s:.0f} s of training ({share:.0%})"
-
-
 def verdict_facts(night: Night, history: History, number: int) -> dict[str, object]:
     """Return the facts that `nightshift try --json` prints: an attempt's verdict, and the night's best."""
     attempt, best = history[number], incumbent(history)
@@ -209,30 +152,12 @@ def _way_back(night: Night, best: Attempt | None, number: int) -> str | None:
     return f"git checkout {attempt_ref(night.tag, best.number)} -- {night.script}"
 
 
-def noise_lines(found: Noise) -> list[str]:
-    """Return lines on the measured noise, with a warning if it cannot be trusted."""
-    if found.sigma_bpb == 0:
-        return [f"noise: none: {found.runs} runs of the same script with other seeds gave the same score"]
-    told = (
-        f"noise: σ {found.sigma_bpb:.6f} from {found.runs} repeated runs; two single runs tell differences "
-        f"above {found.smallest_bpb:.6f} apart"
-    )
-    return [told] if found.doubt is None else [told, _hardly_trained(found.doubt)]
-
-
-def _hardly_trained(doubt: str) -> str:
-    return (
-        f"the baseline hardly trains ({doubt}), so its noise says little about that of other scripts: σ is "
-        f"doubled, and every keep needs several runs; for gains that last take a longer --budget-s or a smaller model"
-    )
-
-
-def shares_lines(rows: Iterable[Share], width: int | None = None) -> list[str]:
+def shares_lines(rows: Iterable[Share | SourceFacts], width: int | None = None) -> list[str]:
     """Return a table of the gains and costs of each source; width: of a terminal, None to show all columns."""
     return table.lines(SHARES, [_share(row) for row in rows], width)
 
 
-def _share(row: Share) -> tuple[str, ...]:
+def _share(row: Share | SourceFacts) -> tuple[str, ...]:
     counts = str(row.attempts), str(row.kept), f"{row.gain_bpb:.6f}", f"{row.hours:.2f}"
     calls = (str(row.calls), str(row.failures)) if row.calls else ("", "")
     tokens = ("" if count is None else f"{count:,}" for count in (row.tokens_in, row.tokens_out))

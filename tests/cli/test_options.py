@@ -6,7 +6,7 @@ import re
 import pytest
 from nights import PROJECT, options_of
 
-from agent.cli.main import COMMANDS
+from agent.cli.main import FILES, commands_for
 
 LEAST = {  # words without which they are refused
     "submit": ("idea.py", "-m", "why"),
@@ -17,7 +17,7 @@ LEAST = {  # words without which they are refused
 }
 
 
-@pytest.mark.parametrize("name", [one.name for one in COMMANDS])
+@pytest.mark.parametrize("name", FILES)
 def test_each_command_gets_a_record_that_cannot_be_changed(name):
     options = options_of(name, *LEAST.get(name, ()))
     assert dataclasses.is_dataclass(options)
@@ -26,7 +26,12 @@ def test_each_command_gets_a_record_that_cannot_be_changed(name):
             setattr(options, field.name, None)
 
 
+def test_the_files_of_the_commands_hold_them_and_one_command_does_not_import_the_others():
+    assert [one.name for one in commands_for(())] == list(FILES)
+    assert [one.name for one in commands_for(("status", "--json"))] == ["status"]
+
+
 def test_below_the_command_line_argparse_is_unknown():
-    files = [path for path in (PROJECT / "agent").rglob("*.py") if path.parent.name != "cli"]
+    files = [path for path in (PROJECT / "agent").rglob("*.py") if "cli" not in path.parts]
     assert len(files) > 50
     assert [path for path in files if re.search(r"(?m)^\s*(import|from) argparse\b", path.read_text())] == []

@@ -15,8 +15,9 @@ from agent.experiment import Ending, Status
 from agent.judging.early_stop import FRACTIONS, LEAST_RUNS, Bound, Finished, bounds, losses
 from agent.night.driver import run_night
 from agent.records import terms
+from agent.records.standing import Stopped
 from agent.runs.train import EarlyStopCheck, read_losses
-from agent.view import terminal as report
+from agent.view.status import stopped_line
 
 
 def lines(*points: tuple[object, object]) -> bytes:
@@ -199,8 +200,9 @@ def test_a_script_that_hides_its_curve_gets_the_time_that_it_would_have_had(morn
 
 def test_the_morning_tells_how_many_were_stopped_and_what_it_saved(morning):
     runs = [run for attempt in morning.attempts("t") for run in attempt.done_runs]
-    line = report.early_stops([(run.ending, run.wall_s) for run in runs])
-    assert line is not None
+    stopped = Stopped.of([(run.ending, run.wall_s) for run in runs])
+    assert stopped is not None
+    line = stopped_line(stopped)
     assert line.startswith(f"3 of {LEAST_RUNS + 5} runs stopped early, which saved ")
     assert morning.nightshift("show", str(LEAST_RUNS)).stdout.count("stopped early at 40%") == 2  # decision and run
     assert "3 of 11 runs stopped early" in morning.nightshift("status").stdout

@@ -9,8 +9,9 @@ from samples import NIGHT
 
 from agent.experiment import Attempt, Noise, Status, Summary
 from agent.judging.judge import Balanced, Strict
-from agent.judging.noise import BLOCK, LATEST, SUREST, know, measured, noise, recent, seed_effects
-from agent.view.terminal import noise_lines, status_lines
+from agent.judging.noise import SUREST, know, measured, noise, seed_effects
+from agent.judging.recent import BLOCK, LATEST, recent
+from agent.view.status import noise_lines, status_lines
 
 SIGMA = 0.006
 BASELINE = scored_attempt(0, 1.5, 1.506, 1.494, status=Status.KEEP, reason="baseline")

@@ -1,14 +1,18 @@
 """Where a night stands, by a few questions to its journal: what the attempts themselves would say."""
 
+import dataclasses
+import json
+
 import pytest
 from judged import decided, scored_attempt
 from samples import enter
 from test_journal import NIGHT
 
 from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Proposal, Run, Score, Status
+from agent.judging.noise import noise
 from agent.records import ledger
 from agent.records.journal import Journal
-from agent.records.standing import Standing, is_up_to_date
+from agent.records.standing import NOISE, Standing, is_up_to_date, noise_of_night
 
 AUDIT = Audit(4, 0, 0.0, 0.0, 2.5)
 
@@ -47,22 +51,49 @@ def journal(tmp_path):
 
 def test_a_night_stands_where_its_attempts_say(journal):
     by_attempts, by_questions = Standing.of(journal.attempts()), Standing.read(journal)
-    for field in ("attempts", "counts", "unfinished", "runs", "first", "best", "brought"):
-        assert getattr(by_questions, field) == getattr(by_attempts, field), field
-    assert list(by_questions.latest) == list(by_attempts.latest)
+    assert by_questions == dataclasses.replace(by_attempts, brought=by_questions.brought, spent=by_questions.spent)
+    assert {one.source: one for one in by_questions.brought} == {one.source: one for one in by_attempts.brought}
+    assert dataclasses.astuple(by_questions.spent) == pytest.approx(dataclasses.astuple(by_attempts.spent))
     assert by_questions.best.number == 5
+    assert by_questions.stopped.stopped == 1
+    assert by_questions.spent.other_s == 99 + 98 + 4 + 5 + 3
     assert by_questions.unfinished == [(6, "title 6"), (8, "title 8")]
     assert {one.source: one.kept for one in by_questions.brought} == {"search": 2, "llm": 0}
 
 
 def test_of_a_long_night_only_what_the_noise_is_learnt_from_is_read(tmp_path):
     with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
+        journal._db.execute("PRAGMA synchronous = OFF")
         enter(journal, scored_attempt(0, 1.5, 1.51, 1.49, status=Status.KEEP, script="A = 0"))
         for number in range(1, 450):
             enter(journal, scored_attempt(number, 1.6, parent=0, script=f"A = {number}"))
         by_attempts, by_questions = Standing.of(journal.attempts()), Standing.read(journal)
         assert by_questions == by_attempts
-        assert [one.number for one in by_questions.latest][:2] == [0, 100]
+
+
+def test_the_noise_is_remembered_until_something_comes_that_it_is_learnt_from(tmp_path):
+    def told() -> float:
+        return json.loads((tmp_path / NOISE).read_text())["noise"]["sigma_bpb"]
+
+    with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
+        enter(journal, scored_attempt(0, 1.5, 1.51, 1.49, status=Status.KEEP, script="A = 0"))
+        first = noise_of_night(journal)
+        assert first == noise(journal.attempts())
+        assert first.sigma_bpb == told()
+        changed = json.loads((tmp_path / NOISE).read_text())
+        changed["noise"]["sigma_bpb"] = 0.5
+        (tmp_path / NOISE).write_text(json.dumps(changed))
+        journal.start_run(0, 9)  # nothing is known of it yet
+        assert noise_of_night(journal).sigma_bpb == 0.5
+        journal.end_run(journal.start_run(0, 3), run(3, Ending.FINISHED, 9.0))
+        journal.record_score(0, 3, Score(1.9, 2.0))
+        later = noise_of_night(journal)
+        assert later == noise(journal.attempts())
+        assert later.sigma_bpb > first.sigma_bpb
+        for text in ("", "[]", '{"of": 1}', "\0"):
+            (tmp_path / NOISE).write_text(text)
+            assert noise_of_night(journal) == later
+            assert told() == later.sigma_bpb
 
 
 def test_a_night_without_attempts_stands_at_its_beginning(tmp_path):

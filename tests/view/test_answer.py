@@ -12,7 +12,6 @@ from judged import scored_attempt
 from nights import command, environment, unigram
 
 from agent.cli import main as command_line
-from agent.cli.main import ANSWERS
 from agent.cli.training import TRY, answer_of_dawn
 from agent.experiment import Status
 from agent.judging.confirmation import findings
@@ -42,12 +41,14 @@ def only_answer(done: subprocess.CompletedProcess[str], file: Path | None = None
         ("confirm --json --runs", STDOUT),
         ("profile --json", STDOUT),
         ("doctor --json", STDOUT),
+        ("status --json", STDOUT),
         ("run --json", None),
         ("", None),
     ],
 )
 def test_where_an_answer_goes_is_read_from_bare_words(words, to):
-    assert Answer.asked_for(words.split(), ANSWERS).to == to
+    answers = {one.name: one.answers for one in command_line.commands_for(()) if one.answers is not None}
+    assert Answer.asked_for(words.split(), answers).to == to
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_what_nobody_foresaw_is_an_answer_too(monkeypatch, capsys):
     def breaks(options: object) -> int:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr(command_line, "COMMANDS", [replace(TRY, act=breaks)])
+    monkeypatch.setattr(command_line, "commands_for", lambda words: [replace(TRY, act=breaks)])
     with pytest.raises(ZeroDivisionError):
         command_line.main(["try", "--json", "-m", "x"])
     facts = json.loads(capsys.readouterr().out)

@@ -12,7 +12,9 @@ from agent.experiment.parts import halves_of
 from agent.judging.champion import Edit
 from agent.judging.confirmation import Findings, findings
 from agent.judging.intervals import Interval
-from agent.view.findings import dawn_line, findings_lines, runs_to_tell
+from agent.view.facts.overview import dawn_of
+from agent.view.findings import findings_lines, runs_to_tell
+from agent.view.status import dawn_line
 
 HISTORY = [
     scored_attempt(0, 1.0, 1.01, status=Status.KEEP, dawn=(1.0, 1.001, 0.999, 1.0)),
@@ -87,12 +89,12 @@ def test_an_alarm_says_by_how_much_and_over_what():
 
 def test_status_tells_of_the_latest_dawn():
     def told(found: Findings | None) -> str | None:
-        return dawn_line(Dawn(2, 1, 4, "then", None, dataclasses.asdict(found) if found else None), HISTORY, NIGHT)
+        dawn = Dawn(2, 1, 4, "then", None, dataclasses.asdict(found) if found else None)
+        facts = dawn_of((dawn,), lambda number: f"LR 0.{number}")
+        return dawn_line(facts, "experiments/30s-t") if facts else None
 
     assert FOUND is not None
-    named = [dataclasses.replace(one, proposal=dataclasses.replace(one.proposal, title="LR 0.1")) for one in HISTORY]
-    dawn = Dawn(2, 1, 4, "then", None, dataclasses.asdict(FOUND))
-    assert dawn_line(dawn, named, NIGHT) == "dawn 2: confirmed #1 LR 0.1, on experiments/30s-t-confirmed"
+    assert told(FOUND) == "dawn 2: confirmed #1 LR 0.1, on experiments/30s-t-confirmed"
     assert told(None) is None
     no_gain = dataclasses.replace(FOUND, script=None, honest=Interval(0.0, -0.1, 0.1))
     assert told(no_gain) == "dawn 2: #1 is not confirmed (a gain of +0.000000 [-0.100000, +0.100000])"

@@ -20,6 +20,7 @@ from agent.judging.judge import Greedy
 from agent.records import ledger
 from agent.view import terminal as report
 from agent.view.screen import verdict
+from agent.view.status import status_lines
 
 
 @pytest.fixture
@@ -123,7 +124,7 @@ def test_a_difference_is_that_of_the_scores_as_they_are_shown(tmp_path):
     after = dataclasses.replace(scored_attempt(1, 1.2345604, parent=0, status=Status.KEEP), commit="d")
     assert " · Δ -0.000008 · " in said(after, before)
     assert Greedy().judge(after, [before]).reason == "0.000008 below the incumbent"
-    status = "\n".join(report.status_lines(NIGHT, [before, after], pid=None, stopping=False))
+    status = "\n".join(status_lines(NIGHT, [before, after], pid=None, stopping=False))
     assert "0.000008 below the baseline's 1.234568" in status
     write_plain(tmp_path / "results.tsv", ledger.render("", [(NIGHT, [before, after])]))
     assert " -0.000008 " in plain(report.results_lines(ledger.read_rows(tmp_path / "results.tsv")))[2]
@@ -175,14 +176,14 @@ def test_brackets_in_a_title_are_no_markup():
 
 
 def test_status_counts_and_names_the_best():
-    lines = "\n".join(report.status_lines(NIGHT, HISTORY, pid=None, stopping=False))
+    lines = "\n".join(status_lines(NIGHT, HISTORY, pid=None, stopping=False))
     assert "4 attempts: 2 keep, 1 discard, 1 crash" in lines
     assert "best val_bpb 1.250000 (#1), 0.250000 below the baseline's 1.500000" in lines
 
 
 def test_a_keep_that_fresh_seeds_put_above_the_baseline_is_told_as_such():
-    history = (HISTORY[1], dataclasses.replace(HISTORY[0], number=1))
-    lines = report.status_lines(NIGHT, history, pid=None, stopping=False)
+    history = (dataclasses.replace(HISTORY[1], number=0), dataclasses.replace(HISTORY[0], number=1))
+    lines = status_lines(NIGHT, history, pid=None, stopping=False)
     assert "best val_bpb 1.500000 (#1), 0.250000 above the baseline's 1.250000" in lines
 
 
@@ -204,7 +205,7 @@ def test_a_run_that_goes_on_is_not_called_lost():
 
 def test_attempts_that_were_made_void_are_unfinished_each():
     void = [dataclasses.replace(one, decision=None, settled=False) for one in HISTORY[1:3]]
-    lines = report.status_lines(NIGHT, [HISTORY[0], *void, HISTORY[3]], pid=None, stopping=False)
+    lines = status_lines(NIGHT, [HISTORY[0], *void, HISTORY[3]], pid=None, stopping=False)
     assert lines[2] == "4 attempts: 1 keep, 1 discard, 0 crash, 2 unfinished"
     assert lines[-1] == "unfinished, goes on when the night does: #1 LR 0.1 → 0.2"
 
@@ -218,10 +219,11 @@ def test_an_attempt_shows_the_memory_that_its_row_has():
 
 def test_a_night_that_was_interrupted_says_what_is_unfinished():
     history = [HISTORY[0], dataclasses.replace(HISTORY[1], decision=None, settled=False)]
-    lines = report.status_lines(NIGHT, history, pid=None, stopping=False)
+    lines = status_lines(NIGHT, history, pid=None, stopping=False)
     assert lines[2:] == [
         "2 attempts: 1 keep, 0 discard, 0 crash, 1 unfinished",
         "best val_bpb 1.500000 (#0), the baseline",
+        "spent: 1 min training, 2 s scoring",
         "unfinished, goes on when the night does: #1 LR 0.1 → 0.2",
     ]
-    assert report.status_lines(NIGHT, history, pid=7, stopping=False)[-1] == "at work: #1 LR 0.1 → 0.2"
+    assert status_lines(NIGHT, history, pid=7, stopping=False)[-1] == "at work: #1 LR 0.1 → 0.2"

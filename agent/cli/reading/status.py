@@ -1,21 +1,24 @@
 """How a night stands: nightshift status."""
 
+import argparse
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from agent.cli.reading.which import known_tag, place_meant
 from agent.cli.words.parser import Subcommand
-from agent.night.lock import holder
+from agent.night.lock import Holder, holder
 from agent.night.stop import Stop
-from agent.proposers.mix import shares_of
 from agent.records.journal import Journal
 from agent.records.standing import Standing
-from agent.view import terminal as report
-from agent.view.screen import print_folded, terminal_width
+from agent.view.answer import Answer, AnswersTo
+from agent.view.facts.json import plain
+from agent.view.facts.overview import Overview, overview
+from agent.view.status import duration, overview_lines
 
 
 @dataclass(frozen=True, slots=True)
 class StatusOptions:
-    """No options."""
+    answer: Answer
 
 
 def status(options: StatusOptions) -> int:
@@ -23,16 +26,65 @@ def status(options: StatusOptions) -> int:
     who = holder(place.repo.common_dir())
     tag = who.tag if who and place.journal(who.tag).exists() else None
     tag = tag or known_tag(place, None)
-    running = who is not None and who.tag == tag
+    who = who if who is not None and who.tag == tag else None
     with Journal.read(place.journal(tag)) as journal:
-        night, now = journal.night(), Standing.read(journal)
-        brought, dawn = shares_of(now.brought, journal.asks()), next(reversed(journal.dawns()), None)
-        history = journal.attempts() if dawn is not None else ()
-    pid, stopping = who.pid if who and running else None, Stop(place.folder(tag)).after_run
-    print_folded(report.standing_lines(night, now, history, pid=pid, stopping=stopping, dawn=dawn))
-    for line in report.shares_lines(brought, terminal_width()) if brought else ():
-        print(line)
+        now = read_overview(journal)
+    stopping = who is not None and Stop(place.folder(tag)).after_run
+    if options.answer.to is not None:
+        options.answer.give(as_json(now, who, stopping=stopping))
+    else:
+        _show(now, who, stopping=stopping)
     return 0
 
 
-STATUS = Subcommand("status", "what runs now, and how the latest night stands", StatusOptions, status)
+def read_overview(journal: Journal) -> Overview:
+    """Return the overview of a night by a few queries to its journal."""
+
+    def title_of(number: int) -> str:
+        return journal.attempt(number).proposal.title
+
+    return overview(journal.night(), Standing.read(journal), journal.asks(), journal.dawns(), title_of)
+
+
+def as_json(now: Overview, who: Holder | None, *, stopping: bool) -> dict[str, object]:
+    """Return the same facts for programs; what runs and what is left of its limits is None where no night runs."""
+    running = None if who is None else {"pid": who.pid, "since": who.since, "stopping": stopping}
+    left = None if who is None else {"seconds": _seconds_left(who), "experiments": _experiments_left(now, who)}
+    return {"running": running, "left": left, **plain(now)}
+
+
+def _show(now: Overview, who: Holder | None, *, stopping: bool) -> None:
+    from agent.view.screen import print_folded, terminal_width
+    from agent.view.terminal import shares_lines
+
+    left = None if who is None else _left_words(now, who)
+    print_folded(overview_lines(now, pid=who.pid if who else None, stopping=stopping, left=left))
+    for line in shares_lines(now.sources, terminal_width()) if now.sources else ():
+        print(line)
+
+
+def _left_words(now: Overview, who: Holder) -> str | None:
+    seconds, experiments = _seconds_left(who), _experiments_left(now, who)
+    parts = [] if seconds is None else [duration(seconds / 3600)]
+    parts += [] if experiments is None else [f"{experiments} experiment{'' if experiments == 1 else 's'}"]
+    return f"left: {', '.join(parts)}" if parts else None
+
+
+def _seconds_left(who: Holder) -> float | None:
+    if who.until is None:
+        return None
+    return max(0.0, (datetime.fromisoformat(who.until) - datetime.now(UTC)).total_seconds())
+
+
+def _experiments_left(now: Overview, who: Holder) -> int | None:
+    return None if who.experiments is None else max(0, who.experiments - now.ideas)
+
+
+def _status_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("--json", action="store_true", help="the same facts as one JSON object (docs/results.md)")
+
+
+STATUS = Subcommand(
+    "status", "what runs now, and how the latest night stands", StatusOptions, status, _status_words,
+    answers=AnswersTo.STDOUT,
+)  # fmt: skip

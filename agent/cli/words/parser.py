@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, NoReturn, TypeVar
 
-from agent.cli.words.options import night_options
 from agent.errors import UsageError
 from agent.invocation import typed
 from agent.view.answer import Answer, AnswersTo
@@ -48,7 +47,11 @@ class Subcommand(Generic[Options]):
     def read(self, words: argparse.Namespace, answer: Answer) -> Options:
         """Build the record: each field is the option of its name, and `night` holds the options of a night."""
         names = [field.name for field in fields(self.options)]  # type: ignore[arg-type]
-        known = vars(words) | {"answer": answer} | ({"night": night_options(words)} if "night" in names else {})
+        known = vars(words) | {"answer": answer}
+        if "night" in names:
+            from agent.cli.words.options import night_options  # the judge and all sources of ideas come with it
+
+            known["night"] = night_options(words)
         return self.options(**{name: known[name] for name in names})
 
 

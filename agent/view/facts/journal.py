@@ -2,18 +2,17 @@
 
 import statistics
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from itertools import chain
 
-from agent.experiment import Ask, Attempt, Dawn, Ending, Entry, History, Night, Run, Score, Status, incumbent, short
-from agent.judging.confirmation import Findings
-from agent.judging.noise import noise
+from agent.experiment import Ask, Attempt, Ending, Entry, History, Night, Run, Score, Status, incumbent
 from agent.records.journal import Journal
 from agent.records.ledger import memory_mb, params_M
 from agent.records.past import dials_in
+from agent.records.standing import noise_of_night
 from agent.script.dials import Value
-from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
-from agent.view.facts.sources import sources_of
+from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts, RunFacts
+from agent.view.facts.overview import dawn_of, fixed_facts, sources_of
 
 LATEST = 2000  # attempts whose dials are read, beside the kept ones: a script takes half a millisecond
 Turned = Mapping[str, tuple[Value, Value]]
@@ -22,7 +21,7 @@ Turned = Mapping[str, tuple[Value, Value]]
 def of_journal(journal: Journal) -> NightFacts:
     night, history, asks, dawns = journal.night(), journal.outlines(), journal.asks(), journal.dawns()
     turned = _turned(night, history, journal)
-    found, best, at_work = noise(history), incumbent(history), journal.at_work()
+    found, best, at_work = noise_of_night(journal), incumbent(history), journal.at_work()
     called: dict[int, list[Ask]] = defaultdict(list)
     for ask in asks:
         called[ask.attempt].append(ask)
@@ -31,20 +30,16 @@ def of_journal(journal: Journal) -> NightFacts:
     )
     ends = (run.ended for one in history for run in one.runs if run.ended is not None)
     return NightFacts(
-        tag=night.tag,
-        branch=short(night.branch),
-        device=night.device,
-        device_kind=night.device_kind,
-        budget_s=night.budget_s,
-        protocol=night.protocol,
-        started=night.started,
+        **fixed_facts(night),
         ended=max(ends, default=None),
         sigma_bpb=found.sigma_bpb if found else None,
         smallest_bpb=found.smallest_bpb if found else None,
         attempts=attempts,
         incumbent=best.number if best else None,
         sources=sources_of(attempts, asks),
-        dawn=dawn_of(dawns),
+        dawn=dawn_of(dawns, lambda number: history[number].proposal.title),
+        noise_runs=found.runs if found else None,
+        doubt=found.doubt if found else None,
     )
 
 
@@ -108,25 +103,6 @@ def _failure(score: Score | None) -> str | None:
 def _decision(entry: Entry) -> DecisionFacts:
     made = entry.decision
     return DecisionFacts(entry.at, made.kind, made.status, made.words, made.gain_bpb, made.sure, entry.id)
-
-
-def dawn_of(dawns: Iterable[Dawn]) -> DawnFacts | None:
-    """Return the findings of the latest dawn that has any."""
-    dawn = next((one for one in reversed(tuple(dawns)) if one.findings), None)
-    if dawn is None or dawn.findings is None:
-        return None
-    found = Findings.of(dawn.findings)
-    return DawnFacts(
-        number=dawn.number,
-        champion=found.champion,
-        script=found.script,
-        recorded_bpb=found.recorded_bpb,
-        believed_bpb=found.believed_bpb,
-        honest=found.honest,
-        holdout=found.holdout,
-        edits=tuple((edit.number, edit.effect if edit.runs else None) for edit in found.edits),
-        passengers=found.passengers,
-    )
 
 
 # ---- the dials -------------------------------------------------------------------------------------------------------

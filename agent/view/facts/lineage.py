@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from agent.experiment import Status
 from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.sources import gain_bpb
+from agent.view.facts.overview import gain_bpb
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from agent.script.dials import Value
 from agent.view.facts.nouns import NightFacts
-from agent.view.facts.sources import gain_bpb
+from agent.view.facts.overview import gain_bpb
 
 
 @dataclass(frozen=True, slots=True)

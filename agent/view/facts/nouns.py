@@ -107,6 +107,7 @@ class DawnFacts:
     holdout: Interval | None
     edits: tuple[tuple[int, Interval | None], ...]  # each kept edit's effect; negative numbers are halves of edits
     passengers: tuple[int, ...]
+    title: str | None = None  # of the confirmed attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +129,6 @@ class NightFacts:
     sources: tuple[SourceFacts, ...]
     dawn: DawnFacts | None
     lost: bool = False  # only the rows of results.tsv are left: no hypotheses, runs or decisions
+    noise_runs: int | None = None  # repeated runs that sigma is learnt from
+    doubt: str | None = None  # why sigma says little, so that it was doubled
+    most_usd: float | None = None  # the limit of its cost

@@ -14,9 +14,9 @@ from agent.judging.noise import TELLING_APART
 from agent.records.ledger import Row
 from agent.records.past import ATTEMPTS, FACTS, PastAttempt, attempt_in, number_in, text_of
 from agent.records.shipped import FINDINGS
-from agent.view.facts.journal import Turned, dawn_of, turned
+from agent.view.facts.journal import Turned, turned
 from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts, RunFacts
-from agent.view.facts.sources import sources_of
+from agent.view.facts.overview import dawn_of, sources_of
 
 BUDGET = re.compile(r"([\d.]+)(min|s)-")  # at the beginning of a branch's name
 UNITS_S = {"min": 60.0, "s": 1.0}
@@ -42,7 +42,7 @@ def of_record(folder: Path, rows: Sequence[Row]) -> NightFacts:
         for row, one in zip(told, known, strict=True)
     )
     sigma_bpb = number_in(facts["sigma_bpb"])
-    dawn = folder / FINDINGS
+    dawns = [Dawn(**json.loads(text_of(folder / FINDINGS)))] if (folder / FINDINGS).exists() else []
     return NightFacts(
         tag=str(facts["tag"]),
         branch=next((row.get("branch", "") for row in rows), ""),
@@ -57,7 +57,7 @@ def of_record(folder: Path, rows: Sequence[Row]) -> NightFacts:
         attempts=_in_order(attempts),
         incumbent=None if facts["incumbent"] is None else int(facts["incumbent"]),
         sources=sources_of(attempts, None),
-        dawn=dawn_of([Dawn(**json.loads(text_of(dawn)))]) if dawn.exists() else None,
+        dawn=dawn_of(dawns, lambda number: attempts[number].title),
     )
 
 

@@ -1,13 +1,11 @@
 """Follow the incumbent through a night, by its decisions in the order in which they were recorded. Pure."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent.experiment import Status
 from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts
-
-SURE = 1.96  # standard errors, for an interval of 95 %
+from agent.view.facts.overview import scored_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +71,9 @@ def recorded(facts: NightFacts) -> Iterator[tuple[int, int, DecisionFacts]]:
         yield latest, number, decision
 
 
-def interval_bpb(facts: NightFacts, attempt: AttemptFacts) -> tuple[float, float, float] | None:
-    """Return an attempt's mean and the ends of its 95 % interval, by the noise of the night; None without a score."""
-    if attempt.val_bpb is None:
-        return None
-    half = SURE * (facts.sigma_bpb or 0.0) / math.sqrt(max(1, attempt.seeds))
-    return attempt.val_bpb, attempt.val_bpb - half, attempt.val_bpb + half
-
-
 def _steps(facts: NightFacts, known: dict[int, AttemptFacts], best_after: dict[int, int | None]) -> Iterator[Stair]:
     best: int | None = None
     for number in known:
         best = best_after.get(number, best)
-        around = None if best is None else interval_bpb(facts, known[best])
-        if best is not None and around is not None:
-            yield Stair(number, *around, best)
+        if best is not None and (scored := scored_of(facts, known[best])) is not None:
+            yield Stair(number, scored.val_bpb, scored.low_bpb, scored.high_bpb, best)

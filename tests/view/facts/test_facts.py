@@ -11,6 +11,7 @@ from judged import decided, scored_attempt, scored_run
 from nights import PROJECT, Grounds, git, make_repository, unigram
 from samples import NIGHT, enter
 
+from agent.cli.reading.status import read_overview
 from agent.errors import NightError
 from agent.experiment import (
     Ask,
@@ -36,10 +37,11 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.shipped import ship
 from agent.view.facts.hours import hours
-from agent.view.facts.json import as_json
+from agent.view.facts.json import as_json, plain
 from agent.view.facts.lineage import lineage
 from agent.view.facts.moves import Move, moves
 from agent.view.facts.nouns import NightFacts
+from agent.view.facts.overview import overview_of
 from agent.view.facts.read import POINTS, curve, known_tags, night_facts, thinned
 from agent.view.facts.series import Stair, progress
 from agent.view.facts.tradeoffs import front
@@ -204,6 +206,22 @@ def test_json_has_all_facts_and_no_number_that_json_lacks(facts):
     attempt = told["attempts"][0]
     assert (attempt["gain_bpb"], attempt["dials"], attempt["val_bpb"]) == (None, {"A": [1, None]}, odd.val_bpb)
     assert told["dawn"]["honest"] == EFFECT
+
+
+def test_status_shows_the_same_numbers_by_a_few_queries(place, facts):
+    with Journal.read(place.journal("t")) as journal:
+        by_queries = plain(read_overview(journal))
+    by_facts = plain(overview_of(facts))
+    assert by_queries.pop("hours") == pytest.approx(by_facts.pop("hours"))
+    for by_query, by_fact in zip(by_queries.pop("sources"), by_facts.pop("sources"), strict=True):
+        assert by_query.pop("hours") == pytest.approx(by_fact.pop("hours"))
+        assert by_query == by_fact
+    assert by_queries == by_facts
+    assert (by_facts["keep"], by_facts["discard"], by_facts["crash"], by_facts["ideas"]) == (3, 3, 1, 6)
+    assert by_facts["best"]["number"] == 4
+    assert by_facts["gain"]["mean_bpb"] == pytest.approx(1.5 - 1.3)
+    assert by_facts["usd"] == 0.75
+    assert by_facts["dawn"]["title"] == "both"
 
 
 # ---- without a journal -----------------------------------------------------------------------------------------------

@@ -1,0 +1,239 @@
+"""Sum up a night: where it stands, what each source of ideas brought and cost, and what dawn has found.
+
+The same overview comes of all facts of a night and of a few queries to its journal; a test compares the two.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from agent.experiment import VOID, Ask, Attempt, Dawn, Ending, Night, Status, short, source_name
+from agent.judging.intervals import Interval
+from agent.proposers.mix import shares_of
+from agent.records.standing import Brought, Standing, Stopped, by_source
+from agent.view.facts.hours import hours
+from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts, RunFacts, SourceFacts
+
+SURE = 1.96  # standard errors, for an interval of 95 %
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Hold the score of an attempt: its mean with the 95 % interval that the noise of seeds leaves."""
+
+    number: int
+    title: str
+    val_bpb: float
+    low_bpb: float
+    high_bpb: float
+    seeds: int
+
+    @classmethod
+    def of(cls, number: int, title: str, val_bpb: float, seeds: int, sigma_bpb: float | None) -> "Scored":
+        half_bpb = SURE * (sigma_bpb or 0.0) / math.sqrt(max(1, seeds))
+        return cls(number, title, val_bpb, val_bpb - half_bpb, val_bpb + half_bpb, seeds)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Hold where a night stands: what `status` and the head of a page show."""
+
+    tag: str
+    branch: str
+    device: str
+    device_kind: str
+    budget_s: float
+    protocol: str
+    started: str
+    ended: str | None  # of its last run
+    attempts: int
+    ideas: int  # of them, apart from attempt 0 and dawn's questions
+    keep: int
+    discard: int
+    crash: int
+    unfinished: tuple[tuple[int, str], ...]  # number and title
+    baseline: Scored | None
+    best: Scored | None
+    gain: Interval | None  # of the best over the baseline, by the night's own scores; luck chose it, so it flatters
+    sigma_bpb: float | None
+    smallest_bpb: float | None
+    noise_runs: int | None
+    doubt: str | None
+    stopped: Stopped | None  # early
+    hours: Mapping[str, float]  # of training, scoring, asking and other
+    usd: float | None
+    most_usd: float | None
+    sources: tuple[SourceFacts, ...]
+    dawn: DawnFacts | None
+
+
+def overview_of(facts: NightFacts) -> Overview:
+    """Return the overview of a night whose facts are known."""
+    known: dict[int | None, AttemptFacts] = {one.number: one for one in facts.attempts}
+    counts = Counter(one.status for one in facts.attempts)
+    baseline, best = (scored_of(facts, known.get(number)) for number in (0, facts.incumbent))
+    counted = [run for one in facts.attempts for run in _counted(one.runs)]
+    return Overview(
+        **{name: getattr(facts, name) for name in SHARED},
+        attempts=len(facts.attempts),
+        ideas=sum(one.is_idea and one.parent is not None for one in facts.attempts),
+        keep=counts[Status.KEEP],
+        discard=counts[Status.DISCARD],
+        crash=counts[Status.CRASH],
+        unfinished=tuple((one.number, one.title) for one in facts.attempts if one.status is None),
+        baseline=baseline,
+        best=best,
+        gain=_gain(baseline, best, facts.sigma_bpb),
+        stopped=Stopped.of([(Ending(run.ending), run.train_s) for run in counted]),
+        hours=dict(hours(facts)),
+        usd=cost_usd(facts.sources),
+    )
+
+
+def overview(
+    night: Night, now: Standing, asks: Sequence[Ask], dawns: Sequence[Dawn], title_of: Callable[[int], str]
+) -> Overview:
+    """Return the overview of a night from where its journal says that it stands."""
+    sigma_bpb = now.noise.sigma_bpb if now.noise else None
+    baseline, best = (_scored_attempt(one, sigma_bpb) for one in (now.first, now.best))
+    sources = tuple(SourceFacts(**asdict(share)) for share in shares_of(now.brought, asks))
+    spent_s = {
+        "training": now.spent.training_s,
+        "scoring": now.spent.scoring_s,
+        "asking": sum(ask.wall_s for ask in asks),
+        "other": now.spent.other_s,
+    }
+    return Overview(
+        **fixed_facts(night),
+        ended=now.ended,
+        attempts=now.attempts,
+        ideas=sum(one.attempts for one in now.brought),
+        keep=now.counts.get(Status.KEEP, 0),
+        discard=now.counts.get(Status.DISCARD, 0),
+        crash=now.counts.get(Status.CRASH, 0),
+        unfinished=tuple(now.unfinished),
+        baseline=baseline,
+        best=best,
+        gain=_gain(baseline, best, sigma_bpb),
+        sigma_bpb=sigma_bpb,
+        smallest_bpb=now.noise.smallest_bpb if now.noise else None,
+        noise_runs=now.noise.runs if now.noise else None,
+        doubt=now.noise.doubt if now.noise else None,
+        stopped=now.stopped,
+        hours={what: wall_s / 3600 for what, wall_s in spent_s.items()},
+        usd=cost_usd(sources),
+        sources=sources,
+        dawn=dawn_of(dawns, title_of),
+    )
+
+
+SHARED = {one.name for one in fields(Overview)} & {one.name for one in fields(NightFacts)} - {"attempts"}
+
+
+def scored_of(facts: NightFacts, attempt: AttemptFacts | None) -> Scored | None:
+    """Return the score of an attempt with its interval, by the noise of the night; None without a score."""
+    if attempt is None or attempt.val_bpb is None:
+        return None
+    return Scored.of(attempt.number, attempt.title, attempt.val_bpb, attempt.seeds, facts.sigma_bpb)
+
+
+def _scored_attempt(attempt: Attempt | None, sigma_bpb: float | None) -> Scored | None:
+    if attempt is None or attempt.val_bpb is None:
+        return None
+    return Scored.of(attempt.number, attempt.proposal.title, attempt.val_bpb, attempt.seeds, sigma_bpb)
+
+
+def _gain(baseline: Scored | None, best: Scored | None, sigma_bpb: float | None) -> Interval | None:
+    if baseline is None or best is None or baseline.number == best.number:
+        return None
+    gain_bpb = baseline.val_bpb - best.val_bpb
+    runs = max(1, baseline.seeds), max(1, best.seeds)
+    half_bpb = SURE * (sigma_bpb or 0.0) * math.sqrt(sum(1 / count for count in runs))
+    return Interval(gain_bpb, gain_bpb - half_bpb, gain_bpb + half_bpb)
+
+
+def _counted(runs: Sequence[RunFacts]) -> list[RunFacts]:
+    """Return the runs of the night that count, as Attempt.done_runs does."""
+    felled = {run.seed: run for run in reversed(runs) if run.ending == Ending.FELLED}
+    return [run for run in runs if not run.dawn and run.ending not in VOID and run is not felled.get(run.seed)]
+
+
+def cost_usd(sources: Iterable[SourceFacts]) -> float | None:
+    """Return what all sources cost; None where no cost is known."""
+    costs = [one.usd for one in sources if one.usd is not None]
+    return sum(costs) if costs else None
+
+
+def fixed_facts(night: Night) -> dict[str, Any]:
+    """Return what NightFacts and Overview say of a night alike, by their names."""
+    known = asdict(night)
+    same = ("tag", "device", "device_kind", "budget_s", "protocol", "started")
+    most_usd = None
+    with suppress(ValueError, TypeError, AttributeError):
+        most_usd = json.loads(night.terms).get("max_cost")
+    return {name: known[name] for name in same} | {"branch": short(night.branch), "most_usd": most_usd}
+
+
+# ---- dawn ------------------------------------------------------------------------------------------------------------
+
+
+def dawn_of(dawns: Iterable[Dawn], title_of: Callable[[int], str]) -> DawnFacts | None:
+    """Return the findings of the latest dawn that has any."""
+    dawn = next((one for one in reversed(tuple(dawns)) if one.findings), None)
+    if dawn is None or dawn.findings is None:
+        return None
+    found = dawn.findings
+    return DawnFacts(
+        number=dawn.number,
+        champion=found["champion"],
+        script=found["script"],
+        recorded_bpb=found["recorded_bpb"],
+        believed_bpb=found["believed_bpb"],
+        honest=Interval(**found["honest"]) if found["honest"] else None,
+        holdout=Interval(**found["holdout"]) if found["holdout"] else None,
+        edits=tuple((one["number"], Interval(**one["effect"]) if one["runs"] else None) for one in found["edits"]),
+        passengers=tuple(found["passengers"]),
+        title=None if found["script"] is None else title_of(found["script"]),
+    )
+
+
+# ---- sources ---------------------------------------------------------------------------------------------------------
+
+
+def sources_of(attempts: Sequence[AttemptFacts], asks: Sequence[Ask] | None) -> tuple[SourceFacts, ...]:
+    """Return a row for every source, the one that gained most first.
+
+    asks: None where the calls themselves are not known, but the time that they took is.
+    """
+    known = {one.number: one for one in attempts}
+    ideas = (
+        Brought(
+            source_name(one.source),
+            1,
+            one.status == Status.KEEP,
+            kept_gain_bpb(one, known),
+            one.spent_s + (one.asked_s if asks is None else 0.0),
+        )
+        for one in attempts
+        if one.parent is not None and one.is_idea
+    )
+    return tuple(SourceFacts(**asdict(share)) for share in shares_of(by_source(ideas), asks or ()))
+
+
+def gain_bpb(attempt: AttemptFacts, known: Mapping[int, AttemptFacts]) -> float | None:
+    """Return the gain over its parent, by the judge's estimate or else by the two scores; None where neither is."""
+    if attempt.gain_bpb is not None:
+        return attempt.gain_bpb
+    parent = known.get(attempt.parent) if attempt.parent is not None else None
+    if parent is None or parent.val_bpb is None or attempt.val_bpb is None:
+        return None
+    return parent.val_bpb - attempt.val_bpb
+
+
+def kept_gain_bpb(attempt: AttemptFacts, known: Mapping[int, AttemptFacts]) -> float:
+    """Return the gain of a kept attempt; 0 if it is not kept."""
+    return max(0.0, gain_bpb(attempt, known) or 0.0) if attempt.status == Status.KEEP else 0.0

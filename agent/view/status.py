@@ -1,0 +1,116 @@
+"""Write where a night stands as lines for a terminal, without what takes long to import."""
+
+from agent.experiment import Dawn, History, Night, Noise
+from agent.judging.intervals import Interval
+from agent.records.standing import Standing, Stopped
+from agent.text import harmless, shown_difference
+from agent.view.facts.nouns import DawnFacts
+from agent.view.facts.overview import Overview, overview
+
+
+def status_lines(
+    night: Night, history: History, *, pid: int | None, stopping: bool, dawn: Dawn | None = None
+) -> list[str]:
+    """Return a few lines on a night's state from its attempts: counts, best score, dawn, noise, work in progress."""
+    dawns = () if dawn is None else (dawn,)
+    now = overview(night, Standing.of(history), (), dawns, lambda number: history[number].proposal.title)
+    return overview_lines(now, pid=pid, stopping=stopping)
+
+
+def overview_lines(now: Overview, *, pid: int | None, stopping: bool, left: str | None = None) -> list[str]:
+    """Return the lines on a night's state; left: how much is left of its limits, in words."""
+    state = f"running (pid {pid})" if pid else "not running"
+    if pid and stopping:
+        state += ", ends after this run"
+    counted = [f"{now.keep} keep", f"{now.discard} discard", f"{now.crash} crash"]
+    counted += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
+    lines = [
+        f"night {now.tag}: {state}",
+        f"branch {now.branch}, {now.budget_s:g} s a run, {now.device}",
+        f"{now.attempts} attempt{'s' if now.attempts != 1 else ''}: {', '.join(counted)}",
+        None if now.stopped is None else stopped_line(now.stopped),
+        _best_line(now),
+        None if now.dawn is None else dawn_line(now.dawn, now.branch),
+    ]
+    if now.sigma_bpb is not None and now.smallest_bpb is not None:
+        lines += noise_lines(Noise(now.sigma_bpb, now.noise_runs or 0, now.smallest_bpb, now.doubt))
+    lines += [_spent_line(now), left]
+    if now.unfinished:  # the first is resumed first
+        number, title = now.unfinished[0]
+        lines.append(f"{'at work' if pid else 'unfinished, goes on when the night does'}: #{number} {title}")
+    return [harmless(line) for line in lines if line is not None]
+
+
+def _best_line(now: Overview) -> str | None:
+    best, first = now.best, now.baseline
+    if best is None or first is None:
+        return None
+    told = f"best val_bpb {best.val_bpb:.6f} (#{best.number})"
+    if now.gain is None:
+        return f"{told}, the baseline"
+    side = "below" if best.val_bpb <= first.val_bpb else "above"  # after further seeds, a lucky keep may be above
+    gain = f"{abs(shown_difference(first.val_bpb, best.val_bpb)):.6f} {side} the baseline's {first.val_bpb:.6f}"
+    around = f" (95 %: {now.gain.low_bpb:+.6f} to {now.gain.high_bpb:+.6f})" if now.sigma_bpb else ""
+    return f"{told}, {gain}{around}"
+
+
+def _spent_line(now: Overview) -> str | None:
+    spent_h = sum(now.hours.values())
+    if not spent_h:
+        return None
+    parts = [f"{duration(hours)} {what}" for what, hours in now.hours.items() if hours]
+    cost = "" if now.usd is None else f"; ${now.usd:.2f}"
+    cost += f" of at most ${now.most_usd:.2f}" if cost and now.most_usd is not None else ""
+    return f"spent: {', '.join(parts)}{cost}"
+
+
+def duration(hours: float) -> str:
+    """Write hours as people say them."""
+    minutes = round(60 * hours)
+    if minutes < 1:
+        return f"{3600 * hours:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def stopped_line(found: Stopped) -> str:
+    return (
+        f"{found.stopped} of {found.runs} runs stopped early, which saved {found.saved_s:.0f} s of training "
+        f"({found.share:.0%})"
+    )
+
+
+def noise_lines(found: Noise) -> list[str]:
+    """Return lines on the measured noise, with a warning if it cannot be trusted."""
+    if found.sigma_bpb == 0:
+        return [f"noise: none: {found.runs} runs of the same script with other seeds gave the same score"]
+    told = (
+        f"noise: σ {found.sigma_bpb:.6f} from {found.runs} repeated runs; two single runs tell differences "
+        f"above {found.smallest_bpb:.6f} apart"
+    )
+    return [told] if found.doubt is None else [told, _hardly_trained(found.doubt)]
+
+
+def _hardly_trained(doubt: str) -> str:
+    return (
+        f"the baseline hardly trains ({doubt}), so its noise says little about that of other scripts: σ is "
+        f"doubled, and every keep needs several runs; for gains that last take a longer --budget-s or a smaller model"
+    )
+
+
+def confirmed_branch(branch: str) -> str:
+    """Return the branch that dawn makes for a confirmed script, from that of the night."""
+    return f"{branch}-confirmed"
+
+
+def dawn_line(dawn: DawnFacts, branch: str) -> str:
+    """Return a line on the findings of the latest dawn."""
+    if dawn.script is None:
+        gain = "too few runs" if dawn.honest is None else f"a gain of {interval_words(dawn.honest)}"
+        return f"dawn {dawn.number}: #{dawn.champion} is not confirmed ({gain})"
+    return f"dawn {dawn.number}: confirmed #{dawn.script} {dawn.title}, on {confirmed_branch(branch)}"
+
+
+def interval_words(found: Interval | None) -> str:
+    if found is None:
+        return "not measured: too few runs"
+    return f"{found.mean_bpb:+.6f} [{found.low_bpb:+.6f}, {found.high_bpb:+.6f}]"
