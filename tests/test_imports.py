@@ -25,6 +25,8 @@ ROOMS = (
     "agent.proposers.catalogue",
     "agent.proposers",
     "agent.view.facts",
+    "agent.view.charts.parts",
+    "agent.view.charts",
     "agent.view",
     "agent.night",
     "agent.profile",

@@ -1,0 +1,41 @@
+"""Scales of values along a plot: linear, or logarithmic where positive values span more than a decade. Pure."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.view.charts.parts.palette import Spec
+
+EDGE = 0.06  # of a plot's width, free at both ends
+DECADE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The values at the left and the right end of a plot."""
+
+    low: float
+    high: float
+    log: bool
+    width: float
+
+    @classmethod
+    def around(cls, values: Sequence[float], width: float) -> "Scale":
+        """Return the scale that shows all values, and some room beside them."""
+        low, high = min(values), max(values)
+        log = low > 0 and high / low >= DECADE
+        first, last = (math.log(low), math.log(high)) if log else (low, high)
+        room = EDGE / (1 - 2 * EDGE) * (last - first) or abs(first) * 0.1 or 1.0
+        first, last = first - room, last + room
+        return cls(math.exp(first), math.exp(last), log, width) if log else cls(first, last, log, width)
+
+    def px(self, value: float) -> float:
+        """Return the distance of a value from the left end."""
+        ends = (self.low, self.high, value)
+        low, high, at = map(math.log, ends) if self.log else ends
+        return (at - low) / (high - low) * self.width
+
+    def channel(self, field: str, **axis: object) -> Spec:
+        """Return the channel of a field on this scale."""
+        scale = {"type": "log" if self.log else "linear", "domain": [self.low, self.high], "nice": False, "zero": False}
+        return {"field": field, "type": "quantitative", "scale": scale, "axis": {"labelOverlap": True, **axis}}

@@ -1,0 +1,78 @@
+"""What became of an attempt, as every chart draws it: each outcome has a colour and a shape of its own."""
+
+from collections.abc import Collection, Sequence
+from enum import Enum
+
+from agent.experiment import NOT_BELIEVED, Kind, Status
+from agent.view.charts.parts.palette import Colour, Spec
+from agent.view.charts.parts.words import text_px
+from agent.view.facts.lineage import was_kept
+from agent.view.facts.nouns import AttemptFacts
+
+BESIDE_WORD_PX = 32  # a legend's symbol, and the gap to the next column
+HOLLOW = "transparent"
+CROSS = "M-.8,-.8L.8,.8M-.8,.8L.8,-.8"
+SLASHED = "M0,-.9A.9,.9,0,1,1,0,.9A.9,.9,0,1,1,0,-.9ZM-.9,.9L.9,-.9"
+TICK = "M0,-.9L0,.9"
+LINE, BEAM = "M-1.4,0L1.4,0", "M0,-1L0,1M-.5,-1L.5,-1M-.5,1L.5,1"  # in a legend
+TAKEN_BACK = frozenset({Kind.REVOKED, Kind.PASSENGER})
+
+
+class Symbol(Enum):
+    """An outcome with its word, colour, shape and filling. Legends have this order."""
+
+    KEPT = "kept", Colour.KEPT, "circle", Colour.KEPT
+    REVOKED = "revoked later", Colour.REVOKED, SLASHED, HOLLOW
+    DISCARDED = "discarded", Colour.DISCARDED, "circle", HOLLOW
+    FAR_OFF = "off the scale", Colour.DISCARDED, "triangle-up", HOLLOW
+    DOUBTED = "not believed", Colour.DOUBTED, "diamond", HOLLOW
+    UNSCORED = "no score", Colour.DISCARDED, TICK, HOLLOW
+    CRASHED = "crashed", Colour.CRASHED, CROSS, HOLLOW
+    OPEN = "not decided yet", Colour.OPEN, "square", HOLLOW
+    BEST = "best so far ± its noise", Colour.KEPT, LINE, HOLLOW  # not of an attempt: lines in the legend
+    FRONT = "best for its cost", Colour.INK, LINE, HOLLOW
+    HONEST = "honest gain", Colour.OPEN, BEAM, HOLLOW
+
+    def __init__(self, word: str, colour: Colour, shape: str, fill: str) -> None:
+        self.word, self.colour, self.shape, self.fill = word, colour, shape, fill
+
+
+def symbol(attempt: AttemptFacts) -> Symbol:
+    """Return what became of an attempt by its latest decision."""
+    if attempt.kind in NOT_BELIEVED:
+        return Symbol.DOUBTED
+    if attempt.status == Status.KEEP:
+        return Symbol.KEPT
+    if attempt.status == Status.CRASH:
+        return Symbol.CRASHED
+    if attempt.status is None:
+        return Symbol.OPEN
+    if attempt.val_bpb is None:
+        return Symbol.UNSCORED
+    return Symbol.REVOKED if attempt.kind in TAKEN_BACK or was_kept(attempt) else Symbol.DISCARDED
+
+
+def symbol_channels(shown: Collection[Symbol], width: float) -> Spec:
+    """Return the channels that draw the field `outcome`, with one legend of the outcomes shown, in rows of a width."""
+    order = [one for one in Symbol if one in shown]
+    words = [one.word for one in order]
+    legend = {"title": None, "orient": "top", "columns": _columns(words, width), "symbolSize": 70}
+
+    def channel(values: list[str]) -> Spec:
+        scale = {"domain": words, "range": values}
+        return {"field": "outcome", "type": "nominal", "scale": scale, "legend": legend}
+
+    return {
+        "stroke": channel([one.colour for one in order]),
+        "fill": channel([one.fill for one in order]),
+        "shape": channel([one.shape for one in order]),
+    }
+
+
+def _columns(words: Sequence[str], width: float) -> int:
+    """Return into how many columns a legend fits."""
+    for columns in range(len(words), 1, -1):
+        widths = [max(map(text_px, words[at::columns])) + BESIDE_WORD_PX for at in range(columns)]
+        if sum(widths) <= width:
+            return columns
+    return 1

@@ -1,0 +1,148 @@
+"""The progress chart shows every attempt by its outcome, the best so far, and what dawn says."""
+
+from dataclasses import replace
+
+import pytest
+from charted import attempt, dots, eventful, layers, links, long_night, night, revoked, shipped, tree
+
+from agent.experiment import Kind
+from agent.view.charts.parts.symbols import Symbol
+from agent.view.charts.progress import progress_chart
+from agent.view.charts.render import svg
+
+MOST_BYTES = 400_000
+
+
+def of_mark(spec, kind):
+    return [layer for layer in layers(spec) if layer["mark"]["type"] == kind]
+
+
+def scatters(spec):
+    return [layer for layer in layers(spec) if "shape" in layer["encoding"]]
+
+
+def rules(spec):
+    return [value for layer in of_mark(spec, "rule") for value in layer["data"]["values"]]
+
+
+def test_every_attempt_is_a_link_that_says_what_it_is():
+    found = links(tree(progress_chart([eventful()], 800)))
+    assert sorted(found) == [f"#attempt-{number}" for number in range(10)]
+    assert found["#attempt-2"] == "attempt 2: a wider MLP, kept, 1.150000 bpb, gain +0.050000, 99% sure"
+    assert found["#attempt-4"] == "attempt 4: title, crashed"
+
+
+def test_each_outcome_has_a_shape_of_its_own():
+    shapes = [(one.shape, one.fill) for one in Symbol if one not in (Symbol.BEST, Symbol.FRONT)]
+    assert len(set(shapes)) == len(shapes)
+    assert len({one.word for one in Symbol}) == len(Symbol)
+
+
+def test_attempts_are_drawn_by_their_outcomes():
+    outcomes = {dot["n"]: dot["outcome"] for dot in dots(progress_chart([eventful()], 800))}
+    assert outcomes == {
+        0: "kept", 1: "discarded", 2: "kept", 3: "kept", 4: "crashed", 5: "revoked later", 6: "not believed",
+        7: "off the scale", 8: "no score", 9: "not decided yet",
+    }  # fmt: skip
+
+
+def test_a_legend_names_what_is_there_and_nothing_else():
+    plain = progress_chart([night(attempt(0, Kind.BASELINE, 1.2), attempt(1, Kind.WORSE, 1.21))], 800)
+    (channels,) = {
+        tuple(layer["encoding"]["stroke"]["scale"]["domain"])
+        for layer in layers(plain)
+        if "stroke" in layer["encoding"]
+    }
+    assert channels == ("kept", "discarded", "best so far ± its noise")
+
+
+def test_a_far_off_attempt_does_not_flatten_the_others():
+    spec = progress_chart([eventful()], 800)
+    (scatter,) = scatters(spec)
+    low, high = scatter["encoding"]["y"]["scale"]["domain"]
+    assert 1.0 < low < 1.09
+    assert 1.22 < high < 1.3
+    assert all(low < dot["bpb"] < high for dot in dots(spec))
+
+
+def test_the_staircase_follows_the_decisions_and_rises_where_one_is_revoked():
+    (line,) = of_mark(progress_chart([eventful()], 800), "line")
+    steps = [(value["n"], value["bpb"]) for value in line["data"]["values"]]
+    assert steps == [(0, 1.2), (2, 1.15), (3, 1.11), (5, 1.09), (7, 1.11), (9, 1.11)]
+    (band,) = of_mark(progress_chart([eventful()], 800), "area")
+    first = band["data"]["values"][0]
+    assert first["high"] - first["low"] == pytest.approx(2 * 1.96 * 0.004 / 3**0.5, abs=1e-5)
+
+
+def test_a_revocation_says_how_long_the_attempt_was_kept():
+    labels = [
+        value["label"]
+        for layer in of_mark(progress_chart([eventful()], 800), "rule")
+        for value in layer["data"]["values"]
+    ]
+    assert "attempt 5 was kept until attempt 7, then revoked" in labels
+
+
+def test_the_honest_gain_lies_below_the_first_score():
+    found = rules(progress_chart([eventful()], 800))
+    (honest,) = [value for value in found if value["label"].startswith("honest")]
+    assert [round(honest[name], 6) for name in ("high", "bpb", "low")] == [1.13, 1.12, 1.11]
+    assert honest["n"] > 9
+
+
+def test_a_night_without_a_score_is_drawn_all_the_same():
+    root = tree(progress_chart([night(attempt(0, None, None, "baseline"))], 390))
+    assert links(root) == {"#attempt-0": "attempt 0: baseline, not decided yet"}
+    assert links(tree(progress_chart([night()], 390))) == {}
+
+
+def test_an_incumbent_alone_has_a_scale_of_its_noise():
+    apart = night(attempt(0, Kind.BASELINE, 1.2, seeds=3), attempt(1, Kind.WORSE, 1.205), attempt(2, Kind.WORSE, 9.0))
+    found = {dot["n"]: dot["outcome"] for dot in dots(progress_chart([apart], 800))}
+    assert found == {0: "kept", 1: "discarded", 2: "off the scale"}
+    unknown = progress_chart([replace(apart, sigma_bpb=None)], 800)
+    assert {dot["n"]: dot["outcome"] for dot in dots(unknown)}[0] == "kept"
+
+
+def test_nights_have_panels_and_links_of_their_own():
+    other = replace(eventful(), tag="u")
+    found = links(tree(progress_chart([eventful(), other], 1100)))
+    assert len(found) == 20
+    assert "#attempt-u-3" in found
+
+
+def test_nights_may_share_a_scale():
+    worse = night(attempt(0, Kind.BASELINE, 2.0), attempt(1, Kind.KEPT, 1.9, gain_bpb=0.1), tag="u")
+    for shared, scales in ((False, 2), (True, 1)):
+        spec = progress_chart([eventful(), worse], 1100, shared=shared)
+        domains = {
+            tuple(layer["encoding"]["y"]["scale"]["domain"]) for layer in layers(spec) if "shape" in layer["encoding"]
+        }
+        assert len(domains) == scales
+
+
+@pytest.mark.parametrize("width", [360, 390, 700, 1100])
+def test_a_chart_is_as_wide_as_the_page(width):
+    real = [shipped(tag) for tag in ("nov22-cpu-mix-1", "nov22-h200-mix-1")]
+    for nights in ([eventful()], real, [*real, eventful()]):
+        assert width - 20 <= int(tree(progress_chart(nights, width)).attrib["width"]) <= width
+
+
+def test_a_shipped_night_shows_what_was_revoked():
+    spec = progress_chart([shipped("nov22-cpu-mix-1")], 800)
+    assert {dot["n"]: dot["outcome"] for dot in dots(spec)}[1] == "revoked later"
+
+
+def test_a_long_night_is_thinned_and_says_so():
+    drawn = svg(progress_chart([long_night(10_000)], 1100))
+    assert len(drawn.encode()) < MOST_BYTES
+    assert "600 of 9," in drawn
+    assert "other attempts are shown" in drawn
+
+
+def test_many_kept_attempts_are_thinned_too():
+    kept = [attempt(number, Kind.KEPT, 2 - number / 1000, f"edit {number}", gain_bpb=0.001) for number in range(900)]
+    fallen = [revoked(900 + number, 1.05, 1900) for number in range(600)]
+    drawn = svg(progress_chart([night(*kept, *fallen)], 1100))
+    assert len(drawn.encode()) < MOST_BYTES
+    assert "300 of 1,500 kept attempts are shown" in drawn
