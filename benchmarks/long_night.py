@@ -30,6 +30,7 @@ import resource
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,9 +38,12 @@ import measure
 from filled_night import KIND, PASSED, TAG, Bowl, a_run, a_score, grow, make_night
 
 from agent.experiment import (
+    Ask,
     Attempt,
     Audit,
     Briefing,
+    History,
+    Left,
     Progress,
     Proposal,
     Proposer,
@@ -75,6 +79,8 @@ class Unseen:
     def __init__(self) -> None:
         self.settled: dict[int, float] = {}  # attempt → by the clock, the first time
 
+    def night_stands(self, history: History, asks: Sequence[Ask], left: Left) -> None: ...
+    def dawn_began(self, runs: int) -> None: ...
     def asking_began(self, number: int) -> None: ...
     def attempt_began(self, attempt: Attempt) -> None: ...
     def dry_run_began(self, attempt: Attempt) -> None: ...

@@ -18,7 +18,7 @@ import pytest
 
 from agent.clock import Stopwatch
 from agent.errors import Exhausted
-from agent.experiment import Attempt, Briefing, Progress, Proposal
+from agent.experiment import Ask, Attempt, Briefing, Left, Progress, Proposal
 from agent.judging.judge import Greedy
 from agent.night.context import NightContext
 from agent.night.driver import run_night
@@ -190,6 +190,8 @@ class Quiet:
         self.sentences: list[str] = []
         self.progress: list[Progress] = []
 
+    def night_stands(self, history: Sequence[Attempt], asks: Sequence[Ask], left: Left) -> None: ...
+    def dawn_began(self, runs: int) -> None: ...
     def asking_began(self, number: int) -> None: ...
     def attempt_began(self, attempt: Attempt) -> None: ...
     def dry_run_began(self, attempt: Attempt) -> None: ...

@@ -27,6 +27,7 @@ ROOMS = (
     "agent.view.facts",
     "agent.view.charts.parts",
     "agent.view.charts",
+    "agent.view.live",
     "agent.view",
     "agent.night",
     "agent.profile",

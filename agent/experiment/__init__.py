@@ -293,9 +293,19 @@ class Judge(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Hold how much of a night is left; None: no limit."""
+
+    experiments: int | None = None
+    seconds: float | None = None
+
+
 class Watcher(Protocol):
     """Receive the events of a night, to show them: a terminal, a plain log, a test."""
 
+    def night_stands(self, history: History, asks: Sequence[Ask], left: Left) -> None: ...
+    def dawn_began(self, runs: int) -> None: ...
     def asking_began(self, number: int) -> None: ...
     def attempt_began(self, attempt: Attempt) -> None: ...
     def dry_run_began(self, attempt: Attempt) -> None: ...

@@ -31,7 +31,8 @@ from agent.sandbox.box import Box, Mode, choose
 from agent.sandbox.limits import limits_of_machine
 from agent.script.contract import check_script
 from agent.script.dials import read_dials
-from agent.view.screen import Screen, steadfast
+from agent.view.live.screen import Screen
+from agent.view.screen import steadfast
 
 DRY_RUN_FROM_S = 60.0  # of budget: below it, a dry run costs about what it saves
 
@@ -84,7 +85,8 @@ def open_context(setup: Setup) -> Iterator[NightContext]:
         journal = undo.enter_context(Journal.resume(place.journal(night.tag)))
         undo.enter_context(last_row(place, journal))
         stream = steadfast(sys.stderr if setup.aside else sys.stdout)
-        screen = Screen(Console(file=stream), night.budget_s, lambda: stop.after_run)
+        runs = getattr(choose_judge(terms.judge, terms.confirm), "calibration", 1)
+        screen = Screen(Console(file=stream), night.budget_s, lambda: stop.after_run, calibration=runs)
         undo.callback(screen.close)
         if before is not None:
             go_on(before, night, journal, screen)

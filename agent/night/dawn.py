@@ -46,7 +46,7 @@ from agent.night.context import NightContext
 from agent.night.driver import bring_to_an_end, perform
 from agent.night.opening import check_disk
 from agent.night.plan import Reconsider, evaluation, fallen_keeps, loose_end, measure, reexamination
-from agent.night.record import commit, point_branch, reconsider, settle
+from agent.night.record import commit, point_branch, reconsider, settle, tell_standing
 from agent.night.state import State
 from agent.records.place import Place
 from agent.runs.jobs import Job
@@ -70,6 +70,8 @@ def confirm(context: NightContext, most_runs: int) -> Findings | None:
     _go_on(state, most_runs)
     impossible: set[Edits] = set()
     until = state.runs_at_dawns + most_runs
+    tell_standing(context, state)
+    context.watcher.dawn_began(most_runs)
     while (step := _next_step(context, state, impossible, until)) is not None and step():
         pass
     dawn = dawn_of(state)

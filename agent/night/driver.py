@@ -28,7 +28,16 @@ from agent.judging.noise import noise
 from agent.night.context import NightContext
 from agent.night.opening import check_disk
 from agent.night.plan import Finish, MeasureAgain, NextIdea, Reconsider, Unfinished, plan, plan_attempt
-from agent.night.record import check_streak, commit, reconsider, record, settle, tell_settled, why_and_where
+from agent.night.record import (
+    check_streak,
+    commit,
+    reconsider,
+    record,
+    settle,
+    tell_settled,
+    tell_standing,
+    why_and_where,
+)
 from agent.night.state import State
 from agent.proposers.ahead import FREE, Question, forget, load, save
 from agent.proposers.checked import check_proposal
@@ -50,6 +59,7 @@ def run_night(context: NightContext) -> None:
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
     known = len(state.attempts) - len(state.unsettled)
+    tell_standing(context, state)
     with Ideas(context, state) as ideas:
         while not context.stop.after_run and take_a_step(context, state, ideas):
             check_streak(context, state, state.attempts[known:])
@@ -176,9 +186,12 @@ class Ideas:
         if self._context.outbox is None:
             return
         is_over = self._question is not None and self._question.is_over  # its last call is in the outbox then
-        for ask in self._context.outbox.take_asks():
+        asks = self._context.outbox.take_asks()
+        for ask in asks:
             self._state.record_ask(ask)
             self._was_paid_for = True
+        if asks:
+            tell_standing(self._context, self._state)
         for sentence in self._context.outbox.take_sentences():
             self._context.watcher.said(sentence)
         if self._question is not None and is_over:

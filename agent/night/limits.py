@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent.errors import NightError
-from agent.experiment import Ask, History, runs_at_dawns
+from agent.experiment import Ask, History, Left, runs_at_dawns
 
 DAWN_SHARE = 1 / 8  # of the hours: more time for confirming would leave less for finding
 # Estimate of start, scoring and audit together, beyond the budget, until a run was measured.
@@ -63,6 +63,12 @@ class Limits:
         if self.has_enough_ideas(ideas):
             return True
         return not self._has_time(wait_s + pace.asking_s + pace.dry_run_s + self._until_dawn_s(pace))
+
+    def left(self, ideas: int) -> Left:
+        """Return what is left of the night, for people."""
+        experiments = None if self.experiments is None else max(0, self.experiments - max(0, ideas - 1))
+        seconds = None if self.hours is None else max(0.0, self.hours * 3600 - (time.monotonic() - self._start))
+        return Left(experiments, seconds)
 
     def has_enough_ideas(self, ideas: int) -> bool:
         return self.experiments is not None and ideas > self.experiments

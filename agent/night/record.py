@@ -142,6 +142,12 @@ def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
     found = noise(state.attempts) if attempt.number == 0 else None
     for line in noise_lines(found) if found is not None else ():
         context.watcher.said(line)
+    tell_standing(context, state)
+
+
+def tell_standing(context: NightContext, state: State) -> None:
+    """Show where the night stands now."""
+    context.watcher.night_stands(state.attempts, state.asks, context.limits.left(state.ideas))
 
 
 def point_branch(context: NightContext, state: State, branch: str, commit: str, why: str) -> None:

@@ -27,7 +27,7 @@ from agent.records.ledger import Row, memory_mb
 from agent.text import harmless, harmless_lines, shown_difference
 from agent.view import table
 from agent.view.facts.nouns import SourceFacts
-from agent.view.screen import COLOURS
+from agent.view.live.verdicts import COLOURS
 from agent.view.table import Column
 
 RESULTS = (  # on a narrow terminal the highest rank is left out first

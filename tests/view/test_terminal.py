@@ -19,7 +19,7 @@ from agent.files import write_plain
 from agent.judging.judge import Greedy
 from agent.records import ledger
 from agent.view import terminal as report
-from agent.view.screen import verdict
+from agent.view.live.verdicts import verdict
 from agent.view.status import status_lines
 
 

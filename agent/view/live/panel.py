@@ -1,0 +1,134 @@
+"""The lines of the live panel: the attempt at work, and where its night stands. Pure, except for the clock."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
+from agent.experiment import Attempt, Progress, Status
+from agent.view.live.columns import as_many_as_fit, shortened, shown
+from agent.view.live.so_far import SoFar
+from agent.view.live.verdicts import COLOURS, progress_words, within_one
+
+NAMES = 7  # columns: the longest name of a line, and a gap
+SHORTEST_BAR, LONGEST_BAR = 10, 40  # columns
+RULE = "─"
+NEARLY = 0.99  # a bar that goes by an estimate waits there
+COUNTED = {Status.KEEP: "kept", Status.DISCARD: "discarded", Status.CRASH: "crashed"}
+
+
+@dataclass(frozen=True, slots=True)
+class AtWork:
+    """Hold what the night does now."""
+
+    title: str
+    why: str = ""
+    doing: str = ""  # such as scoring
+    training: Progress | None = None  # None: no training run, or it has told nothing yet
+    elapsed_s: float | None = None  # None: not known
+    usual_s: float | None = None  # how long the same took last time
+
+    @classmethod
+    def on(cls, attempt: Attempt) -> "AtWork":
+        return cls(f"#{attempt.number} {shown(attempt.proposal.title)}", shown(attempt.proposal.hypothesis))
+
+
+def panel_lines(console: Console, budget_s: float, at_work: AtWork | None, so_far: SoFar | None) -> list[Text]:
+    """Return the panel's lines, at most eight; each is shorter than the terminal is wide, and ends between words."""
+    width = console.width - 1  # a terminal may break the line after a character in the last column
+    lines = [*_at_work_lines(console, budget_s, at_work, width)] if at_work is not None else []
+    lines += [_named_line(name, parts, width) for name, parts in _standing(so_far)] if so_far is not None else []
+    return [Text(RULE * width, "dim"), *lines] if lines else []
+
+
+def _at_work_lines(console: Console, budget_s: float, now: AtWork, width: int) -> Iterator[Text]:
+    doing = f" · {now.doing}" if now.doing else ""
+    title = shortened(now.title, width - len(doing))
+    yield (
+        Text.assemble((title, "bold"), doing) if len(doing) < width // 2 else Text(shortened(now.title, width), "bold")
+    )
+    if now.why and now.why not in now.title:
+        yield Text(shortened(now.why, width), "italic")
+    words = _pace_words(now, budget_s)
+    told = as_many_as_fit(words, width - SHORTEST_BAR - 1)
+    columns = max(1, min(LONGEST_BAR, width - told.cell_len - 1))
+    yield Text.assemble(_bar(console, _fraction(now), columns), " ", told)
+
+
+def _pace_words(now: AtWork, budget_s: float) -> Sequence[str]:
+    if now.training is not None:
+        return progress_words(now.training, budget_s)
+    if now.elapsed_s is None:
+        return []
+    took = f"{now.elapsed_s:.0f} s"
+    return [took if now.usual_s is None else f"{took} of about {max(now.usual_s, now.elapsed_s):.0f} s"]
+
+
+def _fraction(now: AtWork) -> float | None:
+    if now.training is not None:
+        return within_one(now.training.fraction)
+    if now.elapsed_s is None or not now.usual_s:
+        return None
+    return min(NEARLY, now.elapsed_s / now.usual_s)
+
+
+def _bar(console: Console, fraction: float | None, columns: int) -> Text:
+    """Draw a bar at this fraction, or a pulsing one if the end is not known."""
+    total = None if fraction is None else 1.0
+    bar = ProgressBar(total=total, completed=fraction or 0.0, width=columns, pulse=fraction is None)
+    segments = console.render(bar, console.options.update(width=columns))
+    return Text.assemble(*((segment.text, segment.style or "") for segment in segments if not segment.control))
+
+
+def _standing(now: SoFar) -> Iterator[tuple[str, Sequence[str | Text]]]:
+    """Yield name and parts of each line, the most important part first."""
+    yield "best", _best_words(now)
+    counts = [Text(f"{now.counts.get(status, 0)} {word}", COLOURS[status]) for status, word in COUNTED.items()]
+    sigma = [f"σ {now.noise.sigma_bpb:.6f}"] if now.noise is not None else []
+    yield "so far", [*counts, *sigma]
+    yield "left", _left_words(now)
+    cost = [
+        "" if now.cost.usd is None else f"${now.cost.usd:,.2f}",
+        "" if now.cost.tokens_in is None else f"{now.cost.tokens_in:,} tokens in",
+        "" if now.cost.tokens_out is None else f"{now.cost.tokens_out:,} out",
+    ]
+    if any(cost):
+        yield "cost", list(filter(None, cost))
+
+
+def _best_words(now: SoFar) -> Sequence[str | Text]:
+    best = now.best
+    if best is None:
+        return ["the baseline is measured first"]
+    score = f"#{best.number} val_bpb {best.val_bpb:.6f}"
+    if best.number == 0:
+        return [score, "the baseline"]
+    side = "below" if best.below_bpb >= 0 else "above"  # after further seeds, a lucky keep may be above
+    margin = "" if best.margin_bpb is None else f" ± {best.margin_bpb:.6f}"
+    difference = Text(f"{abs(best.below_bpb):.6f}{margin} {side} the baseline", "green" if side == "below" else "")
+    return [score, difference, f"baseline {best.baseline_bpb:.6f}", shown(best.title)]
+
+
+def _left_words(now: SoFar) -> Sequence[str | Text]:
+    words = []
+    if now.experiments_left is not None:
+        words.append(f"{now.experiments_left} experiment{'' if now.experiments_left == 1 else 's'}")
+    if now.ends_s is not None:
+        words.append(duration(max(0.0, now.ends_s - time.time())))
+    return words or ["no limit; it runs until it is stopped"]
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in its two largest units."""
+    minutes, rest_s = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest_s} s" if minutes else f"{rest_s} s"
+
+
+def _named_line(name: str, parts: Sequence[str | Text], width: int) -> Text:
+    return Text.assemble((f"{name:<{NAMES}}", "dim"), as_many_as_fit(parts, width - NAMES))
