@@ -31,6 +31,7 @@ ROOMS = (
     "agent.view",
     "agent.night",
     "agent.profile",
+    "agent.model",
     "agent.cli.words",
     "agent.cli.reading",
     "agent.cli.taking",
