@@ -28,6 +28,8 @@ FILES = {
     "show": "agent.cli.reading.attempt",
     "diff": "agent.cli.reading.attempt",
     "plot": "agent.cli.reading.plot",
+    "best": "agent.cli.taking.best",
+    "sample": "agent.cli.taking.sample",
     "ship": "agent.cli.taking.ship",
     "profile": "agent.cli.machine",
     "doctor": "agent.cli.machine",

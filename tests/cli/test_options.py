@@ -13,6 +13,7 @@ LEAST = {  # words without which they are refused
     "note": ("word",),
     "plot": ("--out", "p.svg"),
     "show": ("1",),
+    "sample": ("text",),
     "diff": ("1",),
 }
 

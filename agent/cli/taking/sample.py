@@ -1,0 +1,101 @@
+"""Text that a kept model writes: nightshift sample."""
+
+import argparse
+import math
+import secrets
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from agent.cli.reading.which import known_tag, night_in, picked, place_meant
+from agent.cli.words.parser import Subcommand
+from agent.cli.words.values import positive_int, seed
+from agent.model.best_script import BestScript
+from agent.model.weights import weights_of
+from agent.night.stop import like_ctrl_c
+from agent.text import harmless_lines
+
+SAMPLE_TEXT = (
+    "Continue a text with the weights that a night kept, in the night's sandbox. The model has read little and knows "
+    "nothing: look at its text to see what it has learnt. Ctrl-C ends it."
+)
+TOKENS, TEMPERATURE = 200, 0.8
+WIDEST = 10.0  # temperature
+
+
+@dataclass(frozen=True, slots=True)
+class SampleOptions:
+    text: str
+    attempt: int | None
+    tokens: int
+    temperature: float
+    seed: int | None
+    tag: str | None
+
+
+def sample(options: SampleOptions) -> int:
+    from agent.model.sampling import SampleRequest
+    from agent.model.sampling import sample as continue_text
+
+    place = place_meant(options.tag)
+    tag = known_tag(place, options.tag)
+    if options.attempt is None:
+        champion = BestScript.of(place, tag)
+        night, attempt = champion.night, champion.attempt
+    else:
+        night, history = night_in(place, tag)
+        attempt = picked(history, options.attempt, night)
+    weights = weights_of(place.folder(tag), night, attempt)
+    drawn = secrets.randbits(32) if options.seed is None else options.seed
+    asked = SampleRequest(options.text, options.tokens, options.temperature, drawn)
+    console = Console(stderr=True)
+    waiting = console.status(f"loading attempt {attempt.number} of night {night.tag}")
+    begun = False
+
+    def write(text: str) -> None:
+        nonlocal begun
+        if not begun:
+            waiting.stop()
+            print(harmless_lines(options.text), end="")
+        begun = True
+        print(text, end="", flush=True)
+
+    try:
+        with like_ctrl_c(), waiting:
+            continue_text(night, place.folder(tag), attempt.proposal.script, weights.path, asked, write)
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        if begun:
+            print(flush=True)
+    return 0
+
+
+def _temperature(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= WIDEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {WIDEST:g}")
+    return value
+
+
+def _sample_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("text", help="the beginning, which the model continues")
+    words.add_argument("--attempt", type=int, metavar="N", help="default: the night's best")
+    words.add_argument(
+        "--tokens", type=positive_int, default=TOKENS, metavar="N", help="to add, at most (default: %(default)s)"
+    )
+    words.add_argument(
+        "--temperature",
+        type=_temperature,
+        default=TEMPERATURE,
+        metavar="X",
+        help="how freely it draws; 0 takes the likeliest token each time (default: %(default)s)",
+    )
+    words.add_argument("--seed", type=seed, metavar="K", help="gives the same text again (default: another each time)")
+    words.add_argument("--tag", metavar="T", help="of this night (default: the latest)")
+
+
+SAMPLE = Subcommand("sample", "continue a text with a kept model", SampleOptions, sample, _sample_words, SAMPLE_TEXT)

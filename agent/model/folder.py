@@ -1,0 +1,102 @@
+"""Write a model as a folder that mlx-lm loads: script, weights, tokenizer, configuration and card.
+
+The folder gets its name when it is whole. A folder that was written here before is replaced.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import prepare
+from agent.errors import MachineError, NightError
+from agent.files import remove
+from agent.invocation import SCRIPT
+from agent.model.best_script import BestScript
+from agent.model.card import model_card
+from agent.model.tokenizer import tokenizer_files
+from agent.model.weights import KeptWeights
+from agent.records import checksums
+from agent.runs.runner import open_plain
+from corpus import DataError
+from encode import load_encoding
+
+MODEL_FILE = Path(__file__).with_name("nightshift_model.py")
+OURS = "nightshift"  # the entry of config.json by which a folder is known to be one of these
+PASSED_OVER = {"__pycache__", ".DS_Store"}  # that come with reading a folder
+
+
+def write_folder(best: BestScript, weights: KeptWeights, folder: Path) -> None:
+    """Write the model to a folder, which may be missing, empty, or one that was written here before."""
+    check_folder(folder)
+    night = best.night
+    fixed = best.folder / "fixed"
+    checksums.verify(night, fixed)
+    data = corpus_of(Path(night.data))
+    folder = folder.resolve()
+    aside, old = (folder.with_name(f".{folder.name}.{word}") for word in ("new", "old"))
+    remove(aside)
+    remove(old)
+    shutil.copytree(fixed, aside, ignore=shutil.ignore_patterns("__pycache__"))
+    try:
+        (aside / SCRIPT).write_bytes(best.attempt.proposal.script.encode())
+        shutil.copyfile(MODEL_FILE, aside / MODEL_FILE.name)
+        with open_plain(weights.path.parent, weights.path.name) as source, (aside / weights.path.name).open("wb") as to:
+            shutil.copyfileobj(source, to, 1 << 20)
+        for name, text in tokenizer_files(load_encoding(data.folder / "tokenizer.tiktoken"), data.seq_len).items():
+            (aside / name).write_text(text, encoding="utf-8")
+        (aside / "README.md").write_text(model_card(best, weights, data.manifest), encoding="utf-8")
+        (aside / "config.json").write_text(json.dumps(_config(best, weights, data, aside), indent=2) + "\n")
+        if folder.exists():
+            folder.rename(old)
+        aside.rename(folder)
+    finally:
+        remove(aside)
+    remove(old)
+
+
+def _config(best: BestScript, weights: KeptWeights, data: prepare.Data, folder: Path) -> dict[str, Any]:
+    return {
+        "model_file": MODEL_FILE.name,
+        "script": Path(SCRIPT).stem,
+        "vocab_size": data.vocab_size,
+        "max_position_embeddings": data.seq_len,
+        "bos_token_id": data.bos,
+        "eos_token_id": data.bos,
+        OURS: {
+            "night": best.night.tag,
+            "attempt": best.attempt.number,
+            "commit": best.attempt.commit,
+            "seed": weights.seed,
+            "val_bpb": weights.val_bpb,
+            "protocol": best.night.protocol,
+            "files": sorted(["config.json", *(path.name for path in folder.iterdir())]),
+        },
+    }
+
+
+def check_folder(folder: Path) -> None:
+    """Raise NightError for a folder that holds anything else than a model that was written here before."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise NightError(f"{folder} is a file; name another folder")
+    there = {path.name for path in folder.iterdir()} - PASSED_OVER
+    foreign = sorted(there - _written_before(folder))
+    if foreign:
+        raise NightError(f"{folder} holds {foreign[0]}, which is no part of a model written here; name another folder")
+
+
+def _written_before(folder: Path) -> set[str]:
+    try:
+        return set(json.loads((folder / "config.json").read_text())[OURS]["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def corpus_of(folder: Path) -> prepare.Data:
+    """Load the corpus of a night without its arrays; raise MachineError if it is gone."""
+    try:
+        return prepare.load_data(folder, verify=False)
+    except DataError as error:
+        raise MachineError(f"the night's corpus, with its tokenizer, cannot be used: {error}") from error

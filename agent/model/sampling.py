@@ -1,0 +1,97 @@
+"""Continue a text with the weights that a night kept, in the sandbox of the night, and pass it on as it comes.
+
+The script runs in a box, since a machine may have written it. It gets the tokens of the text and leaves the tokens of
+the continuation in a file of its folder, which is read while it grows.
+"""
+
+import codecs
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import tiktoken
+
+from agent.errors import MachineError
+from agent.experiment import Ending, Night
+from agent.files import throwaway_folder
+from agent.model.folder import corpus_of
+from agent.records.terms import Terms
+from agent.runs.runner import Runner, open_plain
+from agent.runs.score import SCORER
+from agent.sandbox.box import Mode, choose
+from agent.sandbox.limits import limits_of_machine
+from agent.text import harmless_lines
+from encode import load_encoding
+
+SAMPLER, TOKENS = Path(__file__).with_name("sampler.py"), "tokens.u16"
+LIMIT_S = 3600.0  # after an hour it hangs
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRequest:
+    """What to continue, and how."""
+
+    text: str
+    tokens: int  # at most
+    temperature: float
+    seed: int
+
+
+@dataclass(slots=True)
+class Stream:
+    """Read tokens from a file that grows, and pass on their text, harmless for a terminal."""
+
+    folder: Path
+    encoding: tiktoken.Encoding
+    most: int  # tokens
+    write: Callable[[str], None]
+    read: int = 0
+    decoder: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
+
+    def advance(self, *, final: bool = False) -> None:
+        """Pass on the text of the tokens that have come; half a character waits for its other half."""
+        try:
+            with open_plain(self.folder, TOKENS) as file:
+                file.seek(2 * self.read)
+                content = file.read(2 * (self.most - self.read))
+        except OSError:  # not there yet
+            content = b""
+        tokens = np.frombuffer(content[: len(content) // 2 * 2], np.uint16)
+        self.read += len(tokens)
+        # BOS ends the text; a script may write any number
+        parts = [self.encoding.decode_single_token_bytes(token) for token in tokens.tolist() if token < self.bos]
+        text = self.decoder.decode(b"".join(parts), final)
+        if text:
+            self.write(harmless_lines(text))
+
+    @property
+    def bos(self) -> int:
+        return self.encoding.n_vocab - 1
+
+
+def sample(
+    night: Night, folder: Path, script: str, weights: Path, asked: SampleRequest, write: Callable[[str], None]
+) -> None:
+    """Continue a text with these weights of a night in this folder; raise MachineError if the script fails."""
+    data = corpus_of(Path(night.data))
+    encoding = load_encoding(data.folder / "tokenizer.tiktoken")
+    prompt = np.array([data.bos, *encoding.encode_ordinary(asked.text)], np.int32)
+    box = choose(Mode(Terms.from_json(night.terms).sandbox))
+    runner = Runner(night, folder, box, limits_of_machine(), None, lambda: False, lambda progress, elapsed_s: None)
+    with throwaway_folder() as aside:
+        inside = aside / "sample"  # laying out would replace the throwaway folder itself, and its lock with it
+        runner.lay_out(inside, script)
+        for program in (SAMPLER, SCORER):
+            shutil.copyfile(program, inside / program.name)
+        np.save(inside / "prompt.npy", prompt[-data.seq_len :])
+        stream = Stream(inside, encoding, asked.tokens, write)
+        options = [str(asked.tokens), f"{asked.temperature!r}", str(asked.seed)]
+        command = [sys.executable, SAMPLER.name, runner.script_name, str(weights), *options]
+        outcome = runner.call(command, inside, LIMIT_S, weights, progress=stream.advance)
+        stream.advance(final=True)
+    if outcome.ending is not Ending.FINISHED:
+        last = outcome.last_lines.strip().rpartition("\n")[2]
+        raise MachineError(f"the script {outcome.ending} while it continued the text: {last or 'it said nothing'}")

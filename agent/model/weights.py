@@ -1,0 +1,75 @@
+"""Find the weights that an attempt's runs left: in the night's own folders, or in those of replays."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import NightError
+from agent.experiment import Attempt, Night
+from agent.files import read_plain
+from agent.invocation import typed
+from agent.judging.early_stop import is_finite
+from agent.runs.runner import WEIGHTS
+from agent.runs.train import read_weights
+
+NAME = Path(WEIGHTS).name
+REPLAY = "replay.json"  # what a replay leaves beside its weights
+
+
+@dataclass(frozen=True, slots=True)
+class KeptWeights:
+    """Weights that are still there, and how they came to be."""
+
+    path: Path
+    seed: int
+    val_bpb: float
+    params: int
+    device: str
+    trained: str | None  # ISO 8601, UTC; None where it was not recorded
+    holdout_bpb: float | None = None
+    replayed: bool = False  # by a run after the night
+
+
+def find_weights(folder: Path, night: Night, attempt: Attempt) -> KeptWeights | None:
+    """Return the weights with the lowest score, of a replay only where none of the night's are left; else None."""
+    for found in (_of_night(folder, night, attempt), _of_replays(folder, night, attempt)):
+        best = min(found, key=lambda one: one.val_bpb, default=None)
+        if best is not None:
+            return best
+    return None
+
+
+def weights_of(folder: Path, night: Night, attempt: Attempt) -> KeptWeights:
+    """Return the same; raise NightError with the remedy where there are none."""
+    found = find_weights(folder, night, attempt)
+    if found is None:
+        number = str(attempt.number)
+        raise NightError(
+            f"attempt {number} of night {night.tag} has no weights here: those of edits that are not kept are deleted, "
+            f"and git carries none; make them again with: {typed('replay', number, '--tag', night.tag)}"
+        )
+    return found
+
+
+def _of_night(folder: Path, night: Night, attempt: Attempt) -> Iterator[KeptWeights]:
+    for run in attempt.counted_runs:
+        path = folder / "runs" / f"{attempt.number:04d}" / f"seed{run.seed}" / WEIGHTS
+        sizes = read_weights(path.parent)
+        if run.score is not None and run.score.val_bpb is not None and sizes is not None:
+            held = run.holdout.val_bpb if run.holdout is not None else None
+            yield KeptWeights(path, run.seed, run.score.val_bpb, sizes.params, night.device, run.began, held)
+
+
+def _of_replays(folder: Path, night: Night, attempt: Attempt) -> Iterator[KeptWeights]:
+    """Yield the weights of replays that succeeded under the conditions of the night."""
+    for place in sorted((folder / "replays").glob(f"{attempt.number}-*")):
+        try:
+            said = json.loads(read_plain(place / REPLAY) or "{}")
+            seed, score, failure = said.get("seed"), said.get("val_bpb"), said.get("failure")
+        except (ValueError, AttributeError):
+            continue
+        sizes = read_weights(place)
+        if sizes is not None and failure is None and said.get("protocol") == night.protocol and is_finite(score):
+            device, ended = str(said.get("device")), said.get("ended")
+            yield KeptWeights(place / NAME, int(seed), float(score), sizes.params, device, ended, replayed=True)

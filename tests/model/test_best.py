@@ -1,0 +1,256 @@
+"""The best script of a night can be looked at, written to a file, and taken away as a whole model."""
+
+import dataclasses
+import json
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from commands import refused
+from conftest import KEPT
+from nights import Grounds, command, environment
+
+from agent.experiment import Dawn, Noise
+from agent.files import PREFIX
+from agent.judging.confirmation import Findings
+from agent.judging.intervals import Interval
+from agent.model.best_script import BestScript
+from agent.model.card import model_card
+from agent.model.folder import write_folder
+from agent.model.weights import weights_of
+from agent.records.journal import Journal
+from agent.records.place import Place
+
+
+@pytest.fixture
+def night(kept_night: Grounds, tmp_path: Path) -> Grounds:
+    """A copy, to be spoilt."""
+    shutil.copytree(kept_night.root, tmp_path / "user")
+    return Grounds(tmp_path / "user")
+
+
+def champion(night: Grounds) -> BestScript:
+    return BestScript.of(Place.of(night.root / "train_mlx.py"), "t")
+
+
+def weights(night: Grounds, number: int) -> Path:
+    return night.folder("t") / "runs" / f"{number:04d}" / "seed0" / "out" / "model.safetensors"
+
+
+def test_best_says_which_script_it_is_how_good_and_how_to_check_it_out(kept_night):
+    done = kept_night.nightshift("best")
+    assert done.returncode == 0, done.stderr
+    facts = {line[:12].strip(): line[12:] for line in done.stdout.splitlines()}
+    first, best = (attempt.val_bpb for attempt in kept_night.attempts("t")[:2])
+    assert facts["best"] == "#1 of night t: script 1"
+    assert facts["val_bpb"].startswith(f"{best:.6f}")
+    assert facts["gain"].startswith(f"{first - best:.6f}")
+    assert facts["honest gain"].startswith("not measured")
+    assert facts["weights"] == str(weights(kept_night, 1))
+    assert kept_night.git("show", f"{facts['ref']}:train_mlx.py") == KEPT.strip()
+    assert kept_night.git("rev-parse", facts["branch"]) == facts["commit"]
+
+
+def test_the_check_out_that_best_prints_brings_the_script(night):
+    words = next(line[12:] for line in night.nightshift("best").stdout.splitlines() if line.startswith("check out"))
+    night.git(*words.removeprefix("git ").split())
+    assert (night.root / "train_mlx.py").read_text() == KEPT
+
+
+def test_an_interval_is_given_once_the_noise_is_known(kept_night):
+    known = champion(kept_night)
+    assert known.gain is not None
+    assert known.gain.width_bpb is None
+    several = dataclasses.replace(known, noise=Noise(0.01, 4, 0.03))
+    assert several.gain.width_bpb == pytest.approx(1.96 * 0.01 * 2**0.5)
+    assert several.score.width_bpb == pytest.approx(1.96 * 0.01)
+
+
+def test_the_script_is_written_as_it_was_committed_and_over_no_other_file(night):
+    assert night.nightshift("best", "--script", "best.py").returncode == 0
+    assert (night.root / "best.py").read_bytes() == KEPT.encode()
+    assert "exists" in refused(night.nightshift("best", "--script", "train_mlx.py"))
+    assert "no folder" in refused(night.nightshift("best", "--script", "gone/best.py"))
+
+
+def test_a_model_is_written_whole_and_again_over_itself(night, tmp_path):
+    folder = tmp_path / "model"
+    for _ in range(2):
+        done = night.nightshift("best", "--weights", str(folder))
+        assert done.returncode == 0, done.stderr
+        assert (folder / "train_mlx.py").read_bytes() == KEPT.encode()
+        assert (folder / "model.safetensors").read_bytes() == weights(night, 1).read_bytes()
+        assert sorted(json.loads((folder / "config.json").read_text())["nightshift"]["files"]) == sorted(
+            path.name for path in folder.iterdir()
+        )
+    assert [path.name for path in tmp_path.iterdir() if "model" in path.name] == ["model"]
+
+
+def test_the_card_says_what_the_model_is_and_how_good(kept_night, tmp_path):
+    known = champion(kept_night)
+    write_folder(known, weights_of(known.folder, known.night, known.attempt), tmp_path / "model")
+    card = (tmp_path / "model" / "README.md").read_text()
+    attempt = known.attempt
+    assert f"| these weights (seed 0) | {attempt.val_bpb:.6f} |" in card
+    assert f"`{attempt.commit}`" in card
+    assert "| `SHARPNESS` | `0.9` | `0.5` |" in card
+    assert "| `SMOOTHING` | `1.0` |  |" in card
+    assert "not confirmed on fresh seeds" in card
+    assert str(Path(known.night.data).parent) not in card, "the owner's folders are nobody else's business"
+
+
+def test_words_of_a_model_are_plain_text_in_the_card(kept_night):
+    known = champion(kept_night)
+    hostile = "<script>x</script> [a](https://b.example) ![](c) `d` **e** | f\x1b[2J\n# g"
+    proposal = dataclasses.replace(known.attempt.proposal, title=hostile, hypothesis=hostile, source=hostile)
+    known = dataclasses.replace(known, attempt=dataclasses.replace(known.attempt, proposal=proposal))
+    splits = {"train": {"tokens": 1, "bytes": 1}}
+    manifest = {"dataset": "stdlib", "scale": "tiny", "splits": splits, "vocab_size": 512, "seq_len": 64}
+    card = model_card(known, weights_of(known.folder, known.night, known.attempt), manifest)
+    assert "<script>" not in card
+    assert "[a](" not in card
+    assert "![](" not in card
+    assert "https://" not in card
+    assert "\x1b" not in card
+    assert "**e**" not in card
+    assert "Python Software Foundation License" in card
+
+
+@pytest.mark.parametrize(("about", "told"), [(1, "0.100000 [0.050000, 0.150000]"), (2, "not measured")])
+def test_the_honest_gain_is_told_where_the_last_dawn_is_about_this_script(night, about, told):
+    honest = Interval(0.1, 0.05, 0.15)
+    found = Findings(about, about, 8, 0.2, 0.2, honest, None, "", None, (), (), None, None)
+    with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
+        journal.put_dawn(Dawn(1, about, 4, "2026-01-02T03:04:05Z", findings=dataclasses.asdict(found)))
+    lines = night.nightshift("best").stdout.splitlines()
+    assert next(line[12:] for line in lines if line.startswith("honest gain")).startswith(told)
+    assert lines[0].startswith("best        #1")
+
+
+def test_the_script_that_dawn_confirmed_without_its_passengers_is_the_best(night):
+    found = Findings(1, 0, 8, 0.2, 0.2, Interval(0.1, 0.05, 0.15), None, "", None, (), (1,), None, None)
+    with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
+        journal.put_dawn(Dawn(1, 1, 4, "2026-01-02T03:04:05Z", findings=dataclasses.asdict(found)))
+    said = night.nightshift("best").stdout
+    assert said.startswith("best        #0")
+    assert "experiments/0.05s-t-confirmed" in said
+
+
+@pytest.mark.parametrize("there", ["notes.txt", "config.json", "train_mlx.py"])
+def test_a_folder_of_something_else_is_left_alone(night, tmp_path, there):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / there).write_text("mine")
+    assert there in refused(night.nightshift("best", "--weights", str(folder)))
+    assert (folder / there).read_text() == "mine"
+    assert "is a file" in refused(night.nightshift("best", "--weights", str(folder / there)))
+
+
+def test_a_model_folder_with_a_file_of_the_users_is_left_alone(night, tmp_path):
+    folder = tmp_path / "model"
+    night.nightshift("best", "--weights", str(folder))
+    (folder / "notes.txt").write_text("mine")
+    assert "notes.txt" in refused(night.nightshift("best", "--weights", str(folder)))
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_where_writing_fails_nothing_is_left_and_the_older_model_stays(night, tmp_path):
+    folder = tmp_path / "model"
+    night.nightshift("best", "--weights", str(folder))
+    before = (folder / "README.md").read_bytes()
+    known = champion(night)
+    lost = dataclasses.replace(weights_of(known.folder, known.night, known.attempt), path=tmp_path / "gone")
+    with pytest.raises(FileNotFoundError):
+        write_folder(known, lost, folder)
+    assert (folder / "README.md").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir() if "model" in path.name] == ["model"]
+
+
+def test_weights_that_are_gone_are_said_with_the_remedy(night, tmp_path):
+    weights(night, 1).unlink()
+    sentence = refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
+    assert "attempt 1 of night t has no weights here" in sentence
+    assert "nightshift replay 1 --tag t" in sentence
+    assert not (tmp_path / "model").exists()
+    assert "gone" in night.nightshift("best").stdout
+
+
+def test_weights_that_are_cut_off_or_a_link_are_not_taken(night, tmp_path):
+    path = weights(night, 1)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert "no weights" in refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
+    path.unlink()
+    (tmp_path / "elsewhere").write_bytes(whole)
+    path.symlink_to(tmp_path / "elsewhere")
+    assert "no weights" in refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
+
+
+def test_the_run_with_the_lowest_score_gives_the_weights(night):
+    known = champion(night)
+    run = known.attempt.runs[0]
+    other = weights(night, 1).parents[1].with_name("seed7")
+    shutil.copytree(weights(night, 1).parents[1], other)
+    for delta, seed in ((0.1, 0), (-0.1, 7)):
+        score = dataclasses.replace(run.score, val_bpb=run.score.val_bpb + delta)
+        runs = (run, dataclasses.replace(run, seed=7, score=score))
+        assert weights_of(known.folder, known.night, dataclasses.replace(known.attempt, runs=runs)).seed == seed
+
+
+def test_the_weights_of_a_replay_serve_where_those_of_the_night_are_gone(night, tmp_path):
+    path = weights(night, 1)
+    known = champion(night)
+    told = {"seed": 3, "val_bpb": 2.5, "failure": None, "protocol": known.night.protocol, "device": "a CPU"}
+    for name, changes in (("1-b", {}), ("1-c", {"protocol": "x"}), ("1-d", {"failure": "audit"}), ("10-a", {})):
+        replay = night.folder("t") / "replays" / name
+        replay.mkdir(parents=True)
+        (replay / "replay.json").write_text(json.dumps(told | {"val_bpb": 2.5 if name == "1-b" else 2.0} | changes))
+        shutil.copyfile(path, replay / "model.safetensors")
+    assert weights_of(known.folder, known.night, known.attempt).path == path
+    path.unlink()
+    assert weights_of(known.folder, known.night, known.attempt).path.parent.name == "1-b"
+    assert night.nightshift("best", "--weights", str(tmp_path / "model")).returncode == 0
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "| these weights (seed 3) | 2.500000 |" in card
+    assert "in a replay after the night" in card
+
+
+def test_a_night_that_has_kept_nothing_says_so(grounds):
+    assert "no night has run here yet" in refused(grounds.nightshift("best"))
+
+
+def test_a_kept_model_continues_a_text(kept_night):
+    first, again = (kept_night.nightshift("sample", "import os", "--tokens", "9", "--seed", "5") for _ in range(2))
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.startswith("import os")
+    assert len(first.stdout) > len("import os") + 5
+    assert first.stdout == again.stdout
+    assert first.stdout != kept_night.nightshift("sample", "import os", "--tokens", "9", "--seed", "6").stdout
+
+
+def test_an_attempt_without_weights_continues_nothing(night):
+    weights(night, 0).unlink()
+    assert "attempt 0 of night t has no weights" in refused(night.nightshift("sample", "x", "--attempt", "0"))
+    assert "no attempt 9" in refused(night.nightshift("sample", "x", "--attempt", "9"))
+    for wrong in ("-1", "nan", "11", "warm"):
+        assert "is not a number from 0 to 10" in night.nightshift("sample", "x", "--temperature", wrong).stderr
+
+
+def test_ctrl_c_ends_the_text_and_its_processes(kept_night, tmp_path):
+    words = command("sample", "import os", "--tokens", "1000000", "--temperature", "0")
+    env = environment(TMPDIR=str(tmp_path))
+    with subprocess.Popen(
+        words, cwd=kept_night.root, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(20).startswith(b"import os")
+        assert list(tmp_path.glob(f"{PREFIX}*"))
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors == b""
+    assert rest.endswith(b"\n")
+    assert list(tmp_path.iterdir()) == [], "the folder of the process, which ended with it"

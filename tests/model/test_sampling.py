@@ -1,0 +1,184 @@
+"""A model's text is made in the sandbox, comes as it is made, and can do nothing to a terminal."""
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from boxes import bubblewrap, usable
+from nights import PROJECT, unigram
+from samples import NIGHT
+
+import prepare
+from agent.errors import MachineError
+from agent.experiment import Night
+from agent.model.sampler import continuation
+from agent.model.sampling import SampleRequest, sample
+from agent.records.terms import Terms
+from agent.script.contract import fixed_files
+
+WRITES = """
+import os
+from pathlib import Path
+
+
+def load_model(weights):
+    {deed}
+    os._exit(0)
+
+
+def main(): ...
+"""
+
+
+@dataclass
+class Bench:
+    """A night's folder with weights of a unigram, and a script that reads them."""
+
+    night: Night
+    folder: Path
+    weights: Path
+    written: list[str] = field(default_factory=list)
+
+    def sample(
+        self, text: str, script: str = unigram(), tokens: int = 5, temperature: float = 1.0, seed: int = 0
+    ) -> str:
+        self.written.clear()
+        asked = SampleRequest(text, tokens, temperature, seed)
+        sample(self.night, self.folder, script, self.weights, asked, self.written.append)
+        return "".join(self.written)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, tiny_data: Path, own_cache: None) -> Bench:
+    folder = tmp_path / "repository" / "experiments" / "nights" / "t"
+    for name in fixed_files(PROJECT, unigram()):
+        (folder / "fixed" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(PROJECT / name, folder / "fixed" / name)
+    data = prepare.load_data(tiny_data, verify=False)
+    logits = np.where(np.arange(data.vocab_size) == ord("a"), 3.0, 0.0)
+    logits[data.bos] = -100  # no text ends early
+    mx.save_safetensors(str(folder / "model.safetensors"), {"logits": mx.array(logits, mx.float32)})
+    terms = Terms(sandbox="off").as_json()
+    return Bench(dataclasses.replace(NIGHT, data=str(tiny_data), terms=terms), folder, folder / "model.safetensors")
+
+
+def with_model(body: str) -> str:
+    """A script whose model returns these logits for tokens (B, T)."""
+    return f"""
+import time
+from pathlib import Path
+
+import mlx.core as mx
+
+
+def load_model(weights):
+    table = mx.load(weights)["logits"]
+
+    def model(tokens):
+        {body}
+    return model
+
+
+def main(): ...
+"""
+
+
+COPIES = with_model("return 100 * mx.eye(table.size)[tokens]")  # the last token again and again
+
+
+def drawn(model: Callable[[mx.array], mx.array], prompt: list[int], count: int, temperature=0.0, seed=0) -> list[int]:
+    """The tokens after the prompt, of 4 in all, whose rows have 128 positions."""
+    data = SimpleNamespace(seq_len=128, bos=3)
+    return list(islice(continuation(model, prompt, data, temperature, seed), count))
+
+
+def test_temperature_0_takes_the_likeliest_token_and_others_draw_by_their_probability():
+    logits = mx.array([1.0, 3.0, 2.0, -100.0])
+    model = lambda tokens: mx.broadcast_to(logits, (*tokens.shape, 4))  # noqa: E731
+    assert drawn(model, [3], 5) == [1] * 5
+    for temperature in (0.5, 2.0):
+        tokens = drawn(model, [3], 3000, temperature, seed=1)
+        expected = 3000 * np.array(mx.softmax(logits / temperature))
+        counts = np.bincount(tokens, minlength=4)
+        assert (abs(counts - expected) <= 4 * expected**0.5).all(), (counts, expected)
+        assert tokens == drawn(model, [3], 3000, temperature, seed=1)
+        assert tokens != drawn(model, [3], 3000, temperature, seed=2)
+
+
+def test_the_model_gets_the_whole_context_or_as_much_of_its_end_as_fits_a_row():
+    seen: list[list[int]] = []
+
+    def model(tokens: mx.array) -> mx.array:
+        seen.append(tokens.tolist()[0])
+        return mx.eye(4)[tokens]  # the last token again and again
+
+    prompt = [3, *[0, 1] * 31, 2]
+    assert drawn(model, prompt, 100) == [2] * 100
+    assert seen[0] == prompt
+    assert seen[1] == [*prompt, 2, *[3] * 63]
+    assert seen[-1] == [*prompt, *[2] * 99][-128:]
+    assert {len(row) for row in seen} == {64, 128}, "further lengths would be compiled again"
+
+
+def test_the_end_of_a_document_ends_the_text():
+    assert drawn(lambda tokens: mx.eye(4)[(tokens + 1) % 4], [3], 9) == [0, 1, 2, 3]
+
+
+def test_a_text_is_continued_from_its_tokens(bench):
+    assert bench.sample("xyz!", COPIES, temperature=0) == "!!!!!"
+
+
+def test_text_comes_while_the_model_goes_on(bench, tmp_path):
+    seen = tmp_path / "seen"
+    waits = f"""while tokens.tolist()[0].count(ord("a")) >= 3 and not Path({str(seen)!r}).exists():
+            time.sleep(0.01)
+        return mx.broadcast_to(table, (*tokens.shape, table.size))"""
+    texts: list[str] = []
+
+    def write(text: str) -> None:
+        texts.append(text)
+        seen.touch()
+
+    sample(bench.night, bench.folder, with_model(waits), bench.weights, SampleRequest("x", 6, 0.0, 0), write)
+    assert "".join(texts) == "aaaaaa"
+    assert len(texts) > 1
+
+
+def test_control_characters_do_not_reach_the_terminal_and_half_characters_wait(bench):
+    tokens = [*b"\x1b[2J\r", 60000, 511, *"é\n\t".encode(), 0xC3, *b"more than was asked for"]
+    deed = f"Path('tokens.u16').write_bytes(b''.join(t.to_bytes(2, 'little') for t in {tokens}))"
+    most = tokens.index(0xC3, tokens.index(ord("\t"))) + 1
+    assert bench.sample("x", WRITES.format(deed=deed), tokens=most) == "\\x1b[2J\\ré\n\t\ufffd"
+
+
+def test_a_link_in_the_place_of_the_tokens_is_not_followed(bench, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    assert bench.sample("x", WRITES.format(deed=f"os.symlink({str(tmp_path / 'secret')!r}, 'tokens.u16')")) == ""
+
+
+def test_a_script_that_fails_is_said_with_its_last_line(bench):
+    with pytest.raises(MachineError, match="crashed while it continued the text: ValueError: no logits"):
+        bench.sample("x", with_model("raise ValueError('no logits')"))
+
+
+def test_the_script_sees_neither_the_repository_nor_the_network(bench):
+    usable(bubblewrap())
+    secret = str(bench.folder.parents[2] / "secret")
+    Path(secret).write_text("secret")
+    looks = f"""import socket
+        try:
+            free = Path({secret!r}).exists() or socket.create_connection(("192.0.2.1", 9), 1)
+        except OSError:
+            free = False
+        return 100 * mx.eye(table.size)[mx.full(tokens.shape, ord("y" if free else "n"))]"""
+    assert bench.sample("x", with_model(looks)) == "yyyyy"
+    terms = Terms(sandbox="require").as_json()
+    bench = dataclasses.replace(bench, night=dataclasses.replace(bench.night, terms=terms))
+    assert bench.sample("x", with_model(looks)) == "nnnnn"
