@@ -28,6 +28,7 @@ ROOMS = (
     "agent.view.charts.parts",
     "agent.view.charts",
     "agent.view.live",
+    "agent.view.export",
     "agent.view",
     "agent.night",
     "agent.profile",

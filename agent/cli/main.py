@@ -30,6 +30,8 @@ FILES = {
     "plot": "agent.cli.reading.plot",
     "best": "agent.cli.taking.best",
     "sample": "agent.cli.taking.sample",
+    "replay": "agent.cli.taking.replay",
+    "export": "agent.cli.taking.export",
     "ship": "agent.cli.taking.ship",
     "profile": "agent.cli.machine",
     "doctor": "agent.cli.machine",

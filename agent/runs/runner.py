@@ -43,6 +43,7 @@ class Runner:
     allowance_s: float | None  # seconds beyond the budget; None: learnt from attempt 0
     stopped: Callable[[], bool]  # whether the user has asked to end the current run
     progressed: Callable[[Progress | None, float], None]
+    root: Path | None = None  # of the repository, which runs do not see; None: the one around experiments/nights/<tag>
 
     @property
     def fixed(self) -> Path:
@@ -151,7 +152,7 @@ class Runner:
         """Return the paths that a boxed process sees: its folder, these files and the corpus without held-out text."""
         data, patterns = Path(self.night.data), (*SHOWN, *(TRAINING_TEXT if trains else ()))
         shown = (path for pattern in patterns for path in sorted(data.glob(pattern)))
-        root = self.folder.parents[2]
+        root = self.root or self.folder.parents[2]
         return View(folder, (*shown, *readable), hidden=(root, Path.home(), data))
 
     def drop_temporary(self, folder: Path) -> None:

@@ -1,0 +1,54 @@
+"""Find the attempt that a command names, with its facts, and the script that it ran."""
+
+from agent.cli.reading.which import begin_with
+from agent.errors import NightError
+from agent.experiment import Night
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.view.facts.nouns import AttemptFacts, NightFacts
+from agent.view.facts.read import known_tags, night_facts
+
+
+def facts_of(place: Place, tag: str | None) -> NightFacts:
+    """Return the facts of this night, or of the latest; raise NightError where there is none."""
+    if tag is not None:
+        return night_facts(place, tag)
+    tags = place.tags() or tuple(known_tags(place))
+    if not tags:
+        raise NightError(f"no night has run here yet; {begin_with()}")
+    return night_facts(place, tags[-1])
+
+
+def attempt_in(facts: NightFacts, number: int) -> AttemptFacts:
+    """Return the facts of one attempt; raise NightError for a number that the night does not have."""
+    found = next((one for one in facts.attempts if one.number == number), None)
+    if found is None:
+        numbers = [one.number for one in facts.attempts]
+        there = f"{min(numbers)} to {max(numbers)}" if numbers else "none yet"
+        raise NightError(f"night {facts.tag} has no attempt {number}; there are: {there}")
+    return found
+
+
+def script_of(place: Place, facts: NightFacts, attempt: AttemptFacts) -> str:
+    """Return an attempt's script from the journal, else from its commit; raise NightError where neither is here."""
+    journal = place.journal(facts.tag)
+    if journal.exists():
+        with Journal.read(journal) as opened:
+            return opened.attempt(attempt.number).proposal.script
+    commit = place.repo.find(attempt.commit) if attempt.commit else None
+    if commit is None:
+        refs = f"refs/experiments/{facts.tag}/*"
+        raise NightError(
+            f"the script of attempt {attempt.number} of night {facts.tag} is not here: the night has no journal here, "
+            f"and commit {(attempt.commit or 'none')[:7]} is not in this repository; fetch it from where the night "
+            f"ran: git fetch REMOTE '{refs}:{refs}'"
+        )
+    return place.repo.read(commit, place.script)
+
+
+def journal_of(place: Place, tag: str) -> Night | None:
+    """Return the night as its journal has it; None where the journal is elsewhere."""
+    if not place.journal(tag).exists():
+        return None
+    with Journal.read(place.journal(tag)) as journal:
+        return journal.night()

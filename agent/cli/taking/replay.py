@@ -1,0 +1,185 @@
+"""An attempt once more, beside what the night measured: nightshift replay."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from agent.cli.reading.scripts import attempt_in, facts_of, script_of
+from agent.cli.reading.which import place_meant
+from agent.cli.taking.rerun import Original, prepared, run_again, runner_for, taken_out
+from agent.cli.words.parser import Subcommand
+from agent.cli.words.values import seed as seed_of
+from agent.clock import kept_awake
+from agent.errors import NightError
+from agent.experiment import Run
+from agent.files import remove
+from agent.invocation import typed
+from agent.night.lock import only_night
+from agent.night.opening import check_disk
+from agent.night.stop import Stop, like_ctrl_c
+from agent.text import SCORE_DECIMALS
+from agent.view.answer import Answer, AnswersTo
+from agent.view.replayed import Replay, Replayed, replayed
+from agent.view.screen import Screen, steadfast
+
+REPORT = "replay.json"
+REPLAY_TEXT = (
+    "Run an attempt of a night once more, in a fresh folder: its committed script, its seed, the night's budget, "
+    "sandbox and scoring. Compare the score with the night's own. The night's journal and branch stay as they are."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    number: int
+    tag: str | None
+    seed: int | None
+    out: Path | None
+    answer: Answer
+
+
+def replay(options: ReplayOptions) -> int:
+    place = place_meant(options.tag)
+    facts = facts_of(place, options.tag)
+    attempt = attempt_in(facts, options.number)
+    original = Original.of(place, facts, attempt, script_of(place, facts, attempt))
+    seed = options.seed if options.seed is not None else next((run.seed for run in attempt.runs), 0)
+    screen = Screen(Console(file=steadfast(sys.stderr if options.answer.on_stdout else sys.stdout)), facts.budget_s)
+    with ExitStack() as undo:
+        tell = undo.enter_context(only_night(place.repo.common_dir()))
+        check_disk(place.repo.root)
+        work, kept = undo.enter_context(_folders(original, options.out))
+        tell(f"{facts.tag}/replays/{work.parent.name}", work.parent)
+        undo.callback(screen.close)
+        screen.said(f"replay of attempt {attempt.number} of night {facts.tag}, seed {seed}: {attempt.title}")
+        with like_ctrl_c():
+            night = prepared(original, seed, work)
+        stop = Stop(work.parent)
+        undo.enter_context(stop.on_signals())
+        undo.enter_context(kept_awake())
+        runner = runner_for(original, night, work, screen, lambda: stop.after_run)
+        screen.said(f"  {facts.budget_s:g} s of training on {night.device}, sandbox: {runner.box.name}")
+        done = run_again(original, seed, runner, screen)
+        screen.close()
+        if done is None:
+            return _ended_early(options, screen)
+        again, run = done
+        taken_out(runner, original, run, kept)
+        found = replayed(facts, attempt, again)
+        told = _told(original, again, run, found, kept)
+        (kept / REPORT).write_text(json.dumps(told, indent=1) + "\n")
+        for line in _lines(original, again, found, kept):
+            screen.said(line)
+        options.answer.give(told)
+    return 0
+
+
+@contextmanager
+def _folders(original: Original, out: Path | None) -> Iterator[tuple[Path, Path]]:
+    """Yield a folder to work in, which is gone afterwards, and the one to keep, gone where nothing was put there."""
+    if out is not None and (out.exists() or out.is_symlink()) and not (out.is_dir() and not any(out.iterdir())):
+        raise NightError(f"{out} holds something already; name a new folder with --out")
+    name = f"{original.attempt.number}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    home = original.folder / "replays" / name
+    work, kept = home / "work", out if out is not None else home
+    work.mkdir(parents=True)
+    (original.place.nights / ".gitignore").write_text("*\n")
+    kept.mkdir(parents=True, exist_ok=True)  # before minutes are spent on what could not be written
+    try:
+        yield work, kept
+    finally:
+        remove(work)
+        (home / "stop").unlink(missing_ok=True)
+        for folder in (kept, home, home.parent, original.folder):
+            with suppress(OSError):
+                folder.rmdir()  # only an empty one
+
+
+def _ended_early(options: ReplayOptions, screen: Screen) -> int:
+    sentence = "the replay was ended early, and nothing of it is kept"
+    screen.said(sentence)
+    options.answer.fail(sentence, 130, status="unfinished", go_on_with=_again(options, None))
+    return 130
+
+
+def _told(original: Original, again: Replay, run: Run, found: Replayed, kept: Path) -> Mapping[str, object]:
+    """Return the facts of a replay as JSON has them."""
+    facts, attempt, then = original.facts, original.attempt, found.before
+    return {
+        "tag": facts.tag,
+        "attempt": attempt.number,
+        "title": attempt.title,
+        "commit": attempt.commit,
+        "seed": again.seed,
+        "budget_s": facts.budget_s,
+        "verdict": found.verdict,
+        "sentence": found.sentence,
+        "val_bpb": again.val_bpb,
+        "val_bpb_then": then.val_bpb if then else None,
+        "runs_then": then.runs if then else 0,
+        "difference_bpb": found.difference_bpb,
+        "noise_bpb": found.noise_bpb,
+        "sigma_bpb": facts.sigma_bpb,
+        "failure": again.failure,
+        "ending": run.ending,
+        "wall_s": round(run.wall_s, 3),
+        "tokens_s": again.tokens_s,
+        "tokens_s_then": then.tokens_s if then else None,
+        "device": again.device,
+        "device_then": facts.device,
+        "protocol": again.protocol,
+        "protocol_then": facts.protocol,
+        "changed_files": again.changed_files,
+        "folder": str(kept),
+    }
+
+
+def _lines(original: Original, again: Replay, found: Replayed, kept: Path) -> list[str]:
+    then = found.before
+    lines = [f"  now   {_score(again.val_bpb)}  seed {again.seed}, {original.facts.budget_s:g} s on {again.device}"]
+    if then is not None:
+        how = f"seed {then.seed}" if then.seed is not None else f"the mean of {then.runs} runs"
+        lines.insert(0, f"  then  {_score(then.val_bpb)}  {how}, {original.attempt.started[:10]}")
+    names = ", ".join(sorted(path.name for path in kept.iterdir() if path.is_file() and path.name != "stop"))
+    here = Path.cwd()
+    shown = kept.relative_to(here) if kept.is_relative_to(here) else kept
+    return [*lines, found.sentence, f"kept in {shown}: {names}"]
+
+
+def _score(val_bpb: float | None) -> str:
+    return "no score" if val_bpb is None else f"{val_bpb:.{SCORE_DECIMALS}f}"
+
+
+def _again(options: ReplayOptions, tag: str | None) -> str:
+    words = ["replay", str(options.number)]
+    for name, value in (("--tag", options.tag), ("--seed", options.seed), ("--out", options.out)):
+        words += [name, str(value)] if value is not None else []
+    return typed(*words)
+
+
+def _replay_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("number", type=int, metavar="N", help="the attempt's number")
+    words.add_argument("--tag", metavar="T", help="of this night (default: the latest)")
+    words.add_argument("--seed", type=seed_of, metavar="S", help="another seed (default: that of its first run)")
+    to = "keep weights, curve and logs there (default: experiments/nights/T/replays/N-TIME)"
+    words.add_argument("--out", type=Path, metavar="DIR", help=to)
+    words.add_argument("--json", action="store_true", help="print the comparison as JSON: nothing else on stdout")
+
+
+REPLAY = Subcommand(
+    "replay",
+    "run an attempt again, and compare",
+    ReplayOptions,
+    replay,
+    _replay_words,
+    REPLAY_TEXT,
+    answers=AnswersTo.STDOUT,
+    resume=_again,
+)

@@ -1,0 +1,274 @@
+"""What is taken out of a night: a replay, tables for other programs, and comparisons."""
+
+import csv
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from commands import refused, wait_until
+from nights import Grounds, environment, git, make_repository, unigram
+
+import hardware
+from agent.night.lock import holder, only_night
+
+BROKEN = unigram().replace("    parser = argparse", "    raise ValueError('no such width')\n    parser = argparse")
+
+
+@pytest.fixture(scope="module")
+def grounds(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Grounds]:
+    """A night of four attempts for all tests here: the baseline, two gains, a crash."""
+    root = tmp_path_factory.mktemp("taking")
+    cache = root / "cache"
+    cache.mkdir()
+    for folder in ("blas", "kernels"):
+        shared = hardware.cache_root() / folder
+        shared.mkdir(parents=True, exist_ok=True)
+        (cache / folder).symlink_to(shared)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        patch.setenv("NIGHTSHIFT_CACHE", str(cache))
+        found = Grounds(make_repository(root / "user", unigram()))
+        found.try_scripts("t", [unigram(SHARPNESS=0.7), unigram(SHARPNESS=0.9), BROKEN])
+        yield found
+
+
+# ---- replay ----------------------------------------------------------------------------------------------------------
+
+
+def everything(grounds: Grounds, tag: str) -> dict[str, bytes]:
+    """All that a night is: its files apart from replays, its refs, the ledger."""
+    files = [path for path in grounds.folder(tag).rglob("*") if path.is_file() and "replays" not in path.parts]
+    files += [grounds.root / "results.tsv"]
+    refs = {"refs": grounds.git("for-each-ref").encode()}
+    return refs | {str(path): path.read_bytes() for path in files if not path.name.startswith("journal.sqlite-")}
+
+
+def test_a_replay_without_chance_gives_the_same_score_and_touches_nothing_of_the_night(grounds):
+    before = everything(grounds, "t")
+    done = grounds.nightshift("replay", "2")
+    assert done.returncode == 0, done.stderr
+    bpb = f"{grounds.attempts('t')[2].val_bpb:.6f}"
+    assert f"\n  then  {bpb}  seed 0, 20" in done.stdout
+    assert f"\n  now   {bpb}  seed 0, 0.05 s on " in done.stdout
+    assert f"\nreproduced exactly: {bpb} with seed 0, then and now\n" in done.stdout
+    assert everything(grounds, "t") == before
+
+    (folder,) = grounds.folder("t").glob("replays/2-*")
+    assert f"kept in {folder.relative_to(grounds.root)}: " in done.stdout
+    names = {"metrics.jsonl", "model.safetensors", "replay.json", "score.log", "summary.json", "train.log"}
+    assert {path.name for path in folder.iterdir()} == names | {"train_mlx.py"}
+    assert (folder / "train_mlx.py").read_text() == grounds.attempts("t")[2].proposal.script
+    told = json.loads((folder / "replay.json").read_text())
+    assert (told["verdict"], told["difference_bpb"], told["seed"]) == ("reproduced", 0.0, 0)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.slow
+def test_a_night_of_which_only_record_and_commits_are_here_is_replayed_with_the_files_beside_the_script(
+    grounds, tmp_path
+):
+    assert grounds.nightshift("ship", "t").returncode == 0
+    elsewhere = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(grounds.root), "clone")
+    shutil.copytree(grounds.root / "experiments" / "shipped", elsewhere / "experiments" / "shipped")
+    shutil.rmtree(grounds.root / "experiments" / "shipped")
+    clone = Grounds(elsewhere)
+    without = refused(clone.nightshift("replay", "1", "--tag", "t"))
+    refs = "refs/experiments/t/*:refs/experiments/t/*"
+    assert f"is not in this repository; fetch it from where the night ran: git fetch REMOTE '{refs}'" in without
+
+    git(elsewhere, "fetch", "-q", "origin", refs)
+    done = clone.nightshift("replay", "1", "--tag", "t", "--seed", "5", "--out", str(tmp_path / "kept"), "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["attempt"], told["seed"], told["runs_then"], told["ending"]) == (1, 5, 1, "finished")
+    assert told["verdict"] == "unknown"
+    assert "since the night has not measured its noise" in told["sentence"]
+    assert told["val_bpb"] == pytest.approx(told["val_bpb_then"])
+    assert (tmp_path / "kept" / "model.safetensors").stat().st_size > 1000
+    assert not clone.folder("t").exists()  # nothing is left in a folder that a night would take for its own
+
+
+def test_a_replay_of_a_crash_crashes_again_and_keeps_its_log(grounds, tmp_path):
+    done = grounds.nightshift("replay", "3", "--out", str(tmp_path / "kept"))
+    assert done.returncode == 0, done.stderr
+    assert "failed again: exit code 1: ValueError: no such width; then: exit code 1: ValueError" in done.stdout
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"replay.json", "train.log", "train_mlx.py"}
+    assert "no such width" in (tmp_path / "kept" / "train.log").read_text()
+    assert f"{tmp_path / 'kept'} holds something already; name a new folder with --out" in refused(
+        grounds.nightshift("replay", "3", "--out", str(tmp_path / "kept"))
+    )
+
+
+def test_a_replay_is_refused_while_a_night_runs_and_for_what_is_not_there(grounds):
+    with only_night(grounds.root / ".git") as tell:
+        tell("wide", grounds.folder("wide"))
+        said = refused(grounds.nightshift("replay", "1"))
+    assert said.startswith("night wide (pid ")
+    assert said.endswith("is running in this repository; end it with: nightshift stop")
+    assert "night t has no attempt 9; there are: 0 to 3" in refused(grounds.nightshift("replay", "9"))
+    assert "no night nov01 is known here; there are: t" in refused(grounds.nightshift("replay", "1", "--tag", "nov01"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize("how", ["signal", "stop"])
+def test_a_replay_that_is_ended_early_leaves_nothing(tmp_path, how):
+    grounds = Grounds(make_repository(tmp_path / "slow", unigram()))
+    grounds.try_scripts("t", [], budget_s=8.0)
+    before = everything(grounds, "t")
+    replay = grounds.start("replay", "0")
+    wait_until(lambda: list(grounds.folder("t").glob("replays/*/work/runs/0000/seed0/out/metrics.jsonl")))
+    who = holder(grounds.root / ".git")
+    assert who is not None
+    assert who.tag.startswith("t/replays/0-")
+    if how == "signal":
+        replay.send_signal(signal.SIGINT)
+    else:
+        assert grounds.nightshift("stop").returncode == 0
+    said = replay.communicate(timeout=60)[0]
+    assert replay.returncode == 130, said
+    assert "the replay was ended early, and nothing of it is kept" in said
+    assert not list(grounds.folder("t").glob("replays"))
+    assert everything(grounds, "t") == before
+
+
+# ---- export ----------------------------------------------------------------------------------------------------------
+
+
+def test_tables_have_a_row_for_each_attempt_with_its_dials_and_replace_earlier_ones(grounds, tmp_path):
+    for _ in range(2):
+        done = grounds.nightshift("export", "csv", "--out", str(tmp_path / "out.csv"))
+        assert done.returncode == 0, done.stderr
+    names = ", ".join(str(tmp_path / name) for name in ("out.csv", "out.runs.csv", "out.decisions.csv"))
+    assert done.stdout == f"wrote {names}: 4 attempts of night t\n"
+    rows, runs, decisions = (
+        list(csv.DictReader((tmp_path / name).open(newline="")))
+        for name in ("out.csv", "out.runs.csv", "out.decisions.csv")
+    )
+    history = grounds.attempts("t")
+    assert [row["attempt"] for row in rows] == ["0", "1", "2", "3"]
+    assert [row["status"] for row in rows] == ["keep", "keep", "keep", "crash"]
+    assert [row["dial.SHARPNESS"] for row in rows] == ["0.5", "0.7", "0.9", "0.5"]
+    assert [float(row["val_bpb"] or 0) for row in rows] == [one.val_bpb or 0 for one in history]
+    assert rows[2]["is_incumbent"] == "True"
+    assert json.loads(rows[1]["dials"]) == {"SHARPNESS": [0.5, 0.7]}
+    assert [(run["attempt"], run["seed"], run["ending"]) for run in runs][2:] == [
+        ("2", "0", "finished"),
+        ("3", "0", "crashed"),
+    ]
+    assert [one["kind"] for one in decisions] == ["baseline", "kept", "kept", "crashed"]
+
+    for kind in ("jsonl", "parquet"):
+        done = grounds.nightshift("export", kind, "--tag", "t", "--out", str(tmp_path))  # a folder gets a file inside
+        assert done.stdout == f"wrote {tmp_path / f't.{kind}'}: 4 attempts of night t\n", done.stderr
+    lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    table = pq.read_table(tmp_path / "t.parquet").to_pylist()
+    for row, line, packed in zip(rows, lines, table, strict=True):
+        for name in ("val_bpb", "spent_s", "title", "dial.SHARPNESS", "protocol", "sigma_bpb"):
+            assert line[name] == packed[name]
+            assert str("" if line[name] is None else line[name]) == row[name]
+        assert line["runs"] == packed["runs"]
+        assert line["decisions"] == packed["decisions"]
+    assert table[1]["dials"] == [{"dial": "SHARPNESS", "before": "0.5", "after": "0.7"}]
+
+
+def test_an_export_replaces_nothing_but_an_export(grounds, tmp_path):
+    (tmp_path / "mine.csv").write_text("name,age\nme,7\n")
+    (tmp_path / "mine.jsonl").write_text("[1, 2]\n")
+    (tmp_path / "mine.parquet").write_bytes(b"PAR1, not really")
+    for kind in ("csv", "jsonl", "parquet"):
+        before = (tmp_path / f"mine.{kind}").read_bytes()
+        said = refused(grounds.nightshift("export", kind, "--out", str(tmp_path / f"mine.{kind}")))
+        assert said.endswith("holds something other than an export of this format; name another file with --out")
+        assert (tmp_path / f"mine.{kind}").read_bytes() == before
+    for kind in ("trackio", "tensorboard"):
+        said = refused(grounds.nightshift("export", kind, "--out", str(tmp_path)))
+        assert said == f"{tmp_path} holds something other than an export for {kind}; name another folder with --out"
+    said = refused(grounds.nightshift("export", "csv", "--out", str(tmp_path / "no" / "t.csv")))
+    assert said == f"{tmp_path / 'no'} is not a folder; make it first, or name another file with --out"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.csv", "mine.jsonl", "mine.parquet"]
+
+
+def test_a_tracker_that_is_not_installed_is_named_with_the_command_that_installs_it(grounds, monkeypatch):
+    for kind, module in (("trackio", "trackio"), ("tensorboard", "tensorboardX")):
+        monkeypatch.setitem(sys.modules, module, None)
+        said = refused(grounds.nightshift("export", kind))
+        assert f"needs {module}; install it with: " in said
+        assert said.endswith(f"[{kind}]'")
+
+
+@pytest.mark.slow
+def test_what_is_exported_for_tensorboard_is_read_by_tensorboard(grounds, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    for _ in range(2):  # the second in the place of the first
+        done = grounds.nightshift("export", "tensorboard", "--out", str(tmp_path / "board"))
+        assert done.stdout.endswith(f"see it with: tensorboard --logdir {tmp_path / 'board'}\n"), done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["board"]
+    assert sorted(path.name for path in (tmp_path / "board" / "t").iterdir()) == [
+        "0000",
+        "0001",
+        "0002",
+        "0003",
+        "night",
+    ]
+
+    attempt = EventAccumulator(str(tmp_path / "board" / "t" / "0002"))
+    attempt.Reload()
+    best = grounds.attempts("t")[2]
+    (final,) = attempt.Scalars("final/val_bpb")
+    assert final.value == pytest.approx(best.val_bpb)
+    losses = attempt.Scalars("loss/seed0")
+    assert [point.value for point in losses] == [1.0] * len(losses)
+    assert losses[-1].step > 500
+    assert losses[-1].wall_time - losses[0].wall_time < 0.06
+    hparams = attempt.PluginTagToContent("hparams")["_hparams_/session_start_info"]
+    told = HParamsPluginData.FromString(hparams).session_start_info.hparams
+    assert told["SHARPNESS"].number_value == 0.9
+    assert told["status"].string_value == "keep"
+
+    night = EventAccumulator(str(tmp_path / "board" / "t" / "night"))
+    night.Reload()
+    scores = [one.val_bpb for one in grounds.attempts("t")[:3]]
+    assert [point.value for point in night.Scalars("night/val_bpb")] == pytest.approx(scores)
+    assert [point.step for point in night.Scalars("night/incumbent_bpb")] == [0, 1, 2, 3]
+
+
+READ_BACK = """
+import json, sys
+from trackio import Api
+from trackio.sqlite_storage import SQLiteStorage
+runs = Api().runs("t")
+print(json.dumps([[run.name, run.config, SQLiteStorage.get_logs("t", run.name)] for run in runs]))
+"""
+
+
+@pytest.mark.slow
+def test_what_is_exported_for_trackio_is_read_by_trackio(grounds, tmp_path):
+    store = tmp_path / "store"
+    for _ in range(2):
+        done = grounds.nightshift("export", "trackio", "--out", str(store))
+        assert done.stdout.endswith(f"see it with: TRACKIO_DIR={store} trackio show --project t\n"), done.stderr
+    told = subprocess.run(
+        [sys.executable, "-c", READ_BACK],
+        env=environment(TRACKIO_DIR=str(store)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    runs = {name: (config, logs) for name, config, logs in json.loads(told.stdout)}
+    assert sorted(runs) == ["0000", "0001", "0002", "0003"]
+    config, logs = runs["0002"]
+    assert (config["SHARPNESS"], config["status"], config["title"]) == (0.9, "keep", "script 2")
+    assert logs[0]["loss/seed0"] == 1.0
+    assert logs[-1]["step"] == 1000
+    assert logs[-1]["val_bpb"] == grounds.attempts("t")[2].val_bpb
+    assert "val_bpb" not in runs["0003"][1][-1]
