@@ -26,8 +26,9 @@ from agent.night.opening import check_disk
 from agent.night.stop import Stop, like_ctrl_c
 from agent.text import SCORE_DECIMALS
 from agent.view.answer import Answer, AnswersTo
+from agent.view.live.screen import Screen
 from agent.view.replayed import Replay, Replayed, replayed
-from agent.view.screen import Screen, steadfast
+from agent.view.screen import steadfast
 
 REPORT = "replay.json"
 REPLAY_TEXT = (

@@ -28,8 +28,8 @@ from agent.sandbox.limits import limits_of_machine
 from agent.sandbox.process import LOG
 from agent.script.contract import check_script, fixed_files
 from agent.view.facts.nouns import AttemptFacts, NightFacts
+from agent.view.live.screen import Screen
 from agent.view.replayed import Replay
-from agent.view.screen import Screen
 from hardware import cache_root
 
 LOG_BYTES = 16 << 20
