@@ -50,11 +50,11 @@ def run(options: RunOptions) -> int:
 
 
 def _goodbye(context: NightContext, options: RunOptions) -> None:
-    history, night = context.journal.attempts(), context.runner.night
+    history, night, asks = context.journal.attempts(), context.runner.night, context.journal.asks()
     dawn = next(reversed(context.journal.dawns()), None)
-    for line in status_lines(night, history, pid=None, stopping=False, dawn=dawn)[2:]:
+    for line in status_lines(night, history, pid=None, stopping=False, dawn=dawn, asks=asks)[2:]:
         context.watcher.said(line)
-    brought = shares(history, context.journal.asks())
+    brought = shares(history, asks)
     for line in report.shares_lines(brought) if len(history) > 1 else ():
         context.watcher.said(line)
     best = incumbent(history)

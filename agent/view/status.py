@@ -1,6 +1,8 @@
 """Write where a night stands as lines for a terminal, without what takes long to import."""
 
-from agent.experiment import Dawn, History, Night, Noise
+from collections.abc import Sequence
+
+from agent.experiment import Ask, Dawn, History, Night, Noise
 from agent.judging.intervals import Interval
 from agent.records.standing import Standing, Stopped
 from agent.text import harmless, shown_difference
@@ -9,11 +11,17 @@ from agent.view.facts.overview import Overview, overview
 
 
 def status_lines(
-    night: Night, history: History, *, pid: int | None, stopping: bool, dawn: Dawn | None = None
+    night: Night,
+    history: History,
+    *,
+    pid: int | None,
+    stopping: bool,
+    dawn: Dawn | None = None,
+    asks: Sequence[Ask] = (),
 ) -> list[str]:
     """Return a few lines on a night's state from its attempts: counts, best score, dawn, noise, work in progress."""
     dawns = () if dawn is None else (dawn,)
-    now = overview(night, Standing.of(history), (), dawns, lambda number: history[number].proposal.title)
+    now = overview(night, Standing.of(history), asks, dawns, lambda number: history[number].proposal.title)
     return overview_lines(now, pid=pid, stopping=stopping)
 
 
