@@ -106,6 +106,8 @@ class Attempt:
         The first run with a seed during which the machine went down, as in a power cut, is void. The second with the
         same seed counts: a script that crashes the machine would do so each time.
         """
+        if len(self.runs) == 1:  # as most have
+            return () if self.runs[0].ending in VOID or self.runs[0].ending is Ending.FELLED else self.runs
         felled = {run.seed: run for run in reversed(self.runs) if run.ending is Ending.FELLED}  # the first of each seed
         return tuple(run for run in self.runs if run.ending not in VOID and run is not felled.get(run.seed))
 

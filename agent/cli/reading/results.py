@@ -11,7 +11,6 @@ from agent.errors import NightError
 from agent.files import read_plain
 from agent.invocation import typed
 from agent.night.lock import is_held
-from agent.night.record import write_ledger
 from agent.records.journal import Journal
 from agent.records.ledger import Row, read_rows
 from agent.records.place import Place
@@ -43,6 +42,8 @@ def results(options: ResultsOptions) -> int:
 
 def current_rows(place: Place) -> list[Row]:
     if not is_held(place.repo.common_dir()) and not all(map(partial(_is_up_to_date, place), place.tags())):
+        from agent.night.record import write_ledger  # half of what this command takes, and rarely needed
+
         write_ledger(place)  # a running night does so itself: an older rendering must not overwrite the newer
     return read_rows(place.ledger)
 

@@ -14,7 +14,7 @@ from agent.script.dials import Value
 from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts, RunFacts
 from agent.view.facts.overview import dawn_of, fixed_facts, sources_of
 
-LATEST = 2000  # attempts whose dials are read, beside the kept ones: a script takes half a millisecond
+LATEST = 1000  # attempts whose dials are read, beside the kept ones: a script takes half a millisecond
 Turned = Mapping[str, tuple[Value, Value]]
 
 

@@ -1,0 +1,87 @@
+"""nightshift status: for people and for programs the same facts, and a start without what it does not need."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from eventful import SCRIPT, fill
+from nights import Grounds, environment, make_repository
+
+from agent.night.lock import only_night
+from agent.records.place import Place
+from agent.view.facts.json import plain
+from agent.view.facts.overview import Overview, overview_of
+from agent.view.facts.read import night_facts
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = Place.of(make_repository(tmp_path_factory.mktemp("status") / "repository", SCRIPT) / "train_mlx.py")
+    fill(place)
+    return place
+
+
+def told(place: Place, *words: str) -> str:
+    done = Grounds(place.repo.root).nightshift("status", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
+    facts = json.loads(told(place, "--json"))
+    known = plain(overview_of(night_facts(place, "t")))
+    assert set(facts) == {"running", "left", *(field.name for field in dataclasses.fields(Overview))}
+    assert (facts["running"], facts["left"]) == (None, None)
+    assert facts["best"] == known["best"]
+    assert facts["hours"] == pytest.approx(known["hours"])
+    best, gain = facts["best"], facts["gain"]
+    shown = told(place)
+    for words in (
+        f"night {facts['tag']}: not running",
+        f"branch {facts['branch']}, {facts['budget_s']:g} s a run, {facts['device']}",
+        f"8 attempts: {facts['keep']} keep, {facts['discard']} discard, {facts['crash']} crash, 1 unfinished",
+        f"best val_bpb {best['val_bpb']:.6f} (#{best['number']})",
+        f"(95 %: {gain['low_bpb']:+.6f} to {gain['high_bpb']:+.6f})",
+        f"dawn 1: confirmed #{facts['dawn']['script']} {facts['dawn']['title']}, on {facts['branch']}-confirmed",
+        f"σ {facts['sigma_bpb']:.6f} from {facts['noise_runs']} repeated runs",
+        f"{3600 * facts['hours']['asking']:.0f} s asking",
+        f"${facts['usd']:.2f}",
+        "#{} {}".format(*facts["unfinished"][0]),
+        *(f"{one['source']:<8}" for one in facts["sources"]),
+    ):
+        assert words in shown, words
+
+
+def test_a_night_that_runs_says_what_is_left_of_its_limits(place):
+    with only_night(Path(place.repo.root, ".git")) as tell:
+        tell("t", place.folder("t"), hours=2.0, experiments=9)
+        facts, shown = json.loads(told(place, "--json")), told(place)
+        tell("t", place.folder("t"))
+        endless = json.loads(told(place, "--json"))
+    assert facts["running"]["stopping"] is False
+    assert 7000 < facts["left"]["seconds"] <= 7200
+    assert facts["left"]["experiments"] == 9 - facts["ideas"] == 3
+    assert "3 experiments" in shown
+    assert endless["left"] == {"seconds": None, "experiments": None}
+
+
+def test_status_for_programs_starts_without_numpy_rich_and_the_other_commands(place):
+    command = [sys.executable, "-P", "-X", "importtime", "-m", "agent", "status", "--json"]
+    done = subprocess.run(
+        command, cwd=place.repo.root, env=environment(), capture_output=True, text=True, check=True, timeout=60
+    )
+    assert json.loads(done.stdout)["tag"] == "t"
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "agent.records.standing" in imported
+    slow = {"numpy", "scipy", "rich", "psutil", "agent.cli.training", "agent.night.driver", "agent.view.terminal"}
+    assert imported & slow == set()
+
+
+def test_status_without_a_night_is_refused_in_one_sentence_also_for_programs(tmp_path):
+    grounds = Grounds(make_repository(tmp_path / "repository", SCRIPT))
+    done = grounds.nightshift("status", "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"].startswith("no night has run here yet; begin with: ")
