@@ -45,6 +45,7 @@ from agent.proposers.notes import read_notes, read_program
 from agent.proposers.queue import waiting
 from agent.proposers.registry import REPAIRERS
 from agent.records.place import read_script
+from agent.records.standing import remember_noise
 from agent.runs.execute import execute
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
 from agent.text import one_line
@@ -309,7 +310,7 @@ def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
         night=context.runner.night,
         history=history,
         parent=best,
-        noise=noise(history),
+        noise=remember_noise(context.journal, noise(history)),
         program=read_program(context.place.script_path.parent / "program.md"),
         notes=read_notes(context.runner.folder),
         asks=state.asks,

@@ -3,6 +3,7 @@
 The result equals that from the attempts themselves (Standing.of); a test compares the two.
 """
 
+import hashlib
 import json
 import statistics
 from collections import Counter, defaultdict
@@ -204,26 +205,43 @@ def _around(keeps: Iterable[Attempt]) -> set[int]:
 
 NOISE = "noise.json"  # in a night's folder: the noise as it was learnt last, which takes a second
 LEARNT = 1  # raise it where judging/noise.py comes to learn another noise from the same attempts
+# What has come since: the latest decisions with what follows them, and the latest runs with their scores. More than are
+# made at once, so that a change of any of them is seen.
 LEARNT_FROM = """
-    SELECT (SELECT count(*) FROM runs WHERE dawn = 0 AND ending IS NOT NULL),
-        (SELECT count(*) FROM runs WHERE dawn = 0 AND val_bpb IS NOT NULL),
-        (SELECT max(id) FROM decisions), (SELECT sum(settled) FROM attempts)
+    SELECT (SELECT json_group_array(json_array(id, (SELECT settled FROM attempts WHERE number = attempt)))
+            FROM (SELECT id, attempt FROM decisions ORDER BY id DESC LIMIT 64)) AS decided,
+        (SELECT json_group_array(json_array(id, ending, val_bpb))
+            FROM (SELECT id, ending, val_bpb FROM runs WHERE ending IS NOT NULL ORDER BY id DESC LIMIT 64)) AS measured
 """
 
 
 def noise_of_night(journal: Journal) -> Noise | None:
     """Return the noise of a night, as it was learnt last where nothing has come that would change it."""
-    state, file = [LEARNT, *journal.query(LEARNT_FROM)[0]], journal.folder / NOISE
+    state = _learnt_from(journal)
     with suppress(OSError, NightError, ValueError, TypeError, LookupError, RecursionError):
-        known = json.loads(read_plain(file))
+        known = json.loads(read_plain(journal.folder / NOISE))
         if known["of"] == state:
             return Noise(**known["noise"]) if known["noise"] is not None else None
     from agent.judging.noise import noise_of
 
     parents = [(row[0], row[1]) for row in journal.query("SELECT number, parent FROM attempts ORDER BY number")]
-    found = noise_of(journal.attempts_among(recent_numbers(parents)))
-    with suppress(OSError, NightError):  # a reader may have no right to write there
-        write_plain(file, json.dumps({"of": state, "noise": asdict(found) if found else None}))
+    return _remember(journal, noise_of(journal.attempts_among(recent_numbers(parents))), state)
+
+
+def remember_noise(journal: Journal, found: Noise | None) -> Noise | None:
+    """Write down what a night has learnt of its noise by now, for `status`, and return it."""
+    return _remember(journal, found, _learnt_from(journal))
+
+
+def _learnt_from(journal: Journal) -> list[str | int]:
+    (row,) = journal.query(LEARNT_FROM)
+    digest = hashlib.sha256(f"{row['decided']} {row['measured']}".encode()).hexdigest()
+    return [LEARNT, digest]
+
+
+def _remember(journal: Journal, found: Noise | None, state: list[str | int]) -> Noise | None:
+    with suppress(OSError, NightError):  # a reader may have no right to write there, and a disk may be full
+        write_plain(journal.folder / NOISE, json.dumps({"of": state, "noise": asdict(found) if found else None}))
     return found
 
 

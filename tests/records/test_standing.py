@@ -12,7 +12,7 @@ from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Pro
 from agent.judging.noise import noise
 from agent.records import ledger
 from agent.records.journal import Journal
-from agent.records.standing import NOISE, Standing, is_up_to_date, noise_of_night
+from agent.records.standing import NOISE, Standing, is_up_to_date, noise_of_night, remember_noise
 
 AUDIT = Audit(4, 0, 0.0, 0.0, 2.5)
 
@@ -90,6 +90,12 @@ def test_the_noise_is_remembered_until_something_comes_that_it_is_learnt_from(tm
         later = noise_of_night(journal)
         assert later == noise(journal.attempts())
         assert later.sigma_bpb > first.sigma_bpb
+        journal.record_decision(0, decided(Status.DISCARD, "no baseline"))
+        assert noise_of_night(journal) is None is noise(journal.attempts())
+        assert remember_noise(journal, first) == noise_of_night(journal) == first  # as a night does that goes on
+        journal.settle(0)
+        later = noise_of_night(journal)
+        assert later == noise(journal.attempts())
         for text in ("", "[]", '{"of": 1}', "\0"):
             (tmp_path / NOISE).write_text(text)
             assert noise_of_night(journal) == later
