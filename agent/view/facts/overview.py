@@ -30,7 +30,7 @@ class Scored:
     val_bpb: float
     low_bpb: float
     high_bpb: float
-    seeds: int
+    seeds: int  # that have a score
 
     @classmethod
     def of(cls, number: int, title: str, val_bpb: float, seeds: int, sigma_bpb: float | None) -> "Scored":
@@ -138,13 +138,15 @@ def scored_of(facts: NightFacts, attempt: AttemptFacts | None) -> Scored | None:
     """Return the score of an attempt with its interval, by the noise of the night; None without a score."""
     if attempt is None or attempt.val_bpb is None:
         return None
-    return Scored.of(attempt.number, attempt.title, attempt.val_bpb, attempt.seeds, facts.sigma_bpb)
+    scores = sum(run.val_bpb is not None and not run.dawn for run in attempt.runs)
+    return Scored.of(attempt.number, attempt.title, attempt.val_bpb, scores or attempt.seeds, facts.sigma_bpb)
 
 
 def _scored_attempt(attempt: Attempt | None, sigma_bpb: float | None) -> Scored | None:
     if attempt is None or attempt.val_bpb is None:
         return None
-    return Scored.of(attempt.number, attempt.proposal.title, attempt.val_bpb, attempt.seeds, sigma_bpb)
+    scores = len(attempt.scores_bpb)
+    return Scored.of(attempt.number, attempt.proposal.title, attempt.val_bpb, scores, sigma_bpb)
 
 
 def _gain(baseline: Scored | None, best: Scored | None, sigma_bpb: float | None) -> Interval | None:
