@@ -33,8 +33,8 @@ def overview_lines(now: Overview, *, pid: int | None, stopping: bool, left: str 
     counted = [f"{now.keep} keep", f"{now.discard} discard", f"{now.crash} crash"]
     counted += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
     lines = [
-        f"night {now.tag}: {state}",
-        f"branch {now.branch}, {now.budget_s:g} s a run, {now.device}",
+        f"night {now.tag}: {state}; {_times(now)}",
+        f"branch {now.branch}, {now.budget_s:g} s a run, {now.device}, protocol {now.protocol}",
         f"{now.attempts} attempt{'s' if now.attempts != 1 else ''}: {', '.join(counted)}",
         None if now.stopped is None else stopped_line(now.stopped),
         _best_line(now),
@@ -47,6 +47,11 @@ def overview_lines(now: Overview, *, pid: int | None, stopping: bool, left: str 
         number, title = now.unfinished[0]
         lines.append(f"{'at work' if pid else 'unfinished, goes on when the night does'}: #{number} {title}")
     return [harmless(line) for line in lines if line is not None]
+
+
+def _times(now: Overview) -> str:
+    last = "" if now.ended is None else f", its last run ended {now.ended}"
+    return f"it began {now.started}{last}"
 
 
 def _best_line(now: Overview) -> str | None:
@@ -115,7 +120,8 @@ def dawn_line(dawn: DawnFacts, branch: str) -> str:
     if dawn.script is None:
         gain = "too few runs" if dawn.honest is None else f"a gain of {interval_words(dawn.honest)}"
         return f"dawn {dawn.number}: #{dawn.champion} is not confirmed ({gain})"
-    return f"dawn {dawn.number}: confirmed #{dawn.script} {dawn.title}, on {confirmed_branch(branch)}"
+    gain = "" if dawn.honest is None else f", an honest gain of {interval_words(dawn.honest)}"
+    return f"dawn {dawn.number}: confirmed #{dawn.script} {dawn.title}, on {confirmed_branch(branch)}{gain}"
 
 
 def interval_words(found: Interval | None) -> str:

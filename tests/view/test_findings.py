@@ -94,7 +94,10 @@ def test_status_tells_of_the_latest_dawn():
         return dawn_line(facts, "experiments/30s-t") if facts else None
 
     assert FOUND is not None
-    assert told(FOUND) == "dawn 2: confirmed #1 LR 0.1, on experiments/30s-t-confirmed"
+    assert told(FOUND) == (
+        "dawn 2: confirmed #1 LR 0.1, on experiments/30s-t-confirmed, an honest gain of "
+        "+0.100000 [+0.100000, +0.100000]"
+    )
     assert told(None) is None
     no_gain = dataclasses.replace(FOUND, script=None, honest=Interval(0.0, -0.1, 0.1))
     assert told(no_gain) == "dawn 2: #1 is not confirmed (a gain of +0.000000 [-0.100000, +0.100000])"

@@ -40,12 +40,13 @@ def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
     best, gain = facts["best"], facts["gain"]
     shown = told(place)
     for words in (
-        f"night {facts['tag']}: not running",
-        f"branch {facts['branch']}, {facts['budget_s']:g} s a run, {facts['device']}",
+        f"night {facts['tag']}: not running; it began {facts['started']}, its last run ended {facts['ended']}",
+        f"branch {facts['branch']}, {facts['budget_s']:g} s a run, {facts['device']}, protocol {facts['protocol']}",
         f"8 attempts: {facts['keep']} keep, {facts['discard']} discard, {facts['crash']} crash, 1 unfinished",
         f"best val_bpb {best['val_bpb']:.6f} (#{best['number']})",
         f"(95 %: {gain['low_bpb']:+.6f} to {gain['high_bpb']:+.6f})",
         f"dawn 1: confirmed #{facts['dawn']['script']} {facts['dawn']['title']}, on {facts['branch']}-confirmed",
+        f"an honest gain of {facts['dawn']['honest']['mean_bpb']:+.6f}",
         f"σ {facts['sigma_bpb']:.6f} from {facts['noise_runs']} repeated runs",
         f"{3600 * facts['hours']['asking']:.0f} s asking",
         f"${facts['usd']:.2f}",
