@@ -249,7 +249,7 @@ def test_dawns_scores_have_columns_of_their_own(morning):
 
 def test_status_names_the_confirmed_script(morning):
     told = "dawn 1: confirmed #4 #3 without #2, on experiments/0.05s-t-confirmed"
-    assert told in morning.grounds.nightshift("status").stdout.splitlines()
+    assert f"{told}, an honest gain of +" in morning.grounds.nightshift("status").stdout
 
 
 def test_people_are_told_in_a_few_lines(morning):
