@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.view.charts.parts.frame import CROSS_PX, Frame, stretch
+from agent.view.charts.parts.frame import Frame, stretch
 from agent.view.charts.parts.palette import Spec
 from agent.view.charts.parts.symbols import Symbol, symbol
 from agent.view.facts.nouns import AttemptFacts, NightFacts
@@ -55,16 +55,7 @@ class Panel:
     @property
     def y(self) -> Spec:
         """Return the channel of the scores."""
-        return self.frame.channel("bpb", labels=any(one.val_bpb is not None for one in self.shown))
-
-
-def dot(frame: Frame, one: AttemptFacts) -> tuple[Symbol, float]:
-    """Return how an attempt is drawn, and at which score."""
-    what = symbol(one)
-    if one.val_bpb is None or what is Symbol.CRASHED:
-        return what, frame.at(CROSS_PX)
-    at = frame.within(one.val_bpb)
-    return (Symbol.FAR_OFF if what is Symbol.DISCARDED and at > frame.ceiling_bpb else what), at
+        return self.frame.channel("bpb")
 
 
 def _ticks(last: int, width: float) -> list[int]:

@@ -1,17 +1,19 @@
 """The progress of nights: every attempt, the best so far, what was revoked, and the honest gain at dawn."""
 
 from collections.abc import Sequence
+from itertools import chain
 
-from agent.view.charts.panel import DAWN_PX, Panel, dot, ends_of
+from agent.view.charts.panel import DAWN_PX, Panel, ends_of
 from agent.view.charts.parts.frame import Frame
 from agent.view.charts.parts.labels import Labelled, placed, sloped
 from agent.view.charts.parts.palette import Spec
-from agent.view.charts.parts.style import GUTTER_PX, chart, layer, plot_px
-from agent.view.charts.parts.symbols import Symbol, symbol, symbol_channels
-from agent.view.charts.parts.thin import said, thinned
-from agent.view.charts.parts.words import anchor, counted, heading, mark_label, seconds
+from agent.view.charts.parts.scatter import Mark, Sheet
+from agent.view.charts.parts.style import GUTTER_PX, chart, plot_px
+from agent.view.charts.parts.symbols import Symbol, dot, symbol, symbol_channels
+from agent.view.charts.parts.thin import apart, said, thinned
+from agent.view.charts.parts.words import counted, heading, seconds
 from agent.view.charts.staircase import honest_gain, revocations, staircase
-from agent.view.facts.nouns import AttemptFacts, NightFacts
+from agent.view.facts.nouns import NightFacts
 
 MOST_KEPT, MOST_REST = 300, 600  # dots of attempts that were kept once, and of the others
 LEAST_PANEL_PX = 440  # panels of several nights lie side by side where each has so much
@@ -30,7 +32,7 @@ def progress_chart(nights: Sequence[NightFacts], width: int, *, shared: bool = F
     told = len({night.protocol for night in nights}) > 1  # scores of two protocols cannot be compared
     drawn = []
     for panel in panels:
-        dots, words = _dots(panel, channels, several=len(nights) > 1)
+        dots, words = _dots(panel, Sheet(panel.night, len(nights) > 1, panel.frame, channels))
         layers = [*staircase(panel), *revocations(panel), dots, *honest_gain(panel), *_labels(panel)]
         words += [f"protocol {panel.night.protocol}"] if told else []
         title = heading(_title(panel.night) if titled else "", [*_result(panel), *words], plot)
@@ -41,14 +43,15 @@ def progress_chart(nights: Sequence[NightFacts], width: int, *, shared: bool = F
 
 def _frames(nights: Sequence[NightFacts], height: float, shared: bool) -> list[Frame]:
     ends = [ends_of(night) for night in nights]
+    scores = [[one.val_bpb for one in night.attempts] for night in nights]
     if not shared:
-        return [Frame.over(pair, night.attempts, height) for pair, night in zip(ends, nights, strict=True)]
+        return [Frame.over(pair, of, height) for pair, of in zip(ends, scores, strict=True)]
     whole = min(low for low, _ in ends), max(high for _, high in ends)
-    return [Frame.over(whole, [one for night in nights for one in night.attempts], height)] * len(nights)
+    return [Frame.over(whole, chain(*scores), height)] * len(nights)
 
 
 def _symbols(panel: Panel) -> set[Symbol]:
-    shown = {dot(panel.frame, one)[0] for one in panel.shown}
+    shown = {dot(panel.frame, one, one.val_bpb)[0] for one in panel.shown}
     if panel.course.staircase:
         shown.add(Symbol.BEST)
         if panel.night.dawn is not None and panel.night.dawn.honest is not None:
@@ -56,41 +59,21 @@ def _symbols(panel: Panel) -> set[Symbol]:
     return shown
 
 
-def _dots(panel: Panel, channels: Spec, *, several: bool) -> tuple[Spec, list[str]]:
+def _dots(panel: Panel, sheet: Sheet) -> tuple[Spec, list[str]]:
     """Return the dots of the attempts, and words for those that are left out."""
-    kept, rest = _apart(panel)
+    kept, rest = apart(panel.shown, lambda one: symbol(one) in (Symbol.KEPT, Symbol.REVOKED))
     few_kept, few_rest = thinned(kept, MOST_KEPT), thinned(rest, MOST_REST)
-    values = [
-        {
-            "n": one.number,
-            "bpb": round(at, 6),
-            "outcome": what.word,
-            "href": anchor(panel.night, one.number, several=several),
-            "label": mark_label(one, what.word),
-        }
-        for one in (*few_rest, *few_kept)
-        for what, at in [dot(panel.frame, one)]
-    ]
-    size = 46 if panel.last < 100 else 26 if panel.last < 1000 else 18
-    mark = {"type": "point", "size": size, "strokeWidth": 1.5, "opacity": 1}
-    links = {"href": {"field": "href"}, "description": {"field": "label"}}
+    marks = [Mark(one, one.number, one.val_bpb) for one in (*few_rest, *few_kept)]
     words = [*said(few_kept, kept, "kept attempts"), *said(few_rest, rest, "other attempts")]
-    return layer(values, mark, {"x": panel.x, "y": panel.y, **channels, **links}), words
-
-
-def _apart(panel: Panel) -> tuple[list[AttemptFacts], list[AttemptFacts]]:
-    """Return the attempts that were kept, for some time at least, and the others."""
-    kept = [one for one in panel.shown if symbol(one) in (Symbol.KEPT, Symbol.REVOKED)]
-    return kept, [one for one in panel.shown if symbol(one) not in (Symbol.KEPT, Symbol.REVOKED)]
+    return sheet.dots(marks, panel.x, 46 if panel.last < 100 else 26 if panel.last < 1000 else 18), words
 
 
 def _labels(panel: Panel) -> list[Spec]:
     """Write the titles of kept edits, the largest gains first, where there is room."""
-    kept = [one for one in panel.shown if symbol(one) is Symbol.KEPT]
-    others = [one for one in panel.shown if symbol(one) is not Symbol.KEPT]
+    kept, others = apart(panel.shown, lambda one: symbol(one) is Symbol.KEPT)
     first = sorted(kept, key=lambda one: (one.number > 0, -(one.gain_bpb or 0.0)))
-    points = [Labelled(panel.place(one.number, dot(panel.frame, one)[1]), one.title) for one in first]
-    dots = [panel.place(one.number, dot(panel.frame, one)[1]) for one in thinned(others, MOST_REST)]
+    points = [Labelled(panel.place(one.number, dot(panel.frame, one, one.val_bpb)[1]), one.title) for one in first]
+    dots = [panel.place(one.number, dot(panel.frame, one, one.val_bpb)[1]) for one in thinned(others, MOST_REST)]
     return sloped(placed(points, dots, panel.width - 2 * DAWN_PX, panel.frame.height))
 
 

@@ -3,15 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agent.view.charts.panel import dot, ends_of
+from agent.view.charts.panel import ends_of
 from agent.view.charts.parts.frame import Frame
 from agent.view.charts.parts.labels import Labelled, placed, sloped
 from agent.view.charts.parts.palette import Colour, Spec
 from agent.view.charts.parts.scale import Scale
+from agent.view.charts.parts.scatter import Mark, Sheet
 from agent.view.charts.parts.style import GUTTER_PX, chart, layer, plot_px
-from agent.view.charts.parts.symbols import Symbol, symbol, symbol_channels
-from agent.view.charts.parts.thin import said, thinned
-from agent.view.charts.parts.words import anchor, heading, mark_label
+from agent.view.charts.parts.symbols import Symbol, dot, symbol, symbol_channels
+from agent.view.charts.parts.thin import apart, said, thinned
+from agent.view.charts.parts.words import heading
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.tradeoffs import front
 
@@ -34,7 +35,12 @@ class Cost:
         value = self.of(one)
         return -value if value is not None and self.more_is_better else value
 
+    def of_all(self, attempts: Sequence[AttemptFacts]) -> "list[Priced]":
+        """Return the attempts whose cost is known, with it."""
+        return [(one, value) for one in attempts if (value := self.of(one)) is not None]
 
+
+Priced = tuple[AttemptFacts, float]
 COSTS = (
     Cost("parameters, fewer is better", lambda one: one.params, "~s"),
     Cost("memory in GB, less is better", lambda one: one.memory_gb, "~g"),
@@ -42,17 +48,17 @@ COSTS = (
 )
 
 
-def tradeoffs_chart(night: NightFacts, width: int) -> Spec | None:
+def tradeoffs_chart(night: NightFacts, width: int, *, several: bool = False) -> Spec | None:
     """Draw a panel for each cost that is known of two attempts; None where there is no such cost."""
     scored = [one for one in night.attempts if one.is_idea and _is_scored(one)]
-    costs = [cost for cost in COSTS if sum(cost.of(one) is not None for one in scored) > 1]
+    costs = [cost for cost in COSTS if len(cost.of_all(scored)) > 1]
     if not costs:
         return None
     columns = max(1, min(len(costs), width // LEAST_PANEL_PX))
-    frame = Frame.over(ends_of(night), scored, HEIGHT_PX)
-    shown = {dot(frame, one)[0] for one in scored} | {Symbol.FRONT}
-    channels = symbol_channels(shown, width - GUTTER_PX)
-    panels = [_panel(night, cost, scored, frame, plot_px(width, columns), channels) for cost in costs]
+    frame = Frame.over(ends_of(night), [one.val_bpb for one in scored], HEIGHT_PX)
+    shown = {dot(frame, one, one.val_bpb)[0] for one in scored} | {Symbol.FRONT}
+    sheet = Sheet(night, several, frame, symbol_channels(shown, width - GUTTER_PX))
+    panels = [_panel(sheet, cost, cost.of_all(scored), plot_px(width, columns)) for cost in costs]
     best = (f"{cost.title}: {sorted(front(night, cost.price))} are best." for cost in costs)
     return chart(panels, " ".join(["val_bpb against its costs, by attempts.", *best]), columns)
 
@@ -61,48 +67,34 @@ def _is_scored(one: AttemptFacts) -> bool:
     return one.val_bpb is not None and symbol(one) is not Symbol.CRASHED
 
 
-def _panel(
-    night: NightFacts, cost: Cost, scored: Sequence[AttemptFacts], frame: Frame, width: float, channels: Spec
-) -> Spec:
-    priced = [(one, value) for one in scored if (value := cost.of(one)) is not None]
-    best = front(night, cost.price)
-    on_front = [pair for pair in priced if pair[0].number in best]
-    few = thinned([pair for pair in priced if pair[0].number not in best], MOST_DOTS)
+def _panel(sheet: Sheet, cost: Cost, priced: Sequence[Priced], width: float) -> Spec:
+    best = front(sheet.night, cost.price)
+    on_front, rest = apart(priced, lambda pair: pair[0].number in best)
+    few = [*thinned(rest, MOST_DOTS), *on_front]
     scale = Scale.around([value for _, value in priced], width)
-    values = [
-        {
-            "cost": value,
-            "bpb": round(at, 6),
-            "outcome": what.word,
-            "href": anchor(night, one.number, several=False),
-            "label": mark_label(one, what.word, f"{cost.title.partition(',')[0]}: {value:,.4g}"),
-        }
-        for one, value in (*few, *on_front)
-        for what, at in [dot(frame, one)]
-    ]
     x = scale.channel("cost", title=cost.title, grid=False, format=cost.format, tickCount=int(width // TICK_PX))
-    size = 36 if len(values) < 100 else 18
-    mark = {"type": "point", "size": size, "strokeWidth": 1.5, "opacity": 1}
-    links = {"href": {"field": "href"}, "description": {"field": "label"}}
-    dots = layer(values, mark, {"x": x, "y": frame.channel("bpb"), **channels, **links})
-    layers = [*_front(on_front, cost, frame, x), dots, *_labels(night, priced, scale, frame)]
-    words = said([*few, *on_front], priced, "attempts")
-    spec: Spec = {"width": width, "height": frame.height, "layer": layers}
+    name = cost.title.partition(",")[0]
+    marks = [Mark(one, value, one.val_bpb, (f"{name}: {value:,.4g}",)) for one, value in few]
+    dots = sheet.dots(marks, x, 36 if len(few) < 100 else 18)
+    layers = [_front(on_front, cost, sheet.frame, x), dots, *_labels(sheet, priced, scale)]
+    words = said(few, priced, "attempts")
+    spec: Spec = {"width": width, "height": sheet.frame.height, "layer": layers}
     return spec | ({"title": heading("", words, width)} if words else {})
 
 
-def _front(best: Sequence[tuple[AttemptFacts, float]], cost: Cost, frame: Frame, x: Spec) -> list[Spec]:
+def _front(best: Sequence[Priced], cost: Cost, frame: Frame, x: Spec) -> Spec:
     """Draw the best score that can be had for each cost."""
     values = [{"cost": value, "bpb": one.val_bpb} for one, value in best]
     step = "step-before" if cost.more_is_better else "step-after"
     label = "the best score for its cost"
     mark = {"type": "line", "interpolate": step, "color": Colour.INK, "strokeWidth": 1.25, "description": label}
-    return [layer(values, mark, {"x": x, "y": frame.channel("bpb")})]
+    return layer(values, mark, {"x": x, "y": frame.channel("bpb")})
 
 
-def _labels(night: NightFacts, priced: Sequence[tuple[AttemptFacts, float]], scale: Scale, frame: Frame) -> list[Spec]:
-    """Name the script that the night began with and the best one."""
-    names = {0: "baseline", night.incumbent: "best"} if night.incumbent else {0: "baseline"}
-    places = {one.number: (scale.px(value), frame.y_px(dot(frame, one)[1])) for one, value in priced}
+def _labels(sheet: Sheet, priced: Sequence[Priced], scale: Scale) -> list[Spec]:
+    """Name the script that the night began with, and the best one."""
+    frame, best = sheet.frame, sheet.night.incumbent
+    names = {0: "baseline", best: "best"} if best else {0: "baseline"}
+    places = {one.number: (scale.px(value), frame.y_px(dot(frame, one, one.val_bpb)[1])) for one, value in priced}
     points = [Labelled(places[number], name) for number, name in names.items() if number in places]
     return sloped(placed(points, thinned(list(places.values()), MOST_DOTS), scale.width, frame.height))

@@ -1,11 +1,10 @@
 """Choose the stretch of scores that a chart shows, such that far-off attempts do not flatten the rest. Pure."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agent.view.charts.parts.palette import Spec
-from agent.view.facts.nouns import AttemptFacts
 
 TOP_PX, PLAIN_TOP_PX, BOTTOM_PX = 30.0, 20.0, 14.0  # rooms at a plot's edges; crosses and arrows need more
 CROSS_PX, ARROW_PX = 7.0, 20.0  # from the upper edge
@@ -22,9 +21,9 @@ class Frame:
     top_px: float
 
     @classmethod
-    def over(cls, ends: tuple[float, float], shown: Sequence[AttemptFacts], height: float) -> "Frame":
+    def over(cls, ends: tuple[float, float], shown: Iterable[float | None], height: float) -> "Frame":
         """Return the frame from the one score to the other, with room for crosses and arrows where there are any."""
-        beyond = any(one.val_bpb is None or one.val_bpb > ends[1] for one in shown)
+        beyond = any(bpb is None or bpb > ends[1] for bpb in shown)
         return cls.around(*ends, height, TOP_PX if beyond else PLAIN_TOP_PX)
 
     @classmethod

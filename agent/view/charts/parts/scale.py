@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from agent.view.charts.parts.palette import Spec
 
-EDGE = 0.06  # of a plot's width, free at both ends
+EDGE_PX = 20.0  # free at both ends: half of a label
 DECADE = 10.0
 
 
@@ -25,7 +25,7 @@ class Scale:
         low, high = min(values), max(values)
         log = low > 0 and high / low >= DECADE
         first, last = (math.log(low), math.log(high)) if log else (low, high)
-        room = EDGE / (1 - 2 * EDGE) * (last - first) or abs(first) * 0.1 or 1.0
+        room = EDGE_PX / (width - 2 * EDGE_PX) * (last - first) or abs(first) * 0.1 or 1.0
         first, last = first - room, last + room
         return cls(math.exp(first), math.exp(last), log, width) if log else cls(first, last, log, width)
 
@@ -38,4 +38,9 @@ class Scale:
     def channel(self, field: str, **axis: object) -> Spec:
         """Return the channel of a field on this scale."""
         scale = {"type": "log" if self.log else "linear", "domain": [self.low, self.high], "nice": False, "zero": False}
-        return {"field": field, "type": "quantitative", "scale": scale, "axis": {"labelOverlap": True, **axis}}
+        return {
+            "field": field,
+            "type": "quantitative",
+            "scale": scale,
+            "axis": {"labelOverlap": True, "labelFlush": True, **axis},
+        }

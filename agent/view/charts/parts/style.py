@@ -57,10 +57,14 @@ def layer(values: Sequence[Mapping[str, Any]], mark: Spec, encoding: Spec) -> Sp
     return {"data": {"values": list(values)}, "mark": mark, "encoding": encoding}
 
 
+def pixels(field: str) -> Spec:
+    """Return the channel of a field that holds pixels from the plot's upper left corner."""
+    return {"field": field, "type": "quantitative", "scale": None, "axis": None}
+
+
 def words_at(values: Sequence[Mapping[str, Any]], **look: Any) -> list[Spec]:
     """Write the texts of values at their places in pixels, above a halo in the colour of the paper."""
-    place = {"type": "quantitative", "scale": None, "axis": None}
-    encoding = {"x": {"field": "x", **place}, "y": {"field": "y", **place}, "text": {"field": "text"}}
+    encoding = {"x": pixels("x"), "y": pixels("y"), "text": {"field": "text"}}
     mark = {"type": "text", "baseline": "middle", "fontSize": FONT_PX, "aria": False, **look}
     halo = {"stroke": Colour.PAPER, "strokeWidth": 3, "strokeJoin": "round", "opacity": 0.8}
     return (

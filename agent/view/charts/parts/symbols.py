@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum
 
 from agent.experiment import NOT_BELIEVED, Kind, Status
+from agent.view.charts.parts.frame import CROSS_PX, Frame
 from agent.view.charts.parts.palette import Colour, Spec
 from agent.view.charts.parts.words import text_px
 from agent.view.facts.lineage import was_kept
@@ -13,6 +14,7 @@ BESIDE_WORD_PX = 32  # a legend's symbol, and the gap to the next column
 HOLLOW = "transparent"
 CROSS = "M-.8,-.8L.8,.8M-.8,.8L.8,-.8"
 SLASHED = "M0,-.9A.9,.9,0,1,1,0,.9A.9,.9,0,1,1,0,-.9ZM-.9,.9L.9,-.9"
+TEE = "M-.8,-.7L.8,-.7M0,-.7L0,.8"
 TICK = "M0,-.9L0,.9"
 LINE, BEAM = "M-1.4,0L1.4,0", "M0,-1L0,1M-.5,-1L.5,-1M-.5,1L.5,1"  # in a legend
 TAKEN_BACK = frozenset({Kind.REVOKED, Kind.PASSENGER})
@@ -26,10 +28,12 @@ class Symbol(Enum):
     DISCARDED = "discarded", Colour.DISCARDED, "circle", HOLLOW
     FAR_OFF = "off the scale", Colour.DISCARDED, "triangle-up", HOLLOW
     DOUBTED = "not believed", Colour.DOUBTED, "diamond", HOLLOW
-    UNSCORED = "no score", Colour.DISCARDED, TICK, HOLLOW
+    UNSCORED = "no score", Colour.DISCARDED, TEE, HOLLOW
     CRASHED = "crashed", Colour.CRASHED, CROSS, HOLLOW
     OPEN = "not decided yet", Colour.OPEN, "square", HOLLOW
     BEST = "best so far ± its noise", Colour.KEPT, LINE, HOLLOW  # not of an attempt: lines in the legend
+    START = "at the start", Colour.FAINT, TICK, HOLLOW
+    IN_BEST = "in the best", Colour.KEPT, TICK, HOLLOW
     FRONT = "best for its cost", Colour.INK, LINE, HOLLOW
     HONEST = "honest gain", Colour.OPEN, BEAM, HOLLOW
 
@@ -50,6 +54,15 @@ def symbol(attempt: AttemptFacts) -> Symbol:
     if attempt.val_bpb is None:
         return Symbol.UNSCORED
     return Symbol.REVOKED if attempt.kind in TAKEN_BACK or was_kept(attempt) else Symbol.DISCARDED
+
+
+def dot(frame: Frame, one: AttemptFacts, bpb: float | None) -> tuple[Symbol, float]:
+    """Return how an attempt is drawn that has a score, or a change of it, and where on the vertical scale."""
+    what = symbol(one)
+    if bpb is None or what is Symbol.CRASHED:
+        return what, frame.at(CROSS_PX)
+    at = frame.within(bpb)
+    return (Symbol.FAR_OFF if what is Symbol.DISCARDED and at > frame.ceiling_bpb else what), at
 
 
 def symbol_channels(shown: Collection[Symbol], width: float) -> Spec:

@@ -71,12 +71,13 @@ def mark_label(attempt: AttemptFacts, *more: str) -> str:
     return ", ".join(words)
 
 
-def heading(title: str, words: list[str], width_px: float) -> Spec:
-    """Return a chart's title with its line of words, or the words alone, at the left edge."""
+def heading(title: str, words: list[str], width_px: float, title_px: float = TITLE_PX) -> Spec:
+    """Return a chart's title with its line of words, or one of both, at the left edge."""
     lines = wrapped(words, width_px)
     place = {"anchor": "start", "frame": "group", "offset": 8}
     if not title:
         return place | {"text": lines, "color": Colour.FAINT, "fontSize": FONT_PX, "fontWeight": "normal"}
+    text = fitting(title, width_px, BOLD * title_px)
+    head = place | {"text": text, "color": Colour.INK, "fontSize": title_px, "fontWeight": "bold"}
     below = {"subtitle": lines, "subtitleColor": Colour.FAINT, "subtitleFontSize": FONT_PX, "subtitlePadding": 4}
-    text = fitting(title, width_px, BOLD * TITLE_PX)
-    return place | below | {"text": text, "color": Colour.INK, "fontSize": TITLE_PX, "fontWeight": "bold"}
+    return head | below if lines else head

@@ -1,0 +1,94 @@
+"""Where the hours of a night went, and what each source of ideas brought and cost."""
+
+from collections.abc import Callable, Sequence
+
+from agent.text import one_line
+from agent.view.charts.parts.bars import Bar, bars
+from agent.view.charts.parts.palette import Spec
+from agent.view.charts.parts.style import chart
+from agent.view.charts.parts.thin import said
+from agent.view.charts.parts.words import counted, heading, text_px
+from agent.view.facts.hours import hours
+from agent.view.facts.nouns import NightFacts, SourceFacts
+
+MOST_SOURCES = 12
+NAMES_PX, MOST_NAMES_PX, LEAST_PX, GAP_PX = 76, 130, 170, 22
+MOST_WIDTH = 620  # of a chart with four bars: longer ones say no more
+SIDES_PX = 12  # beside a chart, and for words that are wider than estimated
+THOUSAND, MILLION = 1000, 10**6
+
+
+def hours_chart(night: NightFacts, width: int) -> Spec | None:
+    """Draw a bar for each thing that took time; None where nothing did."""
+    spent = hours(night)
+    whole = sum(length for _, length in spent)
+    if whole <= 0:
+        return None
+    rows = [Bar(what, length, f"{_hours(length)} · {length / whole:.0%}") for what, length in spent]
+    panel = bars("where the time went", rows, min(width, MOST_WIDTH) - SIDES_PX, NAMES_PX)
+    return chart([panel], f"Where {_hours(whole)} went.")
+
+
+def sources_chart(night: NightFacts, width: int) -> Spec | None:
+    """Draw what each source brought and cost, a panel of bars for each measure that is known; None without a source."""
+    few = night.sources[:MOST_SOURCES]
+    if not few:
+        return None
+    panels = [(title, of) for title, of in MEASURES if any(bar.length > 0 for bar in map(of, few))]
+    names_px = min(MOST_NAMES_PX, max(text_px(one_line(one.source, 40)) for one in few) + 12)
+    columns = max(1, min(len(panels), (width - SIDES_PX) // LEAST_PX))
+    plot = (width - SIDES_PX - names_px - (columns - 1) * GAP_PX) // columns
+    rooms = [names_px if at % columns == 0 else 0 for at in range(len(panels))]
+    drawn = [
+        bars(title, list(map(of, few)), plot + room, room) for (title, of), room in zip(panels, rooms, strict=True)
+    ]
+    spec = chart(drawn, f"What {counted(len(night.sources), 'source')} of ideas brought and cost.", columns)
+    words = said(few, night.sources, "sources")
+    return spec | ({"title": heading("", words, width - SIDES_PX)} if words else {})
+
+
+def _hours(length: float) -> str:
+    minutes = length * 60
+    return f"{length:.1f} h" if length >= 1 else f"{minutes:.0f} min" if minutes >= 1 else f"{minutes * 60:.0f} s"
+
+
+def _attempts(one: SourceFacts) -> Bar:
+    return Bar(one.source, one.attempts, f"{one.kept} of {one.attempts}", part=one.kept)
+
+
+def _gain(one: SourceFacts) -> Bar:
+    return Bar(one.source, one.gain_bpb, f"{one.gain_bpb:.4f}")
+
+
+def _time(one: SourceFacts) -> Bar:
+    return Bar(one.source, one.hours, _hours(one.hours))
+
+
+def _calls(one: SourceFacts) -> Bar:
+    failed = f", {one.failures} failed" if one.failures else ""
+    return Bar(one.source, one.calls, f"{one.calls}{failed}", part=one.calls - one.failures)
+
+
+def _tokens(one: SourceFacts) -> Bar:
+    read, written = one.tokens_in or 0, one.tokens_out or 0
+    return Bar(one.source, read + written, "" if one.tokens_in is None else f"{_short(read)} in, {_short(written)} out")
+
+
+def _short(number: int) -> str:
+    if number >= MILLION:
+        return f"{number / MILLION:.1f}M"
+    return f"{number / THOUSAND:.0f}k" if number >= 10 * THOUSAND else f"{number:,}"
+
+
+def _dollars(one: SourceFacts) -> Bar:
+    return Bar(one.source, one.usd or 0.0, "" if one.usd is None else f"${one.usd:.2f}")
+
+
+MEASURES: Sequence[tuple[str, Callable[[SourceFacts], Bar]]] = (
+    ("kept of attempts", _attempts),
+    ("gain kept, bpb", _gain),
+    ("time", _time),
+    ("calls of a model", _calls),
+    ("tokens", _tokens),
+    ("US dollars", _dollars),
+)
