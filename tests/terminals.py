@@ -2,13 +2,14 @@
 
 import fcntl
 import os
-import select
 import signal
 import struct
 import subprocess
 import termios
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -22,9 +23,10 @@ class Terminal:
     """Runs a command in a pseudo-terminal of this size until the `with` block is left."""
 
     def __init__(self, arguments: Sequence[str], folder: Path, columns: int, rows: int = 24, **env: str) -> None:
-        self.screen = pyte.HistoryScreen(columns, rows, history=2000)
-        self._stream = pyte.ByteStream(self.screen)
-        self.raw = b""
+        self._screen = pyte.HistoryScreen(columns, rows, history=2000)
+        self._stream = pyte.ByteStream(self._screen)
+        self._reading = threading.Lock()
+        self._frames: list[str] = []
         self._outer, inner = os.openpty()
         self._set_size(columns, rows)
         known = environment(TERM="xterm-256color", **env)
@@ -33,6 +35,8 @@ class Terminal:
             arguments, cwd=folder, env=known, stdin=inner, stdout=inner, stderr=inner, start_new_session=True
         )
         os.close(inner)
+        self._reader = threading.Thread(target=self._read, daemon=True)  # a full terminal would hold the command up
+        self._reader.start()
 
     def __enter__(self) -> "Terminal":
         return self
@@ -41,34 +45,36 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        self._reader.join(10)
         os.close(self._outer)
 
-    def until(self, true: Callable[[], object], seconds: float = 60) -> None:
-        """Read what the command writes until this holds."""
+    def until(self, true: Callable[[], object], seconds: float = 120) -> None:
+        """Wait until this holds."""
         deadline = time.monotonic() + seconds
         while not true():
-            assert time.monotonic() < deadline, "\n".join(self.lines())
-            assert self._read() or self.process.poll() is None or true(), "\n".join(self.lines())
+            assert time.monotonic() < deadline, self.text()
+            assert self._reader.is_alive() or true(), self.text()
+            time.sleep(0.02)
 
     def to_the_end(self, seconds: float = 120) -> int:
-        """Read until the command has ended; return its exit code."""
-        self.until(lambda: self.process.poll() is not None, seconds)
-        while self._read():
-            pass
-        return self.process.wait()
+        """Wait until the command has ended; return its exit code."""
+        code = self.process.wait(seconds)
+        self._reader.join(10)
+        return code
 
     def lines(self) -> list[str]:
         """Return all lines, those that have scrolled away first, without the blanks at their ends."""
-        width = self.screen.columns
-        scrolled = ["".join(row[at].data for at in range(width)) for row in self.screen.history.top]
-        return [line.rstrip() for line in (*scrolled, *self.screen.display)]
+        with self._reading:
+            width = self._screen.columns
+            scrolled = ["".join(row[at].data for at in range(width)) for row in self._screen.history.top]
+            return [line.rstrip() for line in (*scrolled, *self._screen.display)]
 
     def text(self) -> str:
         return "\n".join(self.lines())
 
-    def resize(self, columns: int, rows: int = 24) -> None:
-        self.screen.resize(rows, columns)
-        self._set_size(columns, rows)
+    def has_shown(self, *parts: str) -> bool:
+        """Tell whether all of this was on the screen at one time."""
+        return any(all(part in frame for part in parts) for frame in self._frames)
 
     def press_ctrl_c(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -76,17 +82,13 @@ class Terminal:
     def _set_size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._outer, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def _read(self) -> bool:
-        """Read once; return False where there was nothing to read."""
-        if not select.select([self._outer], [], [], 0.05)[0]:
-            return False
-        try:
-            data = os.read(self._outer, READ_BYTES)
-        except OSError:  # the command has ended and closed it
-            return False
-        self.raw += data
-        self._stream.feed(data)
-        return bool(data)
+    def _read(self) -> None:
+        """Read until the command has ended and closed its side."""
+        with suppress(OSError):
+            while data := os.read(self._outer, READ_BYTES):
+                with self._reading:
+                    self._stream.feed(data)
+                    self._frames.append("\n".join(self._screen.display))
 
 
 class Emulator:

@@ -24,6 +24,7 @@ FILES = {
     "ideas": "agent.cli.ideas",
     "results": "agent.cli.reading.results",
     "status": "agent.cli.reading.status",
+    "watch": "agent.cli.reading.watch",
     "stop": "agent.cli.steering",
     "show": "agent.cli.reading.attempt",
     "diff": "agent.cli.reading.attempt",

@@ -66,9 +66,8 @@ class Limits:
 
     def left(self, ideas: int) -> Left:
         """Return what is left of the night, for people."""
-        experiments = None if self.experiments is None else max(0, self.experiments - max(0, ideas - 1))
         seconds = None if self.hours is None else max(0.0, self.hours * 3600 - (time.monotonic() - self._start))
-        return Left(experiments, seconds)
+        return Left(experiments_left(self.experiments, ideas), seconds)
 
     def has_enough_ideas(self, ideas: int) -> bool:
         return self.experiments is not None and ideas > self.experiments
@@ -110,6 +109,11 @@ class Limits:
 
     def _has_time(self, needed_s: float) -> bool:
         return self.hours is None or time.monotonic() - self._start + needed_s <= self.hours * 3600
+
+
+def experiments_left(experiments: int | None, ideas: int) -> int | None:
+    """Return how many proposals may follow; ideas: the number of attempts so far, with attempt 0."""
+    return None if experiments is None else max(0, experiments - max(0, ideas - 1))
 
 
 def check_hours(hours: float | None, pace: Pace) -> None:

@@ -1,41 +1,109 @@
 """The live view in real pseudo-terminals, over real nights."""
 
+import json
 import re
 
 import pytest
+from commands import refused
 from nights import Grounds, command, make_repository, unigram
 from terminals import Terminal
 
+from agent.clock import utc_now
+from agent.experiment import Proposal
+from agent.night.lock import only_night
+from agent.records.journal import Journal
+
 pytestmark = pytest.mark.usefixtures("own_cache")
+BETTER, WORSE = unigram(SHARPNESS=0.9), unigram(SHARPNESS=0.1)
 
 
-def panel_of(terminal: Terminal) -> list[str]:
-    """The lines below the last rule."""
-    lines = [line for line in terminal.lines() if line]
-    rules = [at for at, line in enumerate(lines) if set(line) == {"─"}]
-    return lines[rules[-1] + 1 :] if rules else []
+def verdicts(lines: list[str]) -> list[str]:
+    return [line for line in lines if re.match(r"#\d+ · ", line)]
 
 
-def shows(terminal: Terminal, *parts: str):
-    return lambda: all(part in "\n".join(panel_of(terminal)) for part in parts)
+def night_and_watcher(grounds: Grounds, *options: str) -> tuple[Terminal, Terminal]:
+    """A night on a terminal of 80 columns, and one of 140 from which it is watched by another process."""
+    run = command("run", "--proposer", "search", "--experiments", "1", *options, "--tag", "t")
+    with Terminal(run, grounds.root, columns=80, rows=40) as night:
+        night.until(lambda: night.has_shown("#0 baseline", "1,000,000 tokens/s"))
+        with Terminal(command("watch"), grounds.root, columns=140, rows=30) as watch:
+            assert night.to_the_end() == 0
+            assert watch.to_the_end() == 0
+    return night, watch
 
 
-def test_a_night_on_a_terminal_of_80_columns_shows_each_fact_and_breaks_no_word(tmp_path):
+def test_a_night_is_shown_on_its_terminal_and_by_watch_in_another_process(grounds):
+    night, watch = night_and_watcher(grounds, "--judge", "greedy", "--hours", "1", "--dawn", "0", "--budget-s", "0.6")
+    assert night.has_shown("#0 baseline · run 1, seed 0", "s left · 1,000,000 tokens/s")
+    for terminal in (night, watch):
+        assert terminal.has_shown("#1 SHARE", "best   #0 val_bpb", "1 kept", "1 experiment · 59 min")
+        assert not any(set(line) == {"─"} for line in terminal.lines())  # the panel is gone
+    assert "go on with:" in night.text()
+    assert watch.lines()[0].startswith("night t (pid ")
+    assert "night t has ended; see:" in watch.text()
+    (_, folded), (_, wide) = verdicts(night.lines()), verdicts(watch.lines())
+    assert wide.startswith(" ".join(folded.split()))
+    assert wide.split()[-1] in ("keep", "discard")
+
+
+@pytest.mark.slow
+def test_calibration_and_dawn_are_told_apart_by_night_and_watcher(tmp_path):
     grounds = Grounds(make_repository(tmp_path / "user", unigram(JITTER=0.002)))
-    limits = ("--experiments", "1", "--hours", "1", "--dawn", "0")
-    run = command("run", "--proposer", "search", *limits, "--budget-s", "0.4", "--tag", "t")
-    with Terminal(run, grounds.root, columns=80, rows=40) as terminal:
-        terminal.until(shows(terminal, "#0 baseline · calibration run 2 of 3, seed 1", "1,000,000 tokens/s"))
-        terminal.until(shows(terminal, "scoring"))
-        terminal.until(
-            shows(terminal, "#1 ", "run 1, seed 0", "best   #0 val_bpb", "1 kept", "σ 0.", "1 experiment · 59 min")
-        )
-        assert terminal.to_the_end() == 0
-    assert panel_of(terminal) == []
-    lines = terminal.lines()
-    assert max(map(len, lines)) <= 80
-    verdicts = [at for at, line in enumerate(lines) if re.match("#[01] · ", line)]
-    assert len(verdicts) == 2
-    noise = " ".join(" ".join(lines[verdicts[0] + 1 : verdicts[1]]).split())
-    assert noise in " ".join(grounds.nightshift("status").stdout.split())  # folded between words
-    assert "go on with:" in terminal.text()
+    night, watch = night_and_watcher(grounds, "--dawn", "3", "--budget-s", "1")
+    for terminal in (night, watch):
+        assert terminal.has_shown("#0 baseline · calibration run 3 of 3, seed 2", "% · 0 s left")
+        assert terminal.has_shown("#0 baseline · scoring")
+        assert terminal.has_shown("#1 SHARE", "run 1, seed 0", "best   #0 val_bpb", "1 kept", "σ 0.")
+        assert terminal.has_shown("± 0.00", "below the baseline")
+    assert night.has_shown("dawn run 3 of up to 3, seed 1")
+    assert watch.has_shown("dawn run 3, seed 1")
+    assert max(map(len, night.lines())) <= 80
+    noise = " ".join(line.strip() for line in night.lines() if re.search("^noise: |apart", line))
+    assert noise.startswith("noise: σ 0.00")
+    assert noise.split(" noise: ")[0] in grounds.nightshift("status").stdout  # folded between words
+
+
+def begin_run(grounds: Grounds, proposal: Proposal, seed: int) -> None:
+    """As a night does that is killed in the middle of the first run of attempt 1."""
+    with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
+        journal.add_attempt(1, 0, proposal, utc_now())
+        journal.start_run(1, seed)
+    out = grounds.folder("t") / "runs" / "0001" / f"seed{seed}" / "out"
+    out.mkdir(parents=True)
+    point = {"step": 70, "progress": 0.45, "loss": 3.21, "tokens_s": 1850}
+    (out / "metrics.jsonl").write_text(f"{json.dumps(point)}\n")
+
+
+def test_watch_follows_a_pipe_in_plain_lines_and_leaves_the_night_alone(grounds):
+    grounds.try_scripts("t", [])
+    with only_night(grounds.root / ".git") as tell:
+        tell("t", grounds.folder("t"), experiments=5)
+        piped = grounds.start("watch", "t")
+        with Terminal(command("watch"), grounds.root, columns=80) as watch:
+            watch.until(
+                lambda: watch.has_shown("#0 · baseline · val_bpb", "#1 asking for an idea", "left   5 experiments")
+            )
+            begin_run(grounds, Proposal(BETTER, "script 1", "It might be better.", "scripted"), seed=7)
+            watch.until(lambda: watch.has_shown("#1 script 1 · run 1, seed 7", "45% · 0 s left", "loss 3.210"))
+            grounds.try_scripts("t", [BETTER, WORSE])
+            watch.until(lambda: "#2 · script 2" in watch.text())
+            watch.press_ctrl_c()
+            assert watch.to_the_end() == 0
+        assert re.search(r"night t goes on; end it with:\s+\S*.* stop", watch.text(), re.DOTALL)
+    said = piped.communicate(timeout=60)[0]
+    assert piped.returncode == 0
+    assert "\x1b" not in said
+    assert [line.partition(" · val_bpb")[0] for line in verdicts(said.splitlines())] == [
+        *("#0 · baseline", "#1 · script 1", "#2 · script 2"),
+    ]
+    assert said.splitlines()[-1].startswith("night t has ended; see: ")
+
+
+def test_watch_says_where_there_is_nothing_to_watch(grounds):
+    assert re.match("no night is running in this repository; begin with: .* run", refused(grounds.nightshift("watch")))
+    grounds.try_scripts("t", [])
+    assert "see how the latest stands with: " in refused(grounds.nightshift("watch"))
+    with only_night(grounds.root / ".git") as tell:
+        assert "has no name yet; give the command again" in refused(grounds.nightshift("watch"))
+        tell("t", grounds.folder("t"))
+        assert "night u is not running, but night t is; see it with: " in refused(grounds.nightshift("watch", "u"))

@@ -39,7 +39,7 @@ class Screen:
         self._stopping = stopping  # has somebody asked the night to end?
         self._on_stop: str | None = on_stop  # None: it was said
         self._calibration = calibration  # runs of attempt 0
-        self._dawn_runs: tuple[int, int] | None = None  # made and to be made; None: it is night
+        self._dawn_runs: tuple[int, int | None] | None = None  # made, and to be made if known; None: it is night
         self._panel = PinnedLines(console) if console.is_terminal and not console.is_dumb_terminal else None
         self._at_work: AtWork | None = None
         self._so_far: SoFar | None = None
@@ -57,8 +57,9 @@ class Screen:
         self._so_far = so_far
         self._draw()
 
-    def dawn_began(self, runs: int) -> None:
-        self._dawn_runs = 0, runs
+    def dawn_began(self, runs: int | None, made: int = 0) -> None:
+        """Count the runs from now on as dawn's; runs: at most, None where that is not known."""
+        self._dawn_runs = made, runs
 
     # ---- the attempt at work -----------------------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ class Screen:
         if self._dawn_runs is not None:
             made, most = self._dawn_runs
             self._dawn_runs = made + 1, most
-            return f"dawn run {made + 1} of up to {max(made + 1, most)}"
+            return f"dawn run {made + 1}" + ("" if most is None else f" of up to {max(made + 1, most)}")
         number = len(attempt.done_runs) + 1
         if attempt.number == 0 and not attempt.settled and number <= self._calibration > 1:
             return f"calibration run {number} of {self._calibration}"
@@ -105,11 +106,12 @@ class Screen:
         self._draw()
         self._drawn_at_s = 0.0  # its first news is shown at once
 
-    def progressed(self, point: Point | None, elapsed_s: float) -> None:
+    def progressed(self, point: Point | None, elapsed_s: float | None) -> None:
+        """Show how far the work is; elapsed_s: since it began, None where that is not known."""
         self._acknowledge_stop()
         now = self._at_work
         if self._panel is None:
-            if point is not None and elapsed_s - self._said_s >= PLAIN_EVERY_S:
+            if point is not None and elapsed_s is not None and elapsed_s - self._said_s >= PLAIN_EVERY_S:
                 self._said_s = elapsed_s
                 self.said(f"   {describe(point, self._budget_s)}")
         elif now is not None and time.monotonic() - self._drawn_at_s >= DRAWN_EVERY_S:

@@ -1,0 +1,90 @@
+"""Follow a night that runs elsewhere on this machine: nightshift watch."""
+
+import argparse
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from rich.console import Console
+
+from agent.cli.reading.which import begin_with, place_meant
+from agent.cli.words.parser import Subcommand
+from agent.errors import NightError
+from agent.experiment import Left, short
+from agent.invocation import typed
+from agent.judging.judge import choose_judge
+from agent.night.limits import experiments_left
+from agent.night.lock import Holder, holder, is_held
+from agent.night.stop import Stop, like_ctrl_c
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.records.terms import Terms
+from agent.view.live.follow import Follower
+from agent.view.live.screen import Screen
+
+LOOK_EVERY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    tag: str | None
+
+
+def watch(options: WatchOptions) -> int:
+    place = place_meant(options.tag)
+    who = running_night(place, options.tag)
+    with Journal.read(place.journal(who.tag)) as journal:
+        night = journal.night()
+    terms, stop = Terms.from_json(night.terms), Stop(place.folder(who.tag))
+    calibration = getattr(choose_judge(terms.judge, terms.confirm), "calibration", 1)
+    screen = Screen(
+        Console(),
+        night.budget_s,
+        lambda: stop.after_run,
+        calibration=calibration,
+        on_stop="the night ends after this run",
+    )
+    screen.said(f"night {who.tag} (pid {who.pid}, since {who.since}) on branch {short(night.branch)}")
+    follower = Follower(place.folder(who.tag), place.journal(who.tag), screen)
+    try:
+        with like_ctrl_c():
+            while holder(place.repo.common_dir()) == who:
+                follower.look(partial(_left, who))
+                time.sleep(LOOK_EVERY_S)
+            follower.look(partial(_left, who))
+        last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"
+    except KeyboardInterrupt:
+        last = f"night {who.tag} goes on; end it with: {typed('stop')}"
+    finally:
+        screen.close()
+    screen.said(last)
+    return 0
+
+
+def running_night(place: Place, tag: str | None) -> Holder:
+    """Return the process that runs this night, or any; raise NightError where there is none."""
+    who = holder(place.repo.common_dir())
+    if who is not None and tag in (None, who.tag) and place.journal(who.tag).exists():
+        return who
+    if who is not None:
+        raise NightError(f"night {tag} is not running, but night {who.tag} is; see it with: {typed('watch')}")
+    if is_held(place.repo.common_dir()):
+        raise NightError("a night has just begun here and has no name yet; give the command again in a moment")
+    see = f"see how the latest stands with: {typed('status')}" if place.tags() else begin_with()
+    raise NightError(f"no night is running in this repository; {see}")
+
+
+def _left(who: Holder, ideas: int) -> Left:
+    until = None if who.until is None else datetime.fromisoformat(who.until)
+    seconds = None if until is None else max(0.0, (until - datetime.now(UTC)).total_seconds())
+    return Left(experiments_left(who.experiments, ideas), seconds)
+
+
+def _watch_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("tag", nargs="?", metavar="TAG", help="the night (default: the one that is running)")
+
+
+WATCH = Subcommand(
+    "watch", "follow a night that runs in another terminal or as a service", WatchOptions, watch, _watch_words
+)
