@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 
 import pytest
 from commands import refused
@@ -26,7 +27,10 @@ def night_and_watcher(grounds: Grounds, *options: str) -> tuple[Terminal, Termin
     run = command("run", "--proposer", "search", "--experiments", "1", *options, "--tag", "t")
     with Terminal(run, grounds.root, columns=80, rows=40) as night:
         night.until(lambda: night.has_shown("#0 baseline", "1,000,000 tokens/s"))
+        night.process.send_signal(signal.SIGSTOP)  # until the other process has begun to watch
         with Terminal(command("watch"), grounds.root, columns=140, rows=30) as watch:
+            watch.until(lambda: watch.has_shown("#0 baseline"))
+            night.process.send_signal(signal.SIGCONT)
             assert night.to_the_end() == 0
             assert watch.to_the_end() == 0
     return night, watch
@@ -35,8 +39,9 @@ def night_and_watcher(grounds: Grounds, *options: str) -> tuple[Terminal, Termin
 def test_a_night_is_shown_on_its_terminal_and_by_watch_in_another_process(grounds):
     night, watch = night_and_watcher(grounds, "--judge", "greedy", "--hours", "1", "--dawn", "0", "--budget-s", "0.6")
     assert night.has_shown("#0 baseline · run 1, seed 0", "s left · 1,000,000 tokens/s")
+    assert night.has_shown("#1 SHARE", "best   #0 val_bpb", "1 kept", "1 experiment · 59 min")
+    assert watch.has_shown("best   #", " kept · ", "left   ", " · 59 min")
     for terminal in (night, watch):
-        assert terminal.has_shown("#1 SHARE", "best   #0 val_bpb", "1 kept", "1 experiment · 59 min")
         assert not any(set(line) == {"─"} for line in terminal.lines())  # the panel is gone
     assert "go on with:" in night.text()
     assert watch.lines()[0].startswith("night t (pid ")

@@ -8,12 +8,16 @@ import pytest
 from judged import scored_attempt
 from rich.cells import cell_len
 from rich.console import Console
+from samples import NIGHT
 from terminals import Emulator
 
 from agent.experiment import Ask, Attempt, Left, Progress, Proposal, Status
 from agent.judging.noise import noise
+from agent.records.standing import Standing
+from agent.view.facts.overview import overview
 from agent.view.live.panel import duration
 from agent.view.live.screen import Screen
+from agent.view.live.so_far import SoFar
 
 TITLE = "WARMUP_FRACTION 0.0 → 0.07105, EMBEDDING_LR 0.3 → 0.25, MATRIX_LR 0.02 → 0.035, and the rest as it was"
 WHY = "The first steps are wild, and a slow start keeps the momentum from storing their directions for long."
@@ -65,6 +69,15 @@ def test_the_panel_shows_each_fact_within_eight_lines_of_80_columns():
         "left   31 experiments · 5 h 12 min",
         "cost   $1.25 · 12,034 tokens in · 801 out",
     ]
+
+
+def test_the_panel_and_status_agree():
+    best = SoFar.of(MEASURED, ASKS, LEFT).best
+    told = overview(NIGHT, Standing.of(MEASURED), ASKS, (), str)
+    assert (best.number, best.val_bpb, best.title) == (told.best.number, told.best.val_bpb, told.best.title)
+    assert (best.below_bpb, best.margin_bpb) == pytest.approx(
+        (told.gain.mean_bpb, told.gain.high_bpb - told.gain.mean_bpb), abs=1e-6
+    )
 
 
 def test_a_wide_terminal_has_room_for_more():
