@@ -48,7 +48,8 @@ def _attempt(night: Night, attempt: Attempt, asks: Collection[Ask], dials: Turne
         attempt.decision, attempt.proposal, memory_mb(night, attempt), params_M(attempt),
     )  # fmt: skip
     speeds = [run.tokens_s for run in attempt.done_runs if run.tokens_s is not None]
-    runs = attempt.runs[:-1] if at_work and attempt.runs[-1].ending is Ending.LOST else attempt.runs
+    # Asked for after the attempts were read, so that the run may have begun between.
+    runs = attempt.runs[:-1] if at_work and attempt.runs and attempt.runs[-1].ending is Ending.LOST else attempt.runs
     costs = [ask.usd for ask in asks if ask.usd is not None]
     return AttemptFacts(
         number=attempt.number,
