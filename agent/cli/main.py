@@ -33,6 +33,7 @@ FILES = {
     "sample": "agent.cli.taking.sample",
     "replay": "agent.cli.taking.replay",
     "export": "agent.cli.taking.export",
+    "serve": "agent.cli.reading.serve",
     "ship": "agent.cli.taking.ship",
     "profile": "agent.cli.machine",
     "doctor": "agent.cli.machine",

@@ -1,0 +1,182 @@
+"""Read a night for all clients together, at most once a second, and tell each what has changed since it last heard."""
+
+import asyncio
+import json
+import secrets
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+from agent.errors import NightError
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.view.facts.nouns import NightFacts
+from agent.view.facts.read import curve, night_facts
+from agent.view.serve import present
+from agent.view.serve.present import Present
+
+PERIOD_S, HEARTBEAT_S = 1.0, 15.0
+SHARE = 0.1  # of a processor for reading: what takes longer is read less often
+Stamp = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The night to show, and whether a process runs it now."""
+
+    place: Place
+    tag: str
+    is_running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A night as it was last read, and the events that tell of it: topic → (count at its last change, bytes)."""
+
+    watched: Watched
+    facts: NightFacts
+    version: str  # changes with the facts
+    stamp: Stamp = ()
+    now: Present | None = None
+    notice: str | None = None  # why it could not be read just now
+    count: int = 0
+    events: Mapping[str, tuple[int, bytes]] = field(default_factory=dict)
+
+    def telling(self, topic: str, data: object) -> "Snapshot":
+        """Return the same with an event of this topic, counted only if it says something new."""
+        event = f"event: {topic}\ndata: {json.dumps(data)}\n\n".encode()
+        if self.events.get(topic, (0, b""))[1] == event:
+            return self
+        count = self.count + 1
+        return replace(self, count=count, events={**self.events, topic: (count, event)})
+
+
+class Feed:
+    """Share one reader of the journal among all clients; it sleeps while there are none."""
+
+    def __init__(self, follow: Callable[[], Watched], period_s: float = PERIOD_S) -> None:
+        """Begin with a first reading; raise NightError where there is no night to show."""
+        self._follow, self._period_s = follow, period_s
+        self._start = secrets.token_hex(4)  # another server's versions are no versions of this one
+        self._versions = 0
+        watched = follow()
+        self._latest = self._told(Snapshot(watched, night_facts(watched.place, watched.tag), self._next_version()))
+        self._due_s = 0.0
+        self._reading = asyncio.Lock()
+
+    async def snapshot(self) -> Snapshot:
+        """Return the night as it is, read again if the last reading is old enough."""
+        async with self._reading:
+            began_s = time.monotonic()
+            if began_s >= self._due_s:
+                self._latest = await asyncio.to_thread(self._read_again, self._latest)
+                ended_s = time.monotonic()
+                self._due_s = max(began_s + self._period_s, ended_s + (ended_s - began_s) / SHARE)
+            return self._latest
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Yield what a client has not heard yet: first all there is, then the latest of each topic that changed."""
+        heard, spoke_s = 0, 0.0
+        while True:
+            snapshot = await self.snapshot()
+            news = b"".join(event for count, event in snapshot.events.values() if count > heard)
+            heard = snapshot.count
+            if news or time.monotonic() >= spoke_s + HEARTBEAT_S:
+                yield news or b": nothing new\n\n"
+                spoke_s = time.monotonic()
+            await asyncio.sleep(self._period_s)
+
+    def _read_again(self, old: Snapshot) -> Snapshot:
+        try:
+            return self._told(self._refreshed(old))
+        except (NightError, OSError, sqlite3.OperationalError) as error:
+            return self._told(replace(old, notice=str(error), now=None))
+
+    def _refreshed(self, old: Snapshot) -> Snapshot:
+        watched = self._follow()
+        stamp = _stamp(watched)
+        if watched == old.watched and stamp == old.stamp and old.notice is None:
+            return old
+        facts = night_facts(watched.place, watched.tag)
+        if facts.lost and watched.tag == old.facts.tag and not old.facts.lost:
+            raise NightError(f"the journal of night {watched.tag} was removed; this page shows what it last held")
+        version = old.version if facts == old.facts else self._next_version()
+        return replace(
+            old, watched=watched, facts=facts, version=version, stamp=stamp, now=_at_work(watched), notice=None
+        )
+
+    def _told(self, snapshot: Snapshot) -> Snapshot:
+        watched, now, facts = snapshot.watched, snapshot.now, snapshot.facts
+        told = {
+            "tag": facts.tag,
+            "version": snapshot.version,
+            "running": watched.is_running,
+            "notice": snapshot.notice,
+            "attempts": len(facts.attempts),
+            "budget_s": facts.budget_s,
+        }
+        snapshot = snapshot.telling("night", told)
+        if now is None:
+            return snapshot.telling("now", None).telling("curve", None).telling("log", "")
+        attempt = facts.attempts[now.attempt] if now.attempt < len(facts.attempts) else None
+        words = {} if attempt is None else {"title": attempt.title, "why": attempt.hypothesis, "source": attempt.source}
+        where = {"attempt": now.attempt, "seed": now.seed, "dawn": now.dawn, "doing": now.doing}
+        times = {"elapsed_s": present.elapsed_s(now.began), "budget_s": facts.budget_s}
+        progress = present.progress_of(watched.place, watched.tag, now)
+        snapshot = snapshot.telling("now", {**where, **times, **progress, **words})
+        if now.seed is None:
+            return snapshot.telling("curve", None).telling("log", "")
+        log = present.log_tail(watched.place, facts.tag, now.attempt, now.seed, scoring=now.doing == "is scored")
+        snapshot = snapshot.telling("log", log or "")
+        points = present.rounded(curve(watched.place, facts.tag, now.attempt, now.seed))
+        best = _incumbents_curve(snapshot, now)
+        return snapshot.telling("curve", {"attempt": now.attempt, "points": points, "best": best})
+
+    def _next_version(self) -> str:
+        self._versions += 1
+        return f"{self._start}-{self._versions}"
+
+
+def _at_work(watched: Watched) -> Present | None:
+    if not watched.is_running:
+        return None
+    with Journal.read(watched.place.journal(watched.tag)) as journal:
+        return present.at_work(journal)
+
+
+def _incumbents_curve(snapshot: Snapshot, now: Present) -> dict[str, object] | None:
+    """Return the curve of the incumbent, by the same seed if it ran with it; None where it is itself at work."""
+    number = snapshot.facts.incumbent
+    if number is None or number == now.attempt or number >= len(snapshot.facts.attempts):
+        return None
+    seeds = [run.seed for run in snapshot.facts.attempts[number].runs if run.val_bpb is not None]
+    if not seeds:
+        return None
+    seed = now.seed if now.seed in seeds else seeds[0]
+    assert seed is not None
+    return {"attempt": number, "points": _ended_curve(snapshot.watched.place, snapshot.facts.tag, number, seed)}
+
+
+@lru_cache(maxsize=8)
+def _ended_curve(place: Place, tag: str, number: int, seed: int) -> list[tuple[float, float]]:
+    """Return the curve of a run that has ended, whose file changes no more."""
+    return present.rounded(curve(place, tag, number, seed))
+
+
+def _stamp(watched: Watched) -> Stamp:
+    """Return what changes when a night's record does."""
+    journal = watched.place.journal(watched.tag)
+    files = (journal, journal.with_name(f"{journal.name}-wal"), watched.place.ledger)
+    return tuple(map(_file_stamp, files))
+
+
+def _file_stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    # Readers make and remove an empty -wal file.
+    return (found.st_ino, found.st_mtime_ns, found.st_size) if found.st_size else None

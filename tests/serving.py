@@ -1,0 +1,152 @@
+"""A night that grows by hand, and a real server on loopback that shows it."""
+
+import contextlib
+import dataclasses
+import http.client
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from judged import decided, scored_run
+from nights import make_repository, unigram
+from samples import NIGHT
+
+from agent.cli.reading.serve import Newest
+from agent.experiment import Proposal, Status, attempt_ref
+from agent.night.lock import only_night
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.view.serve.address import Address, listen
+from agent.view.serve.app import application
+from agent.view.serve.feed import Feed, Watched
+from agent.view.serve.server import server
+
+PERIOD_S = 0.05  # so that no test waits for a second
+
+
+@dataclass
+class GrowingNight:
+    """A night whose attempts come when a test says so."""
+
+    place: Place
+    tag: str
+    journal: Journal
+    attempts: int = 0
+
+    def begin(self, title: str, why: str = "It may help.") -> int:
+        """A committed attempt that has not run yet; its edit sets the sharpness."""
+        number, self.attempts = self.attempts, self.attempts + 1
+        script = unigram(SHARPNESS=1.0 + number)
+        parent = None if number == 0 else 0
+        self.journal.add_attempt(number, parent, Proposal(script, title, why, "search"), NIGHT.started)
+        base = self.place.repo.find("HEAD") or ""
+        commit = self.place.repo.commit_script(base, self.place.script, script, "an edit", NIGHT.started)
+        self.journal.record_commit(number, commit)
+        self.place.repo.move_ref(attempt_ref(self.tag, number), commit, None, "a test")
+        return number
+
+    def train(self, number: int, seed: int = 0, curve: str = "", log: bytes = b"") -> Callable[[float, Status], None]:
+        """Begin a run that has left this curve and this log; return the function that ends it."""
+        folder = self.place.folder(self.tag) / "runs" / f"{number:04d}" / f"seed{seed}"
+        (folder / "out").mkdir(parents=True)
+        (folder / "out" / "metrics.jsonl").write_text(curve)
+        (folder / "log.txt").write_bytes(log)
+        run = self.journal.start_run(number, seed)
+
+        def end(val_bpb: float, status: Status) -> None:
+            done = scored_run(seed, val_bpb)
+            self.journal.end_run(run, done)
+            assert done.score is not None
+            self.journal.record_score(number, seed, done.score)
+            self.journal.record_decision(number, decided(status, "as it is", 0.1, 0.9))
+
+        return end
+
+    def add(self, title: str, val_bpb: float = 1.5, status: Status = Status.DISCARD) -> int:
+        number = self.begin(title)
+        self.train(number)(val_bpb, status)
+        return number
+
+
+def points(*losses: float) -> str:
+    return "".join(
+        json.dumps({"progress": at / 10, "loss": loss, "tokens_s": 1234.5, "step": at}) + "\n"
+        for at, loss in enumerate(losses)
+    )
+
+
+def make_place(folder: Path) -> Place:
+    return Place.of(make_repository(folder, unigram()) / "train_mlx.py")
+
+
+@contextlib.contextmanager
+def growing_night(place: Place, tag: str) -> Iterator[GrowingNight]:
+    """A night that counts as running until the end of the block."""
+    night = dataclasses.replace(NIGHT, tag=tag, base=place.repo.find("HEAD") or "")
+    with only_night(place.repo.common_dir()) as tell, Journal.create(place.journal(tag), night) as journal:
+        tell(tag, place.folder(tag))
+        yield GrowingNight(place, tag, journal)
+
+
+@dataclass
+class Client:
+    """Asks a server over real connections, word by word."""
+
+    port: int
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
+        """Status, headers and body of an answer. The path goes out as it is."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, headers={**self.headers, **named})
+        answer = connection.getresponse()
+        body = answer.read().decode()
+        connection.close()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, body
+
+    @contextlib.contextmanager
+    def events(self) -> Iterator["Events"]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.request("GET", "/events", headers=self.headers)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        yield Events(answer)
+        connection.close()
+
+
+@dataclass
+class Events:
+    """The events of a stream, as they come."""
+
+    stream: http.client.HTTPResponse
+
+    def until(self, topic: str, holds: Callable[[Any], object]) -> Any:
+        """The first data of this topic of which it holds; the connection's timeout ends the wait."""
+        name = ""
+        while True:
+            line = self.stream.readline().decode()
+            assert line, "the stream has ended"
+            key, _, value = line.rstrip("\n").partition(": ")
+            name = value if key == "event" else name
+            if key == "data" and name == topic and holds(data := json.loads(value)):
+                return data
+
+
+@contextlib.contextmanager
+def served(place: Place, token: str | None = None, follow: Callable[[], Watched] | None = None) -> Iterator[Client]:
+    """A server in a thread of this process: the same as the command's, without the second that a process takes."""
+    feed = Feed(follow or Newest(place, place.repo.common_dir(), None).watched, PERIOD_S)
+    with listen("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        running = server(application(feed, Address("127.0.0.1", port, token)))
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield Client(port)
+        finally:
+            running.should_exit = True
+            thread.join()
