@@ -29,6 +29,7 @@ ROOMS = (
     "agent.view.charts",
     "agent.view.live",
     "agent.view.export",
+    "agent.view.page",
     "agent.view.serve",
     "agent.view",
     "agent.night",

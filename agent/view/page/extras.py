@@ -1,0 +1,84 @@
+"""What the report shows beside the facts of a night: edits as diffs, and loss curves."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from statistics import fmean
+
+from agent.errors import NightError
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.view.facts.nouns import AttemptFacts, NightFacts
+from agent.view.facts.read import curve
+
+ALL, NEWEST = 200, 100  # a longer night shows the edits and curves of what was ever kept, and of its newest attempts
+POINTS, LINES, LINE_CHARS = 40, 300, 400  # of a curve, of a diff, of its lines
+MOST_CHARS = 1_000_000  # of all diffs of a night
+Points = Sequence[tuple[float, float]]
+Key = tuple[str, int]  # tag and attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """Edits and training losses of attempts, as far as they are known."""
+
+    diffs: Mapping[Key, str] = field(default_factory=dict)
+    curves: Mapping[Key, Points] = field(default_factory=dict)  # fraction of the budget, loss
+
+
+def gather(place: Place, nights: Iterable[NightFacts]) -> Extras:
+    """Read the edits from the journals of nights, and the curves from the logs of their runs."""
+    diffs: dict[Key, str] = {}
+    curves: dict[Key, Points] = {}
+    for night in nights:
+        shown = telling(night)
+        with suppress(NightError):  # a night without a journal here has neither scripts nor logs
+            diffs |= {(night.tag, number): text for number, text in _diffs(place, night, shown).items()}
+        for one in shown:
+            points = curve(place, night.tag, one.number, one.runs[0].seed) if one.runs else ()
+            if len(points) > 1:
+                curves[night.tag, one.number] = thinned(points)
+    return Extras(diffs, curves)
+
+
+def telling(night: NightFacts) -> list[AttemptFacts]:
+    """Return the attempts whose edits and curves are shown."""
+    if len(night.attempts) <= ALL:
+        return list(night.attempts)
+    newest = night.attempts[-NEWEST].number
+    return [one for one in night.attempts if one.number >= newest or was_kept(one)]
+
+
+def was_kept(attempt: AttemptFacts) -> bool:
+    return attempt.status == "keep" or any(made.status == "keep" for made in attempt.decisions)
+
+
+def _diffs(place: Place, night: NightFacts, shown: Sequence[AttemptFacts]) -> dict[int, str]:
+    pairs = {one.number: one.parent for one in shown if one.parent is not None}
+    with Journal.read(place.journal(night.tag)) as journal:
+        known = journal.attempts_among({*pairs, *pairs.values()})
+    lines = {one.number: one.proposal.script.splitlines() for one in known}
+    found, left = {}, MOST_CHARS
+    for number, parent in sorted(pairs.items(), reverse=True):  # the newest first, as far as there is room
+        found[number] = diff(lines[parent], lines[number])
+        left -= len(found[number])
+        if left < 0:
+            break
+    return found
+
+
+def diff(before: Sequence[str], after: Sequence[str]) -> str:
+    """Return the difference of two scripts as unified diff without its first two lines; a long one is cut."""
+    found = [line[:LINE_CHARS] for line in unified_diff(before, after, lineterm="")][2:]
+    cut = [f"… {len(found) - LINES} more lines"] if len(found) > LINES else []
+    return "\n".join(found[:LINES] + cut)
+
+
+def thinned(points: Points, most: int = POINTS) -> Points:
+    """Return a curve as the means of so many equal parts of the budget, and its last point."""
+    parts: dict[int, list[tuple[float, float]]] = {}
+    for at, loss in points:
+        parts.setdefault(min(int(at * most), most - 1), []).append((at, loss))
+    means = (tuple(map(fmean, zip(*part, strict=True))) for part in parts.values())
+    return [(round(at, 3), round(loss, 4)) for at, loss in means]
