@@ -83,6 +83,12 @@ def add_night(words: argparse.ArgumentParser, tag: str) -> None:
         "--seed", type=seed, metavar="K", help="of the first run of every attempt, and of the search (default: 0)"
     )
     add_script(words)
+    words.add_argument(
+        "--report",
+        action=argparse.BooleanOptionalAction,
+        help="write report.html into the night's folder after every attempt, where runs take five seconds or more "
+        "(default: yes)",
+    )
     _add_judging(words.add_argument_group("judging"))
     _add_safety(words.add_argument_group("safety"))
 

@@ -1,0 +1,73 @@
+"""Nights as one page for a browser: nightshift report."""
+
+import argparse
+import webbrowser
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.cli.reading.which import begin_with, place_meant
+from agent.cli.words.parser import Subcommand
+from agent.errors import NightError
+from agent.files import write_plain
+from agent.invocation import typed
+from agent.records.place import Place
+from agent.view.page.writer import PAGE
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    tags: list[str]
+    out: Path | None
+    png: Path | None
+    open: bool
+
+
+def report(options: ReportOptions) -> int:
+    from agent.view.facts.read import known_tags, night_facts
+    from agent.view.page.extras import gather
+    from agent.view.page.page import page
+
+    place = place_meant(options.tags[0] if len(options.tags) == 1 else None)
+    tags = list(dict.fromkeys(options.tags)) or list(place.tags()[-1:] or known_tags(place)[-1:])
+    if not tags:
+        raise NightError(f"no night has run here yet; {begin_with()}")
+    nights = [night_facts(place, tag) for tag in tags]
+    out = options.out or default_path(place, tags)
+    _write(out, page(nights, gather(place, nights)))
+    attempts = sum(len(night.attempts) for night in nights)
+    print(f"wrote {out}: {', '.join(tags)}, {attempts:,} attempt{'' if attempts == 1 else 's'}")
+    if options.png is not None:
+        from agent.view.page.drawings import picture
+
+        _write(options.png, picture(nights))
+        print(f"wrote {options.png}")
+    if options.open and not webbrowser.open(out.resolve().as_uri()):
+        print(f"no browser can be opened here; open {out.resolve()} in one")
+    return 0
+
+
+def default_path(place: Place, tags: Sequence[str]) -> Path:
+    """Return where the report of a night is kept, or that of several."""
+    return place.folder(tags[0]) / PAGE if len(tags) == 1 else place.nights / PAGE
+
+
+def _write(path: Path, content: str | bytes) -> None:
+    if path.is_dir():
+        raise NightError(f"{path} is a folder; name a file, as in {typed('report', '--out', str(path / PAGE))}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, str):
+        write_plain(path, content)
+    else:
+        path.write_bytes(content)
+
+
+def _report_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("tags", nargs="*", metavar="TAG", help="these nights, compared (default: the latest)")
+    words.add_argument("--open", action="store_true", help="show it in a browser")
+    words.add_argument("--out", type=Path, metavar="FILE", help=f"default: {PAGE} in the night's folder")
+    words.add_argument("--png", type=Path, metavar="FILE", help="draw a picture to share there, too")
+
+
+WHAT = "a page for a browser: what was tried, what helped, and how sure that is"
+REPORT = Subcommand("report", WHAT, ReportOptions, report, _report_words)

@@ -1,0 +1,99 @@
+"""Keep the page of a running night up to date, in a process of low priority beside it.
+
+The night never waits for it and never fails with it: one process at most, and a failure is told once.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import IO
+
+from agent.invocation import typed
+from agent.records.place import Place
+from agent.text import SAID_CHARS, one_line
+
+PAGE = "report.html"
+LEAST_S = 10.0  # between two beginnings: attempts that settle faster are in the next page
+PATIENCE_S, POLL_S = 60.0, 0.05  # at the night's end
+GENTLY = ("nice", "-n", "19")
+
+
+class PageWriter:
+    """Write the page of a night after its attempts and, as a context manager, at its end."""
+
+    def __init__(self, place: Place, tag: str, said: Callable[[str], None], hurried: Callable[[], bool]) -> None:
+        self.out = place.folder(tag) / PAGE
+        self._tag, self._root = tag, place.repo.root
+        self._said, self._hurried = said, hurried
+        self._child: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+        self._began_s = time.monotonic()
+        self._has_failed = False
+
+    def __enter__(self) -> "PageWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Write the last page and say where it is; wait for it, but not for long."""
+        if self._child is not None:
+            self._child.kill()  # its page is an older one
+            self._child.wait()
+            self._child = None
+        self._start([])  # the night needs the machine no longer
+        deadline = time.monotonic() + PATIENCE_S
+        while self._child is not None and self._child.poll() is None:
+            if self._hurried() or time.monotonic() > deadline:
+                self._said(f"report: {self.out}, written in a moment")
+                return
+            time.sleep(POLL_S)
+        if self._has_ended_well():
+            self._said(f"report: {self.out}")
+
+    def attempt_settled(self) -> None:
+        """Begin to write the page, unless one is being written or was begun just now."""
+        if self._child is not None and self._child.poll() is not None:
+            self._has_ended_well()
+        if self._child is None and time.monotonic() - self._began_s >= LEAST_S:
+            self._start(GENTLY)
+
+    def _start(self, gently: Sequence[str]) -> None:
+        self._began_s = time.monotonic()
+        words = ("report", self._tag, "--out", str(self.out))
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115, it is read when the process has ended
+        try:
+            self._child = subprocess.Popen(
+                [*gently, sys.executable, "-P", "-m", "agent", *words],
+                cwd=self._root,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                start_new_session=True,  # Ctrl-C is meant for the night
+            )
+        except OSError as error:
+            self._tell(str(error))
+
+    def _has_ended_well(self) -> bool:
+        """Forget the process, which has ended; tell why it failed, if it did."""
+        child, self._child = self._child, None
+        if child is not None and child.returncode != 0:
+            self._tell(self._last_words() or f"exit code {child.returncode}")
+        return child is not None and child.returncode == 0
+
+    def _last_words(self) -> str:
+        with suppress(OSError):
+            if self._errors is not None:
+                self._errors.seek(0)
+                lines = self._errors.read().decode(errors="replace").strip().splitlines()
+                return lines[-1].removeprefix("nightshift: ") if lines else ""
+        return ""
+
+    def _tell(self, why: str) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            again = typed("report", self._tag)
+            self._said(f"the report was not written ({one_line(why, SAID_CHARS)}); the night is not touched by that, "
+                       f"and this writes it: {again}")  # fmt: skip
