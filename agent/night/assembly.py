@@ -4,7 +4,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rich.console import Console
@@ -33,8 +33,10 @@ from agent.script.contract import check_script
 from agent.script.dials import read_dials
 from agent.view.live.screen import Screen
 from agent.view.screen import steadfast
+from agent.view.page.writer import PageWriter
 
 DRY_RUN_FROM_S = 60.0  # of budget: below it, a dry run costs about what it saves
+REPORT_FROM_S = 5.0  # of budget: writing the page takes about as long as shorter runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,11 @@ def open_context(setup: Setup) -> Iterator[NightContext]:
         undo.callback(screen.close)
         if before is not None:
             go_on(before, night, journal, screen)
-        yield _put_together(setup, terms, night, journal, box, stop, screen)
+        context = _put_together(setup, terms, night, journal, box, stop, screen)
+        if terms.report and night.budget_s >= REPORT_FROM_S:
+            page = undo.enter_context(PageWriter(place, night.tag, screen.said, lambda: stop.now))
+            context = replace(context, attempt_settled=page.attempt_settled)
+        yield context
 
 
 def _open(setup: Setup, terms: Terms) -> tuple[Night, Box]:

@@ -32,6 +32,7 @@ class NightContext:
     dry_runs: bool = False  # seconds of training before the minutes, for edits of more than dials
     patience_s: float = 0.0  # how long one call to a source of ideas may take
     outbox: Outbox | None = None  # takes calls and sentences of the sources; None: they write to the journal themselves
+    attempt_settled: Callable[[], None] = lambda: None  # told once the record of an attempt is complete
     asks_ahead: bool = False  # make the next idea while a run trains; needs an outbox
 
     def state(self) -> State:

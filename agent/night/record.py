@@ -134,6 +134,7 @@ def settle(context: NightContext, state: State, number: int) -> None:
     write_ledger(context.place, live=(context.runner.night, state.attempts))
     state.settle(number)
     state.check_in_place()
+    context.attempt_settled()
 
 
 def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:

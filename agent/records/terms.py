@@ -40,6 +40,7 @@ class Terms:
     max_cost: float | None = None  # dollars
     agent: str | None = None  # --command
     agent_minutes: float = 10.0
+    report: bool = True  # write the page after every attempt
 
     @classmethod
     def from_json(cls, text: str) -> "Terms":
