@@ -1,0 +1,264 @@
+"""The report in a real browser: drawn, sorted, filtered, opened; by mouse, by keyboard, on a phone, in the dark."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_facts import HOSTILE, made_night
+
+from agent.view.page.extras import Extras
+from agent.view.page.page import newer_state, page
+
+pytestmark = pytest.mark.slow
+NIGHT = made_night(60, titles=HOSTILE)
+KEPT = [one for one in NIGHT.attempts[1:] if one.status == "keep"]
+PARENT = KEPT[0].parent or 0
+EDIT = "@@ -1,2 +1,2 @@\n-A = 1\n+A = '<b>2</b>'\n B = 3"
+CURVES = {("t", number): [(at / 20, 6 - at / 10) for at in range(1, 21)] for number in (PARENT, KEPT[0].number)}
+EXTRAS = Extras({("t", KEPT[0].number): EDIT}, CURVES)
+SIZES = [(390, 844), (1400, 900)]
+Page = Any  # of Playwright, which may be missing
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("there is no Chromium here; install it: apt-get install -y chromium")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a night with hostile titles."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(page([NIGHT], EXTRAS), encoding="utf-8")
+    return path
+
+
+class Opened:
+    """A page in a browser, with all that it asked for and complained about."""
+
+    def __init__(self, browser: Any, file: Path, anchor: str = "", **settings: Any) -> None:
+        self.context = browser.new_context(**settings)
+        self.page: Page = self.context.new_page()
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.address = file.as_uri()
+        self.page.goto(self.address + anchor)
+
+    def column(self, at: int) -> list[str]:
+        return list(self.page.locator(f"tr.row td:nth-child({at})").all_inner_texts())
+
+    def is_too_wide(self) -> bool:
+        return bool(self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"))
+
+
+@pytest.fixture
+def opened(browser: Any, file: Path) -> Iterator[Opened]:
+    here = Opened(browser, file, viewport={"width": 1400, "height": 900})
+    yield here
+    assert here.complaints == []
+    assert [url for url in here.requests if url.partition("#")[0] != here.address] == []  # no request leaves the page
+    here.context.close()
+
+
+def test_every_chart_is_drawn(opened):
+    figures = opened.page.locator("figure.chart")
+    assert figures.count() >= 1
+    for figure in figures.all():
+        drawing = figure.locator("svg:visible")
+        box = drawing.bounding_box()
+        assert box["width"] > 300
+        assert box["height"] > 80
+        assert drawing.get_attribute("aria-label")
+        assert drawing.locator("path").count() > 3
+    assert opened.page.locator("figure.chart svg:visible a").count() >= len(NIGHT.attempts)
+
+
+def test_the_table_shows_every_attempt_by_pages(opened):
+    assert opened.page.locator("#range").inner_text() == "1–25 of 60"
+    seen = opened.column(1)
+    for _ in range(2):
+        opened.page.get_by_role("button", name="Next").click()
+        seen += opened.column(1)
+    assert [int(text) for text in seen] == list(range(60))
+    assert opened.page.get_by_role("button", name="Next").is_disabled()
+
+
+def test_the_table_sorts_by_a_column_both_ways(opened):
+    button = opened.page.get_by_role("button", name="val_bpb")
+    button.click()
+    scores = [float(text) for text in opened.column(4)]
+    assert scores == sorted(scores)
+    assert opened.page.locator("th[aria-sort=ascending]").inner_text().startswith("val_bpb")
+    button.press("Enter")
+    scores = [float(text) for text in opened.column(4)]
+    assert scores == sorted(scores, reverse=True)  # attempts without a score are on the last page
+    opened.page.get_by_role("button", name="Gain").click()
+    assert int(opened.column(1)[0]) == max(NIGHT.attempts, key=lambda one: one.gain_bpb or -1).number
+
+
+def test_the_table_filters_by_status_source_and_words(opened):
+    opened.page.get_by_text(f"kept {len(KEPT)}").click()
+    assert [int(text) for text in opened.column(1)] == [one.number for one in KEPT]
+    opened.page.get_by_label("Source").select_option("search")
+    assert [int(text) for text in opened.column(1)] == [one.number for one in KEPT if one.source == "search"]
+    opened.page.get_by_text("all 60").click()
+    opened.page.get_by_label("Source").select_option("")
+    opened.page.get_by_label("Search", exact=True).fill("EMOJI  🌙")
+    assert opened.column(1) == ["6"]
+    opened.page.get_by_label("Search", exact=True).fill("nothing has these words")
+    assert opened.page.get_by_text("No attempt matches.").is_visible()
+
+
+def test_a_row_opens_and_closes_by_a_click(opened):
+    number = KEPT[0].number
+    row = opened.page.locator(f"#attempt-{number}")
+    if not row.count():
+        opened.page.get_by_role("button", name="Next").click()
+    row.locator("td").nth(1).click()
+    detail = opened.page.locator(f"#detail-{number}")
+    words = detail.inner_text()
+    assert KEPT[0].hypothesis in words
+    assert (KEPT[0].words or "") in words
+    assert detail.locator(".diff .added").inner_text() == "+A = '<b>2</b>'"
+    assert detail.locator(".diff .removed").inner_text() == "-A = 1"
+    assert detail.get_by_role("img").get_attribute("aria-label") == (
+        f"Training loss of attempt {number}, at last 4.000; of its parent, 4.000"
+    )
+    assert detail.locator("table tbody tr").count() == len(KEPT[0].runs)
+    row.locator("td").nth(1).click()
+    assert detail.count() == 0
+
+
+def test_everything_is_reached_by_the_keyboard(opened):
+    keyboard, focused = opened.page.keyboard, "document.activeElement"
+    keyboard.press("Tab")
+    assert opened.page.evaluate(f"{focused}.className") == "skip"
+    opened.page.locator("#attempt-1 button").focus()
+    keyboard.press("Enter")
+    assert opened.page.locator("#attempt-1 button").get_attribute("aria-expanded") == "true"
+    assert opened.page.locator("#detail-1").is_visible()
+    keyboard.press("Space")
+    assert opened.page.locator("#detail-1").count() == 0
+    stops = opened.page.locator("figure.chart svg:visible a[tabindex='0']")
+    assert stops.count() == opened.page.locator("figure.chart svg:visible:has(a)").count()  # one for each drawing
+    stops.first.focus()
+    first = opened.page.evaluate(f"{focused}.getAttribute('href')")
+    keyboard.press("ArrowRight")
+    assert opened.page.evaluate(f"{focused}.getAttribute('href')") != first
+    assert opened.page.locator("#tip").inner_text().startswith("attempt ")
+    keyboard.press("Enter")
+    assert opened.page.locator("tr.detail").count() == 1
+
+
+def test_a_dot_of_a_chart_leads_to_its_row(opened):
+    opened.page.get_by_label("Search", exact=True).fill("nothing has these words")
+    opened.page.locator("figure.chart svg:visible a[href='#attempt-55']").first.click()
+    assert opened.page.locator("#detail-55").is_visible()
+    assert opened.page.url.endswith("#attempt-55")
+    assert opened.page.locator("#attempt-55").bounding_box()["y"] < 900
+
+
+def test_an_address_with_an_attempt_opens_its_row(browser, file):
+    here = Opened(browser, file, "#attempt-42")
+    assert here.page.locator("#detail-42").is_visible()
+    here.context.close()
+
+
+def test_hostile_titles_are_text(opened):
+    titles = opened.page.locator("tr.row .title").all_text_contents()[1 : len(HOSTILE) + 1]
+    assert [title[:500] for title in titles] == [title[:500] for title in HOSTILE]
+    assert opened.page.locator("img, main script").count() == 0
+    assert not opened.is_too_wide()
+
+
+def test_a_foreign_script_does_not_run(browser, file, tmp_path):
+    broken = tmp_path / "broken.html"
+    text = file.read_text(encoding="utf-8")
+    evil = (
+        "<script>window.evil = 1</script><img src=x onerror='window.evil = 2'>"
+        "<script src='https://example.org/x.js'></script>"
+    )
+    broken.write_text(text.replace("<main>", f"<main>{evil}"), encoding="utf-8")
+    here = Opened(browser, broken)
+    assert here.page.evaluate("window.evil === undefined")
+    assert here.page.locator("tr.row").count() == 25  # the page's own script does
+    assert any("Content Security Policy" in words for words in here.complaints)
+    here.page.evaluate("document.body.setAttribute('onclick', 'window.evil = 3')")
+    here.page.locator("h1").click()
+    assert here.page.evaluate("window.evil === undefined")
+    here.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_the_page_fits_a_phone_and_a_desk_in_light_and_dark(browser, file, width, height, scheme):
+    here = Opened(browser, file, "#attempt-4", viewport={"width": width, "height": height}, color_scheme=scheme)
+    assert not here.is_too_wide()
+    paper, ink = (
+        sum(map(int, here.page.evaluate(f"getComputedStyle(document.body).{name}.match(/\\d+/g).slice(0, 3)")))
+        for name in ("backgroundColor", "color")
+    )
+    assert (paper > 600 and ink < 150) if scheme == "light" else (paper < 150 and ink > 600)
+    for figure in here.page.locator("figure.chart").all():
+        assert figure.locator("svg:visible").count() == 1
+    assert here.complaints == []
+    here.context.close()
+
+
+def test_at_twice_the_size_nothing_is_cut_off(browser, file):
+    """A browser's zoom of 200 % halves the width that the page has."""
+    here = Opened(browser, file, "#attempt-4", viewport={"width": 700, "height": 450}, device_scale_factor=2)
+    assert not here.is_too_wide()
+    large = Opened(browser, file, "#attempt-4", viewport={"width": 390, "height": 844})
+    large.page.evaluate("document.documentElement.style.fontSize = '200%'")  # letters alone, as phones do
+    assert not large.is_too_wide()
+    for one in (here, large):
+        one.context.close()
+
+
+def test_without_javascript_the_head_the_charts_and_the_first_rows_are_there(browser, file):
+    here = Opened(browser, file, java_script_enabled=False)
+    assert here.page.locator("h1").inner_text().startswith("59 ideas tried")
+    assert here.page.locator("tbody tr").count() == 50
+    assert here.page.locator("figure.chart svg:visible").count() >= 1
+    assert not here.page.locator("#filters").is_visible()
+    here.context.close()
+
+
+def test_a_newer_state_is_shown_and_open_rows_stay_open(opened):
+    opened.page.locator("#attempt-3 button").click()
+    opened.page.evaluate("state => update(state)", newer_state([made_night(80)], Extras()))
+    assert opened.page.locator("#range").inner_text() == "1–25 of 80"
+    assert opened.page.locator("h1").inner_text().startswith("79 ideas tried")
+    assert opened.page.locator("#detail-3").is_visible()
+    opened.page.locator("figure.chart svg:visible a[href='#attempt-75']").first.click()
+    assert opened.page.locator("#detail-75").is_visible()
+
+
+def test_several_nights_show_the_attempts_of_the_chosen_one(browser, tmp_path):
+    file = tmp_path / "two.html"
+    nights = [made_night(20), replace(made_night(30, "u"), device="NVIDIA H200")]
+    file.write_text(page(nights, Extras()), encoding="utf-8")
+    here = Opened(browser, file, viewport={"width": 1400, "height": 900})
+    assert here.page.get_by_text("all 20").is_visible()
+    here.page.get_by_label("Night", exact=True).select_option("u")
+    assert here.page.get_by_text("all 30").is_visible()
+    assert here.page.locator("h2.claim:visible").inner_text().startswith("29 ideas tried")
+    here.page.locator("figure.chart svg:visible a[href='#attempt-t-7']").first.click()
+    assert here.page.locator("#detail-7").is_visible()
+    assert here.page.get_by_label("Night", exact=True).input_value() == "t"
+    assert here.complaints == []
+    here.context.close()
