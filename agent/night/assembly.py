@@ -32,8 +32,8 @@ from agent.sandbox.limits import limits_of_machine
 from agent.script.contract import check_script
 from agent.script.dials import read_dials
 from agent.view.live.screen import Screen
-from agent.view.screen import steadfast
 from agent.view.page.writer import PageWriter
+from agent.view.screen import steadfast
 
 DRY_RUN_FROM_S = 60.0  # of budget: below it, a dry run costs about what it saves
 REPORT_FROM_S = 5.0  # of budget: writing the page takes about as long as shorter runs
