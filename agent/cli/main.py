@@ -30,6 +30,7 @@ FILES = {
     "stop": "agent.cli.steering",
     "show": "agent.cli.reading.attempt",
     "diff": "agent.cli.reading.attempt",
+    "compare": "agent.cli.reading.compare",
     "plot": "agent.cli.reading.plot",
     "best": "agent.cli.taking.best",
     "sample": "agent.cli.taking.sample",

@@ -15,6 +15,9 @@ LEAST = {  # words without which they are refused
     "show": ("1",),
     "sample": ("text",),
     "diff": ("1",),
+    "compare": ("1", "2"),
+    "replay": ("1",),
+    "export": ("csv",),
 }
 
 

@@ -272,3 +272,42 @@ def test_what_is_exported_for_trackio_is_read_by_trackio(grounds, tmp_path):
     assert logs[-1]["step"] == 1000
     assert logs[-1]["val_bpb"] == grounds.attempts("t")[2].val_bpb
     assert "val_bpb" not in runs["0003"][1][-1]
+
+
+# ---- compare ---------------------------------------------------------------------------------------------------------
+
+
+def test_two_attempts_stand_side_by_side_with_the_dials_that_differ(grounds):
+    done = grounds.nightshift("compare", "0", "t:2")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["A  t:0: baseline", "B  t:2: script 2"]
+    cells = {line.split("  ")[0]: line.split() for line in lines[2:-1]}
+    scores = [f"{grounds.attempts('t')[number].val_bpb:.6f}" for number in (0, 2)]
+    assert cells["val_bpb"][1:] == [*scores, f"{float(scores[1]) - float(scores[0]):+.6f}"]
+    assert cells["SHARPNESS"] == ["SHARPNESS", "0.5", "0.9"]
+    assert lines[-1].startswith("no verdict: how much of the difference is chance is not known")
+
+    told = json.loads(grounds.nightshift("compare", "0", "2", "--json").stdout)
+    assert told["dials"] == {"SHARPNESS": [0.5, 0.9]}
+    assert (told["a"]["number"], told["b"]["title"], told["winner"]) == (0, "script 2", "unknown")
+    assert "(exit code 1: ValueError: no such width)" in grounds.nightshift("compare", "0", "3").stdout
+
+    edit = grounds.nightshift("compare", "1", "2", "--diff").stdout.splitlines()
+    assert [line for line in edit if line[:1] in "+-"] == [
+        "--- t:1",
+        "+++ t:2",
+        "-SHARPNESS = 0.7  # 1.0 would be the frequencies themselves  [0.1, 2.0]",
+        "+SHARPNESS = 0.9  # 1.0 would be the frequencies themselves  [0.1, 2.0]",
+    ]
+    assert grounds.nightshift("compare", "2", "t", "--diff").stdout == "t:2 and t are the same script\n"
+
+
+def test_what_cannot_be_compared_is_refused_with_what_can(grounds):
+    assert refused(grounds.nightshift("compare", "t", "1")) == (
+        "t is a night and the other is an attempt; compare two of a kind, as its best attempt: t:2"
+    )
+    assert "night t has no attempt 7; there are: 0 to 3" in refused(grounds.nightshift("compare", "1", "7"))
+    assert "no night u is known here; there are: t" in refused(grounds.nightshift("compare", "t", "u"))
+    told = json.loads(grounds.nightshift("compare", "t", "t:x", "--json").stdout)
+    assert told["exit_code"] == 2
