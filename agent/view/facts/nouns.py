@@ -124,7 +124,7 @@ class NightFacts:
     ended: str | None  # of its last run; None: it has none
     sigma_bpb: float | None  # standard deviation of one run; None where it is not known
     smallest_bpb: float | None  # the smallest difference of two single runs that the night can tell apart
-    attempts: tuple[AttemptFacts, ...]
+    attempts: tuple[AttemptFacts, ...]  # by number; where the night is lost, some may be missing
     incumbent: int | None
     sources: tuple[SourceFacts, ...]
     dawn: DawnFacts | None

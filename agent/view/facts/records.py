@@ -36,6 +36,8 @@ def of_record(folder: Path, rows: Sequence[Row]) -> NightFacts:
     lines = text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")
     told = [json.loads(line) for line in lines]
     known = [attempt_in(row, told[0]["dials"]) for row in told]
+    if any(one.number != at or (one.parent or 0) > max(0, at - 1) for at, one in enumerate(known)):
+        raise ValueError("its attempts are not numbered from 0 on, each after its parent")
     dials = {one.number: one.dials for one in known}
     attempts = tuple(
         _shipped(row, one, turned(dials.get(one.parent, {}), one.dials) if one.parent is not None else {})
@@ -48,7 +50,7 @@ def of_record(folder: Path, rows: Sequence[Row]) -> NightFacts:
         branch=next((row.get("branch", "") for row in rows), ""),
         device=str(facts["device"]),
         device_kind=str(facts["device_kind"]),
-        budget_s=float(facts["budget_s"]),
+        budget_s=number_in(facts["budget_s"]) or 0.0,
         protocol=str(facts["protocol"]),
         started=str(facts["started"]),
         ended=_text(facts["ended"]),
@@ -145,8 +147,9 @@ def of_rows(tag: str, rows: Sequence[Row]) -> NightFacts:
     places = [int(one) for one in numbers] if all(map(str.isdecimal, numbers)) else list(range(len(rows)))
     parents = {row["commit"]: place for place, row in zip(places, rows, strict=True) if row.get("commit")}
     attempts = tuple(
-        _of_row(row, place, parents.get(row.get("parent", "")))
+        _of_row(row, place, parent if parent is not None and parent < place else None)
         for place, row in sorted(zip(places, rows, strict=True), key=lambda one: one[0])
+        for parent in (parents.get(row.get("parent", "")),)
     )
     kept = [one.number for one in attempts if one.status == Status.KEEP]
     branch = rows[0].get("branch", "")

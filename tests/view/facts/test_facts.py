@@ -218,6 +218,27 @@ def test_an_unknown_or_damaged_night_is_refused_in_one_sentence(place):
     assert known_tags(place) == ("t",)
 
 
+def test_a_record_whose_attempts_descend_from_later_ones_is_damaged_and_such_rows_have_no_parent(place, tmp_path):
+    shutil.copytree(place.repo.root, tmp_path / "there")
+    there = Place.of(tmp_path / "there" / "train_mlx.py")
+    ship(there, "t", there.shipped / "t")
+    shutil.rmtree(there.nights)
+    path = there.shipped / "t" / "attempts.jsonl"
+    rows = [json.loads(line) for line in path.read_text().split("\n") if line]
+    for changed in ({"parent": 5}, {"parent": 3}, {"number": 4}, {"status": "odd"}, {"scores": [{}]}):
+        path.write_text("\n".join(json.dumps(row | (changed if row["number"] == 3 else {})) for row in rows))
+        with pytest.raises(NightError, match="t is damaged"):
+            night_facts(there, "t")
+    header = "commit\tval_bpb\tmemory_gb\tstatus\tdescription\tattempt\ttag\tparent\tstarted"
+    odd = "a\t1.5\t1.0\tKEEP\tone\t0\tt\tb\t2026", "b\tnan\t\tdiscard\t<b>two\t1\tt\tb\t2026"
+    (there.repo.root / "results.tsv").write_text("\n".join([header, *odd]))
+    lost = night_facts(there, "t")  # of a damaged record, the rows are left
+    assert [(one.parent, one.status, one.val_bpb) for one in lost.attempts] == [
+        (None, "keep", 1.5), (None, "discard", None)
+    ]  # fmt: skip
+    assert [stair.incumbent for stair in progress(lost).staircase] == [0, 0]
+
+
 # ---- curves ----------------------------------------------------------------------------------------------------------
 
 
