@@ -2,16 +2,16 @@
 
     python benchmarks/reading_speed.py [--sizes 100 1000 10000] [--calls 5] [--quick] [--json FILE]
 
-Fills a night as long_night.py does, then gives each command as a process of its own, several times, start of Python
-included. Seconds are the median's by the clock; beside them stand the processor's, which other programs on a shared
-machine change less.
+Fills nights as long_night.py does, or takes those that an earlier call has left in --folder. Then it gives each command
+as a process of its own, several times, start of Python included. Seconds are the median's by the clock; beside them
+stand the processor's, which other programs on a shared machine change less.
 
 Keys of --json, N a size, X one of: status, status_json, results, report
 
     X_s_N, X_cpu_s_N    by the clock; of the processor, in the process and in those that it starts (medians of --calls)
     first_status_s_N    the first `status` after a result has come: the noise is learnt anew, and remembered
     report_mb_N         the size of the page
-    fill_s              how long the filling took
+    fill_s              how long the filling took; 0 where nothing was to be filled
 """
 
 from __future__ import annotations
@@ -80,10 +80,14 @@ def measured(place: Place, size: int, calls: int) -> measure.Flat:
 def compare(args: argparse.Namespace) -> measure.Flat:
     flat, fill_s = measure.Flat(), 0.0
     with measure.work_folder(args.folder) as folder:
-        place = make_night(folder / "user")
         for size in args.sizes:
-            measure.say(f"filling the night up to {size:,} attempts")
-            fill_s += grow(place, size)
+            root = folder / f"n{size}"
+            if root.exists():
+                place = Place.of(root / measure.SCRIPT.name)
+            else:
+                measure.say(f"filling a night of {size:,} attempts")
+                place = make_night(root)
+                fill_s += grow(place, size)
             flat |= measured(place, size, args.calls)
     return {**flat, "fill_s": fill_s}
 
@@ -107,7 +111,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help="default: 100 1000 10000; quick: 100 500")
     parser.add_argument("--calls", type=int, help="of each command, of which the median counts (default: 5; quick: 3)")
     parser.add_argument("--quick", action="store_true", help="under a minute")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="work here, and keep it")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="work here, keep the nights, and use them again")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
     args = parser.parse_args(argv)
     args.sizes = tuple(args.sizes or (QUICK_SIZES if args.quick else SIZES))
