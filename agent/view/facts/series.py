@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agent.experiment import Status
 from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts
-from agent.view.facts.overview import scored_of
+from agent.view.facts.overview import Scored, scored_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,12 @@ def progress(facts: NightFacts) -> Course:
     best_after: dict[int, int | None] = {}
     fallen: list[tuple[int, int]] = []
     for after, number, decision in recorded(facts):
-        if decision.status == Status.KEEP:
-            since.setdefault(number, decision.order)
-        elif since.pop(number, None) is not None:
+        if (decision.status == Status.KEEP) == (number in since):
+            continue  # as before
+        if number not in since:
+            since[number] = decision.order
+        else:
+            del since[number]
             fallen.append((number, after))
         best_after[after] = max(since, key=lambda one: (since[one], one), default=None)
     return Course(
@@ -72,8 +75,10 @@ def recorded(facts: NightFacts) -> Iterator[tuple[int, int, DecisionFacts]]:
 
 
 def _steps(facts: NightFacts, known: dict[int, AttemptFacts], best_after: dict[int, int | None]) -> Iterator[Stair]:
-    best: int | None = None
+    best: Scored | None = None
     for number in known:
-        best = best_after.get(number, best)
-        if best is not None and (scored := scored_of(facts, known[best])) is not None:
-            yield Stair(number, scored.val_bpb, scored.low_bpb, scored.high_bpb, best)
+        if number in best_after:
+            incumbent = best_after[number]
+            best = None if incumbent is None else scored_of(facts, known[incumbent])
+        if best is not None:
+            yield Stair(number, best.val_bpb, best.low_bpb, best.high_bpb, best.number)
