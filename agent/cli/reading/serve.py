@@ -1,6 +1,7 @@
 """The report page, live: nightshift serve."""
 
 import argparse
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 PORT, LAST_PORT = 8711, 65535
 LOOK_AGAIN = 10  # readings after which all nights are compared again: each journal has to be opened for it
+NICE = 10  # the night goes first where they share processors
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ def serve(options: ServeOptions) -> int:
         address = Address(options.host, listening.getsockname()[1], token)
         which = f"night {options.tag}" if options.tag else "the latest night"
         print(f"{which} is at {address.url}\nCtrl-C ends the server, and leaves the night alone", flush=True)
+        os.nice(NICE)
         run(application(feed, address), listening)
     return 0
 

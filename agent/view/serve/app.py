@@ -1,7 +1,6 @@
 """Route requests: the page, the facts, the events, and what one attempt left. All of them only read."""
 
 import asyncio
-import json
 from collections.abc import Callable
 
 from starlette.applications import Starlette
@@ -17,7 +16,7 @@ from agent.view.serve.address import Address
 from agent.view.serve.answers import attempt_named, curve_of, diff_of, log_of
 from agent.view.serve.feed import Feed, Snapshot
 from agent.view.serve.gate import Gate
-from agent.view.serve.pages import live_page, newer
+from agent.view.serve.pages import compact, live_page, newer
 from agent.view.serve.rendered import Rendered
 
 AT_ONCE = 2  # readings of files and of git for one attempt, by all clients together
@@ -31,7 +30,7 @@ def application(feed: Feed, address: Address) -> ASGIApp:
 
 def _routes_of_the_night(feed: Feed) -> list[Route]:
     pages, states = Rendered(feed, live_page), Rendered(feed, newer)
-    facts = Rendered(feed, lambda snapshot: json.dumps(as_json(snapshot.facts)))
+    facts = Rendered(feed, lambda snapshot: compact(as_json(snapshot.facts)))
 
     async def page(request: Request) -> Response:
         made = await pages.latest()

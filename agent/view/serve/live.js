@@ -147,6 +147,36 @@
     if (shown.version !== shown.wanted) setTimeout(refresh, AGAIN_MS);
   }
 
+  // ---- what the page itself leaves out ----
+
+  /** Add to an open row the end of the log, and the edit where the page has none; both are asked for when they are opened. */
+  function addMore(row) {
+    const grid = row.querySelector(".grid"), number = row.id.replace("detail-", "");
+    if (grid.querySelector(".more")) return;
+    const more = make("div", "whole more");
+    if (!grid.querySelector(".diff") && number !== "0") more.append(asked(`/attempt/${number}/diff`, "Edit"));
+    more.append(asked(`/attempt/${number}/log`, "End of the log"));
+    grid.append(more);
+  }
+
+  function asked(path, title) {
+    const part = make("details"), text = make("pre", "", "…");
+    text.tabIndex = 0;
+    part.append(make("summary", "", title), text);
+    part.open = opened.has(path);  // a newer state draws the rows again
+    part.addEventListener("toggle", () => (part.open ? opened.add(path) : opened.delete(path)));
+    part.addEventListener("toggle", async () => {
+      const answer = await fetch(`${path}?tag=${encodeURIComponent(tag)}`).catch(() => null);
+      text.textContent = answer ? (await answer.text()) || "It is empty." : "The server does not answer.";
+    }, { once: true });
+    return part;
+  }
+
+  const rows = document.getElementById("rows"), opened = new Set();
+  const addToAll = () => rows.querySelectorAll("tr.detail").forEach(addMore);
+  new MutationObserver(addToAll).observe(rows, { childList: true });
+  addToAll();
+
   // ---- events ----
 
   const source = new EventSource("/events");

@@ -33,7 +33,7 @@ def live_page(snapshot: Snapshot) -> LivePage:
 def newer(snapshot: Snapshot) -> bytes:
     """Return the state of a night as `update(state)` of the page takes it, with its version."""
     state = newer_state([snapshot.facts], gather(snapshot.watched.place, [snapshot.facts]))
-    return _sent(json.dumps({"tag": snapshot.facts.tag, "version": snapshot.version, "state": state}))
+    return _sent(compact({"tag": snapshot.facts.tag, "version": snapshot.version, "state": state}))
 
 
 def _script(snapshot: Snapshot) -> str:
@@ -41,6 +41,10 @@ def _script(snapshot: Snapshot) -> str:
     style, script = (files(__package__).joinpath(f"live.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     facts = json.dumps({"tag": snapshot.facts.tag, "version": snapshot.version, "style": style})
     return f"const LIVE = {facts.replace('<', chr(92) + 'u003c')};\n{script}"
+
+
+def compact(data: object) -> str:
+    return json.dumps(data, separators=(",", ":"))
 
 
 def _sent(text: str) -> bytes:

@@ -75,6 +75,9 @@ def test_the_page_shows_a_run_and_then_its_attempt_without_being_loaded_again(ni
         shows(tab, "#rows", HOSTILE)
         shows(tab, "#live .state", "Asks for the next idea")
         shows(tab, "h1", "1.2")
+        tab.locator(f"#attempt-{number} button").click()
+        tab.locator(f"#detail-{number} summary", has_text="End of the log").click()
+        shows(tab, f"#detail-{number} .more pre", "step 3 <b>loss</b> 3.8")
         assert tab.evaluate("window.isTheSame")
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
         assert {address.split("/")[2] for address in tab.asked if address.startswith("http")} == {
