@@ -1,15 +1,11 @@
-"""Find the best script of a night, and its gain."""
+"""Find the best script of a night among its facts, and how much better it is."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from agent.errors import NightError
-from agent.experiment import Attempt, History, Night, Noise, attempt_ref, incumbent, short
+from agent.experiment import attempt_ref, short
 from agent.invocation import typed
-from agent.judging.confirmation import Findings
-from agent.judging.noise import noise
-from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts
 
 SURE = 1.96  # standard errors to either side: 95 %
 
@@ -26,58 +22,53 @@ class BpbEstimate:
 class BestScript:
     """The best script of a night: the one that dawn confirmed, else the one that was kept last."""
 
-    night: Night
-    history: History
-    folder: Path  # of the night
-    attempt: Attempt
-    findings: Findings | None  # the last dawn's, where they are about this script
-    noise: Noise | None
+    facts: NightFacts
+    attempt: AttemptFacts
+    dawn: DawnFacts | None  # the last one, where it is about this script
 
     @classmethod
-    def of(cls, place: Place, tag: str) -> "BestScript":
-        """Read it from a night's journal; raise NightError before anything is kept."""
-        with Journal.read(place.journal(tag)) as journal:
-            night, history, dawns = journal.night(), journal.attempts(), journal.dawns()
-        best = incumbent(history)
-        if best is None:
-            raise NightError(f"night {tag} has kept no script yet; go on with: {typed('run', '--tag', tag)}")
-        told = next((dawn.findings for dawn in reversed(dawns) if dawn.findings), None)
-        found = Findings.of(told) if told is not None else None
-        if found is not None and best.number in (found.champion, found.script):
-            best = best if found.script is None else history[found.script]
-        else:
-            found = None
-        return cls(night, history, place.folder(tag), best, found, noise(history))
+    def of(cls, facts: NightFacts) -> "BestScript":
+        """Choose it; raise NightError before anything is kept."""
+        known = {one.number: one for one in facts.attempts}
+        kept = None if facts.incumbent is None else known.get(facts.incumbent)
+        if kept is None:
+            raise NightError(
+                f"night {facts.tag} has kept no script yet; go on with: {typed('run', '--tag', facts.tag)}"
+            )
+        dawn = facts.dawn
+        if dawn is None or kept.number not in (dawn.champion, dawn.script):
+            return cls(facts, kept, None)
+        return cls(facts, kept if dawn.script is None else known.get(dawn.script, kept), dawn)
 
     @property
     def branch(self) -> str | None:
-        """Return the branch whose tip is the script, as people name it; None for a dawn's script that has none."""
-        confirmed = self.findings is not None and self.findings.script == self.attempt.number
-        kept = incumbent(self.history)
-        if kept is not None and kept.number == self.attempt.number:
-            return short(self.night.branch)
-        return f"{short(self.night.branch)}-confirmed" if confirmed else None
+        """Return the branch whose tip is the script, as people name it; None where that is not known."""
+        if not self.facts.branch:
+            return None
+        branch = short(self.facts.branch)
+        return branch if self.attempt.number == self.facts.incumbent else f"{branch}-confirmed"
 
     @property
     def ref(self) -> str:
-        return attempt_ref(self.night.tag, self.attempt.number)
+        return attempt_ref(self.facts.tag, self.attempt.number)
 
     @property
     def score(self) -> BpbEstimate | None:
         """Return the mean of the night's scores; None without one, as for a script that only dawn has measured."""
-        scores = self.attempt.scores_bpb
-        return self._reading(self.attempt.val_bpb, 1 / len(scores)) if scores else None
+        return self._estimate(self.attempt.val_bpb, self.attempt)
 
     @property
     def gain(self) -> BpbEstimate | None:
         """Return the gain over attempt 0 by the night's own scores; None for attempt 0 itself."""
-        first, best = self.history[0], self.attempt
-        if best.number == 0 or first.val_bpb is None or best.val_bpb is None:
+        first = next((one for one in self.facts.attempts if one.number == 0), None)
+        if first is None or self.attempt.number == 0 or first.val_bpb is None or self.attempt.val_bpb is None:
             return None
-        return self._reading(first.val_bpb - best.val_bpb, 1 / len(first.scores_bpb) + 1 / len(best.scores_bpb))
+        return self._estimate(first.val_bpb - self.attempt.val_bpb, first, self.attempt)
 
-    def _reading(self, mean_bpb: float | None, share: float) -> BpbEstimate | None:
-        """Return a mean whose variance is this share of a single run's."""
+    def _estimate(self, mean_bpb: float | None, *measured: AttemptFacts) -> BpbEstimate | None:
+        """Return a number that rests on the mean scores of these attempts."""
         if mean_bpb is None:
             return None
-        return BpbEstimate(mean_bpb, None if self.noise is None else SURE * self.noise.sigma_bpb * share**0.5)
+        variance = sum(1 / max(1, one.seeds) for one in measured)  # in squares of sigma
+        sigma_bpb = self.facts.sigma_bpb
+        return BpbEstimate(mean_bpb, None if sigma_bpb is None else SURE * sigma_bpb * variance**0.5)

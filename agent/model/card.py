@@ -3,16 +3,17 @@
 import html
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.experiment import Attempt, Night
 from agent.invocation import SCRIPT, install_command
 from agent.judging.intervals import Interval
 from agent.model.best_script import BestScript, BpbEstimate
 from agent.model.weights import KeptWeights
 from agent.script.dials import Value, legible_dials, show
 from agent.text import one_line
+from agent.view.facts.nouns import AttemptFacts, NightFacts
 
 MOST_CHARS = 300  # of a title or a hypothesis
 TERMS = {  # of the corpora that prepare.py knows
@@ -31,12 +32,20 @@ tags:
 """
 
 
-def model_card(best: BestScript, weights: KeptWeights, manifest: Mapping[str, Any]) -> str:
+@dataclass(frozen=True, slots=True)
+class Scripts:
+    """Two scripts of a night, as they were committed."""
+
+    best: str
+    first: str
+
+
+def model_card(best: BestScript, scripts: Scripts, weights: KeptWeights, manifest: Mapping[str, Any]) -> str:
     """Return the card as Markdown. Titles and hypotheses, which a model may have written, are plain text in it."""
-    night, attempt = best.night, best.attempt
+    night, attempt = best.facts, best.attempt
     sections = (
         HEADER,
-        f"# {_plain(attempt.proposal.title)}\n",
+        f"# {_plain(attempt.title)}\n",
         f"A small language model, trained from scratch for {night.budget_s:g} seconds on {night.device}. Its training "
         f"script is attempt {attempt.number} of night `{night.tag}` of nightshift, a harness that edits a training "
         f"script, trains it and keeps the edits that lower its score. It continues text like that of its corpus. It "
@@ -52,7 +61,7 @@ def model_card(best: BestScript, weights: KeptWeights, manifest: Mapping[str, An
         _table(("", ""), _data(night, manifest)),
         "## Dials\n",
         f"The values in `{SCRIPT}` on {night.device_kind}, and those of the night's first script where they differ:\n",
-        _table(("dial", "value", "at first"), _dials(best)),
+        _table(("dial", "value", "at first"), _dials(scripts, night.device_kind)),
         "## How to load it\n",
         _loading(manifest),
         "## Licence\n",
@@ -68,10 +77,8 @@ def _plain(text: str) -> str:
     return html.escape(marked, quote=False)
 
 
-def _hypothesis(attempt: Attempt) -> str:
-    return (
-        f"The last edit, in the words of its author: {_plain(attempt.proposal.hypothesis)}\n" if attempt.number else ""
-    )
+def _hypothesis(attempt: AttemptFacts) -> str:
+    return f"The last edit, in the words of its author: {_plain(attempt.hypothesis)}\n" if attempt.number else ""
 
 
 def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -80,15 +87,16 @@ def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _scores(best: BestScript, weights: KeptWeights) -> list[tuple[str, str]]:
-    lowest = ", the run with the lowest score" if len(best.attempt.counted_runs) > 1 and not weights.replayed else ""
+    scored = [run for run in best.attempt.runs if run.val_bpb is not None]
+    lowest = f", the lowest of {len(scored)} runs" if len(scored) > 1 and not weights.replayed else ""
     rows = [(f"these weights (seed {weights.seed}{lowest})", f"{weights.val_bpb:.6f}")]
     if weights.holdout_bpb is not None:
         rows.append(("these weights, on the holdout", f"{weights.holdout_bpb:.6f}"))
     if best.score is not None:
-        rows.append((f"the script, mean of {_seeds(len(best.attempt.scores_bpb))}", estimate(best.score)))
+        rows.append((f"the script, mean of {_seeds(best.attempt.seeds)}", estimate(best.score)))
     if best.gain is not None:
         rows.append(("gain over the night's first script, by the night's own scores", estimate(best.gain)))
-    found = best.findings
+    found = best.dawn
     if found is not None and found.honest is not None:
         rows.append(("honest gain, on fresh seeds", interval(found.honest)))
     if found is not None and found.holdout is not None:
@@ -98,7 +106,7 @@ def _scores(best: BestScript, weights: KeptWeights) -> list[tuple[str, str]]:
 
 def _about_intervals(best: BestScript) -> str:
     words = "Brackets hold 95 % intervals: how far another choice of seeds would move the number.\n"
-    if best.findings is None and best.attempt.number:
+    if best.dawn is None and best.attempt.number:
         words += (
             "The gain was not confirmed on fresh seeds: the script was chosen by the same scores, so its true gain is "
             "probably smaller.\n"
@@ -107,20 +115,20 @@ def _about_intervals(best: BestScript) -> str:
 
 
 def _origin(best: BestScript, weights: KeptWeights) -> list[tuple[str, str]]:
-    night, attempt = best.night, best.attempt
+    night, attempt = best.facts, best.attempt
     again = ", in a replay after the night" if weights.replayed else ""
     return [
-        ("night", f"`{night.tag}`, attempt {attempt.number} of {len(best.history) - 1}"),
+        ("night", f"`{night.tag}`, attempt {attempt.number} of {len(night.attempts) - 1}"),
         ("commit", f"`{attempt.commit}`"),
         ("ref", f"`{best.ref}`" + (f", branch `{best.branch}`" if best.branch else "")),
-        ("source of the last edit", _plain(attempt.proposal.source)),
+        ("source of the last edit", _plain(attempt.source)),
         ("trained", f"{weights.trained or attempt.started}, {night.budget_s:g} s, seed {weights.seed}{again}"),
         ("device", f"{weights.device} ({night.device_kind})"),
         ("parameters", f"{weights.params:,}"),
     ]
 
 
-def _data(night: Night, manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _data(night: NightFacts, manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     splits = ((name, split) for name, split in manifest["splits"].items())
     return [
         ("corpus", f"{_plain(_corpus(manifest))}, scale {manifest['scale']}"),
@@ -141,11 +149,10 @@ def _terms(manifest: Mapping[str, Any]) -> str:
     return TERMS.get(str(manifest["dataset"]), "files of the night's owner, under terms that nightshift does not know")
 
 
-def _dials(best: BestScript) -> list[tuple[str, str, str]]:
+def _dials(scripts: Scripts, kind: str) -> list[tuple[str, str, str]]:
     """Return name, value and first value of the dials that are meant to be turned."""
-    kind = best.night.device_kind
-    first = {dial.name: dial.value for dial in legible_dials(best.history[0].proposal.script, kind)}
-    dials = [dial for dial in legible_dials(best.attempt.proposal.script, kind) if dial.span is not None]
+    first = {dial.name: dial.value for dial in legible_dials(scripts.first, kind)}
+    dials = [dial for dial in legible_dials(scripts.best, kind) if dial.span is not None]
     return [
         (f"`{one.name}`", _value(one.value), "" if first.get(one.name) == one.value else _value(first.get(one.name)))
         for one in dials
@@ -153,7 +160,7 @@ def _dials(best: BestScript) -> list[tuple[str, str, str]]:
 
 
 def _value(value: Value) -> str:
-    return "none" if value is None else f"`{one_line(show(value), MOST_CHARS)}`"
+    return "none" if value is None else _plain(show(value))
 
 
 def _loading(manifest: Mapping[str, Any]) -> str:

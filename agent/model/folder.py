@@ -13,10 +13,12 @@ from agent.errors import MachineError, NightError
 from agent.files import remove
 from agent.invocation import SCRIPT
 from agent.model.best_script import BestScript
-from agent.model.card import model_card
+from agent.model.card import Scripts, model_card
 from agent.model.tokenizer import tokenizer_files
 from agent.model.weights import KeptWeights
 from agent.records import checksums
+from agent.records.journal import Journal
+from agent.records.place import Place
 from agent.runs.runner import open_plain
 from corpus import DataError
 from encode import load_encoding
@@ -26,11 +28,13 @@ OURS = "nightshift"  # the entry of config.json by which a folder is known to be
 PASSED_OVER = {"__pycache__", ".DS_Store"}  # that come with reading a folder
 
 
-def write_folder(best: BestScript, weights: KeptWeights, folder: Path) -> None:
+def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: Path) -> None:
     """Write the model to a folder, which may be missing, empty, or one that was written here before."""
     check_folder(folder)
-    night = best.night
-    fixed = best.folder / "fixed"
+    with Journal.read(place.journal(best.facts.tag)) as journal:
+        night = journal.night()
+        scripts = Scripts(*(journal.attempt(number).proposal.script for number in (best.attempt.number, 0)))
+    fixed = place.folder(night.tag) / "fixed"
     checksums.verify(night, fixed)
     data = corpus_of(Path(night.data))
     folder = folder.resolve()
@@ -39,13 +43,13 @@ def write_folder(best: BestScript, weights: KeptWeights, folder: Path) -> None:
     remove(old)
     shutil.copytree(fixed, aside, ignore=shutil.ignore_patterns("__pycache__"))
     try:
-        (aside / SCRIPT).write_bytes(best.attempt.proposal.script.encode())
+        (aside / SCRIPT).write_bytes(scripts.best.encode())
         shutil.copyfile(MODEL_FILE, aside / MODEL_FILE.name)
         with open_plain(weights.path.parent, weights.path.name) as source, (aside / weights.path.name).open("wb") as to:
             shutil.copyfileobj(source, to, 1 << 20)
         for name, text in tokenizer_files(load_encoding(data.folder / "tokenizer.tiktoken"), data.seq_len).items():
             (aside / name).write_text(text, encoding="utf-8")
-        (aside / "README.md").write_text(model_card(best, weights, data.manifest), encoding="utf-8")
+        (aside / "README.md").write_text(model_card(best, scripts, weights, data.manifest), encoding="utf-8")
         (aside / "config.json").write_text(json.dumps(_config(best, weights, data, aside), indent=2) + "\n")
         if folder.exists():
             folder.rename(old)
@@ -64,12 +68,12 @@ def _config(best: BestScript, weights: KeptWeights, data: prepare.Data, folder: 
         "bos_token_id": data.bos,
         "eos_token_id": data.bos,
         OURS: {
-            "night": best.night.tag,
+            "night": best.facts.tag,
             "attempt": best.attempt.number,
             "commit": best.attempt.commit,
             "seed": weights.seed,
             "val_bpb": weights.val_bpb,
-            "protocol": best.night.protocol,
+            "protocol": best.facts.protocol,
             "files": sorted(["config.json", *(path.name for path in folder.iterdir())]),
         },
     }

@@ -4,39 +4,49 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from agent.invocation import typed
+from agent.invocation import SCRIPT, typed
 from agent.model.best_script import BestScript
 from agent.model.card import estimate, interval
 from agent.model.weights import KeptWeights
 from agent.view.terminal import fact_lines
 
 
-def best_lines(best: BestScript, weights: KeptWeights | None, width: int | None) -> list[Text]:
+def best_lines(
+    best: BestScript, weights: KeptWeights | None, width: int | None = None, *, is_ref_here: bool
+) -> list[Text]:
     """Return what the script is, how good, and how to take it; width: of a terminal, None to wrap nothing."""
-    return [line for name, value in _facts(best, weights) for line in fact_lines(name, value, width)]
+    facts = [*_measured(best), *_places(best, weights, is_ref_here=is_ref_here)]
+    return [line for name, value in facts for line in fact_lines(name, value, width)]
 
 
-def _facts(best: BestScript, weights: KeptWeights | None) -> Iterator[tuple[str, str]]:
-    attempt, tag, found = best.attempt, best.night.tag, best.findings
-    yield "best", f"#{attempt.number} of night {tag}: {attempt.proposal.title}"
-    if attempt.decision is not None:
-        yield "decision", attempt.decision.words
+def _measured(best: BestScript) -> Iterator[tuple[str, str]]:
+    attempt, tag, dawn = best.attempt, best.facts.tag, best.dawn
+    yield "best", f"#{attempt.number} of night {tag}: {attempt.title}"
+    if attempt.words is not None:
+        yield "decision", attempt.words
     if best.score is not None:
-        seeds = len(attempt.scores_bpb)
-        yield "val_bpb", f"{estimate(best.score)}, mean of {seeds} seed{'s' if seeds != 1 else ''}"
+        yield "val_bpb", f"{estimate(best.score)}, mean of {attempt.seeds} seed{'s' if attempt.seeds != 1 else ''}"
     if best.gain is not None:
         yield "gain", f"{estimate(best.gain)} over #0, by the night's own scores"
-    if found is not None and found.honest is not None:
-        yield "honest gain", f"{interval(found.honest)}, of #{found.champion} on fresh seeds"
+    if dawn is not None and dawn.honest is not None:
+        whose = "" if dawn.champion == attempt.number else f", of #{dawn.champion}"
+        yield "honest gain", f"{interval(dawn.honest)}, on fresh seeds{whose}"
     elif attempt.number:
         yield "honest gain", f"not measured: {typed('confirm', '--tag', tag)}"
+
+
+def _places(best: BestScript, weights: KeptWeights | None, *, is_ref_here: bool) -> Iterator[tuple[str, str]]:
+    attempt, tag = best.attempt, best.facts.tag
     yield "commit", attempt.commit or "not made yet"
     yield "ref", best.ref
     if best.branch is not None:
         yield "branch", best.branch
-    yield "check out", f"git checkout {best.ref} -- {best.night.script}"
+    if is_ref_here:
+        yield "check out", f"git checkout {best.ref} -- {SCRIPT}"
+    else:
+        yield "check out", f"not here: first fetch it where the night ran: git fetch REMOTE {best.ref}:{best.ref}"
     if weights is None:
-        yield "weights", f"gone; make them again with: {typed('replay', str(attempt.number), '--tag', tag)}"
+        yield "weights", f"none here; make them again with: {typed('replay', str(attempt.number), '--tag', tag)}"
     else:
         yield "weights", str(weights.path)
         yield "take it", typed("best", "--tag", tag, "--weights", "DIR")

@@ -10,6 +10,8 @@ from agent.experiment import Attempt, Night
 from agent.files import read_plain
 from agent.invocation import typed
 from agent.judging.early_stop import is_finite
+from agent.records.journal import Journal
+from agent.records.place import Place
 from agent.runs.runner import WEIGHTS
 from agent.runs.train import read_weights
 
@@ -31,8 +33,16 @@ class KeptWeights:
     replayed: bool = False  # by a run after the night
 
 
-def find_weights(folder: Path, night: Night, attempt: Attempt) -> KeptWeights | None:
-    """Return the weights with the lowest score, of a replay only where none of the night's are left; else None."""
+def find_weights(place: Place, tag: str, number: int) -> KeptWeights | None:
+    """Return an attempt's weights with the lowest score; of a replay only where none of the night's are left.
+
+    None if there are none, as for a night that ran elsewhere.
+    """
+    if not place.journal(tag).exists():
+        return None
+    with Journal.read(place.journal(tag)) as journal:
+        night, attempt = journal.night(), journal.attempt(number)
+    folder = place.folder(tag)
     for found in (_of_night(folder, night, attempt), _of_replays(folder, night, attempt)):
         best = min(found, key=lambda one: one.val_bpb, default=None)
         if best is not None:
@@ -40,16 +50,21 @@ def find_weights(folder: Path, night: Night, attempt: Attempt) -> KeptWeights | 
     return None
 
 
-def weights_of(folder: Path, night: Night, attempt: Attempt) -> KeptWeights:
+def weights_of(place: Place, tag: str, number: int) -> KeptWeights:
     """Return the same; raise NightError with the remedy where there are none."""
-    found = find_weights(folder, night, attempt)
-    if found is None:
-        number = str(attempt.number)
+    found = find_weights(place, tag, number)
+    if found is not None:
+        return found
+    again = typed("replay", str(number), "--tag", tag)
+    if not place.journal(tag).exists():
         raise NightError(
-            f"attempt {number} of night {night.tag} has no weights here: those of edits that are not kept are deleted, "
-            f"and git carries none; make them again with: {typed('replay', number, '--tag', night.tag)}"
+            f"night {tag} ran elsewhere, and its weights stayed there; train attempt {number} here, in a folder of "
+            f"its own, with: {again}"
         )
-    return found
+    raise NightError(
+        f"attempt {number} of night {tag} has no weights here: those of edits that are not kept are deleted, and git "
+        f"carries none; make them again with: {again}"
+    )
 
 
 def _of_night(folder: Path, night: Night, attempt: Attempt) -> Iterator[KeptWeights]:

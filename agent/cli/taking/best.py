@@ -4,14 +4,15 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.cli.reading.which import known_tag, place_meant
+from agent.cli.reading.scripts import facts_of, script_of
+from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
 from agent.files import write_plain
-from agent.invocation import typed
 from agent.model.best_script import BestScript
 from agent.model.lines import best_lines
 from agent.model.weights import find_weights, weights_of
+from agent.records.place import Place
 from agent.view.screen import print_lines, terminal_width
 
 BEST_TEXT = (
@@ -29,39 +30,35 @@ class BestOptions:
 
 def best(options: BestOptions) -> int:
     place = place_meant(options.tag)
-    champion = BestScript.of(place, known_tag(place, options.tag))
+    found = BestScript.of(facts_of(place, options.tag))
     if options.to_script is not None:
-        _write_script(champion, options.to_script)
+        _write_script(script_of(place, found.facts, found.attempt), found, options.to_script)
     if options.weights is not None:
-        _write_folder(champion, options.weights)
+        _write_folder(place, found, options.weights)
     if options.to_script is options.weights is None:
-        weights = find_weights(champion.folder, champion.night, champion.attempt)
-        print_lines(best_lines(champion, weights, terminal_width()))
+        weights = find_weights(place, found.facts.tag, found.attempt.number)
+        is_ref_here = place.repo.find(found.ref) is not None
+        print_lines(best_lines(found, weights, terminal_width(), is_ref_here=is_ref_here))
     return 0
 
 
-def _write_script(champion: BestScript, path: Path) -> None:
-    script = champion.attempt.proposal.script
+def _write_script(script: str, found: BestScript, path: Path) -> None:
     if path.exists():
-        raise NightError(f"{path} exists; name another file, or compare with: {_shown(champion)}")
+        raise NightError(f"{path} exists; name another file")
     if not path.absolute().parent.is_dir():
         raise NightError(f"{path.absolute().parent} is no folder; make it, or name another place")
     write_plain(path, script)
-    print(f"wrote {path}: attempt {champion.attempt.number} of night {champion.night.tag}")
+    print(f"wrote {path}: attempt {found.attempt.number} of night {found.facts.tag}")
 
 
-def _write_folder(champion: BestScript, folder: Path) -> None:
+def _write_folder(place: Place, found: BestScript, folder: Path) -> None:
     from agent.model.folder import check_folder, write_folder
 
     check_folder(folder)
-    weights = weights_of(champion.folder, champion.night, champion.attempt)
-    write_folder(champion, weights, folder)
-    print(f"wrote {folder}: attempt {champion.attempt.number} of night {champion.night.tag}, seed {weights.seed}")
+    weights = weights_of(place, found.facts.tag, found.attempt.number)
+    write_folder(place, found, weights, folder)
+    print(f"wrote {folder}: attempt {found.attempt.number} of night {found.facts.tag}, seed {weights.seed}")
     print(f"{folder / 'README.md'} says what it is, and how mlx-lm loads it")
-
-
-def _shown(champion: BestScript) -> str:
-    return typed("diff", str(champion.attempt.number), "--tag", champion.night.tag)
 
 
 def _best_words(words: argparse.ArgumentParser) -> None:

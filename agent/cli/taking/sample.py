@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from agent.cli.reading.which import known_tag, night_in, picked, place_meant
+from agent.cli.reading.scripts import attempt_in, facts_of
+from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import positive_int, seed
 from agent.model.best_script import BestScript
 from agent.model.weights import weights_of
 from agent.night.stop import like_ctrl_c
+from agent.records.journal import Journal
 from agent.text import harmless_lines
 
 SAMPLE_TEXT = (
@@ -38,14 +40,12 @@ def sample(options: SampleOptions) -> int:
     from agent.model.sampling import sample as continue_text
 
     place = place_meant(options.tag)
-    tag = known_tag(place, options.tag)
-    if options.attempt is None:
-        champion = BestScript.of(place, tag)
-        night, attempt = champion.night, champion.attempt
-    else:
-        night, history = night_in(place, tag)
-        attempt = picked(history, options.attempt, night)
-    weights = weights_of(place.folder(tag), night, attempt)
+    facts = facts_of(place, options.tag)
+    tag, chosen = facts.tag, options.attempt
+    attempt = attempt_in(facts, chosen) if chosen is not None else BestScript.of(facts).attempt
+    weights = weights_of(place, tag, attempt.number)
+    with Journal.read(place.journal(tag)) as journal:
+        night, script = journal.night(), journal.attempt(attempt.number).proposal.script
     drawn = secrets.randbits(32) if options.seed is None else options.seed
     asked = SampleRequest(options.text, options.tokens, options.temperature, drawn)
     console = Console(stderr=True)
@@ -62,7 +62,7 @@ def sample(options: SampleOptions) -> int:
 
     try:
         with like_ctrl_c(), waiting:
-            continue_text(night, place.folder(tag), attempt.proposal.script, weights.path, asked, write)
+            continue_text(night, place.folder(tag), script, weights.path, asked, write)
     except KeyboardInterrupt:
         return 130
     finally:
