@@ -5,17 +5,9 @@ from dataclasses import dataclass
 from agent.errors import NightError
 from agent.experiment import attempt_ref, short
 from agent.invocation import typed
+from agent.judging.intervals import Interval
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts
-
-SURE = 1.96  # standard errors to either side: 95 %
-
-
-@dataclass(frozen=True, slots=True)
-class BpbEstimate:
-    """A mean of scores, or a difference of two, and how far chance with the seed may have moved it."""
-
-    mean_bpb: float
-    width_bpb: float | None  # of the 95 % interval, to either side; None where the night's noise is not known
+from agent.view.facts.overview import Scored, gain_of, scored_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +45,12 @@ class BestScript:
         return attempt_ref(self.facts.tag, self.attempt.number)
 
     @property
-    def score(self) -> BpbEstimate | None:
+    def score(self) -> Scored | None:
         """Return the mean of the night's scores; None without one, as for a script that only dawn has measured."""
-        return self._estimate(self.attempt.val_bpb, self.attempt)
+        return scored_of(self.facts, self.attempt)
 
     @property
-    def gain(self) -> BpbEstimate | None:
+    def gain(self) -> Interval | None:
         """Return the gain over attempt 0 by the night's own scores; None for attempt 0 itself."""
         first = next((one for one in self.facts.attempts if one.number == 0), None)
-        if first is None or self.attempt.number == 0 or first.val_bpb is None or self.attempt.val_bpb is None:
-            return None
-        return self._estimate(first.val_bpb - self.attempt.val_bpb, first, self.attempt)
-
-    def _estimate(self, mean_bpb: float | None, *measured: AttemptFacts) -> BpbEstimate | None:
-        """Return a number that rests on the mean scores of these attempts."""
-        if mean_bpb is None:
-            return None
-        variance = sum(1 / max(1, one.seeds) for one in measured)  # in squares of sigma
-        sigma_bpb = self.facts.sigma_bpb
-        return BpbEstimate(mean_bpb, None if sigma_bpb is None else SURE * sigma_bpb * variance**0.5)
+        return gain_of(scored_of(self.facts, first), self.score, self.facts.sigma_bpb)

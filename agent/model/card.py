@@ -9,11 +9,12 @@ from typing import Any
 
 from agent.invocation import SCRIPT, install_command
 from agent.judging.intervals import Interval
-from agent.model.best_script import BestScript, BpbEstimate
+from agent.model.best_script import BestScript
 from agent.model.weights import KeptWeights
 from agent.script.dials import Value, legible_dials, show
 from agent.text import one_line
 from agent.view.facts.nouns import AttemptFacts, NightFacts
+from agent.view.facts.overview import Scored
 
 MOST_CHARS = 300  # of a title or a hypothesis
 TERMS = {  # of the corpora that prepare.py knows
@@ -93,9 +94,9 @@ def _scores(best: BestScript, weights: KeptWeights) -> list[tuple[str, str]]:
     if weights.holdout_bpb is not None:
         rows.append(("these weights, on the holdout", f"{weights.holdout_bpb:.6f}"))
     if best.score is not None:
-        rows.append((f"the script, mean of {_seeds(best.attempt.seeds)}", estimate(best.score)))
+        rows.append(("the script", score_words(best.score)))
     if best.gain is not None:
-        rows.append(("gain over the night's first script, by the night's own scores", estimate(best.gain)))
+        rows.append(("gain over the night's first script, by the night's own scores", interval(best.gain)))
     found = best.dawn
     if found is not None and found.honest is not None:
         rows.append(("honest gain, on fresh seeds", interval(found.honest)))
@@ -182,15 +183,15 @@ the model, tokens (B, T) → logits (B, T, {manifest["vocab_size"]}). `tokenizer
 """
 
 
-def estimate(found: BpbEstimate) -> str:
-    if found.width_bpb is None:
-        return f"{found.mean_bpb:.6f}"
-    return f"{found.mean_bpb:.6f} [{found.mean_bpb - found.width_bpb:.6f}, {found.mean_bpb + found.width_bpb:.6f}]"
+def score_words(found: Scored) -> str:
+    """Return the mean of an attempt's scores, its 95 % interval if the noise is known, and how many there are."""
+    mean = bracketed(found.val_bpb, found.low_bpb, found.high_bpb)
+    return f"{mean}, mean of {found.seeds} seed{'s' if found.seeds != 1 else ''}"
 
 
 def interval(found: Interval) -> str:
-    return f"{found.mean_bpb:.6f} [{found.low_bpb:.6f}, {found.high_bpb:.6f}]"
+    return bracketed(found.mean_bpb, found.low_bpb, found.high_bpb)
 
 
-def _seeds(count: int) -> str:
-    return f"{count} seed{'s' if count != 1 else ''}"
+def bracketed(mean_bpb: float, low_bpb: float, high_bpb: float) -> str:
+    return f"{mean_bpb:.6f}" + (f" [{low_bpb:.6f}, {high_bpb:.6f}]" if low_bpb < high_bpb else "")

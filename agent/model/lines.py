@@ -6,9 +6,11 @@ from rich.text import Text
 
 from agent.invocation import SCRIPT, typed
 from agent.model.best_script import BestScript
-from agent.model.card import estimate, interval
+from agent.model.card import interval, score_words
 from agent.model.weights import KeptWeights
 from agent.view.terminal import fact_lines
+
+COMMANDS = {"measure it", "make them", "check out", "fetch it", "take it"}  # which are copied, and so not wrapped
 
 
 def best_lines(
@@ -16,7 +18,7 @@ def best_lines(
 ) -> list[Text]:
     """Return what the script is, how good, and how to take it; width: of a terminal, None to wrap nothing."""
     facts = [*_measured(best), *_places(best, weights, is_ref_here=is_ref_here)]
-    return [line for name, value in facts for line in fact_lines(name, value, width)]
+    return [line for name, value in facts for line in fact_lines(name, value, None if name in COMMANDS else width)]
 
 
 def _measured(best: BestScript) -> Iterator[tuple[str, str]]:
@@ -25,14 +27,15 @@ def _measured(best: BestScript) -> Iterator[tuple[str, str]]:
     if attempt.words is not None:
         yield "decision", attempt.words
     if best.score is not None:
-        yield "val_bpb", f"{estimate(best.score)}, mean of {attempt.seeds} seed{'s' if attempt.seeds != 1 else ''}"
+        yield "val_bpb", score_words(best.score)
     if best.gain is not None:
-        yield "gain", f"{estimate(best.gain)} over #0, by the night's own scores"
+        yield "gain", f"{interval(best.gain)} over #0, by the night's own scores"
     if dawn is not None and dawn.honest is not None:
         whose = "" if dawn.champion == attempt.number else f", of #{dawn.champion}"
         yield "honest gain", f"{interval(dawn.honest)}, on fresh seeds{whose}"
     elif attempt.number:
-        yield "honest gain", f"not measured: {typed('confirm', '--tag', tag)}"
+        yield "honest gain", "not measured on fresh seeds yet"
+        yield "measure it", typed("confirm", "--tag", tag)
 
 
 def _places(best: BestScript, weights: KeptWeights | None, *, is_ref_here: bool) -> Iterator[tuple[str, str]]:
@@ -44,9 +47,10 @@ def _places(best: BestScript, weights: KeptWeights | None, *, is_ref_here: bool)
     if is_ref_here:
         yield "check out", f"git checkout {best.ref} -- {SCRIPT}"
     else:
-        yield "check out", f"not here: first fetch it where the night ran: git fetch REMOTE {best.ref}:{best.ref}"
+        yield "fetch it", f"git fetch REMOTE {best.ref}:{best.ref}"
     if weights is None:
-        yield "weights", f"none here; make them again with: {typed('replay', str(attempt.number), '--tag', tag)}"
+        yield "weights", "none here"
+        yield "make them", typed("replay", str(attempt.number), "--tag", tag)
     else:
         yield "weights", str(weights.path)
         yield "take it", typed("best", "--tag", tag, "--weights", "DIR")

@@ -17,7 +17,7 @@ from agent.files import PREFIX
 from agent.judging.confirmation import Findings
 from agent.judging.intervals import Interval
 from agent.model.best_script import BestScript
-from agent.model.card import Scripts, model_card
+from agent.model.card import Scripts, interval, model_card
 from agent.model.folder import write_folder
 from agent.model.weights import KeptWeights, weights_of
 from agent.records.journal import Journal
@@ -78,10 +78,11 @@ def test_the_check_out_that_best_prints_brings_the_script(night):
 def test_an_interval_is_given_once_the_noise_is_known(kept_night):
     known = best_of(kept_night)
     assert known.gain is not None
-    assert known.gain.width_bpb is None
+    assert interval(known.gain) == f"{known.gain.mean_bpb:.6f}"
     several = dataclasses.replace(known, facts=dataclasses.replace(known.facts, sigma_bpb=0.01))
-    assert several.gain.width_bpb == pytest.approx(1.96 * 0.01 * 2**0.5)
-    assert several.score.width_bpb == pytest.approx(1.96 * 0.01)
+    assert several.gain.high_bpb - several.gain.mean_bpb == pytest.approx(1.96 * 0.01 * 2**0.5)
+    assert several.score.high_bpb - several.score.val_bpb == pytest.approx(1.96 * 0.01)
+    assert interval(several.gain).endswith("]")
 
 
 def test_the_script_is_written_as_it_was_committed_and_over_no_other_file(night):
@@ -189,7 +190,7 @@ def test_weights_that_are_gone_are_said_with_the_remedy(night, tmp_path):
     assert "attempt 1 of night t has no weights here" in sentence
     assert "nightshift replay 1 --tag t" in sentence
     assert not (tmp_path / "model").exists()
-    assert "none here" in night.nightshift("best").stdout
+    assert "make them   nightshift replay 1 --tag t" in night.nightshift("best").stdout
 
 
 def test_of_a_night_that_ran_elsewhere_best_knows_the_record_and_not_the_weights(night, tmp_path):
@@ -197,7 +198,7 @@ def test_of_a_night_that_ran_elsewhere_best_knows_the_record_and_not_the_weights
     here = night.nightshift("best").stdout
     shutil.rmtree(night.folder("t"))
     there = night.nightshift("best").stdout
-    same = ("best", "val_bpb", "gain", "ref", "branch", "check out")
+    same = ("best", "val_bpb", "gain", "ref", "branch", "check out", "measure it")
     assert [line for line in there.splitlines() if line.startswith(same)] == [
         line for line in here.splitlines() if line.startswith(same)
     ]
@@ -233,7 +234,8 @@ def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
     assert kept_weights(night).seed == 7
     card = write_model(night, tmp_path / "model")
     assert f"| these weights (seed 7, the lowest of 3 runs) | {first.score.val_bpb - 0.1:.6f} |" in card
-    assert f"| the script, mean of 3 seeds | {first.score.val_bpb:.6f}" in card
+    assert f"| the script | {first.score.val_bpb:.6f}" in card
+    assert ", mean of 3 seeds |" in card
 
 
 def test_the_weights_of_a_replay_serve_where_those_of_the_night_are_gone(night, tmp_path):

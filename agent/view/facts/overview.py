@@ -87,7 +87,7 @@ def overview_of(facts: NightFacts) -> Overview:
         unfinished=tuple((one.number, one.title) for one in facts.attempts if one.status is None),
         baseline=baseline,
         best=best,
-        gain=_gain(baseline, best, facts.sigma_bpb),
+        gain=gain_of(baseline, best, facts.sigma_bpb),
         stopped=Stopped.of([(Ending(run.ending), run.train_s) for run in counted]),
         hours=dict(hours(facts)),
         usd=cost_usd(facts.sources),
@@ -118,7 +118,7 @@ def overview(
         unfinished=tuple(now.unfinished),
         baseline=baseline,
         best=best,
-        gain=_gain(baseline, best, sigma_bpb),
+        gain=gain_of(baseline, best, sigma_bpb),
         sigma_bpb=sigma_bpb,
         smallest_bpb=now.noise.smallest_bpb if now.noise else None,
         noise_runs=now.noise.runs if now.noise else None,
@@ -149,7 +149,8 @@ def _scored_attempt(attempt: Attempt | None, sigma_bpb: float | None) -> Scored 
     return Scored.of(attempt.number, attempt.proposal.title, attempt.val_bpb, scores, sigma_bpb)
 
 
-def _gain(baseline: Scored | None, best: Scored | None, sigma_bpb: float | None) -> Interval | None:
+def gain_of(baseline: Scored | None, best: Scored | None, sigma_bpb: float | None) -> Interval | None:
+    """Return the gain by the night's own scores; None where one of them is missing, and for attempt 0 itself."""
     if baseline is None or best is None or baseline.number == best.number:
         return None
     gain_bpb = baseline.val_bpb - best.val_bpb
