@@ -13,7 +13,7 @@ from agent.view.facts.nouns import AttemptFacts, NightFacts, RunFacts
 from agent.view.facts.read import curve
 
 PARTS = 1000  # of the budget: trackers number the points of a curve, and a step is a thousandth
-CONFIG = ("title", "source", "status", "kind", "parent", "seeds", "started", "commit")
+WORDS, FACTS = ("title", "source", "status", "kind"), ("parent", "seeds", "started", "commit")
 METRICS = ("val_bpb", "gain_bpb", "sure", "memory_gb", "params", "tokens_s", "spent_s")
 
 
@@ -31,7 +31,9 @@ class Session:
     """One attempt, as a tracker has it."""
 
     name: str
-    config: Mapping[str, Value]  # its dials and what it was
+    words: dict[str, Value]  # what it was, and what became of it
+    facts: dict[str, Value]
+    dials: dict[str, Value]  # those that the night has turned
     curves: Mapping[str, tuple[Point, ...]]  # by name: the training loss with each seed
     metrics: Mapping[str, float]  # at the end
     ended_s: float  # seconds since 1970
@@ -48,12 +50,13 @@ def sessions_of(place: Place, nights: Sequence[NightFacts]) -> Iterator[tuple[Ni
 def session(place: Place, night: NightFacts, attempt: AttemptFacts, dials: Mapping[str, Value]) -> Session:
     """Return an attempt with its curves, as far as their logs are here."""
     curves = {f"loss/seed{run.seed}": _points(place, night, attempt, run) for run in attempt.runs if not run.dawn}
-    config = {name: getattr(attempt, name) for name in CONFIG} | {"night": night.tag, "device": night.device}
     known = {name: getattr(attempt, name) for name in METRICS} | _of_dawn(attempt)
     ends = [_began_s(run, attempt) + run.train_s + run.scoring_s for run in attempt.runs]
     return Session(
         name=f"{attempt.number:04d}",
-        config={**config, **dials},
+        words={name: getattr(attempt, name) for name in WORDS},
+        facts={name: getattr(attempt, name) for name in FACTS} | {"night": night.tag, "device": night.device},
+        dials=dict(dials),
         curves={name: points for name, points in curves.items() if points},
         metrics={name: float(value) for name, value in known.items() if value is not None},
         ended_s=max(ends, default=_seconds(attempt.started)),

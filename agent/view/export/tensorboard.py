@@ -78,7 +78,7 @@ def _write_session(folder: Path, session: Session) -> None:
     from tensorboardX.summary import hparams
 
     events = _Events(folder)
-    config = {name: _plain(value) for name, value in session.config.items() if value is not None}
+    config = {name: _plain(value) for name, value in (session.words | session.dials).items() if value is not None}
     metrics = {f"final/{name}": value for name, value in session.metrics.items()}
     for summary in hparams(config, metrics):
         events.summary(summary, 0, session.ended_s)

@@ -78,7 +78,7 @@ def _run(project: str, session: Session) -> Mapping[str, Any]:
     return {
         "project": project,
         "run": session.name,
-        "config": dict(session.config),
+        "config": dict(session.words | session.facts | session.dials),
         "steps": steps,
         "timestamps": [datetime.fromtimestamp(records[step][0], UTC).isoformat() for step in steps],
         "metrics": [records[step][1] for step in steps],
