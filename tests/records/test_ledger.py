@@ -13,7 +13,6 @@ from agent.errors import NightError
 from agent.experiment import Attempt, Decision, Kind, Score, Status, Summary, Weights
 from agent.files import read_plain, write_plain
 from agent.records import ledger
-from agent.view import plot
 
 
 def cells(line: str) -> dict[str, str]:
@@ -124,7 +123,7 @@ def test_dawn_has_columns_of_its_own_and_changes_no_other():
     assert cells(after[0])["dawn_seeds"] == ""
 
 
-def test_a_question_of_dawn_has_no_score_but_dawns(tmp_path):
+def test_a_question_of_dawn_has_no_score_but_dawns():
     text = ledger.render("", [(NIGHT, (*HISTORY, a_question()))])
     row = cells(text.splitlines()[-1])
     assert (row["val_bpb"], row["seeds"], row["dawn_bpb"], row["holdout_bpb"]) == ("", "0", "1.260000", "1.360000")
@@ -132,10 +131,6 @@ def test_a_question_of_dawn_has_no_score_but_dawns(tmp_path):
     assert rows["val_bpb"].isna().tolist() == [False, False, True, False, True]
     best = rows[rows["status"] == "keep"].groupby("tag")["val_bpb"].cummin()
     assert best.tolist() == [1.5, 1.25]
-    (tmp_path / "results.tsv").write_text(text)
-    read = ledger.read_rows(tmp_path / "results.tsv")
-    assert plot._score(read[-1]) is None
-    plot.plot(read, tmp_path / "p.svg")
 
 
 def test_without_an_account_of_its_own_the_memory_is_what_the_harness_saw_but_for_a_gpus():

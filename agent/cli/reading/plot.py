@@ -1,12 +1,18 @@
 """A picture of the progress: nightshift plot."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.cli.reading.results import current_rows
 from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
+from agent.errors import NightError
+from agent.invocation import typed
+from agent.records.place import Place
+
+WIDTH_PX, PNG_SCALE = 720, 2.0
+DRAWN = (".svg", ".png")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,16 +23,35 @@ class PlotOptions:
 
 
 def plot(options: PlotOptions) -> int:
-    from agent.view.plot import chosen
-    from agent.view.plot import plot as draw
+    from agent.view.charts.parts.palette import Theme
+    from agent.view.charts.progress import progress_chart
+    from agent.view.charts.render import png, svg
+    from agent.view.facts.read import night_facts
 
+    if options.out.suffix.lower() not in DRAWN:
+        raise NightError(f"{options.out} is no kind of picture that plot draws; name a .png or .svg file")
     place = place_meant()
-    tags = place.tags()
-    rows = chosen(current_rows(place), options.tag, tags[-1] if tags else None, everything=options.all)
-    draw(rows, options.out)
-    nights = dict.fromkeys(row.get("tag", "") for row in rows)
-    print(f"wrote {options.out}: {', '.join(filter(None, nights)) or 'rows without a night'}")
+    nights = [night_facts(place, tag) for tag in _chosen(place, options)]
+    scored = [night for night in nights if any(one.val_bpb is not None for one in night.attempts)]
+    if not scored:
+        raise NightError(f"there is no scored attempt to plot; run: {typed('run')}")
+    spec = progress_chart(scored, WIDTH_PX)
+    drawn = png(spec, scale=PNG_SCALE) if options.out.suffix.lower() == ".png" else svg(spec, Theme.LIGHT).encode()
+    try:
+        options.out.write_bytes(drawn)
+    except OSError as error:
+        raise NightError(f"{options.out} cannot be written ({error}); name a file in an existing folder") from error
+    print(f"wrote {options.out}: {', '.join(night.tag for night in scored)}")
     return 0
+
+
+def _chosen(place: Place, options: PlotOptions) -> Sequence[str]:
+    """Return the tags of all nights, the named ones, or that of the latest: one that ran here, if any."""
+    from agent.view.facts.read import known_tags
+
+    if options.tag:
+        return tuple(dict.fromkeys(options.tag))
+    return known_tags(place) if options.all else (place.tags() or known_tags(place))[-1:]
 
 
 def _plot_words(words: argparse.ArgumentParser) -> None:
@@ -39,5 +64,5 @@ def _plot_words(words: argparse.ArgumentParser) -> None:
 
 
 PLOT = Subcommand(
-    "plot", "draw the progress: kept, discarded, crashed, running minimum", PlotOptions, plot, _plot_words
+    "plot", "draw the progress: every attempt, the best so far, the honest gain", PlotOptions, plot, _plot_words
 )
