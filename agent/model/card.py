@@ -107,6 +107,8 @@ def _scores(best: BestScript, weights: KeptWeights) -> list[tuple[str, str]]:
 
 def _about_intervals(best: BestScript) -> str:
     words = "Brackets hold 95 % intervals: how far another choice of seeds would move the number.\n"
+    if best.facts.sigma_bpb is None:
+        words = "How far another choice of seeds would move these numbers is not known: no script ran with two.\n"
     if best.dawn is None and best.attempt.number:
         words += (
             "The gain was not confirmed on fresh seeds: the script was chosen by the same scores, so its true gain is "

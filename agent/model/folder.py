@@ -35,8 +35,8 @@ def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: P
         night = journal.night()
         scripts = Scripts(*(journal.attempt(number).proposal.script for number in (best.attempt.number, 0)))
     fixed = place.folder(night.tag) / "fixed"
-    checksums.verify(night, fixed)
     data = corpus_of(Path(night.data))
+    checksums.verify(night, fixed)
     folder = folder.resolve()
     aside, old = (folder.with_name(f".{folder.name}.{word}") for word in ("new", "old"))
     remove(aside)
@@ -99,8 +99,13 @@ def _written_before(folder: Path) -> set[str]:
 
 
 def corpus_of(folder: Path) -> prepare.Data:
-    """Load the corpus of a night without its arrays; raise MachineError if it is gone."""
+    """Load the corpus of a night without its arrays; raise MachineError if it is gone or damaged."""
+    if not (folder / "manifest.json").exists():
+        raise MachineError(
+            f"the night's corpus is gone from {folder}, and its tokenizer with it; put the folder back, or prepare the "
+            f"same corpus again with: python prepare.py --dataset …"
+        )
     try:
         return prepare.load_data(folder, verify=False)
     except DataError as error:
-        raise MachineError(f"the night's corpus, with its tokenizer, cannot be used: {error}") from error
+        raise MachineError(f"the night's corpus cannot be used: {error}") from error

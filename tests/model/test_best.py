@@ -112,6 +112,7 @@ def test_the_card_says_what_the_model_is_and_how_good(kept_night, tmp_path):
     assert "| `SHARPNESS` | 0.9 | 0.5 |" in card
     assert "| `SMOOTHING` | 1.0 |  |" in card
     assert "not confirmed on fresh seeds" in card
+    assert "no script ran with two" in card
     assert "/" not in card.partition("| corpus |")[2].partition("\n")[0], "the owner's folders are nobody's business"
 
 
@@ -236,6 +237,7 @@ def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
     assert f"| these weights (seed 7, the lowest of 3 runs) | {first.score.val_bpb - 0.1:.6f} |" in card
     assert f"| the script | {first.score.val_bpb:.6f}" in card
     assert ", mean of 3 seeds |" in card
+    assert "Brackets hold 95 % intervals" in card
 
 
 def test_the_weights_of_a_replay_serve_where_those_of_the_night_are_gone(night, tmp_path):

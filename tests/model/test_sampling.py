@@ -168,6 +168,12 @@ def test_a_script_that_fails_is_said_with_its_last_line(bench):
         bench.sample("x", with_model("raise ValueError('no logits')"))
 
 
+def test_a_corpus_that_is_gone_is_said(bench, tmp_path):
+    bench = dataclasses.replace(bench, night=dataclasses.replace(bench.night, data=str(tmp_path / "gone")))
+    with pytest.raises(MachineError, match=r"corpus is gone from .*; put the folder back"):
+        bench.sample("x")
+
+
 def test_the_script_sees_neither_the_repository_nor_the_network(bench):
     usable(bubblewrap())
     secret = str(bench.folder.parents[2] / "secret")
