@@ -257,6 +257,15 @@ def test_the_weights_of_a_replay_serve_where_those_of_the_night_are_gone(night, 
     assert "in a replay after the night" in card
 
 
+@pytest.mark.slow
+def test_the_remedy_for_weights_that_are_gone_brings_them_back(night, tmp_path):
+    weights(night, 1).unlink()
+    done = night.nightshift("replay", "1", "--tag", "t")
+    assert done.returncode == 0, done.stderr
+    assert "in a replay after the night" in write_model(night, tmp_path / "model")
+    assert night.nightshift("sample", "x", "--tokens", "3").returncode == 0
+
+
 def test_a_night_that_has_kept_nothing_says_so(grounds):
     assert "no night has run here yet" in refused(grounds.nightshift("best"))
 
