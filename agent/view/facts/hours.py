@@ -14,11 +14,13 @@ def hours(facts: NightFacts) -> tuple[tuple[str, float], ...]:
     runs = [run for one in facts.attempts for run in one.runs]
     void_s = sum(run.train_s for run in runs if run.ending in REPEATED)
     untold_s = sum(one.spent_s for one in facts.attempts if not one.runs)  # rows have one time for all that was trained
+    asked_s = sum(one.asked_s for one in facts.attempts)
     ideas_s = sum(one.spent_s for one in facts.attempts if one.parent is not None and one.is_idea)
     seconds = {
         "training": sum(run.train_s for run in runs) - void_s + untold_s,
         "scoring": sum(run.scoring_s for run in runs),
-        "asking": max(0.0, sum(3600 * one.hours for one in facts.sources) - ideas_s),  # for the next idea, too
+        # sources were asked for the next idea, too, which is no attempt yet
+        "asking": max(asked_s, sum(3600 * one.hours for one in facts.sources) - ideas_s),
         "other": void_s + sum(one.dry_run_s for one in facts.attempts),
     }
     return tuple((what, spent_s / 3600) for what, spent_s in seconds.items())
