@@ -4,7 +4,6 @@ import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import pytest
 from samples import FOREIGN, UPSTREAM
 
 from agent.records import ledger
@@ -13,35 +12,34 @@ HERE = Path(__file__).parents[2]
 SHIPPED = "nov22-cpu-mix-1"
 
 
-@pytest.fixture
-def nights(grounds):
-    """Grounds with a night of their own, one that was shipped, and one of which only rows are left."""
+def bring(grounds, tag):
+    shutil.copytree(HERE / "experiments/shipped" / tag, grounds.root / "experiments/shipped" / tag)
+
+
+def test_the_latest_night_is_drawn_unless_others_are_named(grounds):
     grounds.try_scripts("t", [])
-    shutil.copytree(HERE / "experiments/shipped" / SHIPPED, grounds.root / "experiments/shipped" / SHIPPED)
+    bring(grounds, SHIPPED)
     (grounds.root / "results.tsv").write_text(f"{ledger.HEADER}\n{FOREIGN}\n{UPSTREAM}\n")
-    return grounds
-
-
-def test_the_latest_night_is_drawn_unless_others_are_named(nights):
     for options, drawn in (
         ([], "t"),
         (["--tag", "old-night"], "old-night"),
         (["--tag", "t", "--tag", SHIPPED, "--tag", "t"], f"t, {SHIPPED}"),
     ):
-        done = nights.nightshift("plot", "--out", "p.svg", *options)
+        done = grounds.nightshift("plot", "--out", "p.svg", *options)
         assert (done.returncode, done.stdout) == (0, f"wrote p.svg: {drawn}\n")
-    done = nights.nightshift("plot", "--out", "p.svg", "--all")
+    done = grounds.nightshift("plot", "--out", "p.svg", "--all")
     assert set(done.stdout.removeprefix("wrote p.svg: ").strip().split(", ")) == {"t", "old-night", SHIPPED}
-    assert nights.nightshift("plot", "--out", "p.svg", "--all", "--tag", "t").returncode == 2
+    assert grounds.nightshift("plot", "--out", "p.svg", "--all", "--tag", "t").returncode == 2
 
 
-def test_a_drawing_stands_by_itself_and_a_picture_is_one(nights):
-    assert nights.nightshift("plot", "--tag", SHIPPED, "--out", "p.svg").returncode == 0
-    drawn = (nights.root / "p.svg").read_text()
+def test_a_drawing_stands_by_itself_and_a_picture_is_one(grounds):
+    bring(grounds, SHIPPED)
+    assert grounds.nightshift("plot", "--out", "p.svg").returncode == 0
+    drawn = (grounds.root / "p.svg").read_text()
     assert "honest gain" in "".join(ET.fromstring(drawn).itertext())
     assert "var(" not in drawn
-    assert nights.nightshift("plot", "--tag", SHIPPED, "--out", "P.PNG").returncode == 0
-    assert (nights.root / "P.PNG").read_bytes().startswith(b"\x89PNG")
+    assert grounds.nightshift("plot", "--tag", SHIPPED, "--out", "P.PNG").returncode == 0
+    assert (grounds.root / "P.PNG").read_bytes().startswith(b"\x89PNG")
 
 
 def test_where_no_night_ran_the_latest_is_told_by_the_rows(grounds):
@@ -55,13 +53,14 @@ def test_where_no_night_ran_the_latest_is_told_by_the_rows(grounds):
     assert grounds.nightshift("plot", "--out", "p.svg").stdout == "wrote p.svg: later\n"
 
 
-def test_what_cannot_be_drawn_or_written_is_named(nights):
+def test_what_cannot_be_drawn_or_written_is_named(grounds):
+    bring(grounds, SHIPPED)
     for options, words in (
         (["--out", "p.jpeg"], "p.jpeg is no kind of picture that plot draws; name a .png or .svg file"),
         (["--out", "nowhere/p.svg"], "nowhere/p.svg cannot be written"),
         (["--tag", "v", "--out", "p.svg"], "no night v is known here; there are: "),
     ):
-        done = nights.nightshift("plot", *options)
+        done = grounds.nightshift("plot", *options)
         assert done.returncode == 2
         assert words in done.stderr
         assert "Traceback" not in done.stderr

@@ -12,7 +12,7 @@ from agent.view.facts.hours import hours
 from agent.view.facts.nouns import NightFacts, SourceFacts
 
 MOST_SOURCES = 12
-NAMES_PX, MOST_NAMES_PX, LEAST_PX, GAP_PX = 76, 130, 170, 22
+NAMES_PX, MOST_NAMES_PX, LEAST_PX, GAP_PX = 76, 130, 150, 22
 MOST_WIDTH = 620  # of a chart with four bars: longer ones say no more
 SIDES_PX = 12  # beside a chart, and for words that are wider than estimated
 THOUSAND, MILLION = 1000, 10**6

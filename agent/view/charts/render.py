@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from types import ModuleType
 
 from agent.errors import MachineError
 from agent.invocation import install_command
@@ -19,27 +20,25 @@ ET.register_namespace("xlink", LINK)
 
 def svg(spec: Spec, theme: Theme | None = None) -> str:
     """Draw a specification as SVG: with CSS custom properties for a page, or with the colours of a theme."""
-    try:
-        import vl_convert
-    except ImportError as error:
-        raise _lacking() from error
-    drawn = vl_convert.vegalite_to_svg(_ready(spec, theme), vl_version=VEGA_LITE, allowed_base_urls=NO_FILES)
+    drawn: str = _renderer().vegalite_to_svg(_ready(spec, theme), vl_version=VEGA_LITE, allowed_base_urls=NO_FILES)
     return _tidy(drawn, str(spec.get("description", "")))
 
 
 def png(spec: Spec, theme: Theme = Theme.LIGHT, scale: float = 2.0) -> bytes:
     """Draw a specification as a PNG of scale pixels for each of its units."""
+    ready = _ready(spec, theme)
+    drawn: bytes = _renderer().vegalite_to_png(ready, vl_version=VEGA_LITE, scale=scale, allowed_base_urls=NO_FILES)
+    return drawn
+
+
+def _renderer() -> ModuleType:
+    """Import the renderer, a library of 84 MB; raise MachineError where it is not installed."""
     try:
         import vl_convert
     except ImportError as error:
-        raise _lacking() from error
-    return vl_convert.vegalite_to_png(
-        _ready(spec, theme), vl_version=VEGA_LITE, scale=scale, allowed_base_urls=NO_FILES
-    )
-
-
-def _lacking() -> MachineError:
-    return MachineError(f"charts need vl-convert-python; install it: {install_command('vl-convert-python')}")
+        there = install_command("vl-convert-python")
+        raise MachineError(f"charts need vl-convert-python; install it: {there}") from error
+    return vl_convert
 
 
 def _ready(spec: Spec, theme: Theme | None) -> Spec:

@@ -8,7 +8,7 @@ from charted import attempt, eventful, layers, night, tree
 from agent.experiment import Kind
 from agent.view.charts.hours import MOST_SOURCES, hours_chart, sources_chart
 from agent.view.charts.render import SVG, svg
-from agent.view.facts.nouns import SourceFacts
+from agent.view.facts.nouns import RunFacts, SourceFacts
 
 
 def texts(spec):
@@ -21,11 +21,12 @@ def bars(spec):
 
 
 def test_each_share_of_the_time_has_a_bar_with_its_length_in_words():
-    spec = hours_chart(night(attempt(0, Kind.BASELINE, 1.2, spent_s=7200.0, asked_s=1800.0)), 800)
+    run = RunFacts(0, 0, "finished", 1.2, None, None, 7200.0, 1800.0, None, None)
+    spec = hours_chart(night(attempt(0, Kind.BASELINE, 1.2, runs=(run,))), 800)
     found = bars(spec)
-    assert list(found) == ["where the time went, training: 2.0 h · 80%", "where the time went, asking: 30 min · 20%"]
-    training, asking = found.values()
-    assert asking / training == pytest.approx(0.25, abs=0.01)
+    assert list(found) == ["where the time went, training: 2.0 h · 80%", "where the time went, scoring: 30 min · 20%"]
+    training, scoring = found.values()
+    assert scoring / training == pytest.approx(0.25, abs=0.01)
     assert {"training", "scoring", "asking", "other", "2.0 h · 80%", "0 s · 0%"} <= texts(spec)
 
 

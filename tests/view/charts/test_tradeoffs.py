@@ -63,8 +63,8 @@ def test_attempts_are_links_and_the_unbelieved_are_on_no_front():
 
 
 def test_a_long_night_is_thinned_and_says_so():
-    drawn = svg(tradeoffs_chart(long_night(5000), 1100))
-    assert len(drawn.encode()) < 400_000
+    drawn = svg(tradeoffs_chart(long_night(900), 1100))
+    assert len(drawn.encode()) < 300_000
     assert "attempts are shown" in drawn
 
 
