@@ -12,7 +12,9 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +30,9 @@ UNIT_BYTES = 2 << 20  # a second of tokenising, so that an interruption loses li
 DOCUMENT_CHARS = 8 << 10  # paragraphs are joined up to this length
 NEAR_CHARS = 1 << 10  # look for a blank line at the end of that first: finding all took 4 % of tokenising
 LONGEST_CHARS = 256 << 10  # cut longer documents
+
+PLAIN_EVERY_S = 60.0  # between the lines on a step that takes long, where there is no terminal
+BAR_AFTER_S = 1.0  # a step that is over by then needs no bar
 
 BLANK_LINES = re.compile(r"\n(?:[ \t\r]*\n)+")
 
@@ -129,12 +134,13 @@ def plan_units(sources: Iterable[Path]) -> list[Unit]:
     units: list[Unit] = []
     group: list[Span] = []
     room = UNIT_BYTES
-    for span in itertools.chain.from_iterable(map(_spans, sources)):
-        if group and span.text_bytes > room:
-            units.append(Unit(tuple(group)))
-            group, room = [], UNIT_BYTES
-        group.append(span)
-        room -= span.text_bytes
+    with progress("looking into the files"):
+        for span in itertools.chain.from_iterable(map(_spans, sources)):
+            if group and span.text_bytes > room:
+                units.append(Unit(tuple(group)))
+                group, room = [], UNIT_BYTES
+            group.append(span)
+            room -= span.text_bytes
     return [*units, Unit(tuple(group))] if group else units
 
 
@@ -295,8 +301,51 @@ def cut(document: str) -> Iterator[str]:
         start = stop
 
 
-# ---- saying ---------------------------------------------------------------------------------------------------------
+# ---- saying ----------------------------------------------------------------------------------------------------------
 
 
 def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress(what: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
+    """Show during the `with` block how far a step is: by a bar on a terminal, elsewhere by a line every minute.
+
+    Yield a function that takes how much more is done. total: how much that is in the end; None if it is not known.
+    """
+    done, over = [0.0], threading.Event()
+
+    def advance(more: float) -> None:
+        done[0] += more
+
+    show = _show_bar if sys.stderr.isatty() else _say_each_minute
+    watcher = threading.Thread(target=show, args=(what, total, done, over), name="progress", daemon=True)
+    watcher.start()
+    try:
+        yield advance
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _show_bar(what: str, total: float | None, done: list[float], over: threading.Event) -> None:
+    if over.wait(BAR_AFTER_S):
+        return
+    from rich.console import Console  # preparing alone shows bars, and a training run does without this package
+    from rich.markup import escape
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    left = () if total is None else (TextColumn("{task.percentage:.0f}%"), TimeRemainingColumn())
+    columns = TextColumn("{task.description}"), BarColumn(), *left, TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(escape(what), total=total)
+        while not over.wait(0.1):
+            bar.update(task, completed=done[0])
+
+
+def _say_each_minute(what: str, total: float | None, done: list[float], over: threading.Event) -> None:
+    began = time.monotonic()
+    while not over.wait(PLAIN_EVERY_S):
+        share = "" if total is None else f"{done[0] / total:.0%} after "
+        say(f"{what}: {share}{time.monotonic() - began:.0f} s")

@@ -6,11 +6,14 @@ import errno
 import functools
 import json
 import os
+import sys
 import sysconfig
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from corpus import SUFFIXES, DataError, say, without_text
+from corpus import SUFFIXES, DataError, progress, say, without_text
 from hardware import write_atomically
 
 HUB_DATASETS = {
@@ -77,7 +80,12 @@ def _download(dataset: str, shards: int | None, cache: Path) -> list[Path]:
         pool = ThreadPoolExecutor(4)
         try:
             fetch = functools.partial(hf_hub_download, repo, repo_type="dataset", revision=revision)
-            return [Path(path) for path in pool.map(fetch, names[:shards])]
+            files = []
+            with _unless_the_hub_does(f"downloading {dataset}", len(names[:shards])) as advance:
+                for path in pool.map(fetch, names[:shards]):
+                    files.append(Path(path))
+                    advance(1)
+            return files
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # a failure or Ctrl-C does not wait for the other files
     except Exception as error:  # the hub, HTTP and socket layers raise unrelated classes
@@ -88,6 +96,11 @@ def _download(dataset: str, shards: int | None, cache: Path) -> list[Path]:
             f"{dataset} ({repo}) could not be downloaded: {reason.rstrip('.')}; run the same command again to go on, "
             "or take --dataset stdlib, which needs no network"
         ) from error
+
+
+def _unless_the_hub_does(what: str, total: float) -> AbstractContextManager[Callable[[float], None]]:
+    """Show the progress of a download; on a terminal the hub's own bars do, with bytes and speed of each file."""
+    return nullcontext(lambda more: None) if sys.stderr.isatty() else progress(what, total)
 
 
 def _listing(repo: str, kept: Path) -> tuple[str, list[str]]:

@@ -15,11 +15,9 @@ import itertools
 import json
 import os
 import shutil
-import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -35,6 +33,7 @@ from corpus import (
     UnfinishedError,
     Unit,
     document_hash,
+    progress,
     read_documents,
     say,
     split_of_hash,
@@ -88,7 +87,9 @@ def build(job: Job, workers: int) -> None:
     with processes(min(workers, len(job.units))) as pool:  # it starts up while the tokenizer is trained
         tokenizer = _train_tokenizer(job)
         parts = _tokenise(job, tokenizer, pool)
-    _publish(job, _merge(job, tokenizer, parts))
+    with progress(f"writing the tokens of {job.dataset}"):
+        manifest = _merge(job, tokenizer, parts)
+    _publish(job, manifest)
 
 
 def _check_text(job: Job) -> None:
@@ -151,22 +152,31 @@ def _train_tokenizer(job: Job) -> Path:
 
     path = job.build / f"{job.recipe[:32]}.tiktoken"
     if not path.exists():
-        say(f"training a tokenizer of {job.scale.vocab_size:,} tokens on {job.dataset}")
+        what = f"training a tokenizer of {job.scale.vocab_size:,} tokens on {job.dataset}"
+        say(what)
         tokenizer = rustbpe.Tokenizer()
-        tokenizer.train_from_iterator(_training_text(job.units), job.scale.vocab_size - 1, pattern=SPLIT_PATTERN)
+        with ExitStack() as training:
+
+            def text() -> Iterator[str]:
+                yield from _training_text(job.units)
+                training.enter_context(progress(what))  # it has no end that could be told
+
+            tokenizer.train_from_iterator(text(), job.scale.vocab_size - 1, pattern=SPLIT_PATTERN)
         ranks = tokenizer.get_mergeable_ranks()
         write_atomically(path, b"".join(b"%b %d\n" % (base64.b64encode(bytes(token)), rank) for token, rank in ranks))
     return path
 
 
-def _training_text(units: Iterable[Unit]) -> Iterator[str]:
+def _training_text(units: Sequence[Unit]) -> Iterator[str]:
     room = TOKENIZER_CHARS
-    for document in itertools.chain.from_iterable(read_documents(unit, []) for unit in units):
-        if split_of_hash(document_hash(document)) == "train":
-            yield document
-            room -= len(document)
-            if room <= 0:
-                return
+    with progress("reading text for the tokenizer", min(room, sum(unit.text_bytes for unit in units))) as advance:
+        for document in itertools.chain.from_iterable(read_documents(unit, []) for unit in units):
+            if split_of_hash(document_hash(document)) == "train":
+                yield document
+                advance(len(document))
+                room -= len(document)
+                if room <= 0:
+                    return
 
 
 def load_encoding(path: Path) -> tiktoken.Encoding:
@@ -192,9 +202,9 @@ def _tokenise(job: Job, tokenizer: Path, pool: Executor | None) -> list[Path]:
     stamp = _sha256(tokenizer.read_bytes())
     parts = [job.build / f"{_sha256((unit.key + stamp).encode())[:32]}.npz" for unit in job.units]
     missing = [(unit, tokenizer, part) for unit, part in zip(job.units, parts, strict=True) if not part.exists()]
-    done = work_through(missing, tokenise_unit, pool)
-    for _ in _progress(done, len(missing), f"tokenising {job.dataset}"):
-        pass
+    with progress(f"tokenising {job.dataset}", len(missing)) as advance:
+        for _ in work_through(missing, tokenise_unit, pool):
+            advance(1)
     return parts
 
 
@@ -347,25 +357,6 @@ def _publish(job: Job, manifest: dict[str, Any]) -> None:
         (job.build / name).replace(job.folder / name)
     write_atomically(job.folder / "manifest.json", (json.dumps(manifest, indent=2) + "\n").encode())
     shutil.rmtree(job.build)
-
-
-# ---- progress --------------------------------------------------------------------------------------------------------
-
-
-def _progress(items: Iterable[None], total: int, what: str) -> Iterator[None]:
-    """Pass items on, and show progress: a bar on a terminal, elsewhere a line every ten seconds."""
-    if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import track
-
-        yield from track(items, what, total=total, console=Console(stderr=True))
-        return
-    said = time.monotonic()
-    for done, item in enumerate(items, start=1):
-        if time.monotonic() - said > 10:
-            say(f"{what}: {done} of {total} units")
-            said = time.monotonic()
-        yield item
 
 
 def _sha256(data: bytes) -> str:

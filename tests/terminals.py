@@ -79,6 +79,9 @@ class Terminal:
     def press_ctrl_c(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
+    def type(self, text: str) -> None:
+        os.write(self._outer, text.encode())
+
     def _set_size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._outer, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 

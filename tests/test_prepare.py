@@ -484,7 +484,7 @@ def test_the_default_is_prepared_where_nothing_is(tmp_path):
 
 
 def test_reading_a_corpus_needs_none_of_the_packages_that_make_one():
-    heavy = {"mlx", "pyarrow", "huggingface_hub", "tiktoken", "rustbpe", "encode", "multiprocessing"}
+    heavy = {"mlx", "pyarrow", "huggingface_hub", "tiktoken", "rustbpe", "encode", "multiprocessing", "rich"}
     code = f"import sys, prepare; print({heavy!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -1,0 +1,66 @@
+"""What a person sees of a step that takes long: a bar on a terminal, elsewhere a line every minute."""
+
+import subprocess
+import sys
+
+import pytest
+from nights import PROJECT
+from terminals import Terminal
+
+STEP = """
+import sys, time
+import corpus
+corpus.PLAIN_EVERY_S, corpus.BAR_AFTER_S = 0.2, 0.2
+with corpus.progress("tokenising [red]a[/red] folder of text", {total}) as advance:
+    advance(3)
+    {wait}
+print("and then", file=sys.stderr)
+"""
+END_OF_INPUT = "\x04"  # which a terminal does not echo
+UNTIL_READ = "sys.stdin.readline()"
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_a_terminal_gets_a_bar_that_goes_away(columns):
+    step = [sys.executable, "-c", STEP.format(total=4, wait=UNTIL_READ)]
+    with Terminal(step, PROJECT, columns) as terminal:
+        terminal.until(lambda: terminal.has_shown("tokenising [red]a[/red] folder of text ━━━━━━━━", "75%", "0:00:0"))
+        terminal.type(END_OF_INPUT)
+        assert terminal.to_the_end() == 0
+    assert [line for line in terminal.lines() if line] == ["and then"]
+
+
+def test_a_step_whose_end_is_not_known_gets_a_moving_bar():
+    step = [sys.executable, "-c", STEP.format(total=None, wait=UNTIL_READ)]
+    with Terminal(step, PROJECT, 80) as terminal:
+        terminal.until(lambda: terminal.has_shown("folder of text ━━━━━━━━", "0:00:0"))
+        assert not terminal.has_shown("%")
+        terminal.type(END_OF_INPUT)
+        assert terminal.to_the_end() == 0
+
+
+def test_a_log_gets_plain_lines():
+    step = [sys.executable, "-c", STEP.format(total=4, wait="time.sleep(0.5)")]
+    said = subprocess.run(step, cwd=PROJECT, capture_output=True, text=True, check=True).stderr.splitlines()
+    assert "tokenising [red]a[/red] folder of text: 75% after 0 s" in said[0]
+    assert said[-1] == "and then"
+
+
+def test_a_step_that_is_over_soon_shows_nothing():
+    quick = "import corpus\nwith corpus.progress('reading', 1) as advance: advance(1)"
+    with Terminal([sys.executable, "-c", quick], PROJECT, 80) as terminal:
+        assert terminal.to_the_end() == 0
+    assert terminal.text().strip() == ""
+
+
+@pytest.mark.slow
+def test_preparing_a_corpus_shows_each_of_its_steps(tmp_path):
+    command = [sys.executable, "prepare.py", "--scale", "tiny", "--workers", "2"]
+    with Terminal(command, PROJECT, 80, NIGHTSHIFT_CACHE=str(tmp_path)) as terminal:
+        assert terminal.to_the_end(600) == 0
+    assert terminal.has_shown("training a tokenizer of 4,096 tokens on stdlib ━━━━")
+    assert terminal.has_shown("tokenising stdlib ━━━━", "%")
+    lines = [line for line in terminal.lines() if line]
+    assert lines[0] == "training a tokenizer of 4,096 tokens on stdlib"
+    assert lines[-1].startswith("seconds: ")
+    assert "━" not in terminal.text()
