@@ -87,7 +87,7 @@ def growing_night(place: Place, tag: str) -> Iterator[GrowingNight]:
     """A night that counts as running until the end of the block."""
     night = dataclasses.replace(NIGHT, tag=tag, base=place.repo.find("HEAD") or "")
     with only_night(place.repo.common_dir()) as tell, Journal.create(place.journal(tag), night) as journal:
-        tell(tag, place.folder(tag))
+        tell(tag, place.folder(tag), hours=8, experiments=60)
         yield GrowingNight(place, tag, journal)
 
 

@@ -67,8 +67,8 @@ class Newest:
         who = holder(self.git_folder)
         if who is not None and self.tag in (None, who.tag) and Path(who.folder, "journal.sqlite").is_file():
             self._look_again_in = 0  # once it has ended, it may or may not be the latest
-            return Watched(self._place_of(who), who.tag, is_running=True)
-        return Watched(self.here, self.tag or self._latest_tag(), is_running=False)
+            return Watched(self._place_of(who), who.tag, True, who.until, who.experiments)
+        return Watched(self.here, self.tag or self._latest_tag(), False)
 
     def _place_of(self, who: Holder) -> Place:
         """Return this place, or the other working tree of the repository in which the night runs."""

@@ -15,8 +15,8 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.facts.nouns import NightFacts
 from agent.view.facts.read import curve, night_facts
+from agent.view.live.follow import Activity, Moment
 from agent.view.serve import present
-from agent.view.serve.present import Present
 
 PERIOD_S, HEARTBEAT_S = 1.0, 15.0
 SHARE = 0.1  # of a processor for reading: what takes longer is read less often
@@ -25,11 +25,13 @@ Stamp = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The night to show, and whether a process runs it now."""
+    """The night to show, and what is known of the process that runs it now."""
 
     place: Place
     tag: str
     is_running: bool
+    until: str | None = None  # when its hours end: ISO 8601, UTC
+    experiments: int | None = None  # the limit of its proposals
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Snapshot:
     facts: NightFacts
     version: str  # changes with the facts
     stamp: Stamp = ()
-    now: Present | None = None
+    now: Moment | None = None
     notice: str | None = None  # why it could not be read just now
     count: int = 0
     events: Mapping[str, tuple[int, bytes]] = field(default_factory=dict)
@@ -105,7 +107,7 @@ class Feed:
             raise NightError(f"the journal of night {watched.tag} was removed; this page shows what it last held")
         version = old.version if facts == old.facts else self._next_version()
         return replace(
-            old, watched=watched, facts=facts, version=version, stamp=stamp, now=_at_work(watched), notice=None
+            old, watched=watched, facts=facts, version=version, stamp=stamp, now=_moment_of(watched), notice=None
         )
 
     def _told(self, snapshot: Snapshot) -> Snapshot:
@@ -116,20 +118,21 @@ class Feed:
             "running": watched.is_running,
             "notice": snapshot.notice,
             "attempts": len(facts.attempts),
-            "budget_s": facts.budget_s,
+            "until": watched.until,
+            "experiments_left": _experiments_left(snapshot),
         }
         snapshot = snapshot.telling("night", told)
         if now is None:
             return snapshot.telling("now", None).telling("curve", None).telling("log", "")
         attempt = facts.attempts[now.attempt] if now.attempt < len(facts.attempts) else None
         words = {} if attempt is None else {"title": attempt.title, "why": attempt.hypothesis, "source": attempt.source}
-        where = {"attempt": now.attempt, "seed": now.seed, "dawn": now.dawn, "doing": now.doing}
-        times = {"elapsed_s": present.elapsed_s(now.began), "budget_s": facts.budget_s}
+        where = {"attempt": now.attempt, "seed": now.seed, "dawn": now.dawn, "work": now.work}
+        times = {"elapsed_s": None if now.elapsed_s is None else round(now.elapsed_s), "budget_s": facts.budget_s}
         progress = present.progress_of(watched.place, watched.tag, now)
         snapshot = snapshot.telling("now", {**where, **times, **progress, **words})
         if now.seed is None:
             return snapshot.telling("curve", None).telling("log", "")
-        log = present.log_tail(watched.place, facts.tag, now.attempt, now.seed, scoring=now.doing == "is scored")
+        log = present.log_tail(watched.place, facts.tag, now.attempt, now.seed, scoring=now.work is Activity.SCORING)
         snapshot = snapshot.telling("log", log or "")
         points = present.rounded(curve(watched.place, facts.tag, now.attempt, now.seed))
         best = _incumbents_curve(snapshot, now)
@@ -140,14 +143,20 @@ class Feed:
         return f"{self._start}-{self._versions}"
 
 
-def _at_work(watched: Watched) -> Present | None:
+def _moment_of(watched: Watched) -> Moment | None:
     if not watched.is_running:
         return None
     with Journal.read(watched.place.journal(watched.tag)) as journal:
-        return present.at_work(journal)
+        return Moment.read(journal)
 
 
-def _incumbents_curve(snapshot: Snapshot, now: Present) -> dict[str, object] | None:
+def _experiments_left(snapshot: Snapshot) -> int | None:
+    ideas = sum(one.is_idea and one.number > 0 for one in snapshot.facts.attempts)
+    limit = snapshot.watched.experiments
+    return None if limit is None else max(0, limit - ideas)
+
+
+def _incumbents_curve(snapshot: Snapshot, now: Moment) -> dict[str, object] | None:
     """Return the curve of the incumbent, by the same seed if it ran with it; None where it is itself at work."""
     number = snapshot.facts.incumbent
     if number is None or number == now.attempt or number >= len(snapshot.facts.attempts):

@@ -19,9 +19,9 @@
   const panel = make("section");
   panel.id = "live";
   panel.setAttribute("aria-label", "The night now");
-  const state = make("p", "state"), words = make("span");
+  const state = make("p", "state"), words = make("span"), rest = make("span", "rest");
   words.setAttribute("role", "status");
-  state.append(words);
+  state.append(words, rest);
   const notice = make("p", "notice"), tried = make("p", "tried"), why = make("p", "why");
   notice.setAttribute("role", "alert");
   const bar = make("progress"), pace = make("dl", "pace");
@@ -47,23 +47,40 @@
     return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
   };
 
-  const night = { running: false, notice: null, attempts: 0 };
+  const night = { running: false, notice: null, until: null, experiments_left: null };
   let now = null;
+
+  const DOING = {
+    preparing: () => "is prepared",
+    training: () => `trains with seed ${now.seed}${now.dawn ? ", to confirm it" : ""}`,
+    scoring: () => "is scored",
+    auditing: () => "is audited",
+  };
 
   function headline() {
     if (!night.running) return `Night ${tag} is not running`;
-    if (!now) return "Asks for the next idea";
-    const seed = now.seed === null ? "" : ` with seed ${now.seed}`;
-    return `Attempt ${now.attempt} ${now.doing}${now.doing === "trains" ? seed : ""}${now.dawn ? ", to confirm it" : ""}`;
+    return now && DOING[now.work] ? `Attempt ${now.attempt} ${DOING[now.work]()}` : "Asks for the next idea";
+  }
+
+  /** Say what is left of the night, as far as it has limits. */
+  function left() {
+    if (!night.running) return "";
+    const count = night.experiments_left, minutes = night.until && Math.max(0, (Date.parse(night.until) - Date.now()) / 60000);
+    const hours = minutes >= 60 ? `${Math.floor(minutes / 60)} h ` : "";
+    return [
+      count === null ? "" : `${count} experiment${count === 1 ? "" : "s"} left`,
+      minutes === null ? "" : `${hours}${Math.floor(minutes % 60)} min left`,
+    ].filter(Boolean).join(" · ");
   }
 
   function showNow() {
     panel.classList.toggle("running", night.running);
     if (words.textContent !== headline()) words.textContent = headline();
+    say(rest, left());
     say(tried, now?.title && `#${now.attempt} ${now.title}`);
     say(why, now?.why && now.why !== now.title ? now.why : "");
     const fraction = now?.fraction ?? null;
-    bar.hidden = !now;
+    bar.hidden = !now || !DOING[now.work];
     if (fraction === null) bar.removeAttribute("value"); else bar.value = fraction;
     const facts = [];
     if (fraction !== null) {

@@ -68,6 +68,7 @@ def test_the_page_shows_a_run_and_then_its_attempt_without_being_loaded_again(ni
         shows(tab, "#live .tried", f"#{number} {HOSTILE}")
         shows(tab, "#live .pace", "3.800")
         shows(tab, "#live pre", "step 3 <b>loss</b> 3.8")
+        shows(tab, "#live .rest", "58 experiments left · 7 h 59 min left")
         assert tab.locator("#live progress").evaluate("bar => bar.value") == pytest.approx(0.3)
         assert tab.locator("#live svg path.mine").count() == 1
         assert tab.locator("#rows tr.row").count() == 2 or HOSTILE in tab.locator("#rows").inner_text()

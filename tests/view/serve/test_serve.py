@@ -69,7 +69,7 @@ def test_a_run_is_followed_and_its_attempt_arrives_when_it_is_decided(client: Cl
         before = events.until("night", lambda told: told["running"])
         number = night.begin("a new idea", "Because it may help.")
         end = night.train(number, 3, points(5.0, 4.0, 3.5), b"step 1\nstep 2 \x1b[2J\x00\xff\nstep 3\n")
-        now = events.until("now", lambda told: told and told["attempt"] == number and told["doing"] == "trains")
+        now = events.until("now", lambda told: told and told["attempt"] == number and told["work"] == "training")
         assert (now["title"], now["why"], now["seed"]) == ("a new idea", "Because it may help.", 3)
         assert (now["fraction"], now["loss"], now["tokens_s"]) == (0.2, 3.5, 1234.5)
         assert events.until("curve", bool)["points"] == [[0.0, 5.0], [0.1, 4.0], [0.2, 3.5]]
@@ -78,7 +78,8 @@ def test_a_run_is_followed_and_its_attempt_arrives_when_it_is_decided(client: Cl
         after = events.until(
             "night", lambda told: told["attempts"] == number + 1 and told["version"] != before["version"]
         )
-        assert events.until("now", lambda told: told is None) is None
+        asking = events.until("now", lambda told: told["work"] == "asking")
+        assert (asking["attempt"], after["experiments_left"]) == (number + 1, 60 - number)
     state = json.loads(client.ask("/state.json")[2])
     assert state["version"] == after["version"]
     assert "a new idea" in json.dumps(state["state"])
