@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from commands import refused, wait_until
-from nights import Grounds, environment, git, make_repository, unigram
+from nights import Grounds, command, environment, git, make_repository, unigram
+from terminals import Terminal
 
 import hardware
 from agent.night.lock import holder, only_night
@@ -131,12 +132,33 @@ def test_a_replay_that_is_ended_early_leaves_nothing(tmp_path, how):
     if how == "signal":
         replay.send_signal(signal.SIGINT)
     else:
-        assert grounds.nightshift("stop").returncode == 0
+        assert "t/replays/0-" in refused(grounds.nightshift("watch"))
+        assert grounds.nightshift("stop").returncode == 0  # after its run, which goes on
+        assert replay.poll() is None
+        assert grounds.nightshift("stop", "--now").returncode == 0
     said = replay.communicate(timeout=60)[0]
     assert replay.returncode == 130, said
     assert "the replay was ended early, and nothing of it is kept" in said
     assert not list(grounds.folder("t").glob("replays"))
     assert everything(grounds, "t") == before
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_cache")
+def test_a_replay_on_a_terminal_shows_its_run_and_ends_with_the_verdict(tmp_path):
+    grounds = Grounds(make_repository(tmp_path / "seen", unigram()))
+    grounds.try_scripts("t", [], budget_s=3.0)
+    with Terminal(command("replay", "0"), grounds.root, 80) as terminal:
+        terminal.until(lambda: "tokens/s" in terminal.text())
+        running = terminal.text()
+        assert terminal.to_the_end() == 0
+        ended = terminal.text()
+    for frame in (running, ended):
+        assert "replay of attempt 0 of night t, seed 0: baseline" in frame
+        assert max(map(len, frame.splitlines())) <= 80
+    assert "s left" in running
+    assert "reproduced exactly" in ended
+    assert "tokens/s" not in ended
 
 
 # ---- export ----------------------------------------------------------------------------------------------------------

@@ -67,6 +67,8 @@ def running_night(place: Place, tag: str | None) -> Holder:
     who = holder(place.repo.common_dir())
     if who is not None and tag in (None, who.tag) and place.journal(who.tag).exists():
         return who
+    if who is not None and not place.journal(who.tag).exists():
+        raise NightError(f"{who.tag} is a replay, which shows its progress where it was started")
     if who is not None:
         raise NightError(f"night {tag} is not running, but night {who.tag} is; see it with: {typed('watch')}")
     if is_held(place.repo.common_dir()):

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,7 +24,7 @@ from agent.files import remove
 from agent.invocation import typed
 from agent.night.lock import only_night
 from agent.night.opening import check_disk
-from agent.night.stop import Stop, like_ctrl_c
+from agent.night.stop import NOW, Stop, handling, like_ctrl_c
 from agent.text import SCORE_DECIMALS
 from agent.view.answer import Answer, AnswersTo
 from agent.view.live.screen import Screen
@@ -31,6 +32,7 @@ from agent.view.replayed import Replay, Replayed, replayed
 from agent.view.screen import steadfast
 
 REPORT = "replay.json"
+ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 REPLAY_TEXT = (
     "Run an attempt of a night once more, in a fresh folder: its committed script, its seed, the night's budget, "
     "sandbox and scoring. Compare the score with the night's own. The night's journal and branch stay as they are."
@@ -63,9 +65,9 @@ def replay(options: ReplayOptions) -> int:
         with like_ctrl_c():
             night = prepared(original, seed, work)
         stop = Stop(work.parent)
-        undo.enter_context(stop.on_signals())
+        undo.enter_context(handling(lambda number, frame: stop.wish(NOW), *ENDING))
         undo.enter_context(kept_awake())
-        runner = runner_for(original, night, work, screen, lambda: stop.after_run)
+        runner = runner_for(original, night, work, screen, lambda: stop.now)
         screen.said(f"  {facts.budget_s:g} s of training on {night.device}, sandbox: {runner.box.name}")
         done = run_again(original, seed, runner, screen)
         screen.close()
