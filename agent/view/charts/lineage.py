@@ -19,7 +19,7 @@ MOST_BAR_PX, SHARE_OF_TITLES = 260.0, 0.66
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TreeRow:
     """A kept edit in its row, with its place in pixels."""
 
     kept: Kept
@@ -84,10 +84,10 @@ def _largest(every: Sequence[Kept], path: Collection[int]) -> list[Kept]:
     return [replace(one, parent=nearest(one.parent)) for one in every if one.number in shown]
 
 
-def _rows(few: Sequence[Kept], path: Collection[int], known: Mapping[int, AttemptFacts]) -> list[Row]:
+def _rows(few: Sequence[Kept], path: Collection[int], known: Mapping[int, AttemptFacts]) -> list[TreeRow]:
     lanes = _lanes(few, path)
     return [
-        Row(one, known[one.number], (lanes[one.number] + 0.5) * LANE_PX, (at + 0.5) * ROW_PX)
+        TreeRow(one, known[one.number], (lanes[one.number] + 0.5) * LANE_PX, (at + 0.5) * ROW_PX)
         for at, one in enumerate(few)
     ]
 
@@ -119,7 +119,7 @@ def _lanes(few: Sequence[Kept], path: Collection[int]) -> dict[int, int]:
 # ---- drawn -----------------------------------------------------------------------------------------------------------
 
 
-def _lines(rows: Sequence[Row]) -> Spec:
+def _lines(rows: Sequence[TreeRow]) -> Spec:
     """Draw a line from each edit to its parent: across at half a row below the parent, then down."""
     at = {row.kept.number: row for row in rows}
     values = []
@@ -134,7 +134,7 @@ def _lines(rows: Sequence[Row]) -> Spec:
     return layer(values, mark, {"x": pixels("x"), "x2": {"field": "x2"}, "y": pixels("y"), "y2": {"field": "y2"}})
 
 
-def _bars(rows: Sequence[Row], left: float, width: float) -> Spec:
+def _bars(rows: Sequence[TreeRow], left: float, width: float) -> Spec:
     """Draw the gains, losses to the left of a common line."""
     gains = [row.kept.gain_bpb or 0.0 for row in rows]
     low, high = min(0.0, *gains), max(0.0, *gains)
@@ -157,7 +157,7 @@ def _bars(rows: Sequence[Row], left: float, width: float) -> Spec:
     return layer(values, {"type": "rect", "opacity": 0.75}, encoding | colour)
 
 
-def _nodes(night: NightFacts, rows: Sequence[Row], width: float, *, several: bool) -> Spec:
+def _nodes(night: NightFacts, rows: Sequence[TreeRow], width: float, *, several: bool) -> Spec:
     values = [
         {
             "x": row.x,
@@ -174,7 +174,7 @@ def _nodes(night: NightFacts, rows: Sequence[Row], width: float, *, several: boo
     return layer(values, mark, {"x": pixels("x"), "y": pixels("y"), **channels, **links})
 
 
-def _digits(row: Row) -> str:
+def _digits(row: TreeRow) -> str:
     """Return a gain in digits, with its certainty; the baseline's score."""
     if row.kept.gain_bpb is None:
         return "" if row.attempt.val_bpb is None else f"{row.attempt.val_bpb:.4f} bpb"
