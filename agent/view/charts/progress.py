@@ -28,6 +28,7 @@ def progress_chart(nights: Sequence[NightFacts], width: int, *, shared: bool = F
         Panel.of(night, frame, plot) for night, frame in zip(nights, _frames(nights, height, shared), strict=True)
     ]
     shown = {one for panel in panels for one in _symbols(panel)}
+    shown -= {Symbol.BEST} if Symbol.BEST_IN_NOISE in shown else set()
     channels = symbol_channels(shown, width - GUTTER_PX)
     told = len({night.protocol for night in nights}) > 1  # scores of two protocols cannot be compared
     drawn = []
@@ -53,7 +54,8 @@ def _frames(nights: Sequence[NightFacts], height: float, shared: bool) -> list[F
 def _symbols(panel: Panel) -> set[Symbol]:
     shown = {dot(panel.frame, one, one.val_bpb)[0] for one in panel.shown}
     if panel.course.staircase:
-        shown.add(Symbol.BEST)
+        noisy = any(step.low_bpb < step.high_bpb for step in panel.course.staircase)
+        shown.add(Symbol.BEST_IN_NOISE if noisy else Symbol.BEST)
         if panel.night.dawn is not None and panel.night.dawn.honest is not None:
             shown.add(Symbol.HONEST)
     return shown

@@ -70,7 +70,7 @@ def _is_scored(one: AttemptFacts) -> bool:
 def _panel(sheet: Sheet, cost: Cost, priced: Sequence[Priced], width: float) -> Spec:
     best = front(sheet.night, cost.price)
     on_front, rest = apart(priced, lambda pair: pair[0].number in best)
-    few = [*thinned(rest, MOST_DOTS), *on_front]
+    few = sorted([*thinned(rest, MOST_DOTS), *on_front], key=lambda pair: symbol(pair[0]) is Symbol.KEPT)  # on top
     scale = Scale.around([value for _, value in priced], width)
     x = scale.channel("cost", title=cost.title, grid=False, format=cost.format, tickCount=int(width // TICK_PX))
     name = cost.title.partition(",")[0]

@@ -35,6 +35,13 @@ def test_branches_do_not_run_into_each_other():
     assert len(edges(spec)) == 6 + 3  # one line each, and a turn for each that begins a branch
 
 
+def test_a_legend_of_one_outcome_is_left_out():
+    kept = night(attempt(0, Kind.BASELINE, 1.2), attempt(1, Kind.KEPT, 1.1, gain_bpb=0.1))
+    for one, there in ((kept, False), (eventful(), True)):
+        (nodes,) = [layer for layer in layers(lineage_chart(one, 800)) if "shape" in layer["encoding"]]
+        assert (nodes["encoding"]["shape"]["legend"] is not None) == there
+
+
 def test_gains_are_bars_and_digits_with_their_certainty():
     spec = lineage_chart(eventful(), 800)
     (bars,) = [layer["data"]["values"] for layer in layers(spec) if layer["mark"]["type"] == "rect"]

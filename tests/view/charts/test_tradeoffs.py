@@ -62,6 +62,13 @@ def test_attempts_are_links_and_the_unbelieved_are_on_no_front():
     assert all(bpb > 1 for front in fronts(spec) for _, bpb in front)
 
 
+def test_kept_attempts_lie_above_the_others():
+    (panel, *_) = tradeoffs_chart(long_night(300), 800)["concat"]
+    outcomes = [dot["outcome"] for dot in dots(panel)]
+    assert outcomes.count("kept") > 1
+    assert set(outcomes[-outcomes.count("kept") :]) == {"kept"}
+
+
 def test_a_long_night_is_thinned_and_says_so():
     drawn = svg(tradeoffs_chart(long_night(900), 1100))
     assert len(drawn.encode()) < 300_000

@@ -31,7 +31,8 @@ class Symbol(Enum):
     UNSCORED = "no score", Colour.DISCARDED, TEE, HOLLOW
     CRASHED = "crashed", Colour.CRASHED, CROSS, HOLLOW
     OPEN = "not decided yet", Colour.OPEN, "square", HOLLOW
-    BEST = "best so far ± its noise", Colour.KEPT, LINE, HOLLOW  # not of an attempt: lines in the legend
+    BEST = "best so far", Colour.KEPT, LINE, HOLLOW  # not of an attempt: lines in the legend
+    BEST_IN_NOISE = "best so far ± its noise", Colour.KEPT, LINE, HOLLOW
     START = "at the start", Colour.FAINT, TICK, HOLLOW
     IN_BEST = "in the best", Colour.KEPT, TICK, HOLLOW
     FRONT = "best for its cost", Colour.INK, LINE, HOLLOW
@@ -66,14 +67,14 @@ def dot(frame: Frame, one: AttemptFacts, bpb: float | None) -> tuple[Symbol, flo
 
 
 def symbol_channels(shown: Collection[Symbol], width: float) -> Spec:
-    """Return the channels that draw the field `outcome`, with one legend of the outcomes shown, in rows of a width."""
+    """Return the channels that draw the field `outcome`, with a legend in rows of a width if there is a choice."""
     order = [one for one in Symbol if one in shown]
     words = [one.word for one in order]
     legend = {"title": None, "orient": "top", "columns": _columns(words, width), "symbolSize": 70}
 
     def channel(values: list[str]) -> Spec:
         scale = {"domain": words, "range": values}
-        return {"field": "outcome", "type": "nominal", "scale": scale, "legend": legend}
+        return {"field": "outcome", "type": "nominal", "scale": scale, "legend": legend if len(order) > 1 else None}
 
     return {
         "stroke": channel([one.colour for one in order]),
