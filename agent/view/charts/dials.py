@@ -1,4 +1,4 @@
-"""Where each dial was moved, and what came of it: a small panel for each dial, on a scale of its own."""
+"""Draw where each dial was moved and what came of it: a small panel for each, on a scale of its own."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ WHAT = ["change of val_bpb against the parent", "below the line is better"]
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A dial's moves, with its value at the night's start and in the best script."""
+    """Hold a dial's moves, with its value at the night's start and in the best script."""
 
     dial: str
     moves: Sequence[Move]

@@ -1,4 +1,4 @@
-"""Where the hours of a night went, and what each source of ideas brought and cost."""
+"""Draw where the hours of a night went, and what each source of ideas brought and cost."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""The edits that a night kept, as a tree with their gains: a row for each, the best script's ancestors in one line."""
+"""Draw the tree of the kept edits with their gains: a row for each, the best script's ancestors in one line."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ MOST_BAR_PX, SHARE_OF_TITLES = 260.0, 0.66
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """A kept edit in its row, with its place in pixels."""
+    """Hold a kept edit with its place in pixels."""
 
     kept: Kept
     attempt: AttemptFacts

@@ -1,4 +1,4 @@
-"""A night's panel of the progress chart: its scales, and where on them an attempt lies."""
+"""Give a night's panel of the progress chart its scales."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ TICK_PX = 55
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A night with the scales of its panel."""
+    """Hold a night with the scales of its panel."""
 
     night: NightFacts
     course: Course

@@ -1,4 +1,4 @@
-"""The progress of nights: every attempt, the best so far, what was revoked, and the honest gain at dawn."""
+"""Draw the progress of nights: every attempt, the best so far, revocations, and the honest gain at dawn."""
 
 from collections.abc import Sequence
 from itertools import chain

@@ -1,4 +1,4 @@
-"""The lines of the progress chart: the incumbent with its noise, revocations, and the honest gain at dawn."""
+"""Draw the lines of the progress chart: the incumbent with its noise, revocations, the honest gain at dawn."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a score costs: val_bpb against parameters, memory and speed, with the attempts that no other beats in both."""
+"""Draw val_bpb against parameters, memory and speed, with the attempts that no other beats in both."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ TICK_PX = 70
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Something that an attempt needs, and how a chart shows it."""
+    """Hold a cost of an attempt, and how a chart shows it."""
 
     title: str
     of: Callable[[AttemptFacts], float | None]

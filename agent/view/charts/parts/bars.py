@@ -1,4 +1,4 @@
-"""Panels of horizontal bars, with names to their left and words to their right."""
+"""Draw panels of horizontal bars, with names to their left and words to their right."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ROW_PX, BAR_PX, GAP_PX = 24, 11, 8
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar: its length, the part of it that is coloured, and words for it."""
+    """Hold a bar's length, the part of it that is coloured, and words for it."""
 
     name: str
     length: float

@@ -13,7 +13,7 @@ OF_NOISE = 4  # times one run's standard deviation: the least stretch worth show
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The scores at the edges of a plot of some height."""
+    """Hold the scores at the edges of a plot, and its height."""
 
     low_bpb: float
     high_bpb: float

@@ -21,7 +21,7 @@ Dot = tuple[float, float]  # x and y
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A point that should have a label, with its title."""
+    """Hold a point that should have a label, with its title."""
 
     at: Dot
     title: str
@@ -29,7 +29,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label beside its point: it begins to the right above, or ends to the left below."""
+    """Hold a label: it begins to the right above its point, or ends to the left below."""
 
     point: Labelled
     text: str
@@ -38,7 +38,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """A rectangle in the frame that is turned with the labels."""
+    """Hold a rectangle in the frame that is turned with the labels."""
 
     left: float
     right: float

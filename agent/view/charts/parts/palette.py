@@ -1,4 +1,4 @@
-"""The colours of the charts, for light and dark paper.
+"""Name the colours of the charts, for light and dark paper.
 
 A chart names a colour by its role. In a page the role is a CSS custom property, so one drawing serves both themes; in a
 picture it is a concrete colour. Hues are those of Okabe & Ito (2008), which colour-blind readers can tell apart, with
@@ -17,7 +17,7 @@ class Theme(StrEnum):
 
 
 class Colour(StrEnum):
-    """The role of a colour, as specifications name it."""
+    """Name the role of a colour, as specifications have it."""
 
     PAPER = "var(--chart-paper)"
     INK = "var(--chart-ink)"

@@ -1,4 +1,4 @@
-"""Scales of values along a plot: linear, or logarithmic where positive values span more than a decade. Pure."""
+"""Scale values along a plot: linear, or logarithmic where positive values span more than a decade. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ DECADE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The values at the left and the right end of a plot."""
+    """Hold the values at the left and the right end of a plot."""
 
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""Attempts as dots: each with its outcome's symbol, a link into the page, and words for a tooltip."""
+"""Draw attempts as dots: each with its outcome's symbol, a link into the page, and words for a tooltip."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from agent.view.facts.nouns import AttemptFacts, NightFacts
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An attempt at a place of a plot."""
+    """Hold an attempt at a place of a plot."""
 
     attempt: AttemptFacts
     x: Value
@@ -24,7 +24,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """What the dots of a panel share."""
+    """Hold what the dots of a panel share."""
 
     night: NightFacts
     several: bool  # whether the page shows other nights, too

@@ -1,4 +1,4 @@
-"""What all charts share: type, axes, and how panels are put together."""
+"""Set the type and the axes of all charts, and put their panels together."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

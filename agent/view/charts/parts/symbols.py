@@ -1,4 +1,4 @@
-"""What became of an attempt, as every chart draws it: each outcome has a colour and a shape of its own."""
+"""Give each outcome of an attempt a word, a colour and a shape, the same in every chart."""
 
 from collections.abc import Collection, Sequence
 from enum import Enum
@@ -21,7 +21,7 @@ TAKEN_BACK = frozenset({Kind.REVOKED, Kind.PASSENGER})
 
 
 class Symbol(Enum):
-    """An outcome with its word, colour, shape and filling. Legends have this order."""
+    """Hold an outcome with its word, colour, shape and filling, in the order of legends."""
 
     KEPT = "kept", Colour.KEPT, "circle", Colour.KEPT
     REVOKED = "revoked later", Colour.REVOKED, SLASHED, HOLLOW

@@ -1,4 +1,4 @@
-"""Words in a chart: text of titles made harmless, its width, and the labels of marks."""
+"""Write the words of a chart: make titles harmless, fit them to a width, and name marks."""
 
 import unicodedata
 
