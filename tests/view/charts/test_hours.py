@@ -22,7 +22,7 @@ def bars(spec):
 
 def test_each_share_of_the_time_has_a_bar_with_its_length_in_words():
     run = RunFacts(0, 0, "finished", 1.2, None, None, 7200.0, 1800.0, None, None)
-    spec = hours_chart(night(attempt(0, Kind.BASELINE, 1.2, runs=(run,))), 800)
+    spec = hours_chart(night(attempt(0, Kind.BASELINE, 1.2, asked_s=0.0, runs=(run,))), 800)
     found = bars(spec)
     assert list(found) == ["where the time went, training: 2.0 h · 80%", "where the time went, scoring: 30 min · 20%"]
     training, scoring = found.values()
