@@ -46,9 +46,14 @@ def _fill(store: Path, runs: Iterable[Mapping[str, Any]]) -> None:
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said, text=True
         )
         assert filler.stdin is not None
-        with filler, suppress(BrokenPipeError), filler.stdin as lines:
-            for run in runs:
-                lines.write(json.dumps(run) + "\n")
+        try:
+            with suppress(BrokenPipeError), filler.stdin as lines:  # broken: it has ended, and says why
+                for run in runs:
+                    lines.write(json.dumps(run) + "\n")
+            filler.wait()
+        finally:
+            filler.kill()  # where this was interrupted, it must not go on writing into a folder that is removed
+            filler.wait()
         said.seek(0)
         last = next(reversed(said.read().strip().splitlines()), f"exit code {filler.returncode}")
     if filler.returncode != 0:

@@ -2,11 +2,15 @@
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from facts import a_night, a_run, an_attempt
+from nights import environment
+from terminals import Terminal
 
 from agent.errors import NightError
 from agent.view.export.folder import replaced
@@ -87,3 +91,24 @@ def test_a_folder_takes_the_place_of_an_earlier_export_only_when_it_is_whole(tmp
         (aside / "third").touch()
     assert sorted(path.name for path in there.iterdir()) == ["nightshift-export.json", "third"]
     assert list(tmp_path.iterdir()) == [there]
+
+
+SLOWLY = """
+import time
+from agent.view.export.bar import tracked
+for _ in tracked([0.0, 2.1, 0.5], "counting"):
+    time.sleep(_)
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_a_bar_appears_on_a_terminal_after_two_seconds_and_leaves_nothing(tmp_path):
+    with Terminal([sys.executable, "-c", SLOWLY], tmp_path, 80) as terminal:
+        terminal.until(lambda: terminal.has_shown("counting", "67%"))
+        assert terminal.to_the_end() == 0
+        assert terminal.text().strip() == "done"
+    piped = subprocess.run(
+        [sys.executable, "-c", SLOWLY], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert (piped.stdout, piped.stderr) == ("done\n", "")
