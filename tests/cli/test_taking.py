@@ -62,8 +62,8 @@ def test_a_replay_without_chance_gives_the_same_score_and_touches_nothing_of_the
 
     (folder,) = grounds.folder("t").glob("replays/2-*")
     assert f"kept in {folder.relative_to(grounds.root)}: " in done.stdout
-    names = {"metrics.jsonl", "model.safetensors", "replay.json", "score.log", "summary.json", "train.log"}
-    assert {path.name for path in folder.iterdir()} == names | {"train_mlx.py"}
+    names = {"model.safetensors", "replay.json", "score.log", "summary.json", "train.log", "train_mlx.py"}
+    assert {path.name for path in folder.iterdir()} - {"metrics.jsonl"} == names  # busy machines make no point of it
     assert (folder / "train_mlx.py").read_text() == grounds.attempts("t")[2].proposal.script
     told = json.loads((folder / "replay.json").read_text())
     assert (told["verdict"], told["difference_bpb"], told["seed"]) == ("reproduced", 0.0, 0)
@@ -226,32 +226,34 @@ def test_a_tracker_that_is_not_installed_is_named_with_the_command_that_installs
         assert said.endswith(f"[{kind}]'")
 
 
+@pytest.fixture
+def curved(tmp_path: Path, own_cache: None) -> Grounds:
+    """A night with a budget that leaves points of a curve also on a busy machine."""
+    found = Grounds(make_repository(tmp_path / "curved", unigram()))
+    found.try_scripts("t", [unigram(SHARPNESS=0.9), BROKEN], budget_s=1.0)
+    return found
+
+
 @pytest.mark.slow
-def test_what_is_exported_for_tensorboard_is_read_by_tensorboard(grounds, tmp_path):
+def test_what_is_exported_for_tensorboard_is_read_by_tensorboard(curved, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
     for _ in range(2):  # the second in the place of the first
-        done = grounds.nightshift("export", "tensorboard", "--out", str(tmp_path / "board"))
+        done = curved.nightshift("export", "tensorboard", "--out", str(tmp_path / "board"))
         assert done.stdout.endswith(f"see it with: tensorboard --logdir {tmp_path / 'board'}\n"), done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["board"]
-    assert sorted(path.name for path in (tmp_path / "board" / "t").iterdir()) == [
-        "0000",
-        "0001",
-        "0002",
-        "0003",
-        "night",
-    ]
+    assert not list(tmp_path.glob(".board*"))
+    assert sorted(path.name for path in (tmp_path / "board" / "t").iterdir()) == ["0000", "0001", "0002", "night"]
 
-    attempt = EventAccumulator(str(tmp_path / "board" / "t" / "0002"))
+    attempt = EventAccumulator(str(tmp_path / "board" / "t" / "0001"))
     attempt.Reload()
-    best = grounds.attempts("t")[2]
+    best = curved.attempts("t")[1]
     (final,) = attempt.Scalars("final/val_bpb")
     assert final.value == pytest.approx(best.val_bpb)
     losses = attempt.Scalars("loss/seed0")
     assert [point.value for point in losses] == [1.0] * len(losses)
     assert losses[-1].step > 500
-    assert losses[-1].wall_time - losses[0].wall_time < 0.06
+    assert losses[-1].wall_time - losses[0].wall_time < 1.1
     hparams = attempt.PluginTagToContent("hparams")["_hparams_/session_start_info"]
     told = HParamsPluginData.FromString(hparams).session_start_info.hparams
     assert told["SHARPNESS"].number_value == 0.9
@@ -259,9 +261,9 @@ def test_what_is_exported_for_tensorboard_is_read_by_tensorboard(grounds, tmp_pa
 
     night = EventAccumulator(str(tmp_path / "board" / "t" / "night"))
     night.Reload()
-    scores = [one.val_bpb for one in grounds.attempts("t")[:3]]
+    scores = [one.val_bpb for one in curved.attempts("t")[:2]]
     assert [point.value for point in night.Scalars("night/val_bpb")] == pytest.approx(scores)
-    assert [point.step for point in night.Scalars("night/incumbent_bpb")] == [0, 1, 2, 3]
+    assert [point.step for point in night.Scalars("night/incumbent_bpb")] == [0, 1, 2]
 
 
 READ_BACK = """
@@ -274,10 +276,10 @@ print(json.dumps([[run.name, run.config, SQLiteStorage.get_logs("t", run.name)] 
 
 
 @pytest.mark.slow
-def test_what_is_exported_for_trackio_is_read_by_trackio(grounds, tmp_path):
+def test_what_is_exported_for_trackio_is_read_by_trackio(curved, tmp_path):
     store = tmp_path / "store"
     for _ in range(2):
-        done = grounds.nightshift("export", "trackio", "--out", str(store))
+        done = curved.nightshift("export", "trackio", "--out", str(store))
         assert done.stdout.endswith(f"see it with: TRACKIO_DIR={store} trackio show --project t\n"), done.stderr
     told = subprocess.run(
         [sys.executable, "-c", READ_BACK],
@@ -287,13 +289,13 @@ def test_what_is_exported_for_trackio_is_read_by_trackio(grounds, tmp_path):
         check=True,
     )
     runs = {name: (config, logs) for name, config, logs in json.loads(told.stdout)}
-    assert sorted(runs) == ["0000", "0001", "0002", "0003"]
-    config, logs = runs["0002"]
-    assert (config["SHARPNESS"], config["status"], config["title"]) == (0.9, "keep", "script 2")
+    assert sorted(runs) == ["0000", "0001", "0002"]
+    config, logs = runs["0001"]
+    assert (config["SHARPNESS"], config["status"], config["title"]) == (0.9, "keep", "script 1")
     assert logs[0]["loss/seed0"] == 1.0
     assert logs[-1]["step"] == 1000
-    assert logs[-1]["val_bpb"] == grounds.attempts("t")[2].val_bpb
-    assert "val_bpb" not in runs["0003"][1][-1]
+    assert logs[-1]["val_bpb"] == curved.attempts("t")[1].val_bpb
+    assert "val_bpb" not in runs["0002"][1][-1]
 
 
 # ---- compare ---------------------------------------------------------------------------------------------------------
