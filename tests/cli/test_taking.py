@@ -332,6 +332,7 @@ def test_what_cannot_be_compared_is_refused_with_what_can(grounds):
         "t is a night and the other is an attempt; compare two of a kind, as its best attempt: t:2"
     )
     assert "night t has no attempt 7; there are: 0 to 3" in refused(grounds.nightshift("compare", "1", "7"))
+    assert refused(grounds.nightshift("compare", "1", "t:1")).startswith("t:1 cannot be compared with itself; name")
     assert "no night u is known here; there are: t" in refused(grounds.nightshift("compare", "t", "u"))
     told = json.loads(grounds.nightshift("compare", "t", "t:x", "--json").stdout)
     assert told["exit_code"] == 2

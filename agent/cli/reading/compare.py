@@ -59,6 +59,8 @@ def compare(options: CompareOptions) -> int:
     a, b = (_named(word, options.tag, facts) for word in (options.a, options.b))
     if options.diff:
         return _show_diff(place, a, b, options.answer)
+    if a.name == b.name:
+        raise NightError(f"{a.name} cannot be compared with itself; name another attempt or night")
     if (a.attempt is None) != (b.attempt is None):
         night = a if a.attempt is None else b
         best = f"{night.name}:{night.night.incumbent or 0}"
