@@ -1,8 +1,12 @@
 """The charts of the report, each as a figure: drawn twice, for a wide page and for a phone; the style shows one."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
 
+from agent.view.charts.dials import dials_chart
+from agent.view.charts.hours import hours_chart, sources_chart
+from agent.view.charts.lineage import lineage_chart
 from agent.view.charts.parts.palette import Spec
 from agent.view.charts.progress import progress_chart
 from agent.view.charts.render import png, svg
@@ -12,27 +16,35 @@ from agent.view.facts.nouns import NightFacts
 BROAD_PX, NARROW_PX, PICTURE_PX = 1040, 358, 1000
 
 
+Draw = Callable[[int], Spec | None]
+
+
 def progress_part(nights: Sequence[NightFacts]) -> str:
     """Return the progress of nights as HTML."""
-    return _figure("Progress", lambda width: progress_chart(nights, width, titled=len(nights) > 1))
+    return _section("Progress", lambda width: progress_chart(nights, width, titled=len(nights) > 1))
 
 
-def story_parts(night: NightFacts) -> str:
+def story_parts(night: NightFacts, *, several: bool) -> str:
     """Return the other charts of a night as HTML."""
-    return _figure("What a score costs", lambda width: tradeoffs_chart(night, width))
+    sections: dict[str, tuple[Draw, ...]] = {
+        "Which edit stands on which": (partial(lineage_chart, night, several=several),),
+        "What a score costs": (partial(tradeoffs_chart, night, several=several),),
+        "Which dials were turned": (partial(dials_chart, night, several=several),),
+        "Hours and sources": (partial(hours_chart, night), partial(sources_chart, night)),
+    }
+    return "".join(_section(title, *draws) for title, draws in sections.items())
 
 
-def _figure(title: str, draw: Callable[[int], Spec | None]) -> str:
-    """Return a chart with its title; nothing where the facts are too few for it."""
-    specs = draw(BROAD_PX), draw(NARROW_PX)
-    drawn = [
-        f'<div class="{name}">{svg(spec)}</div>'
-        for name, spec in zip(("broad", "narrow"), specs, strict=True)
-        if spec is not None
-    ]
-    if not drawn:
-        return ""
-    return f'<section><h2>{escape(title)}</h2><figure class="chart">{"".join(drawn)}</figure></section>'
+def _section(title: str, *draws: Draw) -> str:
+    """Return charts below their title; nothing where the facts are too few for them."""
+    figures = "".join(map(_figure, draws))
+    return f"<section><h2>{escape(title)}</h2>{figures}</section>" if figures else ""
+
+
+def _figure(draw: Draw) -> str:
+    specs = {"broad": draw(BROAD_PX), "narrow": draw(NARROW_PX)}
+    drawn = [f'<div class="{name}">{svg(spec)}</div>' for name, spec in specs.items() if spec is not None]
+    return f'<figure class="chart">{"".join(drawn)}</figure>' if drawn else ""
 
 
 def picture(nights: Sequence[NightFacts]) -> bytes:

@@ -268,7 +268,7 @@ def _bpb(value: float) -> str:
 def _ends(found: Interval) -> str:
     if found.low_bpb == found.high_bpb:
         return "its noise is not known"
-    return f"95 %: {_bpb(found.low_bpb)} to {_bpb(found.high_bpb)}"
+    return f"{_bpb(found.low_bpb)} to {_bpb(found.high_bpb)}"
 
 
 def _within(found: Interval) -> str:

@@ -185,22 +185,24 @@ function goTo(number) {
 
 function detailOf(one) {
   const more = night().details[one.number];
-  const block = (title, content, name = "") => content && make("div", { class: name }, make("h3", {}, title), content);
+  const block = (title, content, name = "") => (content || null) && make("div", { class: name }, make("h3", {}, title), content);
   const grid = make("div", { class: "grid" },
-    block("Verdict", make("p", {}, verdictOf(one))),
-    block("Hypothesis", more && make("p", { dir: "auto" }, more.hypothesis)),
-    block("Loss in training", more && curveOf(one)),
-    block("Decisions over time", more && eventsOf(more)),
-    block("Runs", more && runsOf(more)),
-    block("Facts", factsOf(one, more)),
+    make("div", { class: "half" },
+      block("Verdict", make("p", {}, verdictOf(one))),
+      block("Loss in training", more && curveOf(one)),
+      block("Decisions over time", more && eventsOf(more)),
+      block("Runs", more && runsOf(more))),
+    make("div", { class: "half" },
+      block("Hypothesis", more?.hypothesis && make("p", { dir: "auto" }, more.hypothesis)),
+      block("Facts", factsOf(one, more))),
     block("Edit", diffOf(night().diffs[one.number]), "whole"));
   return make("tr", { class: "detail", id: `detail-${one.number}` }, make("td", { colspan: 8 }, grid));
 }
 
 function verdictOf(one) {
   const kind = one.kind ?? one.status ?? "not decided";
-  const words = one.words && one.words !== kind ? `: ${one.words}` : "";
-  return `${kind[0].toUpperCase()}${kind.slice(1)}${words}`.replace(/[^.!?…]$/, "$&.");
+  const words = one.words ?? kind, whole = words.startsWith(kind) ? words : `${kind}: ${words}`;
+  return (whole[0].toUpperCase() + whole.slice(1)).replace(/[^.!?…]$/, "$&.");
 }
 
 function eventsOf(more) {
@@ -212,7 +214,7 @@ function eventsOf(more) {
 
 function runsOf(more) {
   if (!more.runs.length) return null;
-  const head = ["seed", "val_bpb", "time", ""].map((name, at) => make("th", { scope: "col", class: at < 3 ? "number" : "" }, name));
+  const head = ["seed", "val_bpb", "time", "note"].map((name, at) => make("th", { scope: "col", class: at < 3 ? "number" : "" }, name));
   const rows = more.runs.map(([seed, dawn, ending, bpb, holdout, failure, spent]) => {
     const notes = [dawn ? `of dawn ${dawn}` : "", holdout === null ? "" : `holdout ${fixed(holdout, 6)}`,
       bpb === null ? failure ?? ending : failure ?? ""];

@@ -69,7 +69,7 @@ def parts(nights: Sequence[NightFacts]) -> dict[str, str]:
     for night in nights:
         alone = progress_part([night]) if len(nights) == 1 else ""
         found[f"head:{night.tag}"] = head(night, among=len(nights)) + alone
-        found[f"charts:{night.tag}"] = story_parts(night)
+        found[f"charts:{night.tag}"] = story_parts(night, several=len(nights) > 1)
     return found
 
 

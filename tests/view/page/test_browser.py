@@ -1,5 +1,6 @@
 """The report in a real browser: drawn, sorted, filtered, opened; by mouse, by keyboard, on a phone, in the dark."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -75,14 +76,22 @@ def opened(browser: Any, file: Path) -> Iterator[Opened]:
 
 def test_every_chart_is_drawn(opened):
     figures = opened.page.locator("figure.chart")
-    assert figures.count() >= 1
+    titles = opened.page.locator("section:has(figure.chart) h2").all_inner_texts()
+    assert titles == [
+        "Progress",
+        "Which edit stands on which",
+        "What a score costs",
+        "Which dials were turned",
+        "Hours and sources",
+    ]
+    assert figures.count() == 6
     for figure in figures.all():
         drawing = figure.locator("svg:visible")
         box = drawing.bounding_box()
-        assert box["width"] > 300
-        assert box["height"] > 80
+        assert box["width"] > 200
+        assert box["height"] > 50
         assert drawing.get_attribute("aria-label")
-        assert drawing.locator("path").count() > 3
+        assert drawing.locator("path").count() > 1
     assert opened.page.locator("figure.chart svg:visible a").count() >= len(NIGHT.attempts)
 
 
@@ -112,10 +121,10 @@ def test_the_table_sorts_by_a_column_both_ways(opened):
 def test_the_table_filters_by_status_source_and_words(opened):
     opened.page.get_by_text(f"kept {len(KEPT)}").click()
     assert [int(text) for text in opened.column(1)] == [one.number for one in KEPT]
-    opened.page.get_by_label("Source").select_option("search")
+    opened.page.get_by_label("Source", exact=True).select_option("search")
     assert [int(text) for text in opened.column(1)] == [one.number for one in KEPT if one.source == "search"]
     opened.page.get_by_text("all 60").click()
-    opened.page.get_by_label("Source").select_option("")
+    opened.page.get_by_label("Source", exact=True).select_option("")
     opened.page.get_by_label("Search", exact=True).fill("EMOJI  🌙")
     assert opened.column(1) == ["6"]
     opened.page.get_by_label("Search", exact=True).fill("nothing has these words")
@@ -161,6 +170,17 @@ def test_everything_is_reached_by_the_keyboard(opened):
     assert opened.page.locator("#tip").inner_text().startswith("attempt ")
     keyboard.press("Enter")
     assert opened.page.locator("tr.detail").count() == 1
+
+
+def test_all_that_can_be_used_has_a_name_for_screen_readers(opened):
+    opened.page.locator("#attempt-3 button").click()
+    for role in ("button", "link", "textbox", "searchbox", "combobox", "radio", "img", "columnheader", "region"):
+        every = opened.page.get_by_role(role)
+        named = opened.page.get_by_role(role, name=re.compile(r"\S"))
+        assert named.count() == every.count(), role
+    assert opened.page.get_by_role("group", name=re.compile(r"^Progress: the val_bpb of every attempt")).count() == 1
+    headings = opened.page.get_by_role("heading", level=1)
+    assert headings.count() == 1
 
 
 def test_a_dot_of_a_chart_leads_to_its_row(opened):
