@@ -102,13 +102,13 @@ def test_watch_follows_a_pipe_in_plain_lines_and_leaves_the_night_alone(grounds)
         *("#0 · baseline", "#1 · script 1", "#2 · script 2"),
     ]
     assert said.splitlines()[-1].startswith("night t has ended; see: ")
+    assert "see how the latest stands with: " in refused(grounds.nightshift("watch"))
 
 
 def test_watch_says_where_there_is_nothing_to_watch(grounds):
     assert re.match("no night is running in this repository; begin with: .* run", refused(grounds.nightshift("watch")))
-    grounds.try_scripts("t", [])
-    assert "see how the latest stands with: " in refused(grounds.nightshift("watch"))
     with only_night(grounds.root / ".git") as tell:
         assert "has no name yet; give the command again" in refused(grounds.nightshift("watch"))
         tell("t", grounds.folder("t"))
+        assert "t is at work here, which has no journal to follow" in refused(grounds.nightshift("watch"))
         assert "night u is not running, but night t is; see it with: " in refused(grounds.nightshift("watch", "u"))
