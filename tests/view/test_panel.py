@@ -17,7 +17,7 @@ from agent.records.standing import Standing
 from agent.view.facts.overview import overview
 from agent.view.live.panel import duration
 from agent.view.live.screen import Screen
-from agent.view.live.so_far import SoFar
+from agent.view.live.so_far import Best, SoFar
 
 TITLE = "WARMUP_FRACTION 0.0 → 0.07105, EMBEDDING_LR 0.3 → 0.25, MATRIX_LR 0.02 → 0.035, and the rest as it was"
 WHY = "The first steps are wild, and a slow start keeps the momentum from storing their directions for long."
@@ -69,6 +69,15 @@ def test_the_panel_shows_each_fact_within_eight_lines_of_80_columns():
         "left   31 experiments · 5 h 12 min",
         "cost   $1.25 · 12,034 tokens in · 801 out",
     ]
+
+
+def test_a_gain_is_green_where_its_whole_interval_is_one():
+    sure, doubtful = (Best(1, "title", 1.5 - below_bpb, 1.5, margin_bpb=0.1) for below_bpb in (0.2, 0.05))
+    for best, colour in ((sure, "\x1b[32m"), (doubtful, "")):
+        terminal, screen, _ = shown_on(80)
+        screen.stands(dataclasses.replace(SoFar.of(MEASURED, ASKS, LEFT), best=best))
+        assert f"{colour}{best.below_bpb:.6f} ± 0.100000 below the baseline" in terminal.raw
+        assert ("\x1b[32m" in terminal.raw.rpartition("best")[2].partition("\n")[0]) == bool(colour)
 
 
 def test_the_panel_and_status_agree():

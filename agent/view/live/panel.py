@@ -86,7 +86,8 @@ def _bar(console: Console, fraction: float | None, columns: int) -> Text:
 def _standing(now: SoFar) -> Iterator[tuple[str, Sequence[str | Text]]]:
     """Yield name and parts of each line, the most important part first."""
     yield "best", _best_words(now)
-    counts = [Text(f"{now.counts.get(status, 0)} {word}", COLOURS[status]) for status, word in COUNTED.items()]
+    numbers = {status: now.counts.get(status, 0) for status in COUNTED}
+    counts = [Text(f"{numbers[one]} {word}", COLOURS[one] if numbers[one] else "") for one, word in COUNTED.items()]
     sigma = [f"σ {now.noise.sigma_bpb:.6f}"] if now.noise is not None else []
     yield "so far", [*counts, *sigma]
     yield "left", _left_words(now)
@@ -108,7 +109,8 @@ def _best_words(now: SoFar) -> Sequence[str | Text]:
         return [score, "the baseline"]
     side = "below" if best.below_bpb >= 0 else "above"  # after further seeds, a lucky keep may be above
     margin = "" if best.margin_bpb is None else f" ± {best.margin_bpb:.6f}"
-    difference = Text(f"{abs(best.below_bpb):.6f}{margin} {side} the baseline", "green" if side == "below" else "")
+    is_sure = best.below_bpb > (best.margin_bpb or 0.0)
+    difference = Text(f"{abs(best.below_bpb):.6f}{margin} {side} the baseline", "green" if is_sure else "")
     return [score, difference, f"baseline {best.baseline_bpb:.6f}", shown(best.title)]
 
 
