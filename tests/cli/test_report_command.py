@@ -24,6 +24,7 @@ def test_the_page_lies_in_the_night_s_folder_or_where_it_is_wanted(nights, tmp_p
     assert HOSTILE[0] not in text
 
 
+@pytest.mark.slow
 def test_several_nights_are_compared_and_drawn(nights, tmp_path):
     done = nights.nightshift("report", "u", "t", "u", "--png", str(tmp_path / "p.png"))
     both = nights.root / "experiments" / "nights" / "report.html"

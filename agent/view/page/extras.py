@@ -9,6 +9,7 @@ from statistics import fmean
 from agent.errors import NightError
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.view.facts.lineage import was_kept
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.read import curve
 
@@ -48,10 +49,6 @@ def telling(night: NightFacts) -> list[AttemptFacts]:
         return list(night.attempts)
     newest = night.attempts[-NEWEST].number
     return [one for one in night.attempts if one.number >= newest or was_kept(one)]
-
-
-def was_kept(attempt: AttemptFacts) -> bool:
-    return attempt.status == "keep" or any(made.status == "keep" for made in attempt.decisions)
 
 
 def _diffs(place: Place, night: NightFacts, shown: Sequence[AttemptFacts]) -> dict[int, str]:

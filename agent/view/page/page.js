@@ -141,7 +141,7 @@ function rowOf(one) {
   return make("tr", { class: classes, id: `attempt-${one.number}`, onclick: (event) => clicked(event, one) },
     make("td", { class: "number" }, button),
     make("td", {}, make("span", { class: "title", dir: "auto" }, one.title)),
-    make("td", {}, make("span", { class: "verdict" }, make("span", {}, one.kind ?? one.status ?? "not decided"))),
+    make("td", {}, make("span", { class: "verdict" }, make("span", {}, one.kind ?? "not decided"))),
     cell(fixed(one.val_bpb, 4), "number"), cell(signed(one.gain_bpb, 4), "number"), cell(percent(one.sure), "number sure"),
     cell(String(one.seeds), "number wide"), cell(one.source, "wide"));
 }
@@ -200,7 +200,7 @@ function detailOf(one) {
 }
 
 function verdictOf(one) {
-  const kind = one.kind ?? one.status ?? "not decided";
+  const kind = one.kind ?? "not decided";
   const words = one.words ?? kind, whole = words.startsWith(kind) ? words : `${kind}: ${words}`;
   return (whole[0].toUpperCase() + whole.slice(1)).replace(/[^.!?…]$/, "$&.");
 }

@@ -1,13 +1,17 @@
 """The table's data: a row of every attempt, and the details of those that can be opened."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from html import escape
 
+from agent.view.facts.lineage import was_kept
 from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.page.extras import Extras, was_kept
+from agent.view.facts.overview import gain_bpb
+from agent.view.page.extras import Extras
 
 ALL, NEWEST = 1000, 500  # a longer night shows details of what was ever kept, and of its newest attempts
 TITLE_CHARS, TEXT_CHARS = 2000, 8000
+WORDS = {"keep": "kept", "discard": "discarded", "crash": "crashed"}
 FIRST = 50  # rows that are there without JavaScript
 
 
@@ -21,7 +25,7 @@ COLUMNS: Mapping[str, Callable[[AttemptFacts], object]] = {
     "title": lambda one: cut(one.title, TITLE_CHARS),
     "source": lambda one: one.source,
     "status": lambda one: one.status,
-    "kind": lambda one: one.kind,
+    "kind": lambda one: kind_of(one),
     "words": lambda one: one.words and cut(one.words, TITLE_CHARS),
     "val_bpb": lambda one: _rounded(one.val_bpb),
     "gain_bpb": lambda one: _rounded(one.gain_bpb),
@@ -39,11 +43,22 @@ def night_state(night: NightFacts, extras: Extras) -> dict[str, object]:
         "tag": night.tag,
         "incumbent": night.incumbent,
         "columns": list(COLUMNS),
-        "rows": [[cell(one) for cell in COLUMNS.values()] for one in night.attempts],
+        "rows": [[cell(one) for cell in COLUMNS.values()] for one in with_gains(night)],
         "details": {one.number: _details(one) for one in told},
         "diffs": {number: text for (tag, number), text in extras.diffs.items() if tag == night.tag},
         "curves": {number: points for (tag, number), points in extras.curves.items() if tag == night.tag},
     }
+
+
+def kind_of(one: AttemptFacts) -> str | None:
+    """Return the kind of the latest decision; of a night of which only rows are left, a word for the status."""
+    return one.kind or ("baseline" if one.number == 0 and one.status else WORDS.get(one.status or ""))
+
+
+def with_gains(night: NightFacts) -> list[AttemptFacts]:
+    """Return the attempts, with the difference of two scores as their gain where the judge has left no estimate."""
+    known = {one.number: one for one in night.attempts}
+    return [replace(one, gain_bpb=gain_bpb(one, known)) for one in night.attempts]
 
 
 def _details(one: AttemptFacts) -> dict[str, object]:
@@ -79,7 +94,7 @@ def cut(text: str, most_chars: int) -> str:
 
 def first_rows(night: NightFacts) -> str:
     """Return the first rows as HTML, for a reader without JavaScript, such as the preview of a phone."""
-    return "".join(map(_first_row, night.attempts[:FIRST]))
+    return "".join(map(_first_row, with_gains(night)[:FIRST]))
 
 
 def _first_row(one: AttemptFacts) -> str:
@@ -89,7 +104,7 @@ def _first_row(one: AttemptFacts) -> str:
     cells = [
         f'<td class="number">{one.number}</td>',
         f'<td><span class="title" dir="auto">{escape(cut(one.title, 200))}</span></td>',
-        f'<td><span class="verdict"><span>{escape(one.kind or one.status or "not decided")}</span></span></td>',
+        f'<td><span class="verdict"><span>{escape(kind_of(one) or "not decided")}</span></span></td>',
         *(f'<td class="number{name}">{text}</td>' for text, name in ((score, ""), (gain, ""), (sure, " sure"))),
         f'<td class="number wide">{one.seeds}</td><td class="wide">{escape(one.source)}</td>',
     ]

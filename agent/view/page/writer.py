@@ -17,7 +17,7 @@ from agent.records.place import Place
 from agent.text import SAID_CHARS, one_line
 
 PAGE = "report.html"
-LEAST_S = 10.0  # between two beginnings: attempts that settle faster are in the next page
+LEAST_S = 30.0  # between two beginnings: attempts that settle faster are in the next page
 PATIENCE_S, POLL_S = 60.0, 0.05  # at the night's end
 GENTLY = ("nice", "-n", "19")
 

@@ -11,8 +11,9 @@ from made_facts import HOSTILE, made_night
 
 from agent.judging.intervals import Interval
 from agent.view.page.extras import Extras, diff, telling, thinned
-from agent.view.page.head import certainty, claim, gained, head
+from agent.view.page.head import certainty, claim, head
 from agent.view.page.page import newer_state, page
+from agent.view.page.page import state as state_of
 
 NIGHT = made_night(31, titles=HOSTILE)
 FIRST, BEST = NIGHT.attempts[0], NIGHT.attempts[NIGHT.incumbent or 0]
@@ -75,6 +76,7 @@ def test_the_policy_allows_this_style_and_this_script_alone(elements):
         assert rules[kind] == f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
+@pytest.mark.slow
 def test_a_live_page_takes_newer_states_from_its_server():
     nights = [made_night(4)]
     found = Elements(page(nights, Extras(), live="new EventSource('/events');"))
@@ -111,13 +113,25 @@ def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is(elements)
     assert "What helped" in said
 
 
-def test_the_gain_of_the_night_has_the_interval_of_its_noise():
-    gain, unknown = gained(NIGHT), gained(replace(NIGHT, sigma_bpb=None))
-    assert gain is not None
-    assert gain.mean_bpb == pytest.approx((FIRST.val_bpb or 0) - (BEST.val_bpb or 0))
-    assert gain.high_bpb - gain.mean_bpb == pytest.approx(1.96 * 0.004 * (1 / 3 + 1 / 2) ** 0.5)
-    assert unknown is not None
-    assert unknown.low_bpb == unknown.high_bpb
+def test_where_the_noise_is_not_known_no_interval_is_shown():
+    unknown = replace(NIGHT, sigma_bpb=None, smallest_bpb=None, dawn=None)
+    gain = f"{(FIRST.val_bpb or 0) - (BEST.val_bpb or 0):.4f}"
+    assert f"<strong>{gain}</strong> bits per byte. How sure that is, is not known." in certainty(unknown)
+    assert "its noise is not known" in head(unknown)
+    assert "How sure<" not in head(unknown)
+    assert "How sure<" in head(replace(NIGHT, dawn=None))
+
+
+def test_a_night_of_which_only_rows_are_left_is_not_advised_to_measure_again():
+    lost = replace(NIGHT, lost=True, dawn=None)
+    assert "nightshift confirm" not in head(lost)
+    assert "only its rows of results.tsv are left" in head(lost)
+    rows = [replace(one, kind=None, gain_bpb=None) for one in lost.attempts[:3]]
+    (state,) = state_of([replace(lost, attempts=tuple(rows))], Extras())["nights"]
+    told = [dict(zip(state["columns"], row, strict=True)) for row in state["rows"]]
+    words = {"keep": "kept", "discard": "discarded", "crash": "crashed"}
+    assert [row["kind"] for row in told] == ["baseline", *(words[one.status] for one in rows[1:])]
+    assert told[1]["gain_bpb"] == pytest.approx(rows[0].val_bpb - rows[1].val_bpb, abs=1e-6)
 
 
 def test_a_gain_that_dawn_has_not_confirmed_is_not_called_one():
@@ -129,7 +143,7 @@ def test_a_gain_that_dawn_has_not_confirmed_is_not_called_one():
     assert "it is worse, so it is <strong>not confirmed</strong>" in certainty(replace(NIGHT, dawn=worse))
     trimmed = replace(NIGHT.dawn, script=30)
     assert "#30 is the <strong>confirmed</strong> script" in certainty(replace(NIGHT, dawn=trimmed))
-    assert "confirm --tag t" in certainty(replace(NIGHT, dawn=None))
+    assert "<code>nightshift confirm --tag t</code>" in certainty(replace(NIGHT, dawn=None))
 
 
 def test_a_night_without_a_gain_says_so():
@@ -147,6 +161,7 @@ def test_a_night_without_a_gain_says_so():
         assert Elements(head(night)).texts_of("h1") == [sentence]
 
 
+@pytest.mark.slow
 def test_several_nights_stand_in_a_table_and_can_be_chosen():
     other = replace(made_night(12, "u"), device="NVIDIA H200")
     found = Elements(page([made_night(5), other], Extras()))
