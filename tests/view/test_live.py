@@ -83,6 +83,7 @@ def test_watch_follows_a_pipe_in_plain_lines_and_leaves_the_night_alone(grounds)
     grounds.try_scripts("t", [])
     with only_night(grounds.root / ".git") as tell:
         tell("t", grounds.folder("t"), experiments=5)
+        assert "night u is not running, but night t is; see it with: " in refused(grounds.nightshift("watch", "u"))
         piped = grounds.start("watch", "t")
         with Terminal(command("watch"), grounds.root, columns=80) as watch:
             watch.until(
@@ -109,6 +110,5 @@ def test_watch_says_where_there_is_nothing_to_watch(grounds):
     assert re.match("no night is running in this repository; begin with: .* run", refused(grounds.nightshift("watch")))
     with only_night(grounds.root / ".git") as tell:
         assert "has no name yet; give the command again" in refused(grounds.nightshift("watch"))
-        tell("t", grounds.folder("t"))
-        assert "t is at work here, which has no journal to follow" in refused(grounds.nightshift("watch"))
-        assert "night u is not running, but night t is; see it with: " in refused(grounds.nightshift("watch", "u"))
+        tell("t/replays/0001", grounds.folder("t"))
+        assert "t/replays/0001 is a replay" in refused(grounds.nightshift("watch"))

@@ -65,9 +65,7 @@ def watch(options: WatchOptions) -> int:
 def running_night(place: Place, tag: str | None) -> Holder:
     """Return the process that runs this night, or any; raise NightError where there is none."""
     who = holder(place.repo.common_dir())
-    if who is not None and tag in (None, who.tag):
-        if not place.journal(who.tag).exists():
-            raise NightError(f"{who.tag} is at work here, which has no journal to follow; wait for its end")
+    if who is not None and tag in (None, who.tag) and place.journal(who.tag).exists():
         return who
     if who is not None and not place.journal(who.tag).exists():
         raise NightError(f"{who.tag} is a replay, which shows its progress where it was started")
