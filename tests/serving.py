@@ -5,6 +5,7 @@ import dataclasses
 import http.client
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,9 +126,10 @@ class Events:
     stream: http.client.HTTPResponse
 
     def until(self, topic: str, holds: Callable[[Any], object]) -> Any:
-        """The first data of this topic of which it holds; the connection's timeout ends the wait."""
-        name = ""
+        """The first data of this topic of which it holds."""
+        name, deadline_s = "", time.monotonic() + 60
         while True:
+            assert time.monotonic() < deadline_s, f"no such event of {topic}"
             line = self.stream.readline().decode()
             assert line, "the stream has ended"
             key, _, value = line.rstrip("\n").partition(": ")

@@ -20,6 +20,7 @@ from agent.view.serve import present
 
 PERIOD_S, HEARTBEAT_S = 1.0, 15.0
 SHARE = 0.1  # of a processor for reading: what takes longer is read less often
+INDEX_HEADER_BYTES = 48  # https://www.sqlite.org/walformat.html: a counter of commits, and a checksum
 Stamp = tuple[object, ...]
 
 
@@ -99,7 +100,7 @@ class Feed:
 
     def _refreshed(self, old: Snapshot) -> Snapshot:
         watched = self._follow()
-        stamp = _stamp(watched)
+        stamp = stamp_of(watched)
         if watched == old.watched and stamp == old.stamp and old.notice is None:
             return old
         facts = night_facts(watched.place, watched.tag)
@@ -175,17 +176,31 @@ def _ended_curve(place: Place, tag: str, number: int, seed: int) -> list[tuple[f
     return present.rounded(curve(place, tag, number, seed))
 
 
-def _stamp(watched: Watched) -> Stamp:
-    """Return what changes when a night's record does."""
+def stamp_of(watched: Watched) -> Stamp:
+    """Return what differs after each commit to a night's journal, and after each change of results.tsv.
+
+    A commit is written to the -wal file first. Readers see it when the index of that file tells of it, perhaps much
+    later, since the disk is waited for in between. So the stamp is taken from the index (the -shm file).
+    """
     journal = watched.place.journal(watched.tag)
-    files = (journal, journal.with_name(f"{journal.name}-wal"), watched.place.ledger)
-    return tuple(map(_file_stamp, files))
+    return (
+        _file_stamp(journal),
+        _index_header(journal.with_name(f"{journal.name}-shm")),
+        _file_stamp(watched.place.ledger),
+    )
 
 
-def _file_stamp(path: Path) -> tuple[int, int, int] | None:
+def _file_stamp(path: Path) -> Stamp | None:
     try:
         found = path.stat()
     except OSError:
         return None
-    # Readers make and remove an empty -wal file.
-    return (found.st_ino, found.st_mtime_ns, found.st_size) if found.st_size else None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _index_header(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(INDEX_HEADER_BYTES)
+    except OSError:
+        return None  # nothing has it open, so that nothing changes

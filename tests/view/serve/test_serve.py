@@ -9,13 +9,16 @@ from itertools import pairwise
 
 import pytest
 from commands import wait_until
+from nights import git
 from serving import PERIOD_S, Client, GrowingNight, growing_night, make_place, points, served
 
+from agent.cli.reading.serve import Newest
 from agent.experiment import Status
+from agent.records.place import Place
 from agent.view.facts.json import as_json
 from agent.view.facts.read import night_facts
 from agent.view.serve.address import Address, token_for
-from agent.view.serve.feed import Feed, Watched
+from agent.view.serve.feed import Feed, Watched, stamp_of
 from agent.view.serve.rendered import Rendered
 
 HOSTILE = '<script>alert(1)</script> & "quotes"'
@@ -83,6 +86,17 @@ def test_a_run_is_followed_and_its_attempt_arrives_when_it_is_decided(client: Cl
     state = json.loads(client.ask("/state.json")[2])
     assert state["version"] == after["version"]
     assert "a new idea" in json.dumps(state["state"])
+
+
+def test_every_commit_to_a_journal_is_noticed(night: GrowingNight):
+    watched = Watched(night.place, "first", is_running=True)
+    stamps = [stamp_of(watched)]
+    for at in range(200):
+        if at % 10 == 0:  # the next commit overwrites the beginning of the -wal file, whose size stays
+            night.journal.query("PRAGMA wal_checkpoint(RESTART)")
+        night.journal.record_terms(f'{{"experiments": {at}}}')
+        stamps.append(stamp_of(watched))
+    assert all(before != after for before, after in pairwise(stamps))
 
 
 def test_an_attempt_gives_its_log_its_edit_and_its_curve(client: Client, night: GrowingNight):
@@ -239,3 +253,16 @@ def test_the_page_follows_the_newest_night_and_says_when_a_journal_is_gone(tmp_p
         told = events.until("night", lambda told: told["notice"])
         assert told["attempts"] == 1
         assert client.ask("/")[0] == 200
+
+
+def test_a_night_in_another_working_tree_of_the_repository_is_found(tmp_path):
+    here = make_place(tmp_path / "user")
+    git(here.repo.root, "worktree", "add", "-q", str(tmp_path / "other"))
+    there = Place.of(tmp_path / "other" / "train_mlx.py")
+    newest = Newest(here, here.repo.common_dir(), None)
+    with growing_night(here, "one") as night:
+        night.add("baseline", 1.5, Status.KEEP)
+    with growing_night(there, "two"):
+        assert newest.watched().place.journal("two") == there.journal("two")
+        assert Newest(here, here.repo.common_dir(), "one").watched() == Watched(here, "one", is_running=False)
+    assert newest.watched() == Watched(here, "one", is_running=False)
