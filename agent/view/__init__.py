@@ -1,4 +1,5 @@
-"""How a night is shown: terminal, tables, pictures, JSON.
+"""How a night is shown: the facts that every view shares, charts, the page and its server, the live terminal, exports.
 
-Start reading with terminal.py, the morning's view; live/screen.py is what appears while a night runs.
+Start reading with facts/nouns.py: every view draws those records. terminal.py and status.py make lines of them, charts/
+pictures, page/ the report, live/ the panel of a night that runs.
 """
