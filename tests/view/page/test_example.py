@@ -1,4 +1,4 @@
-"""The report that the README shows says the same as the night's record and the ledger, from which all is computed again."""
+"""The README's report says the same as the night's record and the ledger: all of it is computed again from those."""
 
 import csv
 import json

@@ -61,7 +61,7 @@ def test_the_page_may_load_nothing_from_elsewhere_and_run_only_its_own_scripts(c
     assert not any(name.startswith("access-control") for name in headers)
 
 
-def test_the_facts_are_those_of_status(client: Client, night: GrowingNight):
+def test_the_facts_of_the_night_are_served_as_json(client: Client, night: GrowingNight):
     _, headers, body = client.ask("/facts.json")
     assert headers["content-type"] == "application/json"
     assert json.loads(body) == json.loads(json.dumps(as_json(night_facts(night.place, "first"))))
