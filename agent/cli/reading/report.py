@@ -28,7 +28,7 @@ def report(options: ReportOptions) -> int:
     from agent.view.page.extras import gather
     from agent.view.page.page import page
 
-    place = place_meant(options.tags[0] if len(options.tags) == 1 else None)
+    place = place_meant(options.tags[0] if options.tags else None)
     tags = list(dict.fromkeys(options.tags)) or list(place.tags()[-1:] or known_tags(place)[-1:])
     if not tags:
         raise NightError(f"no night has run here yet; {begin_with()}")
