@@ -254,7 +254,12 @@ def lines_of(words: bytes, wanted: bytes) -> Iterator[bytes]:
 
 def snapshot(here: World) -> dict[str, object]:
     """What must stay as it is: all of the user's, other nights, and of this night what later runs begin with."""
-    mine = [here.night / "runs", *here.night.glob("journal.sqlite*"), here.repo / "results.tsv"]
+    mine = [
+        here.night / "runs",
+        here.night / "noise.json",
+        *here.night.glob("journal.sqlite*"),
+        here.repo / "results.tsv",
+    ]
     git_own = [here.repo / ".git" / name for name in ("objects", "refs", "logs")]
     spared = {str(path) for path in (*mine, *git_own, here.folder / "tmp")}
     roots = (here.folder, here.data, here.night / "runs" / "0000")

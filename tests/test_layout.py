@@ -26,3 +26,8 @@ LIMITED = [path for path in SOURCES if path.name != IN_ONE_FILE]
 def test_no_file_and_no_function_is_long(path):
     assert len(path.read_text().splitlines()) <= MOST_LINES_OF_A_FILE
     assert {name: lines for name, lines in functions(path) if lines > MOST_LINES_OF_A_FUNCTION} == {}
+
+
+def test_no_two_files_of_tests_share_a_name():
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if "cheats" not in path.parts]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

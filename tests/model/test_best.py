@@ -5,12 +5,12 @@ import json
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from commands import refused
-from conftest import KEPT
-from nights import Grounds, command, environment
+from nights import Grounds, command, environment, make_repository, unigram
 
 from agent.experiment import Dawn
 from agent.files import PREFIX
@@ -23,6 +23,18 @@ from agent.model.weights import KeptWeights, weights_of
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.facts.read import night_facts
+
+FIRST, KEPT = (unigram(SHARPNESS=sharpness) for sharpness in (0.5, 0.9))
+
+
+@pytest.fixture(scope="module")
+def kept_night(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Grounds]:
+    """Make a night of two attempts; the second is its best."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        grounds = Grounds(make_repository(tmp_path_factory.mktemp("kept") / "user", FIRST))
+        grounds.try_scripts("t", [KEPT])
+        yield grounds
 
 
 @pytest.fixture
