@@ -25,7 +25,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.script.contract import check_script, read_text
 from agent.script.dials import fingerprint
-from agent.view import terminal as report
+from agent.view import terminal
 from agent.view.answer import Answer, AnswersTo
 from agent.view.status import status_lines
 
@@ -55,7 +55,7 @@ def _goodbye(context: NightContext, options: RunOptions) -> None:
     for line in status_lines(night, history, pid=None, stopping=False, dawn=dawn, asks=asks)[2:]:
         context.watcher.said(line)
     brought = shares(history, asks)
-    for line in report.shares_lines(brought) if len(history) > 1 else ():
+    for line in terminal.shares_lines(brought) if len(history) > 1 else ():
         context.watcher.said(line)
     best = incumbent(history)
     if best is not None and best.number > 0:
@@ -221,13 +221,13 @@ def try_edit(options: TryOptions) -> int:
         if settled is None:
             context.watcher.said(f"no verdict yet; go on with: {try_again(options)}")
         elif not answer.on_stdout:
-            for line in report.verdict_lines(night, history, settled.number):
+            for line in terminal.verdict_lines(night, history, settled.number):
                 context.watcher.said(line)
     if settled is None:
         facts = {"tag": night.tag, "attempt": mine.number if mine else None, "go_on_with": try_again(options)}
         answer.fail("no verdict yet", 130, status="unfinished", **facts)
         return 130
-    answer.give(report.verdict_facts(night, history, settled.number))
+    answer.give(terminal.verdict_facts(night, history, settled.number))
     return 0
 
 

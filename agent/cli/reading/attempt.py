@@ -9,7 +9,7 @@ from agent.errors import NightError
 from agent.night.lock import holder
 from agent.records.journal import Journal
 from agent.text import harmless_lines
-from agent.view import terminal as report
+from agent.view import terminal
 from agent.view.screen import print_lines, terminal_width
 
 
@@ -27,7 +27,7 @@ def show(options: AttemptOptions) -> int:
     who = holder(place.repo.common_dir())
     with Journal.read(place.journal(night.tag)) as journal:
         running = who is not None and who.tag == night.tag and journal.at_work() == attempt.number
-    print_lines(report.attempt_lines(night, attempt, folder, terminal_width(), running=running))
+    print_lines(terminal.attempt_lines(night, attempt, folder, terminal_width(), running=running))
     return 0
 
 

@@ -15,7 +15,7 @@ from agent.records.journal import Journal
 from agent.records.ledger import Row, read_rows
 from agent.records.place import Place
 from agent.records.standing import is_up_to_date
-from agent.view import terminal as report
+from agent.view import terminal
 from agent.view.screen import print_lines, terminal_width
 
 
@@ -36,7 +36,7 @@ def results(options: ResultsOptions) -> int:
     if not rows:
         see = f"see: {typed('status')}, {typed('results', '--all')}"
         raise NightError(f"no results yet; {see if place.tags() else begin_with()}")
-    print_lines(report.results_lines(rows, terminal_width()))
+    print_lines(terminal.results_lines(rows, terminal_width()))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from agent.cli.reading.which import begin_with
 from agent.errors import NightError
-from agent.experiment import Night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.facts.nouns import AttemptFacts, NightFacts
@@ -44,11 +43,3 @@ def script_of(place: Place, facts: NightFacts, attempt: AttemptFacts) -> str:
             f"ran: git fetch REMOTE '{refs}:{refs}'"
         )
     return place.repo.read(commit, place.script)
-
-
-def journal_of(place: Place, tag: str) -> Night | None:
-    """Return the night as its journal has it; None where the journal is elsewhere."""
-    if not place.journal(tag).exists():
-        return None
-    with Journal.read(place.journal(tag)) as journal:
-        return journal.night()

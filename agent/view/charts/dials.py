@@ -162,10 +162,6 @@ def _said(value: Value) -> str:
     return one_line(words, VALUE_CHARS)
 
 
-def _itself(value: Value) -> Value:
-    return value
-
-
 def _in_words(move: Move, one: AttemptFacts) -> str:
     others = len(one.dials) - 1
     together = f" with {counted(others, 'other dial')}" if others else ""
