@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # numpy takes a tenth of a second to import, and commands tha
     import numpy as np
     import numpy.typing as npt
 
+SURE = 1.96  # standard errors to either side of a mean: 95 % of a normal distribution
 LEAST_DOCUMENTS = 8  # with fewer, rows are counted as if each were one: a spread of so few says little
 Floats: TypeAlias = "npt.NDArray[np.floating]"
 Whole: TypeAlias = "npt.NDArray[np.integer]"
@@ -27,6 +28,20 @@ class Interval:
     mean_bpb: float
     low_bpb: float
     high_bpb: float
+
+    @classmethod
+    def of_runs(cls, mean_bpb: float, sigma_bpb: float | None, *runs: int) -> "Interval":
+        """Return the interval of a mean of so many runs, or of the difference of two such means.
+
+        sigma_bpb: the standard deviation of one run; None where it is not known, and then the interval has no width.
+        """
+        half_bpb = SURE * (sigma_bpb or 0.0) * math.sqrt(sum(1 / max(1, count) for count in runs))
+        return cls(mean_bpb, mean_bpb - half_bpb, mean_bpb + half_bpb)
+
+    @property
+    def has_width(self) -> bool:
+        """Return whether the noise was known."""
+        return self.low_bpb < self.high_bpb
 
 
 @dataclass(frozen=True, slots=True)

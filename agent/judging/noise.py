@@ -11,6 +11,7 @@ import numpy as np
 
 from agent.experiment import NOT_BELIEVED, Attempt, Decision, Ending, History, Noise, Run, Status, source_name
 from agent.judging.belief import DEVIATION, STEP, Belief, Node, learn
+from agent.judging.intervals import SURE
 from agent.judging.recent import recent
 
 SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
@@ -24,7 +25,7 @@ FEW_STEPS, LARGE_SIGMA = 50, 0.1  # steps of a run; share of the gain over the u
 UNIFORM_BPB = 8.0  # bits per byte of a model that knows nothing
 WIDENED = round(math.log(2, RUNG))  # rungs
 SUREST = 0.9  # that anything is called by one run
-TELLING_APART = 1.96 * math.sqrt(2)
+TELLING_APART = SURE * math.sqrt(2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent.experiment import Status
+from agent.judging.intervals import Interval
 from agent.judging.noise import SAME
 from agent.text import SCORE_DECIMALS, shown_difference
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 
-TIMES = 1.96  # of 95 %
 SLOWER = 0.05  # share of the speed that is worth a word
 
 
@@ -78,7 +78,7 @@ def replayed(night: NightFacts, attempt: AttemptFacts, again: Replay) -> Replaye
     difference = noise = None
     if then is not None and again.val_bpb is not None:
         difference = shown_difference(again.val_bpb, then.val_bpb)
-        noise = None if night.sigma_bpb is None else TIMES * night.sigma_bpb * math.sqrt(1 + 1 / then.runs)
+        noise = None if night.sigma_bpb is None else Interval.of_runs(0.0, night.sigma_bpb, 1, then.runs).high_bpb
     verdict = _verdict(night, again, then, noise)
     return Replayed(verdict, _sentence(verdict, night, attempt, again, then, noise), then, difference, noise)
 

@@ -12,12 +12,13 @@ from samples import NIGHT
 from terminals import Emulator
 
 from agent.experiment import Ask, Attempt, Left, Progress, Proposal, Status
+from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.records.standing import Standing
-from agent.view.facts.overview import overview
+from agent.view.facts.overview import Scored, overview
 from agent.view.live.panel import duration
 from agent.view.live.screen import Screen
-from agent.view.live.so_far import Best, SoFar
+from agent.view.live.so_far import SoFar
 
 TITLE = "WARMUP_FRACTION 0.0 → 0.07105, EMBEDDING_LR 0.3 → 0.25, MATRIX_LR 0.02 → 0.035, and the rest as it was"
 WHY = "The first steps are wild, and a slow start keeps the momentum from storing their directions for long."
@@ -72,21 +73,18 @@ def test_the_panel_shows_each_fact_within_eight_lines_of_80_columns():
 
 
 def test_a_gain_is_green_where_its_whole_interval_is_one():
-    sure, doubtful = (Best(1, "title", 1.5 - below_bpb, 1.5, margin_bpb=0.1) for below_bpb in (0.2, 0.05))
-    for best, colour in ((sure, "\x1b[32m"), (doubtful, "")):
+    for gain_bpb, colour in ((0.2, "\x1b[32m"), (0.05, "")):
         terminal, screen, _ = shown_on(80)
-        screen.stands(dataclasses.replace(SoFar.of(MEASURED, ASKS, LEFT), best=best))
-        assert f"{colour}{best.below_bpb:.6f} ± 0.100000 below the baseline" in terminal.raw
+        best = Scored.of(1, "title", 1.5 - gain_bpb, 1, None)
+        gain = Interval(gain_bpb, gain_bpb - 0.1, gain_bpb + 0.1)
+        screen.stands(dataclasses.replace(SoFar.of(MEASURED, ASKS, LEFT), best=best, gain=gain))
+        assert f"{colour}{gain_bpb:.6f} ± 0.100000 below the baseline" in terminal.raw
         assert ("\x1b[32m" in terminal.raw.rpartition("best")[2].partition("\n")[0]) == bool(colour)
 
 
 def test_the_panel_and_status_agree():
-    best = SoFar.of(MEASURED, ASKS, LEFT).best
-    told = overview(NIGHT, Standing.of(MEASURED), ASKS, (), str)
-    assert (best.number, best.val_bpb, best.title) == (told.best.number, told.best.val_bpb, told.best.title)
-    assert (best.below_bpb, best.margin_bpb) == pytest.approx(
-        (told.gain.mean_bpb, told.gain.high_bpb - told.gain.mean_bpb), abs=1e-6
-    )
+    now, told = SoFar.of(MEASURED, ASKS, LEFT), overview(NIGHT, Standing.of(MEASURED), ASKS, (), str)
+    assert (now.baseline, now.best, now.gain) == (told.baseline, told.best, told.gain)
 
 
 def test_a_wide_terminal_has_room_for_more():

@@ -4,7 +4,6 @@ The same overview comes of all facts of a night and of a few queries to its jour
 """
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,8 +16,6 @@ from agent.proposers.mix import shares_of
 from agent.records.standing import Brought, Standing, Stopped, by_source
 from agent.view.facts.hours import hours
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts, RunFacts, SourceFacts
-
-SURE = 1.96  # standard errors, for an interval of 95 %
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +31,8 @@ class Scored:
 
     @classmethod
     def of(cls, number: int, title: str, val_bpb: float, seeds: int, sigma_bpb: float | None) -> "Scored":
-        half_bpb = SURE * (sigma_bpb or 0.0) / math.sqrt(max(1, seeds))
-        return cls(number, title, val_bpb, val_bpb - half_bpb, val_bpb + half_bpb, seeds)
+        around = Interval.of_runs(val_bpb, sigma_bpb, seeds)
+        return cls(number, title, val_bpb, around.low_bpb, around.high_bpb, seeds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ def overview(
 ) -> Overview:
     """Return the overview of a night from where its journal says that it stands."""
     sigma_bpb = now.noise.sigma_bpb if now.noise else None
-    baseline, best = (_scored_attempt(one, sigma_bpb) for one in (now.first, now.best))
+    baseline, best = (scored_attempt(one, sigma_bpb) for one in (now.first, now.best))
     sources = tuple(SourceFacts(**asdict(share)) for share in shares_of(now.brought, asks))
     spent_s = {
         "training": now.spent.training_s,
@@ -142,7 +139,8 @@ def scored_of(facts: NightFacts, attempt: AttemptFacts | None) -> Scored | None:
     return Scored.of(attempt.number, attempt.title, attempt.val_bpb, scores or attempt.seeds, facts.sigma_bpb)
 
 
-def _scored_attempt(attempt: Attempt | None, sigma_bpb: float | None) -> Scored | None:
+def scored_attempt(attempt: Attempt | None, sigma_bpb: float | None) -> Scored | None:
+    """Return the same of an attempt that was read with its runs."""
     if attempt is None or attempt.val_bpb is None:
         return None
     scores = len(attempt.scores_bpb)
@@ -153,10 +151,7 @@ def gain_of(baseline: Scored | None, best: Scored | None, sigma_bpb: float | Non
     """Return the gain by the night's own scores; None where one of them is missing, and for attempt 0 itself."""
     if baseline is None or best is None or baseline.number == best.number:
         return None
-    gain_bpb = baseline.val_bpb - best.val_bpb
-    runs = max(1, baseline.seeds), max(1, best.seeds)
-    half_bpb = SURE * (sigma_bpb or 0.0) * math.sqrt(sum(1 / count for count in runs))
-    return Interval(gain_bpb, gain_bpb - half_bpb, gain_bpb + half_bpb)
+    return Interval.of_runs(baseline.val_bpb - best.val_bpb, sigma_bpb, baseline.seeds, best.seeds)
 
 
 def _counted(runs: Sequence[RunFacts]) -> list[RunFacts]:

@@ -9,6 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from agent.experiment import Attempt, Progress, Status
+from agent.text import shown_difference
 from agent.view.live.columns import as_many_as_fit, shortened, shown
 from agent.view.live.so_far import SoFar
 from agent.view.live.verdicts import COLOURS, progress_words, within_one
@@ -101,17 +102,17 @@ def _standing(now: SoFar) -> Iterator[tuple[str, Sequence[str | Text]]]:
 
 
 def _best_words(now: SoFar) -> Sequence[str | Text]:
-    best = now.best
-    if best is None:
+    best, baseline, gain = now.best, now.baseline, now.gain
+    if best is None or baseline is None:
         return ["the baseline is measured first"]
     score = f"#{best.number} val_bpb {best.val_bpb:.6f}"
-    if best.number == 0:
+    if gain is None:
         return [score, "the baseline"]
-    side = "below" if best.below_bpb >= 0 else "above"  # after further seeds, a lucky keep may be above
-    margin = "" if best.margin_bpb is None else f" ± {best.margin_bpb:.6f}"
-    is_sure = best.below_bpb > (best.margin_bpb or 0.0)
-    difference = Text(f"{abs(best.below_bpb):.6f}{margin} {side} the baseline", "green" if is_sure else "")
-    return [score, difference, f"baseline {best.baseline_bpb:.6f}", shown(best.title)]
+    below_bpb = shown_difference(baseline.val_bpb, best.val_bpb)
+    side = "below" if below_bpb >= 0 else "above"  # after further seeds, a lucky keep may be above
+    margin = f" ± {gain.mean_bpb - gain.low_bpb:.6f}" if gain.has_width else ""
+    difference = Text(f"{abs(below_bpb):.6f}{margin} {side} the baseline", "green" if gain.low_bpb > 0 else "")
+    return [score, difference, f"baseline {baseline.val_bpb:.6f}", shown(best.title)]
 
 
 def _left_words(now: SoFar) -> Sequence[str | Text]:
