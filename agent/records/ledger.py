@@ -1,6 +1,7 @@
 """results.tsv: one row an attempt, rendered from the journals, so that a person may delete it and lose nothing."""
 
 import csv
+import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -87,6 +88,15 @@ def read_rows(path: Path) -> list[Row]:
         empty | {column: _unmarked(cell) for column, cell in zip(columns, cells, strict=False) if column}
         for cells in lines
     ]
+
+
+def number_of(cell: str) -> float | None:
+    """Return a cell's number; None if it has none, as rows may come from other tools."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def tags_in(path: Path) -> frozenset[str]:

@@ -9,6 +9,7 @@ from agent.judging.intervals import Interval
 from agent.judging.noise import SAME
 from agent.text import SCORE_DECIMALS, shown_difference
 from agent.view.facts.nouns import AttemptFacts, NightFacts
+from agent.view.facts.overview import scored_of
 
 SLOWER = 0.05  # share of the speed that is worth a word
 
@@ -61,20 +62,18 @@ class Replayed:
     noise_bpb: float | None  # what chance explains, 19 times in 20
 
 
-def before(attempt: AttemptFacts, seed: int) -> Before | None:
+def before(night: NightFacts, attempt: AttemptFacts, seed: int) -> Before | None:
     """Return the score with this seed, or else the attempt's mean; None without a score."""
     for run in attempt.runs:
         if run.seed == seed and run.val_bpb is not None:
             return Before(run.val_bpb, 1, seed, run.tokens_s)
-    if attempt.val_bpb is None:
-        return None
-    scored = sum(run.val_bpb is not None and not run.dawn for run in attempt.runs)
-    return Before(attempt.val_bpb, max(1, scored or attempt.seeds), None, attempt.tokens_s)
+    known = scored_of(night, attempt)
+    return None if known is None else Before(known.val_bpb, max(1, known.seeds), None, attempt.tokens_s)
 
 
 def replayed(night: NightFacts, attempt: AttemptFacts, again: Replay) -> Replayed:
     """Compare a replay with the night's own runs of the attempt."""
-    then = before(attempt, again.seed)
+    then = before(night, attempt, again.seed)
     difference = noise = None
     if then is not None and again.val_bpb is not None:
         difference = shown_difference(again.val_bpb, then.val_bpb)

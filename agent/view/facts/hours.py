@@ -1,9 +1,7 @@
 """Add up where the hours of a night went. Pure."""
 
-from agent.experiment import VOID, Ending
+from agent.records.standing import REPEATED
 from agent.view.facts.nouns import NightFacts
-
-REPEATED = VOID | {Ending.FELLED}
 
 
 def hours(facts: NightFacts) -> tuple[tuple[str, float], ...]:

@@ -1,7 +1,6 @@
 """Read the facts of a night that has no journal here: from experiments/shipped, or from its rows in results.tsv."""
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any
 from agent.experiment import Dawn, Kind, Status
 from agent.judging.confirmation import SOURCE as DAWN
 from agent.judging.noise import TELLING_APART
-from agent.records.ledger import Row
+from agent.records.ledger import Row, number_of
 from agent.records.past import ATTEMPTS, FACTS, PastAttempt, attempt_in, number_in, text_of
 from agent.records.shipped import FINDINGS
 from agent.view.facts.journal import Turned, turned
@@ -176,7 +175,7 @@ def of_rows(tag: str, rows: Sequence[Row]) -> NightFacts:
 def _of_row(row: Row, number: int, parent: int | None) -> AttemptFacts:
     status = next((one for one in Status if one == row.get("status", "").lower()), None)
     gain_bpb, sure, wall_s, tokens_M, params_M, memory_gb, bpb, seeds, at_dawn = (
-        _number(row.get(name, ""))
+        number_of(row.get(name, ""))
         for name in (
             "gain_bpb",
             "sure",
@@ -219,12 +218,3 @@ def _of_row(row: Row, number: int, parent: int | None) -> AttemptFacts:
         runs=(),
         decisions=tuple(made),
     )
-
-
-def _number(cell: str) -> float | None:
-    """Return a cell's number; None if it has none, as rows may come from other tools."""
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
