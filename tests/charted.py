@@ -8,11 +8,12 @@ from typing import Any
 
 from agent.experiment import Kind
 from agent.judging.intervals import Interval
+from agent.proposers.mix import Share
 from agent.records.place import Place
 from agent.script.dials import Value
 from agent.view.charts.parts.palette import Spec
 from agent.view.charts.render import SVG, svg
-from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, SourceFacts
+from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts
 from agent.view.facts.read import night_facts
 
 HERE = Place.of(Path(__file__).parents[1] / "train_mlx.py")
@@ -60,8 +61,8 @@ def eventful() -> NightFacts:
     """A night of every outcome."""
     dawn = DawnFacts(1, 3, 3, 0.1, 0.09, Interval(0.08, 0.07, 0.09), None, (), ())
     sources = (
-        SourceFacts("search", 6, 1, 0.04, 0.5, 0, 0, None, None, None),
-        SourceFacts("llm: a model", 2, 1, 0.05, 0.2, 3, 1, 12000, 3400, 0.12),
+        Share("search", 6, 1, 0.04, 0.5, 0, 0, None, None, None),
+        Share("llm: a model", 2, 1, 0.05, 0.2, 3, 1, 12000, 3400, 0.12),
     )
     return night(
         attempt(0, Kind.BASELINE, 1.2, "baseline", seeds=3),

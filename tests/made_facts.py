@@ -11,9 +11,10 @@ from samples import NIGHT, enter
 
 from agent.experiment import Attempt, Decision, Kind, Proposal, Status
 from agent.judging.intervals import Interval
+from agent.proposers.mix import Share
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts, SourceFacts
+from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
 
 SIGMA_BPB = 0.004
 DIALS = ("MATRIX_LR", "WARMUP", "DEPTH", "WEIGHT_DECAY", "WINDOW")
@@ -120,10 +121,10 @@ def _one_revoked(attempts: list[AttemptFacts], best: int) -> list[AttemptFacts]:
     return [taken if one.number == first.number else one for one in attempts]
 
 
-def _sources(attempts: list[AttemptFacts]) -> tuple[SourceFacts, ...]:
+def _sources(attempts: list[AttemptFacts]) -> tuple[Share, ...]:
     mine = {name: [one for one in attempts if one.source == name] for name in SOURCES}
     return tuple(
-        SourceFacts(
+        Share(
             source=name.partition(":")[0], attempts=len(ones), kept=sum(one.status == "keep" for one in ones),
             gain_bpb=sum(one.gain_bpb or 0 for one in ones if one.status == "keep"),
             hours=sum(one.spent_s for one in ones) / 3600, calls=len(ones), failures=0, tokens_in=None,

@@ -1,6 +1,5 @@
 """Write the ledger, one attempt in full, and a night's state as lines for a terminal."""
 
-import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,10 +22,9 @@ from agent.experiment import (
 )
 from agent.invocation import typed
 from agent.proposers.mix import Share
-from agent.records.ledger import Row, memory_mb
+from agent.records.ledger import Row, memory_mb, number_of
 from agent.text import harmless, harmless_lines, shown_difference
 from agent.view import table
-from agent.view.facts.nouns import SourceFacts
 from agent.view.live.verdicts import COLOURS
 from agent.view.table import Column
 
@@ -64,9 +62,9 @@ def results_lines(rows: Sequence[Row], width: int | None = None) -> list[Text]:
 
 
 def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
-    numbers = (_number(row.get(name, "")) for name in ("val_bpb", "gain_bpb", "sure", "memory_gb", "wall_s"))
+    numbers = (number_of(row.get(name, "")) for name in ("val_bpb", "gain_bpb", "sure", "memory_gb", "wall_s"))
     score, gain, sure, memory_gb, wall_s = numbers
-    parent = _number(parent_bpb)
+    parent = number_of(parent_bpb)
     return (
         row.get("tag", "") if several else "",
         row.get("attempt", ""),
@@ -82,15 +80,6 @@ def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
         "" if wall_s is None else f"{wall_s:.0f}",
         row.get("commit", ""),
     )
-
-
-def _number(cell: str) -> float | None:
-    """Return a cell's number; None if it has none, as rows may come from other tools."""
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 def memory(megabytes: float) -> str:
@@ -152,12 +141,12 @@ def _way_back(night: Night, best: Attempt | None, number: int) -> str | None:
     return f"git checkout {attempt_ref(night.tag, best.number)} -- {night.script}"
 
 
-def shares_lines(rows: Iterable[Share | SourceFacts], width: int | None = None) -> list[str]:
+def shares_lines(rows: Iterable[Share], width: int | None = None) -> list[str]:
     """Return a table of the gains and costs of each source; width: of a terminal, None to show all columns."""
     return table.lines(SHARES, [_share(row) for row in rows], width)
 
 
-def _share(row: Share | SourceFacts) -> tuple[str, ...]:
+def _share(row: Share) -> tuple[str, ...]:
     counts = str(row.attempts), str(row.kept), f"{row.gain_bpb:.6f}", f"{row.hours:.2f}"
     calls = (str(row.calls), str(row.failures)) if row.calls else ("", "")
     tokens = ("" if count is None else f"{count:,}" for count in (row.tokens_in, row.tokens_out))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from agent.proposers.mix import Share
 from agent.text import one_line
 from agent.view.charts.parts.bars import Bar, bars
 from agent.view.charts.parts.palette import Spec
@@ -9,7 +10,7 @@ from agent.view.charts.parts.style import chart
 from agent.view.charts.parts.thin import said
 from agent.view.charts.parts.words import counted, heading, text_px
 from agent.view.facts.hours import hours
-from agent.view.facts.nouns import NightFacts, SourceFacts
+from agent.view.facts.nouns import NightFacts
 
 MOST_SOURCES = 12
 NAMES_PX, MOST_NAMES_PX, LEAST_PX, GAP_PX = 76, 130, 150, 22
@@ -52,24 +53,24 @@ def _hours(length: float) -> str:
     return f"{length:.1f} h" if length >= 1 else f"{minutes:.0f} min" if minutes >= 1 else f"{minutes * 60:.0f} s"
 
 
-def _attempts(one: SourceFacts) -> Bar:
+def _attempts(one: Share) -> Bar:
     return Bar(one.source, one.attempts, f"{one.kept} of {one.attempts}", part=one.kept)
 
 
-def _gain(one: SourceFacts) -> Bar:
+def _gain(one: Share) -> Bar:
     return Bar(one.source, one.gain_bpb, f"{one.gain_bpb:.4f}")
 
 
-def _time(one: SourceFacts) -> Bar:
+def _time(one: Share) -> Bar:
     return Bar(one.source, one.hours, _hours(one.hours))
 
 
-def _calls(one: SourceFacts) -> Bar:
+def _calls(one: Share) -> Bar:
     failed = f", {one.failures} failed" if one.failures else ""
     return Bar(one.source, one.calls, f"{one.calls}{failed}", part=one.calls - one.failures)
 
 
-def _tokens(one: SourceFacts) -> Bar:
+def _tokens(one: Share) -> Bar:
     read, written = one.tokens_in or 0, one.tokens_out or 0
     return Bar(one.source, read + written, "" if one.tokens_in is None else f"{_short(read)} in, {_short(written)} out")
 
@@ -80,11 +81,11 @@ def _short(number: int) -> str:
     return f"{number / THOUSAND:.0f}k" if number >= 10 * THOUSAND else f"{number:,}"
 
 
-def _dollars(one: SourceFacts) -> Bar:
+def _dollars(one: Share) -> Bar:
     return Bar(one.source, one.usd or 0.0, "" if one.usd is None else f"${one.usd:.2f}")
 
 
-MEASURES: Sequence[tuple[str, Callable[[SourceFacts], Bar]]] = (
+MEASURES: Sequence[tuple[str, Callable[[Share], Bar]]] = (
     ("kept of attempts", _attempts),
     ("gain kept, bpb", _gain),
     ("time", _time),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.judging.intervals import Interval
+from agent.proposers.mix import Share
 from agent.script.dials import Value
 
 
@@ -79,22 +80,6 @@ class AttemptFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFacts:
-    """What one source of ideas brought and cost."""
-
-    source: str
-    attempts: int
-    kept: int
-    gain_bpb: float
-    hours: float
-    calls: int
-    failures: int
-    tokens_in: int | None
-    tokens_out: int | None
-    usd: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class DawnFacts:
     """Dawn's findings on the champion."""
 
@@ -126,7 +111,7 @@ class NightFacts:
     smallest_bpb: float | None  # the smallest difference of two single runs that the night can tell apart
     attempts: tuple[AttemptFacts, ...]  # by number; where the night is lost, some may be missing
     incumbent: int | None
-    sources: tuple[SourceFacts, ...]
+    sources: tuple[Share, ...]
     dawn: DawnFacts | None
     lost: bool = False  # only the rows of results.tsv are left: no hypotheses, runs or decisions
     noise_runs: int | None = None  # repeated runs that sigma is learnt from

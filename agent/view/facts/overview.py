@@ -12,10 +12,10 @@ from typing import Any
 
 from agent.experiment import VOID, Ask, Attempt, Dawn, Ending, Night, Status, short, source_name
 from agent.judging.intervals import Interval
-from agent.proposers.mix import shares_of
+from agent.proposers.mix import Share, shares_of
 from agent.records.standing import Brought, Standing, Stopped, by_source
 from agent.view.facts.hours import hours
-from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts, RunFacts, SourceFacts
+from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts, RunFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Overview:
     hours: Mapping[str, float]  # of training, scoring, asking and other
     usd: float | None
     most_usd: float | None
-    sources: tuple[SourceFacts, ...]
+    sources: tuple[Share, ...]
     dawn: DawnFacts | None
 
 
@@ -97,7 +97,7 @@ def overview(
     """Return the overview of a night from where its journal says that it stands."""
     sigma_bpb = now.noise.sigma_bpb if now.noise else None
     baseline, best = (scored_attempt(one, sigma_bpb) for one in (now.first, now.best))
-    sources = tuple(SourceFacts(**asdict(share)) for share in shares_of(now.brought, asks))
+    sources = shares_of(now.brought, asks)
     spent_s = {
         "training": now.spent.training_s,
         "scoring": now.spent.scoring_s,
@@ -160,7 +160,7 @@ def _counted(runs: Sequence[RunFacts]) -> list[RunFacts]:
     return [run for run in runs if not run.dawn and run.ending not in VOID and run is not felled.get(run.seed)]
 
 
-def cost_usd(sources: Iterable[SourceFacts]) -> float | None:
+def cost_usd(sources: Iterable[Share]) -> float | None:
     """Return what all sources cost; None where no cost is known."""
     costs = [one.usd for one in sources if one.usd is not None]
     return sum(costs) if costs else None
@@ -202,7 +202,7 @@ def dawn_of(dawns: Iterable[Dawn], title_of: Callable[[int], str]) -> DawnFacts 
 # ---- sources ---------------------------------------------------------------------------------------------------------
 
 
-def sources_of(attempts: Sequence[AttemptFacts], asks: Sequence[Ask] | None) -> tuple[SourceFacts, ...]:
+def sources_of(attempts: Sequence[AttemptFacts], asks: Sequence[Ask] | None) -> tuple[Share, ...]:
     """Return a row for every source, the one that gained most first.
 
     asks: None where the calls themselves are not known, but the time that they took is.
@@ -219,7 +219,7 @@ def sources_of(attempts: Sequence[AttemptFacts], asks: Sequence[Ask] | None) -> 
         for one in attempts
         if one.parent is not None and one.is_idea
     )
-    return tuple(SourceFacts(**asdict(share)) for share in shares_of(by_source(ideas), asks or ()))
+    return shares_of(by_source(ideas), asks or ())
 
 
 def gain_bpb(attempt: AttemptFacts, known: Mapping[int, AttemptFacts]) -> float | None:

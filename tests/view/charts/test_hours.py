@@ -6,9 +6,10 @@ import pytest
 from charted import attempt, eventful, layers, night, tree
 
 from agent.experiment import Kind
+from agent.proposers.mix import Share
 from agent.view.charts.hours import MOST_SOURCES, hours_chart, sources_chart
 from agent.view.charts.render import SVG, svg
-from agent.view.facts.nouns import RunFacts, SourceFacts
+from agent.view.facts.nouns import RunFacts
 
 
 def texts(spec):
@@ -55,7 +56,7 @@ def test_charts_are_no_wider_than_the_page(width):
 
 
 def test_a_hostile_source_is_text_and_many_are_cut():
-    sources = [SourceFacts(f"<script>{at}\u202e\n", 3, 1, 0.1, 0.2, 0, 0, None, None, None) for at in range(30)]
+    sources = [Share(f"<script>{at}\u202e\n", 3, 1, 0.1, 0.2, 0, 0, None, None, None) for at in range(30)]
     drawn = svg(sources_chart(replace(eventful(), sources=tuple(sources)), 800))
     assert "<script" not in drawn
     assert "\u202e" not in drawn
