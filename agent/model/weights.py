@@ -11,7 +11,7 @@ from agent.files import read_plain
 from agent.invocation import typed
 from agent.judging.early_stop import is_finite
 from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.records.place import Place, run_folder
 from agent.runs.runner import WEIGHTS
 from agent.runs.train import read_weights
 
@@ -69,7 +69,7 @@ def weights_of(place: Place, tag: str, number: int) -> KeptWeights:
 
 def _of_night(folder: Path, night: Night, attempt: Attempt) -> Iterator[KeptWeights]:
     for run in attempt.counted_runs:
-        path = folder / "runs" / f"{attempt.number:04d}" / f"seed{run.seed}" / WEIGHTS
+        path = run_folder(folder, attempt.number, run.seed) / WEIGHTS
         sizes = read_weights(path.parent)
         if run.score is not None and run.score.val_bpb is not None and sizes is not None:
             held = run.holdout.val_bpb if run.holdout is not None else None

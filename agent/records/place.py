@@ -62,6 +62,11 @@ class Place:
         return tuple(path.parent.name for path in journals)
 
 
+def run_folder(night: Path, number: int, seed: int) -> Path:
+    """Return the folder of a run, given that of its night."""
+    return night / "runs" / f"{number:04d}" / f"seed{seed}"
+
+
 def _last_at_work(path: Path) -> str:
     """Read the time from the journal itself: the times of its files change when they are copied, or only read."""
     try:

@@ -18,6 +18,7 @@ from typing import BinaryIO
 from agent.errors import Starved
 from agent.experiment import Ending, Night, Progress, Run
 from agent.files import remove
+from agent.records.place import run_folder
 from agent.sandbox.box import Box, View
 from agent.sandbox.environment import TMP, boxed_env
 from agent.sandbox.limits import ResourceLimits
@@ -59,7 +60,7 @@ class Runner:
         return Path(self.night.script).name
 
     def run_folder(self, number: int, seed: int) -> Path:
-        return self.folder / "runs" / f"{number:04d}" / f"seed{seed}"
+        return run_folder(self.folder, number, seed)
 
     def score_folder(self, number: int, seed: int) -> Path:
         """Return the folder for scoring, beside the run's folder: inside it, a script could have placed a link."""

@@ -8,6 +8,7 @@ from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
 from agent.night.lock import holder
 from agent.records.journal import Journal
+from agent.records.place import run_folder
 from agent.text import harmless_lines
 from agent.view import terminal
 from agent.view.screen import print_lines, terminal_width
@@ -23,7 +24,7 @@ def show(options: AttemptOptions) -> int:
     place = place_meant(options.tag)
     night, history = night_in(place, options.tag)
     attempt = picked(history, options.number, night)
-    folder = place.folder(night.tag) / "runs" / f"{attempt.number:04d}"
+    folder = run_folder(place.folder(night.tag), attempt.number, night.seed).parent
     who = holder(place.repo.common_dir())
     with Journal.read(place.journal(night.tag)) as journal:
         running = who is not None and who.tag == night.tag and journal.at_work() == attempt.number

@@ -10,12 +10,13 @@ from agent.git.repo import valid_tag
 from agent.records.journal import Journal
 from agent.records.ledger import read_rows
 from agent.records.past import DAMAGED
-from agent.records.place import Place
+from agent.records.place import Place, run_folder
 from agent.view.facts.journal import of_journal
 from agent.view.facts.nouns import NightFacts
 from agent.view.facts.records import of_record, of_rows, started_of
 
-POINTS = 300  # of a curve that is shown
+Curve = tuple[tuple[float, float], ...]
+MOST_POINTS = 300  # of a curve that is shown
 
 
 def night_facts(place: Place, tag: str) -> NightFacts:
@@ -52,7 +53,7 @@ def known_tags(place: Place) -> tuple[str, ...]:
     return tuple(sorted(started, key=lambda tag: (started[tag], tag)))
 
 
-def curve(place: Place, tag: str, number: int, seed: int) -> tuple[tuple[float, float], ...]:
+def curve(place: Place, tag: str, number: int, seed: int, most: int = MOST_POINTS) -> Curve:
     """Return fraction of the budget and training loss of a run, thinned; empty where its log is gone."""
     from agent.judging.early_stop import points_of
     from agent.runs.runner import read_end
@@ -61,14 +62,13 @@ def curve(place: Place, tag: str, number: int, seed: int) -> tuple[tuple[float, 
     if not valid_tag(tag):
         return ()
     try:
-        out = place.folder(tag) / "runs" / f"{number:04d}" / f"seed{seed}" / "out"
-        points = points_of(read_end(out, METRICS, METRICS_BYTES))
+        points = points_of(read_end(run_folder(place.folder(tag), number, seed) / "out", METRICS, METRICS_BYTES))
     except OSError:
         return ()
-    return thinned(points)
+    return thinned(points, most)
 
 
-def thinned(points: Sequence[tuple[float, float]], most: int = POINTS) -> tuple[tuple[float, float], ...]:
+def thinned(points: Sequence[tuple[float, float]], most: int) -> Curve:
     """Return a curve as the means of at most so many equal parts of the budget, where it has more points."""
     if len(points) <= most:
         return tuple(points)
@@ -76,3 +76,8 @@ def thinned(points: Sequence[tuple[float, float]], most: int = POINTS) -> tuple[
     for point in points:
         parts[min(int(point[0] * most), most - 1)].append(point)
     return tuple(tuple(map(statistics.fmean, zip(*part, strict=True))) for part in parts.values())  # type: ignore[misc]
+
+
+def rounded(points: Curve) -> Curve:
+    """Return a curve with as many digits as a drawing of it can show."""
+    return tuple((round(fraction, 4), round(loss, 4)) for fraction, loss in points)

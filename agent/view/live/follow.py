@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agent.experiment import Attempt, Ending, Kind, Left
 from agent.records.journal import Journal
+from agent.records.place import run_folder
 from agent.runs.train import read_progress
 from agent.view.live.screen import Screen
 from agent.view.live.so_far import SoFar
@@ -138,8 +139,8 @@ class Follower:
         now = self._moment
         assert now is not None
         point = None
-        if now.work is Activity.TRAINING:
-            point = read_progress(self._folder / "runs" / f"{now.attempt:04d}" / f"seed{now.seed}" / "out")
+        if now.work is Activity.TRAINING and now.seed is not None:
+            point = read_progress(run_folder(self._folder, now.attempt, now.seed) / "out")
         self._screen.progressed(point, now.elapsed_s)
 
 

@@ -4,19 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import unified_diff
-from statistics import fmean
 
 from agent.errors import NightError
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.facts.lineage import was_kept
 from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.read import curve
+from agent.view.facts.read import Curve, curve, rounded
 
 ALL, NEWEST = 200, 100  # a longer night shows the edits and curves of what was ever kept, and of its newest attempts
 POINTS, LINES, LINE_CHARS = 40, 300, 400  # of a curve, of a diff, of its lines
 MOST_CHARS = 1_000_000  # of all diffs of a night
-Points = Sequence[tuple[float, float]]
 Key = tuple[str, int]  # tag and attempt
 
 
@@ -25,21 +23,21 @@ class Extras:
     """Edits and training losses of attempts, as far as they are known."""
 
     diffs: Mapping[Key, str] = field(default_factory=dict)
-    curves: Mapping[Key, Points] = field(default_factory=dict)  # fraction of the budget, loss
+    curves: Mapping[Key, Curve] = field(default_factory=dict)  # fraction of the budget, loss
 
 
 def gather(place: Place, nights: Iterable[NightFacts]) -> Extras:
     """Read the edits from the journals of nights, and the curves from the logs of their runs."""
     diffs: dict[Key, str] = {}
-    curves: dict[Key, Points] = {}
+    curves: dict[Key, Curve] = {}
     for night in nights:
         shown = telling(night)
         with suppress(NightError):  # a night without a journal here has neither scripts nor logs
             diffs |= {(night.tag, number): text for number, text in _diffs(place, night, shown).items()}
         for one in shown:
-            points = curve(place, night.tag, one.number, one.runs[0].seed) if one.runs else ()
+            points = curve(place, night.tag, one.number, one.runs[0].seed, POINTS) if one.runs else ()
             if len(points) > 1:
-                curves[night.tag, one.number] = thinned(points)
+                curves[night.tag, one.number] = rounded(points)
     return Extras(diffs, curves)
 
 
@@ -70,12 +68,3 @@ def diff(before: Sequence[str], after: Sequence[str]) -> str:
     found = [line[:LINE_CHARS] for line in unified_diff(before, after, lineterm="")][2:]
     cut = [f"… {len(found) - LINES} more lines"] if len(found) > LINES else []
     return "\n".join(found[:LINES] + cut)
-
-
-def thinned(points: Points, most: int = POINTS) -> Points:
-    """Return a curve as the means of so many equal parts of the budget, and its last point."""
-    parts: dict[int, list[tuple[float, float]]] = {}
-    for at, loss in points:
-        parts.setdefault(min(int(at * most), most - 1), []).append((at, loss))
-    means = (tuple(map(fmean, zip(*part, strict=True))) for part in parts.values())
-    return [(round(at, 3), round(loss, 4)) for at, loss in means]

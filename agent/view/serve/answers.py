@@ -11,7 +11,7 @@ from agent.git.repo import Repo
 from agent.records.journal import Journal
 from agent.text import harmless_lines
 from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.read import curve
+from agent.view.facts.read import curve, rounded
 from agent.view.serve import present
 from agent.view.serve.feed import Snapshot
 
@@ -58,7 +58,7 @@ def curve_of(snapshot: Snapshot, attempt: AttemptFacts, seed: str | None) -> dic
     """Return the loss curve of a run: points of fraction of the budget and loss."""
     chosen = _chosen(attempt, [run.seed for run in attempt.runs], seed)
     points = curve(snapshot.watched.place, snapshot.facts.tag, attempt.number, chosen)
-    return {"attempt": attempt.number, "seed": chosen, "points": present.rounded(points)}
+    return {"attempt": attempt.number, "seed": chosen, "points": rounded(points)}
 
 
 def _chosen(attempt: AttemptFacts, seeds: list[int], asked: str | None) -> int:

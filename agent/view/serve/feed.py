@@ -14,7 +14,7 @@ from agent.errors import NightError
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.facts.nouns import NightFacts
-from agent.view.facts.read import curve, night_facts
+from agent.view.facts.read import Curve, curve, night_facts, rounded
 from agent.view.live.follow import Activity, Moment
 from agent.view.serve import present
 
@@ -135,7 +135,7 @@ class Feed:
             return snapshot.telling("curve", None).telling("log", "")
         log = present.log_tail(watched.place, facts.tag, now.attempt, now.seed, scoring=now.work is Activity.SCORING)
         snapshot = snapshot.telling("log", log or "")
-        points = present.rounded(curve(watched.place, facts.tag, now.attempt, now.seed))
+        points = rounded(curve(watched.place, facts.tag, now.attempt, now.seed))
         best = _incumbents_curve(snapshot, now)
         return snapshot.telling("curve", {"attempt": now.attempt, "points": points, "best": best})
 
@@ -171,9 +171,9 @@ def _incumbents_curve(snapshot: Snapshot, now: Moment) -> dict[str, object] | No
 
 
 @lru_cache(maxsize=8)
-def _ended_curve(place: Place, tag: str, number: int, seed: int) -> list[tuple[float, float]]:
+def _ended_curve(place: Place, tag: str, number: int, seed: int) -> Curve:
     """Return the curve of a run that has ended, whose file changes no more."""
-    return present.rounded(curve(place, tag, number, seed))
+    return rounded(curve(place, tag, number, seed))
 
 
 def stamp_of(watched: Watched) -> Stamp:

@@ -3,10 +3,7 @@
 A script writes these files. So they are read as bytes, up to a limit, from plain files only, and shown as text.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
-
-from agent.records.place import Place
+from agent.records.place import Place, run_folder
 from agent.runs.runner import read_end
 from agent.runs.train import read_progress
 from agent.sandbox.process import LOG
@@ -14,18 +11,13 @@ from agent.text import harmless, shorten
 from agent.view.live.follow import Activity, Moment
 
 TAIL_BYTES, TAIL_LINES, LINE_CHARS = 16 << 10, 60, 300
-Points = Sequence[tuple[float, float]]
-
-
-def run_folder(place: Place, tag: str, number: int, seed: int) -> Path:
-    return place.folder(tag) / "runs" / f"{number:04d}" / f"seed{seed}"
 
 
 def progress_of(place: Place, tag: str, now: Moment) -> dict[str, object]:
     """Return how far a training run has come, as numbers; empty before its first step, and while none trains."""
     if now.work is not Activity.TRAINING or now.seed is None:
         return {}
-    found = read_progress(run_folder(place, tag, now.attempt, now.seed) / "out")
+    found = read_progress(run_folder(place.folder(tag), now.attempt, now.seed) / "out")
     if found is None:
         return {}
     fraction = min(max(found.fraction, 0.0), 1.0)
@@ -34,7 +26,7 @@ def progress_of(place: Place, tag: str, now: Moment) -> dict[str, object]:
 
 def log_tail(place: Place, tag: str, number: int, seed: int, *, scoring: bool = False) -> str | None:
     """Return the last lines of a run's log; None where the file is gone."""
-    folder = run_folder(place, tag, number, seed)
+    folder = run_folder(place.folder(tag), number, seed)
     try:
         said = read_end(folder.with_name(f"{folder.name}.score") if scoring else folder, LOG, TAIL_BYTES)
     except OSError:
@@ -42,8 +34,3 @@ def log_tail(place: Place, tag: str, number: int, seed: int, *, scoring: bool = 
     text = said.replace(b"\0", b"").decode(errors="backslashreplace")
     lines = text.splitlines()[1 if len(said) == TAIL_BYTES else 0 :]  # the first is a part of a line
     return "\n".join(shorten(harmless(line), LINE_CHARS) for line in lines[-TAIL_LINES:])
-
-
-def rounded(points: Points) -> list[tuple[float, float]]:
-    """Return a curve with as many digits as a drawing of it can show."""
-    return [(round(fraction, 4), round(loss, 4)) for fraction, loss in points]

@@ -27,7 +27,7 @@ from agent.view.facts.lineage import lineage
 from agent.view.facts.moves import Move, moves
 from agent.view.facts.nouns import NightFacts
 from agent.view.facts.overview import overview_of
-from agent.view.facts.read import POINTS, curve, known_tags, night_facts, thinned
+from agent.view.facts.read import MOST_POINTS, curve, known_tags, night_facts, thinned
 from agent.view.facts.series import Stair, progress
 from agent.view.facts.tradeoffs import front
 
@@ -244,11 +244,11 @@ def test_a_record_whose_attempts_descend_from_later_ones_is_damaged_and_such_row
 
 def test_a_long_curve_is_shown_by_its_means():
     points = [(at / 9999, float(at)) for at in range(10_000)]
-    shown = thinned(points)
-    assert len(shown) == POINTS
+    shown = thinned(points, MOST_POINTS)
+    assert len(shown) == MOST_POINTS
     assert shown == tuple(sorted(shown))
     assert shown[0][1] == pytest.approx(16.5, abs=1)
-    assert thinned(points[:5]) == tuple(points[:5])
+    assert thinned(points[:5], MOST_POINTS) == tuple(points[:5])
 
 
 def test_a_curve_is_read_from_the_folder_of_its_run(place):
