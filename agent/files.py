@@ -77,6 +77,24 @@ def remove(path: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
+@contextmanager
+def replaced_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder to fill, which then takes this one's place; if the filling fails, this one stays."""
+    folder = folder.resolve()
+    aside, old = (folder.with_name(f".{folder.name}.{word}") for word in ("new", "old"))
+    for left in (aside, old):  # by a process that was killed
+        remove(left)
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+        if folder.exists():
+            folder.rename(old)
+        aside.rename(folder)
+    finally:
+        remove(aside)
+    remove(old)
+
+
 def detached_env() -> dict[str, str]:
     """Return the user's environment with keys, but without variables of git, nightshift and virtual environments."""
     ours = ("GIT_", "NIGHTSHIFT_")

@@ -10,7 +10,7 @@ from typing import Any
 
 import prepare
 from agent.errors import MachineError, NightError
-from agent.files import remove
+from agent.files import replaced_folder
 from agent.invocation import SCRIPT
 from agent.model.best_script import BestScript
 from agent.model.card import Scripts, model_card
@@ -37,12 +37,8 @@ def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: P
     fixed = place.folder(night.tag) / "fixed"
     data = corpus_of(Path(night.data))
     checksums.verify(night, fixed)
-    folder = folder.resolve()
-    aside, old = (folder.with_name(f".{folder.name}.{word}") for word in ("new", "old"))
-    remove(aside)
-    remove(old)
-    shutil.copytree(fixed, aside, ignore=shutil.ignore_patterns("__pycache__"))
-    try:
+    with replaced_folder(folder) as aside:
+        shutil.copytree(fixed, aside, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
         (aside / SCRIPT).write_bytes(scripts.best.encode())
         shutil.copyfile(MODEL_FILE, aside / MODEL_FILE.name)
         with open_plain(weights.path.parent, weights.path.name) as source, (aside / weights.path.name).open("wb") as to:
@@ -51,12 +47,6 @@ def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: P
             (aside / name).write_text(text, encoding="utf-8")
         (aside / "README.md").write_text(model_card(best, scripts, weights, data.manifest), encoding="utf-8")
         (aside / "config.json").write_text(json.dumps(_config(best, weights, data, aside), indent=2) + "\n")
-        if folder.exists():
-            folder.rename(old)
-        aside.rename(folder)
-    finally:
-        remove(aside)
-    remove(old)
 
 
 def _config(best: BestScript, weights: KeptWeights, data: prepare.Data, folder: Path) -> dict[str, Any]:

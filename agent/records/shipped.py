@@ -5,7 +5,6 @@ findings.json what dawn found. past.py reads them again.
 """
 
 import json
-import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from typing import Any
 
 from agent.errors import NightError
 from agent.experiment import Ask, Attempt, Dawn, History, Night, Run, incumbent
+from agent.files import replaced_folder
 from agent.records.journal import Journal
 from agent.records.ledger import memory_mb
 from agent.records.past import ATTEMPTS, FACTS, PastAttempt, dials_in, of_journal
@@ -51,16 +51,9 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
     if dawn is not None:
         texts[FINDINGS] = _json(asdict(dawn))
     _check_free(folder, night)
-    aside, old = (folder.with_name(f".{folder.name}.{word}") for word in ("new", "old"))
-    for left in (aside, old):  # by one that was killed here
-        shutil.rmtree(left, ignore_errors=True)
-    aside.mkdir(parents=True)
-    for name, text in texts.items():
-        (aside / name).write_text(text, encoding="utf-8", errors="surrogateescape")
-    if folder.exists():
-        folder.rename(old)
-    aside.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    with replaced_folder(folder) as aside:
+        for name, text in texts.items():
+            (aside / name).write_text(text, encoding="utf-8", errors="surrogateescape")
     return tuple(folder / name for name in texts)
 
 

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.cli.reading.scripts import latest_tag
 from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
 from agent.invocation import typed
 from agent.records.place import Place
+from agent.view.facts.read import known_tags, night_facts
 
 WIDTH_PX, PNG_SCALE = 720, 2.0
 DRAWN = (".svg", ".png")
@@ -26,7 +28,6 @@ def plot(options: PlotOptions) -> int:
     from agent.view.charts.parts.palette import Theme
     from agent.view.charts.progress import progress_chart
     from agent.view.charts.render import png, svg
-    from agent.view.facts.read import night_facts
 
     if options.out.suffix.lower() not in DRAWN:
         raise NightError(f"{options.out} is no kind of picture that plot draws; name a .png or .svg file")
@@ -46,12 +47,10 @@ def plot(options: PlotOptions) -> int:
 
 
 def _chosen(place: Place, options: PlotOptions) -> Sequence[str]:
-    """Return the tags of all nights, the named ones, or that of the latest: one that ran here, if any."""
-    from agent.view.facts.read import known_tags
-
+    """Return the tags of all nights, the named ones, or that of the latest."""
     if options.tag:
         return tuple(dict.fromkeys(options.tag))
-    return known_tags(place) if options.all else (place.tags() or known_tags(place))[-1:]
+    return known_tags(place) if options.all else (latest_tag(place),)
 
 
 def _plot_words(words: argparse.ArgumentParser) -> None:

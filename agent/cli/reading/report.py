@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.cli.reading.which import begin_with, place_meant
+from agent.cli.reading.scripts import latest_tag
+from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
 from agent.files import write_plain
@@ -24,14 +25,12 @@ class ReportOptions:
 
 
 def report(options: ReportOptions) -> int:
-    from agent.view.facts.read import known_tags, night_facts
+    from agent.view.facts.read import night_facts
     from agent.view.page.extras import gather
     from agent.view.page.page import page
 
     place = place_meant(options.tags[0] if options.tags else None)
-    tags = list(dict.fromkeys(options.tags)) or list(place.tags()[-1:] or known_tags(place)[-1:])
-    if not tags:
-        raise NightError(f"no night has run here yet; {begin_with()}")
+    tags = list(dict.fromkeys(options.tags)) or [latest_tag(place)]
     nights = [night_facts(place, tag) for tag in tags]
     out = options.out or default_path(place, tags)
     _write(out, page(nights, gather(place, nights)))

@@ -1,4 +1,4 @@
-"""Find the attempt that a command names, with its facts, and the script that it ran."""
+"""Find the facts that a command is about: of a night, of an attempt, and the script that it ran."""
 
 from agent.cli.reading.which import begin_with
 from agent.errors import NightError
@@ -10,12 +10,15 @@ from agent.view.facts.read import known_tags, night_facts
 
 def facts_of(place: Place, tag: str | None) -> NightFacts:
     """Return the facts of this night, or of the latest; raise NightError where there is none."""
-    if tag is not None:
-        return night_facts(place, tag)
-    tags = place.tags() or tuple(known_tags(place))
+    return night_facts(place, latest_tag(place) if tag is None else tag)
+
+
+def latest_tag(place: Place) -> str:
+    """Return the tag of the latest night that ran here, or else of all that are known; raise NightError without one."""
+    tags = place.tags() or known_tags(place)
     if not tags:
         raise NightError(f"no night has run here yet; {begin_with()}")
-    return night_facts(place, tags[-1])
+    return tags[-1]
 
 
 def attempt_in(facts: NightFacts, number: int) -> AttemptFacts:

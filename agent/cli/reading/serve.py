@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.cli.reading.which import begin_with, place_meant
+from agent.cli.reading.scripts import latest_tag
+from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
 from agent.git.repo import Repo
@@ -76,14 +77,9 @@ class Newest:
         return self.here if there == self.here.folder(who.tag) else Place(Repo(there.parents[2]), self.here.script)
 
     def _latest_tag(self) -> str:
-        from agent.view.facts.read import known_tags
-
         self._look_again_in -= 1
         if self._latest is None or self._look_again_in < 0:
-            tags = self.here.tags() or known_tags(self.here)
-            if not tags:
-                raise NightError(f"no night has run here yet; {begin_with()}")
-            self._latest, self._look_again_in = tags[-1], LOOK_AGAIN
+            self._latest, self._look_again_in = latest_tag(self.here), LOOK_AGAIN
         return self._latest
 
 

@@ -1,12 +1,12 @@
 """Replace a folder that an earlier export made, and no other: it appears under its name when it is whole."""
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agent.errors import NightError
+from agent.files import replaced_folder
 
 MARK = "nightshift-export.json"
 
@@ -15,19 +15,9 @@ MARK = "nightshift-export.json"
 def replaced(folder: Path, kind: str, tags: Sequence[str]) -> Iterator[Path]:
     """Yield a folder to fill, which then takes this one's place; raise NightError where that holds anything else."""
     _check(folder, kind)
-    aside, old = (folder.with_name(f".{folder.name}.{word}") for word in ("new", "old"))
-    for left in (aside, old):  # by an export that was killed
-        shutil.rmtree(left, ignore_errors=True)
-    aside.mkdir()
-    try:
+    with replaced_folder(folder) as aside:
         (aside / MARK).write_text(json.dumps({"export": kind, "nights": list(tags)}) + "\n")
         yield aside
-        if folder.exists():
-            folder.rename(old)
-        aside.rename(folder)
-    finally:
-        for left in (aside, old):
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _check(folder: Path, kind: str) -> None:
