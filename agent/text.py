@@ -66,3 +66,10 @@ def shorten(text: str, most_chars: int) -> str:
 def shown_difference(score: float, other: float) -> float:
     """Between two scores as they are shown: a reader who subtracts one from the other comes to the same last digit."""
     return round(score, SCORE_DECIMALS) - round(other, SCORE_DECIMALS)
+
+
+def percent_sure(share: float) -> str:
+    """Write a probability in whole percent; one that is estimated is never called certain."""
+    if share > 0.99:
+        return ">99%"
+    return "<1%" if share < 0.01 else f"{share:.0%}"

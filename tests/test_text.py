@@ -8,7 +8,7 @@ from nights import Scripted, scripted_context, unigram
 
 from agent.experiment import Briefing, Proposal
 from agent.night.driver import run_night
-from agent.text import INVISIBLE, harmless, harmless_lines, one_line, paragraphs, shorten
+from agent.text import INVISIBLE, harmless, harmless_lines, one_line, paragraphs, percent_sure, shorten
 
 WIPES = "\x1b[1A\x1b[2K"  # the line above, and this one
 NASTY = f"nul \x00, half \ud800, {WIPES}, {chr(0x202E)}backwards\r\nsecond\u2028third"
@@ -27,6 +27,11 @@ def test_every_other_character_is_a_code():
             assert shown.isascii(), hex(code)
     assert [harmless(one) for one in "\x1b\r\u202e\u200b\u00a0"] == [r"\x1b", r"\r", r"\u202e", r"\u200b", r"\xa0"]
     assert all(harmless(one).startswith("\\") for one in INVISIBLE)
+
+
+def test_an_estimate_is_never_called_certain():
+    shares = (0.0, 0.004, 0.01, 0.5, 0.984, 0.99, 0.994, 0.9999, 1.0)
+    assert [percent_sure(one) for one in shares] == ["<1%", "<1%", "1%", "50%", "98%", "99%", ">99%", ">99%", ">99%"]
 
 
 def test_lines_stay_lines():

@@ -10,7 +10,7 @@ from agent.experiment import Attempt, Decision, History, Judge, Kind, Review, St
 from agent.judging.failures import failure
 from agent.judging.noise import SAME, Knowledge, doubt_of, know, measured
 from agent.judging.simplicity import price_of, simpler
-from agent.text import shown_difference
+from agent.text import percent_sure, shown_difference
 
 # Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
 PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
@@ -113,7 +113,9 @@ class Balanced:
             return _without_noise(attempt, history)
         doubt = self._doubt(known, attempt, history)
         if self._wants_run(known, doubt):
-            return doubt.told(Kind.UNDECIDED, f"{doubt.sure:.0%} sure: another seed tells more than another idea")
+            return doubt.told(
+                Kind.UNDECIDED, f"{percent_sure(doubt.sure)} sure: another seed tells more than another idea"
+            )
         if doubt.worth <= 0:
             return doubt.told(doubt.kind_against, doubt.against)
         if len(attempt.scores_bpb) < 2 and doubt.simpler is not None:
@@ -182,7 +184,7 @@ class Doubt:
         if self.simpler is not None:
             return f"simpler: {self.simpler}, and an estimated {abs(self.gain_bpb):.6f} {self._side} its parent"
         provisional = "" if self.sure >= CONFIRMED else "provisional: "
-        return f"{provisional}an estimated {self.gain_bpb:.6f} below its parent, {self.sure:.0%} sure"
+        return f"{provisional}an estimated {self.gain_bpb:.6f} below its parent, {percent_sure(self.sure)} sure"
 
     @property
     def kind_in_favour(self) -> Kind:
@@ -196,7 +198,9 @@ class Doubt:
 
     @property
     def against(self) -> str:
-        return f"an estimated {abs(self.gain_bpb):.6f} {self._side} its parent, {self.sure:.0%} sure of a gain"
+        return (
+            f"an estimated {abs(self.gain_bpb):.6f} {self._side} its parent, {percent_sure(self.sure)} sure of a gain"
+        )
 
     @property
     def is_over(self) -> bool:

@@ -8,13 +8,13 @@ from enum import StrEnum
 from agent.experiment import NOT_BELIEVED, Status
 from agent.judging.intervals import Interval, Spread, difference
 from agent.script.dials import Value
-from agent.text import SCORE_DECIMALS, shorten, shown_difference
+from agent.text import SCORE_DECIMALS, percent_sure, shorten, shown_difference
 from agent.view.facts.hours import hours
 from agent.view.facts.nouns import AttemptFacts, NightFacts, RunFacts
 from agent.view.facts.overview import scored_of
 from agent.view.terminal import memory
 
-TITLE_CHARS, SUREST = 40, 0.99  # as far as is shown
+TITLE_CHARS = 40
 
 
 class Winner(StrEnum):
@@ -281,7 +281,7 @@ def _titled(attempt: AttemptFacts) -> str:
 
 
 def _gained(attempt: AttemptFacts) -> str:
-    sure = "" if attempt.sure is None else f", {min(attempt.sure, SUREST):.0%} sure"
+    sure = "" if attempt.sure is None else f", {percent_sure(attempt.sure)} sure"
     return "" if attempt.gain_bpb is None else f"{attempt.gain_bpb:+.{SCORE_DECIMALS}f}{sure}"
 
 

@@ -8,7 +8,7 @@ from agent.invocation import typed
 from agent.judging.confirmation import Findings, names
 from agent.judging.intervals import Interval
 from agent.script.merge import dials_of
-from agent.text import harmless
+from agent.text import harmless, percent_sure
 from agent.view.status import confirmed_branch
 from agent.view.status import interval_words as interval
 
@@ -38,7 +38,7 @@ def findings_lines(found: Findings, history: History, night: Night, *, is_branch
             title = titled(history, edit.number, night.device_kind)
             lines.append(f"  {named(edit.number)} brings {interval(edit.effect)}, {word}: {title}")
     if left_alone:
-        sure = (f"#{edit.number} ({1 - edit.worthless:.0%} sure of a gain)" for edit in left_alone)
+        sure = (f"#{edit.number} ({percent_sure(1 - edit.worthless)} sure of a gain)" for edit in left_alone)
         lines.append(f"  not taken out: {', '.join(sure)}")
     if found.stays is not None:
         lines.append(f"  {found.stays}")

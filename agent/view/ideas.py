@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.text import Text
 
 from agent.proposers.catalogue.listing import Listed
-from agent.text import harmless_lines
+from agent.text import harmless_lines, percent_sure
 from agent.view import table
 from agent.view.table import Column
 from agent.view.terminal import fact_lines
@@ -57,7 +57,10 @@ def idea_lines(one: Listed, width: int | None) -> list[Text]:
         ("adds", ", ".join(idea.dials)),
         ("gain", _percents(idea.gain_percent)),
         ("cost", f"{_percents(idea.cost_percent)} of tokens/s"),
-        ("expected", f"{expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f}, {expected.sure:.0%} sure"),
+        (
+            "expected",
+            f"{expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f}, {percent_sure(expected.sure)} sure",
+        ),
         *(("tried", measured.words) for measured in one.prospect.measured),
         ("applies", f"{one.state}: {one.why_not}" if one.why_not and one.state == "no" else one.state),
         ("file", str(idea.file)),

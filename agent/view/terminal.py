@@ -23,7 +23,7 @@ from agent.experiment import (
 from agent.invocation import typed
 from agent.proposers.mix import Share
 from agent.records.ledger import Row, memory_mb, number_of
-from agent.text import harmless, harmless_lines, shown_difference
+from agent.text import harmless, harmless_lines, percent_sure, shown_difference
 from agent.view import table
 from agent.view.live.verdicts import COLOURS
 from agent.view.table import Column
@@ -71,7 +71,7 @@ def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
         row.get("val_bpb", ""),
         "" if score is None or parent is None else f"{shown_difference(score, parent):+.6f}",
         "" if gain is None else f"{gain:+.6f}",
-        "" if sure is None else f"{sure:.0%}",
+        "" if sure is None else percent_sure(sure),
         row.get("seeds", ""),
         row.get("status", ""),
         row.get("description", ""),
@@ -207,7 +207,9 @@ def fact_lines(name: str, value: str, width: int | None) -> list[Text]:
 def _gain_words(gain_bpb: float | None, sure: float | None) -> str:
     if gain_bpb is None:
         return ""
-    return f"{gain_bpb:+.6f} over its parent, as the judge estimates" + ("" if sure is None else f", {sure:.0%} sure")
+    return f"{gain_bpb:+.6f} over its parent, as the judge estimates" + (
+        "" if sure is None else f", {percent_sure(sure)} sure"
+    )
 
 
 def _wrapped(line: str, width: int | None) -> list[str]:

@@ -64,7 +64,7 @@ def test_results_show_the_difference_to_the_parent_gain_certainty_seeds_and_reas
     header, _, first, crash = plain(report.results_lines(ledger.read_rows(tmp_path / "results.tsv")))
     assert header.replace(" ", "") == "#val_bpbΔparentgainsureseedsstatusdescriptionreasonmemorywallscommit"
     assert [cell.strip() for cell in re.split(" {2,}", first)] == [
-        *("1", "1.250000", "-0.250000", "+0.240000", "0%", "1", "keep"),
+        *("1", "1.250000", "-0.250000", "+0.240000", "<1%", "1", "keep"),
         *("MLP_RATIO 4 → 3, BATCH_ROWS 16 → 32, SOFTCAP 15.0 → 22.21", REASON, "45 MB", "32", "1111111"),
     ]
     assert "a reason" in crash

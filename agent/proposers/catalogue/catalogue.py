@@ -15,7 +15,7 @@ from agent.proposers.catalogue.evidence import SOURCE, Prospect, prospects
 from agent.proposers.catalogue.idea import Idea, idea_folders, read_ideas
 from agent.records.past import PastNight
 from agent.script.dials import fingerprint, fingerprint_of
-from agent.text import one_line
+from agent.text import one_line, percent_sure
 
 MOST_BASES = 3  # kept scripts, besides the first: git takes some milliseconds for each, and there are many ideas
 SAID_NAMES = 8  # of skipped ideas, in one sentence
@@ -100,7 +100,8 @@ def proposal_of(one: Prospect, script: str, night: Night) -> Proposal:
         f"Reported: {idea.reported}" if idea.reported else "",
         *past_words(one, night),
         f"Expected here: val_bpb changes by {-expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f} "
-        f"({expected.sure:.0%} sure of a gain), with {idea.gain_percent[night.device_kind]:g} % by the idea's file.",
+        f"({percent_sure(expected.sure)} sure of a gain), "
+        f"with {idea.gain_percent[night.device_kind]:g} % by the idea's file.",
     ]
     return Proposal.of(script, idea.title, "\n".join(filter(None, words)), f"{SOURCE}: {idea.slug}")
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from agent.experiment import Attempt, Briefing, Kind, Noise, Status, Summary
 from agent.judging.failures import stopped_early, too_slow, training_failure
-from agent.text import harmless_lines, one_line, paragraphs
+from agent.text import harmless_lines, one_line, paragraphs, percent_sure
 
 # Limits of the prompt's parts, together 30,000 characters; the script comes on top in full
 PROGRAM_CHARS, NOTES_CHARS, HISTORY_CHARS, REFUSED_CHARS = 12_000, 4_000, 12_000, 2_000
@@ -207,7 +207,7 @@ def _line(attempt: Attempt, by_number: dict[int, Attempt], noise: Noise | None) 
                 words.append("near miss")
     decision = attempt.decision
     if decision is not None and decision.gain_bpb is not None and decision.sure is not None and parent is not None:
-        words.append(f"gain {decision.gain_bpb:+.6f}, {decision.sure:.0%} sure")
+        words.append(f"gain {decision.gain_bpb:+.6f}, {percent_sure(decision.sure)} sure")
     words.append(quoted(attempt.proposal.title, SHOWN_TITLE_CHARS))
     if why := what_happened(attempt):
         words.append(why)

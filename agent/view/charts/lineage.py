@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from agent.text import percent_sure
 from agent.view.charts.parts.palette import Colour, Spec
 from agent.view.charts.parts.style import chart, layer, pixels, words_at
 from agent.view.charts.parts.symbols import symbol, symbol_channels
@@ -178,5 +179,5 @@ def _digits(row: TreeRow) -> str:
     """Return a gain in digits, with its certainty; the baseline's score."""
     if row.kept.gain_bpb is None:
         return "" if row.attempt.val_bpb is None else f"{row.attempt.val_bpb:.4f} bpb"
-    sure = "" if row.kept.sure is None else f" · {row.kept.sure:.0%}"
+    sure = "" if row.kept.sure is None else f" · {percent_sure(row.kept.sure)}"
     return f"{row.kept.gain_bpb:+.4f}{sure}"

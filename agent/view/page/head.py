@@ -5,7 +5,7 @@ from html import escape
 
 from agent.experiment import Status
 from agent.judging.intervals import Interval
-from agent.text import one_line
+from agent.text import one_line, percent_sure
 from agent.view.facts.lineage import Kept, lineage
 from agent.view.facts.nouns import DawnFacts, NightFacts
 from agent.view.facts.overview import overview_of
@@ -138,7 +138,7 @@ def _helped(night: NightFacts) -> str:
 
 
 def _helped_item(one: Kept, source: str) -> str:
-    sure = "" if one.sure is None else f"{_percent(one.sure)} sure"
+    sure = "" if one.sure is None else f"{percent_sure(one.sure)} sure"
     gain = "–" if one.gain_bpb is None else f"{one.gain_bpb:+.4f}".replace("-", "−")
     return (
         f'<li><a class="title" dir="auto" href="#attempt-{one.number}">{escape(one_line(one.title, TITLE_CHARS))}</a>'
@@ -241,10 +241,6 @@ def _within(found: Interval) -> str:
     if not has_width(found):
         return _bpb(found.mean_bpb)
     return f"{_bpb(found.mean_bpb)} ({_bpb(found.low_bpb)} to {_bpb(found.high_bpb)})"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}"
 
 
 def _time(seconds: float) -> str:

@@ -29,7 +29,7 @@ function make(name, attributes = {}, ...children) {
 
 const fixed = (value, digits) => (value === null ? NONE : value.toFixed(digits).replace("-", MINUS));
 const signed = (value, digits) => (value === null ? NONE : (value > 0 ? "+" : "") + fixed(value, digits));
-const percent = (value) => (value === null ? NONE : `${Math.round(100 * value)}%`);
+const percent = (value) => (value === null ? NONE : value > 0.99 ? ">99%" : value < 0.01 ? "<1%" : `${Math.round(100 * value)}%`);
 const seconds = (value) => (value < 90 ? `${Math.round(value)} s` : value < 5400 ? `${Math.round(value / 60)} min` : `${(value / 3600).toFixed(1)} h`);
 const moment = (at) => (at === null ? "" : at.replace("T", " ").replace(/(\.\d+)?(Z|\+00:00)$/, " UTC"));
 

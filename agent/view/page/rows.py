@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html import escape
 
+from agent.text import percent_sure
 from agent.view.facts.lineage import was_kept
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.overview import gain_bpb
@@ -100,7 +101,7 @@ def first_rows(night: NightFacts) -> str:
 def _first_row(one: AttemptFacts) -> str:
     score = "–" if one.val_bpb is None else f"{one.val_bpb:.4f}"
     gain = "–" if one.gain_bpb is None else f"{one.gain_bpb:+.4f}".replace("-", "−")
-    sure = "–" if one.sure is None else f"{one.sure:.0%}"
+    sure = "–" if one.sure is None else percent_sure(one.sure)
     cells = [
         f'<td class="number">{one.number}</td>',
         f'<td><span class="title" dir="auto">{escape(cut(one.title, 200))}</span></td>',

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from agent.text import one_line, shorten
+from agent.text import one_line, percent_sure, shorten
 from agent.view.charts.parts.palette import Colour, Spec
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 
@@ -66,7 +66,7 @@ def mark_label(attempt: AttemptFacts, *more: str) -> str:
     """Name an attempt for a tooltip and a screen reader."""
     score = [] if attempt.val_bpb is None else [f"{attempt.val_bpb:.6f} bpb"]
     gain = [] if attempt.gain_bpb is None else [f"gain {attempt.gain_bpb:+.6f}"]
-    sure = [] if attempt.sure is None else [f"{attempt.sure:.0%} sure"]
+    sure = [] if attempt.sure is None else [f"{percent_sure(attempt.sure)} sure"]
     words = [f"attempt {attempt.number}: {one_line(attempt.title, TITLE_CHARS)}", *more, *score, *gain, *sure]
     return ", ".join(words)
 
