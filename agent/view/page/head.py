@@ -8,7 +8,7 @@ from agent.judging.intervals import Interval
 from agent.text import one_line, percent_sure
 from agent.view.facts.lineage import Kept, lineage
 from agent.view.facts.nouns import DawnFacts, NightFacts
-from agent.view.facts.overview import overview_of
+from agent.view.facts.overview import Overview, overview_of
 
 MOST_HELPED = 6
 TITLE_CHARS = 160
@@ -36,7 +36,8 @@ def claim(night: NightFacts) -> str:
     now = overview_of(night)
     tried, first, best = counted(now.ideas, "idea"), now.baseline, now.best
     if best is None or first is None:
-        return f"{tried} tried, and no script has a score yet."
+        begun = "No idea was tried yet: the baseline is measured first."
+        return f"{tried} tried, and no script has a score yet." if now.ideas else begun
     if not now.ideas:
         return f"The baseline scores {_bpb(best.val_bpb)} bits per byte, and no idea was tried yet."
     found = f"{tried} tried, {ideas_of(night, Status.KEEP)} kept"
@@ -52,7 +53,7 @@ def certainty(night: NightFacts) -> str:
     if dawn is not None and dawn.honest is not None:
         return _of_dawn(dawn, dawn.honest)
     if gain is None:
-        return "Lower is better." if night.attempts else ""
+        return "The score, val_bpb, is bits per byte of held-out text: lower is better." if night.attempts else ""
     sure = "" if has_width(gain) else " How sure that is, is not known."
     looks = "The best of many attempts looks better than it is"
     advice = "." if night.lost else f": <code>nightshift confirm --tag {escape(night.tag)}</code> measures it again."
@@ -108,17 +109,17 @@ def _figures(night: NightFacts) -> str:
         rows.append(("Honest gain at dawn", *measured))
     counts = f"{ideas_of(night, Status.KEEP)} kept · {ideas_of(night, Status.CRASH)} crashed"
     rows.append(("Ideas tried", f"{now.ideas:,}", counts))
-    rows.append(("Time spent", _spent(night), "training and scoring" if now.usd is None else f"${now.usd:.2f} paid"))
+    rows.append(("Time spent", _spent(now), "training and scoring" if now.usd is None else f"${now.usd:.2f} paid"))
     if night.sigma_bpb is not None and night.smallest_bpb is not None:
-        rows.append(("Noise of one run", f"σ {_bpb(night.sigma_bpb)}", f"tells {_bpb(night.smallest_bpb)} apart"))
+        rows.append(("Noise of one run", f"σ {_bpb(night.sigma_bpb)}", f"below {_bpb(night.smallest_bpb)} may be luck"))
     return '<dl class="figures">' + "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(more)}</small></dd></div>"
         for name, value, more in rows
     ) + "</dl>"  # fmt: skip
 
 
-def _spent(night: NightFacts) -> str:
-    minutes = sum(one.spent_s for one in night.attempts) / 60
+def _spent(now: Overview) -> str:
+    minutes = 60 * (now.hours["training"] + now.hours["scoring"])
     return f"{minutes / 60:.1f} h" if minutes >= 90 else f"{minutes:.0f} min"
 
 

@@ -151,8 +151,9 @@ def test_a_night_without_a_gain_says_so():
     begun = f"The baseline scores {FIRST.val_bpb:.4f} bits per byte, and no idea was tried yet."
     fruitless = f"1 idea tried, 0 kept: the baseline is still the best script, at {FIRST.val_bpb:.4f}."
     for attempts, best, sentence in (
-        ((), None, "0 ideas tried, and no script has a score yet."),
-        ((unfinished,), None, "0 ideas tried, and no script has a score yet."),
+        ((), None, "No idea was tried yet: the baseline is measured first."),
+        ((unfinished,), None, "No idea was tried yet: the baseline is measured first."),
+        ((unfinished, NIGHT.attempts[1]), None, "1 idea tried, and no script has a score yet."),
         ((FIRST,), 0, begun),
         ((FIRST, NIGHT.attempts[1]), 0, fruitless),
     ):
