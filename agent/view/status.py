@@ -35,7 +35,7 @@ def overview_lines(now: Overview, *, pid: int | None, stopping: bool, left: str 
     lines = [
         f"night {now.tag}: {state}; {_times(now)}",
         f"branch {now.branch}, {now.budget_s:g} s a run, {now.device}, protocol {now.protocol}",
-        f"{now.attempts} attempt{'s' if now.attempts != 1 else ''}: {', '.join(counted)}",
+        f"{_attempts(now.attempts)}: {', '.join(counted)}",
         None if now.stopped is None else stopped_line(now.stopped),
         _best_line(now),
         None if now.dawn is None else dawn_line(now.dawn, now.branch),
@@ -50,8 +50,17 @@ def overview_lines(now: Overview, *, pid: int | None, stopping: bool, left: str 
 
 
 def _times(now: Overview) -> str:
-    last = "" if now.ended is None else f", its last run ended {now.ended}"
-    return f"it began {now.started}{last}"
+    last = "" if now.ended is None else f", its last run ended {_minute(now.ended)}"
+    return f"it began {_minute(now.started)}{last}"
+
+
+def _attempts(number: int) -> str:
+    """Write a number of attempts; the baseline is one of them, and counts as kept."""
+    return f"{number} attempts, the baseline included" if number > 1 else f"{number} attempt{'' if number else 's'}"
+
+
+def _minute(at: str) -> str:
+    return f"{at[:16].replace('T', ' ')} UTC"
 
 
 def _best_line(now: Overview) -> str | None:
@@ -97,8 +106,8 @@ def noise_lines(found: Noise) -> list[str]:
     if found.sigma_bpb == 0:
         return [f"noise: none: {found.runs} runs of the same script with other seeds gave the same score"]
     told = (
-        f"noise: σ {found.sigma_bpb:.6f} from {found.runs} repeated runs; two single runs tell differences "
-        f"above {found.smallest_bpb:.6f} apart"
+        f"noise: σ {found.sigma_bpb:.6f} from {found.runs} repeated runs; a difference of two single runs "
+        f"below {found.smallest_bpb:.6f} may be luck"
     )
     return [told] if found.doubt is None else [told, _hardly_trained(found.doubt)]
 

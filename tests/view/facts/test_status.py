@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,10 @@ def told(place: Place, *words: str) -> str:
     return done.stdout
 
 
+def minute(at: str) -> str:
+    return f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M} UTC"
+
+
 def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
     facts = json.loads(told(place, "--json"))
     known = plain(overview_of(night_facts(place, "t")))
@@ -40,14 +45,16 @@ def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
     best, gain = facts["best"], facts["gain"]
     shown = told(place)
     for words in (
-        f"night {facts['tag']}: not running; it began {facts['started']}, its last run ended {facts['ended']}",
+        f"night {facts['tag']}: not running; it began {minute(facts['started'])}, "
+        f"its last run ended {minute(facts['ended'])}",
         f"branch {facts['branch']}, {facts['budget_s']:g} s a run, {facts['device']}, protocol {facts['protocol']}",
-        f"8 attempts: {facts['keep']} keep, {facts['discard']} discard, {facts['crash']} crash, 1 unfinished",
+        f"8 attempts, the baseline included: {facts['keep']} keep, {facts['discard']} discard, {facts['crash']} crash, 1 unfinished",
         f"best val_bpb {best['val_bpb']:.6f} (#{best['number']})",
         f"(95 %: {gain['low_bpb']:+.6f} to {gain['high_bpb']:+.6f})",
         f"dawn 1: confirmed #{facts['dawn']['script']} {facts['dawn']['title']}, on {facts['branch']}-confirmed",
         f"an honest gain of {facts['dawn']['honest']['mean_bpb']:+.6f}",
-        f"σ {facts['sigma_bpb']:.6f} from {facts['noise_runs']} repeated runs",
+        f"σ {facts['sigma_bpb']:.6f} from {facts['noise_runs']} repeated runs; a difference of two single runs "
+        f"below {facts['smallest_bpb']:.6f} may be luck",
         f"{3600 * facts['hours']['asking']:.0f} s asking",
         f"${facts['usd']:.2f}",
         "#{} {}".format(*facts["unfinished"][0]),
