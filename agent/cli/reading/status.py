@@ -18,14 +18,17 @@ from agent.view.status import duration, overview_lines
 
 @dataclass(frozen=True, slots=True)
 class StatusOptions:
+    tag: str | None
     answer: Answer
 
 
 def status(options: StatusOptions) -> int:
-    place = place_meant()
+    place = place_meant(options.tag)
     who = holder(place.repo.common_dir())
-    tag = who.tag if who and place.journal(who.tag).exists() else None
-    tag = tag or known_tag(place, None)
+    if who is not None and options.tag in (None, who.tag) and place.journal(who.tag).exists():
+        tag = who.tag
+    else:
+        tag = known_tag(place, options.tag)
     who = who if who is not None and who.tag == tag else None
     with Journal.read(place.journal(tag)) as journal:
         now = read_overview(journal)
@@ -81,6 +84,7 @@ def _experiments_left(now: Overview, who: Holder) -> int | None:
 
 
 def _status_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("--tag", help="of this night (default: the one that runs, or the latest)")
     words.add_argument("--json", action="store_true", help="the same facts as one JSON object (docs/results.md)")
 
 

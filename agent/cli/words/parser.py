@@ -61,6 +61,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, self.format_usage())
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse unknown words where they stand, so that the usage shown is that of the command."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
 
 def parse(commands: Iterable[Subcommand[Any]], words: Sequence[str], answer: Answer) -> tuple[Subcommand[Any], Any]:
     """Return the named command and its options; raise UsageError for words that it does not take."""

@@ -76,6 +76,22 @@ def test_a_night_that_runs_says_what_is_left_of_its_limits(place):
     assert endless["left"] == {"seconds": None, "experiments": None}
 
 
+def test_another_night_than_the_one_that_runs_can_be_asked_for(place):
+    with only_night(Path(place.repo.root, ".git")) as tell:
+        tell("u", place.folder("u"))
+        assert told(place, "--tag", "t").startswith("night t: not running; ")
+    unknown = Grounds(place.repo.root).nightshift("status", "--tag", "u")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert unknown.stderr == "nightshift: night u has no journal here; there are: t\n"
+
+
+def test_words_that_a_command_does_not_take_bring_its_own_usage(place):
+    done = Grounds(place.repo.root).nightshift("status", "--tga", "t")
+    assert done.returncode == 2
+    assert "status [-h] [--tag TAG] [--json]\n" in done.stderr
+    assert "unrecognized arguments: --tga t" in done.stderr
+
+
 def test_status_for_programs_starts_without_numpy_rich_and_the_other_commands(place):
     command = [sys.executable, "-P", "-X", "importtime", "-m", "agent", "status", "--json"]
     done = subprocess.run(
