@@ -70,6 +70,7 @@ class Nasty(Scripted):
         return Proposal.of(plain.script, title, hypothesis, source)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 def test_no_title_ends_a_night_and_no_script_hides_from_who_reads_its_diff(grounds):
     hiding = unigram(SHARPNESS=0.3) + f"evil = 1\n# {WIPES}{chr(0x202E)}\tharmless\u200b\n"

@@ -149,6 +149,7 @@ def unigram_score(data: prepare.Data, counts: np.ndarray) -> float:
 # --- the programs -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_train_speed_measures_both_ways_of_running_the_script(own_cache, tmp_path):
     flat_file = tmp_path / "flat.json"
     done = run_program("train_speed.py", "--quick", "--contestants", "ours,stock_mlx", *SMALL, "--json", flat_file)
@@ -167,6 +168,7 @@ def test_train_speed_measures_both_ways_of_running_the_script(own_cache, tmp_pat
     assert "stock_mlx" in done.stdout
 
 
+@pytest.mark.slow
 def test_five_minutes_scores_a_peer_on_our_text_and_goes_on_where_it_stopped(own_cache, peer, tmp_path, tiny_data):
     flat_file, folder = tmp_path / "flat.json", tmp_path / "kept"
     options = ("--quick", "--budget-s", "1", *SMALL, "--peer", f"uni-gram={peer}", "--folder", folder)

@@ -186,6 +186,7 @@ def test_a_question_ends_with_the_night_and_what_it_cost_is_known(grounds):
 # ---- a parent that is no longer the best -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_idea_that_was_paid_for_is_carried_over_to_the_new_best_script_or_asked_for_again(grounds):
     source = Source(SHARPER, turned(SHARPNESS=0.9), turned(SHARPNESS=1.0), SMOOTHER)
     attempts = night(grounds, source, experiments=3)
@@ -210,6 +211,7 @@ class Paid(Source):
         return super().propose(briefing)
 
 
+@pytest.mark.slow
 def test_what_the_search_made_after_a_call_that_was_paid_for_is_taken(grounds):
     source = Paid(whole(WORSE), SMOOTHER, name="search")
     attempts = night(grounds, source, experiments=2)

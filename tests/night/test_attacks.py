@@ -40,6 +40,7 @@ def test_a_run_of_an_interrupted_dawn_brings_nobody_down(grounds):
     assert [run.score for run in attempts[1].dawn_runs()] == [None]  # that is dawn's to score
 
 
+@pytest.mark.slow
 def test_what_was_built_on_an_edit_that_falls_at_dawn_falls_with_it(grounds):
     grounds.try_scripts("t", [CRASHES_AT_DAWN, BEST])
     killed_at_dawn(grounds, 1)
@@ -69,6 +70,7 @@ def test_dials_that_nobody_can_read_do_not_end_dawn():
     assert undone(champion, before, after, "cpu") == champion.replace("SMOOTHING = 2.0", "SMOOTHING = 1.0")
 
 
+@pytest.mark.slow
 def test_a_machine_that_breaks_at_dawn_brings_nobody_down(grounds, tmp_path):
     guard = f"assert not Path('{tmp_path / 'broken'}').exists(), 'no device'\n    data = prepare"
     first, best = (script.replace("data = prepare", guard) for script in (unigram(), BEST))

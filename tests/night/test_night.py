@@ -146,6 +146,7 @@ def snapshot(grounds: Grounds) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_whatever_a_script_does_to_its_folder_is_only_its_own_crash(grounds):
     vandals = [vandal(deed) for deed in ("delete", "nest", "pipe", "file", "link", "occupy")]
     grounds.try_scripts("t", [*vandals[:3], BETTER, *vandals[3:]])

@@ -78,6 +78,7 @@ def test_a_settled_attempt_is_measured_again_scored_and_audited(grounds):
     assert again.val_bpb == pytest.approx(sum(again.scores_bpb) / 2)
 
 
+@pytest.mark.slow
 def test_an_edit_that_crashes_with_another_seed_is_no_longer_kept(grounds):
     night(grounds, [CRASHES_LATER, BETTER], Doubtful(again={2: 1}))
     attempts = grounds.attempts("t")

@@ -36,6 +36,7 @@ def test_after_every_step_the_state_is_what_a_fresh_reading_of_the_journal_gives
     assert [one.status for one in state.attempts] == ["keep", "keep", "crash"]
 
 
+@pytest.mark.slow
 def test_no_step_reads_the_whole_night(grounds):
     asked: list[str] = []
     with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.9)]) as context:

@@ -30,6 +30,7 @@ PEEKS_AT_DAWN = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 def test_a_run_at_dawn_that_fails_its_audit_revokes_the_champion_and_then_there_is_nothing_to_confirm(grounds):
     grounds.try_scripts("t", [PEEKS_AT_DAWN])

@@ -79,6 +79,7 @@ def begin_run(grounds: Grounds, proposal: Proposal, seed: int) -> None:
     (out / "metrics.jsonl").write_text(f"{json.dumps(point)}\n")
 
 
+@pytest.mark.slow
 def test_watch_follows_a_pipe_in_plain_lines_and_leaves_the_night_alone(grounds):
     grounds.try_scripts("t", [])
     with only_night(grounds.root / ".git") as tell:
