@@ -103,16 +103,14 @@ def _gain(a: Side, b: Side) -> tuple[Interval | None, str]:
             return found[1].around(found[0]), f"{_runs(*map(len, both))} at dawn, with seeds that no choice has seen"
     if a.attempt.val_bpb is None or b.attempt.val_bpb is None:
         return None, ""
+    errors = [_error(side) for side in (a, b)]
+    if errors[0] is not None and errors[1] is not None:  # σ of many runs tells more than the spread of two
+        spread = Spread(math.hypot(errors[0], errors[1]), math.inf)
+        counts = (max(1, side.attempt.seeds) for side in (a, b))
+        return spread.around(a.attempt.val_bpb - b.attempt.val_bpb), f"{_runs(*counts)} and the noise of the night"
     both = _scores(a.attempt.runs, 0), _scores(b.attempt.runs, 0)
     found = difference(*both, paired=False)
-    if found is not None:
-        return found[1].around(found[0]), _runs(*map(len, both))
-    errors = [_error(side) for side in (a, b)]
-    if errors[0] is None or errors[1] is None:
-        return None, ""
-    spread = Spread(math.hypot(errors[0], errors[1]), math.inf)
-    counts = (max(1, side.attempt.seeds) for side in (a, b))
-    return spread.around(a.attempt.val_bpb - b.attempt.val_bpb), f"{_runs(*counts)} and the noise of the night"
+    return (None, "") if found is None else (found[1].around(found[0]), _runs(*map(len, both)))
 
 
 def _common_dawns(a: Side, b: Side) -> list[int]:

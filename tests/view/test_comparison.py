@@ -20,13 +20,20 @@ def compared(a=FIRST, b=BETTER, night=NIGHT, other=None):
     return attempts_compared(Side(night, a), Side(other or night, b))
 
 
-def test_where_both_have_several_runs_their_own_scores_give_the_interval():
+def test_the_noise_of_the_night_gives_the_interval_as_it_does_in_status():
     found = compared()
+    half = 1.96 * 0.01 * (1 / 3 + 1 / 3) ** 0.5
+    assert (found.gain.mean_bpb, found.gain.low_bpb) == pytest.approx((0.1, 0.1 - half), abs=1e-5)
+    assert found.sentence.endswith("by 3 runs each and the noise of the night)")
+
+
+def test_where_the_noise_is_not_known_their_own_scores_give_the_interval():
+    found = compared(night=a_night(FIRST, BETTER, sigma_bpb=None))
     # Welch by hand: 0.1 ± t(4) · sqrt(2 · 0.01² / 3), t(4) = 2.776
     assert (found.gain.mean_bpb, found.gain.low_bpb) == pytest.approx((0.1, 0.1 - 2.776 * 0.008165), abs=1e-5)
     assert found.winner is Winner.B
     assert found.sentence == "#1 is better than #0 by 0.100000 bpb (95 %: +0.077330 to +0.122670, by 3 runs each)"
-    back = compared(BETTER, FIRST)
+    back = compared(BETTER, FIRST, a_night(FIRST, BETTER, sigma_bpb=None))
     assert back.winner is Winner.A
     assert back.sentence == found.sentence
     assert {line.name: line.change for line in found.lines}["val_bpb"] == "-0.100000"
@@ -98,7 +105,7 @@ def test_nights_are_compared_by_their_best_scripts_and_a_choice_among_many_is_ca
     other = a_night(FIRST, tag="u")
     found = nights_compared(a_night(FIRST, BETTER, dawn=honest), other)
     assert found.winner is Winner.A
-    assert found.sentence.startswith("#1 of t is better than #0 of u by 0.100000 bpb (95 %: +0.077330 to +0.122670, by")
+    assert found.sentence.startswith("#1 of t is better than #0 of u by 0.100000 bpb (95 %: +0.083997 to +0.116003, by")
     assert found.sentence.endswith("; the best score of 1 attempt is luck in part")
     lines = {line.name: (line.a, line.b) for line in found.lines}
     assert lines["recorded gain"] == ("+0.100000", "+0.000000")
