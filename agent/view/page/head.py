@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from html import escape
 
-from agent.experiment import Status
+from agent.experiment import Kind, Status
 from agent.judging.intervals import Interval
 from agent.text import one_line, percent_sure
 from agent.view.facts.lineage import Kept, lineage
-from agent.view.facts.nouns import DawnFacts, NightFacts
+from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts
 from agent.view.facts.overview import Overview, overview_of
 
 MOST_HELPED = 6
@@ -54,12 +54,23 @@ def certainty(night: NightFacts) -> str:
         return _of_dawn(dawn, dawn.honest)
     if gain is None:
         return "The score, val_bpb, is bits per byte of held-out text: lower is better." if night.attempts else ""
-    sure = "" if has_width(gain) else " How sure that is, is not known."
     looks = "The best of many attempts looks better than it is"
     advice = "." if night.lost else f": <code>nightshift confirm --tag {escape(night.tag)}</code> measures it again."
     return (
         f"By the night's own scores the best script gains <strong>{escape(_within(gain))}</strong> bits per byte."
-        f"{sure} {looks}{advice}"
+        f"{_doubts(night, gain)} {looks}{advice}"
+    )
+
+
+def _doubts(night: NightFacts, gain: Interval) -> str:
+    if not has_width(gain):
+        return " How sure that is, is not known."
+    luck = " The interval includes zero, so all of it may be luck." if gain.low_bpb <= 0 else ""
+    if night.doubt is None:
+        return luck
+    return (
+        f"{luck} The baseline hardly trains ({escape(night.doubt)}), so its noise says little about that of other "
+        f"scripts, and σ is doubled."
     )
 
 
@@ -133,17 +144,18 @@ def _helped(night: NightFacts) -> str:
     several = f" · {len(kept)} edits" if len(kept) > 1 else ""
     left = len(kept) - MOST_HELPED
     rest = f'<p class="soft">and {left} more in the table</p>' if left > 0 else ""
-    items = "".join(_helped_item(one, ideas[one.number].source) for one in kept[:MOST_HELPED])
+    items = "".join(_helped_item(one, ideas[one.number]) for one in kept[:MOST_HELPED])
     title = f'<h2>What helped<span class="soft light">{several}</span></h2>'
     return f'<section>{title}<ol class="helped">{items}</ol>{rest}</section>'
 
 
-def _helped_item(one: Kept, source: str) -> str:
+def _helped_item(one: Kept, idea: AttemptFacts) -> str:
+    origin = one_line(idea.source, 60) + (f" · {Kind.PROVISIONAL}" if idea.kind == Kind.PROVISIONAL else "")
     sure = "" if one.sure is None else f"{percent_sure(one.sure)} sure"
     gain = "–" if one.gain_bpb is None else f"{one.gain_bpb:+.4f}".replace("-", "−")
     return (
         f'<li><a class="title" dir="auto" href="#attempt-{one.number}">{escape(one_line(one.title, TITLE_CHARS))}</a>'
-        f'<span class="gain">{gain}</span><small>#{one.number} · {escape(one_line(source, 60))}</small>'
+        f'<span class="gain">{gain}</span><small>#{one.number} · {escape(origin)}</small>'
         f"<small>{sure}</small></li>"
     )
 
@@ -164,7 +176,9 @@ def _how_sure(night: NightFacts) -> str:
     low = min(0.0, *(found.low_bpb for _, found, _ in rows))
     span = (max(0.0, *(found.high_bpb for _, found, _ in rows)) - low) or 1.0
     drawn = "".join(_interval_row(words, found, look, low, span) for words, found, look in rows)
-    note = "Bars are 95 % intervals; the dotted line is no gain. The holdout is text that no attempt was judged by."
+    note = "Bars are 95 % intervals; the dotted line is no gain."
+    if dawn is not None and dawn.holdout is not None:
+        note += " The holdout is text that no attempt was judged by."
     return (
         f'<section><h2>How sure<span class="soft light"> · gain over the baseline</span></h2>'
         f'<ul class="gains">{drawn}</ul><p class="soft small">{note}</p></section>'

@@ -111,6 +111,8 @@ def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is(elements)
     honest = NIGHT.dawn.honest
     assert f"{honest.mean_bpb:.4f} ({honest.low_bpb:.4f} to {honest.high_bpb:.4f})" in said
     assert "What helped" in said
+    spent_h = sum(run.train_s + run.scoring_s for one in NIGHT.attempts for run in one.runs) / 3600
+    assert f"Time spent {spent_h:.1f} h " in said
 
 
 def test_where_the_noise_is_not_known_no_interval_is_shown():
@@ -120,6 +122,22 @@ def test_where_the_noise_is_not_known_no_interval_is_shown():
     assert "its noise is not known" in head(unknown)
     assert "How sure<" not in head(unknown)
     assert "How sure<" in head(replace(NIGHT, dawn=None))
+
+
+def test_a_gain_that_noise_explains_and_a_baseline_that_hardly_trains_are_said_first():
+    assert "includes zero" not in certainty(replace(NIGHT, dawn=None))
+    noisy = certainty(replace(NIGHT, dawn=None, sigma_bpb=1.0, doubt="its runs have 5 steps"))
+    assert " The interval includes zero, so all of it may be luck. The baseline hardly trains (its runs have" in noisy
+    kept = next(one for one in NIGHT.attempts[1:] if one.status == "keep")
+    rest = tuple(replace(one, kind="provisional") if one is kept else one for one in NIGHT.attempts)
+    assert f"<small>#{kept.number} · {kept.source} · provisional</small>" in head(replace(NIGHT, attempts=rest))
+
+
+def test_the_holdout_is_explained_where_it_is_shown():
+    assert NIGHT.dawn is not None
+    assert "on the holdout</span>" in head(NIGHT)
+    assert "The holdout is text" in head(NIGHT)
+    assert "oldout" not in head(replace(NIGHT, dawn=replace(NIGHT.dawn, holdout=None)))
 
 
 def test_a_night_of_which_only_rows_are_left_is_not_advised_to_measure_again():
