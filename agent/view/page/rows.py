@@ -30,7 +30,7 @@ COLUMNS: Mapping[str, Callable[[AttemptFacts], object]] = {
     "words": lambda one: one.words and cut(one.words, TITLE_CHARS),
     "val_bpb": lambda one: _rounded(one.val_bpb),
     "gain_bpb": lambda one: _rounded(one.gain_bpb),
-    "sure": lambda one: _rounded(one.sure, 3),
+    "sure": lambda one: _rounded(one.sure, 4),
     "seeds": lambda one: one.seeds,
     "spent_s": lambda one: _rounded(one.spent_s, 0),
 }
