@@ -77,9 +77,8 @@ def _panel(sheet: Sheet, cost: Cost, priced: Sequence[Priced], width: float) -> 
     marks = [Mark(one, value, one.val_bpb, (f"{name}: {value:,.4g}",)) for one, value in few]
     dots = sheet.dots(marks, x, 36 if len(few) < 100 else 18)
     layers = [_front(on_front, cost, sheet.frame, x), dots, *_labels(sheet, priced, scale)]
-    words = said(few, priced, "attempts")
-    spec: Spec = {"width": width, "height": sheet.frame.height, "layer": layers}
-    return spec | ({"title": heading("", words, width)} if words else {})
+    title = heading("", ["val_bpb, lower is better", *said(few, priced, "attempts")], width)
+    return {"width": width, "height": sheet.frame.height, "layer": layers, "title": title}
 
 
 def _front(best: Sequence[Priced], cost: Cost, frame: Frame, x: Spec) -> Spec:
