@@ -84,7 +84,7 @@ def nights_compared(a: NightFacts, b: NightFacts) -> Comparison:
     gain, by = _gain(best_a, best_b)
     winner = _winner(best_a, best_b, gain)
     sentence = _sentence(best_a, best_b, gain, by, winner)
-    chosen = [_ideas(side.night) for side in (best_a, best_b) if side.attempt.number]
+    chosen = [len(_ideas(side.night)) for side in (best_a, best_b) if side.attempt.number]
     if gain is not None and winner in (Winner.A, Winner.B, Winner.OPEN) and chosen:
         among = " and of ".join(f"{count:,} attempt{'' if count == 1 else 's'}" for count in chosen)
         sentence += f"; the best score of {among} is luck in part"
@@ -215,9 +215,10 @@ def _code(a: Side, b: Side) -> Iterator[Contrast]:
 
 def _of_nights(a: NightFacts, b: NightFacts) -> Iterator[Contrast]:
     yield from _where(a, b)
-    yield Contrast("attempts", *(f"{_ideas(night):,}" for night in (a, b)))
+    ideas = _ideas(a), _ideas(b)
+    yield Contrast("ideas", *(f"{len(tried):,}" for tried in ideas))
     for status in Status:
-        yield Contrast(status, *(f"{sum(one.status == status for one in night.attempts):,}" for night in (a, b)))
+        yield Contrast(status, *(f"{sum(one.status == status for one in tried):,}" for tried in ideas))
     first, last = _first_bpb(a), _first_bpb(b)
     best = _best(a), _best(b)
     reached = [side.attempt.val_bpb if side else None for side in best]
@@ -241,8 +242,8 @@ def _where(a: NightFacts, b: NightFacts) -> Iterator[Contrast]:
     yield Contrast("protocol", a.protocol, b.protocol)
 
 
-def _ideas(night: NightFacts) -> int:
-    return sum(one.is_idea and one.parent is not None for one in night.attempts)
+def _ideas(night: NightFacts) -> list[AttemptFacts]:
+    return [one for one in night.attempts if one.is_idea and one.parent is not None]
 
 
 def _first_bpb(night: NightFacts) -> float | None:

@@ -110,5 +110,6 @@ def test_nights_are_compared_by_their_best_scripts_and_a_choice_among_many_is_ca
     lines = {line.name: (line.a, line.b) for line in found.lines}
     assert lines["recorded gain"] == ("+0.100000", "+0.000000")
     assert lines["honest gain"] == ("+0.080000 ± 0.020000", "")
+    assert [lines[name] for name in ("ideas", "keep", "discard")] == [("1", "0"), ("1", "0"), ("0", "0")]
     assert lines["time for training"] == ("30 min", "15 min")
     assert nights_compared(a_night(FIRST), a_night(tag="u")).sentence == "night u has kept nothing yet"
