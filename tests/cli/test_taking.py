@@ -70,6 +70,15 @@ def test_a_replay_without_chance_gives_the_same_score_and_touches_nothing_of_the
     shutil.rmtree(folder)
 
 
+def test_an_edit_whose_commits_are_elsewhere_says_where_to_fetch_them(grounds, tmp_path):
+    git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(grounds.root), "clone")
+    shutil.copytree(grounds.folder("t"), tmp_path / "clone" / "experiments" / "nights" / "t")
+    refs = "refs/experiments/t/*:refs/experiments/t/*"
+    without = refused(Grounds(tmp_path / "clone").nightshift("diff", "1"))
+    assert "the edit of attempt 1 cannot be shown: commit " in without
+    assert f"is not in this repository; fetch it from where the night ran: git fetch REMOTE '{refs}'" in without
+
+
 @pytest.mark.slow
 def test_a_night_of_which_only_record_and_commits_are_here_is_replayed_with_the_files_beside_the_script(
     grounds, tmp_path

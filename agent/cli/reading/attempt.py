@@ -3,6 +3,7 @@
 import argparse
 from dataclasses import dataclass
 
+from agent.cli.reading.scripts import not_here
 from agent.cli.reading.which import night_in, picked, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
@@ -39,6 +40,9 @@ def diff(options: AttemptOptions) -> int:
     parent = night.base if attempt.parent is None else history[attempt.parent].commit
     if attempt.commit is None or parent is None:
         raise NightError(f"attempt {attempt.number} of night {night.tag} is not committed yet; try again in a moment")
+    for commit in (parent, attempt.commit):
+        if place.repo.find(commit) is None:
+            raise NightError(f"the edit of attempt {attempt.number} cannot be shown: {not_here(night.tag, commit)}")
     text = place.repo.diff(parent, attempt.commit)
     print(harmless_lines(text) if text else f"attempt {attempt.number} is the script as it stands in {parent[:7]}")
     return 0

@@ -39,10 +39,17 @@ def script_of(place: Place, facts: NightFacts, attempt: AttemptFacts) -> str:
             return opened.attempt(attempt.number).proposal.script
     commit = place.repo.find(attempt.commit) if attempt.commit else None
     if commit is None:
-        refs = f"refs/experiments/{facts.tag}/*"
         raise NightError(
             f"the script of attempt {attempt.number} of night {facts.tag} is not here: the night has no journal here, "
-            f"and commit {(attempt.commit or 'none')[:7]} is not in this repository; fetch it from where the night "
-            f"ran: git fetch REMOTE '{refs}:{refs}'"
+            f"and {not_here(facts.tag, attempt.commit)}"
         )
     return place.repo.read(commit, place.script)
+
+
+def not_here(tag: str, commit: str | None) -> str:
+    """Say that a commit of a night is missing, and how to fetch it."""
+    refs = f"refs/experiments/{tag}/*"
+    return (
+        f"commit {(commit or 'none')[:7]} is not in this repository; fetch it from where the night ran: "
+        f"git fetch REMOTE '{refs}:{refs}'"
+    )
