@@ -63,7 +63,7 @@ def test_calibration_and_dawn_are_told_apart_by_night_and_watcher(tmp_path):
     assert night.has_shown("dawn run 3 of up to 3, seed 1")
     assert watch.has_shown("dawn run 3, seed 1")
     assert max(map(len, night.lines())) <= 80
-    noise = " ".join(line.strip() for line in night.lines() if re.search("^noise: |apart", line))
+    noise = " ".join(line.strip() for line in night.lines() if re.search("^noise: |may be luck", line))
     assert noise.startswith("noise: σ 0.00")
     assert noise.split(" noise: ")[0] in grounds.nightshift("status").stdout  # folded between words
 
