@@ -86,7 +86,7 @@ def _dollars(one: Share) -> Bar:
 
 
 MEASURES: Sequence[tuple[str, Callable[[Share], Bar]]] = (
-    ("kept of attempts", _attempts),
+    ("kept of ideas", _attempts),
     ("gain kept, bpb", _gain),
     ("time", _time),
     ("calls of a model", _calls),

@@ -90,7 +90,7 @@ def _result(panel: Panel) -> list[str]:
     """Say how many edits were kept, from where to where the score went, and the honest gain."""
     ideas = [one for one in panel.shown if one.number > 0]
     kept = sum(symbol(one) is Symbol.KEPT for one in ideas)
-    words = [f"{kept:,} kept of {counted(len(ideas), 'attempt')}"]
+    words = [f"{kept:,} kept of {counted(len(ideas), 'idea')}"]
     steps, dawn = panel.course.staircase, panel.night.dawn
     if steps:
         words.append(f"val_bpb {steps[0].mean_bpb:.4f} → {steps[-1].mean_bpb:.4f}, lower is better")

@@ -38,7 +38,7 @@ def test_a_night_that_took_no_time_has_no_chart():
 
 def test_sources_show_what_they_brought_and_cost():
     spec = sources_chart(eventful(), 1100)
-    assert {"kept of attempts", "gain kept, bpb", "time", "calls of a model", "tokens", "US dollars"} <= texts(spec)
+    assert {"kept of ideas", "gain kept, bpb", "time", "calls of a model", "tokens", "US dollars"} <= texts(spec)
     assert {"search", "1 of 6", "0.0400", "30 min"} <= texts(spec)
     assert {"llm: a model", "1 of 2", "0.0500", "12 min", "3, 1 failed", "12k in, 3,400 out", "$0.12"} <= texts(spec)
     assert bars(spec)["gain kept, bpb, search: 0.0400"] < bars(spec)["gain kept, bpb, llm: a model: 0.0500"]
