@@ -5,6 +5,9 @@ shown as codes.
 """
 
 import re
+from collections import Counter
+from collections.abc import Sequence
+from difflib import unified_diff
 from functools import lru_cache
 
 # printable according to Unicode, but invisible: fillers, joiners, and selectors of a letter's variant
@@ -18,6 +21,7 @@ INVISIBLE = frozenset(
 
 SCORE_DECIMALS = 6
 SAID_CHARS = 200  # of a message by another program, in a sentence of ours
+MOST_PAIRS = 2_000_000  # of lines to compare: difflib would take hours for a script of many lines that are alike
 CUT_WITH = " \t\n,;:"  # removed before an ellipsis
 
 
@@ -61,6 +65,30 @@ def shorten(text: str, most_chars: int) -> str:
         return text
     words = re.match(rf"(?s).{{{most_chars // 2},{most_chars - 1}}}(?=\s)", text)
     return f"{words[0].rstrip(CUT_WITH) if words else text[: most_chars - 1]}…"
+
+
+def diff_lines(
+    before: Sequence[str], after: Sequence[str], name: str = "", other: str = "", context: int = 3
+) -> list[str]:
+    """Return a unified diff; of texts that would take too long to compare, one hunk from the first change to the last.
+
+    The time of git's own diff is bounded, too. Here the scripts need not be in any repository.
+    """
+    first = _alike(before, after)
+    last = _alike(before[first:][::-1], after[first:][::-1])
+    old, new = before[first : len(before) - last], after[first : len(after) - last]
+    counts = Counter(after)
+    pairs = sum(count * counts[line] for line, count in Counter(before).items())
+    if max(pairs, len(old) * len(new)) <= MOST_PAIRS:
+        return list(unified_diff(before, after, name, other, n=context, lineterm=""))
+    place = f"@@ -{first + 1},{len(old)} +{first + 1},{len(new)} @@"
+    return [f"--- {name}", f"+++ {other}", place, *(f"-{line}" for line in old), *(f"+{line}" for line in new)]
+
+
+def _alike(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many lines two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def shown_difference(score: float, other: float) -> float:

@@ -8,7 +8,7 @@ from nights import Scripted, scripted_context, unigram
 
 from agent.experiment import Briefing, Proposal
 from agent.night.driver import run_night
-from agent.text import INVISIBLE, harmless, harmless_lines, one_line, paragraphs, percent_sure, shorten
+from agent.text import INVISIBLE, diff_lines, harmless, harmless_lines, one_line, paragraphs, percent_sure, shorten
 
 WIPES = "\x1b[1A\x1b[2K"  # the line above, and this one
 NASTY = f"nul \x00, half \ud800, {WIPES}, {chr(0x202E)}backwards\r\nsecond\u2028third"
@@ -60,6 +60,16 @@ def test_a_text_is_cut_between_words():
 
 def test_a_word_that_takes_half_of_the_room_is_cut():
     assert shorten("a " + "b" * 30, 20) == "a " + "b" * 17 + "…"
+
+
+def test_a_diff_has_the_changed_lines_alone_and_one_of_many_lines_that_are_alike_is_not_searched_for_equal_ones():
+    before, after = ["a", "b", "c", "d", "e", "f"], ["a", "b", "c", "d", "E", "f"]
+    found = diff_lines(before, after, "one", "two", context=1)
+    assert found == ["--- one", "+++ two", "@@ -4,3 +4,3 @@", " d", "-e", "+E", " f"]
+    alike, other = ([f"x = {at * step % 130}" for at in range(30_000)] for step in (1, 7))  # else this takes minutes
+    found = diff_lines(["top", *alike, "end"], ["top", *other, "end"])
+    assert found[:3] == ["--- ", "+++ ", "@@ -3,29999 +3,29999 @@"]
+    assert found[3:] == [*(f"-{line}" for line in alike[1:]), *(f"+{line}" for line in other[1:])]
 
 
 class Nasty(Scripted):

@@ -4,7 +4,6 @@ The clone is a new git repository that holds copies: nothing in it leads to the 
 it holds no output of a scoring process.
 """
 
-import difflib
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from agent.git.run import detached_git
 from agent.proposers.llm.prompt import RUNNING, quoted, what_happened
 from agent.runs.runner import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
-from agent.text import SAID_CHARS, harmless_lines, one_line
+from agent.text import SAID_CHARS, diff_lines, harmless_lines, one_line
 
 TASK, IDEA = "TASK.md", "IDEA.md"
 IDEA_BYTES = 16 << 10
@@ -162,7 +161,7 @@ def _diffs(briefing: Briefing) -> Iterator[tuple[str, str]]:
 
 
 def _diff(old: str, new: str) -> str:
-    text = "\n".join(difflib.unified_diff(old.splitlines(), new.splitlines(), "before", "after", lineterm=""))
+    text = "\n".join(diff_lines(old.splitlines(), new.splitlines(), "before", "after"))
     text = harmless_lines(text)
     return text + "\n" if len(text) <= DIFF_CHARS else text[:DIFF_CHARS] + "\n[the rest is left out]\n"
 
@@ -202,7 +201,7 @@ def _read_idea(clone: Path) -> str:
 
 def _first_change(old: str, new: str) -> str:
     """Return a substitute for a title: the first added line, else the first removed one."""
-    lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0))[2:]
+    lines = diff_lines(old.splitlines(), new.splitlines(), context=0)[2:]
     added = next((line[1:].strip() for line in lines if line.startswith("+") and line[1:].strip()), None)
     gone = next((line[1:].strip() for line in lines if line.startswith("-") and line[1:].strip()), "")
     return added if added is not None else f"without {gone}"

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from difflib import unified_diff
 
 from agent.errors import NightError
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.text import diff_lines
 from agent.view.facts.lineage import was_kept
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.read import Curve, curve, rounded
@@ -65,6 +65,6 @@ def _diffs(place: Place, night: NightFacts, shown: Sequence[AttemptFacts]) -> di
 
 def diff(before: Sequence[str], after: Sequence[str]) -> str:
     """Return the difference of two scripts as unified diff without its first two lines; a long one is cut."""
-    found = [line[:LINE_CHARS] for line in unified_diff(before, after, lineterm="")][2:]
+    found = [line[:LINE_CHARS] for line in diff_lines(before, after)][2:]
     cut = [f"… {len(found) - LINES} more lines"] if len(found) > LINES else []
     return "\n".join(found[:LINES] + cut)
