@@ -206,7 +206,7 @@ def _within(bounds: tuple[float, float], value: float) -> float:
 def _as_tuples(value: Any) -> Value:
     """Return a dial's value from JSON, which writes tuples as lists; None for what can be no value of a dial."""
     known = tuple(map(_as_tuples, value)) if isinstance(value, list) else value
-    return known if _is_plain(known) and not (isinstance(known, int) and abs(known) > NUMBERS[1]) else None
+    return known if _is_plain(known) else None
 
 
 def _modified_at(path: Path) -> float:
@@ -236,8 +236,10 @@ def skeleton_in(script: str, device_kind: str) -> str:
 
 def _is_plain(value: object) -> TypeGuard[Value]:
     match value:
-        case None | bool() | int() | str():
+        case None | bool() | str():
             return True
+        case int():  # a longer one fits neither a chart nor a table, and may be one of thousands of digits
+            return abs(value) <= NUMBERS[1]
         case float():
             return math.isfinite(value)
         case tuple():

@@ -182,6 +182,11 @@ def test_of_a_records_dials_what_is_no_value_of_a_dial_tells_nothing(place):
     }  # fmt: skip
 
 
+def test_of_a_scripts_dials_a_number_that_no_table_has_room_for_tells_nothing():
+    script = f"A = {10**30}\nB = 2\nC = (1, -{10**30})\nD = True\n"
+    assert past.dials_in(script, "cpu") == {"B": 2, "D": True}
+
+
 def test_a_record_that_is_a_device_or_has_no_end_is_skipped(place, monkeypatch):
     for tag in ("t", "u"):
         night_of(place, tag)

@@ -8,6 +8,7 @@ from agent.view.charts.parts.palette import Spec
 
 EDGE_PX = 20.0  # free at both ends: half of a label
 DECADE = 10.0
+TINY, HUGE = 1e-200, 1e200  # beyond these, the ends of a logarithmic scale might be no numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Scale:
     def around(cls, values: Sequence[float], width: float) -> "Scale":
         """Return the scale that shows all values, and some room beside them."""
         low, high = min(values), max(values)
-        log = low > 0 and high / low >= DECADE
+        log = low > TINY and high < HUGE and high / low >= DECADE
         first, last = (math.log(low), math.log(high)) if log else (low, high)
         room = EDGE_PX / (width - 2 * EDGE_PX) * (last - first) or abs(first) * 0.1 or 1.0
         first, last = first - room, last + room
