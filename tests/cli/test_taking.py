@@ -94,6 +94,11 @@ def test_a_night_of_which_only_record_and_commits_are_here_is_replayed_with_the_
     assert f"is not in this repository; fetch it from where the night ran: git fetch REMOTE '{refs}'" in without
 
     git(elsewhere, "fetch", "-q", "origin", refs)
+    fixed = (
+        clone.folder("t") / "fixed"
+    )  # as they may come with a clone: without a journal, no checksum vouches for them
+    fixed.mkdir(parents=True)
+    (fixed / "prepare.py").write_text(f"open({str(tmp_path / 'has run')!r}, 'w')\nraise SystemExit(1)\n")
     done = clone.nightshift("replay", "1", "--tag", "t", "--seed", "5", "--out", str(tmp_path / "kept"), "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -102,7 +107,10 @@ def test_a_night_of_which_only_record_and_commits_are_here_is_replayed_with_the_
     assert "since the night has not measured its noise" in told["sentence"]
     assert told["val_bpb"] == pytest.approx(told["val_bpb_then"])
     assert (tmp_path / "kept" / "model.safetensors").stat().st_size > 1000
-    assert not clone.folder("t").exists()  # nothing is left in a folder that a night would take for its own
+    assert not (tmp_path / "has run").exists()
+    assert list(clone.folder("t").iterdir()) == [
+        fixed
+    ]  # nothing is left in a folder that a night would take for its own
 
 
 def test_a_replay_of_a_crash_crashes_again_and_keeps_its_log(grounds, tmp_path):

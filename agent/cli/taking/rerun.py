@@ -83,7 +83,7 @@ def prepared(original: Original, seed: int, folder: Path) -> Night:
     would run outside the sandbox.
     """
     fixed, warm, beside = folder / "fixed", original.folder / "warm", original.place.script_path.parent
-    if (original.folder / "fixed").is_dir():
+    if original.night is not None and (original.folder / "fixed").is_dir():
         shutil.copytree(original.folder / "fixed", fixed, ignore=shutil.ignore_patterns("__pycache__"))
     else:
         for name in fixed_files(beside, original.script):
