@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST_CONNECTIONS = 64  # a browser opens up to six for each site
-SILENT_S, STALLED_S = 15.0, 30.0  # without a first request; and without taking any of what was sent
+SILENT_S, STALLED_S = 15.0, 30.0  # without a whole request; and without taking any of what was sent
 KEEP_ALIVE_S = 15
 
 
@@ -28,8 +28,12 @@ class Connection(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
-        if self.cycle is not None and not self.flow.write_paused:
+        if self.flow.write_paused:
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
             self._clear_deadline()
+        elif self._deadline is None:  # half a request ends the wait that uvicorn limits, and may never become whole
+            self._set_deadline(SILENT_S)
 
     def pause_writing(self) -> None:
         super().pause_writing()

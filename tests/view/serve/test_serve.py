@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import re
+import socket
 import time
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ from agent.experiment import Status
 from agent.records.place import Place
 from agent.view.facts.json import as_json
 from agent.view.facts.read import night_facts
+from agent.view.serve import server
 from agent.view.serve.address import Address, token_for
 from agent.view.serve.feed import Feed, Watched, stamp_of
 from agent.view.serve.rendered import Rendered
@@ -135,6 +137,16 @@ def test_other_sites_may_link_to_the_page_and_ask_for_nothing_else(client: Clien
 def test_only_reading_is_answered(client: Client, method: str):
     status, headers, _ = client.ask("/", method)
     assert (status, headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_half_a_request_after_a_whole_one_holds_no_connection(client: Client, monkeypatch):
+    monkeypatch.setattr(server, "SILENT_S", 0.1)
+    with socket.create_connection(("127.0.0.1", client.port), timeout=20) as connection:
+        connection.sendall(f"HEAD / HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n\r\n".encode())
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: ")
+        with contextlib.suppress(ConnectionResetError):
+            assert connection.recv(4096) == b""
 
 
 def test_head_has_the_headers_and_no_body(client: Client):
