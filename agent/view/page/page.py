@@ -47,7 +47,8 @@ def page(nights: Sequence[NightFacts], extras: Extras, live: str | None = None) 
         "state": _in_script(json.dumps(state(nights, extras), separators=(",", ":"), ensure_ascii=False)),
         "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
     }
-    return re.sub(r"\{(\w+)\}", lambda field: fields[field[1]], _file("page.html"))
+    text = re.sub(r"\{(\w+)\}", lambda field: fields[field[1]], _file("page.html"))
+    return text.encode(errors="replace").decode()  # a record's title may hold half a surrogate pair, which no file can
 
 
 def state(nights: Sequence[NightFacts], extras: Extras) -> STATE:

@@ -63,8 +63,8 @@ class PageWriter:
     def _start(self, gently: Sequence[str]) -> None:
         self._began_s = time.monotonic()
         words = ("report", self._tag, "--out", str(self.out))
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115, it is read when the process has ended
         try:
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115, it is read when the process has ended
             self._child = subprocess.Popen(
                 [*gently, sys.executable, "-P", "-m", "agent", *words],
                 cwd=self._root,

@@ -1,5 +1,6 @@
 """A night's page is written beside the night, which neither waits for it nor fails with it."""
 
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +106,14 @@ def test_a_machine_without_the_program_that_starts_it_has_no_page(night, monkeyp
         pages.attempt_settled()
     assert len(night.said) == 1
     assert "/no/such/program" in night.said[0]
+
+
+def test_a_machine_without_room_for_temporary_files_has_no_page_and_the_night_goes_on(night, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+    with night.writer():
+        pass
+    assert len(night.said) == 1
+    assert night.said[0].startswith("the report was not written ([Errno 2] No such file or directory: '/no/such/folder")
 
 
 @pytest.mark.slow
