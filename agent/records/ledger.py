@@ -1,7 +1,6 @@
 """results.tsv: one row an attempt, rendered from the journals, so that a person may delete it and lose nothing."""
 
 import csv
-import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -91,12 +90,12 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def number_of(cell: str) -> float | None:
-    """Return a cell's number; None if it has none, as rows may come from other tools."""
+    """Return a cell's number; None if it has none, or an absurd one, as rows may come from other tools."""
     try:
         value = float(cell)
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if abs(value) <= ABSURD else None
 
 
 def tags_in(path: Path) -> frozenset[str]:

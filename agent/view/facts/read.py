@@ -21,11 +21,12 @@ MOST_POINTS = 300  # of a curve that is shown
 
 def night_facts(place: Place, tag: str) -> NightFacts:
     """Return the facts of a night; raise NightError for a tag that nothing here knows."""
-    if valid_tag(tag) and place.journal(tag).exists():
+    is_name = valid_tag(tag)  # of a folder: exports and replays write to folders that are named after the night
+    if is_name and place.journal(tag).exists():
         with Journal.read(place.journal(tag)) as journal:
             return of_journal(journal)
-    rows = [row for row in read_rows(place.ledger) if tag and row.get("tag") == tag]
-    if valid_tag(tag) and (place.shipped / tag).is_dir():
+    rows = [row for row in read_rows(place.ledger) if row.get("tag") == tag] if is_name else []
+    if is_name and (place.shipped / tag).is_dir():
         try:
             return of_record(place.shipped / tag, rows)
         except DAMAGED as error:
@@ -39,18 +40,22 @@ def night_facts(place: Place, tag: str) -> NightFacts:
 
 
 def known_tags(place: Place) -> tuple[str, ...]:
-    """Return the tags of all nights with a journal, a shipped record or rows in results.tsv, oldest first."""
+    """Return the tags of all nights with a journal, a shipped record or rows in results.tsv, oldest first.
+
+    A record or row from elsewhere may have any text as its tag; only those that night_facts reads are returned.
+    """
     started: dict[str, str] = {}
     for row in read_rows(place.ledger):
         if tag := row.get("tag"):
-            started[tag] = min(started.get(tag, row["started"]), row["started"])
+            began = row.get("started", "")
+            started[tag] = min(started.get(tag, began), began)
     for folder in place.shipped.glob("*/"):
         with suppress(*DAMAGED):
             started[folder.name] = started_of(folder)
     for path in place.nights.glob("*/journal.sqlite"):
         with suppress(NightError), Journal.read(path) as journal:
             started[path.parent.name] = journal.night().started
-    return tuple(sorted(started, key=lambda tag: (started[tag], tag)))
+    return tuple(sorted(filter(valid_tag, started), key=lambda tag: (started[tag], tag)))
 
 
 def curve(place: Place, tag: str, number: int, seed: int, most: int = MOST_POINTS) -> Curve:

@@ -3,7 +3,8 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from agent.records.ledger import Row, number_of
 from agent.records.past import ATTEMPTS, FACTS, PastAttempt, attempt_in, number_in, text_of
 from agent.records.shipped import FINDINGS
 from agent.view.facts.journal import Turned, turned
-from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts, RunFacts
+from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
 from agent.view.facts.overview import dawn_of, sources_of
 
+NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
 BUDGET = re.compile(r"([\d.]+)(min|s)-")  # at the beginning of a branch's name
 UNITS_S = {"min": 60.0, "s": 1.0}
 
@@ -32,6 +34,8 @@ def started_of(folder: Path) -> str:
 def of_record(folder: Path, rows: Sequence[Row]) -> NightFacts:
     """Read a shipped night; raise one of past.DAMAGED where a file is damaged. rows: its own in results.tsv."""
     facts = json.loads(text_of(folder / FACTS))
+    if facts["tag"] != folder.name:
+        raise ValueError(f"it is the record of another night, {facts['tag']!r}")
     lines = text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")
     told = [json.loads(line) for line in lines]
     known = [attempt_in(row, told[0]["dials"]) for row in told]
@@ -43,7 +47,7 @@ def of_record(folder: Path, rows: Sequence[Row]) -> NightFacts:
         for row, one in zip(told, known, strict=True)
     )
     sigma_bpb = number_in(facts["sigma_bpb"])
-    dawns = [Dawn(**json.loads(text_of(folder / FINDINGS)))] if (folder / FINDINGS).exists() else []
+    dawn = _dawn(json.loads(text_of(folder / FINDINGS)), attempts) if (folder / FINDINGS).exists() else None
     return NightFacts(
         tag=str(facts["tag"]),
         branch=next((row.get("branch", "") for row in rows), ""),
@@ -58,14 +62,31 @@ def of_record(folder: Path, rows: Sequence[Row]) -> NightFacts:
         attempts=_in_order(attempts),
         incumbent=None if facts["incumbent"] is None else int(facts["incumbent"]),
         sources=sources_of(attempts, None),
-        dawn=dawn_of(dawns, lambda number: attempts[number].title),
+        dawn=dawn,
     )
+
+
+def _dawn(said: Mapping[str, Any], attempts: Sequence[AttemptFacts]) -> DawnFacts | None:
+    """Read what dawn found; raise ValueError for what no dawn finds, such as a text in the place of a number."""
+    found = dawn_of([Dawn(**said)], lambda number: attempts[number].title)
+    if found is None:
+        return None
+    named = (found.champion, 0 if found.script is None else found.script)
+    numbers = (*named, *(abs(number) for number, _ in found.edits), *map(abs, found.passengers))
+    if not all(type(number) is int and 0 <= number < len(attempts) for number in numbers):
+        raise ValueError("its findings are about attempts that it does not have")
+    intervals = filter(None, (found.honest, found.holdout, *(effect for _, effect in found.edits)))
+    scores = filter(None, (found.recorded_bpb, found.believed_bpb))
+    for bpb in (*chain.from_iterable(map(astuple, intervals)), *scores):
+        if number_in(bpb) is None:
+            raise ValueError("an interval of its findings has no end")
+    return replace(found, number=int(found.number))
 
 
 def _shipped(row: Mapping[str, Any], told: PastAttempt, dials: Turned) -> AttemptFacts:
     runs = [_run(one) for one in row["scores"]]
     reason, at_dawn, status = _text(row["reason"]), _text(row["at_dawn"]), _text(row["status"])
-    spent_s = number_in(row["spent_s"]) or 0.0
+    spent_s, params = number_in(row["spent_s"]) or 0.0, number_in(row["params"])
     scored = [run for run in runs if not run.dawn and run.val_bpb is not None]
     scoring_s = max(0.0, spent_s - sum(run.train_s for run in runs if not run.dawn))
     words = reason if at_dawn is None else f"{reason}; {at_dawn}"
@@ -86,7 +107,7 @@ def _shipped(row: Mapping[str, Any], told: PastAttempt, dials: Turned) -> Attemp
         gain_bpb=told.gain_bpb,
         sure=told.sure,
         memory_gb=number_in(row["memory_gb"]),
-        params=None if row["params"] is None else int(row["params"]),
+        params=None if params is None else round(params),
         tokens_s=told.tokens_s,
         spent_s=spent_s,
         asked_s=number_in(row["asked_s"]) or 0.0,
@@ -103,8 +124,8 @@ def _shipped(row: Mapping[str, Any], told: PastAttempt, dials: Turned) -> Attemp
 
 def _run(row: Mapping[str, Any]) -> RunFacts:
     return RunFacts(
-        seed=int(row["seed"]),
-        dawn=int(row["dawn"]),
+        seed=int(number_in(row["seed"]) or 0),
+        dawn=int(number_in(row["dawn"]) or 0),
         ending=str(row["ending"]),
         val_bpb=number_in(row["val_bpb"]),
         holdout_bpb=number_in(row["holdout_bpb"]),
@@ -143,7 +164,7 @@ def _in_order(attempts: Iterable[AttemptFacts]) -> tuple[AttemptFacts, ...]:
 def of_rows(tag: str, rows: Sequence[Row]) -> NightFacts:
     """Return what the rows of a night still tell."""
     numbers = [row.get("attempt", "") for row in rows]
-    places = [int(one) for one in numbers] if all(map(str.isdecimal, numbers)) else list(range(len(rows)))
+    places = [int(one) for one in numbers] if all(map(NUMBER.fullmatch, numbers)) else list(range(len(rows)))
     parents = {row["commit"]: place for place, row in zip(places, rows, strict=True) if row.get("commit")}
     attempts = tuple(
         _of_row(row, place, parent if parent is not None and parent < place else None)
@@ -158,7 +179,7 @@ def of_rows(tag: str, rows: Sequence[Row]) -> NightFacts:
         branch=branch,
         device=rows[0].get("device", ""),
         device_kind="",
-        budget_s=float(budget[1]) * UNITS_S[budget[2]] if budget else 0.0,
+        budget_s=(number_of(budget[1]) or 0.0) * UNITS_S[budget[2]] if budget else 0.0,
         protocol=rows[0].get("protocol", ""),
         started=min(row.get("started", "") for row in rows),
         ended=None,
@@ -190,7 +211,7 @@ def _of_row(row: Row, number: int, parent: int | None) -> AttemptFacts:
     )
     runs = (seeds or 0.0) + (at_dawn or 0.0)
     words = row.get("reason") or None
-    asked = tuple(map(int, re.findall(r"#(\d+)", row.get("description", "").partition("without")[2])))
+    asked = tuple(map(int, re.findall(r"#([0-9]{1,9})\b", row.get("description", "").partition("without")[2])))
     made = [DecisionFacts(None, status, status, words or "", gain_bpb, sure, number)] if status else []
     return AttemptFacts(
         number=number,

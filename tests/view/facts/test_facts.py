@@ -239,6 +239,64 @@ def test_a_record_whose_attempts_descend_from_later_ones_is_damaged_and_such_row
     assert [stair.incumbent for stair in progress(lost).staircase] == [0, 0]
 
 
+HEADER = "commit\tval_bpb\tmemory_gb\tstatus\tdescription\tattempt\ttag\tbranch\tstarted\tseeds"
+
+
+def test_rows_whose_tag_is_no_name_of_a_folder_are_no_night(place):
+    rows = (f"a\t1.5\t1.0\tkeep\tone\t0\t{tag}\t\t2999\t1" for tag in ("../../../evil", "/tmp/evil", "a\x1b[2J"))
+    (place.repo.root / "results.tsv").write_text("\n".join([HEADER, *rows]))
+    (place.shipped / "a b").mkdir(parents=True)
+    (place.shipped / "a b" / "night.json").write_text('{"started": "2999"}')
+    assert known_tags(place) == ("t",)
+    with pytest.raises(NightError, match=r"there are: t$"):
+        night_facts(place, "../../../evil")
+
+
+def test_absurd_numbers_in_rows_are_no_numbers(place, tmp_path):
+    many = "9" * 5000
+    rows = (
+        f"a\t1.5\t1e300\tkeep\tone\t{many}\tu\texperiments/1.2.3min-u\t2026\t1e300",
+        f"b\t1e-320\t1e-320\tdiscard\twithout #{many}\t1\tu\t\t2026\t1",
+    )
+    (place.repo.root / "results.tsv").write_text("\n".join([HEADER, *rows]))
+    told = night_facts(place, "u")
+    assert [(one.number, one.memory_gb, one.seeds, one.without) for one in told.attempts] == [
+        (0, None, 0, ()), (1, 1e-320, 1, ())
+    ]  # fmt: skip
+    assert told.budget_s == 0
+    (place.repo.root / "results.tsv").write_text("commit\ttag\na\tu\n")  # of another tool
+    assert known_tags(place) == ("u", "t")
+
+
+def _findings(**changed: object) -> str:
+    bpb = {"mean_bpb": 0.1, "low_bpb": 0.05, "high_bpb": 0.15}
+    found = {
+        "champion": 1, "script": 1, "recorded_bpb": 1.0, "believed_bpb": 1.1, "honest": bpb, "holdout": None,
+        "edits": [{"number": -1, "effect": bpb, "runs": 2}], "passengers": [],
+    }  # fmt: skip
+    facts = {"number": 1, "champion": 1, "fresh": 4, "began": "2026-01-01T00:00:00Z", "findings": found | changed}
+    return json.dumps(facts)
+
+
+def test_a_record_of_another_night_or_with_findings_that_no_dawn_makes_is_damaged(place, tmp_path):
+    shutil.copytree(place.repo.root, tmp_path / "there")
+    there = Place.of(tmp_path / "there" / "train_mlx.py")
+    ship(there, "t", there.shipped / "t")
+    shutil.copytree(there.shipped / "t", there.shipped / "other")
+    with pytest.raises(NightError, match=r"other is damaged \(it is the record of another night, 't'"):
+        night_facts(there, "other")
+    shutil.rmtree(there.nights)
+    path = there.shipped / "t" / "findings.json"
+    path.write_text(_findings())
+    assert night_facts(there, "t").dawn is not None
+    markup = '<meta http-equiv="refresh" content="0; url=https://example.org">'
+    width = {"mean_bpb": 0.1, "low_bpb": None, "high_bpb": markup}
+    for changed in ({"champion": markup}, {"script": -1}, {"champion": 99}, {"honest": width}, {"passengers": ["x"]}):
+        path.write_text(_findings(**changed))
+        with pytest.raises(NightError, match="t is damaged"):
+            night_facts(there, "t")
+
+
 # ---- curves ----------------------------------------------------------------------------------------------------------
 
 

@@ -217,14 +217,6 @@ def test_an_edit_is_shown_as_a_unified_diff_and_cut_where_it_is_long():
     assert diff(before, [f"new {number}" for number in range(1000)]).split("\n")[-1] == "… 1701 more lines"
 
 
-def test_a_curve_is_thinned_to_the_means_of_equal_parts():
-    points = [(at / 1000, 10 - at / 100) for at in range(1001)]
-    thin = thinned(points, 10)
-    assert len(thin) == 10
-    assert thin[0] == pytest.approx((0.05, 9.5), abs=0.01)
-    assert thinned(points[:3]) == [(0.001, 9.99)]
-
-
 def test_half_a_surrogate_pair_in_a_title_is_written_as_a_question_mark():
     first = replace(FIRST, title="half \ud800 of a pair")
     text = page([replace(NIGHT, attempts=(first, *NIGHT.attempts[1:]))], Extras())
