@@ -44,9 +44,9 @@ def _csv(rows: Sequence[Row]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Make a text fit for a terminal and a spreadsheet, which takes some texts for formulas."""
+    """Make a text fit for a terminal and a spreadsheet, which takes some texts for formulas, also behind a blank."""
     safe = harmless_lines(text)
-    return TEXT_MARK + safe if FORMULA.match(safe) else safe
+    return TEXT_MARK + safe if FORMULA.match(safe.lstrip()) else safe
 
 
 def _is_csv(columns: Sequence[str], path: Path) -> bool:

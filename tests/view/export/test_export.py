@@ -72,6 +72,13 @@ def test_hostile_texts_are_texts_in_every_format(tmp_path):
         assert found["runs"][0]["val_bpb"] is None  # JSON has no such number
 
 
+@pytest.mark.parametrize("title", ["\t=1+1", " =1+1", "\n@SUM(1)"])
+def test_a_formula_behind_a_blank_is_a_text_too(tmp_path, title):
+    write_csv(tmp_path / "t.csv", attempts([a_night(an_attempt(number=0, title=title))]))
+    (row,) = csv.DictReader((tmp_path / "t.csv").open(newline="", encoding="utf-8"))
+    assert row["title"] == f"'{title}"
+
+
 def interrupted(there: Path) -> None:
     with replaced(there, "tensorboard", ["t"]) as aside:
         (aside / "second").touch()
