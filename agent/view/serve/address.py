@@ -51,6 +51,8 @@ def token_for(host: str, asked: str | None) -> str | None:
             f"a token of {len(asked)} characters can be guessed; give {LEAST_TOKEN_CHARS} or more, "
             f"or --host without --token for a random one"
         )
+    if asked is not None and not (asked.isascii() and asked.isprintable()):
+        raise NightError(f"a cookie cannot hold the token {asked!r}; give letters, digits and signs of ASCII alone")
     return asked if asked is not None or is_loopback(host) else secrets.token_urlsafe(32)
 
 

@@ -74,6 +74,7 @@ def test_what_it_cannot_do_is_one_sentence(grounds: Grounds, tmp_path):
     assert "no address of this machine" in refused(grounds.nightshift("serve", "--host", "no.such.host.invalid"))
     assert "192.0.2.1" in refused(grounds.nightshift("serve", "--port", "0", "--host", "192.0.2.1"))
     assert "can be guessed" in refused(grounds.nightshift("serve", "--token", "short"))
+    assert "a cookie cannot hold" in refused(grounds.nightshift("serve", "--token", "é" * 16))
     assert "no night nowhere" in refused(grounds.nightshift("serve", "nowhere")).lower()
     empty = make_place(tmp_path / "empty")
     assert "no night has run here yet" in refused(Grounds(empty.repo.root).nightshift("serve"))
