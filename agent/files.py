@@ -81,7 +81,7 @@ def remove(path: Path) -> None:
 def replaced_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder to fill, which then takes this one's place; if the filling fails, this one stays."""
     folder = folder.resolve()
-    aside, old = (folder.with_name(f".{folder.name}.{word}") for word in ("new", "old"))
+    aside, old = (folder.with_name(f".{folder.name}.{word}") for word in ("nightshift-new", "nightshift-old"))
     for left in (aside, old):  # by a process that was killed
         remove(left)
     aside.mkdir(parents=True)

@@ -119,3 +119,11 @@ def test_a_bar_appears_on_a_terminal_after_two_seconds_and_leaves_nothing(tmp_pa
         [sys.executable, "-c", SLOWLY], env=environment(), capture_output=True, text=True, check=True
     )
     assert (piped.stdout, piped.stderr) == ("done\n", "")
+
+
+def test_a_users_folder_with_a_name_like_that_of_a_half_written_export_stays(tmp_path):
+    for name in (".there.new", ".there.old"):
+        (tmp_path / name).mkdir()
+    with replaced(tmp_path / "there", "tensorboard", ["t"]):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"there", ".there.new", ".there.old"}
