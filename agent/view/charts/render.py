@@ -20,8 +20,9 @@ ET.register_namespace("xlink", LINK)
 
 def svg(spec: Spec, theme: Theme | None = None) -> str:
     """Draw a specification as SVG: with CSS custom properties for a page, or with the colours of a theme."""
-    drawn: str = _renderer().vegalite_to_svg(_ready(spec, theme), vl_version=VEGA_LITE, allowed_base_urls=NO_FILES)
-    return _tidy(drawn, str(spec.get("description", "")))
+    ready = _ready(spec, theme)
+    drawn: str = _renderer().vegalite_to_svg(ready, vl_version=VEGA_LITE, allowed_base_urls=NO_FILES)
+    return _tidy(drawn, str(ready.get("description", "")))
 
 
 def png(spec: Spec, theme: Theme = Theme.LIGHT, scale: float = 2.0) -> bytes:

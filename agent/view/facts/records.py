@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from agent.experiment import Dawn, Kind, Status
+from agent.experiment import Dawn, Ending, Kind, Status
 from agent.judging.confirmation import SOURCE as DAWN
 from agent.judging.noise import TELLING_APART
 from agent.records.ledger import Row, number_of
@@ -39,7 +39,7 @@ def of_record(folder: Path, rows: Sequence[Row]) -> NightFacts:
     lines = text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")
     told = [json.loads(line) for line in lines]
     known = [attempt_in(row, told[0]["dials"]) for row in told]
-    if any(one.number != at or (one.parent or 0) > max(0, at - 1) for at, one in enumerate(known)):
+    if any(one.number != at or (one.parent is not None and one.parent >= at) for at, one in enumerate(known)):
         raise ValueError("its attempts are not numbered from 0 on, each after its parent")
     dials = {one.number: one.dials for one in known}
     attempts = tuple(
@@ -126,7 +126,7 @@ def _run(row: Mapping[str, Any]) -> RunFacts:
     return RunFacts(
         seed=int(number_in(row["seed"]) or 0),
         dawn=int(number_in(row["dawn"]) or 0),
-        ending=str(row["ending"]),
+        ending=Ending(row["ending"]),
         val_bpb=number_in(row["val_bpb"]),
         holdout_bpb=number_in(row["holdout_bpb"]),
         failure=None,

@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pytest
 from charted import eventful, links, tree
+from facts import a_night, an_attempt
 
 from agent.errors import MachineError
+from agent.view.charts.dials import dials_chart
 from agent.view.charts.lineage import lineage_chart
 from agent.view.charts.parts.palette import COLOURS, Colour, Theme, colours, css
 from agent.view.charts.progress import progress_chart
@@ -113,3 +115,12 @@ def test_without_the_renderer_the_way_to_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(MachineError, match=r"charts need vl-convert-python; install it: .*install.* vl-convert-python"):
         svg(progress_chart([eventful()], 800))
+
+
+def test_control_characters_in_the_name_of_a_records_dial_are_codes():
+    attempts = an_attempt(number=0), an_attempt(number=1, parent=0, dials={"\x00\x1bLR": (1, 2)}, gain_bpb=0.1)
+    spec = dials_chart(a_night(*attempts), 800)
+    assert spec is not None
+    drawn = svg(spec)
+    assert r"\x00\x1bLR" in drawn
+    assert not set("\x00\x1b") & set(drawn)

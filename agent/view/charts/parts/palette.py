@@ -8,6 +8,8 @@ the lightness that each paper needs.
 from enum import StrEnum
 from typing import Any
 
+from agent.text import harmless
+
 Spec = dict[str, Any]  # a Vega-Lite specification
 
 
@@ -61,9 +63,14 @@ def css(theme: Theme) -> str:
 
 
 def painted(part: Any, concrete: dict[Colour, str]) -> Any:
-    """Return a copy of a specification with concrete colours in the places of their roles."""
+    """Return a copy of a specification with concrete colours in the places of their roles, and harmless texts.
+
+    XML has no control characters: with one in a text, a drawing could not be read again.
+    """
     if isinstance(part, dict):
         return {name: painted(inner, concrete) for name, inner in part.items()}
     if isinstance(part, list | tuple):
         return [painted(inner, concrete) for inner in part]
-    return concrete[part] if isinstance(part, Colour) else part
+    if isinstance(part, Colour):
+        return concrete[part]
+    return harmless(part) if isinstance(part, str) else part
