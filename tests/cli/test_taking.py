@@ -227,12 +227,18 @@ def test_an_export_replaces_nothing_but_an_export(grounds, tmp_path):
         said = refused(grounds.nightshift("export", kind, "--out", str(tmp_path / f"mine.{kind}")))
         assert said.endswith("holds something other than an export of this format; name another file with --out")
         assert (tmp_path / f"mine.{kind}").read_bytes() == before
-    for kind in ("trackio", "tensorboard"):
-        said = refused(grounds.nightshift("export", kind, "--out", str(tmp_path)))
-        assert said == f"{tmp_path} holds something other than an export for {kind}; name another folder with --out"
     said = refused(grounds.nightshift("export", "csv", "--out", str(tmp_path / "no" / "t.csv")))
     assert said == f"{tmp_path / 'no'} is not a folder; make it first, or name another file with --out"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.csv", "mine.jsonl", "mine.parquet"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["trackio", "tensorboard"])
+def test_an_export_for_a_tracker_replaces_nothing_but_an_export(grounds, tmp_path, kind):
+    (tmp_path / "mine.txt").write_text("mine")
+    said = refused(grounds.nightshift("export", kind, "--out", str(tmp_path)))
+    assert said == f"{tmp_path} holds something other than an export for {kind}; name another folder with --out"
+    assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
 def test_a_tracker_that_is_not_installed_is_named_with_the_command_that_installs_it(grounds, monkeypatch):
