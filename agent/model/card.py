@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent.amounts import counted
 from agent.invocation import SCRIPT, install_command
 from agent.judging.intervals import Interval
 from agent.model.best_script import BestScript
@@ -187,13 +188,10 @@ the model, tokens (B, T) → logits (B, T, {manifest["vocab_size"]}). `tokenizer
 
 def score_words(found: Scored) -> str:
     """Return the mean of an attempt's scores, its 95 % interval if the noise is known, and how many there are."""
-    mean = bracketed(found.val_bpb, found.low_bpb, found.high_bpb)
-    return f"{mean}, mean of {found.seeds} seed{'s' if found.seeds != 1 else ''}"
+    around = Interval(found.val_bpb, found.low_bpb, found.high_bpb)
+    return f"{interval(around)}, mean of {counted(found.seeds, 'seed')}"
 
 
 def interval(found: Interval) -> str:
-    return bracketed(found.mean_bpb, found.low_bpb, found.high_bpb)
-
-
-def bracketed(mean_bpb: float, low_bpb: float, high_bpb: float) -> str:
-    return f"{mean_bpb:.6f}" + (f" [{low_bpb:.6f}, {high_bpb:.6f}]" if low_bpb < high_bpb else "")
+    """Return the mean, and the ends in brackets where the noise is known."""
+    return f"{found.mean_bpb:.6f}" + (f" [{found.low_bpb:.6f}, {found.high_bpb:.6f}]" if found.has_width else "")

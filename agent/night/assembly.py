@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from agent.amounts import counted
 from agent.clock import kept_awake
 from agent.errors import NightError, NightHalted
 from agent.experiment import Night, Proposer, short
@@ -155,8 +156,8 @@ def greet(context: NightContext) -> None:
     """Say what the night works with, and until when."""
     night, runner, say, limits = context.runner.night, context.runner, context.watcher.said, context.limits
     terms = Terms.from_json(night.terms)
-    until = [f"{_counted(limits.experiments, 'experiment')} after attempt 0"] if limits.experiments else []
-    until += [_counted(limits.hours, "hour")] if limits.hours else []
+    until = [f"{counted(limits.experiments, 'experiment')} after attempt 0"] if limits.experiments else []
+    until += [counted(limits.hours, "hour")] if limits.hours else []
     say(f"night {night.tag} on branch {short(night.branch)}")
     say(f"  script   {context.place.script_path}")
     say(f"  device   {night.device} ({night.device_kind})")
@@ -194,8 +195,3 @@ def last_row(place: Place, journal: Journal) -> Iterator[None]:
             with suppress(OSError, sqlite3.OperationalError, NightError):
                 write_ledger(place, live=(journal.night(), journal.attempts()))
         raise
-
-
-def _counted(number: float, noun: str) -> str:
-    amount = str(number) if isinstance(number, int) else f"{number:g}"  # a million experiments are not 1e+06
-    return f"{amount} {noun}" if number == 1 else f"{amount} {noun}s"

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agent.amounts import counted, duration
 from agent.experiment import NOT_BELIEVED, Status
 from agent.judging.intervals import Interval, Spread, difference
 from agent.script.dials import Value
 from agent.text import SCORE_DECIMALS, percent_sure, shorten, shown_difference
 from agent.view.facts.hours import hours
 from agent.view.facts.nouns import AttemptFacts, NightFacts, RunFacts
-from agent.view.facts.overview import scored_of
+from agent.view.facts.overview import cost_usd, scored_of
 from agent.view.terminal import memory
 
 TITLE_CHARS = 40
@@ -86,7 +87,7 @@ def nights_compared(a: NightFacts, b: NightFacts) -> Comparison:
     sentence = _sentence(best_a, best_b, gain, by, winner)
     chosen = [len(_ideas(side.night)) for side in (best_a, best_b) if side.attempt.number]
     if gain is not None and winner in (Winner.A, Winner.B, Winner.OPEN) and chosen:
-        among = " and of ".join(f"{count:,} attempt{'' if count == 1 else 's'}" for count in chosen)
+        among = " and of ".join(counted(count, "attempt") for count in chosen)
         sentence += f"; the best score of {among} is luck in part"
     return Comparison(lines, {}, gain, by, winner, sentence)
 
@@ -131,7 +132,7 @@ def _error(side: Side) -> float | None:
 
 
 def _runs(a: int, b: int) -> str:
-    return f"{a} run{'s' if a > 1 else ''} of A, {b} of B" if a != b else f"{a} run{'s' if a > 1 else ''} each"
+    return f"{counted(a, 'run')} of A, {b} of B" if a != b else f"{counted(a, 'run')} each"
 
 
 def _winner(a: Side, b: Side, gain: Interval | None) -> Winner:
@@ -230,7 +231,7 @@ def _of_nights(a: NightFacts, b: NightFacts) -> Iterator[Contrast]:
     yield Contrast("honest gain", *(_interval(night.dawn.honest if night.dawn else None) for night in (a, b)))
     yield Contrast("σ of a run", _bpb(a.sigma_bpb), _bpb(b.sigma_bpb))
     for (what, spent_a), (_, spent_b) in zip(hours(a), hours(b), strict=True):
-        yield Contrast(f"time for {what}", _duration(spent_a), _duration(spent_b))
+        yield Contrast(f"time for {what}", duration(spent_a), duration(spent_b))
     yield Contrast("cost", _cost(a), _cost(b))
 
 
@@ -310,17 +311,13 @@ def _ratio(a: float | None, b: float | None) -> str:
     return f"{b / a - 1:+.1%}" if a and b is not None else ""
 
 
-def _duration(hours_spent: float) -> str:
-    return f"{hours_spent:.1f} h" if hours_spent >= 1 else f"{60 * hours_spent:.0f} min"
-
-
 def _memory(attempt: AttemptFacts) -> str:
     return "" if attempt.memory_gb is None else memory(1024 * attempt.memory_gb)
 
 
 def _cost(night: NightFacts) -> str:
-    known = [source.usd for source in night.sources if source.usd is not None]
-    return f"${sum(known):.2f}" if known else ""
+    known_usd = cost_usd(night.sources)
+    return "" if known_usd is None else f"${known_usd:.2f}"
 
 
 def _shown(value: Value) -> str:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agent.amounts import counted
 from agent.experiment import Status
 from agent.judging.intervals import Interval
 from agent.judging.noise import SAME
@@ -140,7 +141,7 @@ def _words(again: Replay, then: Before | None) -> tuple[str, str]:
     if again.val_bpb is None:
         return score, "no score"
     difference_bpb = shown_difference(again.val_bpb, then.val_bpb)
-    than = "then" if then.seed is not None else f"the mean of its {then.runs} run{'s' if then.runs > 1 else ''}"
+    than = "then" if then.seed is not None else f"the mean of its {counted(then.runs, 'run')}"
     if difference_bpb == 0:
         return score, f"the same as {than} in {SCORE_DECIMALS} decimals"
     way = "higher" if difference_bpb > 0 else "lower"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from agent.amounts import counted, duration
 from agent.experiment import Ask, Dawn, History, Night, Noise
 from agent.judging.intervals import Interval
 from agent.records.standing import Standing, Stopped
@@ -30,12 +31,12 @@ def overview_lines(now: Overview, *, pid: int | None, stopping: bool, left: str 
     state = f"running (pid {pid})" if pid else "not running"
     if pid and stopping:
         state += ", ends after this run"
-    counted = [f"{now.keep} keep", f"{now.discard} discard", f"{now.crash} crash"]
-    counted += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
+    counts = [f"{now.keep} keep", f"{now.discard} discard", f"{now.crash} crash"]
+    counts += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
     lines = [
         f"night {now.tag}: {state}; {_times(now)}",
         f"branch {now.branch}, {now.budget_s:g} s a run, {now.device}, protocol {now.protocol}",
-        f"{_attempts(now.attempts)}: {', '.join(counted)}",
+        f"{_attempts(now.attempts)}: {', '.join(counts)}",
         None if now.stopped is None else stopped_line(now.stopped),
         _best_line(now),
         None if now.dawn is None else dawn_line(now.dawn, now.branch),
@@ -56,7 +57,7 @@ def _times(now: Overview) -> str:
 
 def _attempts(number: int) -> str:
     """Write a number of attempts; the baseline is one of them, and counts as kept."""
-    return f"{number} attempts, the baseline included" if number > 1 else f"{number} attempt{'' if number else 's'}"
+    return counted(number, "attempt") + (", the baseline included" if number > 1 else "")
 
 
 def _minute(at: str) -> str:
@@ -84,14 +85,6 @@ def _spent_line(now: Overview) -> str | None:
     cost = "" if now.usd is None else f"; ${now.usd:.2f}"
     cost += f" of at most ${now.most_usd:.2f}" if cost and now.most_usd is not None else ""
     return f"spent: {', '.join(parts)}{cost}"
-
-
-def duration(hours: float) -> str:
-    """Write hours as people say them."""
-    minutes = round(60 * hours)
-    if minutes < 1:
-        return f"{3600 * hours:.0f} s"
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def stopped_line(found: Stopped) -> str:

@@ -16,7 +16,7 @@ from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.records.standing import Standing
 from agent.view.facts.overview import Scored, overview
-from agent.view.live.panel import duration
+from agent.view.live.panel import countdown
 from agent.view.live.screen import Screen
 from agent.view.live.so_far import SoFar
 
@@ -213,6 +213,6 @@ def test_a_dry_run_shows_no_progress_of_the_second_that_it_trains():
 
 
 def test_durations_are_told_in_their_two_largest_units():
-    assert [duration(seconds) for seconds in (0.4, 59.9, 60, 3599, 3600, 90_000)] == [
+    assert [countdown(seconds) for seconds in (0.4, 59.9, 60, 3599, 3600, 90_000)] == [
         *("0 s", "59 s", "1 min 0 s", "59 min 59 s", "1 h 0 min", "25 h 0 min"),
     ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.amounts import counted
 from agent.cli.reading.scripts import latest_tag
 from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
@@ -35,7 +36,7 @@ def report(options: ReportOptions) -> int:
     out = options.out or default_path(place, tags)
     _write(out, page(nights, gather(place, nights)))
     attempts = sum(len(night.attempts) for night in nights)
-    print(f"wrote {out}: {', '.join(tags)}, {attempts:,} attempt{'' if attempts == 1 else 's'}")
+    print(f"wrote {out}: {', '.join(tags)}, {counted(attempts, 'attempt')}")
     if options.png is not None:
         from agent.view.page.drawings import picture
 

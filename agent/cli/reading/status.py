@@ -4,6 +4,7 @@ import argparse
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from agent.amounts import counted, duration
 from agent.cli.reading.which import known_tag, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.night.lock import Holder, holder
@@ -13,7 +14,7 @@ from agent.records.standing import Standing
 from agent.view.answer import Answer, AnswersTo
 from agent.view.facts.json import plain
 from agent.view.facts.overview import Overview, overview
-from agent.view.status import duration, overview_lines
+from agent.view.status import overview_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def _show(now: Overview, who: Holder | None, *, stopping: bool) -> None:
 def _left_words(now: Overview, who: Holder) -> str | None:
     seconds, experiments = _seconds_left(who), _experiments_left(now, who)
     parts = [] if seconds is None else [duration(seconds / 3600)]
-    parts += [] if experiments is None else [f"{experiments} experiment{'' if experiments == 1 else 's'}"]
+    parts += [] if experiments is None else [counted(experiments, "experiment")]
     return f"left: {', '.join(parts)}" if parts else None
 
 

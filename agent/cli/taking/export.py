@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.amounts import counted
 from agent.cli.reading.scripts import facts_of
 from agent.cli.reading.which import begin_with, place_meant
 from agent.cli.words.parser import Subcommand
@@ -48,10 +49,10 @@ def export(options: ExportOptions) -> int:
     out = _out(options, nights)
     if options.format in TRACKERS:
         show = TRACKERS[options.format](place, out, nights)
-        print(f"wrote {out}: {_counted(nights)}; see it with: {show}")
+        print(f"wrote {out}: {_written(nights)}; see it with: {show}")
         return 0
     files = TABLES[options.format](out, attempts(nights))
-    print(f"wrote {', '.join(map(str, files))}: {_counted(nights)}")
+    print(f"wrote {', '.join(map(str, files))}: {_written(nights)}")
     return 0
 
 
@@ -76,10 +77,10 @@ def _out(options: ExportOptions, nights: Sequence[NightFacts]) -> Path:
     return options.out / name if options.format in TABLES and options.out.is_dir() else options.out
 
 
-def _counted(nights: Sequence[NightFacts]) -> str:
+def _written(nights: Sequence[NightFacts]) -> str:
     count = sum(len(night.attempts) for night in nights)
     of = f"night {nights[0].tag}" if len(nights) == 1 else f"{len(nights)} nights"
-    return f"{count:,} attempt{'' if count == 1 else 's'} of {of}"
+    return f"{counted(count, 'attempt')} of {of}"
 
 
 def _export_words(words: argparse.ArgumentParser) -> None:

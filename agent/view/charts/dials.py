@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from agent.amounts import counted
 from agent.script.dials import Value
 from agent.text import one_line
 from agent.view.charts.parts.frame import Frame, stretch
@@ -13,7 +14,7 @@ from agent.view.charts.parts.scatter import Mark, Sheet
 from agent.view.charts.parts.style import GUTTER_PX, RIGHT_PX, chart, layer
 from agent.view.charts.parts.symbols import Symbol, dot, symbol, symbol_channels
 from agent.view.charts.parts.thin import apart, said, thinned
-from agent.view.charts.parts.words import FONT_PX, counted, heading
+from agent.view.charts.parts.words import FONT_PX, heading
 from agent.view.facts.moves import Move, moves
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
+from agent.amounts import counted, duration
 from agent.proposers.mix import Share
 from agent.text import one_line
 from agent.view.charts.parts.bars import Bar, bars
 from agent.view.charts.parts.palette import Spec
 from agent.view.charts.parts.style import chart
 from agent.view.charts.parts.thin import said
-from agent.view.charts.parts.words import counted, heading, text_px
+from agent.view.charts.parts.words import heading, text_px
 from agent.view.facts.hours import hours
 from agent.view.facts.nouns import NightFacts
 
@@ -25,9 +26,9 @@ def hours_chart(night: NightFacts, width: int) -> Spec | None:
     whole = sum(length for _, length in spent)
     if whole <= 0:
         return None
-    rows = [Bar(what, length, f"{_hours(length)} · {length / whole:.0%}") for what, length in spent]
+    rows = [Bar(what, length, f"{duration(length)} · {length / whole:.0%}") for what, length in spent]
     panel = bars("where the time went", rows, min(width, MOST_WIDTH) - SIDES_PX, NAMES_PX)
-    return chart([panel], f"Where {_hours(whole)} went.")
+    return chart([panel], f"Where {duration(whole)} went.")
 
 
 def sources_chart(night: NightFacts, width: int) -> Spec | None:
@@ -48,11 +49,6 @@ def sources_chart(night: NightFacts, width: int) -> Spec | None:
     return spec | ({"title": heading("", words, width - SIDES_PX)} if words else {})
 
 
-def _hours(length: float) -> str:
-    minutes = length * 60
-    return f"{length:.1f} h" if length >= 1 else f"{minutes:.0f} min" if minutes >= 1 else f"{minutes * 60:.0f} s"
-
-
 def _attempts(one: Share) -> Bar:
     return Bar(one.source, one.attempts, f"{one.kept} of {one.attempts}", part=one.kept)
 
@@ -62,7 +58,7 @@ def _gain(one: Share) -> Bar:
 
 
 def _time(one: Share) -> Bar:
-    return Bar(one.source, one.hours, _hours(one.hours))
+    return Bar(one.source, one.hours, duration(one.hours))
 
 
 def _calls(one: Share) -> Bar:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain
 
+from agent.amounts import budget, counted
 from agent.view.charts.panel import DAWN_PX, Panel, ends_of
 from agent.view.charts.parts.frame import Frame
 from agent.view.charts.parts.labels import Labelled, placed, sloped
@@ -11,7 +12,7 @@ from agent.view.charts.parts.scatter import Mark, Sheet
 from agent.view.charts.parts.style import GUTTER_PX, chart, plot_px
 from agent.view.charts.parts.symbols import Symbol, dot, symbol, symbol_channels
 from agent.view.charts.parts.thin import apart, said, thinned
-from agent.view.charts.parts.words import counted, heading, seconds
+from agent.view.charts.parts.words import heading
 from agent.view.charts.staircase import honest_gain, revocations, staircase
 from agent.view.facts.nouns import NightFacts
 
@@ -83,7 +84,7 @@ def _labels(panel: Panel) -> list[Spec]:
 
 
 def _title(night: NightFacts) -> str:
-    return f"{night.tag} · {seconds(night.budget_s)} · {night.device}"
+    return f"{night.tag} · {budget(night.budget_s)} · {night.device}"
 
 
 def _result(panel: Panel) -> list[str]:

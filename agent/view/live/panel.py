@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from agent.amounts import counted
 from agent.experiment import Attempt, Progress, Status
 from agent.text import shown_difference
 from agent.view.live.columns import as_many_as_fit, shortened, shown
@@ -118,14 +119,14 @@ def _best_words(now: SoFar) -> Sequence[str | Text]:
 def _left_words(now: SoFar) -> Sequence[str | Text]:
     words = []
     if now.experiments_left is not None:
-        words.append(f"{now.experiments_left} experiment{'' if now.experiments_left == 1 else 's'}")
+        words.append(counted(now.experiments_left, "experiment"))
     if now.ends_s is not None:
-        words.append(duration(max(0.0, now.ends_s - time.time())))
+        words.append(countdown(max(0.0, now.ends_s - time.time())))
     return words or ["no limit; it runs until it is stopped"]
 
 
-def duration(seconds: float) -> str:
-    """Return a duration in its two largest units."""
+def countdown(seconds: float) -> str:
+    """Return the time that is left, in its two largest units."""
     minutes, rest_s = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

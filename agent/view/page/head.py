@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from html import escape
 
+from agent.amounts import budget, counted, duration
 from agent.experiment import Kind, Status
 from agent.judging.intervals import Interval
 from agent.text import one_line, percent_sure
 from agent.view.facts.lineage import Kept, lineage
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts
-from agent.view.facts.overview import Overview, overview_of
+from agent.view.facts.overview import overview_of
 
 MOST_HELPED = 6
 TITLE_CHARS = 160
@@ -21,11 +22,6 @@ ROW_PX = 18
 def ideas_of(night: NightFacts, status: Status) -> int:
     """Return how many ideas have a status: the baseline and dawn's questions are none."""
     return sum(one.status == status for one in night.attempts if one.is_idea and one.parent is not None)
-
-
-def has_width(found: Interval) -> bool:
-    """Return whether the noise was known of which the interval was made."""
-    return found.low_bpb < found.high_bpb
 
 
 # ---- sentences -------------------------------------------------------------------------------------------------------
@@ -63,7 +59,7 @@ def certainty(night: NightFacts) -> str:
 
 
 def _doubts(night: NightFacts, gain: Interval) -> str:
-    if not has_width(gain):
+    if not gain.has_width:
         return " How sure that is, is not known."
     luck = " The interval includes zero, so all of it may be luck." if gain.low_bpb <= 0 else ""
     if night.doubt is None:
@@ -102,9 +98,9 @@ def head(night: NightFacts, among: int = 1) -> str:
 
 def _where(night: NightFacts) -> str:
     when = " to ".join(dict.fromkeys(at[:16].replace("T", " ") for at in (night.started, night.ended or "") if at))
-    budget = f"{_time(night.budget_s)} a run" if night.budget_s else ""
+    trained = f"{budget(night.budget_s)} a run" if night.budget_s else ""
     lost = "only its rows of results.tsv are left" if night.lost else ""
-    return " · ".join(filter(None, (f"Night {night.tag}", night.device, budget, f"{when} UTC" if when else "", lost)))
+    return " · ".join(filter(None, (f"Night {night.tag}", night.device, trained, f"{when} UTC" if when else "", lost)))
 
 
 def _figures(night: NightFacts) -> str:
@@ -120,18 +116,14 @@ def _figures(night: NightFacts) -> str:
         rows.append(("Honest gain at dawn", *measured))
     counts = f"{ideas_of(night, Status.KEEP)} kept · {ideas_of(night, Status.CRASH)} crashed"
     rows.append(("Ideas tried", f"{now.ideas:,}", counts))
-    rows.append(("Time spent", _spent(now), "training and scoring" if now.usd is None else f"${now.usd:.2f} paid"))
+    spent = duration(now.hours["training"] + now.hours["scoring"])
+    rows.append(("Time spent", spent, "training and scoring" if now.usd is None else f"${now.usd:.2f} paid"))
     if night.sigma_bpb is not None and night.smallest_bpb is not None:
         rows.append(("Noise of one run", f"σ {_bpb(night.sigma_bpb)}", f"below {_bpb(night.smallest_bpb)} may be luck"))
     return '<dl class="figures">' + "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(more)}</small></dd></div>"
         for name, value, more in rows
     ) + "</dl>"  # fmt: skip
-
-
-def _spent(now: Overview) -> str:
-    minutes = 60 * (now.hours["training"] + now.hours["scoring"])
-    return f"{minutes / 60:.1f} h" if minutes >= 90 else f"{minutes:.0f} min"
 
 
 def _helped(night: NightFacts) -> str:
@@ -171,7 +163,7 @@ def _how_sure(night: NightFacts) -> str:
         rows.append(("on fresh seeds", dawn.honest, ""))
     if dawn is not None and dawn.holdout is not None:
         rows.append(("on the holdout", dawn.holdout, ""))
-    if not any(has_width(found) for _, found, _ in rows):
+    if not any(found.has_width for _, found, _ in rows):
         return ""
     low = min(0.0, *(found.low_bpb for _, found, _ in rows))
     span = (max(0.0, *(found.high_bpb for _, found, _ in rows)) - low) or 1.0
@@ -226,7 +218,7 @@ def _compared(night: NightFacts) -> str:
         f"{now.ideas:,}",
         str(ideas_of(night, Status.KEEP)),
         *("–" if score is None else _bpb(score.val_bpb) for score in (now.baseline, now.best)),
-        f"{night.device}, {_time(night.budget_s)}" if night.budget_s else night.device,
+        f"{night.device}, {budget(night.budget_s)}" if night.budget_s else night.device,
     )
     return "<tr>" + "".join(f"<td{_numeric(at)}>{escape(cell)}</td>" for at, cell in enumerate(cells)) + "</tr>"
 
@@ -238,25 +230,17 @@ def _numeric(at: int) -> str:
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def _bpb(value: float) -> str:
     return f"{value:.4f}".replace("-", "−")
 
 
 def _ends(found: Interval) -> str:
-    if not has_width(found):
+    if not found.has_width:
         return "its noise is not known"
     return f"{_bpb(found.low_bpb)} to {_bpb(found.high_bpb)}"
 
 
 def _within(found: Interval) -> str:
-    if not has_width(found):
+    if not found.has_width:
         return _bpb(found.mean_bpb)
     return f"{_bpb(found.mean_bpb)} ({_bpb(found.low_bpb)} to {_bpb(found.high_bpb)})"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 60:g} min" if seconds >= 60 and seconds % 60 == 0 else f"{seconds:g} s"

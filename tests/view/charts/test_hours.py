@@ -25,10 +25,13 @@ def test_each_share_of_the_time_has_a_bar_with_its_length_in_words():
     run = RunFacts(0, 0, "finished", 1.2, None, None, 7200.0, 1800.0, None, None)
     spec = hours_chart(night(attempt(0, Kind.BASELINE, 1.2, asked_s=0.0, runs=(run,))), 800)
     found = bars(spec)
-    assert list(found) == ["where the time went, training: 2.0 h · 80%", "where the time went, scoring: 30 min · 20%"]
+    assert list(found) == [
+        "where the time went, training: 2 h 00 min · 80%",
+        "where the time went, scoring: 30 min · 20%",
+    ]
     training, scoring = found.values()
     assert scoring / training == pytest.approx(0.25, abs=0.01)
-    assert {"training", "scoring", "asking", "other", "2.0 h · 80%", "0 s · 0%"} <= texts(spec)
+    assert {"training", "scoring", "asking", "other", "2 h 00 min · 80%", "0 s · 0%"} <= texts(spec)
 
 
 def test_a_night_that_took_no_time_has_no_chart():

@@ -48,15 +48,6 @@ def wrapped(words: list[str], most_px: float, font_px: float = FONT_PX) -> list[
     return lines
 
 
-def seconds(budget_s: float) -> str:
-    """Say a budget as people do: 40 s, 5 min."""
-    return f"{budget_s / 60:g} min" if budget_s >= 60 and budget_s % 60 == 0 else f"{budget_s:g} s"
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def anchor(night: NightFacts, number: int, *, several: bool) -> str:
     """Return the link to an attempt in the page: with the night's tag where the page shows several nights."""
     return f"#attempt-{one_line(night.tag, TITLE_CHARS)}-{number}" if several else f"#attempt-{number}"
