@@ -31,7 +31,7 @@ class Cost:
     more_is_better: bool = False
 
     def price(self, one: AttemptFacts) -> float | None:
-        """Return the cost such that lower is better."""
+        """Return the cost, negative where more is better, so that lower is better."""
         value = self.of(one)
         return -value if value is not None and self.more_is_better else value
 

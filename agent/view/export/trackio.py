@@ -1,6 +1,6 @@
 """Write nights as a store of Trackio: a project a night, a run an attempt.
 
-Trackio takes the place of its store from the environment, once, when it is imported. So a process of its own fills it.
+Trackio takes the place of its store from the environment, once, when it is imported. So another process fills it.
 """
 
 import importlib.util

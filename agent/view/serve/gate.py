@@ -55,9 +55,9 @@ class Gate:
         hosts = self._address.hosts
         if hosts is not None and request.headers.get("host", "").lower() not in hosts:
             return _refusal(421, f"this server is known as http://127.0.0.1:{self._address.port}/ only; open that")
-        # What a page of another site asks for in the background; a link to this page is well.
+        # A page of another site asks for something in the background; a link to this page is allowed.
         if request.headers.get("sec-fetch-site") in ("cross-site", "same-site") and request.url.path != "/":
-            return _refusal(403, "other sites may link to this page, and no more")
+            return _refusal(403, "other sites may only link to this page")
         return None if self._address.token is None else self._without_token(request, self._address.token)
 
     def _without_token(self, request: Request, token: str) -> Response | None:

@@ -14,7 +14,7 @@ KEEP_ALIVE_S = 15
 
 
 class Connection(H11Protocol):
-    """A connection that is aborted when its reader stalls, and when the server ends: a stream would wait for ever."""
+    """A connection that is aborted when its reader stalls, and when the server ends: a stream would never end."""
 
     _deadline: asyncio.TimerHandle | None = None
 

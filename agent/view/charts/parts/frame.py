@@ -1,4 +1,4 @@
-"""Choose the stretch of scores that a chart shows, such that far-off attempts do not flatten the rest. Pure."""
+"""Choose the stretch of scores that a chart shows, so that far-off attempts do not flatten the rest. Pure."""
 
 import statistics
 from collections.abc import Iterable, Sequence
