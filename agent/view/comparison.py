@@ -85,7 +85,7 @@ def nights_compared(a: NightFacts, b: NightFacts) -> Comparison:
     gain, by = _gain(best_a, best_b)
     winner = _winner(best_a, best_b, gain)
     sentence = _sentence(best_a, best_b, gain, by, winner)
-    chosen = [len(_ideas(side.night)) for side in (best_a, best_b) if side.attempt.number]
+    chosen = [len(side.night.ideas) for side in (best_a, best_b) if side.attempt.number]
     if gain is not None and winner in (Winner.A, Winner.B, Winner.OPEN) and chosen:
         among = " and of ".join(counted(count, "attempt") for count in chosen)
         sentence += f"; the best score of {among} is luck in part"
@@ -184,7 +184,7 @@ def _caution(a: Side, b: Side, by: str) -> str:
         return "; they ran on different devices, and a faster one comes further within the budget"
     if "dawn" in by or a.attempt.status == b.attempt.status:
         return ""
-    return "; the night chose by these scores, which flatters what it kept: nightshift confirm measures afresh"
+    return "; the night chose by these scores, which flatters what it kept: nightshift confirm measures on fresh seeds"
 
 
 # ---- the facts -------------------------------------------------------------------------------------------------------
@@ -216,10 +216,9 @@ def _code(a: Side, b: Side) -> Iterator[Contrast]:
 
 def _of_nights(a: NightFacts, b: NightFacts) -> Iterator[Contrast]:
     yield from _where(a, b)
-    ideas = _ideas(a), _ideas(b)
-    yield Contrast("ideas", *(f"{len(tried):,}" for tried in ideas))
+    yield Contrast("ideas", *(f"{len(night.ideas):,}" for night in (a, b)))
     for status in Status:
-        yield Contrast(status, *(f"{sum(one.status == status for one in tried):,}" for tried in ideas))
+        yield Contrast(status, *(f"{sum(one.status == status for one in night.ideas):,}" for night in (a, b)))
     first, last = _first_bpb(a), _first_bpb(b)
     best = _best(a), _best(b)
     reached = [side.attempt.val_bpb if side else None for side in best]
@@ -241,10 +240,6 @@ def _where(a: NightFacts, b: NightFacts) -> Iterator[Contrast]:
     yield Contrast("device", a.device, b.device)
     yield Contrast("budget", f"{a.budget_s:g} s", f"{b.budget_s:g} s")
     yield Contrast("protocol", a.protocol, b.protocol)
-
-
-def _ideas(night: NightFacts) -> list[AttemptFacts]:
-    return [one for one in night.attempts if one.is_idea and one.parent is not None]
 
 
 def _first_bpb(night: NightFacts) -> float | None:

@@ -13,7 +13,7 @@ def hours(facts: NightFacts) -> tuple[tuple[str, float], ...]:
     void_s = sum(run.train_s for run in runs if run.ending in REPEATED)
     untold_s = sum(one.spent_s for one in facts.attempts if not one.runs)  # rows have one time for all that was trained
     asked_s = sum(one.asked_s for one in facts.attempts)
-    ideas_s = sum(one.spent_s for one in facts.attempts if one.parent is not None and one.is_idea)
+    ideas_s = sum(one.spent_s for one in facts.ideas)
     seconds = {
         "training": sum(run.train_s for run in runs) - void_s + untold_s,
         "scoring": sum(run.scoring_s for run in runs),

@@ -65,17 +65,15 @@ class AttemptFacts:
     started: str
     commit: str | None
     without: tuple[int, ...]  # the edits that a script of dawn leaves out; empty for an idea
-    dials: Mapping[
-        str, tuple[Value, Value]
-    ]  # dial → its value in the parent and here, where the two differ; of a long night, only
-    # kept and late attempts have it (journal.LATEST)
+    # dial → its value in the parent and here, where they differ; of a long night, of kept and late attempts alone
+    dials: Mapping[str, tuple[Value, Value]]
     runs: tuple[RunFacts, ...]  # those that have ended, dawn's and repeated ones included
     decisions: tuple[DecisionFacts, ...]
     dry_run_s: float = 0.0
 
     @property
     def is_idea(self) -> bool:
-        """Return whether this is an edit of the night's, and no ablation of dawn's."""
+        """Return whether this is no ablation of dawn's; attempt 0 counts, too."""
         return not self.without
 
 
@@ -117,3 +115,8 @@ class NightFacts:
     noise_runs: int | None = None  # repeated runs that sigma is learnt from
     doubt: str | None = None  # why sigma says little, so that it was doubled
     most_usd: float | None = None  # the limit of its cost
+
+    @property
+    def ideas(self) -> tuple[AttemptFacts, ...]:
+        """Return the attempts that were proposed: neither attempt 0 nor dawn's questions."""
+        return tuple(one for one in self.attempts if one.is_idea and one.parent is not None)

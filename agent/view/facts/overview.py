@@ -77,7 +77,7 @@ def overview_of(facts: NightFacts) -> Overview:
     return Overview(
         **{name: getattr(facts, name) for name in SHARED},
         attempts=len(facts.attempts),
-        ideas=sum(one.is_idea and one.parent is not None for one in facts.attempts),
+        ideas=len(facts.ideas),
         keep=counts[Status.KEEP],
         discard=counts[Status.DISCARD],
         crash=counts[Status.CRASH],

@@ -21,7 +21,7 @@ ROW_PX = 18
 
 def ideas_of(night: NightFacts, status: Status) -> int:
     """Return how many ideas have a status: the baseline and dawn's questions are none."""
-    return sum(one.status == status for one in night.attempts if one.is_idea and one.parent is not None)
+    return sum(one.status == status for one in night.ideas)
 
 
 # ---- sentences -------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def _figures(night: NightFacts) -> str:
 
 def _helped(night: NightFacts) -> str:
     """List the edits that the night has kept, the largest gain first."""
-    ideas = {one.number: one for one in night.attempts if one.is_idea and one.parent is not None}
+    ideas = {one.number: one for one in night.ideas}
     kept = [one for one in lineage(night) if one.still_kept and one.number in ideas]
     if not kept:
         return ""

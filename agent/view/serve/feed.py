@@ -152,9 +152,8 @@ def _moment_of(watched: Watched) -> Moment | None:
 
 
 def _experiments_left(snapshot: Snapshot) -> int | None:
-    ideas = sum(one.is_idea and one.number > 0 for one in snapshot.facts.attempts)
     limit = snapshot.watched.experiments
-    return None if limit is None else max(0, limit - ideas)
+    return None if limit is None else max(0, limit - len(snapshot.facts.ideas))
 
 
 def _incumbents_curve(snapshot: Snapshot, now: Moment) -> dict[str, object] | None:
@@ -172,7 +171,7 @@ def _incumbents_curve(snapshot: Snapshot, now: Moment) -> dict[str, object] | No
 
 @lru_cache(maxsize=8)
 def _ended_curve(place: Place, tag: str, number: int, seed: int) -> Curve:
-    """Return the curve of a run that has ended, whose file changes no more."""
+    """Return the curve of a run that has ended, whose file does not change."""
     return rounded(curve(place, tag, number, seed))
 
 
