@@ -65,9 +65,10 @@ class Limits:
         return not self._has_time(wait_s + pace.asking_s + pace.dry_run_s + self._until_dawn_s(pace))
 
     def left(self, ideas: int) -> Left:
-        """Return what is left of the night, for people."""
+        """Return what is left of the night, for people; ideas: as for `reached`."""
+        experiments = None if self.experiments is None else max(0, self.experiments - max(0, ideas - 1))
         seconds = None if self.hours is None else max(0.0, self.hours * 3600 - (time.monotonic() - self._start))
-        return Left(experiments_left(self.experiments, ideas), seconds)
+        return Left(experiments, seconds)
 
     def has_enough_ideas(self, ideas: int) -> bool:
         return self.experiments is not None and ideas > self.experiments
@@ -109,11 +110,6 @@ class Limits:
 
     def _has_time(self, needed_s: float) -> bool:
         return self.hours is None or time.monotonic() - self._start + needed_s <= self.hours * 3600
-
-
-def experiments_left(experiments: int | None, ideas: int) -> int | None:
-    """Return how many proposals may follow; ideas: the number of attempts so far, with attempt 0."""
-    return None if experiments is None else max(0, experiments - max(0, ideas - 1))
 
 
 def check_hours(hours: float | None, pace: Pace) -> None:

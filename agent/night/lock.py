@@ -15,6 +15,7 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 
 from agent.errors import NightError
+from agent.experiment import Left
 from agent.invocation import typed
 
 BRIEFLY_S = 0.5  # to wait for the lock: a command that only asks about it holds it for a moment
@@ -28,6 +29,12 @@ class Holder:
     folder: str = ""  # of the night: it may be in another working tree of the repository
     until: str | None = None  # when its hours end: ISO 8601, UTC
     experiments: int | None = None  # the limit of its proposals
+
+    def left(self, ideas: int) -> Left:
+        """Return what is left of the night; ideas: those that were proposed so far, without attempt 0."""
+        until = None if self.until is None else datetime.fromisoformat(self.until)
+        seconds = None if until is None else max(0.0, (until - datetime.now(UTC)).total_seconds())
+        return Left(None if self.experiments is None else max(0, self.experiments - ideas), seconds)
 
 
 class Tell(Protocol):

@@ -2,11 +2,11 @@
 
 import argparse
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from agent.amounts import counted, duration
 from agent.cli.reading.which import known_tag, place_meant
 from agent.cli.words.parser import Subcommand
+from agent.experiment import Left
 from agent.night.lock import Holder, holder
 from agent.night.stop import Stop
 from agent.records.journal import Journal
@@ -53,7 +53,7 @@ def read_overview(journal: Journal) -> Overview:
 def as_json(now: Overview, who: Holder | None, *, stopping: bool) -> dict[str, object]:
     """Return the same facts for programs; what runs and what is left of its limits is None where no night runs."""
     running = None if who is None else {"pid": who.pid, "since": who.since, "stopping": stopping}
-    left = None if who is None else {"seconds": _seconds_left(who), "experiments": _experiments_left(now, who)}
+    left = None if who is None else plain(who.left(now.ideas))
     return {"running": running, "left": left, **plain(now)}
 
 
@@ -61,27 +61,16 @@ def _show(now: Overview, who: Holder | None, *, stopping: bool) -> None:
     from agent.view.screen import print_folded, terminal_width
     from agent.view.terminal import shares_lines
 
-    left = None if who is None else _left_words(now, who)
+    left = None if who is None else _left_words(who.left(now.ideas))
     print_folded(overview_lines(now, pid=who.pid if who else None, stopping=stopping, left=left))
     for line in shares_lines(now.sources, terminal_width()) if now.sources else ():
         print(line)
 
 
-def _left_words(now: Overview, who: Holder) -> str | None:
-    seconds, experiments = _seconds_left(who), _experiments_left(now, who)
-    parts = [] if seconds is None else [duration(seconds / 3600)]
-    parts += [] if experiments is None else [counted(experiments, "experiment")]
+def _left_words(left: Left) -> str | None:
+    parts = [] if left.seconds is None else [duration(left.seconds / 3600)]
+    parts += [] if left.experiments is None else [counted(left.experiments, "experiment")]
     return f"left: {', '.join(parts)}" if parts else None
-
-
-def _seconds_left(who: Holder) -> float | None:
-    if who.until is None:
-        return None
-    return max(0.0, (datetime.fromisoformat(who.until) - datetime.now(UTC)).total_seconds())
-
-
-def _experiments_left(now: Overview, who: Holder) -> int | None:
-    return None if who.experiments is None else max(0, who.experiments - now.ideas)
 
 
 def _status_words(words: argparse.ArgumentParser) -> None:

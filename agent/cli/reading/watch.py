@@ -3,18 +3,15 @@
 import argparse
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
 
 from rich.console import Console
 
 from agent.cli.reading.which import begin_with, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
-from agent.experiment import Left, short
+from agent.experiment import short
 from agent.invocation import typed
 from agent.judging.judge import choose_judge
-from agent.night.limits import experiments_left
 from agent.night.lock import Holder, holder, is_held
 from agent.night.stop import Stop, like_ctrl_c
 from agent.records.journal import Journal
@@ -50,9 +47,9 @@ def watch(options: WatchOptions) -> int:
     try:
         with like_ctrl_c():
             while holder(place.repo.common_dir()) == who:
-                follower.look(partial(_left, who))
+                follower.look(who.left)
                 time.sleep(LOOK_EVERY_S)
-            follower.look(partial(_left, who))
+            follower.look(who.left)
         last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"
     except KeyboardInterrupt:
         last = f"night {who.tag} goes on; end it with: {typed('stop')}"
@@ -75,12 +72,6 @@ def running_night(place: Place, tag: str | None) -> Holder:
         raise NightError("a night has just begun here and has no name yet; give the command again in a moment")
     see = f"see how the latest stands with: {typed('status')}" if place.tags() else begin_with()
     raise NightError(f"no night is running in this repository; {see}")
-
-
-def _left(who: Holder, ideas: int) -> Left:
-    until = None if who.until is None else datetime.fromisoformat(who.until)
-    seconds = None if until is None else max(0.0, (until - datetime.now(UTC)).total_seconds())
-    return Left(experiments_left(who.experiments, ideas), seconds)
 
 
 def _watch_words(words: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ EARLIER = 3  # verdicts that are shown at the beginning
 MARKS = """
     SELECT (SELECT coalesce(max(id), 0) FROM decisions) AS decision,
         (SELECT coalesce(max(id), 0) FROM asks) AS ask,
-        (SELECT count(*) FROM attempts WHERE without = '[]') AS ideas
+        (SELECT count(*) FROM attempts WHERE without = '[]' AND parent IS NOT NULL) AS ideas
 """
 LATEST = f"SELECT attempt FROM decisions GROUP BY attempt ORDER BY max(id) DESC LIMIT {EARLIER}"
 LAST_RUN = "SELECT * FROM runs ORDER BY id DESC LIMIT 1"
@@ -88,7 +88,7 @@ class Follower:
         self._moment: Moment | None = None
 
     def look(self, left: Callable[[int], Left]) -> None:
-        """Show what is new; left: what is left of the night, by the number of its ideas."""
+        """Show what is new; left: what is left of the night, by the number of its ideas without attempt 0."""
         with Journal.read(self._path) as journal:
             (marks,) = journal.query(MARKS)
             if self._decision != marks["decision"]:
