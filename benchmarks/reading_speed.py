@@ -3,7 +3,7 @@
     python benchmarks/reading_speed.py [--sizes 100 1000 10000] [--calls 5] [--quick] [--json FILE]
 
 Fills nights as long_night.py does, or takes those that an earlier call has left in --folder. Then it gives each command
-as a process of its own, several times, start of Python included. Seconds are the median's by the clock; beside them
+to a fresh process, several times, start of Python included. Seconds are the median's by the clock; beside them
 stand the processor's, which other programs on a shared machine change less.
 
 Keys of --json, N a size, X one of: status, status_json, results, report
@@ -27,13 +27,18 @@ from pathlib import Path
 import measure
 from filled_night import TAG, grow, make_night
 
-from agent.cli.main import FILES
 from agent.records.place import Place
 from agent.records.standing import NOISE
 
 SIZES, QUICK_SIZES = (100, 1_000, 10_000), (100, 500)
 LIMIT_S = 600.0
 PAGE = "report.html"
+COMMANDS = {
+    "status": ("status",),
+    "status_json": ("status", "--json"),
+    "results": ("results",),
+    "report": ("report", "--out", PAGE),
+}
 
 
 @dataclass(frozen=True)
@@ -44,18 +49,8 @@ class Spent:
     cpu_s: float
 
 
-def commands() -> dict[str, tuple[str, ...]]:
-    known = {
-        "status": ("status",),
-        "status_json": ("status", "--json"),
-        "results": ("results",),
-        "report": ("report", "--out", PAGE),
-    }
-    return {name: words for name, words in known.items() if words[0] in FILES}
-
-
 def call(root: Path, words: tuple[str, ...]) -> Spent:
-    """Give one command as a process of its own."""
+    """Give one command to a fresh process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-P", "-m", "agent", *words]
     watched = measure.watch(command, env=measure.with_path(), cwd=root, limit_s=LIMIT_S)
@@ -69,7 +64,7 @@ def measured(place: Place, size: int, calls: int) -> measure.Flat:
     (place.folder(TAG) / NOISE).unlink(missing_ok=True)
     first = call(root, ("status",))
     flat |= {f"first_status_s_{size}": first.clock_s, f"first_status_cpu_s_{size}": first.cpu_s}
-    for name, words in commands().items():
+    for name, words in COMMANDS.items():
         spent = [call(root, words) for _ in range(calls)]
         flat[f"{name}_s_{size}"] = statistics.median(one.clock_s for one in spent)
         flat[f"{name}_cpu_s_{size}"] = statistics.median(one.cpu_s for one in spent)
@@ -101,12 +96,12 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
         row("the first status after a result, s", "first_status_s", ".2f"),
         row("  of the processor, s", "first_status_cpu_s", ".2f"),
     ]
-    for name, words in commands().items():
+    for name, words in COMMANDS.items():
         rows += [
             row(f"nightshift {' '.join(words)}, s", f"{name}_s", ".2f"),
             row("  of the processor, s", f"{name}_cpu_s", ".2f"),
         ]
-    rows += [row("the page, MB", "report_mb", ".2f")] if "report" in commands() else []
+    rows += [row("the page, MB", "report_mb", ".2f")] if "report" in COMMANDS else []
     measure.print_table("looking at a night", ("", *(f"{size:,} attempts" for size in args.sizes)), rows)
 
 

@@ -24,7 +24,7 @@ def test_every_command_that_looks_at_a_night_is_timed(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     flat = json.loads(flat_file.read_text())
-    for name in reading_speed.commands():
+    for name in reading_speed.COMMANDS:
         for size in (5, 9):
             assert 0 < flat[f"{name}_cpu_s_{size}"] < 60
             assert 0 < flat[f"{name}_s_{size}"] < 60
