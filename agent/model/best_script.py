@@ -8,6 +8,7 @@ from agent.invocation import typed
 from agent.judging.intervals import Interval
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts
 from agent.view.facts.overview import Scored, gain_of, scored_of
+from agent.view.status import confirmed_branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,7 @@ class BestScript:
     @classmethod
     def of(cls, facts: NightFacts) -> "BestScript":
         """Choose it; raise NightError before anything is kept."""
-        known = {one.number: one for one in facts.attempts}
-        kept = None if facts.incumbent is None else known.get(facts.incumbent)
+        kept = facts.attempt(facts.incumbent)
         if kept is None:
             raise NightError(
                 f"night {facts.tag} has kept no script yet; go on with: {typed('run', '--tag', facts.tag)}"
@@ -30,7 +30,7 @@ class BestScript:
         dawn = facts.dawn
         if dawn is None or kept.number not in (dawn.champion, dawn.script):
             return cls(facts, kept, None)
-        return cls(facts, kept if dawn.script is None else known.get(dawn.script, kept), dawn)
+        return cls(facts, facts.attempt(dawn.script) or kept, dawn)
 
     @property
     def branch(self) -> str | None:
@@ -38,7 +38,7 @@ class BestScript:
         if not self.facts.branch:
             return None
         branch = short(self.facts.branch)
-        return branch if self.attempt.number == self.facts.incumbent else f"{branch}-confirmed"
+        return branch if self.attempt.number == self.facts.incumbent else confirmed_branch(branch)
 
     @property
     def ref(self) -> str:
@@ -52,5 +52,4 @@ class BestScript:
     @property
     def gain(self) -> Interval | None:
         """Return the gain over attempt 0 by the night's own scores; None for attempt 0 itself."""
-        first = next((one for one in self.facts.attempts if one.number == 0), None)
-        return gain_of(scored_of(self.facts, first), self.score, self.facts.sigma_bpb)
+        return gain_of(scored_of(self.facts, self.facts.attempt(0)), self.score, self.facts.sigma_bpb)

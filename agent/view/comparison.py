@@ -247,7 +247,7 @@ def _first_bpb(night: NightFacts) -> float | None:
 
 
 def _best(night: NightFacts) -> Side | None:
-    found = next((one for one in night.attempts if one.number == night.incumbent), None)
+    found = night.attempt(night.incumbent)
     return None if found is None or found.val_bpb is None else Side(night, found)
 
 

@@ -23,7 +23,7 @@ def latest_tag(place: Place) -> str:
 
 def attempt_in(facts: NightFacts, number: int) -> AttemptFacts:
     """Return the facts of one attempt; raise NightError for a number that the night does not have."""
-    found = next((one for one in facts.attempts if one.number == number), None)
+    found = facts.attempt(number)
     if found is None:
         numbers = [one.number for one in facts.attempts]
         there = f"{min(numbers)} to {max(numbers)}" if numbers else "none yet"

@@ -120,3 +120,7 @@ class NightFacts:
     def ideas(self) -> tuple[AttemptFacts, ...]:
         """Return the attempts that were proposed: neither attempt 0 nor dawn's questions."""
         return tuple(one for one in self.attempts if one.is_idea and one.parent is not None)
+
+    def attempt(self, number: int | None) -> AttemptFacts | None:
+        """Return the attempt of this number; None where there is none."""
+        return next((one for one in self.attempts if one.number == number), None)

@@ -27,8 +27,7 @@ def attempt_named(facts: NightFacts, number: str, tag: str | None) -> AttemptFac
     """Return the attempt of this number; raise NotThere if the shown night has none, or another night is meant."""
     if tag not in (None, facts.tag):
         raise NotThere(f"this page shows night {facts.tag} now; load it again")
-    found = (one for one in facts.attempts if NUMBER.fullmatch(number) and one.number == int(number))
-    attempt = next(found, None)
+    attempt = facts.attempt(int(number)) if NUMBER.fullmatch(number) else None
     if attempt is None:
         raise NotThere(f"night {facts.tag} has no attempt of this number")
     return attempt
@@ -73,10 +72,10 @@ def _chosen(attempt: AttemptFacts, seeds: list[int], asked: str | None) -> int:
 
 def diff_of(snapshot: Snapshot, attempt: AttemptFacts) -> str:
     """Return the edit of an attempt as a unified diff, cut where it is very long."""
-    commits = {one.number: one.commit for one in snapshot.facts.attempts}
     if attempt.parent is None:
         raise NotThere(f"attempt {attempt.number} is the script that the night began with")
-    old, new = commits.get(attempt.parent) or "", attempt.commit or ""
+    parent = snapshot.facts.attempt(attempt.parent)
+    old, new = (one.commit or "" if one is not None else "" for one in (parent, attempt))
     if not (COMMIT.fullmatch(old) and COMMIT.fullmatch(new)):  # a record from elsewhere may hold anything
         raise NotThere(f"the commit of attempt {attempt.number} or of its parent is not known here")
     return _diff(snapshot.watched.place.repo, old, new)

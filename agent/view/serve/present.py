@@ -9,6 +9,7 @@ from agent.runs.train import read_progress
 from agent.sandbox.process import LOG
 from agent.text import harmless, shorten
 from agent.view.live.follow import Activity, Moment
+from agent.view.live.verdicts import within_one
 
 TAIL_BYTES, TAIL_LINES, LINE_CHARS = 16 << 10, 60, 300
 
@@ -20,8 +21,12 @@ def progress_of(place: Place, tag: str, now: Moment) -> dict[str, object]:
     found = read_progress(run_folder(place.folder(tag), now.attempt, now.seed) / "out")
     if found is None:
         return {}
-    fraction = min(max(found.fraction, 0.0), 1.0)
-    return {"fraction": round(fraction, 4), "loss": found.loss, "step": found.step, "tokens_s": found.tokens_s}
+    return {
+        "fraction": round(within_one(found.fraction), 4),
+        "loss": found.loss,
+        "step": found.step,
+        "tokens_s": found.tokens_s,
+    }
 
 
 def log_tail(place: Place, tag: str, number: int, seed: int, *, scoring: bool = False) -> str | None:
