@@ -9,9 +9,9 @@ def counted(number: float, noun: str) -> str:
 
 def duration(hours: float) -> str:
     """Return a time that something took, as in 12 s, 34 min, 5 h 06 min."""
-    minutes = round(60 * hours)
-    if minutes < 1:
+    if hours < 59.5 / 3600:
         return f"{3600 * hours:.0f} s"
+    minutes = round(60 * hours)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60:02d} min"
 
 
