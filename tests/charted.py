@@ -57,7 +57,7 @@ def night(*attempts: AttemptFacts, **more: Any) -> NightFacts:
     return replace(made, **more)
 
 
-def eventful() -> NightFacts:
+def every_outcome() -> NightFacts:
     """A night of every outcome."""
     dawn = DawnFacts(1, 3, 3, 0.1, 0.09, Interval(0.08, 0.07, 0.09), None, (), ())
     sources = (

@@ -1,7 +1,7 @@
 """The chart of the dials shows where each was moved, and what came of it."""
 
 import pytest
-from charted import attempt, dots, eventful, layers, links, long_night, night, shipped, tree
+from charted import attempt, dots, every_outcome, layers, links, long_night, night, shipped, tree
 
 from agent.experiment import Kind
 from agent.view.charts.dials import MOST_DIALS, dials_chart
@@ -27,11 +27,11 @@ def moved(*moves):
 
 
 def test_each_moved_dial_has_a_panel_and_those_that_the_best_script_moved_come_first():
-    assert list(panels(dials_chart(eventful(), 800))) == ["DEPTH", "MATRIX_LR"]
+    assert list(panels(dials_chart(every_outcome(), 800))) == ["DEPTH", "MATRIX_LR"]
 
 
 def test_a_move_lies_at_its_value_and_its_change_by_its_outcome():
-    values = {dot["href"]: dot for dot in dots(panels(dials_chart(eventful(), 800))["DEPTH"])}
+    values = {dot["href"]: dot for dot in dots(panels(dials_chart(every_outcome(), 800))["DEPTH"])}
     assert {href: (dot["value"], dot["outcome"]) for href, dot in values.items()} == {
         "#attempt-1": (2, "discarded"), "#attempt-2": (6, "kept"), "#attempt-4": (8, "crashed"),
     }  # fmt: skip
@@ -41,7 +41,7 @@ def test_a_move_lies_at_its_value_and_its_change_by_its_outcome():
 
 
 def test_lines_mark_the_value_at_the_start_and_in_the_best_script():
-    found = panels(dials_chart(eventful(), 800))
+    found = panels(dials_chart(every_outcome(), 800))
     lines = {name: [layer["mark"].get("description") for layer in panel["layer"]] for name, panel in found.items()}
     assert [words for words in lines["DEPTH"] if words] == ["DEPTH at the start: 4", "DEPTH in the best script: 6"]
     assert [words for words in lines["MATRIX_LR"] if words] == ["MATRIX_LR at the start: 0.04"]
@@ -107,7 +107,7 @@ def test_kept_moves_are_shown_in_a_long_night_too():
 def test_all_panels_share_the_vertical_scale():
     scales = {
         tuple(layer["encoding"]["y"]["scale"]["domain"])
-        for layer in layers(dials_chart(eventful(), 800))
+        for layer in layers(dials_chart(every_outcome(), 800))
         if "y" in layer["encoding"]
     }
     assert len(scales) == 1

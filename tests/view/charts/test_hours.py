@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from charted import attempt, eventful, layers, night, tree
+from charted import attempt, every_outcome, layers, night, tree
 
 from agent.experiment import Kind
 from agent.proposers.mix import Share
@@ -40,7 +40,7 @@ def test_a_night_that_took_no_time_has_no_chart():
 
 
 def test_sources_show_what_they_brought_and_cost():
-    spec = sources_chart(eventful(), 1100)
+    spec = sources_chart(every_outcome(), 1100)
     assert {"kept of ideas", "gain kept, bpb", "time", "calls of a model", "tokens", "US dollars"} <= texts(spec)
     assert {"search", "1 of 6", "0.0400", "30 min"} <= texts(spec)
     assert {"llm: a model", "1 of 2", "0.0500", "12 min", "3, 1 failed", "12k in, 3,400 out", "$0.12"} <= texts(spec)
@@ -48,19 +48,19 @@ def test_sources_show_what_they_brought_and_cost():
 
 
 def test_a_measure_that_is_known_of_no_source_has_no_panel():
-    free = replace(eventful(), sources=eventful().sources[:1])
+    free = replace(every_outcome(), sources=every_outcome().sources[:1])
     assert {"US dollars", "tokens", "calls of a model"}.isdisjoint(texts(sources_chart(free, 1100)))
 
 
 @pytest.mark.parametrize("width", [360, 1100])
 def test_charts_are_no_wider_than_the_page(width):
-    for spec in (hours_chart(eventful(), width), sources_chart(eventful(), width)):
+    for spec in (hours_chart(every_outcome(), width), sources_chart(every_outcome(), width)):
         assert int(tree(spec).attrib["width"]) <= width
 
 
 def test_a_hostile_source_is_text_and_many_are_cut():
     sources = [Share(f"<script>{at}\u202e\n", 3, 1, 0.1, 0.2, 0, 0, None, None, None) for at in range(30)]
-    drawn = svg(sources_chart(replace(eventful(), sources=tuple(sources)), 800))
+    drawn = svg(sources_chart(replace(every_outcome(), sources=tuple(sources)), 800))
     assert "<script" not in drawn
     assert "\u202e" not in drawn
     assert f"{MOST_SOURCES} of 30 sources are shown" in drawn

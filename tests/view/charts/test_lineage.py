@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from charted import attempt, eventful, layers, links, night, revoked, shipped, tree
+from charted import attempt, every_outcome, layers, links, night, revoked, shipped, tree
 
 from agent.experiment import Kind
 from agent.view.charts.lineage import LANE_PX, MOST_ROWS, lineage_chart
@@ -22,7 +22,7 @@ def edges(spec):
 
 
 def test_the_best_scripts_ancestors_lie_in_one_line_and_a_revoked_edit_beside_it():
-    assert nodes(lineage_chart(eventful(), 800)) == {"0": (0, 0), "2": (1, 0), "3": (2, 0), "5": (3, 1)}
+    assert nodes(lineage_chart(every_outcome(), 800)) == {"0": (0, 0), "2": (1, 0), "3": (2, 0), "5": (3, 1)}
 
 
 def test_branches_do_not_run_into_each_other():
@@ -37,13 +37,13 @@ def test_branches_do_not_run_into_each_other():
 
 def test_a_legend_of_one_outcome_is_left_out():
     kept = night(attempt(0, Kind.BASELINE, 1.2), attempt(1, Kind.KEPT, 1.1, gain_bpb=0.1))
-    for one, there in ((kept, False), (eventful(), True)):
+    for one, there in ((kept, False), (every_outcome(), True)):
         (nodes,) = [layer for layer in layers(lineage_chart(one, 800)) if "shape" in layer["encoding"]]
         assert (nodes["encoding"]["shape"]["legend"] is not None) == there
 
 
 def test_gains_are_bars_and_digits_with_their_certainty():
-    spec = lineage_chart(eventful(), 800)
+    spec = lineage_chart(every_outcome(), 800)
     (bars,) = [layer["data"]["values"] for layer in layers(spec) if layer["mark"]["type"] == "rect"]
     lengths = {value["label"]: round(value["x2"] - value["x"]) for value in bars}
     assert list(lengths) == [
@@ -55,7 +55,7 @@ def test_gains_are_bars_and_digits_with_their_certainty():
 
 
 def test_every_edit_is_a_link_with_words():
-    found = links(tree(lineage_chart(eventful(), 360)))
+    found = links(tree(lineage_chart(every_outcome(), 360)))
     assert found["#attempt-3"] == "attempt 3: a longer warm-up, kept, 1.110000 bpb, gain +0.040000, 90% sure"
 
 
@@ -66,7 +66,7 @@ def test_a_night_that_kept_nothing_has_no_tree():
 
 @pytest.mark.parametrize("width", [360, 1100])
 def test_a_chart_is_no_wider_than_the_page(width):
-    for one in (shipped("nov22-cpu-mix-1"), eventful()):
+    for one in (shipped("nov22-cpu-mix-1"), every_outcome()):
         assert int(tree(lineage_chart(one, width)).attrib["width"]) <= width
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from charted import attempt, dots, eventful, layers, links, long_night, night, revoked, shipped, tree
+from charted import attempt, dots, every_outcome, layers, links, long_night, night, revoked, shipped, tree
 
 from agent.experiment import Kind
 from agent.view.charts.parts.symbols import LINE, TICK, Symbol
@@ -26,7 +26,7 @@ def rules(spec):
 
 
 def test_every_attempt_is_a_link_that_says_what_it_is():
-    found = links(tree(progress_chart([eventful()], 800)))
+    found = links(tree(progress_chart([every_outcome()], 800)))
     assert sorted(found) == [f"#attempt-{number}" for number in range(10)]
     assert found["#attempt-2"] == "attempt 2: a wider MLP, kept, 1.150000 bpb, gain +0.050000, 99% sure"
     assert found["#attempt-4"] == "attempt 4: title, crashed"
@@ -39,7 +39,7 @@ def test_each_outcome_has_a_shape_of_its_own():
 
 
 def test_attempts_are_drawn_by_their_outcomes():
-    outcomes = {dot["n"]: dot["outcome"] for dot in dots(progress_chart([eventful()], 800))}
+    outcomes = {dot["n"]: dot["outcome"] for dot in dots(progress_chart([every_outcome()], 800))}
     assert outcomes == {
         0: "kept", 1: "discarded", 2: "kept", 3: "kept", 4: "crashed", 5: "revoked later", 6: "not believed",
         7: "off the scale", 8: "no score", 9: "not decided yet",
@@ -57,7 +57,7 @@ def test_a_legend_names_what_is_there_and_nothing_else():
 
 
 def test_a_far_off_attempt_does_not_flatten_the_others():
-    spec = progress_chart([eventful()], 800)
+    spec = progress_chart([every_outcome()], 800)
     (scatter,) = scatters(spec)
     low, high = scatter["encoding"]["y"]["scale"]["domain"]
     assert 1.0 < low < 1.09
@@ -66,10 +66,10 @@ def test_a_far_off_attempt_does_not_flatten_the_others():
 
 
 def test_the_staircase_follows_the_decisions_and_rises_where_one_is_revoked():
-    (line,) = of_mark(progress_chart([eventful()], 800), "line")
+    (line,) = of_mark(progress_chart([every_outcome()], 800), "line")
     steps = [(value["n"], value["bpb"]) for value in line["data"]["values"]]
     assert steps == [(0, 1.2), (2, 1.15), (3, 1.11), (5, 1.09), (7, 1.11), (9, 1.11)]
-    (band,) = of_mark(progress_chart([eventful()], 800), "area")
+    (band,) = of_mark(progress_chart([every_outcome()], 800), "area")
     first = band["data"]["values"][0]
     assert first["high"] - first["low"] == pytest.approx(2 * 1.96 * 0.004 / 3**0.5, abs=1e-5)
 
@@ -77,14 +77,14 @@ def test_the_staircase_follows_the_decisions_and_rises_where_one_is_revoked():
 def test_a_revocation_says_how_long_the_attempt_was_kept():
     labels = [
         value["label"]
-        for layer in of_mark(progress_chart([eventful()], 800), "rule")
+        for layer in of_mark(progress_chart([every_outcome()], 800), "rule")
         for value in layer["data"]["values"]
     ]
     assert "attempt 5 was kept until attempt 7, then revoked" in labels
 
 
 def test_the_honest_gain_lies_below_the_first_score():
-    found = rules(progress_chart([eventful()], 800))
+    found = rules(progress_chart([every_outcome()], 800))
     (honest,) = [value for value in found if value["label"].startswith("honest")]
     assert [round(honest[name], 6) for name in ("high", "bpb", "low")] == [1.13, 1.12, 1.11]
     assert honest["n"] > 9
@@ -105,8 +105,8 @@ def test_an_incumbent_alone_has_a_scale_of_its_noise():
 
 
 def test_nights_have_panels_and_links_of_their_own():
-    other = replace(eventful(), tag="u")
-    found = links(tree(progress_chart([eventful(), other], 1100)))
+    other = replace(every_outcome(), tag="u")
+    found = links(tree(progress_chart([every_outcome(), other], 1100)))
     assert len(found) == 20
     assert "#attempt-u-3" in found
 
@@ -114,7 +114,7 @@ def test_nights_have_panels_and_links_of_their_own():
 def test_nights_may_share_a_scale():
     worse = night(attempt(0, Kind.BASELINE, 2.0), attempt(1, Kind.KEPT, 1.9, gain_bpb=0.1), tag="u")
     for shared, scales in ((False, 2), (True, 1)):
-        spec = progress_chart([eventful(), worse], 1100, shared=shared)
+        spec = progress_chart([every_outcome(), worse], 1100, shared=shared)
         domains = {
             tuple(layer["encoding"]["y"]["scale"]["domain"]) for layer in layers(spec) if "shape" in layer["encoding"]
         }
@@ -124,7 +124,7 @@ def test_nights_may_share_a_scale():
 @pytest.mark.parametrize("width", [360, 390, 1100])
 def test_a_chart_is_as_wide_as_the_page(width):
     real = [shipped(tag) for tag in ("nov22-cpu-mix-1", "nov22-h200-mix-1")]
-    for nights in ([eventful()], real):
+    for nights in ([every_outcome()], real):
         assert width - 20 <= int(tree(progress_chart(nights, width)).attrib["width"]) <= width
 
 

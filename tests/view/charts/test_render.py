@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
-from charted import eventful, links, tree
+from charted import every_outcome, links, tree
 from facts import a_night, an_attempt
 
 from agent.errors import MachineError
@@ -50,7 +50,7 @@ def test_marks_and_words_stand_out_from_the_paper(theme):
 
 
 def test_a_style_sheet_sets_every_colour_that_a_drawing_names():
-    named = set(re.findall(r"var\((--chart-\w+)\)", svg(progress_chart([eventful()], 800))))
+    named = set(re.findall(r"var\((--chart-\w+)\)", svg(progress_chart([every_outcome()], 800))))
     assert len(named) > 7
     for theme in Theme:
         assert named <= set(re.findall(r"(--chart-\w+): #", css(theme)))
@@ -58,13 +58,13 @@ def test_a_style_sheet_sets_every_colour_that_a_drawing_names():
 
 @pytest.mark.parametrize("theme", Theme)
 def test_a_drawing_in_a_theme_needs_no_page(theme):
-    drawn = svg(progress_chart([eventful()], 800), theme)
+    drawn = svg(progress_chart([every_outcome()], 800), theme)
     assert "var(" not in drawn
     assert f'fill="{colours(theme)[Colour.PAPER]}"' in drawn
 
 
 def test_a_picture_has_as_many_pixels_as_were_asked_for():
-    spec = progress_chart([eventful()], 400)
+    spec = progress_chart([every_outcome()], 400)
     sizes = []
     for scale in (1, 2):
         picture = png(spec, Theme.DARK, scale)
@@ -74,7 +74,7 @@ def test_a_picture_has_as_many_pixels_as_were_asked_for():
 
 
 def test_a_drawing_has_no_code_no_style_and_no_foreign_address():
-    for spec in (progress_chart([eventful()], 800), tradeoffs_chart(eventful(), 800)):
+    for spec in (progress_chart([every_outcome()], 800), tradeoffs_chart(every_outcome(), 800)):
         root = tree(spec)
         for element in root.iter():
             assert element.tag in ALLOWED
@@ -86,9 +86,9 @@ def test_a_drawing_has_no_code_no_style_and_no_foreign_address():
 
 
 def test_hostile_titles_are_text():
-    pairs = zip(eventful().attempts, [*HOSTILE, *HOSTILE], strict=False)
+    pairs = zip(every_outcome().attempts, [*HOSTILE, *HOSTILE], strict=False)
     titled = tuple(replace(one, title=title) for one, title in pairs)
-    tagged = [replace(eventful(), tag=title[:60], device=title, attempts=titled[:2]) for title in HOSTILE]
+    tagged = [replace(every_outcome(), tag=title[:60], device=title, attempts=titled[:2]) for title in HOSTILE]
     one = replace(tagged[0], attempts=titled)
     charts = (tradeoffs_chart(one, 800), lineage_chart(one, 800))
     for spec in (progress_chart([one], 360), progress_chart(tagged, 1100), *charts):
@@ -104,7 +104,7 @@ def test_hostile_titles_are_text():
 
 
 def test_the_words_of_a_hostile_title_are_still_there():
-    night = eventful()
+    night = every_outcome()
     named = replace(night, attempts=tuple(replace(one, title=HOSTILE[0]) for one in night.attempts))
     root = tree(progress_chart([named], 800))
     assert HOSTILE[0] in {"".join(one.itertext()) for one in root.iter(f"{{{SVG}}}text")}
@@ -114,7 +114,7 @@ def test_the_words_of_a_hostile_title_are_still_there():
 def test_without_the_renderer_the_way_to_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(MachineError, match=r"charts need vl-convert-python; install it: .*install.* vl-convert-python"):
-        svg(progress_chart([eventful()], 800))
+        svg(progress_chart([every_outcome()], 800))
 
 
 def test_control_characters_in_the_name_of_a_records_dial_are_codes():

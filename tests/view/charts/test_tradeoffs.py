@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from charted import attempt, dots, eventful, layers, links, long_night, night, tree
+from charted import attempt, dots, every_outcome, layers, links, long_night, night, tree
 
 from agent.experiment import Kind
 from agent.view.charts.render import svg
@@ -42,7 +42,7 @@ def test_speed_is_better_where_it_is_higher():
 
 
 def test_each_known_cost_has_a_panel_and_a_night_without_scores_has_no_chart():
-    assert len(tradeoffs_chart(eventful(), 1100)["concat"]) == 3
+    assert len(tradeoffs_chart(every_outcome(), 1100)["concat"]) == 3
     assert "concat" not in tradeoffs_chart(scored((1, 1.0), (2, 1.1)), 1100)
     assert tradeoffs_chart(night(attempt(0, None, None)), 1100) is None
 
@@ -55,7 +55,7 @@ def test_costs_over_decades_have_a_logarithmic_scale():
 
 
 def test_attempts_are_links_and_the_unbelieved_are_on_no_front():
-    spec = tradeoffs_chart(eventful(), 800)
+    spec = tradeoffs_chart(every_outcome(), 800)
     assert "#attempt-3" in links(tree(spec))
     assert "memory in GB: 0.5" in {dot["label"].split(", ")[2] for dot in dots(spec)}
     assert "not believed" in {dot["outcome"] for dot in dots(spec)}
@@ -76,5 +76,5 @@ def test_a_long_night_is_thinned_and_says_so():
 
 
 def test_equal_costs_are_drawn_too():
-    same = replace(eventful(), attempts=tuple(replace(one, params=7) for one in eventful().attempts))
+    same = replace(every_outcome(), attempts=tuple(replace(one, params=7) for one in every_outcome().attempts))
     assert len(fronts(tradeoffs_chart(same, 500))) == 3
