@@ -30,7 +30,11 @@ function make(name, attributes = {}, ...children) {
 const fixed = (value, digits) => (value === null ? NONE : value.toFixed(digits).replace("-", MINUS));
 const signed = (value, digits) => (value === null ? NONE : (value > 0 ? "+" : "") + fixed(value, digits));
 const percent = (value) => (value === null ? NONE : value > 0.99 ? ">99%" : value < 0.01 ? "<1%" : `${Math.round(100 * value)}%`);
-const seconds = (value) => (value < 90 ? `${Math.round(value)} s` : value < 5400 ? `${Math.round(value / 60)} min` : `${(value / 3600).toFixed(1)} h`);
+/** As agent/amounts.py has it. */
+const duration = (seconds) => {
+  const minutes = Math.round(seconds / 60), rest = String(minutes % 60).padStart(2, "0");
+  return seconds < 59.5 ? `${Math.round(seconds)} s` : minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${rest} min`;
+};
 const moment = (at) => (at === null ? "" : at.replace("T", " ").replace(/(\.\d+)?(Z|\+00:00)$/, " UTC"));
 
 // ---- the state --------------------------------------------------------------------------------------------------------
@@ -218,7 +222,7 @@ function runsOf(more) {
   const rows = more.runs.map(([seed, dawn, ending, bpb, holdout, failure, spent]) => {
     const notes = [dawn ? `of dawn ${dawn}` : "", holdout === null ? "" : `holdout ${fixed(holdout, 6)}`,
       bpb === null ? failure ?? ending : failure ?? ""];
-    return make("tr", {}, ...[seed, fixed(bpb, 6), seconds(spent)].map((text) => make("td", { class: "number" }, String(text))),
+    return make("tr", {}, ...[seed, fixed(bpb, 6), duration(spent)].map((text) => make("td", { class: "number" }, String(text))),
       make("td", {}, notes.filter(Boolean).join(", ")));
   });
   const table = make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));
@@ -231,7 +235,7 @@ function factsOf(one, more) {
   add("val_bpb", one.val_bpb === null ? "" : fixed(one.val_bpb, 6));
   add("edits", one.parent === null ? "" : make("a", { href: `#attempt-${one.parent}` }, `#${one.parent}`));
   add("source", one.source);
-  add("spent", seconds(one.spent_s));
+  add("spent", duration(one.spent_s));
   if (more) {
     for (const [name, before, after] of more.dials) add(name, `${before} \u2192 ${after}`);
     add("parameters", more.params === null ? "" : `${(more.params / 1e6).toFixed(2)} M`);
