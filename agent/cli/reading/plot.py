@@ -13,7 +13,7 @@ from agent.invocation import typed
 from agent.records.place import Place
 from agent.view.facts.read import known_tags, night_facts
 
-WIDTH_PX, PNG_SCALE = 720, 2.0
+WIDTH_PX = 720
 DRAWN = (".svg", ".png")
 
 
@@ -37,7 +37,7 @@ def plot(options: PlotOptions) -> int:
     if not scored:
         raise NightError(f"there is no scored attempt to plot; run: {typed('run')}")
     spec = progress_chart(scored, WIDTH_PX)
-    drawn = png(spec, scale=PNG_SCALE) if options.out.suffix.lower() == ".png" else svg(spec, Theme.LIGHT).encode()
+    drawn = png(spec) if options.out.suffix.lower() == ".png" else svg(spec, Theme.LIGHT).encode()
     try:
         options.out.write_bytes(drawn)
     except OSError as error:

@@ -22,6 +22,7 @@ from agent.errors import NightError
 from agent.experiment import Run
 from agent.files import remove
 from agent.invocation import typed
+from agent.model import weights
 from agent.night.lock import only_night
 from agent.night.opening import check_disk
 from agent.night.stop import NOW, Stop, handling, like_ctrl_c
@@ -31,7 +32,6 @@ from agent.view.live.screen import Screen
 from agent.view.replayed import Replay, Replayed, replayed
 from agent.view.screen import steadfast
 
-REPORT = "replay.json"
 ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 REPLAY_TEXT = (
     "Run an attempt of a night once more, in a fresh folder: its committed script, its seed, the night's budget, "
@@ -77,7 +77,7 @@ def replay(options: ReplayOptions) -> int:
         taken_out(runner, original, run, kept)
         found = replayed(facts, attempt, again)
         told = _told(original, again, run, found, kept)
-        (kept / REPORT).write_text(json.dumps(told, indent=1) + "\n")
+        (kept / weights.REPLAY).write_text(json.dumps(told, indent=1) + "\n")
         for line in _lines(original, again, found, kept):
             screen.said(line)
         options.answer.give(told)

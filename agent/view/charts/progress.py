@@ -1,7 +1,6 @@
 """Draw the progress of nights: every attempt, the best so far, revocations, and the honest gain at dawn."""
 
 from collections.abc import Sequence
-from itertools import chain
 
 from agent.amounts import budget, counted
 from agent.view.charts.panel import DAWN_PX, Panel, ends_of
@@ -20,14 +19,15 @@ MOST_KEPT, MOST_REST = 300, 600  # dots of attempts that were kept once, and of 
 LEAST_PANEL_PX = 440  # panels of several nights lie side by side where each has so much
 
 
-def progress_chart(nights: Sequence[NightFacts], width: int, *, shared: bool = False, titled: bool = True) -> Spec:
-    """Draw a panel for each night, on a vertical scale of its own or on one that all share."""
+def progress_chart(nights: Sequence[NightFacts], width: int, *, titled: bool = True) -> Spec:
+    """Draw a panel for each night, each on its own vertical scale."""
     columns = max(1, min(len(nights), width // LEAST_PANEL_PX))
     plot = plot_px(width, columns)
     height = 300 if plot > 420 else 260
-    panels = [
-        Panel.of(night, frame, plot) for night, frame in zip(nights, _frames(nights, height, shared), strict=True)
-    ]
+    panels = []
+    for night in nights:
+        frame = Frame.over(ends_of(night), [one.val_bpb for one in night.attempts], height)
+        panels.append(Panel.of(night, frame, plot))
     shown = {one for panel in panels for one in _symbols(panel)}
     shown -= {Symbol.BEST} if Symbol.BEST_IN_NOISE in shown else set()
     channels = symbol_channels(shown, width - GUTTER_PX)
@@ -41,15 +41,6 @@ def progress_chart(nights: Sequence[NightFacts], width: int, *, shared: bool = F
         drawn.append({"width": plot, "height": height, "layer": layers, "title": title})
     results = (f"{panel.night.tag}: {', '.join(_result(panel))}." for panel in panels)
     return chart(drawn, " ".join(["Progress: the val_bpb of every attempt.", *results]), columns)
-
-
-def _frames(nights: Sequence[NightFacts], height: float, shared: bool) -> list[Frame]:
-    ends = [ends_of(night) for night in nights]
-    scores = [[one.val_bpb for one in night.attempts] for night in nights]
-    if not shared:
-        return [Frame.over(pair, of, height) for pair, of in zip(ends, scores, strict=True)]
-    whole = min(low for low, _ in ends), max(high for _, high in ends)
-    return [Frame.over(whole, chain(*scores), height)] * len(nights)
 
 
 def _symbols(panel: Panel) -> set[Symbol]:
