@@ -171,7 +171,7 @@ def fixed_facts(night: Night) -> dict[str, Any]:
     known = asdict(night)
     same = ("tag", "device", "device_kind", "budget_s", "protocol", "started")
     most_usd = None
-    with suppress(ValueError, TypeError, AttributeError):
+    with suppress(ValueError, TypeError, AttributeError):  # not by Terms, which imports the judge, and that numpy
         most_usd = json.loads(night.terms).get("max_cost")
     return {name: known[name] for name in same} | {"branch": short(night.branch), "most_usd": most_usd}
 

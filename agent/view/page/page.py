@@ -21,7 +21,7 @@ from agent.view.page.extras import Extras
 from agent.view.page.head import claim, comparison, head
 from agent.view.page.rows import first_rows, night_state
 
-STATE = dict[str, object]
+PageState = dict[str, object]
 
 
 def page(nights: Sequence[NightFacts], extras: Extras, live: str | None = None) -> str:
@@ -51,12 +51,12 @@ def page(nights: Sequence[NightFacts], extras: Extras, live: str | None = None) 
     return text.encode(errors="replace").decode()  # a record's title may hold half a surrogate pair, which no file can
 
 
-def state(nights: Sequence[NightFacts], extras: Extras) -> STATE:
+def state(nights: Sequence[NightFacts], extras: Extras) -> PageState:
     """Return what page.js shows in the table."""
     return {"nights": [night_state(night, extras) for night in nights]}
 
 
-def newer_state(nights: Sequence[NightFacts], extras: Extras) -> STATE:
+def newer_state(nights: Sequence[NightFacts], extras: Extras) -> PageState:
     """Return what `update(state)` of page.js takes to show the nights as they stand now, head and charts included."""
     return state(nights, extras) | {"parts": parts(nights)}
 
