@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 from made_facts import HOSTILE, made_night
 
+from agent.amounts import duration
 from agent.judging.intervals import Interval
 from agent.view.page.extras import Extras, diff, telling
 from agent.view.page.head import certainty, claim, head
@@ -112,7 +113,7 @@ def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is(elements)
     assert f"{honest.mean_bpb:.4f} ({honest.low_bpb:.4f} to {honest.high_bpb:.4f})" in said
     assert "What helped" in said
     spent_h = sum(run.train_s + run.scoring_s for one in NIGHT.attempts for run in one.runs) / 3600
-    assert f"Time spent {spent_h:.1f} h " in said
+    assert f"Time spent {duration(spent_h)} " in said
 
 
 def test_where_the_noise_is_not_known_no_interval_is_shown():
