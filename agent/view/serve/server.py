@@ -1,6 +1,7 @@
 """Run the server until Ctrl-C, which ends it at once, and drop the connections that would hold it up."""
 
 import asyncio
+import logging
 import socket
 from contextlib import suppress
 
@@ -77,5 +78,11 @@ def server(app: ASGIApp) -> uvicorn.Server:
 
 def run(app: ASGIApp, listening: socket.socket) -> None:
     """Answer requests until Ctrl-C."""
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     with suppress(KeyboardInterrupt):  # which uvicorn raises again when it has ended
         server(app).run(sockets=[listening])
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return False for the message that streams were cut at Ctrl-C, which is what Ctrl-C is for."""
+    return "graceful shutdown exceeded" not in record.getMessage()
