@@ -78,8 +78,12 @@ def test_one_page_is_written_at_a_time_and_gently(night, monkeypatch):
     wait_until(lambda: not children())
     assert night.page.exists()
     night.page.unlink()
-    pages.attempt_settled()  # the first is over, so that another begins
-    assert len(children()) == 1
+
+    def begins_again() -> bool:  # once the first is over, with all its threads
+        pages.attempt_settled()
+        return len(children()) == 1
+
+    wait_until(begins_again)
     wait_until(night.page.exists)
     assert night.said == []
 
