@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # Hundreds of short processes follow, and half of their start is the compiler's where no bytecode was kept: installers
 # leave none, and $PYTHONDONTWRITEBYTECODE, which containers like to set, has every process compile again.
@@ -94,3 +97,16 @@ def busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def grounds(tmp_path: Path, own_cache: None) -> Grounds:
     """Make a user's repository with a script that trains in an instant."""
     return Grounds(make_repository(tmp_path / "user", unigram()))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """The system's Chromium, driven by Playwright; a test is skipped where either is missing."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright comes with uv run --group proofs")
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("there is no Chromium here; install it: apt-get install -y chromium")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()

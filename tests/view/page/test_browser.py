@@ -1,7 +1,6 @@
 """The report in a real browser: drawn, sorted, filtered, opened; by mouse, by keyboard, on a phone, in the dark."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,18 +21,6 @@ CURVES = {("t", number): [(at / 20, 6 - at / 10) for at in range(1, 21)] for num
 EXTRAS = Extras({("t", KEPT[0].number): EDIT}, CURVES)
 SIZES = [(390, 844), (1400, 900)]
 Page = Any  # of Playwright, which may be missing
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("there is no Chromium here; install it: apt-get install -y chromium")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

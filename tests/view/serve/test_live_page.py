@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import socket
 import time
 
@@ -25,18 +24,6 @@ def night(tmp_path):
         night.add("baseline", 1.5, Status.KEEP)
         night.add("a first edit", 1.4, Status.KEEP)
         yield night
-
-
-@pytest.fixture(scope="module")
-def browser():
-    driver = pytest.importorskip("playwright.sync_api", reason="uv sync installs Playwright")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("there is no Chromium here; install it: apt-get install -y chromium")
-    with driver.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
