@@ -39,3 +39,13 @@ def test_below_the_command_line_argparse_is_unknown():
     files = [path for path in (PROJECT / "agent").rglob("*.py") if "cli" not in path.parts]
     assert len(files) > 50
     assert [path for path in files if re.search(r"(?m)^\s*(import|from) argparse\b", path.read_text())] == []
+
+
+@pytest.mark.parametrize("name", ["serve", "watch", "ship"])
+def test_a_tag_is_taken_as_a_word_and_by_its_option(name):
+    assert [options_of(name, *words).tag for words in ((), ("wide",), ("--tag", "wide"))] == [None, "wide", "wide"]
+
+
+def test_a_report_takes_tags_as_words_and_by_their_option():
+    several = [list(options_of("report", *words).tags) for words in ((), ("a", "b"), ("--tag", "a", "--tag", "b"))]
+    assert several == [[], ["a", "b"], ["a", "b"]]

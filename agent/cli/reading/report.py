@@ -63,7 +63,9 @@ def _write(path: Path, content: str | bytes) -> None:
 
 
 def _report_words(words: argparse.ArgumentParser) -> None:
-    words.add_argument("tags", nargs="*", metavar="TAG", help="these nights, compared (default: the latest)")
+    told = "these nights, compared (default: the latest)"
+    words.add_argument("tags", nargs="*", default=argparse.SUPPRESS, metavar="TAG", help=told)
+    words.add_argument("--tag", dest="tags", action="append", default=[], help=argparse.SUPPRESS)  # as plot has it
     words.add_argument("--open", action="store_true", help="show it in a browser")
     words.add_argument("--out", type=Path, metavar="FILE", help=f"default: {PAGE} in the night's folder")
     words.add_argument("--png", type=Path, metavar="FILE", help="draw a picture to share there, too")

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from agent.cli.reading.which import begin_with, place_meant
 from agent.cli.words.parser import Subcommand
+from agent.cli.words.values import add_tag_word
 from agent.errors import NightError
 from agent.experiment import short
 from agent.invocation import typed
@@ -75,7 +76,7 @@ def running_night(place: Place, tag: str | None) -> Holder:
 
 
 def _watch_words(words: argparse.ArgumentParser) -> None:
-    words.add_argument("tag", nargs="?", metavar="TAG", help="the night (default: the one that is running)")
+    add_tag_word(words, "the night (default: the one that is running)")
 
 
 WATCH = Subcommand(

@@ -52,3 +52,11 @@ def agent_command(text: str) -> str:
     if not words:
         raise argparse.ArgumentTypeError("the command line is empty")
     return text
+
+
+def add_tag_word(words: argparse.ArgumentParser, told: str) -> None:
+    """Take the tag of a night as a word, or by --tag as other commands do."""
+    words.add_argument(
+        "tag", nargs="?", default=argparse.SUPPRESS, metavar="TAG", help=told
+    )  # else it would undo --tag
+    words.add_argument("--tag", default=None, help=argparse.SUPPRESS)
