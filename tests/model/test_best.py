@@ -125,7 +125,7 @@ def test_the_card_says_what_the_model_is_and_how_good(kept_night, tmp_path):
     assert "| `SMOOTHING` | 1.0 |  |" in card
     assert "not confirmed on fresh seeds" in card
     assert "no script ran with two" in card
-    assert "/" not in card.partition("| corpus |")[2].partition("\n")[0], "the owner's folders are nobody's business"
+    assert "/" not in card.partition("| corpus |")[2].partition("\n")[0], "the card must not tell the owner's folders"
 
 
 def test_words_of_a_model_are_plain_text_in_the_card(kept_night):

@@ -19,7 +19,7 @@ from encode import load_encoding
 TEXT = "import os\n\n\ndef main(arguments):\n    return "
 SLOWLY = {"EMBEDDING_LR": 0.05, "UNEMBEDDING_LR": 0.0005, "MATRIX_LR": 0.005}  # so that the second script is kept
 
-# In a process of its own, as a user has it, without this project's folder.
+# In a separate process, as a user has it, without this project's folder.
 PROGRAM = """
 import json, sys
 import mlx.core as mx

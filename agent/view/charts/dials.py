@@ -1,4 +1,4 @@
-"""Draw where each dial was moved and what came of it: a small panel for each, on a scale of its own."""
+"""Draw where each dial was moved and what came of it: one small panel for each dial, with its own scale."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ from agent.view.facts.nouns import NightFacts
 
 MOST_SOURCES = 12
 NAMES_PX, MOST_NAMES_PX, LEAST_PX, GAP_PX = 76, 130, 150, 22
-MOST_WIDTH = 620  # of a chart with four bars: longer ones say no more
+MOST_WIDTH = 620  # of a chart with four bars: longer bars tell nothing further
 SIDES_PX = 12  # beside a chart, and for words that are wider than estimated
 THOUSAND, MILLION = 1000, 10**6
 

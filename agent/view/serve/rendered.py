@@ -1,4 +1,4 @@
-"""Keep what is made of a night for all clients together, and make it again no more often than the machine can spare."""
+"""Keep what is made of a night for all clients together, and make it again only as often as the machine can spare."""
 
 import asyncio
 import time

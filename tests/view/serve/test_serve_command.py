@@ -1,4 +1,4 @@
-"""nightshift serve: the command in a process of its own, its errors, and its end."""
+"""nightshift serve: the command as a separate process, its errors, and its end."""
 
 import re
 import signal

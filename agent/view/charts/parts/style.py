@@ -10,7 +10,7 @@ from agent.view.charts.parts.words import FONT_PX
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 GUTTER_PX, RIGHT_PX = 50, 6  # beside each plot: the labels of its vertical axis, and half of a label below
 PANEL_GAP_PX = 22
-MOST_CHARS = 1000  # of the words that stand for a chart where it cannot be seen
+MOST_CHARS = 1000  # of the text that describes a chart to a screen reader
 AXIS = {
     "domain": False,
     "ticks": False,
