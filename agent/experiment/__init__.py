@@ -167,6 +167,12 @@ class Attempt:
         trained = [run.peak_bytes for run in self.done_runs if run.ending in (Ending.FINISHED, Ending.HOPELESS)]
         return max((peak for peak in trained if peak is not None), default=None)
 
+    @property
+    def tokens_s(self) -> float | None:
+        """Return the mean speed of its training runs, in tokens a second; None if no run has one."""
+        speeds = [run.tokens_s for run in self.done_runs if run.tokens_s is not None]
+        return statistics.fmean(speeds) if speeds else None
+
 
 History = Sequence[Attempt]  # one night's attempts in the order of their numbers
 

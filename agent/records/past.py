@@ -5,7 +5,6 @@ Only what a source of ideas needs is read, and of a long night only the latest a
 
 import json
 import math
-import statistics
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -55,7 +54,6 @@ class PastAttempt:
     @classmethod
     def of(cls, attempt: Attempt, device_kind: str) -> "PastAttempt":
         proposal, decision = attempt.proposal, attempt.decision
-        speeds = [run.tokens_s for run in attempt.done_runs if run.tokens_s is not None]
         return cls(
             number=attempt.number,
             parent=attempt.parent,
@@ -70,7 +68,7 @@ class PastAttempt:
             sure=decision.sure if decision else None,
             kind=str(decision.kind) if decision else None,
             peak_gb=attempt.peak_bytes / 1e9 if attempt.peak_bytes is not None else None,
-            tokens_s=statistics.fmean(speeds) if speeds else None,
+            tokens_s=attempt.tokens_s,
             without=proposal.without,
         )
 

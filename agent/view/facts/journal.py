@@ -1,6 +1,5 @@
 """Read the facts of a night from its journal."""
 
-import statistics
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from itertools import chain
@@ -47,7 +46,6 @@ def _attempt(night: Night, attempt: Attempt, asks: Collection[Ask], dials: Turne
     decision, proposal, peak_mb, millions = (
         attempt.decision, attempt.proposal, memory_mb(night, attempt), params_M(attempt),
     )  # fmt: skip
-    speeds = [run.tokens_s for run in attempt.done_runs if run.tokens_s is not None]
     # Asked for after the attempts were read, so that the run may have begun between.
     runs = attempt.runs[:-1] if at_work and attempt.runs and attempt.runs[-1].ending is Ending.LOST else attempt.runs
     costs = [ask.usd for ask in asks if ask.usd is not None]
@@ -66,7 +64,7 @@ def _attempt(night: Night, attempt: Attempt, asks: Collection[Ask], dials: Turne
         sure=decision.sure if decision else None,
         memory_gb=None if peak_mb is None else peak_mb / 1024,
         params=None if millions is None else round(1e6 * millions),
-        tokens_s=statistics.fmean(speeds) if speeds else None,
+        tokens_s=attempt.tokens_s,
         spent_s=attempt.spent_s,
         asked_s=sum(ask.wall_s for ask in asks),
         usd=sum(costs) if costs else None,
