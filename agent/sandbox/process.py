@@ -30,6 +30,7 @@ GRACE_S = 2.0  # between SIGTERM and SIGKILL
 SWEEP_S = GRACE_S + 2 * KILL_S + 2 * REMOVE_S + 1.0
 POLL_S = 0.05
 LOG_CAP_BYTES, LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 << 20, 1 << 20, 4 << 10
+LOG_FLOOD_BYTES = 64 << 20  # a log that long is cut even while it is written
 REPORT_BYTES = 4 << 10
 DISK_FAILED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})  # errors that end the night
 LOG = "log.txt"
@@ -71,15 +72,16 @@ def supervise(
     with open_log(view.folder / LOG) as log:
         keeper, report = start_keeper(command, view.folder, env, limits)
         ending: Ending | None = None
+        log_bytes = 0
         try:
             while keeper.poll() is None and ending is None:
                 ending = _due(watch, limit_s, stopped, hopeless)
                 tick(watch.elapsed_s)
-                cut_log(log)
+                log_bytes = cut_quiet_log(log, log_bytes)
                 time.sleep(POLL_S)
         finally:
             end(keeper)
-            cut_log(log)
+            cut_log(log, LOG_CAP_BYTES)
         wall_s, words = watch.elapsed_s, last_lines(log)
         found = _read_report(report)
     if found.exceeded is not None:
@@ -180,10 +182,20 @@ def open_log(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "a+b", 0)
 
 
-def cut_log(log: BinaryIO) -> None:
-    """Cut a log above LOG_CAP_BYTES to its head and tail; leave one alone that cannot be cut."""
+def cut_quiet_log(log: BinaryIO, before: int) -> int:
+    """Cut a log that has not grown since it had `before` bytes, or that is a flood; return its size before the cut.
+
+    The lines that are written while a log is cut are lost, and they may be the last ones: the reason of a crash.
+    """
+    size = os.fstat(log.fileno()).st_size
+    cut_log(log, LOG_CAP_BYTES if size == before else LOG_FLOOD_BYTES)
+    return size
+
+
+def cut_log(log: BinaryIO, above_bytes: int) -> None:
+    """Cut a log above `above_bytes` to its head and tail; leave one alone that cannot be cut."""
     try:
-        if os.fstat(log.fileno()).st_size > LOG_CAP_BYTES:
+        if os.fstat(log.fileno()).st_size > above_bytes:
             tail = read_tail(log, LOG_TAIL_BYTES)
             log.truncate(LOG_HEAD_BYTES)
             log.write(b"\n[... cut by nightshift ...]\n" + tail)

@@ -185,6 +185,7 @@ supervise([sys.executable, {str(SCRIPTS / "hangs.py")!r}], View(Path({str(tmp_pa
 
 def test_a_flooding_log_is_cut_to_head_and_tail(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "LOG_CAP_BYTES", 1 << 20)
+    monkeypatch.setattr(process, "LOG_FLOOD_BYTES", 2 << 20)
     monkeypatch.setattr(process, "LOG_HEAD_BYTES", 1 << 10)
     outcome = run(
         tmp_path,
@@ -241,13 +242,12 @@ def test_a_log_that_the_child_spoils_holds_up_nobody(tmp_path, deed):
 
 
 def test_a_full_disk_is_no_spoilt_log(tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "LOG_CAP_BYTES", 1)
     monkeypatch.setattr(process, "LOG_HEAD_BYTES", 4096)
     with mounted(tmp_path / "small", "size=8k") as folder, process.open_log(folder / "log.txt") as log:
         log.write(bytes(4096))
         (folder / "other").write_bytes(bytes(4096))
         with pytest.raises(OSError, match="No space left"):
-            process.cut_log(log)
+            process.cut_log(log, 1)
 
 
 def test_keys_do_not_reach_the_run(tmp_path, monkeypatch):
