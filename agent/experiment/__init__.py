@@ -13,12 +13,13 @@ from typing import Any, Protocol
 from agent.experiment.decisions import NOT_BELIEVED, Decision, Entry, Kind, Review, Status
 from agent.experiment.runs import VOID, Audit, DryRun, Ending, Run, Score, Summary, Weights
 from agent.experiment.scripts import Script, holds_script, packed_of
+from agent.experiment.setting import Corpus, Curve, KnownIdea, Phase, Setting
 from agent.text import one_line, paragraphs
 
 # names from the other files of this folder; those defined here need no entry
 __all__ = [
-    "NOT_BELIEVED", "VOID", "Audit", "Decision", "DryRun", "Ending", "Entry", "Kind", "Review", "Run", "Score",
-    "Script", "Status", "Summary", "Weights",
+    "NOT_BELIEVED", "VOID", "Audit", "Corpus", "Curve", "Decision", "DryRun", "Ending", "Entry", "Kind", "KnownIdea",
+    "Phase", "Review", "Run", "Score", "Script", "Setting", "Status", "Summary", "Weights",
 ]  # fmt: skip
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
 
@@ -268,6 +269,14 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """Hold how much of a night is left; None: no limit."""
+
+    experiments: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Briefing:
     """Hold everything that a proposer is told before it proposes."""
 
@@ -280,6 +289,8 @@ class Briefing:
     asks: Sequence[Ask] = ()  # of the whole night
     refused: tuple[Refusal, ...] = ()  # the last tries for this proposal, and what was wrong with them
     broken: Attempt | None = None  # it crashed just now: its maker may repair it, once
+    left: Left = Left()
+    setting: Setting | None = None  # None: no source of the night can read
 
 
 class Proposer(Protocol):
@@ -299,14 +310,6 @@ class Judge(Protocol):
     def review(self, history: History) -> Review:
         """Return later decisions on settled attempts, or one that should be measured again; pure."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """Hold how much of a night is left; None: no limit."""
-
-    experiments: int | None = None
-    seconds: float | None = None
 
 
 class Watcher(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from agent.errors import NightError
+from agent.experiment import Curve
 from agent.git.repo import valid_tag
 from agent.records.journal import Journal
 from agent.records.ledger import read_rows
@@ -15,7 +16,6 @@ from agent.view.facts.journal import of_journal
 from agent.view.facts.nouns import NightFacts
 from agent.view.facts.records import of_record, of_rows, started_of
 
-Curve = tuple[tuple[float, float], ...]
 MOST_POINTS = 300  # of a curve that is shown
 
 

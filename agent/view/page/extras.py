@@ -5,12 +5,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent.errors import NightError
+from agent.experiment import Curve
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.text import diff_lines
 from agent.view.facts.lineage import was_kept
 from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.read import Curve, curve, rounded
+from agent.view.facts.read import curve, rounded
 
 ALL, NEWEST = 200, 100  # a longer night shows the edits and curves of what was ever kept, and of its newest attempts
 POINTS, LINES, LINE_CHARS = 40, 300, 400  # of a curve, of a diff, of its lines

@@ -11,10 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from agent.errors import NightError
+from agent.experiment import Curve
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.facts.nouns import NightFacts
-from agent.view.facts.read import Curve, curve, night_facts, rounded
+from agent.view.facts.read import curve, night_facts, rounded
 from agent.view.live.follow import Activity, Moment
 from agent.view.serve import present
 

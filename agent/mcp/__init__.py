@@ -1,0 +1,1 @@
+"""The commands of nightshift as tools of the Model Context Protocol, for coding agents that speak it."""
