@@ -134,6 +134,10 @@ class Repo:
     def diff(self, old: str, new: str) -> str:
         return self.git("diff-tree", "-p", "--no-ext-diff", "--no-textconv", old, new)
 
+    def tracks(self, path: str) -> bool:
+        """Return whether git tracks this file, or any file in this folder: a clone then brings it along."""
+        return bool(self.git("ls-files", "-z", "--", f":(literal){path}"))
+
     def _mode(self, commit: str, path: str) -> str:
         """Return the file's mode: executable if it was; a link becomes a plain file."""
         entry = self.git("ls-tree", commit, "--", path)

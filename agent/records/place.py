@@ -56,6 +56,15 @@ class Place:
     def journal(self, tag: str) -> Path:
         return self.folder(tag) / "journal.sqlite"
 
+    def check_own(self, tag: str) -> None:
+        """Raise NightError for a night that came with the repository: it says what runs here with the user's rights."""
+        folder = self.folder(tag).relative_to(self.repo.root).as_posix()
+        if self.repo.tracks(folder):
+            raise NightError(
+                f"git tracks {folder}, so it may be somebody else's, and it names programs that would run with your "
+                f"rights; if it is yours, run: git rm -r --cached {folder}"
+            )
+
     def tags(self) -> tuple[str, ...]:
         """List the nights with a journal here; the one that was last at work comes last."""
         journals = sorted(sorted(self.nights.glob("*/journal.sqlite")), key=_last_at_work)
@@ -93,6 +102,7 @@ def known_night(place: Place, tag: str | None) -> Night | None:
         raise NightError(f"{tag!r} is no tag; use letters, digits, '.', '_' and '-', as in nov20-wide")
     if not place.journal(tag).exists():
         return None
+    place.check_own(tag)
     with Journal.read(place.journal(tag)) as journal:
         return journal.night()
 

@@ -134,6 +134,21 @@ def test_a_replay_is_refused_while_a_night_runs_and_for_what_is_not_there(ground
     assert "no night nov01 is known here; there are: t" in refused(grounds.nightshift("replay", "1", "--tag", "nov01"))
 
 
+@pytest.mark.parametrize(
+    "words", [["replay", "2"], ["sample", "def"], ["run", "--tag", "t"], ["confirm"], ["try", "-m", "more"]]
+)
+def test_a_night_that_git_tracks_runs_nothing_here(grounds, words):
+    index = Path(grounds.git("rev-parse", "--absolute-git-dir").strip()) / "index"
+    before = index.read_bytes()
+    grounds.git("add", "--force", "experiments/nights/t/journal.sqlite")
+    try:
+        said = refused(grounds.nightshift(*words))
+    finally:
+        index.write_bytes(before)
+    assert "git tracks experiments/nights/t" in said
+    assert "git rm -r --cached experiments/nights/t" in said
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("how", ["signal", "stop"])

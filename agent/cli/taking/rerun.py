@@ -56,6 +56,7 @@ class Original:
             raise NightError(f"night {facts.tag} has no known budget, so its attempts cannot be run again as they ran")
         if not place.journal(facts.tag).exists():
             return cls(place, facts, attempt, script, None, ())
+        place.check_own(facts.tag)
         with Journal.read(place.journal(facts.tag)) as journal:
             return cls(place, facts, attempt, script, journal.night(), journal.attempts())
 

@@ -43,6 +43,7 @@ def sample(options: SampleOptions) -> int:
     facts = facts_of(place, options.tag)
     tag, chosen = facts.tag, options.attempt
     attempt = attempt_in(facts, chosen) if chosen is not None else BestScript.of(facts).attempt
+    place.check_own(tag)
     weights = weights_of(place, tag, attempt.number)
     with Journal.read(place.journal(tag)) as journal:
         night, script = journal.night(), journal.attempt(attempt.number).proposal.script
