@@ -38,6 +38,7 @@ from agent.proposers.llm.prompt import (
     compose,
     quoted,
 )
+from agent.proposers.llm.reply import read_reply
 
 SCRIPT = unigram()
 NOISE = Noise(sigma_bpb=0.004, runs=5, smallest_bpb=0.011)
@@ -89,6 +90,24 @@ def test_the_same_briefing_gives_the_same_prompt():
 def test_the_form_of_the_answer_names_the_script():
     briefing = Briefing(replace(NIGHT, script="models/train.py"), (BASELINE,), BASELINE)
     assert "FILE: models/train.py" in compose(briefing).system
+
+
+def test_the_form_that_is_shown_is_one_that_is_read():
+    system = compose(Briefing(NIGHT, (BASELINE,), BASELINE)).system
+    form = system[system.index("TITLE:") : system.index("\n\nUse as many")]
+    old, new = 'NOTE = "unigram"  # not searched', 'NOTE = "another"'
+    for words, line in (("whole lines copied", old), ("the lines that replace", new)):
+        form = re.sub(f"(?m)^{words}.*$", line, form)
+    assert read_reply(form, SCRIPT, "train_mlx.py").script == SCRIPT.replace(old, new)
+
+
+def test_two_questions_of_a_night_begin_alike_as_far_as_they_say():
+    first = compose(Briefing(NIGHT, (BASELINE,), BASELINE, program="Lower val_bpb."))
+    history = (BASELINE, attempt(1, Status.DISCARD, trained(1.9)))
+    second = compose(Briefing(NIGHT, history, BASELINE, program="Lower val_bpb."))
+    assert first.stable_chars == second.stable_chars > len(SCRIPT)
+    assert first.system == second.system
+    assert first.turns[0].text[: first.stable_chars] == second.turns[0].text[: first.stable_chars]
 
 
 def test_an_attempt_is_one_line_with_its_difference_and_how_sure_the_judge_is():

@@ -37,7 +37,11 @@ Answer in exactly this form:
 TITLE: one line that says what is changed
 HYPOTHESIS: one to three sentences that say why it should lower val_bpb
 FILE: {script}
+<<<<<<< SEARCH
+whole lines copied exactly from the script, enough of them to fit one place alone
+=======
 the lines that replace them
+>>>>>>> REPLACE
 
 Use as many SEARCH/REPLACE blocks as the idea needs, each for lines that no other block touches; all of them refer to
 the script as it is shown to you. To insert, search for a line and repeat it beside the new lines. No other file, no
@@ -63,6 +67,7 @@ class Conversation:
 
     system: str
     turns: tuple[Turn, ...]
+    stable_chars: int = 0  # at the beginning of the first message, that the night's next questions share
 
     @property
     def chars(self) -> int:
@@ -75,13 +80,14 @@ def compose(briefing: Briefing, broken: Attempt | None = None) -> Conversation:
     parts = [
         _section("Program", _fenced(_cut(harmless_lines(briefing.program.strip()), PROGRAM_CHARS), "markdown")),
         _section("Notes from the owner", _notes(briefing.notes)),
+        _section(f"The script: {name}", _fenced(script, "python")),
         _section("This night", "\n".join(_facts(briefing))),
         _section("Attempts so far", _history(briefing)),
-        _section(f"The script: {name}", _fenced(script, "python")),
         _section("Turned down just now, before it cost a run", _refused(briefing)),
         _section("Your task", _task(briefing, broken)),
     ]
-    return Conversation(SYSTEM.format(script=name), (Turn("user", "\n\n".join(filter(None, parts))),))
+    text, stable = ("\n\n".join(filter(None, some)) for some in (parts, parts[:3]))
+    return Conversation(SYSTEM.format(script=name), (Turn("user", text),), 0 if broken else len(stable))
 
 
 def ask_again(asked: Conversation, answer: str, wrong: str) -> Conversation:
