@@ -19,6 +19,7 @@ from agent.view.facts.tradeoffs import front
 MOST_DOTS = 250  # in a panel, beside the front
 LEAST_PANEL_PX, HEIGHT_PX = 280, 220
 TICK_PX = 70
+OWN_COUNT = ("as the script itself counts",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Cost:
     of: Callable[[AttemptFacts], float | None]
     format: str  # of its axis, as D3 has them
     more_is_better: bool = False
+    words: tuple[str, ...] = ()  # above its panel
 
     def price(self, one: AttemptFacts) -> float | None:
         """Return the cost, negative where more is better, so that lower is better."""
@@ -43,8 +45,8 @@ class Cost:
 Priced = tuple[AttemptFacts, float]
 COSTS = (
     Cost("parameters, fewer is better", lambda one: one.params, "~s"),
-    Cost("memory in GB, less is better", lambda one: one.memory_gb, "~g"),
-    Cost("tokens a second, more is better", lambda one: one.tokens_s, "~s", more_is_better=True),
+    Cost("memory in GB, less is better", lambda one: one.memory_gb, "~g", words=OWN_COUNT),
+    Cost("tokens a second, more is better", lambda one: one.tokens_s, "~s", more_is_better=True, words=OWN_COUNT),
 )
 
 
@@ -77,7 +79,7 @@ def _panel(sheet: Sheet, cost: Cost, priced: Sequence[Priced], width: float) -> 
     marks = [Mark(one, value, one.val_bpb, (f"{name}: {value:,.4g}",)) for one, value in few]
     dots = sheet.dots(marks, x, 36 if len(few) < 100 else 18)
     layers = [_front(on_front, cost, sheet.frame, x), dots, *_labels(sheet, priced, scale)]
-    title = heading("", ["val_bpb, lower is better", *said(few, priced, "attempts")], width)
+    title = heading("", ["val_bpb, lower is better", *cost.words, *said(few, priced, "attempts")], width)
     return {"width": width, "height": sheet.frame.height, "layer": layers, "title": title}
 
 
