@@ -19,7 +19,6 @@ from agent.view.facts.tradeoffs import front
 MOST_DOTS = 250  # in a panel, beside the front
 LEAST_PANEL_PX, HEIGHT_PX = 280, 220
 TICK_PX = 70
-OWN_COUNT = ("as the script itself counts",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,14 @@ class Cost:
 Priced = tuple[AttemptFacts, float]
 COSTS = (
     Cost("parameters, fewer is better", lambda one: one.params, "~s"),
-    Cost("memory in GB, less is better", lambda one: one.memory_gb, "~g", words=OWN_COUNT),
-    Cost("tokens a second, more is better", lambda one: one.tokens_s, "~s", more_is_better=True, words=OWN_COUNT),
+    Cost("memory in GB, less is better", lambda one: one.memory_gb, "~g", words=("memory by the script's count",)),
+    Cost(
+        "tokens a second, more is better",
+        lambda one: one.tokens_s,
+        "~s",
+        more_is_better=True,
+        words=("speed by the script's count",),
+    ),
 )
 
 
