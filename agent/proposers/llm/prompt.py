@@ -15,6 +15,7 @@ from typing import Literal
 
 from agent.experiment import Attempt, Briefing, Kind, Noise, Status, Summary
 from agent.judging.failures import stopped_early, too_slow, training_failure
+from agent.proposers.llm.modes import AskMode, task_of
 from agent.text import harmless_lines, one_line, paragraphs, percent_sure
 
 # Limits of the prompt's parts, together 30,000 characters; the script comes on top in full
@@ -74,7 +75,7 @@ class Conversation:
         return len(self.system) + sum(len(turn.text) for turn in self.turns)
 
 
-def compose(briefing: Briefing, broken: Attempt | None = None) -> Conversation:
+def compose(briefing: Briefing, broken: Attempt | None = None, mode: AskMode = AskMode.EDIT) -> Conversation:
     """Write the question for an edit of the parent's script, or for a repair of a broken attempt of the same author."""
     name, script = briefing.night.script, (broken or briefing.parent).proposal.script
     parts = [
@@ -84,7 +85,7 @@ def compose(briefing: Briefing, broken: Attempt | None = None) -> Conversation:
         _section("This night", "\n".join(_facts(briefing))),
         _section("Attempts so far", _history(briefing)),
         _section("Turned down just now, before it cost a run", _refused(briefing)),
-        _section("Your task", _task(briefing, broken)),
+        _section("Your task", _task(briefing, broken, mode)),
     ]
     text, stable = ("\n\n".join(filter(None, some)) for some in (parts, parts[:3]))
     return Conversation(SYSTEM.format(script=name), (Turn("user", text),), 0 if broken else len(stable))
@@ -225,13 +226,10 @@ def _refused(briefing: Briefing) -> str:
     return "\n".join(_newest(lines, REFUSED_CHARS))
 
 
-def _task(briefing: Briefing, broken: Attempt | None) -> str:
+def _task(briefing: Briefing, broken: Attempt | None, mode: AskMode) -> str:
     script = briefing.night.script
     if broken is None:
-        return (
-            f"Propose one edit of {script}, as it stands above, that lowers val_bpb and that has not been tried yet. "
-            "One idea, in the form that you were given."
-        )
+        return task_of(mode, script)
     title, why = quoted(broken.proposal.title, SHOWN_TITLE_CHARS), what_happened(broken) or "it crashed"
     meant = quoted(broken.proposal.hypothesis, SHOWN_HYPOTHESIS_CHARS)
     return (
