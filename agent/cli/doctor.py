@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -20,6 +20,7 @@ from agent.invocation import SCRIPT, command_for, install_command, typed
 from agent.night.opening import MIN_FREE_BYTES
 from agent.records.place import Place, read_script
 from agent.sandbox.box import Mode, choose
+from agent.view.answer import Answer
 
 LOOK_S = 120  # a first import of MLX on a slow disk
 SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
@@ -77,6 +78,11 @@ class Finding:
     def mark(self) -> str:
         return "[green]✓[/]" if self.good else "[red]✗[/]" if self.essential else "[yellow]![/]"
 
+    def as_json(self) -> dict[str, object]:
+        """Return the finding for programs; a check that is passed needs no remedy."""
+        remedy = None if self.good else self.remedy or None
+        return {"name": self.name, "ok": self.good, "detail": self.what, "remedy": remedy, "essential": self.essential}
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -96,21 +102,21 @@ class Device:
         return self.others > self.machine_cores - (1 - CONTENDED_SHARE) * self.cores
 
 
-def examine(console: Console | None, script: Path) -> int:
-    """Print every finding as it is made, or all as JSON without a console; 1 when something essential is missing."""
+def examine(console: Console, script: Path, answer: Answer) -> int:
+    """Print every finding as it is made, or all as JSON if that is asked for; 1 if something essential is missing."""
     found = []
     checks = (_python, _mlx, _device, _kernels, lambda: _script(script), _git, _sandbox, _disk, _memory, _data)
     for check in checks:
         for finding in check():
             found.append(finding)
-            if console is not None:
+            if not answer.on_stdout:
                 console.print(finding.mark, end=" ")
                 advice = f": {finding.remedy}" if finding.remedy and not finding.good else ""
                 console.print(finding.what + advice, markup=False, highlight=False, soft_wrap=True)
     missing = [finding.name for finding in found if finding.essential and not finding.good]
-    if console is None:
+    if answer.on_stdout:
         error = {"error": f"not ready for a night: see {', '.join(missing)}", "exit_code": 1} if missing else {}
-        print(json.dumps({**error, "ready": not missing, "findings": [asdict(one) for one in found]}, indent=1))
+        answer.give({**error, "ready": not missing, "checks": [one.as_json() for one in found]})
     elif missing:
         console.print(f"not ready for a night: see {', '.join(missing)} above", highlight=False, soft_wrap=True)
     else:

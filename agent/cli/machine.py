@@ -9,7 +9,7 @@ from rich.console import Console
 from agent.cli.words.options import add_script
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import positive_int, seed
-from agent.view.answer import Answer, AnswersTo
+from agent.view.answer import STDOUT, Answer, AnswersTo
 
 # ---- profile ---------------------------------------------------------------------------------------------------------
 
@@ -36,8 +36,8 @@ def _profile_words(words: argparse.ArgumentParser) -> None:
     add_script(words)
     words.add_argument("--steps", type=positive_int, default=16, metavar="N", help="to train (default: %(default)s)")
     words.add_argument("--seed", type=seed, default=0, metavar="K", help="default: %(default)s")
-    to = "write the figures there, too, or why there are none; -: to stdout"
-    words.add_argument("--json", type=Path, metavar="FILE", help=to)
+    to = "write the figures there, too, or why there are none; without FILE: to stdout"
+    words.add_argument("--json", nargs="?", type=Path, const=STDOUT, metavar="FILE", help=to)
     words.add_argument(
         "--trace",
         type=Path,
@@ -68,12 +68,12 @@ class DoctorOptions:
 def doctor(options: DoctorOptions) -> int:
     from agent.cli.doctor import examine
 
-    return examine(None if options.answer.on_stdout else Console(), options.script)
+    return examine(Console(), options.script, options.answer)
 
 
 def _doctor_words(words: argparse.ArgumentParser) -> None:
     add_script(words)
-    words.add_argument("--json", action="store_true", help="print the findings as JSON")
+    words.add_argument("--json", action="store_true", help="print the checks as JSON: nothing else on stdout")
 
 
 DOCTOR = Subcommand(

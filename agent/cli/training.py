@@ -26,7 +26,7 @@ from agent.records.place import Place
 from agent.script.contract import check_script, read_text
 from agent.script.dials import fingerprint
 from agent.view import terminal
-from agent.view.answer import Answer, AnswersTo
+from agent.view.answer import STDOUT, Answer, AnswersTo
 from agent.view.status import status_lines
 
 # ---- run -------------------------------------------------------------------------------------------------------------
@@ -130,13 +130,13 @@ def _confirm_now(options: ConfirmOptions) -> int:
 
 def answer_of_dawn(answer: Answer, tag: str, found: Findings | None, go_on_with: str | None) -> int:
     """Return the exit code; go_on_with is None where dawn came to its end."""
-    facts = asdict(found) if found is not None else {}
+    facts = {"tag": tag, **(asdict(found) if found is not None else {})}
     if go_on_with is not None:
         answer.fail("dawn was ended early", 130, **facts, status="unfinished", go_on_with=go_on_with)
         return 130
     if found is None:
         raise NightError(f"night {tag} has kept no edit, so there is nothing to confirm; see: {typed('results')}")
-    answer.give(facts)
+    answer.give({**facts, "status": "finished"})
     return 0
 
 
@@ -153,7 +153,7 @@ def _show_findings(options: ConfirmOptions) -> int:
     ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
     lines = in_words(place, night, history, Findings.of(dawn.findings))
     print("\n".join([f"dawn {dawn.number} of night {night.tag}, {ended}", *lines]), file=answer.for_people)
-    answer.give(dawn.findings)
+    answer.give({"tag": night.tag, **dawn.findings, "status": "finished" if dawn.ended else "unfinished"})
     return 0
 
 
@@ -170,8 +170,8 @@ def _confirm_words(words: argparse.ArgumentParser) -> None:
         help="to make at most, beyond those that were made before (default: %(default)s)",
     )
     words.add_argument("--show", action="store_true", help="print what was found by now, and make no run")
-    to = "write the findings there, too, or why there are none; -: to stdout"
-    words.add_argument("--json", type=Path, metavar="FILE", help=to)
+    to = "write the findings there, too, or why there are none; without FILE: to stdout"
+    words.add_argument("--json", nargs="?", type=Path, const=STDOUT, metavar="FILE", help=to)
     add_night(words, "the latest")
 
 

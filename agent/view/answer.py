@@ -1,6 +1,6 @@
 """What a command answers to a program: one JSON object, also where it failed, on stdout or in a file.
 
-A reader of it needs neither the exit code nor stderr to know how the command ended.
+A reader of it needs neither the exit code nor stderr to know how the command ended. docs/json.md explains the keys.
 """
 
 import json
@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TextIO
 
 from agent.errors import NightError
+from agent.view.facts.json import plain
 
+SCHEMA_VERSION = 1  # raised where a key is removed or its meaning changes, not where one is added
 STDOUT = Path("-")
 
 
@@ -33,10 +35,14 @@ class Answer:
 
     @classmethod
     def asked_for(cls, words: Sequence[str], answers: Mapping[str, AnswersTo]) -> "Answer":
-        """Read from the words of a command line, even one that does not parse, which answer is wanted."""
+        """Read from the words of a command line, even one that does not parse, which answer is wanted.
+
+        A command that has no --json refuses the option, and says so as JSON.
+        """
         command, rest = (words[0], words[1:]) if words else ("", ())
         if command not in answers:
-            return cls(None)
+            asked = "--json" in words and "--" not in words[: words.index("--json")]
+            return cls(STDOUT if asked else None)
         for place, word in enumerate(rest):
             option, equals, value = word.partition("=")
             if word == "--":
@@ -67,7 +73,9 @@ class Answer:
             raise NightError(f"--json {self.to} cannot be written; name a file in a folder that exists and is yours")
 
     def give(self, facts: Mapping[str, object]) -> None:
-        text = json.dumps(facts, indent=1)
+        """Print the facts after schema version, error and exit code, which are those of a success if facts has none."""
+        head = {"schema_version": SCHEMA_VERSION, "error": None, "exit_code": 0}
+        text = json.dumps(plain(head | dict(facts)), indent=1)
         if self.on_stdout:
             print(text, flush=True)
         elif self.to is not None:

@@ -82,7 +82,7 @@ def test_a_night_without_data_is_possible_where_they_can_be_prepared(tmp_path, m
 def test_only_what_a_night_needs_makes_the_doctor_fail(grounds, tmp_path):
     done = grounds.nightshift("doctor", "--json", NIGHTSHIFT_DATA=str(tmp_path), CC="/bin/false")
     told = json.loads(done.stdout)
-    bad = {one["name"]: one["essential"] for one in told["findings"] if not one["good"]}
+    bad = {one["name"]: one["essential"] for one in told["checks"] if not one["ok"]}
     assert (done.returncode, told["exit_code"], told["ready"]) == (1, 1, False)
     assert told["error"] == "not ready for a night: see data"
     assert [name for name, essential in bad.items() if essential] == ["data"]

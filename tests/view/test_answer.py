@@ -24,6 +24,7 @@ QUICK = ("--sandbox", "off", "--judge", "greedy", "--budget-s", "0.05")
 def only_answer(done: subprocess.CompletedProcess[str], file: Path | None = None) -> dict[str, object]:
     """All of stdout, or of the file, is one object, which knows the exit code and what stderr says."""
     facts = json.loads(done.stdout if file is None else file.read_text())
+    assert list(facts)[:3] == ["schema_version", "error", "exit_code"]
     assert facts["exit_code"] == done.returncode
     assert str(facts["error"]).splitlines()[0] in done.stderr or done.returncode == 130
     return facts
@@ -39,10 +40,14 @@ def only_answer(done: subprocess.CompletedProcess[str], file: Path | None = None
         ("confirm --json=found.json --runs 1", Path("found.json")),
         ("confirm --json -", STDOUT),
         ("confirm --json --runs", STDOUT),
+        ("confirm --runs 1 --json", STDOUT),
         ("profile --json", STDOUT),
         ("doctor --json", STDOUT),
         ("status --json", STDOUT),
-        ("run --json", None),
+        ("run --json", STDOUT),
+        ("run --js", None),
+        ("rnu --json", STDOUT),
+        ("note -- --json", None),
         ("", None),
     ],
 )
@@ -82,9 +87,26 @@ def test_other_commands_write_it_where_their_answer_goes(grounds, tmp_path, word
     only_answer(grounds.nightshift(*words, "--json", str(file), "--what"), file)
 
 
-def test_the_doctor_answers_words_that_it_does_not_take(grounds):
-    facts = only_answer(grounds.nightshift("doctor", "--json", "--what"))
-    assert (facts["exit_code"], facts["error"]) == (2, "unrecognized arguments: --what")
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("doctor", "--json", "--what"), "unrecognized arguments: --what"),
+        (("stop", "--json"), "unrecognized arguments: --json"),
+        (("--json",), "the following arguments are required: COMMAND"),
+        (("rnu", "--json"), "argument COMMAND: invalid choice: 'rnu'"),
+    ],
+)
+def test_words_that_a_command_does_not_take_are_an_answer(grounds, words, error):
+    facts = only_answer(grounds.nightshift(*words))
+    assert facts["exit_code"] == 2
+    assert str(facts["error"]).startswith(error)
+
+
+def test_a_success_says_so_and_holds_only_what_json_and_utf_8_have(capsys):
+    Answer(STDOUT).give({"score": float("nan"), "name": "b\udcffd.py", "status": Status.KEEP, "exit_code": 0})
+    told = json.loads(capsys.readouterr().out)
+    head = {"schema_version": 1, "error": None, "exit_code": 0}
+    assert told == head | {"score": None, "name": "b\ufffdd.py", "status": "keep"}
 
 
 def test_a_file_that_cannot_be_written_is_found_at_once(grounds, tmp_path):

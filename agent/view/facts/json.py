@@ -1,12 +1,15 @@
 """Write facts as plain values that JSON has. Pure."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from agent.view.facts.nouns import NightFacts
+
+LONE = re.compile("[\ud800-\udfff]")  # half of a character's code
 
 
 def as_json(facts: NightFacts) -> dict[str, Any]:
@@ -21,7 +24,7 @@ def plain(value: Any) -> Any:
         case None | bool() | int():
             return value
         case str():
-            return str(value)  # of an enum, too
+            return _encodable(str(value))  # of an enum, too
         case float():
             return value if math.isfinite(value) else None
         case Mapping():
@@ -29,6 +32,11 @@ def plain(value: Any) -> Any:
         case tuple() | list():
             return [plain(one) for one in value]
     return {name: plain(getattr(value, name)) for name in _names(value.__class__)}
+
+
+def _encodable(text: str) -> str:
+    """Return a text that UTF-8 can encode: bytes of a script or a path that were no text are shown as U+FFFD."""
+    return text if text.isascii() else LONE.sub("\ufffd", text)
 
 
 @cache
