@@ -9,10 +9,13 @@ NightshiftError
 ├── MachineError   disk, data, devices, missing packages
 │   └── Starved    other programs have repeatedly used up memory or disk
 ├── NoIdea         a proposer has no idea this time; another proposer may have one
+│   ├── NotYet     it cannot have one before the night has gone on
+│   └── Unanswered no call is possible now, and other sources would make the same call
 └── Exhausted      a proposer has no ideas left; the night ends
 """
 
 import sqlite3
+from collections.abc import Collection
 
 
 class NightshiftError(Exception):
@@ -55,6 +58,18 @@ class Starved(MachineError):
 
 class NoIdea(NightshiftError):
     """Say that a proposer has no idea this time, for example because its server is down."""
+
+
+class NotYet(NoIdea):
+    """Say that a proposer can have no idea before the night has gone on; this is no failure."""
+
+
+class Unanswered(NoIdea):
+    """Say that a call failed or is not allowed; `sources` would all make the same call."""
+
+    def __init__(self, sentence: str, sources: Collection[str]) -> None:
+        super().__init__(sentence)
+        self.sources = frozenset(sources)
 
 
 class Exhausted(NightshiftError):

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from agent.experiment import NOT_BELIEVED, Attempt, History, Kind, Night, Status, incumbent, source_name
+from agent.experiment import Attempt, History, Night, incumbent, source_name
+from agent.proposers.author.near import FAILURES, was_near
 from agent.proposers.catalogue.gains import Estimate, Measured, estimates
 from agent.proposers.catalogue.idea import SMALL_GAIN_PERCENT, Idea
 from agent.records.past import PastAttempt, PastNight, likeness
@@ -13,12 +14,9 @@ from agent.records.past import PastAttempt, PastNight, likeness
 SOURCE = "catalogue"
 OTHER_KIND = 0.05  # the likeness of a night on another kind of device, which likeness() takes for no evidence
 UNKNOWN_SIGMA = 0.01  # of val_bpb: the noise of one run where a night does not tell it
-FAILURES = frozenset({*NOT_BELIEVED, Kind.CRASHED, Kind.TOO_SLOW, Kind.IGNORES_SEED})
 CRASHES_BEFORE, TRIES_BEFORE = 0.1, 1.0  # of an idea that was never tried: some do not run everywhere
 MOST_TRIES = 2  # of one idea in a night
 HOPELESS = 0.05  # sure of a gain: below this, what was measured is enough
-NEAR_MISS = 0.3  # sure of a gain: an idea that is not kept may be one on another incumbent
-NO_SECOND_TRY = FAILURES | {Kind.STOPPED_EARLY, Kind.PASSENGER, Kind.QUESTION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +142,4 @@ def _is_open(attempts: Sequence[Attempt], history: History) -> bool:
         return True
     last, best = attempts[-1], incumbent(history)
     has_changed = best is not None and best.number not in (last.number, last.parent)
-    return len(attempts) < MOST_TRIES and has_changed and _was_near(last)
-
-
-def _was_near(attempt: Attempt) -> bool:
-    """Return whether it may be a gain, though it was not kept."""
-    decision = attempt.decision
-    if decision is None or decision.status is not Status.DISCARD or decision.kind in NO_SECOND_TRY:
-        return False
-    return (decision.gain_bpb or 0.0) > 0 or (decision.sure or 0.0) >= NEAR_MISS
+    return len(attempts) < MOST_TRIES and has_changed and was_near(last)

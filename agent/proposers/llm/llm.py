@@ -8,16 +8,20 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
 from agent.clock import utc_now
-from agent.errors import NightError, NoIdea
+from agent.errors import NightError, NoIdea, NotYet, Unanswered
 from agent.experiment import SOURCE_CHARS, Ask, Attempt, Briefing, Proposal, source_name
+from agent.proposers.author.near import to_combine
 from agent.proposers.llm.chat import CallFailed, Chat, Patience, Reply, ask_in_time
 from agent.proposers.llm.endpoint import Endpoint
+from agent.proposers.llm.likeness import least_alike_first, traits, tried_traits
+from agent.proposers.llm.modes import SOURCES, AskMode
 from agent.proposers.llm.prompt import Conversation, ask_again, compose
 from agent.proposers.llm.protocols import API_FORMATS
-from agent.proposers.llm.reply import BadReply, Edited, read_reply
+from agent.proposers.llm.reply import BadReply, Edited, read_combination, read_ideas, read_reply
 
 TRIES = 2  # one reply, and one correction
 USUAL = Patience()
@@ -68,7 +72,8 @@ class LLM:
         self._chat().close()  # find errors of the setup before the night, not in it
         self._price, self._max_usd = price, max_usd
         self._refused: tuple[str, float] | None = None  # why the server refused, and until when (monotonic) not to ask
-        self.source = f"llm:{re.sub(r'[^A-Za-z0-9._:/-]', '_', self._endpoint.model)}"[:SOURCE_CHARS]
+        self._model = re.sub(r"[^A-Za-z0-9._:/-]", "_", self._endpoint.model)
+        self.source = self.source_of(AskMode.EDIT)
 
     def __repr__(self) -> str:
         return f"LLM({self.source!r})"
@@ -78,17 +83,33 @@ class LLM:
         """Return a warning for the owner before the night begins, or None."""
         return self._endpoint.warning
 
+    def source_of(self, mode: AskMode) -> str:
+        """Return the source of the ideas that it has in this mode."""
+        return f"{mode}:{self._model}"[:SOURCE_CHARS]
+
     def propose(self, briefing: Briefing) -> Proposal:
-        """Propose an edit of the parent's script, or a repair of a broken attempt of this source; raise NoIdea."""
-        broken = briefing.broken
-        if broken is not None and broken.proposal.source != self.source:
+        """Propose one edit of the parent's script, or a repair; raise NoIdea."""
+        return self.ideas(briefing)[0]
+
+    def ideas(self, briefing: Briefing, mode: AskMode = AskMode.EDIT) -> tuple[Proposal, ...]:
+        """Return the ideas of one answer, the one least like earlier attempts first; several only where it explores.
+
+        What this model broke in this mode is repaired instead. Raise NotYet where there is nothing to combine,
+        Unanswered where no call is possible, and NoIdea where no answer could be used.
+        """
+        source, broken = self.source_of(mode), briefing.broken
+        if broken is not None and broken.proposal.source != source:
             broken = None
-        asked, wrong, spent_usd = compose(briefing, broken), "", most_spent_usd(briefing.asks)
+        if broken is not None:
+            mode = AskMode.EDIT
+        if mode is AskMode.COMBINE and to_combine(briefing.history) is None:
+            raise NotYet("there are no two attempts to combine yet, one of them a near miss")
+        asked, wrong, spent_usd = compose(briefing, broken, mode), "", most_spent_usd(briefing.asks)
         for _ in range(TRIES):
             self._check_allowed(spent_usd)
-            reply, ask = self._ask(asked, len(briefing.history))
+            reply, ask = self._ask(asked, Ask(len(briefing.history), source, utc_now(), 0.0, self._endpoint.model))
             try:
-                edited = self._read(reply, briefing, broken)
+                edits = self._read(reply, briefing, broken, mode)
             except BadReply as error:
                 wrong = f"{error}{_hint(reply, asked)}"
                 self._record(replace(ask, failure=self._presentable(f"the answer cannot be used: {wrong}")))
@@ -96,7 +117,7 @@ class LLM:
                 continue
             self._record(ask)
             repairs = broken.number if broken is not None else None
-            return Proposal.of(edited.script, edited.title, edited.hypothesis, self.source, repairs=repairs)
+            return tuple(Proposal.of(one.script, one.title, one.hypothesis, source, repairs=repairs) for one in edits)
         raise NoIdea(self._presentable(f"no answer could be used, the last because {wrong}"))
 
     def _chat(self) -> Chat:
@@ -104,15 +125,16 @@ class LLM:
 
     def _check_allowed(self, spent_usd: float) -> None:
         if self._stopped():
-            raise NoIdea("not asked, because the night is stopping")
+            raise Unanswered("not asked, because the night is stopping", SOURCES)
         if self._refused is not None and time.monotonic() < self._refused[1]:
-            raise NoIdea(self._refused[0])
+            raise Unanswered(self._refused[0], SOURCES)
         if self._max_usd is not None and spent_usd >= self._max_usd:
-            raise NoIdea(f"${spent_usd:.2f} of --max-cost {self._max_usd:g} are spent; raise it to ask on")
+            sentence = f"${spent_usd:.2f} of --max-cost {self._max_usd:g} are spent; raise it to ask on"
+            raise Unanswered(sentence, SOURCES)
 
-    def _ask(self, asked: Conversation, number: int) -> tuple[Reply, Ask]:
-        """Return the reply and its record, not yet recorded; after a failure, record it and raise NoIdea."""
-        ask, start = Ask(number, self.source, utc_now(), 0.0, self._endpoint.model), time.monotonic()
+    def _ask(self, asked: Conversation, ask: Ask) -> tuple[Reply, Ask]:
+        """Return the reply and its record, not yet recorded; after a failure, record it and raise Unanswered."""
+        start = time.monotonic()
         try:
             reply = ask_in_time(self._chat(), asked, self._patience.ask_s, self._stopped, stream=self._stream)
         except CallFailed as error:
@@ -121,7 +143,7 @@ class LLM:
                 self._refused = (sentence, time.monotonic() + self._patience.rest_s)
             most = self._most_usd(asked) if error.charged else None
             self._record(replace(ask, wall_s=time.monotonic() - start, failure=sentence, usd_most=most))
-            raise NoIdea(sentence) from error
+            raise Unanswered(sentence, SOURCES) from error
         usd = self._usd(reply)
         most = self._most_usd(asked) if usd is None else None
         ask = replace(ask, wall_s=time.monotonic() - start, usd=usd, usd_most=most)
@@ -137,10 +159,14 @@ class LLM:
             return None
         return self._price.of(asked.chars / CHARS_PER_TOKEN, self._patience.max_tokens)
 
-    def _read(self, reply: Reply, briefing: Briefing, broken: Attempt | None) -> Edited:
-        limit = self._patience.max_tokens
+    def _read(self, reply: Reply, briefing: Briefing, broken: Attempt | None, mode: AskMode) -> tuple[Edited, ...]:
+        limit, name = self._patience.max_tokens, briefing.night.script
+        base, parts = (broken or briefing.parent).proposal.script, to_combine(briefing.history)
         if reply.declined:
             raise BadReply("the answer was declined: propose an ordinary edit of the training script")
+        if mode is AskMode.EXPLORE:
+            with suppress(BadReply) if reply.cut_off else nullcontext():
+                return _newest_first(read_ideas(reply.text, base, name, is_whole=not reply.cut_off), base, briefing)
         if reply.cut_off:
             early = reply.tokens_out is not None and reply.tokens_out < limit
             where = "where the model's context was full" if early else f"at {limit:,} tokens"
@@ -148,11 +174,18 @@ class LLM:
                 f"the answer was cut off {where}: think and answer shorter, with SEARCH/REPLACE blocks rather than "
                 f"the whole script"
             )
-        base = (broken or briefing.parent).proposal.script
-        return read_reply(reply.text, base, briefing.night.script)
+        if mode is AskMode.COMBINE and parts is not None:
+            return (read_combination(reply.text, base, name, parts),)
+        return (read_reply(reply.text, base, name),)
 
     def _presentable(self, sentence: str) -> str:
         return self._endpoint.without_key(sentence, FAILURE_CHARS)
+
+
+def _newest_first(ideas: Sequence[Edited], base: str, briefing: Briefing) -> tuple[Edited, ...]:
+    """Order the ideas of one answer: the one that is least like earlier attempts comes first."""
+    edits = [traits(base, idea.script) for idea in ideas]
+    return tuple(ideas[at] for at in least_alike_first(edits, tried_traits(briefing.history)))
 
 
 def _hint(reply: Reply, asked: Conversation) -> str:
@@ -166,5 +199,5 @@ def _hint(reply: Reply, asked: Conversation) -> str:
 
 def most_spent_usd(asks: Sequence[Ask]) -> float:
     """Return the dollars spent on all language models; a call without token counts counts with its highest cost."""
-    ours = (ask for ask in asks if source_name(ask.source) == "llm")
+    ours = (ask for ask in asks if source_name(ask.source) in SOURCES)
     return sum(ask.usd if ask.usd is not None else ask.usd_most or 0.0 for ask in ours)

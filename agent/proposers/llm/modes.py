@@ -7,7 +7,7 @@ every mode and a provider's cache holds it.
 from collections.abc import Sequence
 from enum import StrEnum
 
-IDEAS = 3  # of one answer that explores
+from agent.proposers.author.near import Parts
 
 
 class AskMode(StrEnum):
@@ -18,11 +18,11 @@ class AskMode(StrEnum):
     COMBINE = "combine"
 
 
-def task_of(mode: AskMode, script: str, numbers: Sequence[int] = ()) -> str:
-    """Return the task that ends a prompt, with the form of the answer.
+SOURCES = frozenset(mode.value for mode in AskMode)  # all that a language model's ideas and calls are credited to
 
-    numbers: of the attempts that may be combined, in the mode that combines.
-    """
+
+def task_of(mode: AskMode, script: str, parts: Parts | None = None) -> str:
+    """Return the task that ends a prompt, with the form of the answer; `parts`: what may be combined."""
     match mode:
         case AskMode.EXPLORE:
             return (
@@ -31,17 +31,18 @@ def task_of(mode: AskMode, script: str, numbers: Sequence[int] = ()) -> str:
                 "attempt has tried anything like it, and turning a dial alone is no such idea. Each has to lower "
                 "val_bpb by itself: they are tried one after the other, each alone. Give each idea whole, in the form "
                 f"that you were given, from its TITLE: line to its last block, under a line IDEA 1, IDEA 2 or IDEA "
-                f"3. All blocks refer to {script} as it stands above. Keep each idea small: an answer that is cut off "
-                "is lost."
+                f"3. All blocks refer to {script} as it stands above. Keep each idea small: what "
+                "is cut off is lost."
             )
-        case AskMode.COMBINE:
+        case AskMode.COMBINE if parts is not None:
+            kept = f" In {script} above stand those that were kept: {_listed(parts.keeps)}." if parts.keeps else ""
             return (
-                f"This time combine attempts. These were kept or nearly kept: {', '.join(map(str, numbers))}. What is "
-                f"kept stands in {script} above; an edit that was nearly kept does not, and its gain alone was too "
-                "small to be told from luck. Choose two or more of these attempts whose gains should add up, at least "
-                f"one of them not in {script} yet, and write one edit of {script}, as it stands above, that brings in "
-                "those that it lacks. Leave out what works against the others. Answer in the form that you were "
-                "given, with one line more after TITLE:, which names the attempts that you combine:\n\n"
+                f"This time combine attempts. These were nearly kept, and {script} above lacks them: "
+                f"{_listed(parts.near)}. The gain of each alone was too small to be told from luck.{kept} Choose two "
+                "or more of all these attempts whose gains should add up, at least one of those that were nearly "
+                f"kept, and write one edit of {script}, as it stands above, that brings in what it lacks of them. "
+                "Leave out what works against the rest. Answer in the form that you were given, with one line more "
+                "after TITLE:, which names the attempts that you combine:\n\n"
                 "COMBINES: their numbers, with commas between them"
             )
         case _:
@@ -49,3 +50,7 @@ def task_of(mode: AskMode, script: str, numbers: Sequence[int] = ()) -> str:
                 f"Propose one edit of {script}, as it stands above, that lowers val_bpb and that has not been tried "
                 "yet. One idea, in the form that you were given."
             )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))

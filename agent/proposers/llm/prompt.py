@@ -15,6 +15,7 @@ from typing import Literal
 
 from agent.experiment import Attempt, Briefing, Kind, Noise, Status, Summary
 from agent.judging.failures import stopped_early, too_slow, training_failure
+from agent.proposers.author.near import to_combine
 from agent.proposers.llm.modes import AskMode, task_of
 from agent.text import harmless_lines, one_line, paragraphs, percent_sure
 
@@ -229,7 +230,7 @@ def _refused(briefing: Briefing) -> str:
 def _task(briefing: Briefing, broken: Attempt | None, mode: AskMode) -> str:
     script = briefing.night.script
     if broken is None:
-        return task_of(mode, script)
+        return task_of(mode, script, to_combine(briefing.history))
     title, why = quoted(broken.proposal.title, SHOWN_TITLE_CHARS), what_happened(broken) or "it crashed"
     meant = quoted(broken.proposal.hypothesis, SHOWN_HYPOTHESIS_CHARS)
     return (

@@ -12,22 +12,25 @@ the lines to change and write their replacement:
     >>>>>>> REPLACE
 
 A whole script in one fenced block is accepted, too. Anything unclear is refused with a sentence that tells the model
-how to correct it, since it is asked once more.
+how to correct it, since it is asked once more. In an answer of several ideas each is read by itself, so that an unclear
+one does not cost the others.
 """
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from agent.errors import ScriptError
+from agent.proposers.author.near import Parts
 from agent.script.contract import check_script
 from agent.script.dials import normalised
 from agent.text import one_line
 
 REPLY_CHARS = 512 << 10  # twice the largest script
 MAX_EDITS = 50
+MOST_IDEAS = 3  # of one reply
 QUOTE_CHARS = 80
 
 # five to nine of a sign, as models miscount these, too
@@ -35,7 +38,9 @@ SEARCH = re.compile(r"<{5,9} ?SEARCH\s*")
 DIVIDER = re.compile(r"={5,9}\s*")
 REPLACE = re.compile(r">{5,9} ?REPLACE\s*")
 FENCE = re.compile(r" {0,3}(`{3,})([^`]*)")
-FIELD = re.compile(r"[\s#>*_]*(TITLE|HYPOTHESIS|FILE)[\s*_]*:(.*)", re.IGNORECASE)
+FIELD = re.compile(r"[\s#>*_]*(TITLE|HYPOTHESIS|FILE|COMBINES)[\s*_]*:(.*)", re.IGNORECASE)
+IDEA = re.compile(r"[\s#>*_]*IDEA\s+#?[0-9]{1,2}[\s*_]*(?:[:.–—-].*)?", re.IGNORECASE)  # the line above an idea
+NUMBERS = re.compile(r"(?:[\s,;&+#.0-9]|and|attempts?)+", re.IGNORECASE)
 # a line that is only a path, as models write above a block; and a path after the language of a block
 PATH = re.compile(r"[\s#*`\"']*((?:[\w./\\~:-]*[\w~-]\.\w{1,8})|(?:[./\\~][\w./\\~-]*))[`*:\"'\s]*")
 LANGUAGE = re.compile(r"(?:python3?|py)?[\s:]*(?:(?:title|file(?:name)?|path)=)?", re.IGNORECASE)
@@ -54,6 +59,7 @@ class Edited:
     title: str
     hypothesis: str
     script: str  # the whole text
+    combines: str = ""  # the text of that field
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +88,7 @@ def read_reply(text: str, base: str, name: str) -> Edited:
         raise BadReply(f"the reply has {len(text):,} characters, more than {REPLY_CHARS:,}: answer with short edits")
     if not text.strip():
         raise BadReply(f"the reply is empty: {ANSWER}")
-    thought = THOUGHT.match(text)
-    edits, rest = _take_edits(text[thought.end() if thought else 0 :].replace("\r\n", "\n").split("\n"))
+    edits, rest = _take_edits(_without_thought(text))
     blocks, prose = _take_blocks(rest)
     _check_names([*_names(prose), *(named for block in blocks for named in _names_of(block))], name)
     code = [block for block in blocks if not block.is_blank and not all(map(_path, filter(str.strip, block.lines)))]
@@ -92,7 +97,91 @@ def read_reply(text: str, base: str, name: str) -> Edited:
     for field, value in (("TITLE", title), ("HYPOTHESIS", hypothesis)):
         if not value:
             raise BadReply(f"the reply has no line that begins with {field}: and says something; {ANSWER}")
-    return Edited(title, hypothesis, script)
+    return Edited(title, hypothesis, script, _field(prose, "combines"))
+
+
+def read_ideas(text: str, base: str, name: str, *, is_whole: bool = True) -> tuple[Edited, ...]:
+    """Read the first MOST_IDEAS ideas of a reply, each by itself; leave out the broken ones and repetitions.
+
+    is_whole: False for a reply that was cut off, whose last idea is not read. Raise BadReply if no idea is sound.
+    """
+    ideas = _split(text) if len(text) <= REPLY_CHARS else [text]
+    sound: dict[str, Edited] = {}
+    wrong: list[str] = []
+    for number, idea in enumerate(ideas[:MOST_IDEAS], 1):
+        if number == len(ideas) and not is_whole:
+            wrong.append(f"idea {number}: the answer was cut off in it")
+            continue
+        try:
+            edited = read_reply(idea, base, name)
+        except BadReply as error:
+            wrong.append(f"idea {number}: {error}" if ideas[1:] else str(error))
+        else:
+            sound.setdefault(normalised(edited.script), edited)
+    if not sound:
+        raise BadReply("; ".join(wrong))
+    return tuple(sound.values())
+
+
+def read_combination(text: str, base: str, name: str, parts: Parts) -> Edited:
+    """Read a reply that combines some of these parts; say in its hypothesis which."""
+    edited = read_reply(text, base, name)
+    numbers = sorted({int(number) for number in re.findall("[0-9]{1,6}", edited.combines)})
+    if not numbers or not NUMBERS.fullmatch(edited.combines):
+        raise BadReply("the reply has no line COMBINES: with the numbers of the attempts that it combines: add it")
+    offered = {*parts.near, *parts.keeps}
+    strange = next((number for number in numbers if number not in offered), None)
+    if strange is not None:
+        raise BadReply(f"attempt {strange} is not among {_listed(offered)}: combine some of these")
+    if len(numbers) < 2 or not set(numbers) & set(parts.near):
+        raise BadReply(f"COMBINES: names {_listed(numbers)}: name two or more, at least one of {_listed(parts.near)}")
+    together = " and ".join(f"#{number}" for number in numbers)
+    return replace(edited, hypothesis=f"Combines {together}. {edited.hypothesis}")
+
+
+def _listed(numbers: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
+
+
+def _split(text: str) -> list[str]:
+    """Split a reply into its ideas: each begins with a line IDEA n, or with its TITLE; the whole if there is no such.
+
+    Inside a block, such a line may be the script's own. There it begins an idea only if the next line is a further
+    field, as after a block that its author forgot to end.
+    """
+    lines = _without_thought(text)
+    starts: list[int] = []
+    is_titled = in_edit = in_fence = False
+    for at, line in enumerate(lines):
+        is_header, is_title = IDEA.fullmatch(line) is not None, _is_field(line, "title")
+        if is_header or is_title:
+            following = next((lines[after] for after in range(at + 1, len(lines)) if lines[after].strip()), "")
+            if not (in_edit or in_fence) or _is_field(following, "title" if is_header else "hypothesis"):
+                if is_header or is_titled or not starts:
+                    starts.append(at)
+                is_titled, in_edit, in_fence = is_title, False, False
+        elif in_edit or SEARCH.fullmatch(line):
+            in_edit = not REPLACE.fullmatch(line)
+        elif FENCE.fullmatch(line):
+            in_fence = not in_fence
+    parts = [lines[at:end] for at, end in pairwise([*starts, len(lines)])]
+    # a plan before the ideas may name them, too
+    return ["\n".join(part[1:] if IDEA.fullmatch(part[0]) else part) for part in parts if _is_idea(part)] or [text]
+
+
+def _is_idea(lines: Sequence[str]) -> bool:
+    return any(_is_field(line, "title") or SEARCH.fullmatch(line) for line in lines)
+
+
+def _without_thought(text: str) -> list[str]:
+    """Return the lines of a reply after the thoughts that some servers send."""
+    thought = THOUGHT.match(text)
+    return text[thought.end() if thought else 0 :].replace("\r\n", "\n").split("\n")
+
+
+def _is_field(line: str, name: str) -> bool:
+    field = FIELD.fullmatch(line)
+    return field is not None and field[1].lower() == name
 
 
 def _edited(base: str, edits: Sequence[_Replacement], code: Sequence[_Block], name: str) -> str:
