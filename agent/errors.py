@@ -10,12 +10,11 @@ NightshiftError
 │   └── Starved    other programs have repeatedly used up memory or disk
 ├── NoIdea         a proposer has no idea this time; another proposer may have one
 │   ├── NotYet     it cannot have one before the night has gone on
-│   └── Unanswered no call is possible now, and other sources would make the same call
+│   └── Unanswered no call is possible now, whatever it would ask for
 └── Exhausted      a proposer has no ideas left; the night ends
 """
 
 import sqlite3
-from collections.abc import Collection
 
 
 class NightshiftError(Exception):
@@ -65,11 +64,7 @@ class NotYet(NoIdea):
 
 
 class Unanswered(NoIdea):
-    """Say that a call failed or is not allowed; `sources` would all make the same call."""
-
-    def __init__(self, sentence: str, sources: Collection[str]) -> None:
-        super().__init__(sentence)
-        self.sources = frozenset(sources)
+    """Say that a call failed or is not allowed, whatever it would ask for."""
 
 
 class Exhausted(NightshiftError):

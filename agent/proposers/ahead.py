@@ -9,9 +9,10 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from agent.errors import NightError
 from agent.experiment import Ask, Attempt, Briefing, History, Proposal, Proposer, source_name
@@ -23,7 +24,7 @@ from agent.script.merge import merged
 
 FREE = frozenset({"search", "queue", "catalogue"})  # sources that answer within a second and cost nothing
 FILE = "ahead.json"
-MAX_IDEA_BYTES = 8 * MAX_SCRIPT_BYTES  # in JSON an odd character takes six
+MAX_FILE_BYTES = 32 * MAX_SCRIPT_BYTES  # of four scripts: in JSON an odd character takes six
 
 
 class Outbox:
@@ -126,16 +127,21 @@ class IdeaAhead:
         """
         if self.is_free:
             return None
-        proposal: Proposal | None = self.proposal
+        try:
+            return self.carried_to(best, history, script_name, device_kind)
+        except NightError:
+            return None
+
+    def carried_to(self, best: Attempt, history: History, script_name: str, device_kind: str) -> Proposal:
+        """Return the proposal as an edit of the incumbent; raise NightError if it conflicts, or was tried by now."""
+        proposal = self.proposal
         if self.parent != best.number:
             base = history[self.parent].proposal.script
             script = merged(best.proposal.script, base, self.proposal.script, device_kind)
-            proposal = None if script is None else replace(self.proposal, script=script)
-        try:
-            if proposal is not None:
-                check_proposal(proposal, history, script_name)
-        except NightError:
-            return None  # tried or broken by now
+            if script is None:
+                raise NightError(f"it conflicts with what was kept since attempt {self.parent}, or adds nothing to it")
+            proposal = replace(self.proposal, script=script)
+        check_proposal(proposal, history, script_name)
         return proposal
 
 
@@ -150,12 +156,37 @@ def save(folder: Path, idea: IdeaAhead) -> None:
 
 def load(folder: Path, history: History) -> IdeaAhead | None:
     """Read the idea that a killed night had ready; None if there is none, or it does not fit this history."""
+    return _fitting(_read(folder, FILE), history)
+
+
+def save_all(folder: Path, name: str, ideas: Sequence[IdeaAhead]) -> None:
+    """Write several ideas durably to a file; remove it where there are none."""
+    if ideas:
+        write_plain(folder / name, json.dumps([asdict(idea) for idea in ideas]) + "\n")
+    else:
+        (folder / name).unlink(missing_ok=True)
+
+
+def load_all(folder: Path, name: str, history: History) -> list[IdeaAhead]:
+    """Read several ideas, without those that do not fit this history or are attempts by now."""
+    said = _read(folder, name)
+    ideas = (_fitting(facts, history) for facts in (said if isinstance(said, list) else ()))
+    return [idea for idea in ideas if idea is not None]
+
+
+def _read(folder: Path, name: str) -> Any:
     try:
-        said = json.loads(read_end(folder.resolve(), FILE, MAX_IDEA_BYTES))
+        return json.loads(read_end(folder.resolve(), name, MAX_FILE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _fitting(said: Any, history: History) -> IdeaAhead | None:
+    try:
         facts = said["proposal"]
         texts = [facts[name] for name in ("script", "title", "hypothesis", "source")]
         parent, number = said["parent"], said.get("number", 0)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (KeyError, TypeError):
         return None
     if not all(isinstance(text, str) for text in texts) or not isinstance(parent, int) or not isinstance(number, int):
         return None

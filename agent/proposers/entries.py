@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from agent.errors import NightError
 from agent.experiment import Ask, Proposer
@@ -10,6 +11,9 @@ from agent.proposers.catalogue.evidence import SOURCE
 from agent.proposers.command.command import Command, split
 from agent.proposers.llm.chat import MAX_TOKENS, Patience
 from agent.proposers.llm.llm import LLM, Price
+from agent.proposers.llm.modes import AskMode
+from agent.proposers.mix import USUAL, Prior
+from agent.proposers.pending import Pending, PendingFirst
 from agent.proposers.search.search import Search
 from agent.proposers.source import Need, Source, Surroundings
 from agent.records.terms import OF_THE_MODEL, Terms
@@ -34,7 +38,7 @@ def search_of(around: Surroundings) -> Proposer:
 
 # The judge takes one edit in four for a gain before it has seen any (belief.PRIOR), and a turn of dials is no better
 # than others: near a tuned start, nine in a row on an H200 were losses. An idea of the catalogue was a gain elsewhere.
-SEARCH = Source("search", "turns dials, needs no key", search_of, check_script=searched, last=True, attempts_a_keep=4.0)
+SEARCH = Source("search", "turns dials, needs no key", search_of, check_script=searched, last=True, prior=Prior(4.0))
 
 # ---- the catalogue ---------------------------------------------------------------------------------------------------
 
@@ -69,6 +73,14 @@ def model_of(
     return llm
 
 
+def _modes_of(around: Surroundings) -> dict[str, Proposer]:
+    """Build one model with a proposer for each mode of asking; what is pending is common to them."""
+    outbox = around.outbox
+    llm = model_of(around.terms, outbox.record_ask, outbox.stopped, outbox.said)
+    pending = Pending(around.place.folder(around.night.tag), outbox.said)
+    return {mode.value: PendingFirst(partial(llm.ideas, mode=mode), llm.source_of(mode), pending) for mode in AskMode}
+
+
 def _check_model(terms: Terms) -> None:
     model_of(terms, lambda ask: None, lambda: False)
 
@@ -76,11 +88,14 @@ def _check_model(terms: Terms) -> None:
 MODEL = Source(
     "llm",
     "a language model",
-    lambda around: model_of(around.terms, around.outbox.record_ask, around.outbox.stopped, around.outbox.said),
+    _modes_of,
     Need("llm", "SPEC", "openai:gpt-5", "a language model", details=(*OF_THE_MODEL, "max_cost")),
     check=_check_model,
     patience_s=lambda terms: Patience().ask_s,
     repairs=True,
+    # Ideas unlike all others fail more often than the next step. But agents do not explore unless they are told to, and
+    # early in a night an idea that works has the most time to be built on.
+    modes={AskMode.EDIT.value: USUAL, AskMode.EXPLORE.value: Prior(3.0, 2), AskMode.COMBINE.value: Prior(3.0)},
 )
 
 # ---- a coding agent --------------------------------------------------------------------------------------------------

@@ -15,22 +15,33 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TypeVar
 
-from agent.errors import Exhausted, NoIdea
+from agent.errors import Exhausted, NoIdea, NotYet, Unanswered
 from agent.experiment import Ask, Briefing, History, Proposal, Proposer, Status, source_name
 from agent.records.standing import Brought, brought, gain_bpb
 
 Number = TypeVar("Number", int, float)
 
-PRIOR_KEEPS, PRIOR_ATTEMPTS = 1.0, 2.0  # of a source that was never asked, and says nothing else
-FIRST_TURN = 4  # attempts of others, after which a source has its first turn whatever is drawn
+PRIOR_KEEPS = 1.0  # of a source that was never asked, in its prior's attempts
 RESTS_AFTER, MOST_RESTED = 2, 32  # turns: failed in a row, and attempts rested at most
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Say what is expected of a source before it has proposed anything."""
+
+    attempts_a_keep: float = 2.0  # in how many it brings a typical keep
+    first_turn: int = 4  # attempts of others, after which it has its first turn whatever is drawn
+
+
+USUAL = Prior()
 
 
 class Mix:
     """Draw which source to ask; the source of a Proposal or an Ask begins with its name: llm, or llm:some-model.
 
-    first: sources that are asked before any is drawn, since a person waits. repairers: sources that can read why
-    something broke. attempts_a_keep: how many attempts a keep of a source is expected to take, if not PRIOR_ATTEMPTS.
+    first: sources that are asked before any is drawn, since a person waits. last: sources that stand in where all
+    others fail; `say` is told when they begin and when they end. repairers: sources that can read why something broke.
+    alike: for a source, those that make the same calls. priors: of the sources that are not as usual.
     Equal seeds, histories and asks give equal draws, so a resumed night goes on like an undisturbed one.
     """
 
@@ -39,37 +50,29 @@ class Mix:
         sources: Mapping[str, Proposer],
         seed: int | str,
         *,
-        first: Collection[str],
+        first: Collection[str] = (),
+        last: Collection[str] = (),
         repairers: Collection[str],
-        attempts_a_keep: Mapping[str, float] | None = None,
+        alike: Mapping[str, Collection[str]] | None = None,
+        priors: Mapping[str, Prior] | None = None,
+        say: Callable[[str], None] = lambda sentence: None,
     ) -> None:
-        self._turns = Turns(sources, repairers)
+        self._turns = Turns(sources, repairers, alike or {})
         self._seed = seed
-        self._first = first
-        self._attempts_a_keep = attempts_a_keep or {}
+        self._first, self._last = first, last
+        self._priors = priors or {}
+        self._say = say
+        self._stands_in = False
 
     def propose(self, briefing: Briefing) -> Proposal:
         names = self._turns.names(briefing)
-        prior = {name: self._attempts_a_keep.get(name, PRIOR_ATTEMPTS) for name in names}
-        order = by_promise(prior, briefing, self._seed)
-        return self._turns.first_idea(sorted(order, key=lambda name: name not in self._first), briefing).proposal
-
-
-class Fallback:
-    """Take the idea of the first source that has one; say so when the ideas begin to come from another source."""
-
-    def __init__(
-        self, sources: Mapping[str, Proposer], say: Callable[[str], None], *, repairers: Collection[str]
-    ) -> None:
-        self._turns = Turns(sources, repairers)
-        self._say = say
-        self._at_work = next(iter(sources))
-
-    def propose(self, briefing: Briefing) -> Proposal:
-        idea = self._turns.first_idea(self._turns.names(briefing), briefing)
-        if idea.name != self._at_work:
-            self._say(" · ".join((*idea.failures, f"ideas now come from {idea.name}")))
-            self._at_work = idea.name
+        order = by_promise({name: self._priors.get(name, USUAL) for name in names}, briefing, self._seed)
+        order.sort(key=lambda name: (name in self._last, name not in self._first))
+        idea = self._turns.first_idea(order, briefing)
+        stands_in = idea.name in self._last
+        if stands_in is not self._stands_in:
+            self._say(" · ".join((*(idea.failures if stands_in else ()), f"ideas now come from {idea.name}")))
+        self._stands_in = stands_in
         return idea.proposal
 
 
@@ -94,9 +97,12 @@ class Dry:
 class Turns:
     """Ask one source after another; ask an exhausted one again when the script to be edited has changed."""
 
-    def __init__(self, sources: Mapping[str, Proposer], repairers: Collection[str]) -> None:
+    def __init__(
+        self, sources: Mapping[str, Proposer], repairers: Collection[str], alike: Mapping[str, Collection[str]]
+    ) -> None:
         self._sources = dict(sources)
         self._repairers = repairers
+        self._alike = alike
         self._exhausted: dict[str, Dry] = {}
 
     def names(self, briefing: Briefing) -> tuple[str, ...]:
@@ -115,10 +121,18 @@ class Turns:
         until = {name: rest for name in order if (rest := self._rests_until(name, briefing)) is not None}
         failures = [f"{name} failed again and again and rests until attempt {rest}" for name, rest in until.items()]
         maker = self._repairer(briefing)
+        unanswered: set[str] = set()
         for name in dict.fromkeys((*maker, *(name for name in order if name not in until), *until)):
+            if name in unanswered:
+                continue
             mine = briefing if name in maker else replace(briefing, broken=None)
             try:
                 return Taken(name, self._sources[name].propose(mine), tuple(failures))
+            except NotYet:
+                continue
+            except Unanswered as error:
+                unanswered.update(self._alike.get(name, ()))
+                failures.append(f"{name}: {error}")
             except NoIdea as error:
                 failures.append(f"{name}: {error}")
             except Exhausted as error:
@@ -126,37 +140,44 @@ class Turns:
                 failures.append(f"{name}: {error}")
         if not self.names(briefing):
             raise Exhausted("; ".join(dry.why for dry in self._exhausted.values()))
-        raise NoIdea("; ".join(failures))
+        raise NoIdea("; ".join(failures) or "no source can have an idea yet")
 
     def _rests_until(self, name: str, briefing: Briefing) -> int | None:
         """Return until when a source rests; one that can repair what crashed is not held to its crashes."""
-        return rests_until(name, briefing, counts_crashes=name not in self._repairers)
+        alike = self._alike.get(name, ())
+        return rests_until(name, briefing, counts_crashes=name not in self._repairers, alike=alike)
 
     def _repairer(self, briefing: Briefing) -> tuple[str, ...]:
         name = source_name(briefing.broken.proposal.source) if briefing.broken else ""
         return (name,) if name in self._repairers and name in self.names(briefing) else ()
 
 
-def rests_until(name: str, briefing: Briefing, *, counts_crashes: bool = False) -> int | None:
+def rests_until(
+    name: str, briefing: Briefing, *, counts_crashes: bool = False, alike: Collection[str] = ()
+) -> int | None:
     """Return the attempt until which a source rests that failed in its last turns: each failure doubles its rest.
 
     counts_crashes: a turn whose attempt crashed has failed, too. Whatever made one known idea crash on this machine may
-    do the same to the next, and a crash takes seconds, so that hours alone would not tell the bandit.
+    do the same to the next, and a crash takes seconds, so that hours alone would not tell the bandit. alike: sources
+    that make the same calls, so that a call without a reply is a failure of them all.
     """
-    failed: list[int] = []
-    for ask in reversed(briefing.asks):
-        if source_name(ask.source) == name:
-            if ask.failure is None:
-                break
-            failed.append(ask.attempt)
+    own = _failed_last(ask for ask in reversed(briefing.asks) if source_name(ask.source) == name)
     if counts_crashes:
         mine = (one for one in reversed(briefing.history) if source_name(one.proposal.source) == name and one.decision)
-        failed += [one.number for one in takewhile(lambda one: one.status is Status.CRASH, mine)]
-    turns = len(set(failed))  # it may have been asked several times for one attempt
-    if turns < RESTS_AFTER:
+        own += [one.number for one in takewhile(lambda one: one.status is Status.CRASH, mine)]
+    shared = _failed_last(ask for ask in reversed(briefing.asks) if source_name(ask.source) in alike)
+    unheard = {ask.attempt for ask in briefing.asks if ask.failure and ask.tokens_in is None}
+    # it may have been asked several times for one attempt
+    failed = max(set(own), unheard.intersection(shared), key=len)
+    if len(failed) < RESTS_AFTER:
         return None
-    until = max(failed) + 1 + min(MOST_RESTED, 2 ** (turns - RESTS_AFTER))
+    until = max(failed) + 1 + min(MOST_RESTED, 2 ** (len(failed) - RESTS_AFTER))
     return until if until > len(briefing.history) else None
+
+
+def _failed_last(asks: Iterable[Ask]) -> list[int]:
+    """Return for which attempts the last calls failed, given the calls from the last to the first."""
+    return [ask.attempt for ask in takewhile(lambda ask: ask.failure is not None, asks)]
 
 
 # ---- gains and costs -------------------------------------------------------------------------------------------------
@@ -208,23 +229,20 @@ def _share(ideas: Brought, asks: Sequence[Ask]) -> Share:
     )
 
 
-def by_promise(attempts_a_keep: Mapping[str, float], briefing: Briefing, seed: int | str) -> list[str]:
-    """Order the sources by gains per hour, each drawn from its posterior; one that is due its first turn comes first.
-
-    attempts_a_keep: source → the attempts in which it is expected to bring one typical keep.
-    """
+def by_promise(priors: Mapping[str, Prior], briefing: Briefing, seed: int | str) -> list[str]:
+    """Order the sources by gains per hour, each drawn from its posterior; one whose first turn is due comes first."""
     history, asks = briefing.history, briefing.asks
     rng = random.Random(f"{seed} {len(history)} {len(asks)}")
     known = {share.source: share for share in shares(history, asks)}
     typical_bpb = statistics.fmean([gain for one in history if (gain := gain_bpb(one, history)) > 0] or [1.0])
     attempt_h = (statistics.fmean(one.spent_s for one in history if one.is_idea) or briefing.night.budget_s) / 3600
     rates = {}
-    for name, attempts in attempts_a_keep.items():
+    for name, prior in priors.items():
         share = known.get(name)
         keeps, hours = (share.gain_bpb / typical_bpb, share.hours) if share else (0.0, 0.0)
-        rates[name] = rng.gammavariate(PRIOR_KEEPS + keeps, 1 / (attempts * attempt_h + hours))
+        rates[name] = rng.gammavariate(PRIOR_KEEPS + keeps, 1 / (prior.attempts_a_keep * attempt_h + hours))
     tried = sum(share.attempts for share in known.values())
-    return sorted(rates, key=lambda name: (name in known or tried < FIRST_TURN, -rates[name]))
+    return sorted(rates, key=lambda name: (name in known or tried < priors[name].first_turn, -rates[name]))
 
 
 def _sum(values: Iterable[Number | None]) -> Number | None:

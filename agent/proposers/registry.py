@@ -12,7 +12,7 @@ from agent.invocation import typed
 from agent.proposers import queue
 from agent.proposers.checked import Checked
 from agent.proposers.entries import AGENT, CATALOGUE, MODEL, SEARCH
-from agent.proposers.mix import Fallback, Mix
+from agent.proposers.mix import Mix
 from agent.proposers.source import MIX, Source, Surroundings
 from agent.records.terms import Terms, option_of
 from agent.script.dials import read_dials
@@ -25,7 +25,7 @@ SOURCES: tuple[Source, ...] = (
     AGENT,
     queue.QUEUE,
 )
-REPAIRERS = frozenset(source.name for source in SOURCES if source.repairs)
+REPAIRERS = frozenset(name for source in SOURCES if source.repairs for name in source.priors)
 OF_MIX = "all that is set up, each as it earns"
 
 
@@ -96,13 +96,16 @@ def proposer_of(around: Surroundings) -> Proposer:
     """Build the proposer of a night by its terms."""
     terms, night = around.terms, around.night
     asked = [source for source in SOURCES if source.may_be_asked(terms) or (source.last and terms.proposer != MIX)]
-    asked.sort(key=lambda source: (source.last, not source.first))  # whatever fails, the night goes on with the last
-    proposers = {source.name: Checked(source.build(around), around.place.script) for source in asked}
-    if terms.proposer == MIX:
-        first = frozenset(source.name for source in SOURCES if source.first)
-        prior = {source.name: source.attempts_a_keep for source in asked}
-        seed = f"{night.tag} {night.seed}"
-        return Mix(proposers, seed, first=first, repairers=REPAIRERS, attempts_a_keep=prior)
-    if len(proposers) > 1:
-        return Fallback(proposers, around.outbox.said, repairers=REPAIRERS)
-    return proposers[terms.proposer]
+    asked.sort(key=lambda source: (source.last, not source.first))
+    proposers = {name: one for source in asked for name, one in source.proposers(around).items()}
+    return Mix(
+        {name: Checked(one, around.place.script) for name, one in proposers.items()},
+        f"{night.tag} {night.seed}",
+        first=[source.name for source in asked if source.first],
+        # whatever fails, the night goes on with these
+        last=[source.name for source in asked if source.last and terms.proposer not in (MIX, source.name)],
+        repairers=REPAIRERS,
+        alike={name: tuple(source.priors) for source in asked for name in source.priors},
+        priors={name: prior for source in asked for name, prior in source.priors.items()},
+        say=around.outbox.said,
+    )

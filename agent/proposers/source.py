@@ -1,11 +1,12 @@
 """Describe a source of ideas: its name and help line, what it needs, how long it may take, and how it is built."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from agent.experiment import Night, Proposer
 from agent.proposers.ahead import Outbox
+from agent.proposers.mix import USUAL, Prior
 from agent.records.past import PastNight, past_nights
 from agent.records.place import Place
 from agent.records.terms import Terms, option_of
@@ -56,7 +57,7 @@ class Source:
 
     name: str  # as --proposer takes it; a proposal's source begins with it
     help: str
-    build: Callable[[Surroundings], Proposer]
+    build: Callable[[Surroundings], Proposer | Mapping[str, Proposer]]  # a mapping: one for each of its modes
     need: Need | None = None  # None: it can always be asked
     check: Callable[[Terms], None] = _nothing_to_check  # raises NightshiftError for terms that it cannot work with
     # (script, device kind): raises ScriptError for a script that this source could not work on alone
@@ -66,7 +67,18 @@ class Source:
     first: bool = False  # asked before all others: a person waits for it
     last: bool = False  # asked where every other fails, so that the night goes on
     repairs: bool = False  # it can read why something broke
-    attempts_a_keep: float = 2.0  # what the mix expects of it before it has seen anything
+    prior: Prior = USUAL
+    modes: Mapping[str, Prior] = field(default_factory=dict)  # ways of asking it that earn a share each, by their names
+
+    @property
+    def priors(self) -> Mapping[str, Prior]:
+        """Return the names under which it earns shares, and what is expected of each."""
+        return self.modes or {self.name: self.prior}
+
+    def proposers(self, around: Surroundings) -> Mapping[str, Proposer]:
+        """Build it, with a proposer for each of these names."""
+        built = self.build(around)
+        return built if isinstance(built, Mapping) else {self.name: built}
 
     def is_set_up(self, terms: Terms) -> bool:
         return self.need is None or self.need.of(terms) is not None

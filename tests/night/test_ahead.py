@@ -16,7 +16,7 @@ from agent.experiment import Ask, Attempt, Briefing, Proposal, Status
 from agent.night.driver import run_night
 from agent.night.limits import Limits
 from agent.proposers.ahead import FILE, IdeaAhead, Outbox, load, save
-from agent.proposers.mix import Fallback
+from agent.proposers.mix import Mix
 from agent.proposers.queue import Queue, submit
 from agent.script.dials import set_dials, values_of
 
@@ -262,7 +262,7 @@ def test_what_a_person_submits_during_a_run_is_tried_before_what_the_search_made
         queue = Queue(context.place.queue, context.place.nights)
         run_night(
             dataclasses.replace(
-                context, proposer=Fallback({"queue": queue, "search": search}, watcher.said, repairers=())
+                context, proposer=Mix({"queue": queue, "search": search}, 0, first=("queue",), repairers=())
             )
         )
     assert [one.proposal.source for one in grounds.attempts("t")][:3] == ["you", "search", "queue"]

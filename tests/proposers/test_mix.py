@@ -10,7 +10,7 @@ from sources import SCRIPT, Source, attempt, brief
 from agent.errors import Exhausted, NoIdea, ScriptError
 from agent.experiment import Ask, Attempt, Briefing, Decision, Kind, Proposal, Status
 from agent.proposers.checked import TRIES, Checked, check_proposal
-from agent.proposers.mix import MOST_RESTED, Fallback, Mix, rests_until, shares
+from agent.proposers.mix import MOST_RESTED, Mix, rests_until, shares
 from agent.proposers.registry import SOURCES
 
 EMPTY = NoIdea("nothing in it")
@@ -40,7 +40,7 @@ def test_every_source_is_tried_before_a_night_is_old():
     assert set(count) == {"search", "llm", "command"}
 
 
-NEW_NIGHT = {source.name: source.attempts_a_keep for source in SOURCES if source.need is None}
+NEW_NIGHT = {source.name: source.prior for source in SOURCES if source.need is None}
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["nothing is kept", "all of the catalogue's are kept"])
@@ -49,7 +49,7 @@ def test_a_new_night_tries_catalogue_and_search_early_and_more_of_the_catalogue(
     for seed in range(100):
         sources = {name: Source(name) for name in ("queue", "catalogue", "search")}
         sources["queue"].error = EMPTY
-        mix, history = Mix(sources, seed, **ROLES, attempts_a_keep=NEW_NIGHT), [attempt(0, "you")]
+        mix, history = Mix(sources, seed, **ROLES, priors=NEW_NIGHT), [attempt(0, "you")]
         for number in range(1, 6):
             name = mix.propose(brief(history)).source
             history.append(attempt(number, name, 0.01 if kept and name == "catalogue" else 0.0))
@@ -66,7 +66,7 @@ def test_a_catalogue_that_brings_nothing_leaves_the_night_to_a_search_that_does(
 def test_a_source_whose_ideas_all_crash_rests_longer_each_time():
     sources = {"catalogue": Source("catalogue"), "search": Source("search")}
     names, history = [], [attempt(0, "you")]
-    mix = Mix(sources, 0, **ROLES, attempts_a_keep=NEW_NIGHT)
+    mix = Mix(sources, 0, **ROLES, priors=NEW_NIGHT)
     for number in range(1, 31):
         names.append(mix.propose(brief(history)).source)
         crashed = names[-1] == "catalogue"
@@ -163,9 +163,9 @@ def test_an_exhausted_source_is_not_asked_again_until_the_best_script_is_another
     assert "search" in {mix.propose(brief([*kept, *fails[:count]])).source for count in range(len(fails))}
 
 
-def test_a_fallback_asks_an_exhausted_source_again_when_the_best_script_is_another():
+def test_a_source_alone_is_asked_again_when_the_best_script_is_another():
     sources = {"search": Source("search", Exhausted("all settings tried"))}
-    alone = Fallback(sources, print, repairers=())
+    alone = Mix(sources, 0, repairers=())
     with pytest.raises(Exhausted):
         alone.propose(brief([attempt(0, "you")]))
     sources["search"].error = None
@@ -234,11 +234,13 @@ def test_a_resting_source_is_asked_when_all_others_have_nothing():
 
 # ---- stand-ins -------------------------------------------------------------------------------------------------------
 
+STANDS_IN = {"last": ("search",), "repairers": ()}
+
 
 def test_search_stands_in_for_a_model_that_fails_and_it_is_said_once():
     said: list[str] = []
     llm = Source("llm", NoIdea("the server is down"))
-    both = Fallback({"llm": llm, "search": Source("search")}, said.append, repairers=())
+    both = Mix({"llm": llm, "search": Source("search")}, 0, **STANDS_IN, say=said.append)
     history = [attempt(0, "you")]
     assert [both.propose(brief(history)).source for _ in range(3)] == ["search"] * 3
     llm.error = None
@@ -249,13 +251,13 @@ def test_search_stands_in_for_a_model_that_fails_and_it_is_said_once():
 def test_a_resumed_night_says_why_search_stands_in():
     said: list[str] = []
     down = tuple(asked(number, "llm", "no answer") for number in (1, 2, 3))
-    both = Fallback({"llm": Source("llm"), "search": Source("search")}, said.append, repairers=())
+    both = Mix({"llm": Source("llm"), "search": Source("search")}, 0, **STANDS_IN, say=said.append)
     assert both.propose(brief([attempt(k, "search") for k in range(4)], down)).source == "search"
     assert said == ["llm failed again and again and rests until attempt 6 · ideas now come from search"]
 
 
-def test_a_fallback_without_any_idea_says_all_reasons():
-    both = Fallback({"llm": Source("llm", EMPTY), "search": Source("search", Exhausted("done"))}, print, repairers=())
+def test_a_night_whose_stand_in_has_no_idea_either_says_all_reasons():
+    both = Mix({"llm": Source("llm", EMPTY), "search": Source("search", Exhausted("done"))}, 0, **STANDS_IN)
     with pytest.raises(NoIdea, match="llm: nothing in it; search: done"):
         both.propose(brief([attempt(0, "you")]))
 

@@ -125,12 +125,12 @@ class LLM:
 
     def _check_allowed(self, spent_usd: float) -> None:
         if self._stopped():
-            raise Unanswered("not asked, because the night is stopping", SOURCES)
+            raise Unanswered("not asked, because the night is stopping")
         if self._refused is not None and time.monotonic() < self._refused[1]:
-            raise Unanswered(self._refused[0], SOURCES)
+            raise Unanswered(self._refused[0])
         if self._max_usd is not None and spent_usd >= self._max_usd:
             sentence = f"${spent_usd:.2f} of --max-cost {self._max_usd:g} are spent; raise it to ask on"
-            raise Unanswered(sentence, SOURCES)
+            raise Unanswered(sentence)
 
     def _ask(self, asked: Conversation, ask: Ask) -> tuple[Reply, Ask]:
         """Return the reply and its record, not yet recorded; after a failure, record it and raise Unanswered."""
@@ -143,7 +143,7 @@ class LLM:
                 self._refused = (sentence, time.monotonic() + self._patience.rest_s)
             most = self._most_usd(asked) if error.charged else None
             self._record(replace(ask, wall_s=time.monotonic() - start, failure=sentence, usd_most=most))
-            raise Unanswered(sentence, SOURCES) from error
+            raise Unanswered(sentence) from error
         usd = self._usd(reply)
         most = self._most_usd(asked) if usd is None else None
         ask = replace(ask, wall_s=time.monotonic() - start, usd=usd, usd_most=most)
