@@ -48,10 +48,10 @@ def attempts(nights: Sequence[NightFacts]) -> list[Row]:
     names = sorted({name for _, values in known for dials in values.values() for name in dials})
     return [
         dict(zip(KEYS, (night.tag, one.number), strict=True))
-        | {name: value for name, value in _told(one).items() if name != "number"}
+        | {name: value for name, value in plain(one).items() if name != "number"}
         | {"is_incumbent": one.number == night.incumbent}
-        | {name: _told(getattr(night, name)) for name in OF_NIGHT}
-        | {f"{DIAL}{name}": _told(values[one.number].get(name)) for name in names}
+        | {name: plain(getattr(night, name)) for name in OF_NIGHT}
+        | {f"{DIAL}{name}": plain(values[one.number].get(name)) for name in names}
         for night, values in known
         for one in night.attempts
     ]
@@ -73,10 +73,6 @@ def _as_text(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
-def _told(value: Any) -> Any:
-    return mapped(_encodable, plain(value))
-
-
 def mapped(change: Callable[[str], str], value: Any) -> Any:
     """Return a plain value with each text in it changed."""
     match value:
@@ -87,8 +83,3 @@ def mapped(change: Callable[[str], str], value: Any) -> Any:
         case Mapping():
             return {name: mapped(change, one) for name, one in value.items()}
     return value
-
-
-def _encodable(text: str) -> str:
-    """Replace halves of surrogate pairs, which UTF-8 does not have, by codes."""
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()

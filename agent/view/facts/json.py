@@ -1,15 +1,12 @@
 """Write facts as plain values that JSON has. Pure."""
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from agent.view.facts.nouns import NightFacts
-
-LONE = re.compile("[\ud800-\udfff]")  # half of a character's code
 
 
 def as_json(facts: NightFacts) -> dict[str, Any]:
@@ -35,8 +32,8 @@ def plain(value: Any) -> Any:
 
 
 def _encodable(text: str) -> str:
-    """Return a text that UTF-8 can encode: bytes of a script or a path that were no text are shown as U+FFFD."""
-    return text if text.isascii() else LONE.sub("\ufffd", text)
+    """Replace halves of surrogate pairs, which UTF-8 does not have, by codes."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 @cache

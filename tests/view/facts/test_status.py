@@ -38,7 +38,8 @@ def minute(at: str) -> str:
 def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
     facts = json.loads(told(place, "--json"))
     known = plain(overview_of(night_facts(place, "t")))
-    assert set(facts) == {"running", "left", *(field.name for field in dataclasses.fields(Overview))}
+    head = {"schema_version", "error", "exit_code"}
+    assert set(facts) == {*head, "running", "left", *(field.name for field in dataclasses.fields(Overview))}
     assert (facts["running"], facts["left"]) == (None, None)
     assert facts["best"] == known["best"]
     assert facts["hours"] == pytest.approx(known["hours"])
