@@ -12,22 +12,30 @@ from agent.files import read_plain
 from agent.invocation import typed
 from agent.night.lock import is_held
 from agent.records.journal import Journal
-from agent.records.ledger import Row, read_rows
+from agent.records.ledger import COLUMNS, Row, number_of, read_rows
 from agent.records.place import Place
 from agent.records.standing import is_up_to_date
 from agent.view import terminal
+from agent.view.answer import Answer, AnswersTo
 from agent.view.screen import print_lines, terminal_width
+
+COUNTS = frozenset({"attempt", "seeds", "dawn_seeds"})
+NUMBERS = COUNTS | {
+    *("val_bpb", "val_bpb_std", "gain_bpb", "sure", "dawn_bpb", "holdout_bpb"),
+    *("memory_gb", "tokens_M", "params_M", "train_s", "wall_s"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ResultsOptions:
     tag: str | None
     all: bool
+    answer: Answer
 
 
 def results(options: ResultsOptions) -> int:
     place = place_meant(options.tag)
-    rows = current_rows(place)
+    rows, tag = current_rows(place), None
     if not options.all:
         tag = options.tag or (place.tags()[-1] if place.tags() else None)
         rows = [row for row in rows if tag is None or row.get("tag") == tag]
@@ -36,6 +44,9 @@ def results(options: ResultsOptions) -> int:
     if not rows:
         see = f"see: {typed('status')}, {typed('results', '--all')}"
         raise NightError(f"no results yet; {see if place.tags() else begin_with()}")
+    if options.answer.on_stdout:
+        options.answer.give({"tag": tag, "rows": [typed_row(row) for row in rows]})
+        return 0
     print_lines(terminal.results_lines(rows, terminal_width()))
     return 0
 
@@ -55,9 +66,24 @@ def _is_up_to_date(place: Place, tag: str) -> bool:
     return True
 
 
+def typed_row(row: Row) -> dict[str, object]:
+    """Return a row with numbers for its columns of numbers, and None for an empty cell."""
+    return {column: _value(column, row.get(column, "")) for column in COLUMNS}
+
+
+def _value(column: str, cell: str) -> str | float | None:
+    if column not in NUMBERS:
+        return cell or None
+    number = number_of(cell)
+    return int(number) if number is not None and column in COUNTS else number
+
+
 def _results_words(words: argparse.ArgumentParser) -> None:
     words.add_argument("--tag", help="this night only (default: the latest)")
     words.add_argument("--all", action="store_true", help="every night, also those that came with the repository")
+    words.add_argument("--json", action="store_true", help="print the rows as JSON: nothing else on stdout")
 
 
-RESULTS = Subcommand("results", "the ledger as a table", ResultsOptions, results, _results_words)
+RESULTS = Subcommand(
+    "results", "the ledger as a table", ResultsOptions, results, _results_words, answers=AnswersTo.STDOUT
+)

@@ -1,5 +1,6 @@
 """Find the night that a command is about."""
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,15 +12,17 @@ from agent.night.lock import holder
 from agent.records.journal import Journal
 from agent.records.place import Place
 
+BEST, CONFIRMED = "best", "confirmed"  # words for an attempt
+
 
 def begin_with() -> str:
     return f"begin with: {typed('run')}"
 
 
-def _here() -> Place:
+def here(script: Path = Path(SCRIPT)) -> Place:
     """Return the place where the command was given; raise NightError where no night can have run."""
     try:
-        return Place.of(Path(SCRIPT))
+        return Place.of(script)
     except (NoRepository, ScriptError):
         raise NightError(
             f"no night has run in {Path.cwd()}; go to the folder of your script, or begin with: {typed('run')}"
@@ -28,11 +31,15 @@ def _here() -> Place:
 
 def place_meant(tag: str | None = None) -> Place:
     """Return this place, or the other working tree of the repository whose running night may be meant."""
-    here = _here()
-    who = holder(here.repo.common_dir())
+    return night_place(here(), tag)
+
+
+def night_place(place: Place, tag: str | None) -> Place:
+    """Return this place, or that of the night that runs in another working tree, if its tag is meant or none is."""
+    who = holder(place.repo.common_dir())
     if who is None or tag not in (None, who.tag) or not Path(who.folder, "journal.sqlite").is_file():
-        return here
-    return Place(Repo(Path(who.folder).parents[2]), here.script)
+        return place
+    return Place(Repo(Path(who.folder).parents[2]), place.script)
 
 
 def night_in(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:
@@ -56,3 +63,10 @@ def picked(history: Sequence[Attempt], number: int, night: Night) -> Attempt:
         last = f"0 to {len(history) - 1}" if history else "none yet"
         raise NightError(f"night {night.tag} has no attempt {number}; there are: {last}")
     return history[number]
+
+
+def attempt_word(text: str) -> int | str:
+    """Read the number of an attempt, or the word for the best one."""
+    if text != BEST and not (text.isdecimal() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"{text!r} is no attempt; give its number, or: {BEST}")
+    return text if text == BEST else int(text)

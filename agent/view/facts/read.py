@@ -12,11 +12,13 @@ from agent.records.journal import Journal
 from agent.records.ledger import read_rows
 from agent.records.past import DAMAGED
 from agent.records.place import Place, run_folder
+from agent.text import harmless, shorten
 from agent.view.facts.journal import of_journal
 from agent.view.facts.nouns import NightFacts
 from agent.view.facts.records import of_record, of_rows, started_of
 
 MOST_POINTS = 300  # of a curve that is shown
+LOG_LINES, LINE_CHARS = 60, 300  # of a log that is shown
 
 
 def night_facts(place: Place, tag: str) -> NightFacts:
@@ -81,6 +83,26 @@ def thinned(points: Sequence[tuple[float, float]], most: int) -> Curve:
     for point in points:
         parts[min(int(point[0] * most), most - 1)].append(point)
     return tuple(tuple(map(statistics.fmean, zip(*part, strict=True))) for part in parts.values())  # type: ignore[misc]
+
+
+def log_tail(
+    place: Place, tag: str, number: int, seed: int, most_lines: int = LOG_LINES, *, scoring: bool = False
+) -> str | None:
+    """Return the last lines of a run's log; None where the file is gone.
+
+    A script writes it. So it is read as bytes, up to a limit, from a plain file only, and shown as text.
+    """
+    from agent.runs.runner import read_end
+    from agent.sandbox.process import LOG
+
+    folder, most_bytes = run_folder(place.folder(tag), number, seed), most_lines * LINE_CHARS
+    try:
+        said = read_end(folder.with_name(f"{folder.name}.score") if scoring else folder, LOG, most_bytes)
+    except OSError:
+        return None
+    text = said.replace(b"\0", b"").decode(errors="backslashreplace")
+    lines = text.splitlines()[1 if len(said) == most_bytes else 0 :]  # the first is a part of a line
+    return "\n".join(shorten(harmless(line), LINE_CHARS) for line in lines[-most_lines:])
 
 
 def rounded(points: Curve) -> Curve:

@@ -11,8 +11,7 @@ from agent.git.repo import Repo
 from agent.records.journal import Journal
 from agent.text import harmless_lines
 from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.read import curve, rounded
-from agent.view.serve import present
+from agent.view.facts.read import curve, log_tail, rounded
 from agent.view.serve.feed import Snapshot
 
 DIFF_CHARS = 400_000
@@ -40,7 +39,7 @@ def log_of(snapshot: Snapshot, attempt: AttemptFacts, seed: str | None) -> str:
         [snapshot.now.seed] if snapshot.now and snapshot.now.attempt == number and snapshot.now.seed is not None else []
     )
     chosen = _chosen(attempt, [*(run.seed for run in attempt.runs), *at_work], seed)
-    tail = present.log_tail(place, tag, number, chosen)
+    tail = log_tail(place, tag, number, chosen)
     if tail is not None:
         return tail
     try:

@@ -15,7 +15,7 @@ from agent.experiment import Curve
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.facts.nouns import NightFacts
-from agent.view.facts.read import curve, night_facts, rounded
+from agent.view.facts.read import curve, log_tail, night_facts, rounded
 from agent.view.live.follow import Activity, Moment
 from agent.view.serve import present
 
@@ -134,7 +134,7 @@ class Feed:
         snapshot = snapshot.telling("now", {**where, **times, **progress, **words})
         if now.seed is None:
             return snapshot.telling("curve", None).telling("log", "")
-        log = present.log_tail(watched.place, facts.tag, now.attempt, now.seed, scoring=now.work is Activity.SCORING)
+        log = log_tail(watched.place, facts.tag, now.attempt, now.seed, scoring=now.work is Activity.SCORING)
         snapshot = snapshot.telling("log", log or "")
         points = rounded(curve(watched.place, facts.tag, now.attempt, now.seed))
         best = _incumbents_curve(snapshot, now)
