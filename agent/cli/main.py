@@ -33,6 +33,7 @@ FILES = {
     "compare": "agent.cli.reading.compare",
     "plot": "agent.cli.reading.plot",
     "best": "agent.cli.taking.best",
+    "take": "agent.cli.taking.take",
     "sample": "agent.cli.taking.sample",
     "replay": "agent.cli.taking.replay",
     "export": "agent.cli.taking.export",

@@ -1,0 +1,176 @@
+"""`nightshift take` puts a script into the working tree, and loses nothing that is there."""
+
+import json
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from commands import refused
+from nights import Grounds, git, make_repository, unigram
+
+MINE = unigram(SHARPNESS=0.33)
+BEST = unigram(SHARPNESS=0.9)
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Grounds:
+    """A night of three attempts: the baseline, which had an edit that was not committed, a loss and a gain."""
+    root = tmp_path_factory.mktemp("take")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        found = Grounds(make_repository(root / "user", unigram()))
+        script(found).write_text(unigram(SHARPNESS=0.55))
+        found.try_scripts("t", [unigram(SHARPNESS=0.2), BEST])
+    return found
+
+
+@pytest.fixture
+def here(night: Grounds, tmp_path: Path) -> Grounds:
+    """A copy of it for one test, with the script as it is committed."""
+    unused = shutil.ignore_patterns("runs", "warm", "reserve", "__pycache__")
+    shutil.copytree(night.root, tmp_path / "user", symlinks=True, ignore=unused)
+    found = Grounds(tmp_path / "user")
+    script(found).write_text(unigram())
+    return found
+
+
+def script(grounds: Grounds) -> Path:
+    return grounds.root / "train_mlx.py"
+
+
+def told(grounds: Grounds, *words: str) -> dict[str, object]:
+    done = grounds.nightshift("take", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert isinstance(facts, dict)
+    return facts
+
+
+def undone(grounds: Grounds, command: object) -> None:
+    """Run the command that undoes it, as a person who pastes it does."""
+    words = str(command).split()
+    if words[0] == "nightshift":
+        assert grounds.nightshift(*words[1:]).returncode == 0
+    else:
+        assert os.system(f"cd {grounds.root} && {command}") == 0
+
+
+def test_the_best_is_taken_and_neither_index_nor_head_are_touched(here):
+    script(here).chmod(0o750)
+    head, index = here.git("rev-parse", "HEAD"), here.git("ls-files", "-s")
+    done = here.nightshift("take")
+    assert done.stdout.splitlines() == [
+        "train_mlx.py is now attempt 2 of night t: script 2",
+        "undo with: git restore --source=HEAD -- train_mlx.py",
+    ]
+    assert script(here).read_text() == BEST
+    assert script(here).stat().st_mode & 0o777 == 0o750
+    assert (here.git("rev-parse", "HEAD"), here.git("ls-files", "-s")) == (head, index)
+    assert here.nightshift("take", "best").stdout == "train_mlx.py was already attempt 2 of night t: script 2\n"
+    assert not list(here.root.glob("*.before-take*"))
+
+
+@pytest.mark.parametrize("before", [unigram(), unigram(SHARPNESS=0.55), unigram(SHARPNESS=0.2), None, MINE])
+def test_what_was_there_comes_back_by_the_command_that_is_told(here, before):
+    script(here).unlink()
+    if before is not None:
+        script(here).write_text(before)
+    facts = told(here, *(["--anyway"] if before == MINE else []))
+    assert (facts["tag"], facts["attempt"], facts["was_there"]) == ("t", 2, False)
+    assert facts["ref"] == "refs/experiments/t/0002"
+    assert facts["commit"] == here.git("rev-parse", "refs/experiments/t/0002")
+    assert (facts["before_take"] is not None) == (before == MINE)
+    assert script(here).read_text() == BEST
+    undone(here, facts["undo_with"])
+    assert (script(here).read_text() if script(here).exists() else None) == before
+
+
+def test_edits_that_would_be_lost_are_refused_and_kept_aside_with_anyway(here):
+    script(here).write_text(MINE)
+    assert refused(here.nightshift("take", "1")) == (
+        "train_mlx.py has edits that neither HEAD nor an attempt of night t keeps; commit or stash them "
+        "(git stash push -- train_mlx.py), or add --anyway, which keeps them as train_mlx.py.before-take"
+    )
+    assert script(here).read_text() == MINE
+    script(here).chmod(0o600)
+    told(here, "1", "--anyway")
+    script(here).write_text(MINE + "\n")
+    facts = told(here, "2", "--anyway")
+    first, second = (here.root / f"train_mlx.py.before-take{end}" for end in ("", "-2"))
+    assert (first.read_text(), second.read_text()) == (MINE, MINE + "\n")
+    assert first.stat().st_mode & 0o777 == 0o600
+    assert facts["before_take"] == str(second)
+
+
+def test_a_failure_is_an_answer_too(here):
+    script(here).write_text(MINE)
+    done = here.nightshift("take", "--json")
+    facts = json.loads(done.stdout)
+    assert (done.returncode, facts["exit_code"]) == (2, 2)
+    assert "commit or stash them" in facts["error"]
+    for words, error in (
+        (("7",), "night t has no attempt 7"),
+        (("--tag", "a b"), "'a b' is no tag"),
+        (("--tag", "none"), "no night none is known here; there are: t; fetch it from where it ran: git fetch REMOTE"),
+        (("confirmed",), "dawn of night t is still to come; measure it with: nightshift confirm --tag t"),
+        (("worst",), "argument N: 'worst' is no attempt; give its number, or: best"),
+    ):
+        assert json.loads(here.nightshift("take", "--json", *words).stdout)["error"].startswith(error)
+
+
+def test_a_link_is_never_written_through(here, tmp_path):
+    outside = tmp_path / "outside.py"
+    outside.write_text(unigram())
+    script(here).unlink()
+    script(here).symlink_to(outside)
+    assert f"leads to {outside}; take writes plain files of the working tree only" in refused(here.nightshift("take"))
+    assert outside.read_text() == unigram()
+    script(here).unlink()
+    script(here).mkdir()
+    assert "is a folder; name the script with --script" in refused(here.nightshift("take"))
+
+
+def test_a_script_is_taken_from_a_folder_below_and_to_another_place(here, tmp_path):
+    below = Grounds(here.root / "notes")
+    below.root.mkdir()
+    facts = told(below)
+    assert facts["script"] == str(script(here))
+    assert facts["undo_with"] == "git restore --source=HEAD -- ../train_mlx.py"
+    undone(below, facts["undo_with"])
+    assert script(here).read_text() == unigram()
+
+    facts = told(here, "1", "--script", "notes/mine.py")
+    assert (here.root / "notes" / "mine.py").read_text() == unigram(SHARPNESS=0.2)
+    assert facts["undo_with"] == "rm notes/mine.py"
+    facts = told(here, "2", "--script", "notes/mine.py")
+    undone(here, facts["undo_with"])
+    assert (here.root / "notes" / "mine.py").read_text() == unigram(SHARPNESS=0.2)
+
+
+def test_a_night_of_which_only_refs_are_here_is_taken_from_in_a_linked_worktree_and_after_a_fetch(here, tmp_path):
+    here.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+    linked = Grounds(tmp_path / "linked")
+    assert told(linked)["ref"] == "refs/heads/experiments/0.05s-t"
+    assert (script(linked).read_text(), script(here).read_text()) == (BEST, unigram())
+    assert told(linked, "0")["undo_with"] == "nightshift take 2 --tag t"
+    assert script(linked).read_text() == unigram(SHARPNESS=0.55)
+
+    git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(here.root), "clone")
+    clone = Grounds(tmp_path / "clone")
+    git(clone.root, "fetch", "-q", "origin", "refs/experiments/t/*:refs/experiments/t/*")
+    assert "has neither journal nor branch; name one of 0 to 2" in refused(clone.nightshift("take"))
+    assert told(clone, "2")["title"] == "script 2"
+    assert script(clone).read_text() == BEST
+    assert "night t has no attempt 9 here; there are: 0 to 2" in refused(clone.nightshift("take", "9"))
+
+
+def test_the_confirmed_script_is_that_of_dawn(here):
+    found = {"champion": 2, "script": 1, "recorded_bpb": 0.1, "believed_bpb": 0.1, "honest": None, "holdout": None}
+    with closing(sqlite3.connect(here.folder("t") / "journal.sqlite")) as journal, journal:
+        findings = json.dumps(found | {"edits": [], "passengers": []})
+        journal.execute("INSERT INTO dawns VALUES (1, 2, 4, 'then', 'now', ?)", (findings,))
+    assert told(here, "confirmed")["attempt"] == 1
+    assert told(here, "best")["attempt"] == 1
