@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from agent.cli.reading.which import BEST, CONFIRMED, attempt_word, here, night_place
-from agent.cli.taking.taken import Taken, changes, find, refs_of
+from agent.cli.taking.taken import AttemptScript, changes, find, refs_of
 from agent.cli.words.options import SCRIPT
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError, RepoError
@@ -72,7 +72,7 @@ def _check(file: Path, repo: Repo) -> None:
         raise NightError(f"{wrong} is {'a' if wrong is file else 'no'} folder; name the script with --script")
 
 
-def _say(answer: Answer, taken: Taken, file: Path, undo: str | None, aside: Path | None) -> None:
+def _say(answer: Answer, taken: AttemptScript, file: Path, undo: str | None, aside: Path | None) -> None:
     if answer.on_stdout:
         answer.give(
             {
@@ -103,7 +103,7 @@ def _say(answer: Answer, taken: Taken, file: Path, undo: str | None, aside: Path
 # ---- what was there --------------------------------------------------------------------------------------------------
 
 
-def _way_back(place: Place, taken: Taken, file: Path, before: bytes) -> str | None:
+def _way_back(place: Place, taken: AttemptScript, file: Path, before: bytes) -> str | None:
     """Return the command that restores a script that HEAD, an attempt or the night's base keeps; None if none does."""
     repo, path = place.repo, file.relative_to(place.repo.root).as_posix()
     head = repo.find("HEAD") or ""
@@ -120,7 +120,7 @@ def _way_back(place: Place, taken: Taken, file: Path, before: bytes) -> str | No
     return None
 
 
-def _attempt_with(place: Place, taken: Taken, before: bytes, blob: str) -> int | None:
+def _attempt_with(place: Place, taken: AttemptScript, before: bytes, blob: str) -> int | None:
     """Return the attempt of the night that has this script: by its refs, else by its journal."""
     numbers = refs_of(place.repo, taken.tag)
     for commit, changed, path in changes(place.repo, taken.tag):
@@ -162,7 +162,7 @@ def _shown(file: Path) -> str:
 # ---- what is written -------------------------------------------------------------------------------------------------
 
 
-def _set_aside(options: TakeOptions, taken: Taken, file: Path, before: bytes) -> Path:
+def _set_aside(options: TakeOptions, taken: AttemptScript, file: Path, before: bytes) -> Path:
     """Keep a script that would be lost beside it, under a name that is free; raise NightError without --anyway."""
     if not options.anyway:
         name = _shown(file)

@@ -21,7 +21,7 @@ Wanted = int | str  # the number of an attempt, BEST or CONFIRMED
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AttemptScript:
     """Hold the script that is taken, and where it comes from."""
 
     tag: str
@@ -34,7 +34,7 @@ class Taken:
     content: bytes
 
 
-def find(place: Place, wanted: Wanted, asked: str | None) -> Taken:
+def find(place: Place, wanted: Wanted, asked: str | None) -> AttemptScript:
     """Return the script that is wanted of the night that is asked for; of the latest, where none is."""
     source = night_place(place, asked)
     tag = _tag(source, asked)
@@ -79,11 +79,11 @@ def _chosen(facts: NightFacts, wanted: str) -> AttemptFacts:
     return found
 
 
-def _by_facts(place: Place, facts: NightFacts, attempt: AttemptFacts) -> Taken:
+def _by_facts(place: Place, facts: NightFacts, attempt: AttemptFacts) -> AttemptScript:
     path, ref = path_of(place, facts.tag), attempt_ref(facts.tag, attempt.number)
     content = script_of(Place(place.repo, path), facts, attempt).encode(errors="surrogateescape")
     commit = place.repo.find(ref) or attempt.commit
-    return Taken(facts.tag, attempt.number, attempt.title, attempt.val_bpb, ref, commit, path, content)
+    return AttemptScript(facts.tag, attempt.number, attempt.title, attempt.val_bpb, ref, commit, path, content)
 
 
 def path_of(place: Place, tag: str) -> str:
@@ -115,7 +115,7 @@ def changes(repo: Repo, tag: str) -> list[tuple[str, str, str]]:
 # ---- by its refs -----------------------------------------------------------------------------------------------------
 
 
-def _by_refs(place: Place, tag: str, wanted: Wanted) -> Taken:
+def _by_refs(place: Place, tag: str, wanted: Wanted) -> AttemptScript:
     """Return the script of a night of which only refs are here, as in a linked worktree or after a fetch."""
     repo, numbers = place.repo, refs_of(place.repo, tag)
     if not numbers:
@@ -131,7 +131,7 @@ def _by_refs(place: Place, tag: str, wanted: Wanted) -> Taken:
     path, number = path_of(place, tag), wanted if isinstance(wanted, int) else numbers.get(commit)
     title = repo.git("log", "-1", "--no-show-signature", "--format=%s", commit)
     content = repo.read(commit, path).encode(errors="surrogateescape")
-    return Taken(tag, number, title, None, ref, commit, path, content)
+    return AttemptScript(tag, number, title, None, ref, commit, path, content)
 
 
 def _branch(place: Place, tag: str, wanted: str) -> str:
