@@ -1,13 +1,13 @@
 """Several sources in one night: each gets the share that its gains have earned, and none can hold up the others."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pytest
 from sources import SCRIPT, Source, attempt, brief
 
-from agent.errors import Exhausted, NoIdea, ScriptError
+from agent.errors import Exhausted, NoIdea, NotYet, ScriptError, Unanswered
 from agent.experiment import Ask, Attempt, Briefing, Decision, Kind, Proposal, Status
 from agent.proposers.checked import TRIES, Checked, check_proposal
 from agent.proposers.mix import MOST_RESTED, Mix, rests_until, shares
@@ -260,6 +260,68 @@ def test_a_night_whose_stand_in_has_no_idea_either_says_all_reasons():
     both = Mix({"llm": Source("llm", EMPTY), "search": Source("search", Exhausted("done"))}, 0, **STANDS_IN)
     with pytest.raises(NoIdea, match="llm: nothing in it; search: done"):
         both.propose(brief([attempt(0, "you")]))
+
+
+# ---- modes of one source ---------------------------------------------------------------------------------------------
+
+MODES = next(source.priors for source in SOURCES if source.name == "llm")
+ALIKE = {"alike": {name: tuple(MODES) for name in MODES}}
+
+
+def test_a_model_explores_early_whatever_is_drawn_and_is_mostly_asked_for_single_edits():
+    count, first = Counter(), []
+    for seed in range(100):
+        sources = {name: Source(name) for name in MODES}
+        sources["combine"].error = NotYet("nothing to combine yet")
+        mix, history = Mix(sources, seed, repairers=MODES, priors=MODES, **ALIKE), [attempt(0, "you")]
+        for number in range(1, 7):
+            history.append(attempt(number, mix.propose(brief(history)).source))
+        names = [one.proposal.source for one in history[1:]]
+        first.append(names.index("explore"))
+        count.update(names)
+    assert max(first) <= 2
+    assert count["llm"] > count["explore"] > 100
+    assert set(count) == {"llm", "explore"}
+
+
+def test_the_mode_that_gains_gets_the_larger_share():
+    count = Counter()
+    mix = Mix({name: Source(name) for name in MODES}, 0, repairers=MODES, priors=MODES, **ALIKE)
+    history = [attempt(0, "you")]
+    for number in range(1, 61):
+        name = mix.propose(brief(history)).source
+        count[name] += 1
+        history.append(attempt(number, name, 0.01 if name == "combine" and count[name] % 2 else 0.0))
+    assert count["combine"] > 2 * max(count["llm"], count["explore"])
+    assert min(count.values()) > 0
+
+
+def test_a_call_that_failed_is_not_made_again_by_another_mode():
+    sources = {name: Source(name, Unanswered("the server is down")) for name in MODES} | {"search": Source("search")}
+    said: list[str] = []
+    for seed in range(10):
+        mix = Mix(sources, seed, last=("search",), repairers=MODES, say=said.append, **ALIKE)
+        assert mix.propose(brief([attempt(0, "you")])).source == "search"
+    assert sum(len(sources[name].briefings) for name in MODES) == 10
+    assert set(said) <= {f"{name}: the server is down · ideas now come from search" for name in MODES}
+
+
+def test_calls_without_a_reply_rest_every_mode_and_unusable_answers_their_own():
+    history = [attempt(k, "search") for k in range(3)]
+    down = (asked(1, "llm:toy", "no answer"), asked(2, "explore:toy", "no answer"))
+    unusable = tuple(replace(ask, tokens_in=900) for ask in down)
+    assert [rests_until("combine", brief(history, asks), alike=MODES) for asks in (down, unusable)] == [4, None]
+    assert rests_until("combine", brief(history, down)) is None
+    answered = (*down, asked(2, "llm:toy"))
+    assert rests_until("combine", brief(history, answered), alike=MODES) is None
+    worse = (*unusable, replace(unusable[1], attempt=1))
+    assert rests_until("explore", brief(history, worse), alike=MODES) == 4
+    assert rests_until("llm", brief(history, worse), alike=MODES) is None
+
+
+def test_where_all_can_have_none_yet_it_is_said():
+    with pytest.raises(NoIdea, match="no source can have an idea yet"):
+        Mix({"combine": Source("combine", NotYet("nothing"))}, 0, repairers=()).propose(brief([attempt(0, "you")]))
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------
