@@ -1,4 +1,4 @@
-"""The other ideas of an answer wait for their turn: durable, credited to their source, and tried before the next call."""
+"""The other ideas of an answer wait for their turn: durable, under their own source, and before any further call."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -40,13 +40,8 @@ def source(folder: Path, asked: Asked, say: Callable[[str], None] = lambda sente
 
 def entered(briefing: Briefing, proposal: Proposal, status: Status | None = Status.DISCARD) -> Briefing:
     """The night after this proposal became its next attempt; None: it is in flight."""
-    one = attempt(len(briefing.history), proposal.script)
-    one = replace(one, proposal=proposal, parent=briefing.parent.number)
-    one = (
-        replace(one, decision=None)
-        if status is None
-        else replace(attempt(one.number, "", status=status), proposal=proposal)
-    )
+    one = replace(attempt(len(briefing.history), ""), proposal=proposal, parent=briefing.parent.number)
+    one = replace(one, decision=decided(status) if status is not None else None)
     history = (*briefing.history, one)
     return replace(briefing, history=history, parent=one if status is Status.KEEP else briefing.parent)
 
