@@ -1,0 +1,79 @@
+"""A night with a language model explores in its turn: one call, three attempts, though the night ends between them."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from llm_servers import KEY, Handler, Request, Server, says
+from nights import Grounds, make_repository, unigram
+
+from agent.experiment import Ask, Attempt, Status
+from agent.proposers.pending import FILE
+from agent.records.journal import Journal
+
+TAG = "night"  # its draws begin with exploring
+QUICK = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off", "--tag", TAG)
+
+
+def answers(request: Request, handler: Handler) -> None:
+    """Three ideas where three are asked for, made of the script in the question, else nothing."""
+
+    def turned(title: str, name: str, value: float) -> str:
+        line = re.findall(rf"^{name} = .*$", request.text, re.MULTILINE)[-1]
+        edit = f"<<<<<<< SEARCH\n{line}\n=======\n{name} = {value}\n>>>>>>> REPLACE\n"
+        return f"TITLE: {title}\nHYPOTHESIS: It may help.\n{edit}"
+
+    ideas = turned("sharp", "SHARPNESS", 0.9) + turned("share", "SHARE", 0.5) + turned("smooth", "SMOOTHING", 0.5)
+    says(ideas if "answer with three edits" in request.text else "")(request, handler)
+
+
+@dataclass(frozen=True)
+class Morning:
+    attempts: tuple[Attempt, ...]
+    asks: tuple[Ask, ...]
+    waited: bool  # ideas lay in the night's folder when its first part was over
+    said: str
+    status: str
+
+
+@pytest.fixture(scope="module")
+def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Morning:
+    grounds = Grounds(make_repository(tmp_path_factory.mktemp("modes") / "user", unigram()))
+    with pytest.MonkeyPatch.context() as patch, Server(answers) as server:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        patch.setenv("OPENAI_API_KEY", KEY)
+        model = ("--proposer", "llm", "--llm", server.spec("openai"))
+        first = grounds.nightshift("run", "--experiments", "1", *model, *QUICK)
+        assert first.returncode == 0, first.stderr
+        waited = (grounds.folder(TAG) / FILE).exists()
+        second = grounds.nightshift("run", "--experiments", "3", *QUICK)
+        assert second.returncode == 0, second.stderr
+    with Journal.read(grounds.folder(TAG) / "journal.sqlite") as journal:
+        asks = journal.asks()
+    status = grounds.nightshift("status").stdout
+    said = first.stdout + second.stdout
+    return Morning(grounds.attempts(TAG), asks, waited, said, status)
+
+
+def test_three_ideas_of_one_answer_are_tried_under_their_own_source(morning):
+    assert sorted(one.proposal.title for one in morning.attempts[1:]) == ["share", "sharp", "smooth"]
+    assert [ask.source for ask in morning.asks] == ["explore:toy"]
+    assert "explore:toy had 3 ideas; they are tried one after the other" in morning.said
+
+
+def test_no_further_question_comes_before_them_and_they_outlast_the_end_of_a_night(morning):
+    assert [one.proposal.source for one in morning.attempts] == ["you", *["explore:toy"] * 3]
+    assert morning.waited
+
+
+def test_each_is_an_edit_of_the_script_that_was_the_best_by_then(morning):
+    sharp, *later = morning.attempts[1:]
+    assert (sharp.proposal.title, sharp.status) == ("sharp", Status.KEEP)
+    for one in later:
+        assert one.parent >= sharp.number
+        assert "SHARPNESS = 0.9" in one.proposal.script
+
+
+def test_the_status_shows_what_each_mode_has_brought(morning):
+    assert any(line.split()[:2] == ["explore", "3"] for line in morning.status.splitlines())
