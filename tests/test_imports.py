@@ -34,6 +34,7 @@ ROOMS = (
     "agent.view.serve",
     "agent.view",
     "agent.profile",
+    "agent.night.briefing",
     "agent.night",
     "agent.model",
     "agent.tries",

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 from agent.experiment.decisions import NOT_BELIEVED, Decision, Entry, Kind, Review, Status
 from agent.experiment.runs import VOID, Audit, DryRun, Ending, Run, Score, Summary, Weights
 from agent.experiment.scripts import Script, holds_script, packed_of
-from agent.experiment.setting import Corpus, Curve, KnownIdea, Phase, Setting
+from agent.experiment.setting import Call, Corpus, Curve, KnownIdea, Phase, Setting
 from agent.text import one_line, paragraphs
 
 # names from the other files of this folder; those defined here need no entry
 __all__ = [
-    "NOT_BELIEVED", "VOID", "Audit", "Corpus", "Curve", "Decision", "DryRun", "Ending", "Entry", "Kind", "KnownIdea",
-    "Phase", "Review", "Run", "Score", "Script", "Setting", "Status", "Summary", "Weights",
+    "NOT_BELIEVED", "VOID", "Audit", "Call", "Corpus", "Curve", "Decision", "DryRun", "Ending", "Entry", "Kind",
+    "KnownIdea", "Phase", "Review", "Run", "Score", "Script", "Setting", "Status", "Summary", "Weights",
 ]  # fmt: skip
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
 

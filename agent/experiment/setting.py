@@ -35,6 +35,15 @@ class KnownIdea:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """Name a function that a training script may call."""
+
+    name: str  # kernels.linear
+    signature: str  # (x, weight) -> array
+    meaning: str  # a sentence
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """Hold the facts of a night that are in neither its journal nor its script."""
 
@@ -43,4 +52,5 @@ class Setting:
     corpus: Corpus | None = None  # None: the prepared data do not say
     phases: tuple[Phase, ...] = ()  # of attempt 0, measured once a night; empty: not measured
     ideas: tuple[KnownIdea, ...] = ()
+    calls: tuple[Call, ...] = ()
     curves: Mapping[int, Curve] = field(default_factory=dict)  # attempt → its last run's curve, of about ten points

@@ -22,7 +22,7 @@ from agent.night.opening import Request, open_night, other_data
 from agent.night.record import write_ledger
 from agent.night.stop import Stop, like_ctrl_c
 from agent.proposers.ahead import Outbox
-from agent.proposers.registry import check_sources, dial_check, ideas_from, patience_s, proposer_of
+from agent.proposers.registry import check_sources, dial_check, has_reader, ideas_from, patience_s, proposer_of
 from agent.proposers.source import Surroundings
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night
@@ -121,6 +121,7 @@ def _put_together(
         proposer=setup.proposer or proposer_of(Surroundings(place, night, terms, outbox)),
         outbox=None if setup.proposer else outbox,
         asks_ahead=setup.proposer is None and patience_s(terms) > 0,
+        has_reader=setup.proposer is None and has_reader(terms),
         judge=choose_judge(terms.judge, terms.confirm),
         watcher=screen,
         stop=stop,

@@ -34,6 +34,7 @@ class NightContext:
     outbox: Outbox | None = None  # takes calls and sentences of the sources; None: they write to the journal themselves
     attempt_settled: Callable[[], None] = lambda: None  # told once the record of an attempt is complete
     asks_ahead: bool = False  # make the next idea while a run trains; needs an outbox
+    has_reader: bool = False  # a source can read: tell it what surrounds the night
 
     def state(self) -> State:
         """Read from the journal what the night knows so far."""

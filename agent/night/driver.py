@@ -20,11 +20,11 @@ from agent.experiment import (
     History,
     Progress,
     Proposal,
-    Status,
     source_name,
 )
 from agent.judging.failures import too_slow
 from agent.judging.noise import noise
+from agent.night.briefing.brief import briefing_of, wants_repair
 from agent.night.context import NightContext
 from agent.night.opening import check_disk
 from agent.night.plan import Finish, MeasureAgain, NextIdea, Reconsider, Unfinished, plan, plan_attempt
@@ -41,7 +41,6 @@ from agent.night.record import (
 from agent.night.state import State
 from agent.proposers.ahead import FREE, Question, forget, load, save
 from agent.proposers.checked import check_proposal
-from agent.proposers.notes import read_notes, read_program
 from agent.proposers.queue import waiting
 from agent.proposers.registry import REPAIRERS
 from agent.records.place import read_script
@@ -305,23 +304,16 @@ class Ideas:
 
 def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
     """Return what a source is told before it proposes."""
-    history = state.attempts
-    return Briefing(
-        night=context.runner.night,
-        history=history,
-        parent=best,
-        noise=remember_noise(context.journal, noise(history)),
-        program=read_program(context.place.script_path.parent / "program.md"),
-        notes=read_notes(context.runner.folder),
+    return briefing_of(
+        context.place,
+        context.runner.night,
+        state.attempts,
+        best,
+        remember_noise(context.journal, noise(state.attempts)),
         asks=state.asks,
-        broken=wants_repair(history),
+        left=context.limits.left(state.ideas),
+        has_reader=context.has_reader,
     )
-
-
-def wants_repair(history: History) -> Attempt | None:
-    """Return the last attempt if it crashed and is no repair itself: its source may repair it, once."""
-    last = history[-1]
-    return last if last.status is Status.CRASH and last.is_idea and last.proposal.repairs is None else None
 
 
 def is_repair_due(history: History) -> bool:

@@ -14,7 +14,7 @@ from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night, new_tag, read_script
 from agent.records.terms import Terms
-from agent.runs.fixed import check_same_machine, probe, protocol
+from agent.runs.fixed import check_same_machine, keep_machine, probe, protocol
 from agent.script.contract import fixed_files
 from agent.script.dials import read_dials
 from hardware import cache_root
@@ -98,6 +98,7 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
         pins=checksums.take(place.folder(tag) / "fixed", Path(facts["data"])),
         terms=(request.terms or Terms()).as_json(),
     )
+    keep_machine(place.folder(tag), facts)
     with Journal.create(place.journal(tag), night):  # last: a folder without a journal is no night
         pass
     return night
@@ -131,5 +132,7 @@ def _resume(place: Place, request: Request, night: Night) -> Night:
     if place.script != night.script:
         raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {night.script}")
     checksums.verify(night, place.folder(tag) / "fixed")
-    check_same_machine(night, probe(place.folder(tag) / "fixed", night.data))
+    facts = probe(place.folder(tag) / "fixed", night.data)
+    check_same_machine(night, facts)
+    keep_machine(place.folder(tag), facts)
     return night if request.terms is None else replace(night, terms=request.terms.as_json())

@@ -83,6 +83,11 @@ def patience_s(terms: Terms) -> float:
     return max((source.patience_s(terms) for source in asked), default=0.0)
 
 
+def has_reader(terms: Terms) -> bool:
+    """Return whether a source that may be asked can read: a language model or a coding agent."""
+    return any(source.repairs and source.can_be_asked(terms) for source in SOURCES)
+
+
 def ideas_from(terms: Terms) -> str:
     """Say where a night's ideas come from, as in llm: openai:gpt-5."""
     named = [

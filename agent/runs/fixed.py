@@ -11,10 +11,13 @@ from typing import Any
 
 from agent.errors import MachineError, NightError
 from agent.experiment import Night
-from agent.files import throwaway_folder
+from agent.files import throwaway_folder, write_plain
 from agent.invocation import typed
+from agent.sandbox.limits import memory
 from agent.sandbox.process import end
+from hardware import usable_cores
 
+MACHINE = "machine.json"
 PROBE = Path(__file__).with_name("probe.py")
 
 
@@ -31,6 +34,21 @@ def probe(folder: Path, data: str | None = None) -> dict[str, Any]:
     if "error" in facts:
         raise MachineError(facts["error"].replace("nightshift doctor", typed("doctor")))  # it cannot know how we began
     return dict(facts)
+
+
+def keep_machine(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Keep cores and memory in a night's folder, for those who are told of it."""
+    known = {name: facts[name] for name in ("cores", "memory_bytes") if facts.get(name)}
+    write_plain(folder / MACHINE, json.dumps(known) + "\n")
+
+
+def read_machine(folder: Path) -> tuple[int, float]:
+    """Return the cores, and the gigabytes of the GPU or of the machine; those of this one where the night has none."""
+    try:
+        known = json.loads((folder / MACHINE).read_bytes())
+        return int(known["cores"]), float(known["memory_bytes"]) / 1e9
+    except (OSError, ValueError, KeyError, TypeError):
+        return usable_cores(), memory().total / 1e9
 
 
 def _call(command: list[str], folder: Path, environment: Mapping[str, str]) -> int:

@@ -56,6 +56,8 @@ def look() -> dict[str, object]:
         "data": str(data.folder),
         "fingerprint": data.fingerprint,
         "budget_s": prepare.TIME_BUDGET_S,
+        "cores": getattr(hardware, "usable_cores", int)(),  # a user's own file may lack these two
+        "memory_bytes": getattr(hardware, "memory_bytes", int)(),
     }
 
 

@@ -23,7 +23,7 @@ from agent.judging.failures import too_slow
 from agent.night.driver import brief, run_night
 from agent.night.plan import allowed_s, was_always_in_time
 from agent.night.record import check_streak
-from agent.proposers.llm.prompt import what_happened
+from agent.proposers.author.attempts import what_happened
 from agent.proposers.search.evidence import crashed
 from agent.runs import runner as runner_module
 from agent.runs.execute import given_a_second_chance

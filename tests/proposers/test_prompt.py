@@ -26,18 +26,8 @@ from agent.experiment import (
     Status,
     Summary,
 )
-from agent.proposers.llm.prompt import (
-    HISTORY_CHARS,
-    NOTES_CHARS,
-    PROGRAM_CHARS,
-    REFUSED_CHARS,
-    SYSTEM,
-    Conversation,
-    Turn,
-    ask_again,
-    compose,
-    quoted,
-)
+from agent.proposers.author.quoting import quoted
+from agent.proposers.llm.prompt import PROMPT_CHARS, SYSTEM, Conversation, Turn, ask_again, compose
 from agent.proposers.llm.reply import read_reply
 
 SCRIPT = unigram()
@@ -77,9 +67,10 @@ def test_the_owners_words_the_device_the_noise_and_the_whole_script_are_told():
     assert "Lower val_bpb." in text
     assert text.index("- try depth") < text.index("- leave depth alone\n\nThe last one is the newest")
     assert "- device: a CPU (cpu)" in text
-    assert "differences under 0.011000 are luck" in text
+    assert "differences under 0.011000 between two runs are luck" in text
     assert "val_bpb 1.800000, 1 run" in text
-    assert "120 steps, 1.5 M parameters" in text
+    assert "- a run of the incumbent: 120 steps" in text
+    assert "by its own account: 1.5 M parameters" in text
     assert f"```python\n{SCRIPT.rstrip()}\n```" in text
 
 
@@ -113,7 +104,10 @@ def test_two_questions_of_a_night_begin_alike_as_far_as_they_say():
 def test_an_attempt_is_one_line_with_its_difference_and_how_sure_the_judge_is():
     decision = Decision(Kind.WORSE, "0.005 above the incumbent", gain_bpb=-0.002, sure=0.31)
     line = line_of(1, told(attempt(1, Status.DISCARD, trained(1.805), decision=decision), noise=NOISE))
-    assert line == '- 1 (edits 0): discard 1.805000 (+0.005000); near miss; gain -0.002000, 31% sure; "an idea"'
+    assert line == (
+        "- 1 (edits 0): discard 1.8050 (+0.0050 ± 0.0111), near miss; gain -0.0020, 31% sure; "
+        '"an idea"; hypothesis "It may help."'
+    )
 
 
 def test_a_night_of_a_hundred_ideas_fits_whole():
@@ -122,11 +116,11 @@ def test_a_night_of_a_hundred_ideas_fits_whole():
         attempt(number, Status.DISCARD, trained(1.81), title=f"MATRIX_LR 0.04 → 0.0{number}", decision=decision)
         for number in range(1, 101)
     ]
-    assert "left out" not in told(*history, noise=NOISE)
+    assert "earlier ones are left out" not in told(*history, noise=NOISE)
 
 
 def test_a_clear_loss_is_no_near_miss():
-    assert "near miss" not in told(attempt(1, Status.DISCARD, trained(1.9)), noise=NOISE)
+    assert "near miss" not in line_of(1, told(attempt(1, Status.DISCARD, trained(1.9)), noise=NOISE))
 
 
 def test_a_crash_is_told_by_the_last_line_of_its_log_alone():
@@ -174,7 +168,7 @@ def test_a_traceback_cannot_leave_its_quotes():
     assert "[/INST]" not in text
     assert "\x1b" not in text
     assert "\u202e" not in text
-    assert len(re.findall(r'(?<!\\)"', line)) == 4  # of two strings, and none that the script wrote
+    assert len(re.findall(r'(?<!\\)"', line)) == 6  # of title, hypothesis and log, and none that the script wrote
 
 
 @given(st.text(max_size=400))
@@ -197,18 +191,23 @@ def test_a_script_and_a_program_cannot_close_their_fences():
     assert "`````markdown\n````\nends here?\n`````" in text
 
 
-def test_the_prompt_keeps_its_budget_and_the_newest_stays():
+def crowded(**facts: object) -> str:
+    """A question with more of everything than fits."""
     history = [attempt(number, Status.DISCARD, trained(1.9), title="x" * 500) for number in range(1, 400)]
     history[40] = replace(history[40], decision=Decision(Kind.KEPT, "better"))
     refused = tuple(Refusal(Proposal(SCRIPT, "t" * 500, "", "llm"), "w" * 900) for _ in range(50))
     notes = (*("n" * 5000 for _ in range(50)), "the newest")
-    text = told(*history, program="p" * 100_000, notes=notes, refused=refused, noise=NOISE)
-    assert len(text) - len(SCRIPT) < PROGRAM_CHARS + NOTES_CHARS + HISTORY_CHARS + REFUSED_CHARS + 2_000
+    return told(*history, program="p" * 100_000, notes=notes, refused=refused, noise=NOISE, **facts)
+
+
+def test_the_prompt_keeps_its_budget_and_the_newest_stays():
+    text = crowded()
+    assert len(text) < PROMPT_CHARS
     assert "- the newest" in text
-    assert all(f"- {number} (edits 0)" in text for number in (41, 350, 399))
+    assert all(f"- {number} (edits 0)" in text for number in (41, 380, 399))
     assert "- 42 (" not in text
     assert "earlier ones are left out" in text
-    assert "cut at 12,000 characters" in text
+    assert "cut at 11," in text
 
 
 def test_what_was_turned_down_just_now_is_told_with_its_reason():

@@ -1,4 +1,5 @@
-"""What an author of edits is told, be it a language model, a coding agent or a person: one view of the night.
+"""What an author of edits is told of a night: one view of it, for a prompt, for files in a clone, and for a terminal.
 
-Each reader's own form of it is made beside that reader.
+Each file makes one part of the view, a pure function of the briefing. The text that an author must not obey is quoted
+or fenced by quoting.py. parts.py fits the parts into a limit, the least important shortened first.
 """

@@ -3,29 +3,38 @@
 Some of its text comes from people whom the model must obey, such as the owner's program.md. Other text comes from
 programs that it must not obey: titles of other sources, the last line of a crashed run. Each of these is quoted on one
 line of limited length, with codes in place of characters that could close the quotes or look like a chat template's
-control token. The output of a process that has read validation text is never quoted: a script could print that text
-for the next script to memorise.
+control token. Code stands in fences that it cannot close. The output of a process that has read validation text is
+never quoted: a script could print that text for the next script to memorise.
+
+The whole has a limit, of which the script takes what it needs. STABLE and CHANGING are the tables of all other parts,
+with what each is worth and how short it may get. The stable parts come first and are fitted by themselves, so that
+they are the same from question to question, and a provider's cache can hold them.
 """
 
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agent.experiment import Attempt, Briefing, Kind, Noise, Status, Summary
-from agent.judging.failures import stopped_early, too_slow, training_failure
+from agent.experiment import Attempt, Briefing
+from agent.proposers.author.attempts import TITLE_CHARS, history, what_happened
+from agent.proposers.author.calls import calls
+from agent.proposers.author.curves import curves
+from agent.proposers.author.diffs import diffs
+from agent.proposers.author.facts import lasting, present
+from agent.proposers.author.known import known_ideas
 from agent.proposers.author.near import to_combine
+from agent.proposers.author.parts import Section, cut, fit, newest
+from agent.proposers.author.program import for_one_answer
+from agent.proposers.author.quoting import fenced, quoted
+from agent.proposers.author.turned import turned_dials
 from agent.proposers.llm.modes import AskMode, task_of
-from agent.text import harmless_lines, one_line, paragraphs, percent_sure
+from agent.text import harmless_lines, paragraphs
 
-# Limits of the prompt's parts, together 30,000 characters; the script comes on top in full
-PROGRAM_CHARS, NOTES_CHARS, HISTORY_CHARS, REFUSED_CHARS = 12_000, 4_000, 12_000, 2_000
-SHOWN_NOTE_CHARS, SHOWN_TITLE_CHARS, SHOWN_QUOTE_CHARS, SHOWN_HYPOTHESIS_CHARS = 1_000, 120, 200, 600
+PROMPT_CHARS = 52_000  # of all parts together: 16,000 tokens, as code and tables have 3.3 characters in each
+STABLE_CHARS, CHANGING_CHARS = 6_000, 9_000  # at least, beside a script that would leave less
+NOTE_CHARS, HYPOTHESIS_CHARS = 1_000, 600  # of one
 ANSWER_CHARS = 60_000  # of an unusable reply that is sent back with the error
-
-# control tokens such as <|im_end|>, </s> or [INST], which some servers would obey inside a message
-CONTROL = re.compile(r"<|\[(?=/?[A-Z_]{3,}\])")
 
 SYSTEM = """\
 You improve one training script, {script}, one edit at a time. A harness trains each edit for the same time, scores it
@@ -50,11 +59,6 @@ the script as it is shown to you. To insert, search for a line and repeat it bes
 diff, no line numbers, no text after the last block."""
 
 
-LEGEND = """\
-Each line gives the verdict, val_bpb, the difference to the script that was edited (below zero is better), the gain
-that the judge estimates from all runs so far (above zero is better) and the probability that there is a gain."""
-
-
 @dataclass(frozen=True, slots=True)
 class Turn:
     """Hold one message of a conversation."""
@@ -76,163 +80,70 @@ class Conversation:
         return len(self.system) + sum(len(turn.text) for turn in self.turns)
 
 
+# ---- the parts -------------------------------------------------------------------------------------------------------
+
+
+def _program(briefing: Briefing, most_chars: int) -> str:
+    text = cut(harmless_lines(for_one_answer(briefing.program).strip()), most_chars - 40)
+    return fenced(text, "markdown")
+
+
+def _notes(briefing: Briefing, most_chars: int) -> str:
+    """Return the owner's notes, the newest last; if they are too long, the oldest are left out."""
+    lines = [paragraphs(note, NOTE_CHARS).replace("\n", "\n  ") for note in briefing.notes if note.strip()]
+    shown = newest([f"- {line}" for line in lines], most_chars - 80)
+    if not shown:
+        return ""
+    return "\n".join([*shown, "\nThe last one is the newest: where they differ, it counts."])
+
+
+def _refused(briefing: Briefing, most_chars: int) -> str:
+    lines = [f"- {quoted(one.proposal.title, TITLE_CHARS)}: {quoted(one.why)}" for one in briefing.refused]
+    return "\n".join(newest(lines, most_chars))
+
+
+STABLE = (
+    Section("Program", _program, worth=2, least_chars=2_000, most_chars=12_000),
+    Section("What the script may call", calls, worth=1, least_chars=1_000, most_chars=5_000),
+    Section("The night", lambda briefing, _: "\n".join(lasting(briefing)), worth=3, least_chars=0, most_chars=1_000),
+)
+CHANGING = (
+    Section("So far", lambda briefing, _: "\n".join(present(briefing)), worth=10, least_chars=0, most_chars=2_000),
+    Section("Attempts", history, worth=7, least_chars=1_500, most_chars=10_500),
+    Section("Loss curves", curves, worth=4, least_chars=800, most_chars=2_500),
+    Section("Dials", turned_dials, worth=5, least_chars=300, most_chars=2_500),
+    Section("Edits", diffs, worth=3, least_chars=600, most_chars=5_000),
+    Section("Known ideas", known_ideas, worth=1, least_chars=300, most_chars=2_000),
+    Section("Notes from the owner", _notes, worth=9, least_chars=1_000, most_chars=4_000),
+    Section("Turned down just now, before it cost a run", _refused, worth=8, least_chars=300, most_chars=2_000),
+)
+
+
 def compose(briefing: Briefing, broken: Attempt | None = None, mode: AskMode = AskMode.EDIT) -> Conversation:
     """Write the question for an edit of the parent's script, or for a repair of a broken attempt of the same author."""
     name, script = briefing.night.script, (broken or briefing.parent).proposal.script
-    parts = [
-        _section("Program", _fenced(_cut(harmless_lines(briefing.program.strip()), PROGRAM_CHARS), "markdown")),
-        _section("Notes from the owner", _notes(briefing.notes)),
-        _section(f"The script: {name}", _fenced(script, "python")),
-        _section("This night", "\n".join(_facts(briefing))),
-        _section("Attempts so far", _history(briefing)),
-        _section("Turned down just now, before it cost a run", _refused(briefing)),
-        _section("Your task", _task(briefing, broken, mode)),
-    ]
-    text, stable = ("\n\n".join(filter(None, some)) for some in (parts, parts[:3]))
-    return Conversation(SYSTEM.format(script=name), (Turn("user", text),), 0 if broken else len(stable))
+    system, shown = SYSTEM.format(script=name), _section(f"The script: {name}", fenced(script, "python"))
+    task = _section("Your task", _repair(broken, name) if broken else task_of(mode, name, to_combine(briefing.history)))
+    left = PROMPT_CHARS - len(system) - len(shown) - len(task)
+    stable = _sections(STABLE, briefing, max(STABLE_CHARS, left - CHANGING_CHARS))
+    changing = _sections(CHANGING, briefing, max(CHANGING_CHARS, left - len(stable)))
+    beginning = "\n\n".join(filter(None, (stable, shown)))
+    text = "\n\n".join(filter(None, (beginning, changing, task)))
+    return Conversation(system, (Turn("user", text),), 0 if broken else len(beginning))
 
 
-def ask_again(asked: Conversation, answer: str, wrong: str) -> Conversation:
-    """Add an unusable answer and its error to the messages; an empty answer gets no turn: some servers refuse one."""
-    request = f"That cannot be used: {wrong}.\nAnswer again, whole, in the form that was asked for."
-    answer = _cut(answer.encode(errors="replace").decode(), ANSWER_CHARS)
-    if not answer.strip():
-        first = asked.turns[-1]
-        return replace(asked, turns=(*asked.turns[:-1], replace(first, text=f"{first.text}\n\n{request}")))
-    return replace(asked, turns=(*asked.turns, Turn("assistant", answer), Turn("user", request)))
-
-
-def quoted(text: str, most_chars: int = SHOWN_QUOTE_CHARS) -> str:
-    """Return untrusted text as one JSON string of limited length."""
-    line = json.dumps(one_line(text, most_chars), ensure_ascii=False)
-    return CONTROL.sub(lambda sign: f"\\u{ord(sign[0]):04x}", line)
-
-
-RUNNING = "running"  # of an attempt in flight, beside which the next idea is made
-
-
-def what_happened(attempt: Attempt) -> str | None:
-    """Return why an attempt failed, from its records, not from its reason's text; None if it did not fail."""
-    if (slow := too_slow(attempt)) is not None:
-        return f"it was {slow}"
-    if attempt.dry_run is not None and attempt.dry_run.failure is not None:
-        return f"it broke in a dry run of a few seconds: {quoted(attempt.dry_run.failure)}"
-    if (hopeless := stopped_early(attempt)) is not None:
-        return f"it was {hopeless}"
-    untrained = next((why for run in attempt.counted_runs if (why := training_failure(run)) is not None), None)
-    if untrained is not None:
-        return f"its training failed: {quoted(untrained)}"
-    scores = [run.score for run in attempt.counted_runs if run.score is not None]
-    if any(score.val_bpb is None for score in scores):
-        return "it trained, but its scoring failed: look at load_model, the shapes and the values of its logits"
-    if any(score.audit is not None and score.audit.overran for score in scores):
-        return "its audit took too long: look at what load_model and the model do beyond computing logits"
-    if any(score.audit is not None and not score.audit.passed for score in scores):
-        return "it failed the audit: its logits were not deterministic, causal, normalised or independent of other rows"
-    if attempt.kind is Kind.QUARANTINED:
-        return "its gain was too large to be believed"
-    return "it has no score" if attempt.status is Status.CRASH else None
+def _sections(parts: Sequence[Section], briefing: Briefing, most_chars: int) -> str:
+    room = most_chars - sum(len(part.title) + 6 for part in parts)
+    return "\n\n".join(_section(title, text) for title, text in fit(parts, briefing, room).items())
 
 
 def _section(title: str, text: str) -> str:
     return f"# {title}\n\n{text}" if text else ""
 
 
-def _fenced(text: str, language: str) -> str:
-    """Put text between code fences longer than any inside it, so that the text cannot close them."""
-    if not text:
-        return ""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
-
-
-def _notes(notes: Sequence[str]) -> str:
-    """Return the owner's notes, the newest last; if they are too long, the oldest are left out."""
-    lines = [paragraphs(note, SHOWN_NOTE_CHARS).replace("\n", "\n  ") for note in notes if note.strip()]
-    shown = _newest(lines, NOTES_CHARS)
-    if not shown:
-        return ""
-    *older, newest = (f"- {line}" for line in shown)
-    return "\n".join([*older, f"{newest}\n\nThe last one is the newest: where they differ, it counts."])
-
-
-def _facts(briefing: Briefing) -> Iterator[str]:
-    night, best = briefing.night, briefing.parent
-    yield f"- device: {one_line(night.device, SHOWN_TITLE_CHARS)} ({night.device_kind})"
-    yield f"- training time of a run: {night.budget_s:g} s"
-    yield f"- noise: {_noise(briefing.noise)}"
-    score = f"val_bpb {best.val_bpb:.6f}" if best.val_bpb is not None else "no score"
-    runs = len(best.scores_bpb)
-    yield f"- incumbent: attempt {best.number}, {score}, {runs} run{'s' if runs != 1 else ''}"
-    if best.summary is not None and (size := _size(best.summary)):
-        yield f"- the incumbent's last run, by its own account: {size}"
-
-
-def _noise(noise: Noise | None) -> str:
-    if noise is None:
-        return "not measured yet; take small differences for luck"
-    return (
-        f"the seed alone moves val_bpb by {noise.sigma_bpb:.6f} (one standard deviation, from {noise.runs} runs); "
-        f"differences under {noise.smallest_bpb:.6f} are luck"
-    )
-
-
-def _size(summary: Summary) -> str:
-    """Describe a run by the numbers in its own summary, which are not verified."""
-    known = (
-        (summary.num_steps, "steps"),
-        (summary.total_tokens_M, "M tokens"),
-        (summary.num_params_M, "M parameters"),
-        (summary.depth, "layers"),
-        (summary.peak_vram_mb, "MB of memory"),
-        (summary.mfu_percent, "% of the device's peak FLOPS"),
-    )
-    return ", ".join(f"{value:.6g} {unit}" for value, unit in known if isinstance(value, int | float))
-
-
-def _history(briefing: Briefing) -> str:
-    """List the attempts: kept ones first to stay, then as many of the newest others as fit."""
-    by_number = {attempt.number: attempt for attempt in briefing.history}
-    lines = {attempt.number: _line(attempt, by_number, briefing.noise) for attempt in briefing.history}
-    kept = [attempt.number for attempt in briefing.history if attempt.status is Status.KEEP]
-    by_weight = [number for number in lines if number not in kept] + kept
-    shown = set(_newest([lines[number] for number in by_weight], HISTORY_CHARS))
-    left_out = len(lines) - len(shown)
-    head = [LEGEND, f"({left_out} earlier ones are left out)"] if left_out else [LEGEND]
-    return "\n".join([*head, *(line for line in lines.values() if line in shown)])
-
-
-def _line(attempt: Attempt, by_number: dict[int, Attempt], noise: Noise | None) -> str:
-    parent = by_number.get(attempt.parent) if attempt.parent is not None else None
-    words = [f"- {attempt.number}{'' if parent is None else f' (edits {parent.number})'}: {attempt.status or RUNNING}"]
-    if attempt.val_bpb is not None:
-        words[0] += f" {attempt.val_bpb:.6f}"
-        if parent is not None and parent.val_bpb is not None:
-            difference = attempt.val_bpb - parent.val_bpb
-            words[0] += f" ({difference:+.6f})"
-            if attempt.status is Status.DISCARD and noise is not None and abs(difference) < noise.smallest_bpb:
-                words.append("near miss")
-    decision = attempt.decision
-    if decision is not None and decision.gain_bpb is not None and decision.sure is not None and parent is not None:
-        words.append(f"gain {decision.gain_bpb:+.6f}, {percent_sure(decision.sure)} sure")
-    words.append(quoted(attempt.proposal.title, SHOWN_TITLE_CHARS))
-    if why := what_happened(attempt):
-        words.append(why)
-    return "; ".join(words)
-
-
-def _refused(briefing: Briefing) -> str:
-    lines = [f"- {quoted(one.proposal.title, SHOWN_TITLE_CHARS)}: {quoted(one.why)}" for one in briefing.refused]
-    return "\n".join(_newest(lines, REFUSED_CHARS))
-
-
-def _task(briefing: Briefing, broken: Attempt | None, mode: AskMode) -> str:
-    script = briefing.night.script
-    if broken is None:
-        return task_of(mode, script, to_combine(briefing.history))
-    title, why = quoted(broken.proposal.title, SHOWN_TITLE_CHARS), what_happened(broken) or "it crashed"
-    meant = quoted(broken.proposal.hypothesis, SHOWN_HYPOTHESIS_CHARS)
+def _repair(broken: Attempt, script: str) -> str:
+    title, why = quoted(broken.proposal.title, TITLE_CHARS), what_happened(broken) or "it crashed"
+    meant = quoted(broken.proposal.hypothesis, HYPOTHESIS_CHARS)
     return (
         f"The script above is not the incumbent but your attempt {broken.number}, {title}, which failed: {why}. "
         f"{_where(broken, script)}You meant: {meant}. Repair it with "
@@ -251,16 +162,11 @@ def _where(broken: Attempt, script: str) -> str:
     return f"It failed at line {named[-1]}: {quoted(lines[int(named[-1]) - 1])}. "
 
 
-def _newest(lines: Sequence[str], most_chars: int) -> list[str]:
-    """Return as many of the last lines as fit, in their order."""
-    shown: list[str] = []
-    for line in reversed(lines):
-        most_chars -= len(line) + 1
-        if most_chars < 0:
-            break
-        shown.append(line)
-    return shown[::-1]
-
-
-def _cut(text: str, most_chars: int) -> str:
-    return text if len(text) <= most_chars else f"{text[:most_chars]}\n[… cut at {most_chars:,} characters]"
+def ask_again(asked: Conversation, answer: str, wrong: str) -> Conversation:
+    """Add an unusable answer and its error to the messages; an empty answer gets no turn: some servers refuse one."""
+    request = f"That cannot be used: {wrong}.\nAnswer again, whole, in the form that was asked for."
+    answer = cut(answer.encode(errors="replace").decode(), ANSWER_CHARS)
+    if not answer.strip():
+        first = asked.turns[-1]
+        return replace(asked, turns=(*asked.turns[:-1], replace(first, text=f"{first.text}\n\n{request}")))
+    return replace(asked, turns=(*asked.turns, Turn("assistant", answer), Turn("user", request)))

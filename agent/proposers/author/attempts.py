@@ -1,0 +1,156 @@
+"""Describe the attempts of a night: what each came to, against the script that it edited and against the incumbent."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent.experiment import Attempt, Briefing, Kind, Noise, Status, source_name
+from agent.judging.failures import stopped_early, too_slow, training_failure
+from agent.judging.intervals import Interval
+from agent.proposers.author.facts import memory_gb
+from agent.proposers.author.near import was_near
+from agent.proposers.author.parts import newest
+from agent.proposers.author.quoting import quoted, quoted_sentence
+from agent.text import percent_sure
+
+TITLE_CHARS = 120
+SEARCH = "search"
+RUNNING = "running"  # of an attempt in flight, beside which the next idea is made
+LEGEND = """\
+Each line: the verdict, val_bpb, the difference to the script that was edited ± its 95 % interval (below zero is
+better), the gain that the judge estimates from all runs so far (above zero is better) and the probability that there
+is one; tokens a second, steps and memory against attempt {best}'s."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """Hold an attempt with what it is compared with; None where there is nothing to compare."""
+
+    attempt: Attempt
+    difference_bpb: Interval | None  # of val_bpb to its parent's: below zero is better
+    is_near: bool  # not kept, but it may be a gain
+    speed: float | None  # tokens a second by the incumbent's
+    steps: int | None  # of its last run, by its own count
+    steps_share: float | None  # by the incumbent's
+    memory_gb: float | None
+
+    @property
+    def verdict(self) -> str:
+        """Return its status, or the kind of its decision where that says more: near miss, too slow, stopped early."""
+        if self.is_near:
+            return "near miss"
+        kind = self.attempt.kind
+        return RUNNING if kind is None else str(kind)
+
+
+def rows(briefing: Briefing) -> tuple[AttemptRow, ...]:
+    """Return a row for each attempt of the night."""
+    by_number = {attempt.number: attempt for attempt in briefing.history}
+    return tuple(
+        _row(one, by_number.get(-1 if one.parent is None else one.parent), briefing) for one in by_number.values()
+    )
+
+
+def _row(attempt: Attempt, parent: Attempt | None, briefing: Briefing) -> AttemptRow:
+    best = briefing.parent
+    steps = _steps(attempt)
+    return AttemptRow(
+        attempt=attempt,
+        difference_bpb=_difference(attempt, parent, briefing.noise),
+        is_near=was_near(attempt),
+        speed=_share(attempt.tokens_s, best.tokens_s),
+        steps=steps,
+        steps_share=_share(steps, _steps(best)),
+        memory_gb=memory_gb(attempt, briefing.night.device_kind),
+    )
+
+
+def _difference(attempt: Attempt, parent: Attempt | None, noise: Noise | None) -> Interval | None:
+    if parent is None or attempt.val_bpb is None or parent.val_bpb is None:
+        return None
+    runs = len(attempt.scores_bpb), len(parent.scores_bpb)
+    return Interval.of_runs(attempt.val_bpb - parent.val_bpb, noise.sigma_bpb if noise else None, *runs)
+
+
+def _steps(attempt: Attempt) -> int | None:
+    return attempt.summary.num_steps if attempt.summary is not None else None
+
+
+def _share(value: float | None, other: float | None) -> float | None:
+    return value / other if value is not None and other else None
+
+
+# ---- as lines --------------------------------------------------------------------------------------------------------
+
+
+def history(briefing: Briefing, most_chars: int) -> str:
+    """List the attempts. If that is too long, without hypotheses; then kept ones first to stay, and the newest."""
+    legend = LEGEND.format(best=briefing.parent.number)
+    found, room = rows(briefing), most_chars - len(legend) - 60
+    lines = {row.attempt.number: line_of(row) for row in found}
+    if sum(len(line) + 1 for line in lines.values()) > room:
+        lines = {row.attempt.number: line_of(row, brief=True) for row in found}
+    kept = [one.number for one in briefing.history if one.status is Status.KEEP]
+    by_weight = [number for number in lines if number not in set(kept)] + kept
+    shown = set(newest([lines[number] for number in by_weight], room))
+    left_out = sum(line not in shown for line in lines.values())
+    head = [legend, f"({left_out} earlier ones are left out)"] if left_out else [legend]
+    return "\n".join([*head, *(line for line in lines.values() if line in shown)])
+
+
+def line_of(row: AttemptRow, *, brief: bool = False) -> str:
+    """Describe an attempt in a line; brief: without its hypothesis."""
+    attempt, decision = row.attempt, row.attempt.decision
+    words = [", ".join(filter(None, [_score(row), "near miss" if row.is_near else ""]))]
+    if decision is not None and decision.gain_bpb is not None and decision.sure is not None and row.difference_bpb:
+        words.append(f"gain {decision.gain_bpb:+.4f}, {percent_sure(decision.sure)} sure")
+    words += [", ".join(costs)] if (costs := list(_costs(row))) else []
+    words.append(quoted(attempt.proposal.title, TITLE_CHARS))
+    says_more = attempt.number and source_name(attempt.proposal.source) != SEARCH  # whose title says it all
+    if not brief and says_more and (why := quoted_sentence(attempt.proposal.hypothesis)):
+        words.append(f"hypothesis {why}")
+    if happened := what_happened(attempt):
+        words.append(happened)
+    return "; ".join(words)
+
+
+def _score(row: AttemptRow) -> str:
+    attempt, difference = row.attempt, row.difference_bpb
+    edits = "" if attempt.parent is None else f" (edits {attempt.parent})"
+    score = f" {attempt.val_bpb:.4f}" if attempt.val_bpb is not None else ""
+    if difference is not None:
+        width = f" ± {difference.high_bpb - difference.mean_bpb:.4f}" if difference.has_width else ""
+        score += f" ({difference.mean_bpb:+.4f}{width})"
+    return f"- {attempt.number}{edits}: {attempt.status or RUNNING}{score}"
+
+
+def _costs(row: AttemptRow) -> Iterator[str]:
+    if row.attempt.number and row.speed is not None:
+        yield f"speed {row.speed - 1:+.0%}"
+    if row.steps is not None:
+        share = f" ({row.steps_share - 1:+.0%})" if row.attempt.number and row.steps_share is not None else ""
+        yield f"{row.steps} steps{share}"
+    if row.memory_gb is not None:
+        yield f"{row.memory_gb:.2g} GB"
+
+
+def what_happened(attempt: Attempt) -> str | None:
+    """Return why an attempt failed, from its records, not from its reason's text; None if it did not fail."""
+    if (slow := too_slow(attempt)) is not None:
+        return f"it was {slow}"
+    if attempt.dry_run is not None and attempt.dry_run.failure is not None:
+        return f"it broke in a dry run of a few seconds: {quoted(attempt.dry_run.failure)}"
+    if (hopeless := stopped_early(attempt)) is not None:
+        return f"it was {hopeless}"
+    untrained = next((why for run in attempt.counted_runs if (why := training_failure(run)) is not None), None)
+    if untrained is not None:
+        return f"its training failed: {quoted(untrained)}"
+    scores = [run.score for run in attempt.counted_runs if run.score is not None]
+    if any(score.val_bpb is None for score in scores):
+        return "it trained, but its scoring failed: look at load_model, the shapes and the values of its logits"
+    if any(score.audit is not None and score.audit.overran for score in scores):
+        return "its audit took too long: look at what load_model and the model do beyond computing logits"
+    if any(score.audit is not None and not score.audit.passed for score in scores):
+        return "it failed the audit: its logits were not deterministic, causal, normalised or independent of other rows"
+    if attempt.kind is Kind.QUARANTINED:
+        return "its gain was too large to be believed"
+    return "it has no score" if attempt.status is Status.CRASH else None

@@ -1,0 +1,95 @@
+"""A night with some of everything, for what an author of edits is told of it."""
+
+from dataclasses import replace
+
+from queued import SCRIPT
+from samples import NIGHT
+
+from agent.experiment import (
+    Attempt,
+    Briefing,
+    Call,
+    Corpus,
+    Decision,
+    Ending,
+    Kind,
+    KnownIdea,
+    Left,
+    Noise,
+    Phase,
+    Proposal,
+    Refusal,
+    Run,
+    Score,
+    Setting,
+    Status,
+    Summary,
+)
+
+NOISE = Noise(sigma_bpb=0.004, runs=5, smallest_bpb=0.011)
+CURVE = tuple((tenth / 10, 5.0 - 0.2 * tenth) for tenth in range(1, 11))
+SETTING = Setting(
+    cores=8,
+    memory_gb=32.0,
+    corpus=Corpus("stories", 4.2, 8192, 1024),
+    phases=(Phase("backward", 60.0, 0.6), Phase("optimizer", 40.0, 0.4)),
+    ideas=(KnownIdea("a", "Gate the heads", "tried #1"), KnownIdea("b", "Smear tokens", "yes"),
+           KnownIdea("c", "Drop the cap", "unlikely")),
+    calls=(Call("kernels.linear", "(x, weight) -> array", "Return x times the transpose of weight."),),
+)  # fmt: skip
+
+
+def attempt(
+    number: int,
+    script: str,
+    kind: Kind,
+    bpb: float | None = 1.5,
+    *,
+    title: str = "",
+    speed: float = 1.0,
+    **facts: object,
+) -> Attempt:
+    """An attempt on the first script; `speed` is by that of attempt 0, which reads 3 M tokens in 30 s."""
+    ending = Ending.FINISHED if bpb is not None else Ending.CRASHED
+    summary = Summary(num_steps=int(1000 * speed), total_tokens_M=3.0 * speed, num_params_M=7.0, peak_vram_mb=2000.0)
+    run = Run(0, ending, 0, 30.0, summary, "KeyError: 1", Score(bpb, 1.0) if bpb else None, peak_bytes=4 * 10**9)
+    decision = Decision(kind, "why", gain_bpb=-0.01, sure=0.4 if kind is Kind.LUCK else 0.1)
+    proposal = Proposal(script, title or f"title {number}", f"Reason {number}. And more.", "llm:m" if number else "you")
+    return Attempt(number, 0 if number else None, proposal, "", "c", (run,), decision, True, **facts)  # type: ignore[arg-type]
+
+
+def edited(**dials: object) -> str:
+    text = SCRIPT
+    for name, value in dials.items():
+        old = next(line for line in SCRIPT.splitlines() if line.startswith(f"{name} ="))
+        text = text.replace(old, f"{name} = {value!r}")
+    return text
+
+
+def reworked(body: str) -> str:
+    return SCRIPT.replace("return LR", body)
+
+
+HISTORY = (
+    attempt(0, SCRIPT, Kind.BASELINE, 1.6),
+    attempt(1, edited(LR=0.08), Kind.WORSE, 1.7),
+    attempt(2, reworked("return 2 * LR"), Kind.KEPT, 1.5, speed=1.1),
+    attempt(3, edited(LR=0.02, DEPTH=6), Kind.LUCK, 1.595),
+    attempt(4, reworked("return LR / 2"), Kind.LUCK, 1.598, speed=0.5),
+    attempt(5, reworked("return LR[0]"), Kind.CRASHED, None),
+)
+
+
+def told(*more: Attempt, setting: Setting | None = SETTING, **facts: object) -> Briefing:
+    """What a source of this night is told; the incumbent is attempt 2."""
+    history = (*HISTORY, *more)
+    if setting is not None:
+        setting = replace(setting, curves={one.number: CURVE for one in history if one.status is not Status.CRASH})
+    whole = {
+        "noise": NOISE,
+        "program": "Lower val_bpb.",
+        "notes": ("try depth",),
+        "left": Left(7, 5400.0),
+        "refused": (Refusal(Proposal(SCRIPT, "again", "", "llm"), "tried before"),),
+    }
+    return Briefing(NIGHT, history, history[2], setting=setting, **(whole | facts))  # type: ignore[arg-type]
