@@ -37,6 +37,7 @@ from agent.view.page.writer import PageWriter
 from agent.view.screen import steadfast
 
 DRY_RUN_FROM_S = 60.0  # of budget: below it, a dry run costs about what it saves
+PROFILE_FROM_S = 20.0  # of budget: below it, starting the profiler takes longer than a tenth of a run
 REPORT_FROM_S = 5.0  # of budget: writing the page takes about as long as shorter runs
 
 
@@ -120,6 +121,7 @@ def _put_together(
         runner=Runner(night, folder, box, limits_of_machine(), terms.allowance_s, lambda: stop.now, screen.progressed),
         proposer=setup.proposer or proposer_of(Surroundings(place, night, terms, outbox)),
         outbox=None if setup.proposer else outbox,
+        measures_phases=setup.proposer is None and has_reader(terms) and night.budget_s >= PROFILE_FROM_S,
         asks_ahead=setup.proposer is None and patience_s(terms) > 0,
         has_reader=setup.proposer is None and has_reader(terms),
         judge=choose_judge(terms.judge, terms.confirm),

@@ -33,6 +33,7 @@ class NightContext:
     patience_s: float = 0.0  # how long one call to a source of ideas may take
     outbox: Outbox | None = None  # takes calls and sentences of the sources; None: they write to the journal themselves
     attempt_settled: Callable[[], None] = lambda: None  # told once the record of an attempt is complete
+    measures_phases: bool = False  # find out once where the time of a step goes, since an author can read it
     asks_ahead: bool = False  # make the next idea while a run trains; needs an outbox
     has_reader: bool = False  # a source can read: tell it what surrounds the night
 

@@ -39,6 +39,7 @@ from agent.night.record import (
     why_and_where,
 )
 from agent.night.state import State
+from agent.profile.of_night import is_measured, limit_s, measure_phases
 from agent.proposers.ahead import FREE, Question, forget, load, save
 from agent.proposers.checked import check_proposal
 from agent.proposers.queue import waiting
@@ -80,10 +81,23 @@ def take_a_step(context: NightContext, state: State, ideas: "Ideas") -> bool:
         case MeasureAgain(measure):
             context.watcher.attempt_began(state.attempts[measure.attempt])
             return perform(context, state, measure, ideas)
+        case NextIdea() if wants_phases(context, state):
+            found = measure_phases(context.runner, state.first)
+            if found is not None:
+                context.watcher.said(found)
+            return True
         case NextIdea():
             return ideas.enter_next()
         case job:
             return perform(context, state, job, ideas)
+
+
+def wants_phases(context: NightContext, state: State) -> bool:
+    """Return whether to measure now where a step's time goes: once, after calibration, if the hours allow it."""
+    runner = context.runner
+    if not context.measures_phases or state.best is None or is_measured(runner.folder):
+        return False
+    return not context.limits.reached(state.ideas, state.pace, limit_s(runner.night.budget_s, state.first))
 
 
 def bring_to_an_end(context: NightContext, state: State, number: int, ideas: "Ideas | None" = None) -> bool:

@@ -19,6 +19,7 @@ from rich.text import Text
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Ending
 from agent.files import throwaway_folder
+from agent.profile.phases import PHASES, PROFILER, REST, Phases, first_that_counts, mean_phases
 from agent.profile.trace import record_command, recorded
 from agent.records.place import Place, read_script
 from agent.runs.fixed import probe
@@ -28,12 +29,6 @@ from agent.sandbox.process import Outcome, supervise
 from agent.view.answer import Answer
 
 LIMIT_S = 3600.0  # of one run, which takes a few steps and a few rows: after an hour it hangs
-PROFILER = Path(__file__).with_name("profiler.py")
-PHASES = {  # phase, in the order of a step → its row's name, and the function where it is measured
-    "data": ("waiting for a batch", "prepare.batches"),
-    "forward_backward": ("forward + backward", "mx.value_and_grad"),
-    "optimizer": ("optimizer", "MuonAdamW.update"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +50,7 @@ class Seen:
 
     @property
     def first(self) -> int:
-        """Return the index of the first step that counts: the first quarter has cold caches and clocks."""
-        return len(self.points) // 4
-
-
-@dataclass(frozen=True, slots=True)
-class Phases:
-    """Hold the seconds of each phase of a fenced step; None for a phase whose function the script does not call."""
-
-    seconds: Mapping[str, float | None]
-    step_s: float
-    steps: int  # number of steps averaged
-
-    @property
-    def python_s(self) -> float:
-        return self.step_s - sum(seconds or 0.0 for seconds in self.seconds.values())
+        return first_that_counts(len(self.points))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,21 +173,7 @@ def speed(true: Seen) -> Speed | None:
 
 
 def phases(fenced: Seen) -> Phases | None:
-    """Return the mean phases over the steps that count; None if the start of a step cannot be seen."""
-    spans = fenced.notes["spans"]
-    begins = fenced.notes["steps"] or [stop for _, stop, _ in spans.get("optimizer", [])]
-    warmups = max(0, len(begins) - len(fenced.points))
-    begins = begins[warmups + fenced.first :]
-    if len(begins) < 2:
-        return None
-    steps, from_s, to_s = len(begins) - 1, begins[0], begins[-1]
-    seconds = {
-        phase: sum(stop - start - graph_s for start, stop, graph_s in spans[phase] if from_s <= start < to_s) / steps
-        if phase in spans
-        else None
-        for phase in PHASES
-    }
-    return Phases(seconds, (to_s - from_s) / steps, steps)
+    return mean_phases(fenced.notes, len(fenced.points))
 
 
 def start(true: Seen) -> dict[str, float | None]:
@@ -263,7 +230,7 @@ def step_table(fast: Speed | None, slow: Phases | None) -> Table:
         seconds = slow.seconds[phase] if slow else None
         lost = "" if seconds is not None else f"{function} was not called: part of Python"
         row(found, name, *ms(seconds, slow), lost)
-    row(found, "Python", *ms(slow.python_s if slow else None, slow), "graph, schedule, log: the rest")
+    row(found, REST, *ms(slow.python_s if slow else None, slow), "graph, schedule, log: the rest")
     how = f"mean of {slow.steps}, without mx.compile" if slow else "no function marks the start of a step"
     row(found, "fenced step", *ms(slow.step_s if slow else None, slow), how, style="bold")
     if fast is None:

@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--no-eval", action="store_true")
-    parser.add_argument("--max-steps", type=int)
+    parser.add_argument("--max-steps", type=int, default=5)  # which end the run, whatever the budget
     options = parser.parse_args()
     data = prepare.load_data(verify=False)
     table, step = mx.zeros((data.vocab_size, data.vocab_size)), make_step(MuonAdamW())
@@ -66,6 +66,7 @@ def main() -> None:
             point = {"step": count, "loss": loss.item(), "t_s": time.perf_counter() - start, "mfu": 0.25}
             point["tokens"] = count * ROWS * data.seq_len
             curve.write(json.dumps(point) + "\n")
+    mx.save_safetensors(str(options.out / "model.safetensors"), {"table": table})
     if not options.no_eval:
         print(prepare.evaluate_bpb(Bigram(table), data))
 
