@@ -8,9 +8,11 @@ from llm_servers import Server, says, status
 
 from agent.errors import NoIdea, NotYet, Unanswered
 from agent.experiment import Ask, Attempt, Briefing, Decision, Ending, Kind, Run, Status
+from agent.proposers.author.diffs import edits_of
 from agent.proposers.author.near import Parts, to_combine
 from agent.proposers.llm.llm import Price
 from agent.proposers.llm.modes import AskMode, task_of
+from agent.proposers.llm.prompt import COMBINED_CHARS, PROMPT_CHARS, compose
 
 SMOOTHING = edit()
 SHARE = edit(
@@ -100,7 +102,12 @@ def test_a_combination_is_asked_for_by_number_and_says_what_it_stacks(provider, 
         model, (found,) = ideas(server, AskMode.COMBINE, TWO_NEAR, provider, stream=stream)
     assert (found.script, found.source) == (WANTED, "combine:toy")
     assert found.hypothesis == "Combines #1 and #2. Counts are large."
-    assert "train_mlx.py above lacks them: 1, 2." in server.requests[0].text
+    told = server.requests[0].text
+    assert "train_mlx.py above lacks them: 1, 2." in told
+    edits = told.partition("# Edits to combine\n")[2]
+    assert 'Attempt 1 (edits 0), "script 1":' in edits
+    assert "\n+SMOOTHING = 3.0" in edits  # of a dial as well
+    assert "\n+SHARE = 1.0" in edits
     assert "no line COMBINES:" in server.requests[1].turns[-1]
     assert [ask.source for ask in model.asks] == ["combine:toy"] * 2
 
@@ -127,8 +134,8 @@ def test_of_many_near_misses_the_surest_are_offered():
     history = [BASELINE, *(near(number, WANTED, sure=number / 100) for number in range(1, 41))]
     parts = to_combine(history)
     assert parts is not None
-    assert parts.near == tuple(range(29, 41))
-    assert "29, 30" in task_of(AskMode.COMBINE, "train_mlx.py", parts)
+    assert parts.near == tuple(range(33, 41))
+    assert "33, 34" in task_of(AskMode.COMBINE, "train_mlx.py", parts)
 
 
 # ---- one account -----------------------------------------------------------------------------------------------------
@@ -156,11 +163,23 @@ def test_a_refused_key_is_refused_in_every_mode_and_an_unusable_answer_in_its_ow
     assert not isinstance(caught.value, Unanswered)
 
 
-def test_the_beginning_of_a_question_is_the_same_in_every_mode():
-    with Server(says(THREE), says(COMBINED), says(EDIT)) as server:
-        model = Model(server)
-        for mode in (AskMode.EXPLORE, AskMode.COMBINE, AskMode.EDIT):
-            model.llm.ideas(TWO_NEAR, mode)
-    beginnings = {request.text.partition("\n# Your task\n")[0] for request in server.requests}
-    assert len(server.requests) == 3
+def test_the_beginning_of_a_question_is_the_same_in_every_mode_however_long_the_program():
+    briefing = replace(TWO_NEAR, program="Lower val_bpb. Look at the optimizer.\n\n" * 800)
+    asked = [compose(briefing, mode=mode) for mode in AskMode]
+    beginnings = {one.turns[0].text[: one.stable_chars] for one in asked}
     assert len(beginnings) == 1
+    assert len({one.turns[0].text for one in asked}) == 3
+    assert "# Edits to combine" in asked[2].turns[0].text
+    assert all(one.chars < PROMPT_CHARS for one in asked)
+
+
+def test_long_edits_are_cut_so_that_each_is_shown():
+    added = [
+        "".join(f"X{number}_{line} = {line}  # a long line of code\n" for line in range(300)) for number in range(9)
+    ]
+    history = [BASELINE, *(near(number, SCRIPT + added[number]) for number in range(1, 9))]
+    parts = to_combine(history)
+    assert parts is not None
+    shown = edits_of(parts.near, replace(BRIEFING, history=history), COMBINED_CHARS)
+    assert len(shown) < COMBINED_CHARS
+    assert all(f"Attempt {number} (edits 0)" in shown and f"+X{number}_1 = 1" in shown for number in range(1, 9))

@@ -30,6 +30,19 @@ def diffs(briefing: Briefing, most_chars: int) -> str:
     return "\n\n".join(shown)
 
 
+def edits_of(numbers: Sequence[int], briefing: Briefing, most_chars: int) -> str:
+    """Show the edits of these attempts, turned dials as well; what a short one leaves is room for the later ones."""
+    shown: list[str] = []
+    for at, number in enumerate(numbers):
+        attempt = briefing.history[number]
+        parent = briefing.history[attempt.parent or 0]
+        head = f"Attempt {number} (edits {parent.number}), {quoted(attempt.proposal.title, TITLE_CHARS)}:\n\n"
+        room = (most_chars - sum(map(len, shown))) // (len(numbers) - at) - len(head) - 20
+        text = diff_of(parent.proposal.script, attempt.proposal.script, max(LEAST_CHARS, min(DIFF_CHARS, room)))
+        shown.append(head + fenced(text, "diff"))
+    return "\n\n".join(shown)
+
+
 def _by_worth(found: Sequence[AttemptRow]) -> Iterator[AttemptRow]:
     """Yield near misses, kept and crashed attempts in turn, the newest first."""
     near = [row for row in reversed(found) if row.is_near]

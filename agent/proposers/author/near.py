@@ -7,7 +7,7 @@ from agent.experiment import NOT_BELIEVED, Attempt, History, Kind, Status, kept
 FAILURES = frozenset({*NOT_BELIEVED, Kind.CRASHED, Kind.TOO_SLOW, Kind.IGNORES_SEED})
 NEAR_MISS = 0.3  # sure of a gain: an idea that is not kept may be one on another incumbent
 NO_SECOND_TRY = FAILURES | {Kind.STOPPED_EARLY, Kind.PASSENGER, Kind.QUESTION}
-MOST_OFFERED = 12  # near misses to combine: with more, the choice is no help
+MOST_OFFERED = 8  # near misses to combine: each is shown with its edit
 
 
 def was_near(attempt: Attempt) -> bool:

@@ -20,7 +20,7 @@ from agent.experiment import Attempt, Briefing
 from agent.proposers.author.attempts import TITLE_CHARS, history, what_happened
 from agent.proposers.author.calls import calls
 from agent.proposers.author.curves import curves
-from agent.proposers.author.diffs import diffs
+from agent.proposers.author.diffs import diffs, edits_of
 from agent.proposers.author.facts import lasting, present
 from agent.proposers.author.known import known_ideas
 from agent.proposers.author.near import to_combine
@@ -33,6 +33,7 @@ from agent.text import harmless_lines, paragraphs
 
 PROMPT_CHARS = 52_000  # of all parts together: 16,000 tokens, as code and tables have 3.3 characters in each
 STABLE_CHARS, CHANGING_CHARS = 6_000, 9_000  # at least, beside a script that would leave less
+TASK_CHARS, COMBINED_CHARS = 1_500, 7_000  # of the task; of the edits that it offers for a combination
 NOTE_CHARS, HYPOTHESIS_CHARS = 1_000, 600  # of one
 ANSWER_CHARS = 60_000  # of an unusable reply that is sent back with the error
 
@@ -123,10 +124,14 @@ def compose(briefing: Briefing, broken: Attempt | None = None, mode: AskMode = A
     """Write the question for an edit of the parent's script, or for a repair of a broken attempt of the same author."""
     name, script = briefing.night.script, (broken or briefing.parent).proposal.script
     system, shown = SYSTEM.format(script=name), _section(f"The script: {name}", fenced(script, "python"))
-    task = _section("Your task", _repair(broken, name) if broken else task_of(mode, name, to_combine(briefing.history)))
-    left = PROMPT_CHARS - len(system) - len(shown) - len(task)
-    stable = _sections(STABLE, briefing, max(STABLE_CHARS, left - CHANGING_CHARS))
-    changing = _sections(CHANGING, briefing, max(CHANGING_CHARS, left - len(stable)))
+    parts = to_combine(briefing.history) if mode is AskMode.COMBINE and not broken else None
+    task = _section("Your task", _repair(broken, name) if broken else task_of(mode, name, parts))
+    if parts is not None:
+        task = f"{_section('Edits to combine', edits_of(parts.near, briefing, COMBINED_CHARS))}\n\n{task}"
+    left = PROMPT_CHARS - len(system) - len(shown)
+    # whatever the task, so that the beginning is the same in every mode
+    stable = _sections(STABLE, briefing, max(STABLE_CHARS, left - CHANGING_CHARS - TASK_CHARS))
+    changing = _sections(CHANGING, briefing, max(CHANGING_CHARS, left - len(stable) - len(task)))
     beginning = "\n\n".join(filter(None, (stable, shown)))
     text = "\n\n".join(filter(None, (beginning, changing, task)))
     return Conversation(system, (Turn("user", text),), 0 if broken else len(beginning))
