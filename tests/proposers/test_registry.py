@@ -3,13 +3,18 @@
 from dataclasses import replace
 
 import pytest
+from asking import BASELINE, BRIEFING, attempt, edit
+from llm_servers import KEY, Handler, Request, Server, says
 from nights import Grounds, unigram
+from samples import NIGHT
 
 from agent.errors import NightError, NoIdea
-from agent.experiment import Briefing, Proposal
+from agent.experiment import Briefing, Decision, Kind, Proposal
 from agent.proposers import registry
-from agent.proposers.registry import SOURCES, check_sources, choices, patience_s
+from agent.proposers.ahead import Outbox
+from agent.proposers.registry import REPAIRERS, SOURCES, check_sources, choices, patience_s, proposer_of
 from agent.proposers.source import Need, Source, Surroundings
+from agent.records.place import Place
 from agent.records.terms import Terms
 
 BETTER = unigram(SHARPNESS=0.9)
@@ -76,3 +81,48 @@ def test_what_a_source_needs_is_asked_for_by_its_entry(monkeypatch):
 
 def test_the_choices_are_those_of_the_table_and_mix():
     assert choices() == ("search", "catalogue", "llm", "command", "queue", "mix")
+
+
+# ---- modes of a model ------------------------------------------------------------------------------------------------
+
+MODES = {"explore:toy", "combine:toy", "llm:toy"}
+
+
+def edited(title: str, new: str, said: str = "") -> str:
+    return edit(f"{new}  # by a model").replace("TITLE: less smoothing\n", f"TITLE: {title}\n{said}")
+
+
+def answers(request: Request, handler: Handler) -> None:
+    two = edited("a", "SMOOTHING = 0.1") + edited("b", "SMOOTHING = 0.2")
+    one = edited("one", f"SMOOTHING = {len(handler.server.owner.requests)}", "COMBINES: 1, 2\n")
+    says(two if "answer with three edits" in request.text else one)(request, handler)
+
+
+def test_every_mode_of_a_model_is_asked_by_the_same_draws_and_what_waits_comes_first(grounds: Grounds, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    luck = Decision(Kind.LUCK, "", 0.001, 0.6)
+    near = [
+        replace(attempt(number, unigram(SHARE=number), source=source), decision=luck)
+        for number, source in ((1, "llm:toy"), (2, "explore:toy"))
+    ]
+    briefing, found = replace(BRIEFING, history=(BASELINE, *near)), []
+    with Server(answers) as server:
+        for seed in range(40):
+            place, night = Place.of(grounds.root / "train_mlx.py"), replace(NIGHT, tag=f"t{seed}")
+            place.folder(night.tag).mkdir(parents=True)
+            terms = Terms(proposer="llm", llm=server.spec("openai"))
+            proposer = proposer_of(Surroundings(place, night, terms, Outbox(lambda: False)))
+            found.append(proposer.propose(briefing))
+            if found[-1].source == "explore:toy":
+                entered = replace(attempt(3, ""), proposal=found[-1], parent=0, decision=None)
+                asked = len(server.requests)
+                assert proposer.propose(replace(briefing, history=(*briefing.history, entered))).title == "b"
+                assert len(server.requests) == asked
+            if {one.source for one in found} == MODES:
+                break
+    assert {one.source for one in found} == MODES
+    assert next(one for one in found if one.source == "combine:toy").hypothesis.startswith("Combines #1 and #2.")
+
+
+def test_what_any_mode_of_a_model_broke_goes_back_to_it():
+    assert {"llm", "explore", "combine", "command"} == REPAIRERS
