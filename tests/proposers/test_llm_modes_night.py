@@ -1,6 +1,7 @@
 """A night with a language model explores in its turn: one call, three attempts, though the night ends between them."""
 
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from llm_servers import KEY, Handler, Request, Server, says
 from nights import Grounds, make_repository, unigram
 
+from agent.errors import NightError
 from agent.experiment import Ask, Attempt, Status
 from agent.proposers.pending import FILE
 from agent.records.journal import Journal
@@ -77,3 +79,32 @@ def test_each_is_an_edit_of_the_script_that_was_the_best_by_then(morning):
 
 def test_the_status_shows_what_each_mode_has_brought(morning):
     assert any(line.split()[:2] == ["explore", "3"] for line in morning.status.splitlines())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attempts", [1, 2, 3])
+def test_a_night_killed_at_any_of_the_three_tries_each_once(grounds: Grounds, attempts: int, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with Server(answers) as server:
+        model = ("--proposer", "llm", "--llm", server.spec("openai"))
+        night = grounds.start("run", "--experiments", "3", *model, *QUICK)
+        try:
+            deadline = time.monotonic() + 120
+            while _numbers(grounds) <= attempts and night.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.01)
+        finally:
+            night.kill()
+            night.communicate()
+        assert _numbers(grounds) > attempts
+        done = grounds.nightshift("run", "--experiments", "3", *QUICK)
+        assert done.returncode == 0, done.stderr
+    assert sorted(one.proposal.title for one in grounds.attempts(TAG)[1:]) == ["share", "sharp", "smooth"]
+    assert len(server.requests) == 1
+
+
+def _numbers(grounds: Grounds) -> int:
+    """How many attempts stand in the journal by now."""
+    try:
+        return len(grounds.attempts(TAG))
+    except NightError:
+        return 0
