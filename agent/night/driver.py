@@ -42,6 +42,7 @@ from agent.night.state import State
 from agent.profile.of_night import is_measured, limit_s, measure_phases
 from agent.proposers.ahead import FREE, Question, forget, load, save
 from agent.proposers.checked import check_proposal
+from agent.proposers.pending import is_pending
 from agent.proposers.queue import waiting
 from agent.proposers.registry import REPAIRERS
 from agent.records.place import read_script
@@ -256,7 +257,10 @@ class Ideas:
         if self._idea is None or best is None or is_repair_due(state.attempts):
             return None
         idea, self._idea = self._idea, None
-        if source_name(idea.proposal.source) in FREE and waiting(context.place.queue):
+        is_free = source_name(idea.proposal.source) in FREE
+        if waiting(context.place.queue) and (
+            is_free or is_pending(idea.proposal, context.runner.folder, state.attempts)
+        ):
             return None  # somebody has submitted something meanwhile, which is tried first
         return idea.for_parent(best, state.attempts, context.place.script, context.runner.night.device_kind)
 

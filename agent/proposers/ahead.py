@@ -197,10 +197,11 @@ def _fitting(said: Any, history: History) -> IdeaAhead | None:
 
 def _is_entered(idea: IdeaAhead, history: History) -> bool:
     """Whether an attempt is this idea, perhaps merged: the night was killed before it could forget the file."""
-    return any(_words(one.proposal) == _words(idea.proposal) for one in history[max(1, idea.number) :])
+    return any(words_of(one.proposal) == words_of(idea.proposal) for one in history[max(1, idea.number) :])
 
 
-def _words(proposal: Proposal) -> tuple[str, str, str]:
+def words_of(proposal: Proposal) -> tuple[str, str, str]:
+    """Return what stays the same when an idea is merged."""
     return proposal.title, proposal.hypothesis, proposal.source
 
 

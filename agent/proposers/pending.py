@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import NightError, NoIdea
-from agent.experiment import Briefing, Proposal
-from agent.proposers.ahead import IdeaAhead, load_all, save_all
+from agent.experiment import Briefing, History, Proposal
+from agent.proposers.ahead import IdeaAhead, load_all, save_all, words_of
 
 FILE = "pending.json"
 
@@ -43,6 +43,11 @@ class Pending:
         new = [IdeaAhead(proposal, briefing.parent.number, is_free=False, number=number) for proposal in proposals]
         save_all(self._folder, FILE, [*load_all(self._folder, FILE, briefing.history), *new])
         self._say(f"{proposals[0].source} had {len(new)} ideas; they are tried one after the other")
+
+
+def is_pending(proposal: Proposal, folder: Path, history: History) -> bool:
+    """Return whether an idea that was made ahead is pending, too, so that it is not lost if another comes first."""
+    return any(words_of(idea.proposal) == words_of(proposal) for idea in load_all(folder, FILE, history))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from agent.night.driver import run_night
 from agent.night.limits import Limits
 from agent.proposers.ahead import FILE, IdeaAhead, Outbox, load, save
 from agent.proposers.mix import Mix
+from agent.proposers.pending import Pending, PendingFirst
 from agent.proposers.queue import Queue, submit
 from agent.script.dials import set_dials, values_of
 
@@ -266,6 +267,29 @@ def test_what_a_person_submits_during_a_run_is_tried_before_what_the_search_made
             )
         )
     assert [one.proposal.source for one in grounds.attempts("t")][:3] == ["you", "search", "queue"]
+
+
+@pytest.mark.slow
+def test_it_is_tried_before_a_further_idea_of_an_answer_too_which_then_comes_without_another_question(grounds):
+    watcher, asked = Submits(), []
+
+    def ideas(briefing: Briefing) -> list[Proposal]:
+        asked.append(len(briefing.history))
+        script = briefing.parent.proposal.script
+        return [
+            Proposal.of(edit(script), f"idea {number}", "", "explore:x")
+            for number, edit in enumerate((SMOOTHER, turned(SHARE=0.5)), 1)
+        ]
+
+    with lab_with(grounds, Source(), 3, watcher) as context:
+        watcher.context = context
+        queue = Queue(context.place.queue, context.place.nights)
+        model = PendingFirst(ideas, "explore:x", Pending(context.runner.folder, watcher.said))
+        mix = Mix({"queue": queue, "explore": model}, 0, first=("queue",), repairers=())
+        run_night(dataclasses.replace(context, proposer=mix))
+    titles = [one.proposal.title for one in grounds.attempts("t")]
+    assert titles == ["baseline", "idea 1", "mine", "idea 2"]
+    assert asked == [1]
 
 
 def test_after_a_crash_its_maker_repairs_it_first_and_the_idea_made_ahead_waits(grounds):
