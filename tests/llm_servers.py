@@ -38,11 +38,16 @@ class Request:
     @property
     def turns(self) -> list[str]:
         """Return the messages without the system prompt."""
-        return [turn["content"] for turn in self.body["messages"] if turn["role"] != "system"]
+        return [_joined(turn["content"]) for turn in self.body["messages"] if turn["role"] != "system"]
 
     @property
     def text(self) -> str:
-        return "\n".join([self.body.get("system", ""), *(turn["content"] for turn in self.body["messages"])])
+        return "\n".join([self.body.get("system", ""), *(_joined(turn["content"]) for turn in self.body["messages"])])
+
+
+def _joined(content: str | list[dict[str, Any]]) -> str:
+    """Return the text of a message, which may come in blocks."""
+    return content if isinstance(content, str) else "".join(block["text"] for block in content)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -74,6 +79,7 @@ class _HTTP(ThreadingHTTPServer):
 
 
 Behaviour = Callable[[Request, Handler], None]
+Usage = bool | dict[str, Any]  # whether tokens are counted; or counts beside the usual ones
 
 
 class Server:
@@ -110,7 +116,7 @@ class Server:
         self._http.server_close()
 
 
-def says(text: str, *, finish: str | None = None, usage: bool = True) -> Behaviour:
+def says(text: str, *, finish: str | None = None, usage: Usage = True) -> Behaviour:
     """Answer with a text, in the API and manner that the request asks for."""
 
     def behave(request: Request, handler: Handler) -> None:
@@ -172,7 +178,7 @@ def trickles(every_s: float = 0.01) -> Behaviour:
     return behave
 
 
-def _whole(request: Request, text: str, finish: str | None, usage: bool) -> dict[str, Any]:
+def _whole(request: Request, text: str, finish: str | None, usage: Usage) -> dict[str, Any]:
     if request.is_anthropic:
         counts = {"input_tokens": TOKENS_IN, "output_tokens": TOKENS_OUT}
         answer = {
@@ -184,15 +190,15 @@ def _whole(request: Request, text: str, finish: str | None, usage: bool) -> dict
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish or "stop"}
         answer = {"id": "c", "object": "chat.completion", "created": 0, "model": request.body["model"]}
         answer |= {"choices": [choice]}
-    return answer | ({"usage": counts} if usage else {})
+    return answer | ({"usage": counts | _more(usage)} if usage else {})
 
 
-def _events(request: Request, text: str, finish: str | None, usage: bool) -> Iterator[bytes]:
+def _events(request: Request, text: str, finish: str | None, usage: Usage) -> Iterator[bytes]:
     """Yield server-sent events, with the text in pieces of seven characters."""
     pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
     if request.is_anthropic:
         head = {"id": "m", "type": "message", "role": "assistant", "model": "toy", "content": []}
-        head |= {"usage": {"input_tokens": TOKENS_IN, "output_tokens": 1}} if usage else {}
+        head |= {"usage": {"input_tokens": TOKENS_IN, "output_tokens": 1} | _more(usage)} if usage else {}
         yield _event({"type": "message_start", "message": head})
         yield _event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
         yield _event({"type": "ping"})
@@ -209,8 +215,13 @@ def _events(request: Request, text: str, finish: str | None, usage: bool) -> Ite
         yield _event(chunk | {"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
     yield _event(chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": finish or "stop"}]})
     if usage:
-        yield _event(chunk | {"choices": [], "usage": {"prompt_tokens": TOKENS_IN, "completion_tokens": TOKENS_OUT}})
+        counts = {"prompt_tokens": TOKENS_IN, "completion_tokens": TOKENS_OUT} | _more(usage)
+        yield _event(chunk | {"choices": [], "usage": counts})
     yield b"data: [DONE]\n\n"
+
+
+def _more(usage: Usage) -> dict[str, Any]:
+    return usage if isinstance(usage, dict) else {}
 
 
 def _event(facts: dict[str, Any]) -> bytes:

@@ -258,6 +258,7 @@ class Ask:
     usd: float | None = None
     failure: str | None = None  # None: a proposal came of it
     usd_most: float | None = None  # upper limit of the cost, if the tokens were not counted; None if usd is known
+    tokens_cached: int | None = None  # of tokens_in, those that the server had in its cache; None: not told
 
 
 @dataclass(frozen=True, slots=True)

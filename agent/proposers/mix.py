@@ -197,6 +197,7 @@ class Share:
     tokens_in: int | None  # None: not told
     tokens_out: int | None
     usd: float | None
+    tokens_cached: int | None = None  # of tokens_in
 
 
 def shares(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
@@ -226,6 +227,7 @@ def _share(ideas: Brought, asks: Sequence[Ask]) -> Share:
         tokens_in=_sum(ask.tokens_in for ask in asks),
         tokens_out=_sum(ask.tokens_out for ask in asks),
         usd=_sum(ask.usd for ask in asks),
+        tokens_cached=_sum(ask.tokens_cached for ask in asks),
     )
 
 

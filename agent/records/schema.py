@@ -16,7 +16,7 @@ from agent.errors import NightError
 from agent.experiment import Ending, Kind, Run, Script, Status, Summary
 from agent.files import disk_is_broken, disk_is_full
 
-VERSION = 5
+VERSION = 6
 # DECISIONS, SCRIPTS and INDICES are also what _from_4 makes: a later format leaves them, and has its own beside them.
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 DECISIONS = """
@@ -79,7 +79,8 @@ CREATE TABLE dawns (
 CREATE TABLE asks (
     id INTEGER PRIMARY KEY,
     attempt INTEGER NOT NULL, source TEXT NOT NULL, started TEXT NOT NULL, wall_s REAL NOT NULL,
-    model TEXT, tokens_in INTEGER, tokens_out INTEGER, usd REAL, failure TEXT, usd_most REAL
+    model TEXT, tokens_in INTEGER, tokens_out INTEGER, usd REAL, failure TEXT, usd_most REAL,
+    tokens_cached INTEGER                      -- of tokens_in; NULL: not told
 );
 {"; ".join(INDICES)};
 """
@@ -258,6 +259,12 @@ def kind_in_words(status: Status, reason: str, gain_bpb: float | None) -> Kind:
     return next((late for ending, late in ENDINGS_OF_4 if reason.endswith(ending)), Kind.LUCK if lower else kind)
 
 
-MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection, int], None]] = {
-    4: _from_4
-}  # by the format that each begins with
+def _from_5(database: sqlite3.Connection, level: int) -> None:
+    """Add what servers say of their caches: nothing, for the calls of earlier nights."""
+    database.execute("ALTER TABLE asks ADD COLUMN tokens_cached INTEGER")
+
+
+MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection, int], None]] = {  # by the format that each begins with
+    4: _from_4,
+    5: _from_5,
+}

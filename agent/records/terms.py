@@ -34,7 +34,7 @@ class Terms:
     proposer: str = "mix"
     llm: str | None = None
     llm_url: str | None = None
-    price: tuple[float, float] | None = None  # dollars for a million tokens, in and out
+    price: tuple[float, ...] | None = None  # dollars for a million tokens: in, out and, if named, in from a cache
     llm_max_tokens: int | None = None
     llm_stream: bool = False
     max_cost: float | None = None  # dollars

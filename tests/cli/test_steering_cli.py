@@ -167,8 +167,10 @@ def test_options_that_do_not_fit_together_are_refused_before_anything_is_written
     [
         (["--command", "'half"], 'argument --command: "\'half" is no command line (No closing quotation)'),
         (["--command", " "], "argument --command: the command line is empty"),
-        (["--price", "1"], "argument --price: '1' is not two prices, in dollars for a million tokens, as in 1.25,10"),
+        (["--price", "1"], "argument --price: '1' is not two prices, or three, in dollars for a million tokens"),
         (["--price", "-1,2"], "argument --price: "),
+        (["--price", "1,2,nan"], "argument --price: "),
+        (["--price", "1,2,3,4"], "argument --price: "),
         (["--dawn", "-1"], "argument --dawn: '-1' is not a whole number from 0 to 999"),
         (["--proposer", "oracle"], "argument --proposer: invalid choice: 'oracle'"),
         (["--judge", "blind"], "argument --judge: invalid choice: 'blind'"),

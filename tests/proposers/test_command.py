@@ -251,6 +251,7 @@ def test_events_line_by_line_tell_the_tokens(agent):
     agent.does(EDIT + f"echo '{json.dumps({'type': 'thread.started'})}'; echo '{json.dumps(CODEX)}'\n").propose(brief())
     (ask,) = agent.asks
     assert (ask.usd, ask.tokens_in, ask.tokens_out, ask.model) == (None, 5000, 60, None)
+    assert ask.tokens_cached == 4000
 
 
 @pytest.mark.parametrize(

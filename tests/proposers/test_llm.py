@@ -9,7 +9,10 @@ from llm_servers import KEY, TOKENS_IN, TOKENS_OUT, Server, hangs, says
 
 from agent.errors import MachineError, NightError
 from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Status
+from agent.proposers.llm.endpoint import Endpoint
 from agent.proposers.llm.llm import LLM, Price
+from agent.proposers.llm.prompt import Conversation, Turn
+from agent.proposers.llm.protocols import API_FORMATS
 
 
 @PROVIDERS
@@ -46,6 +49,101 @@ def test_without_a_price_the_cost_is_unknown():
         model = Model(server)
         model.propose()
     assert (model.asks[0].tokens_out, model.asks[0].usd) == (TOKENS_OUT, None)
+
+
+# ---- caches ----------------------------------------------------------------------------------------------------------
+
+CACHED = {  # what a usage record says beside the rest
+    "openai": {"prompt_tokens_details": {"cached_tokens": 1000, "audio_tokens": 0}},
+    "anthropic": {"cache_read_input_tokens": 1000, "cache_creation_input_tokens": 0},
+}
+READ = {"openai": TOKENS_IN, "anthropic": TOKENS_IN + 1000}  # the second API counts them apart
+
+
+@PROVIDERS
+@MANNERS
+@pytest.mark.parametrize(("third", "usd_cached"), [((), 3.0), ((0.3,), 0.3)])
+def test_cached_tokens_are_recorded_and_cost_their_own_price_where_it_is_known(provider, stream, third, usd_cached):
+    with Server(says(EDIT, usage=CACHED[provider])) as server:
+        model = Model(server, provider, stream=stream, price=Price(3.0, 15.0, *third))
+        model.propose()
+    (ask,) = model.asks
+    assert (ask.tokens_in, ask.tokens_out, ask.tokens_cached) == (READ[provider], TOKENS_OUT, 1000)
+    assert ask.usd == pytest.approx(((READ[provider] - 1000) * 3 + 1000 * usd_cached + TOKENS_OUT * 15) / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("provider", "said", "read", "usd_in"),
+    [
+        ("anthropic", {"cache_creation_input_tokens": 400}, 1600, 1200 + 2 * 400),  # not told for how long: the most
+        (
+            "anthropic",
+            {"cache_creation_input_tokens": 400, "cache_creation": {"ephemeral_5m_input_tokens": 400}},
+            *(1600, 1200 + 1.25 * 400),
+        ),
+        (
+            "anthropic",
+            {"cache_creation_input_tokens": 400, "cache_creation": {"ephemeral_1h_input_tokens": 400}},
+            *(1600, 1200 + 2 * 400),
+        ),
+        ("openai", {"prompt_tokens_details": {"cache_write_tokens": 400}}, 1200, 800 + 1.25 * 400),
+    ],
+)
+def test_what_a_server_keeps_in_its_cache_costs_more(provider, said, read, usd_in):
+    with Server(says(EDIT, usage=said)) as server:
+        model = Model(server, provider, price=Price(1e6, 0.0, 0.0))
+        model.propose()
+    (ask,) = model.asks
+    assert (ask.tokens_in, ask.tokens_cached, ask.usd) == (read, None, pytest.approx(usd_in))
+
+
+@pytest.mark.parametrize(
+    ("provider", "said"),
+    [
+        ("openai", {"prompt_tokens_details": None}),
+        ("openai", {"prompt_tokens_details": [1]}),
+        ("openai", {"prompt_tokens_details": {"cached_tokens": -5, "cache_write_tokens": "many"}}),
+        ("anthropic", {"cache_read_input_tokens": None, "cache_creation_input_tokens": None, "cache_creation": None}),
+        ("anthropic", {"cache_read_input_tokens": True, "cache_creation": {"ephemeral_5m_input_tokens": 10**12}}),
+    ],
+)
+def test_nonsense_about_a_cache_is_not_counted(provider, said):
+    with Server(says(EDIT, usage=said)) as server:
+        model = Model(server, provider, price=Price(1.0, 1.0, 0.0))
+        model.propose()
+    (ask,) = model.asks
+    assert (ask.tokens_in, ask.tokens_cached) == (TOKENS_IN, None)
+    assert ask.usd == pytest.approx((TOKENS_IN + TOKENS_OUT) / 1e6)
+
+
+def test_more_cached_tokens_than_were_read_cost_no_less_than_nothing():
+    with Server(says(EDIT, usage={"prompt_tokens_details": {"cached_tokens": 10**8}})) as server:
+        model = Model(server, price=Price(1.0, 0.0, 0.0))
+        model.propose()
+    assert (model.asks[0].tokens_cached, model.asks[0].usd) == (TOKENS_IN, 0.0)
+
+
+def test_the_stable_beginning_of_a_question_is_marked_for_anthropics_cache():
+    with Server(says("no edit"), says(EDIT)) as server:
+        Model(server, "anthropic").propose()
+        Model(server).propose()
+    first, corrected, other = server.requests
+    stable, rest = first.body["messages"][0]["content"]
+    assert stable["cache_control"] == {"type": "ephemeral"}
+    assert SCRIPT.rstrip() in stable["text"]
+    assert "cache_control" not in rest
+    assert corrected.body["messages"][0]["content"] == [stable, rest]  # so that the correction reads the cache
+    assert stable["text"] + rest["text"] == other.turns[0]
+
+
+def test_anthropics_own_server_keeps_it_for_an_hour_which_is_longer_than_a_run():
+    asked = Conversation("system", (Turn("user", "stable and new"),), stable_chars=6)
+    home = Endpoint.parse("anthropic:claude", None, {"ANTHROPIC_API_KEY": KEY})
+    question = API_FORMATS["anthropic"].question(asked, home, 1000)
+    stable, rest = question["messages"][0]["content"]
+    assert (stable["text"], rest["text"]) == ("stable", " and new")
+    assert stable["cache_control"]["ttl"] == "1h"
+    assert list(question["extra_headers"]) == ["anthropic-beta"]
 
 
 # ---- answers that cannot be used -------------------------------------------------------------------------------------

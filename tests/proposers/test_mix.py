@@ -336,14 +336,14 @@ def test_shares_tell_what_each_source_brought_and_cost():
         attempt(4, "dawn", without=(1,)),
     ]
     asks = (
-        asked(2, "llm:some-model", wall_s=600.0, tokens_in=1000, tokens_out=200, usd=0.02),
+        asked(2, "llm:some-model", wall_s=600.0, tokens_in=1000, tokens_out=200, usd=0.02, tokens_cached=900),
         asked(3, "llm:other-model", "garbage", wall_s=300.0, tokens_in=500),
         asked(3, "llm:other-model", wall_s=300.0, usd=0.01),
     )
     llm, search = shares(history, asks)
     assert (llm.source, llm.attempts, llm.kept, llm.gain_bpb, llm.calls, llm.failures) == ("llm", 2, 1, 0.01, 3, 1)
     assert llm.hours == pytest.approx((2 * 300 + 1200) / 3600)
-    assert (llm.tokens_in, llm.tokens_out, llm.usd) == (1500, 200, pytest.approx(0.03))
+    assert (llm.tokens_in, llm.tokens_cached, llm.tokens_out, llm.usd) == (1500, 900, 200, pytest.approx(0.03))
     assert (search.source, search.attempts, search.calls, search.tokens_in, search.usd) == ("search", 1, 0, None, None)
 
 

@@ -63,6 +63,7 @@ def test_an_old_journal_is_read_and_stays_as_it_is(old):
         assert len(journal.attempts()) == 8
         assert (journal.at_work(), journal.last_at_work()) == (7, "2026-01-02T03:07:00Z")
         assert (len(journal.dawns()), journal.asks()[0].tokens_out) == (1, 20)
+        assert journal.asks()[0].tokens_cached is None
     assert old.read_bytes() == before
     assert version(old) == 4
 

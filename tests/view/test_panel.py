@@ -24,7 +24,7 @@ TITLE = "WARMUP_FRACTION 0.0 → 0.07105, EMBEDDING_LR 0.3 → 0.25, MATRIX_LR 0
 WHY = "The first steps are wild, and a slow start keeps the momentum from storing their directions for long."
 END = "…,"
 ASKS = (
-    Ask(1, "llm:m", "", 3.0, "m", 12_000, 801, 0.25),
+    Ask(1, "llm:m", "", 3.0, "m", 12_000, 801, 0.25, tokens_cached=9_000),
     Ask(2, "llm:m", "", 3.0, "m", 34, None, 1.0),
     Ask(3, "command", "", 60.0),
 )
@@ -68,7 +68,7 @@ def test_the_panel_shows_each_fact_within_eight_lines_of_80_columns():
         f"best   #1 val_bpb 1.255000 · 0.245000 ± {margin_bpb:.6f} below the baseline",
         f"so far 2 kept · 1 discarded · 1 crashed · σ {found.sigma_bpb:.6f}",
         "left   31 experiments · 5 h 12 min",
-        "cost   $1.25 · 12,034 tokens in · 801 out",
+        "cost   $1.25 · 12,034 tokens in (9,000 cached) · 801 out",
     ]
 
 
@@ -129,7 +129,7 @@ def test_a_hostile_title_is_text(title):
     terminal, screen, _ = shown_on(80, title=title, why=title)
     lines = terminal.lines()
     assert lines[0] == "#0 · baseline · val_bpb 1.500000 · keep"
-    assert lines[-1] == "cost   $1.25 · 12,034 tokens in · 801 out"
+    assert lines[-1] == "cost   $1.25 · 12,034 tokens in (9,000 cached) · 801 out"
     assert len(lines) in (11, 12)  # the reason is left out where the title says it
     assert lines[5].startswith("#4 ")
     screen.attempt_settled(dataclasses.replace(MEASURED[3], number=4, proposal=Proposal.of("", title)), None)

@@ -159,8 +159,9 @@ def add_sources(words: argparse.ArgumentParser) -> None:
     ideas.add_argument(
         "--price",
         type=price,
-        metavar="IN,OUT",
-        help="of the model, in dollars for a million tokens: needed by --max-cost",
+        metavar="IN,OUT[,CACHED]",
+        help="of the model, in dollars for a million tokens, and of input that its server has in a cache (default: as "
+        "any other input): needed by --max-cost",
     )
     ideas.add_argument(
         "--llm-max-tokens",

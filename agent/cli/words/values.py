@@ -33,15 +33,17 @@ def seed(text: str) -> int:
     return int(text)
 
 
-def price(text: str) -> tuple[float, float]:
-    parts = [part.strip() for part in text.split(",")]
+def price(text: str) -> tuple[float, ...]:
+    """Read the prices of input, of output and, if it is named, of input from a cache."""
     try:
-        usd_in, usd_out = (float(part) for part in parts)
+        prices = tuple(float(part) for part in text.split(","))
     except ValueError:
-        usd_in = usd_out = math.nan
-    if not (0 <= usd_in < 1e6 and 0 <= usd_out < 1e6):
-        raise argparse.ArgumentTypeError(f"{text!r} is not two prices, in dollars for a million tokens, as in 1.25,10")
-    return usd_in, usd_out
+        prices = ()
+    if len(prices) not in (2, 3) or not all(0 <= usd < 1e6 for usd in prices):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not two prices, or three, in dollars for a million tokens, as in 1.25,10 or 1.25,10,0.125"
+        )
+    return prices
 
 
 def agent_command(text: str) -> str:

@@ -40,6 +40,7 @@ class Bill:
     tokens_out: int | None = None
     model: str | None = None
     said: str | None = None
+    tokens_cached: int | None = None
 
 
 class Command:
@@ -80,7 +81,9 @@ class Command:
             bill = read_bill(_end_of_log(folder))
             edit, failure = self._taken(clone, briefing, outcome, bill)
         costs = (bill.model, bill.tokens_in, bill.tokens_out, bill.usd)
-        self._record(Ask(number, self.source, started, outcome.wall_s, *costs, failure))
+        self._record(
+            Ask(number, self.source, started, outcome.wall_s, *costs, failure, tokens_cached=bill.tokens_cached)
+        )
         if edit is None:
             raise NoIdea(f"{failure} (log: {folder / LOG})")
         repairs = briefing.broken.number if briefing.broken else None
@@ -184,6 +187,7 @@ def read_bill(log: str) -> Bill:
         usd=_amount(bill.get("total_cost_usd")),
         tokens_in=sum(known) if known else None,
         tokens_out=_count(tokens.get("output_tokens")),
+        tokens_cached=_count(tokens.get("cache_read_input_tokens", tokens.get("cached_input_tokens"))),
         model=_dearest(models) if isinstance(models, dict) and models else None,
         said=next((words for one in objects if (words := _words(one))), None),
     )

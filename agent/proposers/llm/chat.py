@@ -47,10 +47,12 @@ class Reply:
     """Hold a model's reply and the server's counts of tokens."""
 
     text: str
-    tokens_in: int | None  # as the server counts them; None if it does not
+    tokens_in: int | None  # as the server counts them, those of its cache included; None if it does not
     tokens_out: int | None
     cut_off: bool = False  # at max_tokens, or because the context was full
     declined: bool = False  # the model, or a filter, refused to answer
+    tokens_cached: int | None = None  # of tokens_in, those that the server had in its cache; None if it does not say
+    tokens_on_top: float = 0.0  # of input, that writing to the cache costs beside tokens_in
 
 
 class CallFailed(NightshiftError):
@@ -64,6 +66,8 @@ class CallFailed(NightshiftError):
 
 class ApiFormat(Protocol):
     """Translate a question and a reply for one provider's SDK."""
+
+    most_for_input: float  # times the price of input, that a token of a question may cost
 
     def sdk(self) -> Any:
         """Import and return the SDK's module; raise MachineError if it is not installed."""

@@ -32,13 +32,20 @@ FAILURE_CHARS = 400
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Hold the price of a model in dollars per million tokens."""
+    """Hold the price of a model in dollars per million tokens.
+
+    Providers charge less for input that they have in a cache, by a factor that depends on the model. Without that price
+    such tokens count as any other input, which is an upper bound.
+    """
 
     usd_in: float
     usd_out: float
+    usd_cached: float | None = None
 
-    def of(self, tokens_in: float, tokens_out: float) -> float:
-        return (tokens_in * self.usd_in + tokens_out * self.usd_out) / 1e6
+    def of(self, tokens_in: float, tokens_out: float, tokens_cached: float = 0.0) -> float:
+        """Return the dollars; tokens_cached: those of tokens_in that the server had in its cache."""
+        less = 0.0 if self.usd_cached is None else tokens_cached * (self.usd_in - self.usd_cached)
+        return (tokens_in * self.usd_in - less + tokens_out * self.usd_out) / 1e6
 
 
 class LLM:
@@ -147,17 +154,19 @@ class LLM:
         usd = self._usd(reply)
         most = self._most_usd(asked) if usd is None else None
         ask = replace(ask, wall_s=time.monotonic() - start, usd=usd, usd_most=most)
-        return reply, replace(ask, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out)
+        ask = replace(ask, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out)
+        return reply, replace(ask, tokens_cached=reply.tokens_cached)
 
     def _usd(self, reply: Reply) -> float | None:
         if self._price is None or reply.tokens_in is None or reply.tokens_out is None:
             return None
-        return self._price.of(reply.tokens_in, reply.tokens_out)
+        return self._price.of(reply.tokens_in + reply.tokens_on_top, reply.tokens_out, reply.tokens_cached or 0)
 
     def _most_usd(self, asked: Conversation) -> float | None:
         if self._price is None:
             return None
-        return self._price.of(asked.chars / CHARS_PER_TOKEN, self._patience.max_tokens)
+        tokens_in = self._api_format.most_for_input * asked.chars / CHARS_PER_TOKEN
+        return self._price.of(tokens_in, self._patience.max_tokens)
 
     def _read(self, reply: Reply, briefing: Briefing, broken: Attempt | None, mode: AskMode) -> tuple[Edited, ...]:
         limit, name = self._patience.max_tokens, briefing.night.script

@@ -14,10 +14,18 @@ from agent.proposers.llm.endpoint import Endpoint, Provider
 from agent.proposers.llm.prompt import Conversation
 from agent.text import SAID_CHARS
 
+# The cost of a token that the server writes to its cache, in tokens of input, by how long the server keeps it.
+# These are Anthropic's prices. OpenAI's format can count such tokens, too, as servers do that pass Anthropic's on.
+MINUTES_5, HOUR = 1.25, 2.0
+# A night asks about once a run, which mostly takes more than the five minutes that a cache lasts by default.
+FOR_AN_HOUR = {"type": "ephemeral", "ttl": "1h"}
+FOR_AN_HOUR_TOO = {"anthropic-beta": "extended-cache-ttl-2025-04-11"}  # where the API does not take "1h" without it
 BROKE_OFF = "the answer broke off in the middle"
 
 
 class OpenAI:
+    most_for_input = MINUTES_5
+
     def sdk(self) -> Any:
         try:
             import openai
@@ -62,11 +70,23 @@ class OpenAI:
         return self._reply(text, finish, usage)
 
     def _reply(self, text: str, finish: object, usage: object) -> Reply:
-        tokens = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-        return Reply(text, *tokens, cut_off=finish == "length", declined=finish == "content_filter")
+        read, written = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+        details = _part(usage, "prompt_tokens_details")
+        cached, kept = _count(details, "cached_tokens"), _count(details, "cache_write_tokens") or 0
+        return Reply(
+            text,
+            read,
+            written,
+            cut_off=finish == "length",
+            declined=finish == "content_filter",
+            tokens_cached=None if cached is None or read is None else min(cached, read),
+            tokens_on_top=(MINUTES_5 - 1) * min(kept, read or 0),
+        )
 
 
 class Anthropic:
+    most_for_input = HOUR
+
     def sdk(self) -> Any:
         try:
             import anthropic
@@ -81,7 +101,15 @@ class Anthropic:
         return client.messages
 
     def question(self, asked: Conversation, endpoint: Endpoint, max_tokens: int) -> dict[str, Any]:
-        return {"model": endpoint.model, "max_tokens": max_tokens, "system": asked.system, "messages": _turns(asked)}
+        first, *others = _turns(asked)
+        question: dict[str, Any] = {"model": endpoint.model, "max_tokens": max_tokens, "system": asked.system}
+        text, end = first["content"], asked.stable_chars
+        if 0 < end < len(text):
+            kept_for = FOR_AN_HOUR if endpoint.is_home else {"type": "ephemeral"}  # which every server knows
+            stable = {"type": "text", "text": text[:end], "cache_control": kept_for}
+            first = first | {"content": [stable, {"type": "text", "text": text[end:]}]}
+            question |= {"extra_headers": FOR_AN_HOUR_TOO} if endpoint.is_home else {}
+        return question | {"messages": [first, *others]}
 
     def stream_options(self) -> dict[str, Any]:
         return {"stream": True}
@@ -113,9 +141,18 @@ class Anthropic:
         return self._reply(text, stop, usage)
 
     def _reply(self, text: str, stop: object, usage: object) -> Reply:
-        tokens = _count(usage, "input_tokens"), _count(usage, "output_tokens")
-        cut_off = stop in ("max_tokens", "model_context_window_exceeded")
-        return Reply(text, *tokens, cut_off=cut_off, declined=stop == "refusal")
+        read, cached = _count(usage, "input_tokens"), _count(usage, "cache_read_input_tokens")
+        kept = _count(usage, "cache_creation_input_tokens") or 0
+        for_minutes = min(kept, _count(_part(usage, "cache_creation"), "ephemeral_5m_input_tokens") or 0)
+        return Reply(
+            text,
+            None if read is None else read + (cached or 0) + kept,  # which the API counts apart
+            _count(usage, "output_tokens"),
+            cut_off=stop in ("max_tokens", "model_context_window_exceeded"),
+            declined=stop == "refusal",
+            tokens_cached=cached,
+            tokens_on_top=(MINUTES_5 - 1) * for_minutes + (HOUR - 1) * (kept - for_minutes),
+        )
 
 
 API_FORMATS: Mapping[Provider, ApiFormat] = {"openai": OpenAI(), "anthropic": Anthropic()}
@@ -125,7 +162,7 @@ def _missing(extra: str) -> MachineError:
     return MachineError(f"the {extra} SDK is not installed; run: {command_for(extra)}")
 
 
-def _turns(asked: Conversation) -> list[dict[str, str]]:
+def _turns(asked: Conversation) -> list[dict[str, Any]]:
     return [{"role": turn.speaker, "content": turn.text} for turn in asked.turns]
 
 
@@ -141,9 +178,13 @@ def _text(content: object, key: str = "text") -> str:
     return ""
 
 
+def _part(usage: object, name: str) -> object:
+    return usage.get(name) if isinstance(usage, dict) else None
+
+
 def _count(usage: object, name: str) -> int | None:
     """Return a plausible number of tokens from a server's usage record, else None."""
-    value = usage.get(name) if isinstance(usage, dict) else None
+    value = _part(usage, name)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9 else None
 
 

@@ -68,7 +68,9 @@ def _calls(one: Share) -> Bar:
 
 def _tokens(one: Share) -> Bar:
     read, written = one.tokens_in or 0, one.tokens_out or 0
-    return Bar(one.source, read + written, "" if one.tokens_in is None else f"{_short(read)} in, {_short(written)} out")
+    cached = f" ({_short(one.tokens_cached)} cached)" if one.tokens_cached else ""
+    words = "" if one.tokens_in is None else f"{_short(read)} in{cached}, {_short(written)} out"
+    return Bar(one.source, read + written, words)
 
 
 def _short(number: int) -> str:

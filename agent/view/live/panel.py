@@ -93,9 +93,10 @@ def _standing(now: SoFar) -> Iterator[tuple[str, Sequence[str | Text]]]:
     sigma = [f"σ {now.noise.sigma_bpb:.6f}"] if now.noise is not None else []
     yield "so far", [*counts, *sigma]
     yield "left", _left_words(now)
+    cached = f" ({now.cost.tokens_cached:,} cached)" if now.cost.tokens_cached else ""
     cost = [
         "" if now.cost.usd is None else f"${now.cost.usd:,.2f}",
-        "" if now.cost.tokens_in is None else f"{now.cost.tokens_in:,} tokens in",
+        "" if now.cost.tokens_in is None else f"{now.cost.tokens_in:,} tokens in{cached}",
         "" if now.cost.tokens_out is None else f"{now.cost.tokens_out:,} out",
     ]
     if any(cost):

@@ -20,14 +20,18 @@ class CostSoFar:
     usd: float | None
     tokens_in: int | None
     tokens_out: int | None
+    tokens_cached: int | None  # of tokens_in
 
     @classmethod
     def of(cls, asks: Iterable[Ask]) -> "CostSoFar":
         known = list(asks)
         dollars = [ask.usd for ask in known if ask.usd is not None]
-        read = [ask.tokens_in for ask in known if ask.tokens_in is not None]
-        written = [ask.tokens_out for ask in known if ask.tokens_out is not None]
-        return cls(sum(dollars) if dollars else None, sum(read) if read else None, sum(written) if written else None)
+        counts = (
+            [count for count in told if count is not None]
+            for told in zip(*((ask.tokens_in, ask.tokens_out, ask.tokens_cached) for ask in known), strict=True)
+        )
+        tokens = [sum(told) if told else None for told in counts] or [None] * 3
+        return cls(sum(dollars) if dollars else None, *tokens)
 
 
 @dataclass(frozen=True, slots=True)
