@@ -18,7 +18,7 @@ from agent.view.answer import Answer
 FILES = {
     "run": "agent.cli.training",
     "confirm": "agent.cli.training",
-    "try": "agent.cli.training",
+    "try": "agent.cli.trying",
     "submit": "agent.cli.steering",
     "note": "agent.cli.steering",
     "ideas": "agent.cli.ideas",

@@ -24,12 +24,17 @@ def _as_many_more(most: int, done: int) -> str:
 def try_again(options: TryOptions) -> str:
     """Return the whole command: without its other options it would begin another kind of night."""
     night = options.night
+    for word, number in (("--wait", options.wait), ("--cancel", options.cancel)):
+        if number is not None:
+            return typed("try", word, number, *(["--json"] if options.answer.on_stdout else []), *script_words(night))
     message = options.message if options.message.strip() else "what is changed, and why it should help"
     words = ["-m", message, *(["--json"] if options.answer.on_stdout else [])]
     words += ["--edit", str(options.edit)] if options.edit else []
     words += ["--budget-s", f"{night.budget_s:g}"] if night.budget_s is not None else []
     words += ["--seed", str(night.seed)] if night.seed is not None else []
     words += ["--tag", night.tag] if night.tag is not None else []
+    words += ["--anyway"] if options.anyway else []
+    words += ["--start"] if options.start else []
     return typed("try", *words, *script_words(night), *as_words(night.terms))
 
 

@@ -1,30 +1,26 @@
-"""The commands that train: a night, the confirmation of what it found, one edit of a person's own."""
+"""The commands that train: a night, and the confirmation of what it found."""
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from agent.cli.reading.which import night_in, place_meant
-from agent.cli.repeat import run_on, script_words, try_again
-from agent.cli.words.options import KEPT, ConfirmOptions, RunOptions, TryOptions, add_night, add_sources
+from agent.cli.repeat import run_on, script_words
+from agent.cli.words.options import KEPT, ConfirmOptions, RunOptions, add_night, add_sources
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import count, positive, positive_int
-from agent.errors import NightError, NightshiftError
-from agent.experiment import Attempt, History, Proposal, incumbent, runs_at_dawns
+from agent.errors import NightError
+from agent.experiment import incumbent, runs_at_dawns
 from agent.invocation import typed
 from agent.judging.confirmation import Findings
-from agent.night.assembly import Setup, committed, greet, open_context, terms_of
+from agent.night.assembly import Setup, greet, open_context
 from agent.night.context import NightContext
 from agent.night.driver import run_night
 from agent.night.limits import Limits
-from agent.proposers.checked import check_proposal, tried_as
-from agent.proposers.given import Given, NoSource
+from agent.proposers.given import NoSource
 from agent.proposers.mix import shares
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.script.contract import check_script, read_text
-from agent.script.dials import fingerprint
 from agent.view import terminal
 from agent.view.answer import STDOUT, Answer, AnswersTo
 from agent.view.status import status_lines
@@ -185,106 +181,4 @@ CONFIRM = Subcommand(
     KEPT,
     AnswersTo.FILE,
     _confirm_again,
-)
-
-# ---- try -------------------------------------------------------------------------------------------------------------
-
-TRY_TEXT = (
-    "Try one edit of yours: commit, train, score, judge and record it, and print the verdict. The baseline is the "
-    "script as it is committed; a night that is here already goes on, as it was opened. An edit that cannot be tried "
-    "opens none."
-)
-
-
-def try_edit(options: TryOptions) -> int:
-    """Run the night's loop for one idea that is given."""
-    answer, place = options.answer, Place.of(options.night.script)
-    if options.night.tag is None and place.tags():
-        options = _named(options, place.tags()[-1])
-    terms_of(place, options.night.tag, options.night.terms)  # first: a night with other terms can try no edit
-    try:
-        idea = _given(options)
-        unfinished = _unfinished(place, options, idea.proposal)
-    except NightshiftError as error:
-        raise type(error)(f"{error}; then: {try_again(options)}") from error
-    asked, aside = options.night, options.answer.on_stdout
-    setup = Setup(place, asked.tag, asked.budget_s, asked.seed, asked.terms, Limits(), idea, committed, aside)
-    with open_context(setup) as context:
-        options = _named(options, context.runner.night.tag)
-        before = context.journal.attempts()
-        ideas = sum(attempt.is_idea for attempt in before)
-        most = ideas if unfinished is None else ideas - 1
-        run_night(replace(context, limits=Limits(experiments=max(1, most))))
-        night, history = context.runner.night, context.journal.attempts()
-        mine = _tried(history, len(before), idea.proposal) if unfinished is None else history[unfinished]
-        settled = mine if mine is not None and mine.settled else None
-        if settled is None:
-            context.watcher.said(f"no verdict yet; go on with: {try_again(options)}")
-        elif not answer.on_stdout:
-            for line in terminal.verdict_lines(night, history, settled.number):
-                context.watcher.said(line)
-    if settled is None:
-        facts = {"tag": night.tag, "attempt": mine.number if mine else None, "go_on_with": try_again(options)}
-        answer.fail("no verdict yet", 130, status="unfinished", **facts)
-        return 130
-    answer.give(terminal.verdict_facts(night, history, settled.number))
-    return 0
-
-
-def _named(options: TryOptions, tag: str) -> TryOptions:
-    return replace(options, night=replace(options.night, tag=tag))
-
-
-def _given(options: TryOptions) -> Given:
-    """Return the edited script with its title and its reason."""
-    title, _, why = options.message.strip().partition("\n")
-    if not title.strip():
-        raise NightError("--message is empty; say what is tried and why")
-    script = read_text(options.edit or options.night.script)
-    return Given(Proposal.of(script, title, why or title, "you"))
-
-
-def _unfinished(place: Place, options: TryOptions, proposal: Proposal) -> int | None:
-    """Return the attempt with this script that has no verdict yet; raise NightshiftError for an unfit edit.
-
-    This comes before a night is opened: a night that came of a slip would be in the way of the next.
-    """
-    check_script(proposal.script, str(options.edit or place.script))
-    before: History = night_in(place, options.night.tag)[1] if options.night.tag in place.tags() else ()
-    if fingerprint(proposal.script) == fingerprint(committed(place)):
-        raise NightError(f"{place.script} is as it was committed; edit it first, or name another file with --edit")
-    number = tried_as(proposal.script, before)
-    if number and not before[number].settled:
-        return number
-    check_proposal(proposal, before, place.script)
-    return None
-
-
-def _tried(history: Sequence[Attempt], known: int, proposal: Proposal) -> Attempt | None:
-    return next((attempt for attempt in history[known:] if attempt.proposal == proposal), None)
-
-
-def _try_again(options: TryOptions, tag: str | None) -> str:
-    return try_again(_named(options, tag) if tag else options)
-
-
-def _try_words(words: argparse.ArgumentParser) -> None:
-    words.add_argument("-m", "--message", default="", metavar="TEXT", help="what and why; title: its first line")
-    words.add_argument(
-        "--json", action="store_true", help="print the verdict, or why there is none, as JSON: nothing else on stdout"
-    )
-    words.add_argument("--edit", type=Path, metavar="FILE", help="the edited script, where it is not --script itself")
-    add_night(words, "the latest, or a new one where there is none")
-
-
-TRY = Subcommand(
-    "try",
-    "train, score, judge and record one edit of yours",
-    TryOptions,
-    try_edit,
-    _try_words,
-    TRY_TEXT,
-    KEPT,
-    AnswersTo.STDOUT,
-    _try_again,
 )

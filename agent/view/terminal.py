@@ -11,19 +11,15 @@ from agent.experiment import (
     Audit,
     Ending,
     Entry,
-    History,
     Night,
     Run,
     Score,
     Status,
     attempt_ref,
-    incumbent,
-    short,
 )
-from agent.invocation import typed
 from agent.proposers.mix import Share
 from agent.records.ledger import Row, memory_mb, number_of
-from agent.text import harmless, harmless_lines, percent_sure, shown_difference
+from agent.text import harmless_lines, percent_sure, shown_difference
 from agent.view import table
 from agent.view.live.verdicts import COLOURS
 from agent.view.table import Column
@@ -85,60 +81,6 @@ def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
 def memory(megabytes: float) -> str:
     """Format a size in GB, or in MB if it is below 0.1 GB."""
     return f"{megabytes / 1024:.1f} GB" if megabytes >= 0.1 * 1024 else f"{megabytes:.0f} MB"
-
-
-def verdict_facts(night: Night, history: History, number: int) -> dict[str, object]:
-    """Return the facts that `nightshift try --json` prints: an attempt's verdict, and the night's best."""
-    attempt, best = history[number], incumbent(history)
-    decision, summary = attempt.decision, attempt.summary
-    return {
-        "tag": night.tag,
-        "attempt": number,
-        "parent": attempt.parent,
-        "commit": attempt.commit,
-        "title": attempt.proposal.title,
-        "status": attempt.status,
-        "reason": decision.words if decision else None,
-        "val_bpb": attempt.val_bpb,
-        "seeds": attempt.seeds,
-        "gain_bpb": _rounded(decision.gain_bpb, 6) if decision else None,
-        "sure": _rounded(decision.sure, 4) if decision else None,
-        "num_steps": summary.num_steps if summary else None,
-        "total_tokens_M": summary.total_tokens_M if summary else None,
-        "peak_vram_mb": summary.peak_vram_mb if summary else None,
-        "spent_s": round(attempt.spent_s, 1),  # training, scoring and audit, of all its runs
-        "best_attempt": best.number if best else None,
-        "best_val_bpb": best.val_bpb if best else None,
-        "branch": short(night.branch),
-        "go_back_with": _way_back(night, best, number),
-    }
-
-
-def _rounded(value: float | None, decimals: int) -> float | None:
-    return None if value is None else round(value, decimals) + 0.0  # no minus zero
-
-
-def verdict_lines(night: Night, history: History, number: int) -> list[str]:
-    """Return an attempt's verdict as lines for people, with the next commands."""
-    attempt, best = history[number], incumbent(history)
-    lines = [f"{attempt.status}: {attempt.decision.words if attempt.decision else ''}"]
-    if best is not None and best.val_bpb is not None:
-        lines.append(f"best so far: #{best.number} {best.proposal.title}, val_bpb {best.val_bpb:.6f}")
-    way_back = _way_back(night, best, number)
-    if way_back is not None:
-        lines.append(f"go back to it with: {way_back}")
-    lines.append(f"more: {typed('show', str(number), '--tag', night.tag)}, {typed('results')}")
-    return [harmless(line) for line in lines]
-
-
-def _way_back(night: Night, best: Attempt | None, number: int) -> str | None:
-    """Return the command that restores the best script to the working tree; None if the attempt is the best.
-
-    It names the attempt's ref, because a branch that is checked out is not moved.
-    """
-    if best is None or best.number == number:
-        return None
-    return f"git checkout {attempt_ref(night.tag, best.number)} -- {night.script}"
 
 
 def shares_lines(rows: Iterable[Share], width: int | None = None) -> list[str]:

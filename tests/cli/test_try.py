@@ -75,7 +75,7 @@ def test_a_worse_edit_is_discarded_and_the_way_back_is_told(tried):
 
 def test_a_crash_says_why_as_json_alone_on_stdout(tried, tmp_path):
     (tmp_path / "other.py").write_text(
-        COMMITTED.replace("data = prepare", "assert False, 'no data'\n    data = prepare")
+        unigram(SHARPNESS=0.9).replace("data = prepare", "assert False, 'no data'\n    data = prepare")
     )
     done = tried.nightshift("try", "-m", "no data", "--json", "--edit", str(tmp_path / "other.py"), *QUICK)
     facts = json.loads(done.stdout)

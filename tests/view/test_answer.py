@@ -12,7 +12,8 @@ from judged import scored_attempt
 from nights import command, environment, unigram
 
 from agent.cli import main as command_line
-from agent.cli.training import TRY, answer_of_dawn
+from agent.cli.training import answer_of_dawn
+from agent.cli.trying import TRY
 from agent.experiment import Status
 from agent.judging.confirmation import findings
 from agent.view.answer import STDOUT, Answer

@@ -18,9 +18,11 @@ from agent.experiment import Attempt, Decision, Ending, Entry, Kind, Status
 from agent.files import write_plain
 from agent.judging.judge import Greedy
 from agent.records import ledger
+from agent.script.basis import Basis
 from agent.view import terminal as report
 from agent.view.live.verdicts import verdict
 from agent.view.status import status_lines
+from agent.view.verdict import TriedEdit
 
 
 @pytest.fixture
@@ -108,13 +110,13 @@ def test_a_terminal_gets_an_attempt_wrapped_between_words_and_paths_that_can_be_
 
 @pytest.mark.parametrize("number", range(4))
 def test_seeds_are_the_same_number_in_the_verdict_and_in_the_ledger(number):
-    facts = report.verdict_facts(NIGHT, HISTORY, number)
+    facts = TriedEdit(NIGHT, HISTORY, number, FOLDER, None, Basis(0)).facts()
     row = dict(zip(ledger.COLUMNS, ledger.rows(NIGHT, HISTORY)[number].split("\t"), strict=True))
     assert str(facts["seeds"]) == row["seeds"] == "1"
 
 
 def test_a_verdict_has_no_more_digits_than_it_has_knowledge():
-    facts = report.verdict_facts(NIGHT, judged(), 1)
+    facts = TriedEdit(NIGHT, judged(), 1, FOLDER, None, Basis(0)).facts()
     assert (facts["gain_bpb"], facts["sure"]) == (0.24, 0.0)
     assert "e-" not in json.dumps(facts)
 

@@ -56,6 +56,12 @@ class TryOptions:
     night: NightOptions
     message: str
     edit: Path | None  # None: the script itself was edited
+    anyway: bool  # though it lacks kept edits
+    start: bool
+    wait: str | None  # the id of a try that was started
+    for_s: float | None  # to wait at most; None: until the verdict
+    cancel: str | None  # an id
+    work: bool  # through the line of those that were started
     answer: Answer
 
 

@@ -1,0 +1,90 @@
+"""Run the night's loop for one given edit, and say how it ended."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent.errors import NightError, NightshiftError
+from agent.experiment import Attempt, Night, Proposal
+from agent.invocation import typed
+from agent.judging.noise import noise
+from agent.night.assembly import Setup, committed, open_context
+from agent.night.driver import run_night
+from agent.night.limits import Limits
+from agent.night.lock import holder, is_held
+from agent.proposers.given import Given
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.tries.checks import Prepared, StaleEdit, TryAgain, remedy
+from agent.view.verdict import TriedEdit, basis_facts
+
+NO_VERDICT, UNFINISHED = "no verdict yet", 130  # the exit code, as after Ctrl-C
+
+
+@dataclass(frozen=True, slots=True)
+class TryOutcome:
+    """Hold how a try ended: with a verdict, a refusal, or neither yet."""
+
+    facts: Mapping[str, Any]
+    lines: Sequence[str] = ()  # the same for people
+    error: str | None = None
+    exit_code: int = 0
+    is_last: bool = False  # the user asked to stop
+
+    @classmethod
+    def refused(cls, error: NightshiftError) -> "TryOutcome":
+        facts: dict[str, object] = {}
+        if isinstance(error, StaleEdit):
+            facts = {"status": "stale", **basis_facts(error.basis), "next": remedy()}
+        return cls(facts, (), str(error), error.exit_code)
+
+
+def attempt(prepared: Prepared, place: Place, again: TryAgain, *, aside: bool) -> TryOutcome:
+    """Try an edit and return how that ended; aside: all words go to stderr."""
+    check_no_night(place)
+    request, known = prepared.request, prepared.known
+    if known is not None and request.tag is not None:
+        with Journal.read(place.journal(request.tag)) as journal:
+            night, history = journal.night(), journal.attempts()
+        if history[known].settled:
+            return _verdict(prepared, place, night, history, known, is_last=False)
+    setup = Setup(
+        *(place, request.tag, request.budget_s, request.seed, request.terms),
+        proposer=Given(prepared.proposal), baseline=committed, aside=aside,
+    )  # fmt: skip
+    with open_context(setup) as context:
+        before = context.journal.attempts()
+        ideas = sum(one.is_idea for one in before)
+        most = ideas if known is None else ideas - 1
+        run_night(replace(context, limits=Limits(experiments=max(1, most))))
+        night, history = context.runner.night, context.journal.attempts()
+        mine = history[known] if known is not None else _tried(history[len(before) :], prepared.proposal)
+        is_last = context.stop.after_run
+    if mine is None or not mine.settled:
+        facts = {"tag": night.tag, "attempt": mine.number if mine else None, "go_on_with": again(night.tag)}
+        return TryOutcome({"status": "unfinished", **facts}, (), NO_VERDICT, UNFINISHED, is_last)
+    return _verdict(prepared, place, night, history, mine.number, is_last=is_last)
+
+
+def check_no_night(place: Place) -> None:
+    """Refuse a try while `nightshift run` is at work: it holds the machine until its own limits are reached."""
+    repository = place.repo.common_dir()
+    if is_held(repository):
+        who = holder(repository)
+        named = f"night {who.tag} (pid {who.pid}, since {who.since})" if who else "a night that has just begun"
+        leave = typed("submit", place.script, "-m", "what and why")
+        raise NightError(
+            f"{named} is running in this repository; leave it your edit with: {leave}; or end it with: {typed('stop')}"
+        )
+
+
+def _tried(new: Sequence[Attempt], proposal: Proposal) -> Attempt | None:
+    return next((one for one in new if one.proposal == proposal), None)
+
+
+def _verdict(
+    prepared: Prepared, place: Place, night: Night, history: Sequence[Attempt], number: int, *, is_last: bool
+) -> TryOutcome:
+    merged_onto = prepared.request.merged_onto
+    found = TriedEdit(night, history, number, place.folder(night.tag), noise(history), prepared.basis, merged_onto)
+    return TryOutcome(found.facts(), found.lines(), is_last=is_last)

@@ -1,0 +1,111 @@
+"""Work through the line of tries, in one process that outlives the command that started it."""
+
+import sqlite3
+import subprocess
+import sys
+import time
+import traceback
+from contextlib import redirect_stderr
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from filelock import Timeout
+
+from agent.errors import NightHalted, NightshiftError
+from agent.invocation import typed
+from agent.records.place import Place
+from agent.script.merge import merged
+from agent.tries.attempt import UNFINISHED, TryOutcome, attempt
+from agent.tries.checks import StaleEdit, prepare
+from agent.tries.line import LineEntry, TryLine
+from agent.tries.request import TryRequest
+from agent.tries.turn import PAUSE_S, turn
+
+PATIENCE_S = 1.0  # for the worker's lock: who asks whether it is held holds it for a moment
+WORK = "--work"
+
+
+def start_worker(line: TryLine, root: Path) -> subprocess.Popen[bytes] | None:
+    """Start the process that works through the line, in a session of its own; None where one is at work already."""
+    if line.is_worked:
+        return None
+    with (line.folder / "worker.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "agent", "try", WORK],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # the shell of an agent takes its processes along when it ends
+        )
+
+
+def work(line: TryLine, root: Path) -> None:
+    """Work through the line to its end, unless another process does."""
+    try:
+        line.worker_lock.acquire(timeout=PATIENCE_S)
+    except Timeout:
+        return
+    try:
+        while (entry := line.take()) is not None:
+            outcome = _worked(line, entry, root)
+            if outcome.exit_code == UNFINISHED:
+                return  # it stays in the line
+            line.settle(entry, asdict(outcome))
+            line.put_down()
+            if outcome.is_last:
+                return
+            time.sleep(PAUSE_S)
+    finally:
+        line.put_down()
+        line.worker_lock.release()
+
+
+def _worked(line: TryLine, entry: LineEntry, root: Path) -> TryOutcome:
+    """Try one entry; its words go to its log, a defect's traceback, too."""
+    with entry.log.open("a") as log, redirect_stderr(log):
+        try:
+            return _tried(line, entry, root)
+        except NightshiftError as error:
+            print(f"nightshift: {error}", file=log)
+            return TryOutcome.refused(error)
+        except (OSError, sqlite3.Error, NightHalted):  # the machine's fault: the entry stays in the line
+            traceback.print_exc(file=log)
+            raise
+        except Exception as error:
+            traceback.print_exc(file=log)
+            what = f"{type(error).__name__}: {error}"
+            return TryOutcome({}, (), f"{what}; this is a defect, please report it with {entry.log}", 1)
+
+
+def _tried(line: TryLine, entry: LineEntry, root: Path) -> TryOutcome:
+    assert entry.request is not None  # entries without one are not taken
+    request, place = entry.request, Place.of(root / entry.request.path)
+
+    def again(tag: str | None) -> str:
+        return typed("try", "--wait", entry.id)
+
+    with turn(place.repo.common_dir(), say_that_it_waits):
+        try:
+            prepared = prepare(request, place, again, is_taken_up=True)
+        except StaleEdit as stale:
+            request = _on_the_best(request, stale)
+            line.rewrite(entry, request)
+            prepared = prepare(request, place, again, is_taken_up=True)
+        return attempt(prepared, place, again, aside=True)
+
+
+def say_that_it_waits() -> None:
+    print("another try is at work in this repository; this one waits for its turn", file=sys.stderr)
+
+
+def _on_the_best(request: TryRequest, stale: StaleEdit) -> TryRequest:
+    """Merge an edit onto the best script, which was kept while it waited; raise StaleEdit where they conflict."""
+    history, best = stale.history, stale.best
+    if request.based_on is None or best is None or request.based_on >= len(history):
+        raise stale
+    base = history[request.based_on].proposal.script
+    script = merged(best.proposal.script, base, request.script, stale.device_kind)
+    if script is None:
+        raise stale
+    return replace(request, script=script, based_on=best.number, merged_onto=best.number)
