@@ -1,0 +1,195 @@
+"""Tries that are started, wait in a line, and are followed: nightshift try --start, --wait and --cancel."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from commands import refused, wait_until
+from nights import Grounds, make_repository, unigram
+
+from agent.night.lock import only_night
+from agent.tries.line import TryLine, tries_facts, tries_line
+from agent.tries.turn import turn
+
+QUICK = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
+
+
+def said(grounds: Grounds, *words: str) -> dict[str, Any]:
+    done = grounds.nightshift("try", *words, "--json")
+    facts: dict[str, Any] = json.loads(done.stdout)
+    assert facts["exit_code"] == done.returncode, done.stderr
+    return facts
+
+
+def edit(grounds: Grounds, script: str) -> None:
+    (grounds.root / "train_mlx.py").write_text(script)
+
+
+def git_folder(grounds: Grounds) -> Path:
+    return Path(grounds.git("rev-parse", "--absolute-git-dir"))
+
+
+@pytest.fixture(scope="module")
+def lined(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Grounds]:
+    """A repository in which tries are started, each test after the other; no worker is left at the end."""
+    grounds = Grounds(make_repository(tmp_path_factory.mktemp("line") / "user", unigram()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        yield grounds
+        wait_until(lambda: not TryLine(grounds.root).is_worked)
+
+
+def test_tries_that_are_started_get_their_verdicts_one_after_the_other(lined):
+    with turn(git_folder(lined), lambda: None):  # so that all of them wait
+        edit(lined, unigram(SHARPNESS=0.9))
+        first = said(lined, "-m", "sharper", "--start", "--tag", "t", *QUICK)
+        assert (first["id"], first["state"], first["in_line"]) == ("t0001", "waiting", 0)
+        edit(lined, unigram(SMOOTHING=2.0))
+        second = said(lined, "-m", "smoother", "--start", "--tag", "t", *QUICK)
+        assert (second["id"], second["in_line"], second["title"]) == ("t0002", 1, "smoother")
+        edit(lined, unigram(SHARPNESS=0.8))
+        assert said(lined, "-m", "less", "--start", "--tag", "t", *QUICK)["in_line"] == 2
+        assert tries_line(lined.root) in ("tries: 3 waiting", "tries: t0001 is at work, 2 waiting")
+        told = refused(lined.nightshift("try", "-m", "again", "--start", "--tag", "t", *QUICK))
+        assert told.startswith("t0003, which waits for its verdict, has the same script; follow it with: ")
+        assert said(lined, "--cancel", "t0003")["state"] == "cancelled"
+        still = said(lined, "--wait", "t0002", "--for", "0.1")
+        assert (still["state"], still["error"], still["attempt"]) == ("waiting", None, None)
+    kept = said(lined, "--wait", "t0001")
+    assert (kept["id"], kept["state"], kept["status"], kept["attempt"]) == ("t0001", "done", "keep", 1)
+    assert kept["next"] == "edit on from here: attempt 1 is the best script now"
+    assert (kept["based_on"], kept["missing_edits"], kept["merged_onto"]) == (0, [], None)
+
+
+def test_an_edit_that_became_stale_while_it_waited_is_merged_onto_the_best(lined):
+    facts = said(lined, "--wait", "t0002")
+    assert (facts["state"], facts["attempt"], facts["parent"], facts["merged_onto"]) == ("done", 2, 1, 1)
+    tried = lined.attempts("t")[2].proposal
+    assert tried.script == unigram(SHARPNESS=0.9, SMOOTHING=2.0)
+    assert tried.hypothesis.endswith("Merged onto attempt 1, which was kept while it waited.")
+
+
+def test_what_is_done_stays_and_what_was_cancelled_is_never_tried(lined):
+    assert said(lined, "--wait", "t0001")["attempt"] == 1
+    done = lined.nightshift("try", "--wait", "t0003")
+    assert refused(done) == "try t0003 was cancelled"
+    assert len(lined.attempts("t")) == 3
+    assert [(one["id"], one["state"], one["attempt"]) for one in tries_facts(lined.root)] == [
+        ("t0001", "done", 1),
+        ("t0002", "done", 2),
+        ("t0003", "cancelled", None),
+    ]
+    assert refused(lined.nightshift("try", "--cancel", "t0001")).startswith("try t0001 is done; only one that waits")
+    assert tries_line(lined.root) is None
+    assert lined.git("status", "--porcelain", "experiments") == ""  # the line is none of the repository's files
+
+
+def test_an_edit_of_an_older_script_is_refused_before_it_waits(lined):
+    edit(lined, unigram(SMOOTHING=3.0))
+    for words in (("--start",), ()):
+        facts = said(lined, "-m", "smoother", *words)
+        assert (facts["exit_code"], facts["status"], facts["based_on"]) == (2, "stale", 0)
+        assert [one["attempt"] for one in facts["missing_edits"]][:1] == [1]
+        assert facts["error"].startswith("train_mlx.py lacks the kept edit")
+        assert "nightshift take best" in facts["next"]
+        assert "--anyway" in facts["next"]
+    assert len(lined.attempts("t")) == 3
+
+
+def test_it_is_tried_anyway_where_that_is_asked_for(lined):
+    edit(lined, unigram(SMOOTHING=3.0))
+    facts = said(lined, "-m", "smoother", "--anyway")
+    assert (facts["attempt"], facts["based_on"], facts["status"]) == (3, 0, "discard")
+    assert [one["attempt"] for one in facts["missing_edits"]][:1] == [1]
+
+
+def test_a_verdict_has_what_an_agent_goes_on_with(lined):
+    edit(lined, unigram(SHARPNESS=0.9).replace("data = prepare", "assert False, 'no data'\n    data = prepare"))
+    facts = said(lined, "-m", "no data")
+    assert facts["status"] == "crash"
+    assert facts["traceback"].splitlines()[0] == "Traceback (most recent call last):"
+    assert facts["traceback"].splitlines()[-1] == "AssertionError: no data"
+    assert Path(facts["log"]).read_text().strip().endswith("AssertionError: no data")
+    assert facts["run_folder"] == str(Path(facts["log"]).parent)
+    best = facts["best_attempt"]
+    assert facts["best_ref"] == f"refs/experiments/t/{best:04d}"
+    assert facts["go_back_with"] == f"git checkout {facts['best_ref']} -- train_mlx.py"
+    assert facts["next"].startswith("it crashed: read traceback, repair the script and try it again; or go back with:")
+    assert (facts["budget_s"], facts["delta_bpb"], facts["tokens_s"]) == (0.05, None, None)
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_while_a_night_runs_tries_are_refused_with_the_way_to_its_queue(grounds):
+    edit(grounds, unigram(SHARPNESS=0.9))
+    with only_night(git_folder(grounds)) as tell:
+        tell("u", grounds.folder("u"))
+        for words in ((), ("--start",)):
+            told = refused(grounds.nightshift("try", "-m", "sharper", *words))
+            assert told.startswith("night u (pid ")
+            assert "leave it your edit with: nightshift submit train_mlx.py -m 'what and why'; or end it" in told
+    assert not (grounds.root / "experiments").exists()
+
+
+def test_ids_that_do_not_exist_are_refused_in_a_sentence(grounds):
+    for number in ("t0001", "1", "../nights", "t0001/../t0002", "\x1b[2J", "t" * 300):
+        for word in ("--wait", "--cancel"):
+            assert refused(grounds.nightshift("try", word, number)).startswith("there is no try ")
+
+
+def test_rubbish_in_the_folder_of_the_line_is_left_alone(grounds):
+    folder = grounds.root / "experiments" / "tries"
+    folder.mkdir(parents=True)
+    (folder / "t0001").write_text("a file")
+    (folder / "t0002").symlink_to(grounds.root)
+    (folder / "t0003").mkdir()
+    for number, request in enumerate(('{"script": 1}', "[" * 9999, "{}", "null", '"x"'), start=4):
+        (folder / f"t{number:04d}").mkdir()
+        (folder / f"t{number:04d}" / "request.json").write_text(request)
+    (folder / "t0009").mkdir()
+    (folder / "t0009" / "request.json").symlink_to("/etc/passwd")
+    (folder / "notes.txt").write_text("mine")
+    for number in ("t0003", "t0004", "t0005", "t0006", "t0007", "t0008", "t0009"):
+        assert "request.json cannot be read" in refused(grounds.nightshift("try", "--wait", number))
+    for number in ("t0001", "t0002"):
+        assert refused(grounds.nightshift("try", "--wait", number)).startswith("there is no try")
+    assert (tries_facts(grounds.root), tries_line(grounds.root)) == ([], None)
+
+
+def test_a_line_that_cannot_be_written_is_refused_in_a_sentence(grounds):
+    (grounds.root / "experiments").mkdir()
+    (grounds.root / "experiments" / "tries").write_text("a file")
+    edit(grounds, unigram(SHARPNESS=0.9))
+    assert "cannot use" in refused(grounds.nightshift("try", "-m", "sharper", "--start"))
+
+
+# ---- interruptions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_try_whose_process_is_killed_goes_on(grounds):
+    edit(grounds, unigram(SHARPNESS=0.9))
+    said(grounds, "-m", "sharper", "--start", "--tag", "t", "--budget-s", "3", *QUICK[2:])
+    journal = grounds.folder("t") / "journal.sqlite"
+    wait_until(lambda: journal.exists() and len(grounds.attempts("t")) == 2 and grounds.attempts("t")[1].runs, 120)
+    (worker,) = [one for one in psutil.process_iter(["cmdline", "cwd"]) if is_worker(one, grounds)]
+    os.kill(worker.pid, signal.SIGKILL)
+    wait_until(lambda: not TryLine(grounds.root).is_worked)
+    assert [entry.state for entry in TryLine(grounds.root).entries()] == ["waiting"]
+    facts = said(grounds, "--wait", "t0001")
+    assert (facts["state"], facts["status"], facts["attempt"]) == ("done", "keep", 1)
+    assert [run.ending for run in grounds.attempts("t")[1].runs] == ["lost", "finished"]
+    (grounds.root / "experiments" / "tries" / "t0001" / "answer.json").unlink()  # as if killed before it was written
+    assert said(grounds, "--wait", "t0001")["attempt"] == 1
+    assert len(grounds.attempts("t")) == 2
+
+
+def is_worker(process: psutil.Process, grounds: Grounds) -> bool:
+    words = process.info["cmdline"] or []
+    return words[-2:] == ["try", "--work"] and process.info["cwd"] == str(grounds.root)
