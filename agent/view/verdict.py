@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.experiment import Attempt, Ending, History, Kind, Night, Noise, Run, Status, attempt_ref, incumbent, short
 from agent.invocation import typed
 from agent.judging.failures import training_failure
-from agent.proposers.llm.prompt import what_happened
+from agent.proposers.author.attempts import what_happened
 from agent.records.place import run_folder
 from agent.runs.runner import open_plain
 from agent.sandbox.process import LOG, last_lines

@@ -85,6 +85,8 @@ def test_what_is_done_stays_and_what_was_cancelled_is_never_tried(lined):
         ("t0003", "cancelled", None),
     ]
     assert refused(lined.nightshift("try", "--cancel", "t0001")).startswith("try t0001 is done; only one that waits")
+    facts = json.loads(lined.nightshift("status", "--json").stdout)
+    assert facts["tries"] == tries_facts(lined.root)
     assert tries_line(lined.root) is None
     assert lined.git("status", "--porcelain", "experiments") == ""  # the line is none of the repository's files
 

@@ -11,6 +11,7 @@ from agent.night.lock import Holder, holder
 from agent.night.stop import Stop
 from agent.records.journal import Journal
 from agent.records.standing import Standing
+from agent.tries.line import tries_facts, tries_line
 from agent.view.answer import Answer, AnswersTo
 from agent.view.facts.json import plain
 from agent.view.facts.overview import Overview, overview
@@ -35,9 +36,11 @@ def status(options: StatusOptions) -> int:
         now = read_overview(journal)
     stopping = who is not None and Stop(place.folder(tag)).after_run
     if options.answer.to is not None:
-        options.answer.give(as_json(now, who, stopping=stopping))
+        options.answer.give({**as_json(now, who, stopping=stopping), "tries": tries_facts(place.repo.root)})
     else:
         _show(now, who, stopping=stopping)
+        for line in filter(None, [tries_line(place.repo.root)]):
+            print(line)
     return 0
 
 

@@ -39,7 +39,7 @@ def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
     facts = json.loads(told(place, "--json"))
     known = plain(overview_of(night_facts(place, "t")))
     head = {"schema_version", "error", "exit_code"}
-    assert set(facts) == {*head, "running", "left", *(field.name for field in dataclasses.fields(Overview))}
+    assert set(facts) == {*head, "running", "left", "tries", *(field.name for field in dataclasses.fields(Overview))}
     assert (facts["running"], facts["left"]) == (None, None)
     assert facts["best"] == known["best"]
     assert facts["hours"] == pytest.approx(known["hours"])
