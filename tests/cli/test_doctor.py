@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from json_page import faults
 
 from agent.cli import doctor
 from agent.cli.doctor import DEVICE, Device, Finding, speed
@@ -82,6 +83,7 @@ def test_a_night_without_data_is_possible_where_they_can_be_prepared(tmp_path, m
 def test_only_what_a_night_needs_makes_the_doctor_fail(grounds, tmp_path):
     done = grounds.nightshift("doctor", "--json", NIGHTSHIFT_DATA=str(tmp_path), CC="/bin/false")
     told = json.loads(done.stdout)
+    assert faults("doctor", told) == []
     bad = {one["name"]: one["essential"] for one in told["checks"] if not one["ok"]}
     assert (done.returncode, told["exit_code"], told["ready"]) == (1, 1, False)
     assert told["error"] == "not ready for a night: see data"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from commands import refused, wait_until
+from json_page import faults
 from nights import Grounds, command, environment, git, make_repository, unigram
 from terminals import Terminal
 
@@ -67,6 +68,7 @@ def test_a_replay_without_chance_gives_the_same_score_and_touches_nothing_of_the
     assert (folder / "train_mlx.py").read_text() == grounds.attempts("t")[2].proposal.script
     told = json.loads((folder / "replay.json").read_text())
     assert (told["verdict"], told["difference_bpb"], told["seed"]) == ("reproduced", 0.0, 0)
+    assert faults("replay", {"schema_version": 1, "error": None, "exit_code": 0} | told) == []
     shutil.rmtree(folder)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from dawns import BEST, LUCKY, SHARPER, START, remember
+from json_page import faults
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.experiment import Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
@@ -274,6 +275,7 @@ def test_what_was_found_is_shown_again_also_while_a_night_runs(morning):
     assert re.fullmatch(r"dawn 1 of night t, ended 20\S+Z", shown[0])
     assert shown[1:] == told[told.index("dawn: #3 script 3, against the baseline") :]
     assert (json.loads(piped.stdout), piped.stderr.splitlines()) == (morning.facts, shown)
+    assert faults("confirm", morning.facts) == []
 
 
 def test_an_attempt_shows_its_runs_at_dawn(morning):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from json_page import faults
 from known import write_idea
 from nights import Grounds, make_repository, unigram
 
@@ -44,7 +45,9 @@ class Morning:
 
     def ideas(self) -> dict[str, dict]:
         told = self.grounds.nightshift("ideas", "--json")
-        return {one["name"]: one for one in json.loads(told.stdout)["ideas"]}
+        facts = json.loads(told.stdout)
+        assert faults("ideas", facts) == []
+        return {one["name"]: one for one in facts["ideas"]}
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def _told(place: Place, night: Night, attempt: Attempt, *, running: bool) -> dic
     for facts_of_run, run in zip(shape["runs"], attempt.runs, strict=False):  # a run at work is in the second alone
         facts_of_run |= {"exit_code": run.exit_code, **_kept(place, night.tag, attempt.number, run.seed)}
     ended = attempt.runs[: len(shape["runs"])]
-    failed = ended[-1] if ended and ended[-1].ending is not Ending.FINISHED else None
+    failed = ended[-1] if ended and ended[-1].ending is Ending.CRASHED else None
     latest = attempt.runs[-1].seed if attempt.runs else night.seed
     return {
         "tag": night.tag,

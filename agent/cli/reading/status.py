@@ -78,7 +78,7 @@ def _left_words(left: Left) -> str | None:
 
 def _status_words(words: argparse.ArgumentParser) -> None:
     words.add_argument("--tag", help="of this night (default: the one that runs, or the latest)")
-    words.add_argument("--json", action="store_true", help="the same facts as one JSON object (docs/results.md)")
+    words.add_argument("--json", action="store_true", help="the same facts as one JSON object (docs/json.md)")
 
 
 STATUS = Subcommand(
