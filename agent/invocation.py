@@ -3,11 +3,13 @@
 The name `nightshift` on the package index belongs to another project, so no hint may name it.
 """
 
+import json
 import os
 import shlex
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 DISTRIBUTION = "nightshift-mlx"
 SCRIPT = "train_mlx.py"
@@ -21,7 +23,12 @@ ABOVE = Path(__file__).resolve().parents[1]  # a clone's root, or the folder of 
 
 def typed(*words: str) -> str:
     """Return a command line of this program in the form in which it was started: with uv, as a module or by name."""
-    return " ".join([_program(), *map(_quoted, words)])
+    return typed_in(Path.cwd(), *words)
+
+
+def typed_in(folder: Path, *words: str) -> str:
+    """Return a command line as typed() does, for use in another folder."""
+    return " ".join([_program(folder), *map(_quoted, words)])
 
 
 def _quoted(word: str) -> str:
@@ -32,17 +39,37 @@ def _quoted(word: str) -> str:
     return f"$'{''.join(codes.get(one) or (one if one.isprintable() else ascii(one)[1:-1]) for one in word)}'"
 
 
-def _program() -> str:
+def _program(folder: Path) -> str:
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     as_module = spec is not None and spec.name == "agent.__main__"
     if _is_of_uv():
-        return "uv run python -m agent" if as_module else "uv run nightshift"
+        return f"{_uv_run(folder)} python -m agent" if as_module else f"{_uv_run(folder)} nightshift"
     if as_module:
-        return f"{shlex.quote(sys.orig_argv[0])} -m agent"
+        return f"{shlex.quote(_seen_from(folder, sys.orig_argv[0]))} -m agent"
     started = Path(sys.argv[0])
     found = shutil.which(started.name)
     on_path = found is not None and Path(found).absolute() == started.absolute()
-    return shlex.quote(str(started)) if started.name == "nightshift" and not on_path else "nightshift"
+    is_named = started.name == "nightshift" and not on_path
+    return shlex.quote(_seen_from(folder, str(started))) if is_named else "nightshift"
+
+
+def _seen_from(folder: Path, program: str) -> str:
+    """Return the path of a program as another folder needs it; a bare name is found through PATH."""
+    return program if os.sep not in program or folder == Path.cwd() else str(Path(program).absolute())
+
+
+def _uv_run(folder: Path) -> str:
+    """Return `uv run`, with the project where uv would not find it from the folder."""
+    if not _is_clone(ABOVE) or folder.is_relative_to(ABOVE):
+        return "uv run"
+    return f"uv run --project {shlex.quote(str(ABOVE))}"
+
+
+def python_for(folder: Path) -> str:
+    """Return the command that starts this Python, with its packages, from a folder."""
+    if _is_of_uv():
+        return f"{_uv_run(folder)} python"
+    return "python" if _is_on_path("python") else shlex.quote(sys.executable)
 
 
 def _is_of_uv() -> bool:
@@ -54,26 +81,81 @@ def _is_of_uv() -> bool:
 # ---- how it is installed ----
 
 
+def version() -> str:
+    """Return the version of nightshift; of a clone, as its pyproject.toml has it."""
+    if _is_clone(ABOVE):
+        return str(_toml(ABOVE / "pyproject.toml")["project"]["version"])
+    from importlib.metadata import version as version_of  # slow to import
+
+    return version_of(DISTRIBUTION)
+
+
 def command_for(extra: str) -> str:
-    """Return the command that installs an extra, from the clone if this is one, else by the distribution's name."""
-    return install_command(f"{_source(ABOVE)}[{extra}]", editable=_is_clone(ABOVE))
+    """Return the command that installs an extra, from where nightshift itself was installed."""
+    if (receipt := _receipt()) is not None:
+        return _tool_command(receipt, extra)
+    return _install(_requirement(extra), *_editable())
 
 
-def install_command(requirement: str, *, editable: bool = False) -> str:
-    """Return the command that installs a requirement: pip's, or uv's if uv made the environment (it has no pip)."""
-    tool = ("uv", "pip", "install") if _made_by_uv(Path(sys.prefix)) else ("pip", "install")
-    return " ".join([*tool, *(["-e"] if editable else []), shlex.quote(requirement)])
+def install_command(package: str) -> str:
+    """Return the command that installs a package beside nightshift."""
+    if (receipt := _receipt()) is not None:
+        return _tool_command(receipt, package=package)
+    return _install(package)
 
 
-def command_to_begin() -> str:
-    """Return the command that copies nightshift's own script and the files it needs into the current folder."""
-    return f"(cd {shlex.quote(str(ABOVE))} && cp -R {' '.join(OWN)} {shlex.quote(str(Path.cwd()))})"
+def command_to_begin(folder: Path | None = None) -> str:
+    """Return the command that makes a folder (default: the current one) one where a night can begin."""
+    return typed("init") if folder is None or folder.resolve() == Path.cwd() else typed("init", str(folder))
 
 
-def _source(above: Path) -> str:
-    if not _is_clone(above):
-        return DISTRIBUTION
-    return "." if Path.cwd() == above else str(above)
+def _install(requirement: str, *options: str) -> str:
+    """Use uv if uv made the environment (it has no pip), else pip, and name the environment where it is not active."""
+    prefix = Path(sys.prefix)
+    if _made_by_uv(prefix):
+        tool = ["uv", "pip", "install", *([] if _is_found_by_uv(prefix) else ["--python", str(prefix)])]
+    else:
+        tool = ["pip", "install"] if _is_on_path("pip") else [sys.executable, "-m", "pip", "install"]
+    return shlex.join([*tool, *options, requirement])
+
+
+def _tool_command(receipt: dict[str, Any], extra: str | None = None, package: str | None = None) -> str:
+    """Return the command that makes a tool's environment again, with an extra or a package beside what it has."""
+    asked = receipt.get("requirements", [])
+    own: dict[str, Any] = next((one for one in asked if one.get("name") == DISTRIBUTION), {})
+    extras = sorted({*own.get("extras", []), *([extra] if extra else [])})
+    others = [*(one["name"] for one in asked if one.get("name") not in (None, DISTRIBUTION)), *filter(None, [package])]
+    python = ["--python", receipt["python"]] if "python" in receipt else []
+    words = ["uv", "tool", "install", "--force", *python, *_editable(), _requirement(*extras)]
+    return shlex.join([*words, *(word for other in others for word in ("--with", other))])
+
+
+def _requirement(*extras: str) -> str:
+    """Name nightshift with extras, for pip and for uv: by its clone, by where it came from, or by its name."""
+    chosen = f"[{','.join(extras)}]" if extras else ""
+    if _is_clone(ABOVE):
+        return f"{'.' if Path.cwd() == ABOVE else ABOVE}{chosen}"
+    origin = _origin()
+    return f"{DISTRIBUTION}{chosen} @ {origin}" if origin else f"{DISTRIBUTION}{chosen}"
+
+
+def _origin() -> str | None:
+    """Return the address that nightshift was installed from (PEP 610); None for the package index."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        facts = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+        url = str(facts["url"])
+    except (PackageNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    if url.startswith("file://"):
+        return url if Path(url.removeprefix("file://")).exists() else None
+    vcs = facts.get("vcs_info")
+    return f"{vcs['vcs']}+{url}@{vcs['commit_id']}" if vcs else url
+
+
+def _editable() -> list[str]:
+    return ["-e"] if _is_clone(ABOVE) else []
 
 
 def _is_clone(above: Path) -> bool:
@@ -83,9 +165,39 @@ def _is_clone(above: Path) -> bool:
         return False
 
 
+def _receipt() -> dict[str, Any] | None:
+    """Return what `uv tool install` noted about this environment; None for any other environment."""
+    try:
+        return dict(_toml(Path(sys.prefix) / "uv-receipt.toml")["tool"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    import tomllib
+
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
 def _made_by_uv(prefix: Path) -> bool:
     try:
         lines = (prefix / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
     except OSError:
         return False
     return any(line.partition("=")[0].strip() == "uv" for line in lines)
+
+
+def _is_found_by_uv(prefix: Path) -> bool:
+    """Return whether uv would take this environment by itself in the user's shell."""
+    active = None if _is_of_uv() else os.environ.get("VIRTUAL_ENV")  # `uv run` sets it for its child alone
+    if active:
+        return Path(active) == prefix
+    here = Path.cwd()
+    near = next((place / ".venv" for place in (here, *here.parents) if (place / ".venv").is_dir()), None)
+    return near is not None and near.resolve() == prefix.resolve()
+
+
+def _is_on_path(program: str) -> bool:
+    """Return whether a program's name starts that of this environment."""
+    found = shutil.which(program)
+    return found is not None and Path(found).absolute().parent == Path(sys.prefix).absolute() / "bin"

@@ -1,5 +1,6 @@
 """Hints on installing fit the way nightshift was installed, and never name another project's package."""
 
+import os
 import re
 import sys
 import tomllib
@@ -18,33 +19,66 @@ TEXTS = [
 ]  # fmt: skip
 
 
+TOOLS = {"pip": "", "uv": "uv = 0.9.1\n"}  # what each leaves in an environment that it makes
+RECEIPT = """\
+[tool]
+requirements = [{ name = "nightshift-mlx", extras = ["cpu"] }, { name = "cowsay" }]
+python = "3.12"
+"""
+
+
+@pytest.fixture(params=TOOLS)
+def environment(request, tmp_path, monkeypatch):
+    """A virtual environment, as pip or uv makes it, and how a hint begins that installs something into it."""
+    place = tmp_path / "environment"
+    (place / "bin").mkdir(parents=True)
+    (place / "bin" / "pip").write_text("#!/bin/sh\n")
+    (place / "bin" / "pip").chmod(0o755)
+    (place / "pyvenv.cfg").write_text("home = /usr/bin\n" + TOOLS[request.param])
+    monkeypatch.setattr(sys, "prefix", str(place))
+    monkeypatch.setenv("VIRTUAL_ENV", str(place))
+    monkeypatch.setenv("PATH", f"{place}/bin:{os.environ['PATH']}")
+    return {"pip": "pip install", "uv": "uv pip install"}[request.param]
+
+
 @pytest.fixture
-def environment(tmp_path, monkeypatch):
-    """Make a virtual environment, as pip or uv does."""
-
-    def made(tool: str) -> None:
-        (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\n" + ("uv = 0.9.1\n" if tool == "uv" else ""))
-        monkeypatch.setattr(sys, "prefix", str(tmp_path))
-
-    return made
+def installed(tmp_path, monkeypatch):
+    """As site-packages: no pyproject.toml of ours above, and nothing said of where the wheel came from."""
+    monkeypatch.setattr(invocation, "ABOVE", tmp_path)
+    monkeypatch.setattr(invocation, "DISTRIBUTION", "nightshift-mlx-of-the-index")
 
 
-@pytest.mark.parametrize("tool", ["pip", "uv"])
-def test_a_wheel_is_extended_by_the_name_of_the_distribution(tool, environment, tmp_path, monkeypatch):
-    environment(tool)
-    monkeypatch.setattr(invocation, "ABOVE", tmp_path)  # as site-packages: no pyproject.toml of ours
-    prefix = "uv " if tool == "uv" else ""
-    assert invocation.command_for("openai") == f"{prefix}pip install 'nightshift-mlx[openai]'"
+def test_a_wheel_of_the_index_is_extended_by_the_name_of_the_distribution(environment, installed):
+    assert invocation.command_for("openai") == f"{environment} 'nightshift-mlx-of-the-index[openai]'"
 
 
-@pytest.mark.parametrize("tool", ["pip", "uv"])
-def test_a_clone_is_extended_from_its_own_folder(tool, environment, tmp_path, monkeypatch):
-    environment(tool)
-    prefix = "uv " if tool == "uv" else ""
-    monkeypatch.chdir(ROOT)
-    assert invocation.command_for("cpu") == f"{prefix}pip install -e '.[cpu]'"
+def test_an_environment_that_is_not_active_is_named(environment, installed, monkeypatch, tmp_path):
+    monkeypatch.delenv("VIRTUAL_ENV")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)
-    assert invocation.command_for("cpu") == f"{prefix}pip install -e '{ROOT}[cpu]'"
+    named = (
+        f"uv pip install --python {sys.prefix}" if environment.startswith("uv") else f"{sys.executable} -m pip install"
+    )
+    assert invocation.install_command("mlx") == f"{named} mlx"
+    Path(sys.prefix).rename(tmp_path / ".venv")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    if environment.startswith("uv"):  # it looks there by itself
+        assert invocation.install_command("mlx") == f"{environment} mlx"
+
+
+def test_a_clone_is_extended_from_its_own_folder(environment, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert invocation.command_for("cpu") == f"{environment} -e '.[cpu]'"
+    monkeypatch.chdir(tmp_path)
+    assert invocation.command_for("cpu") == f"{environment} -e '{ROOT}[cpu]'"
+
+
+def test_a_tool_of_uv_is_installed_again_with_all_that_it_has(environment, installed):
+    (Path(sys.prefix) / "uv-receipt.toml").write_text(RECEIPT.replace("nightshift-mlx", invocation.DISTRIBUTION))
+    again = "uv tool install --force --python 3.12"
+    name = invocation.DISTRIBUTION
+    assert invocation.command_for("openai") == f"{again} '{name}[cpu,openai]' --with cowsay"
+    assert invocation.install_command("mlx") == f"{again} '{name}[cpu]' --with cowsay --with mlx"
 
 
 def test_every_extra_that_a_hint_names_exists():

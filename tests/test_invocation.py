@@ -29,11 +29,12 @@ def test_as_a_module_of_the_python_that_was_typed(tmp_path):
     assert usage.startswith(f"usage: {sys.executable} -m agent run ")
 
 
-def test_under_uv_run_as_uv_was_asked(tmp_path):
+def test_under_uv_run_as_uv_was_asked_and_with_the_project_where_uv_would_not_find_it(tmp_path):
     env = {"UV_RUN_RECURSION_DEPTH": "1", "VIRTUAL_ENV": sys.prefix}
-    assert printed(as_module(sys.executable), tmp_path, **env).startswith("usage: uv run python -m agent run ")
+    assert printed(as_module(sys.executable), PROJECT, **env).startswith("usage: uv run python -m agent run ")
     script = [sys.executable, "-c", NAMED.format("/somewhere/.venv/bin/nightshift")]
-    assert printed(script, tmp_path, **env) == "uv run nightshift status"
+    assert printed(script, PROJECT / "docs", **env) == "uv run nightshift status"
+    assert printed(script, tmp_path, **env) == f"uv run --project {PROJECT} nightshift status"
 
 
 def test_uv_above_another_environment_is_no_sign(tmp_path):

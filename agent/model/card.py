@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.amounts import counted
-from agent.invocation import SCRIPT, install_command
+from agent.invocation import SCRIPT
 from agent.judging.intervals import Interval
 from agent.model.best_script import BestScript
 from agent.model.weights import KeptWeights
@@ -172,7 +172,7 @@ def _loading(manifest: Mapping[str, Any]) -> str:
 `{SCRIPT}` builds the model, and loading runs it with your rights, outside any sandbox. A machine may have written it:
 read it first.
 
-    {install_command("mlx-lm")}
+    pip install mlx-lm
 
 ```python
 from mlx_lm import generate, load
