@@ -16,6 +16,7 @@ from agent.view.answer import Answer
 # The file of each command, in the order of `nightshift --help`. To add one, describe it there as a Subcommand under the
 # command's name in capitals. Only the file of the command that is given is imported: some take a second.
 FILES = {
+    "init": "agent.cli.housekeeping.init",
     "run": "agent.cli.training",
     "confirm": "agent.cli.training",
     "try": "agent.cli.trying",
@@ -45,12 +46,14 @@ FILES = {
 
 def commands_for(words: Sequence[str]) -> tuple[Subcommand[Any], ...]:
     """Return the command that the words begin with; where they begin with none, as for --help, return all."""
+    if words and words[0] == "--version":
+        return ()
     names = words[:1] if words and words[0] in FILES else FILES
     return tuple(getattr(import_module(FILES[name]), name.upper()) for name in names)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    words = tuple(sys.argv[1:] if argv is None else argv)
+    words = tuple(sys.argv[1:] if argv is None else argv) or ("--help",)
     commands = commands_for(words)
     answer = Answer.asked_for(words, {one.name: one.answers for one in commands if one.answers is not None})
     try:

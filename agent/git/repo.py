@@ -15,6 +15,7 @@ from pathlib import Path
 from agent.errors import NoRepository, RepoError
 from agent.files import throwaway_folder
 from agent.git.run import git
+from agent.invocation import command_to_begin
 
 FIRST_COMMIT = "git add . && git commit -m start"
 TRIES = 3  # at a commit: a `git gc --prune=now` may take its half-made objects away, or memory run out for git alone
@@ -34,18 +35,25 @@ class Repo:
     @classmethod
     def containing(cls, folder: Path) -> "Repo":
         """Find the repository of a folder; raise NoRepository without one, or without commits."""
+        repo = cls.around(folder)
+        if repo is None:
+            raise NoRepository(f"{folder} is not in a git repository; run: {command_to_begin(folder)}")
+        if repo.find("HEAD") is None:
+            is_empty = all(path.name == ".git" for path in repo.root.iterdir())  # git would commit nothing
+            first = command_to_begin(repo.root) if is_empty else FIRST_COMMIT
+            raise NoRepository(f"{repo.root} has no commits yet; run: {first}")
+        return repo
+
+    @classmethod
+    def around(cls, folder: Path) -> "Repo | None":
+        """Find the repository of a folder, with commits or without; None outside of any."""
         if not folder.is_dir():
             raise RepoError(f"{folder} is not a folder")
         status, top, said = _run(folder, "rev-parse", "--show-toplevel")
         if status != 0 and "not a git repository" not in said:
             # for instance a clone that belongs to another user; git names the remedy itself
             raise RepoError(f"git refuses {folder}: {' '.join(said.removeprefix('fatal:').split())}")
-        if status != 0:
-            raise NoRepository(f"{folder} is not in a git repository; run: git init && {FIRST_COMMIT}")
-        repo = cls(Path(top))
-        if repo.find("HEAD") is None:
-            raise NoRepository(f"{top} has no commits yet; run: {FIRST_COMMIT}")
-        return repo
+        return cls(Path(top)) if status == 0 else None
 
     def git(self, *arguments: str, env: Mapping[str, str] | None = None) -> str:
         """Run one plumbing command; raise RepoError with git's message, or OSError if the disk is full."""
@@ -91,7 +99,7 @@ class Repo:
             self.git("update-index", "--add", "--cacheinfo", entry, env=private)
             tree = self.git("write-tree", env=private)
             dates = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
-            return self.git("commit-tree", tree, "-p", parent, "-F", str(note), env={**self._identity(), **dates})
+            return self.git("commit-tree", tree, "-p", parent, "-F", str(note), env={**self.identity(), **dates})
 
     def move_ref(self, ref: str, new: str, old: str | None, why: str) -> None:
         """Move a ref by compare-and-swap; raise RepoError if it is neither at old (None: missing) nor at new.
@@ -143,7 +151,7 @@ class Repo:
         entry = self.git("ls-tree", commit, "--", path)
         return "100755" if entry.startswith("100755") else "100644"
 
-    def _identity(self) -> dict[str, str]:
+    def identity(self) -> dict[str, str]:
         """Return an author for commits if git has none configured, so that the night can go on; else nothing."""
         status, _, _ = _run(self.root, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
         return {} if status == 0 else dict(NIGHTSHIFT_IDENTITY)

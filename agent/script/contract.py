@@ -159,7 +159,7 @@ def no_script(path: Path) -> ScriptError:
     """Return the error for a missing script, with the remedies."""
     return ScriptError(
         f"{path} does not exist; run from the folder of your script, pass --script PATH, or begin with nightshift's "
-        f"own: {command_to_begin()}"
+        f"own: {command_to_begin(path.parent)}"
     )
 
 

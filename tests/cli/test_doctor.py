@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from json_page import faults
+from nights import git
 
 from agent.cli import doctor
 from agent.cli.doctor import DEVICE, Device, Finding, speed
@@ -100,8 +101,11 @@ def test_a_cross_is_what_a_night_cannot_do_without_and_the_last_line_names_it(gr
 
 def test_an_empty_folder_is_not_told_to_commit_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (outside,) = doctor._git()
+    assert outside.what.endswith("is not in a git repository; run: nightshift init")
+    git(tmp_path, "init", "-q")
     (empty,) = doctor._git()
-    assert "is not in a git repository; put the script here, then run: git init && git add ." in empty.what
+    assert empty.what.endswith("has no commits yet; run: nightshift init")
     (tmp_path / "train_mlx.py").write_text("")
     (begun,) = doctor._git()
-    assert "is not in a git repository; run: git init && git add ." in begun.what
+    assert begun.what.endswith("has no commits yet; run: git add . && git commit -m start")

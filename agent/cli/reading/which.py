@@ -25,7 +25,7 @@ def here(script: Path = Path(SCRIPT)) -> Place:
         return Place.of(script)
     except (NoRepository, ScriptError):
         raise NightError(
-            f"no night has run in {Path.cwd()}; go to the folder of your script, or begin with: {typed('run')}"
+            f"no night has run in {Path.cwd()}; go to the folder of your script, or begin with: {typed('init')}"
         ) from None
 
 

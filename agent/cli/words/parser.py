@@ -6,12 +6,13 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, NoReturn, TypeVar
 
 from agent.errors import UsageError
-from agent.invocation import typed
+from agent.invocation import typed, version
 from agent.view.answer import Answer, AnswersTo
 
 Options = TypeVar("Options")
 
 EXAMPLES = {
+    "init night": "a folder with all that a night needs; it is named night",
     "run": "five-minute experiments until you stop it",
     "run --experiments 3 --budget-s 30": "a first look",
     "run --hours 8 --tag wide": "a night; the same command with the tag goes on after a stop",
@@ -43,6 +44,7 @@ class Subcommand(Generic[Options]):
     epilog: str | None = None
     answers: AnswersTo | None = None  # where --json puts its answer; None: it has none
     resume: Callable[[Options, str | None], str] = _run  # the command that goes on with the night of this tag
+    verbatim: bool = False  # its words are for another program, which explains them
 
     def read(self, words: argparse.Namespace, answer: Answer) -> Options:
         """Build the record: each field is the option of its name, and `night` holds the options of a night."""
@@ -72,6 +74,9 @@ class Parser(argparse.ArgumentParser):
 def parse(commands: Iterable[Subcommand[Any]], words: Sequence[str], answer: Answer) -> tuple[Subcommand[Any], Any]:
     """Return the named command and its options; raise UsageError for words that it does not take."""
     by_name = {command.name: command for command in commands}
+    named = by_name.get(words[0]) if words else None
+    if named is not None and named.verbatim:
+        return named, named.options(tuple(words[1:]))
     found = _parser(by_name.values()).parse_args(words)
     command = by_name[found.command]
     return command, command.read(found, answer)
@@ -84,6 +89,7 @@ def _parser(commands: Iterable[Subcommand[Any]]) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Research on one training script overnight: propose, commit, train, score, keep what is better.",
     )
+    top.add_argument("--version", action="version", version=f"nightshift {version()}")
     named = top.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for one in commands:
         description = one.description or one.help[0].upper() + one.help[1:] + "."

@@ -1,0 +1,163 @@
+"""The command that makes a folder one where a night can begin."""
+
+import argparse
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from agent.cli.words.parser import Subcommand
+from agent.errors import NightError
+from agent.files import read_plain, write_plain
+from agent.git.beginning import begin, commit_first
+from agent.git.repo import Repo
+from agent.invocation import ABOVE, IDEAS, OWN, SCRIPT, python_for, typed, typed_in
+from agent.text import harmless
+
+IGNORE = ".gitignore"
+IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "experiments/tries/")
+MESSAGE = "Begin with the script of nightshift"
+TEXT = (
+    "Make a folder one where a night can begin: write nightshift's script and all that it needs, and make a git "
+    "repository with a first commit where there is none. A file that is there is left as it is, except that "
+    ".gitignore gets the lines that it lacks. Where something is committed already, nothing is added to it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InitOptions:
+    folder: Path
+
+
+class FileState(StrEnum):
+    """What became of a file; the value introduces its line."""
+
+    WRITTEN = "written"
+    ADDED = "lines added to"
+    KEPT = "left as they are"  # a user's own
+    SAME = "there already"
+
+
+def init(options: InitOptions) -> int:
+    """Write what is missing, and say what was done and what comes next; a second call goes on after a killed one."""
+    folder = options.folder.expanduser().resolve()
+    texts = _texts()
+    repo, is_made = _repository(folder)
+    done = {name: _write(folder / name, text) for name, text in texts.items()}
+    done[IGNORE] = _ignore(folder / IGNORE)
+    ours = [name for name, outcome in done.items() if outcome in (FileState.WRITTEN, FileState.SAME)]
+    is_first = repo.find("HEAD") is None
+    if is_first:
+        commit_first(repo, [(folder / name).relative_to(repo.root.resolve()).as_posix() for name in ours], MESSAGE)
+    changed = is_first or not {FileState.WRITTEN, FileState.ADDED}.isdisjoint(done.values())
+    print(f"{harmless(str(folder))} has all that a night needs{'' if changed else '; nothing was changed'}")
+    for line in _told(done, repo, is_made, is_first):
+        print(f"  {line}")
+    for line in _next(folder, _uncommitted(repo, folder, done)):
+        print(line)
+    return 0
+
+
+def _repository(folder: Path) -> tuple[Repo, bool]:
+    """Return the repository of a folder, made where there is none, and whether it was made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = Repo.around(folder)
+    if found is not None:
+        return found, False
+    if folder in (Path.home().resolve(), Path(folder.anchor)):
+        raise NightError(
+            f"{folder} would become a git repository as a whole; name a folder, as in: {typed('init', 'night')}"
+        )
+    return begin(folder), True
+
+
+def _texts() -> dict[str, str]:
+    """Return the files that a night needs: the script, what it imports, and what a user may steer a night by.
+
+    The catalogue stays where nightshift is installed: a copy would hide the ideas of later versions.
+    """
+    files = [path for name in OWN for path in _files(ABOVE / name)]
+    return {path.relative_to(ABOVE).as_posix(): read_plain(path) for path in [*files, ABOVE / IDEAS / "README.md"]}
+
+
+def _files(path: Path) -> Iterable[Path]:
+    return sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
+
+
+def _write(path: Path, text: str) -> FileState:
+    if path.exists() or path.is_symlink():
+        return FileState.SAME if read_plain(path) == text else FileState.KEPT
+    write_plain(path, text)
+    return FileState.WRITTEN
+
+
+def _ignore(path: Path) -> FileState:
+    """Have git ignore what nights and Python make."""
+    whole = "".join(f"{line}\n" for line in IGNORED)
+    before = read_plain(path)
+    missing = [line for line in IGNORED if line not in before.splitlines()]
+    if not missing:
+        return FileState.SAME if before == whole else FileState.KEPT
+    begun = before if not before or before.endswith("\n") else f"{before}\n"
+    write_plain(path, begun + "".join(f"{line}\n" for line in missing))
+    return FileState.ADDED if before else FileState.WRITTEN
+
+
+def _told(done: Mapping[str, FileState], repo: Repo, is_made: bool, is_first: bool) -> Iterable[str]:
+    if is_first:
+        made = "a git repository, with a first commit" if is_made else f"the first commit of {harmless(str(repo.root))}"
+        yield f"made {made} that holds nightshift's files alone"
+    for outcome in (FileState.WRITTEN, FileState.ADDED):
+        if names := _named(done, outcome):
+            yield f"{outcome} {', '.join(_short(names))}"
+    kept = [name for name in _named(done, FileState.KEPT) if name != IGNORE]
+    if kept:
+        yield f"{FileState.KEPT}: {', '.join(kept)}"
+    if set(kept) - {SCRIPT, "program.md", f"{IDEAS}/README.md"}:
+        elsewhere = typed("init", "night")
+        yield f"a night may fail with files that are not nightshift's; if it does, begin in another folder: {elsewhere}"
+
+
+def _named(done: Mapping[str, FileState], outcome: FileState) -> list[str]:
+    return [name for name, one in done.items() if one is outcome]
+
+
+def _short(names: Iterable[str]) -> list[str]:
+    """Name the folders of files in folders, once each."""
+    return list(dict.fromkeys(f"{name.partition('/')[0]}/" if "/" in name else name for name in names))
+
+
+def _uncommitted(repo: Repo, folder: Path, names: Iterable[str]) -> list[str]:
+    """Return which of these files of a folder are not in the latest commit."""
+    committed = set(repo.git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0"))
+    return [name for name in names if (folder / name).relative_to(repo.root.resolve()).as_posix() not in committed]
+
+
+def _next(folder: Path, uncommitted: list[str]) -> Iterable[str]:
+    """Say which commands come next, as they are typed in the folder."""
+    lines = {
+        typed_in(folder, "run", "--experiments", "3", "--budget-s", "30"): "a first look: minutes, no key, no data",
+        typed_in(folder, "run"): "five-minute experiments until you stop it",
+        f"{python_for(folder)} {SCRIPT}": "one run by itself",
+    }
+    width = max(map(len, lines))
+    yield "next:"
+    if folder != Path.cwd():
+        yield f"  cd {shlex.quote(str(folder))}"
+    if SCRIPT in uncommitted:  # then `try` has nothing to compare an edit with
+        yield f"  git add {shlex.join(_short(uncommitted))} && git commit -m start"
+    yield from (f"  {line:<{width}}  {what}".rstrip() for line, what in lines.items())
+
+
+def _words(words: argparse.ArgumentParser) -> None:
+    words.add_argument(
+        "folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="made if missing (default: this folder)"
+    )
+
+
+def _again(options: InitOptions, tag: str | None) -> str:
+    return typed("init", *([str(options.folder)] if options.folder != Path() else []))
+
+
+INIT = Subcommand("init", "make a folder ready for nights", InitOptions, init, _words, TEXT, resume=_again)

@@ -1,0 +1,145 @@
+"""A first contact: `init` makes a folder where a night can begin, and touches nothing that is somebody's own."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from commands import refused, wait_until
+from nights import PROJECT, Grounds, command, environment, git
+
+from agent.invocation import OWN
+
+OURS = {
+    *(name for name in OWN if name != "kernels"), "ideas/README.md", ".gitignore",
+    *(f"kernels/{path.name}" for path in (PROJECT / "kernels").iterdir() if path.is_file()),
+}  # fmt: skip
+
+
+@pytest.fixture
+def empty(tmp_path, own_cache):
+    (tmp_path / "empty").mkdir()
+    return Grounds(tmp_path / "empty")
+
+
+def init(folder: Grounds, *words: str, **env: str) -> str:
+    done = folder.nightshift("init", *words, **env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def contents(root: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in root.rglob("*")
+        if path.is_file() and ".git" not in path.relative_to(root).parts
+    }
+
+
+def committed(root: Path) -> set[str]:
+    return set(git(root, "ls-tree", "-r", "--name-only", "HEAD").splitlines())
+
+
+def test_in_an_empty_folder_the_refused_run_names_init_and_after_it_a_night_can_begin(empty):
+    assert refused(empty.nightshift("run")).endswith("or begin with nightshift's own: nightshift init")
+    assert "made a git repository, with a first commit that holds nightshift's files alone" in init(empty)
+    assert committed(empty.root) == OURS == set(contents(empty.root))
+    assert empty.git("status", "--porcelain") == ""
+    for name in OURS - {".gitignore"}:
+        assert (empty.root / name).read_bytes() == (PROJECT / name).read_bytes()
+    assert "no night has run here yet" in refused(empty.nightshift("status"))
+    assert "train_mlx.py is as it was committed; edit it first" in refused(empty.nightshift("try", "-m", "what"))
+
+
+def test_a_second_call_changes_nothing_and_says_so(empty):
+    init(empty)
+    before = contents(empty.root), empty.git("rev-parse", "HEAD")
+    said = init(empty)
+    assert said.startswith(f"{empty.root} has all that a night needs; nothing was changed\nnext:\n")
+    assert (contents(empty.root), empty.git("rev-parse", "HEAD")) == before
+
+
+def test_a_call_that_was_killed_is_repeated(empty):
+    first = subprocess.Popen(command("init"), cwd=empty.root, env=environment(), stdout=subprocess.DEVNULL)
+    wait_until((empty.root / "prepare.py").exists)
+    first.kill()
+    first.wait()
+    init(empty)
+    assert committed(empty.root) == OURS == set(contents(empty.root))
+    assert empty.git("status", "--porcelain") == ""
+
+
+def test_files_of_a_user_are_neither_changed_nor_committed(empty):
+    own = {"train_mlx.py": "mine\n", "notes.txt": "mine\n", "staged.txt": "mine\n", ".gitignore": "*.pyc"}
+    empty.git("init", "-q")
+    for name, text in own.items():
+        (empty.root / name).write_text(text)
+    empty.git("add", "staged.txt")
+    said = init(empty)
+    assert f"made the first commit of {empty.root} that holds nightshift's files alone" in said
+    assert "  lines added to .gitignore\n  left as they are: train_mlx.py\n" in said
+    assert committed(empty.root) == OURS - own.keys()
+    assert {name: (empty.root / name).read_text() for name in own if name != ".gitignore"} | own == own
+    ignore = (empty.root / ".gitignore").read_text().splitlines()
+    assert ignore[0] == "*.pyc"
+    assert "experiments/nights/" in ignore
+    changed = empty.git("status", "--porcelain").splitlines()
+    assert changed == ["A  staged.txt", "?? .gitignore", "?? notes.txt", "?? train_mlx.py"]
+    assert "git add train_mlx.py .gitignore && git commit -m start" in said
+    assert "a night may fail" not in said
+
+
+def test_a_file_that_the_script_imports_and_that_is_another_is_named_with_what_may_follow(empty):
+    (empty.root / "hardware.py").write_text("mine\n")
+    said = init(empty)
+    assert (
+        "  left as they are: hardware.py\n  a night may fail with files that are not nightshift's; if it does" in said
+    )
+    assert (empty.root / "hardware.py").read_text() == "mine\n"
+
+
+def test_in_a_repository_with_commits_the_line_that_commits_is_printed_and_works(empty):
+    empty.git("init", "-q")
+    empty.git("commit", "-q", "--allow-empty", "-m", "mine")
+    said = init(empty, "a night's")
+    inner = Grounds(empty.root / "a night's")
+    assert empty.git("log", "--format=%s") == "mine"
+    assert not (inner.root / ".git").exists()
+    lines = [line.strip() for line in said.partition("next:\n")[2].splitlines()]
+    assert lines[0].startswith("cd ")
+    assert lines[1].startswith("git add train_mlx.py ")
+    author = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b"
+    subprocess.run("\n".join(["set -e", author, *lines[:2]]), shell=True, cwd=empty.root, check=True)
+    assert committed(empty.root) == {f"a night's/{name}" for name in OURS}
+    assert "git add" not in init(inner)
+    assert "no night has run here yet" in refused(inner.nightshift("status"))
+
+
+def test_a_home_folder_does_not_become_a_repository_as_a_whole(empty):
+    said = refused(empty.nightshift("init", HOME=str(empty.root)))
+    assert "would become a git repository as a whole; name a folder, as in: nightshift init night" in said
+    assert list(empty.root.iterdir()) == []
+    assert "made a git repository" in init(empty, "night", HOME=str(empty.root))
+
+
+def test_a_folder_without_a_repository_or_a_script_is_told_to_begin_with_init(empty):
+    (empty.root / "inner").mkdir()
+    (empty.root / "inner" / "train_mlx.py").write_text("def main(): ...\ndef load_model(path): ...\n")
+    inner = str(empty.root / "inner")
+    said = refused(empty.nightshift("run", "--script", "inner/train_mlx.py"))
+    assert said == f"{inner} is not in a git repository; run: nightshift init {inner}"
+    other = refused(empty.nightshift("run", "--script", "inner/other.py"))
+    assert other.endswith("begin with nightshift's own: nightshift init inner")
+
+
+def test_the_commands_that_come_next_can_be_pasted_in_the_folder_from_wherever_init_was_called(empty, tmp_path):
+    program = tmp_path / "tools" / "nightshift"
+    program.parent.mkdir()
+    program.write_text(f"import sys; sys.path.insert(0, {str(PROJECT)!r}); from agent.__main__ import main; main()\n")
+    done = subprocess.run(
+        [*command()[:1], "../tools/nightshift", "init", "there"],
+        cwd=empty.root, env=environment(), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    run = next(line for line in done.stdout.splitlines() if " run --experiments 3" in line).strip()
+    told = Path(run.partition(" run ")[0])
+    assert told.is_absolute()
+    assert told.samefile(program)
