@@ -307,7 +307,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("prepare.py", description="Prepare a corpus: tokenizer, token arrays, manifest.")
+    parser = argparse.ArgumentParser(description="Prepare a corpus: tokenizer, token arrays, manifest.")
     about = (
         "stdlib (the text of Python's own standard library, no network), tinystories, climbmix, or the PATH of a file "
         f"or folder of {' '.join(SUFFIXES)} (default: %(default)s)"

@@ -1,7 +1,9 @@
-"""Hints on installing fit the way nightshift was installed, and never name another project's package."""
+"""A built wheel takes a new user from an empty folder to a result, and hints on installing fit how it was installed."""
 
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -107,3 +109,89 @@ def test_no_text_has_anyone_install_the_package_of_another_project():
     told = [(path.name, line) for path in TEXTS if path.suffix not in (".png", ".pyc") and path.is_file()
             for line in path.read_text().splitlines() if bare.search(line) and path != Path(__file__)]  # fmt: skip
     assert told == []
+
+
+# ---- from a wheel ----------------------------------------------------------------------------------------------------
+
+needs_uv = pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
+TINY = {"DEPTH": "1", "ASPECT_RATIO": "32", "HEAD_DIM": "32", "BATCH_ROWS": "1", "WINDOW_PATTERN": '"L"'}
+NIGHT = ("run", "--budget-s", "1", "--judge", "greedy", "--no-dry-run", "--proposer", "queue", "--experiments", "1")
+
+
+def uv(*words: str, **env: str) -> str:
+    """Run uv; what a cache lacks comes from the package index, and without a network the cache has to do."""
+    for offline in ((), ("--offline",)):
+        done = subprocess.run(
+            ["uv", *words, *offline], env=own_environment(**env), capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            return done.stdout
+    return pytest.fail(done.stderr)
+
+
+def own_environment(**more: str) -> dict[str, str]:
+    """Of a shell that knows nothing of this environment."""
+    hidden = {"VIRTUAL_ENV", "PYTHONPATH", "UV_PROJECT_ENVIRONMENT", "UV_RUN_RECURSION_DEPTH"}
+    return {name: value for name, value in os.environ.items() if name not in hidden} | more
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    uv("build", "--wheel", "--out-dir", str(folder), str(ROOT))
+    (built,) = folder.glob("*.whl")
+    return f"{invocation.DISTRIBUTION}[cpu] @ {built.as_uri()}"
+
+
+def in_an_environment(wheel: str, tmp_path: Path) -> dict[str, str]:
+    uv("venv", "--python", sys.executable, str(tmp_path / "venv"))
+    uv("pip", "install", "--python", str(tmp_path / "venv"), wheel)
+    return {"PATH": f"{tmp_path}/venv/bin:{os.environ['PATH']}"}
+
+
+def as_a_tool(wheel: str, tmp_path: Path) -> dict[str, str]:
+    places = {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin")}
+    uv("tool", "install", "--python", sys.executable, wheel, **places)
+    return {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", **places}
+
+
+@needs_uv
+@pytest.mark.slow
+@pytest.mark.parametrize("install", [in_an_environment, as_a_tool])
+def test_from_a_wheel_an_empty_folder_comes_to_a_result(install, wheel, tmp_path, own_cache):
+    """Where a command prints what comes next, that line is what is typed."""
+    shell = own_environment(**install(wheel, tmp_path))
+    (tmp_path / "empty").mkdir()
+
+    def typed(line: str, code: int = 0) -> str:
+        done = subprocess.run(
+            line, shell=True, cwd=tmp_path / "empty", env=shell, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    assert typed("nightshift --version") == f"nightshift {PYPROJECT['project']['version']}\n"
+    told = typed("nightshift init")
+    script = tmp_path / "empty" / invocation.SCRIPT
+    text = script.read_text()
+    for name, value in TINY.items():
+        text, count = re.subn(rf"(?m)^{name} = .*?(  #)", rf"{name} = {value}\1", text)
+        assert count == 1, name
+    script.write_text(text)
+
+    alone = next(line for line in told.splitlines() if invocation.SCRIPT in line and "one run by itself" in line)
+    assert "val_bpb:" in typed(f"{alone.partition('  one run')[0]} --budget-s 1 --max-steps 2")
+    (tmp_path / "idea.py").write_text(text.replace("MATRIX_LR = 0.04", "MATRIX_LR = 0.02"))
+    typed("nightshift submit ../idea.py -m 'half the step size'")
+    end = typed(f"{' '.join(['nightshift', *NIGHT])}")
+    assert "2 attempts, the baseline included" in end
+    assert "half the step size" in typed("nightshift results")
+    typed("nightshift plot --out progress.png")
+    assert (tmp_path / "empty" / "progress.png").read_bytes().startswith(b"\x89PNG")
+
+    export = "nightshift export tensorboard --out runs"
+    remedy = typed(export, code=2).partition("install it with: ")[2]
+    assert "[cpu,tensorboard]" in remedy or "[tensorboard]" in remedy
+    typed(remedy)
+    typed(export)
+    assert list((tmp_path / "empty" / "runs").rglob("events.out.tfevents.*"))

@@ -203,9 +203,7 @@ def _git() -> Iterator[Finding]:
     try:
         yield Finding("git", True, f"git repository: {Repo.containing(Path.cwd()).root}")
     except NightshiftError as error:
-        is_empty = all(path.name == ".git" for path in Path.cwd().iterdir())
-        first = "put the script here, then run: " if is_empty else "run: "  # git commits nothing out of an empty folder
-        yield Finding("git", False, f"git: {error}".replace("run: ", first, 1))
+        yield Finding("git", False, f"git: {error}")
 
 
 def _sandbox() -> Iterator[Finding]:
@@ -241,7 +239,7 @@ def _data() -> Iterator[Finding]:
             remedy = "make it a folder that can be written, or set NIGHTSHIFT_CACHE to one"
             yield Finding("data", False, f"data: none, and {place} cannot hold any", remedy)
         case found:
-            yield Finding("data", False, f"data: {found}", "prepare it again: python prepare.py")
+            yield Finding("data", False, f"data: {found}", f"prepare it again: {typed('prepare')}")
 
 
 def _ask(program: str) -> object:

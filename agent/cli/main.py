@@ -17,6 +17,7 @@ from agent.view.answer import Answer
 # command's name in capitals. Only the file of the command that is given is imported: some take a second.
 FILES = {
     "init": "agent.cli.housekeeping.init",
+    "prepare": "agent.cli.housekeeping.prepare",
     "run": "agent.cli.training",
     "confirm": "agent.cli.training",
     "try": "agent.cli.trying",

@@ -8,7 +8,7 @@ from agent.cli.reading.which import night_in, place_meant
 from agent.cli.repeat import run_on, script_words
 from agent.cli.words.options import KEPT, ConfirmOptions, RunOptions, add_night, add_sources
 from agent.cli.words.parser import Subcommand
-from agent.cli.words.values import count, positive, positive_int
+from agent.cli.words.values import count, dataset, positive, positive_int
 from agent.errors import NightError
 from agent.experiment import incumbent, runs_at_dawns
 from agent.invocation import typed
@@ -32,7 +32,8 @@ def run(options: RunOptions) -> int:
     from agent.night.dawn import confirm_aloud, is_interrupted
 
     asked, limits = options.night, Limits(options.experiments, options.hours, options.dawn)
-    setup = Setup(Place.of(asked.script), asked.tag, asked.budget_s, asked.seed, asked.terms, limits)
+    place = Place.of(asked.script)
+    setup = Setup(place, asked.tag, asked.budget_s, asked.seed, asked.terms, limits, dataset=options.dataset)
     with open_context(setup) as context:
         greet(context)
         run_night(context)
@@ -84,6 +85,13 @@ def _run_words(words: argparse.ArgumentParser) -> None:
         metavar="RUNS",
         help="runs kept for the end, to confirm as `nightshift confirm` does, counted over the whole night (default: "
         "an eighth of --hours, else 0)",
+    )
+    words.add_argument(
+        "--dataset",
+        type=dataset,
+        metavar="D",
+        help="prepare this text first and train on it: a PATH, or a name that `nightshift prepare --help` lists "
+        "(default: the corpus prepared last)",
     )
     add_night(words, "the date, and a new night; one that is here already goes on")
     add_sources(words)

@@ -11,7 +11,7 @@ from typing import Any
 import prepare
 from agent.errors import MachineError, NightError
 from agent.files import replaced_folder
-from agent.invocation import SCRIPT
+from agent.invocation import SCRIPT, typed
 from agent.model.best_script import BestScript
 from agent.model.card import Scripts, model_card
 from agent.model.tokenizer import tokenizer_files
@@ -93,7 +93,7 @@ def corpus_of(folder: Path) -> prepare.Data:
     if not (folder / "manifest.json").exists():
         raise MachineError(
             f"the night's corpus is gone from {folder}, and its tokenizer with it; put the folder back, or prepare the "
-            f"same corpus again with: python prepare.py --dataset …"
+            f"same corpus again with: {typed('prepare')} --dataset …"
         )
     try:
         return prepare.load_data(folder, verify=False)

@@ -54,6 +54,7 @@ class Setup:
     proposer: Proposer | None = None  # None: as the night's terms say
     baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
     aside: bool = False  # print to stderr, since stdout is for a program
+    dataset: str | None = None  # to be prepared for a new night; None: the corpus that is selected
 
 
 @contextmanager
@@ -106,7 +107,7 @@ def _open(setup: Setup, terms: Terms) -> tuple[Night, Box]:
     if setup.proposer is None:
         check_sources(terms, setup.asked)
     box = choose(Mode(terms.sandbox))
-    request = Request(setup.tag, setup.budget_s, setup.seed, terms, setup.limits.hours)
+    request = Request(setup.tag, setup.budget_s, setup.seed, terms, setup.limits.hours, setup.dataset)
     return open_night(setup.place, request, read_dials if setup.proposer else dial_check(terms)), box
 
 

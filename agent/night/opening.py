@@ -1,8 +1,10 @@
 """Open a night, or resume one. All refusals come before anything is written."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,6 +33,7 @@ class Request:
     seed: int | None = None
     terms: Terms | None = None  # those of the night, with the changes that were asked for
     hours: float | None = None  # of this call
+    dataset: str | None = None  # to be prepared; None: the corpus that is selected
 
 
 def open_night(place: Place, request: Request, check_dials: Callable[[str, str], object] = read_dials) -> Night:
@@ -78,7 +81,7 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
             "a branch called 'experiments' is in the way of experiments/…; rename it: "
             "git branch -m experiments experiments-old"
         )
-    facts = probe(place.script_path.parent)
+    facts = probe(place.script_path.parent, dataset=request.dataset)
     check_dials(script, facts["device_kind"])
     budget_s = request.budget_s or float(facts["budget_s"])
     check_hours(request.hours, Pace.of((), (), budget_s))
@@ -131,8 +134,20 @@ def _resume(place: Place, request: Request, night: Night) -> Night:
             )
     if place.script != night.script:
         raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {night.script}")
+    _check_dataset(night, request.dataset)
     checksums.verify(night, place.folder(tag) / "fixed")
     facts = probe(place.folder(tag) / "fixed", night.data)
     check_same_machine(night, facts)
     keep_machine(place.folder(tag), facts)
     return night if request.terms is None else replace(night, terms=request.terms.as_json())
+
+
+def _check_dataset(night: Night, asked: str | None) -> None:
+    """Refuse another text than the night's."""
+    with suppress(OSError, ValueError, KeyError):  # probe() says what is wrong with the data
+        kept = json.loads((Path(night.data) / "manifest.json").read_text())["dataset"]
+        if asked is not None and os.path.realpath(asked) != os.path.realpath(kept):
+            raise NightError(
+                f"night {night.tag} trains on {kept}, not {asked}, so scores would not compare; leave --dataset out to "
+                f"resume it, or choose another --tag"
+            )

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,18 +22,19 @@ MACHINE = "machine.json"
 PROBE = Path(__file__).with_name("probe.py")
 
 
-def probe(folder: Path, data: str | None = None) -> dict[str, Any]:
-    """Ask the fixed files for device, data and default budget; they prepare missing data first."""
+def probe(folder: Path, data: str | None = None, dataset: str | None = None) -> dict[str, Any]:
+    """Ask the fixed files for device, data and default budget; they prepare missing data, or a named dataset, first."""
     environment = dict(os.environ) | ({"NIGHTSHIFT_DATA": data} if data else {})
     with throwaway_folder() as aside:
         answer = aside / "answer.json"
-        command = [sys.executable, str(PROBE), str(answer)]
+        command = [sys.executable, str(PROBE), str(answer), *([dataset] if dataset else [])]
         status = _call(command, folder, environment)
         if status != 0 or not answer.exists():
             raise MachineError(f"device and data could not be read (exit code {status}); run: {typed('doctor')}")
         facts = json.loads(answer.read_text())
     if "error" in facts:
-        raise MachineError(facts["error"].replace("nightshift doctor", typed("doctor")))  # it cannot know how we began
+        told = {"nightshift doctor": typed("doctor"), "python prepare.py": typed("prepare")}
+        raise MachineError(re.sub("|".join(told), lambda found: told[found[0]], facts["error"]))  # as we were begun
     return dict(facts)
 
 

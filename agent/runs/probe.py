@@ -2,7 +2,7 @@
 
 It runs as a separate short process, because a process that imports MLX holds device memory until it ends.
 
-    python probe.py ANSWER.json
+    python probe.py ANSWER.json [DATASET]
 """
 
 import json
@@ -13,13 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def main(answer: str) -> None:
+def main(answer: str, dataset: str | None = None) -> None:
     """Write the facts to the file, or one sentence for the user under "error"."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that worker processes end, too
     sys.dont_write_bytecode = True  # leave no files in the user's folder
     sys.path.insert(0, str(Path.cwd()))  # the user's own prepare.py and hardware.py, not the installed ones
     try:
-        facts = look()
+        facts = look(dataset)
     except (KeyboardInterrupt, SystemError):  # native code may turn the first into the second
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt writing the answer
         facts = {"error": "interrupted before the data were ready; the same command goes on from there"}
@@ -37,8 +37,8 @@ def main(answer: str) -> None:
         Path(answer).write_text(json.dumps(facts))
 
 
-def look() -> dict[str, object]:
-    """Return the facts about device and data, prepared if missing; or one sentence under "error"."""
+def look(dataset: str | None) -> dict[str, object]:
+    """Return the facts about device and data, prepared if named or missing; or one sentence under "error"."""
     import hardware
 
     hardware.tune()
@@ -46,7 +46,7 @@ def look() -> dict[str, object]:
     from corpus import DataError
 
     try:
-        data = prepare.ensure_data()
+        data = prepare.load_data(prepare.prepare(dataset)) if dataset else prepare.ensure_data()
     except DataError as error:
         return {"error": str(error)}
     compile_kernels()
@@ -70,4 +70,4 @@ def compile_kernels() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

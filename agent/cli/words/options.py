@@ -41,6 +41,7 @@ class RunOptions:
     experiments: int | None
     hours: float | None
     dawn: int | None  # runs
+    dataset: str | None  # to be prepared first
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import argparse
 import math
 import shlex
+from pathlib import Path
 
 
 def positive(text: str) -> float:
@@ -54,6 +55,13 @@ def agent_command(text: str) -> str:
     if not words:
         raise argparse.ArgumentTypeError("the command line is empty")
     return text
+
+
+def dataset(text: str) -> str:
+    """Return a dataset's name, or a path that holds in every folder."""
+    from corpus_sources import DATASETS
+
+    return text if text in DATASETS else str(Path(text).expanduser().absolute())
 
 
 def add_tag_word(words: argparse.ArgumentParser, told: str) -> None:
