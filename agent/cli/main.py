@@ -40,6 +40,8 @@ FILES = {
     "replay": "agent.cli.taking.replay",
     "export": "agent.cli.taking.export",
     "ship": "agent.cli.taking.ship",
+    "nights": "agent.cli.housekeeping.nights",
+    "archive": "agent.cli.housekeeping.archive",
     "profile": "agent.cli.machine",
     "doctor": "agent.cli.machine",
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 from agent.errors import NightError, NoRepository
 from agent.experiment import Night
 from agent.git.repo import Repo, valid_tag
+from agent.invocation import typed
 from agent.records import ledger
 from agent.records.journal import Journal
 from agent.script.contract import check_script, no_script, read_text
@@ -65,6 +66,10 @@ class Place:
                 f"rights; if it is yours, run: git rm -r --cached {folder}"
             )
 
+    def packed(self, tag: str) -> Path:
+        """Return the file that a night is packed away in by `nightshift archive`."""
+        return self.nights / f"{tag}.tar.gz"
+
     def tags(self) -> tuple[str, ...]:
         """List the nights with a journal here; the one that was last at work comes last."""
         journals = sorted(sorted(self.nights.glob("*/journal.sqlite")), key=_last_at_work)
@@ -101,10 +106,18 @@ def known_night(place: Place, tag: str | None) -> Night | None:
     if not valid_tag(tag):
         raise NightError(f"{tag!r} is no tag; use letters, digits, '.', '_' and '-', as in nov20-wide")
     if not place.journal(tag).exists():
+        check_unpacked(place, tag)
         return None
     place.check_own(tag)
     with Journal.read(place.journal(tag)) as journal:
         return journal.night()
+
+
+def check_unpacked(place: Place, tag: str) -> None:
+    """Raise NightError for a night that is packed away."""
+    if place.packed(tag).exists():
+        unpack = typed("archive", "--unpack", tag)
+        raise NightError(f"night {tag} is packed away in {place.packed(tag)}; unpack it first, with: {unpack}")
 
 
 def new_tag(place: Place, asked: str | None) -> str:
@@ -128,7 +141,7 @@ def free_tag(place: Place, wanted: str) -> str:
 
 
 def _traces(place: Place, tag: str) -> bool:
-    if place.journal(tag).exists() or place.repo.refs(f"refs/experiments/{tag}"):
+    if place.journal(tag).exists() or place.packed(tag).exists() or place.repo.refs(f"refs/experiments/{tag}"):
         return True
     branches = place.repo.refs("refs/heads/experiments")
     return any(ref.rpartition("/")[2].partition("-")[2] == tag for ref in branches)  # after the budget

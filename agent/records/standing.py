@@ -150,7 +150,8 @@ class Standing:
         )
 
     @classmethod
-    def read(cls, journal: Journal) -> "Standing":
+    def read(cls, journal: Journal, *, with_noise: bool = True) -> "Standing":
+        """Read the standing; without its noise, which takes a second to learn where it is not remembered."""
         attempts, runs = journal.query(ATTEMPTS), journal.query(RUNS)
         numbers: dict[str | None, list[int]] = defaultdict(list)
         counts: Counter[Status] = Counter()
@@ -190,7 +191,7 @@ class Standing:
             ended=max((run["ended"] for run in runs if run["ended"] is not None), default=None),
             first=known.get(0),
             best=next(reversed(kept(keeps)), None),
-            noise=noise_of_night(journal),
+            noise=noise_of_night(journal) if with_noise else None,
             brought=by_source(ideas),
         )
 

@@ -44,13 +44,14 @@ def status(options: StatusOptions) -> int:
     return 0
 
 
-def read_overview(journal: Journal) -> Overview:
-    """Return the overview of a night by a few queries to its journal."""
+def read_overview(journal: Journal, *, with_noise: bool = True) -> Overview:
+    """Return the overview of a night by a few queries to its journal; without noise, its gain has no interval."""
 
     def title_of(number: int) -> str:
         return journal.attempt(number).proposal.title
 
-    return overview(journal.night(), Standing.read(journal), journal.asks(), journal.dawns(), title_of)
+    now = Standing.read(journal, with_noise=with_noise)
+    return overview(journal.night(), now, journal.asks(), journal.dawns(), title_of)
 
 
 def as_json(now: Overview, who: Holder | None, *, stopping: bool) -> dict[str, object]:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from agent.errors import NightError, NoRepository, ScriptError
 from agent.experiment import Attempt, Night
-from agent.git.repo import Repo
+from agent.git.repo import Repo, valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.night.lock import holder
 from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.records.place import Place, check_unpacked
 
 BEST, CONFIRMED = "best", "confirmed"  # words for an attempt
 
@@ -54,6 +54,8 @@ def known_tag(place: Place, tag: str | None) -> str:
     if tag is None and not tags:
         raise NightError(f"no night has run here yet; {begin_with()}")
     if tag is not None and tag not in tags:
+        if valid_tag(tag):
+            check_unpacked(place, tag)
         raise NightError(f"night {tag} has no journal here; there are: {', '.join(tags) or 'none'}")
     return tag or tags[-1]
 

@@ -1,0 +1,74 @@
+"""Find the weights and caches of a night that neither its best script nor a comparison with attempt 0 needs."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.cli.housekeeping.nights import size_of
+from agent.errors import NightError
+from agent.experiment import incumbent
+from agent.invocation import typed
+from agent.model.weights import NAME
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.runs.runner import WEIGHTS, weights_bytes
+from agent.sandbox.environment import TMP
+
+OF_ATTEMPT = re.compile(r"[0-9]{4,9}")  # the folder of its runs
+OF_REPLAY = re.compile(r"([0-9]{1,9})-.*")
+CACHES = (TMP, "__pycache__")  # in the folder of a run
+
+
+@dataclass(frozen=True, slots=True)
+class Prunable:
+    path: Path  # a file of weights, or a folder of caches
+    bytes: int
+
+
+def find_prunable(place: Place, tag: str) -> tuple[Prunable, ...]:
+    """Return the weights and caches that can go; raise NightError while a dawn has not come to its end."""
+    dear = _dear(place, tag)
+    folder = place.folder(tag)
+    found = [*_of_runs(folder / "runs", dear), *_of_replays(folder / "replays", dear)]
+    return tuple(sorted(found, key=lambda one: one.path))
+
+
+def _dear(place: Place, tag: str) -> set[int]:
+    """Return the attempts whose weights stay: the first, the best, what dawn is about, and those without a verdict."""
+    with Journal.read(place.journal(tag)) as journal:
+        history, dawns = journal.outlines(), journal.dawns()
+    if dawns and dawns[-1].ended is None:
+        go_on = typed("confirm", "--tag", tag)
+        raise NightError(f"the dawn of night {tag} is not at its end, and may need any weights; go on with: {go_on}")
+    best = incumbent(history)
+    dear = {0} | ({best.number} if best is not None else set())
+    dear |= {one.number for one in history if not one.settled}
+    for dawn in dawns:
+        script = dawn.findings["script"] if dawn.findings else None
+        dear |= {dawn.champion} | ({int(script)} if script is not None else set())
+    return dear
+
+
+def _of_runs(runs: Path, dear: set[int]) -> Iterator[Prunable]:
+    for attempt in _folders(runs):
+        if OF_ATTEMPT.fullmatch(attempt.name) and int(attempt.name) not in dear:
+            for run in _folders(attempt):
+                size = weights_bytes(run)
+                if size is not None:
+                    yield Prunable(run / WEIGHTS, size)
+                for name in CACHES:
+                    if (run / name).is_dir() and not (run / name).is_symlink():
+                        yield Prunable(run / name, size_of(run / name))
+
+
+def _of_replays(replays: Path, dear: set[int]) -> Iterator[Prunable]:
+    for replay in _folders(replays):
+        number, weights = OF_REPLAY.fullmatch(replay.name), replay / NAME
+        if number and int(number[1]) not in dear and weights.is_file() and not weights.is_symlink():
+            yield Prunable(weights, weights.stat().st_size)
+
+
+def _folders(above: Path) -> Iterator[Path]:
+    inside = above.iterdir() if above.is_dir() and not above.is_symlink() else ()
+    yield from (one for one in inside if one.is_dir() and not one.is_symlink())

@@ -1,0 +1,349 @@
+"""A night that is packed away in one file and comes back as it was, whatever happens in between."""
+
+import dataclasses
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import refused
+from nights import Grounds, exit_code, make_repository, unigram
+
+from agent.night.lock import only_night
+from agent.records.archive import read_contents
+from agent.records.journal import Journal
+from agent.records.place import Place
+
+KILLED = 9
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Path]:
+    """A repository with a night of three attempts, the second of which was kept, then the third."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        root = make_repository(tmp_path_factory.mktemp("archive") / "user", unigram())
+        Grounds(root).try_scripts("t", [unigram(SHARPNESS=0.7), unigram(SHARPNESS=0.9)])
+        shutil.rmtree(root / "experiments/nights/t/warm")  # 30 MB of compiled code
+        (root / "experiments/nights/t/asks/empty").mkdir(parents=True)
+        (root / "experiments/nights/t/asks/späte Frage.txt").write_text("why?")
+        yield root
+
+
+@pytest.fixture
+def grounds(night: Path, tmp_path: Path) -> Grounds:
+    """A copy of it, for this test alone."""
+    return Grounds(Path(shutil.copytree(night, tmp_path / "user")))
+
+
+def everything(grounds: Grounds, tag: str = "t") -> dict[str, Any]:
+    """Path → content, time and mode of all that lies in the night's folder."""
+    folder = grounds.folder(tag)
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode & 0o755)
+        if path.is_file()
+        else None
+        for path in folder.rglob("*")
+        if path.name not in ("journal.sqlite-shm", "journal.sqlite-wal")  # empty ones, made by readers
+    }
+
+
+def packed(grounds: Grounds) -> Path:
+    return Place.of(grounds.root / "train_mlx.py").packed("t")
+
+
+def done(grounds: Grounds, *words: str) -> str:
+    found = grounds.nightshift("archive", *words)
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+# ---- pack and unpack -------------------------------------------------------------------------------------------------
+
+
+def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_gone(grounds):
+    before, refs = everything(grounds), grounds.git("for-each-ref")
+    assert "packed night t into" in done(grounds, "t")
+    assert not grounds.folder("t").exists()
+    assert len(grounds.rows()) == 3  # of results.tsv
+    for ref in grounds.git("for-each-ref", "--format=%(refname)", "refs/experiments", "refs/heads/experiments").split():
+        grounds.git("update-ref", "-d", ref)
+    grounds.git("reflog", "expire", "--all", "--expire=now")
+    grounds.git("gc", "-q", "--prune=now")
+    assert "unpacked night t" in done(grounds, "--unpack", "t")
+    assert everything(grounds) == before
+    assert grounds.git("for-each-ref") == refs
+    assert grounds.git("fsck") == ""
+    assert not packed(grounds).exists()
+    assert [path.name for path in packed(grounds).parent.iterdir() if path.name.startswith(".p")] == []
+
+
+def test_a_packed_night_can_be_listed_but_goes_on_only_once_it_is_unpacked(grounds):
+    done(grounds, "t")
+    for words in (("run", "--tag", "t"), ("status", "--tag", "t"), ("try", "-m", "x", "--tag", "t")):
+        said = refused(grounds.nightshift(*words))
+        assert "night t is packed away in" in said
+        assert "archive --unpack t" in said
+    assert grounds.nightshift("results", "--tag", "t").stdout.count("unigram") == 0  # from the rows that stayed
+    assert "is packed in" in done(grounds, "t")  # once more
+    assert grounds.nightshift("report", "t").returncode == 0  # from its rows, into a folder of that name
+    assert "unpacked night t" in done(grounds, "--unpack", "t")
+    assert len(grounds.attempts("t")) == 3
+
+
+def test_any_tar_program_reads_the_file(grounds, tmp_path):
+    journal = (grounds.folder("t") / "journal.sqlite").read_bytes()
+    done(grounds, "t")
+    with tarfile.open(packed(grounds)) as tar:
+        assert tar.getnames()[0] == "contents.json"
+        assert tar.extractfile("night/journal.sqlite").read() == journal
+
+
+def test_refs_that_lead_elsewhere_by_now_stay(grounds):
+    done(grounds, "t")
+    grounds.git("update-ref", "refs/experiments/t/0001", "HEAD")
+    assert "refs/experiments/t/0001 leads to another commit by now" in done(grounds, "--unpack", "t")
+    assert grounds.git("rev-parse", "refs/experiments/t/0001") == grounds.git("rev-parse", "HEAD")
+
+
+def test_without_the_commit_that_the_night_began_from_all_but_its_commits_comes_back(grounds, tmp_path):
+    done(grounds, "t")
+    other = Grounds(make_repository(tmp_path / "other", unigram(SHARPNESS=0.3)))
+    other.folder("t").parent.mkdir(parents=True)
+    shutil.move(packed(grounds), other.folder("t").parent)
+    assert "its commits could not be brought back" in done(other, "--unpack", "t")
+    assert other.attempts("t")[1].proposal.script == unigram(SHARPNESS=0.7)
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(grounds):
+    before = everything(grounds)
+    assert "would become" in done(grounds, "t", "--dry-run")
+    assert everything(grounds) == before
+    done(grounds, "t")
+    assert "would take" in done(grounds, "t", "--unpack", "--dry-run")
+    assert packed(grounds).exists()
+    assert not grounds.folder("t").exists()
+
+
+# ---- killed ----------------------------------------------------------------------------------------------------------
+
+
+def killed_at(step: int, grounds: Grounds, *words: str) -> bool:
+    """Run a command in another process that dies before it renames or deletes for the nth time, or asks rm to."""
+    child = os.fork()
+    if not child:
+        left = step
+
+        def before(event: str, arguments: tuple[Any, ...]) -> None:
+            nonlocal left
+            is_rm = event == "subprocess.Popen" and arguments[0] == "rm"
+            is_ours = event in ("os.rename", "os.remove") and "nights" in str(arguments[0])
+            left -= is_rm or is_ours
+            if left == 0:
+                os._exit(KILLED)
+
+        os.chdir(grounds.root)
+        sys.addaudithook(before)
+        os._exit(exit_code(words))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
+
+
+def test_a_call_that_is_killed_at_any_step_loses_nothing_and_the_next_one_ends_it(grounds):
+    before, step, kills = everything(grounds), 0, 0
+    while True:
+        step += 1
+        kills_before = kills
+        kills += killed_at(step, grounds, "archive", "t")
+        if grounds.folder("t").exists():
+            assert everything(grounds) == before
+        else:
+            assert len(read_contents(packed(grounds)).files) == len([one for one in before.values() if one])
+        done(grounds, "t")
+        assert not grounds.folder("t").exists()
+        kills += killed_at(step, grounds, "archive", "--unpack", "t")
+        if packed(grounds).exists():
+            done(grounds, "--unpack", "t")
+        assert everything(grounds) == before
+        if kills == kills_before:
+            break
+    assert kills >= 6
+    assert done(grounds, "t")
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_night_with_odd_files_in_it_is_not_packed(grounds, kind):
+    odd = grounds.folder("t") / "runs" / "0001" / "seed0" / "odd"
+    odd.symlink_to("/etc/passwd") if kind == "link" else os.mkfifo(odd)
+    before = everything(grounds)
+    assert f"{odd} is a {kind}" in refused(grounds.nightshift("archive", "t"))
+    assert everything(grounds) == before
+    assert not packed(grounds).exists()
+
+
+def test_nothing_is_packed_while_a_night_runs(grounds):
+    place = Place.of(grounds.root / "train_mlx.py")
+    with only_night(place.repo.common_dir()) as tell:
+        tell("t", grounds.folder("t"))
+        assert "night t (pid" in refused(grounds.nightshift("archive", "t"))
+
+
+def test_what_is_no_night_is_named(grounds):
+    assert "night x has no journal here; there are: t" in refused(grounds.nightshift("archive", "x"))
+    assert "night t is here, and not packed" in refused(grounds.nightshift("archive", "--unpack", "t"))
+    assert "'../t' is no tag" in refused(grounds.nightshift("archive", "--unpack", "../t"))
+
+
+Change = Callable[[dict[str, Any], list[tuple[tarfile.TarInfo, bytes]]], None]
+
+
+def tampered(file: Path, change: Change) -> None:
+    """Write the file again after a change of what it says and of what it holds."""
+    with tarfile.open(file) as tar:
+        members = [(one, tar.extractfile(one).read()) for one in tar]
+    said = json.loads(members.pop(0)[1])
+    change(said, members)
+    text = json.dumps(said).encode()
+    first = tarfile.TarInfo("contents.json")
+    first.size = len(text)
+    with tarfile.open(file, "w:gz", format=tarfile.PAX_FORMAT) as tar:
+        for member, content in [(first, text), *members]:
+            tar.addfile(member, io.BytesIO(content))
+
+
+def renamed(to: str) -> Change:
+    def change(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+        at = next(at for at, (one, _) in enumerate(members) if one.name.endswith("log.txt"))
+        path = members[at][0].name.removeprefix("night/")
+        said["files"][to] = said["files"].pop(path)
+        members[at][0].name = f"night/{to}"
+
+    return change
+
+
+def linked(kind: bytes) -> Change:
+    def change(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+        at = next(at for at, (one, _) in enumerate(members) if one.name.endswith("log.txt"))
+        link = tarfile.TarInfo(members[at][0].name)
+        link.type, link.linkname = kind, "/etc/passwd"
+        members[at] = link, b""
+
+    return change
+
+
+def altered(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    at = next(at for at, (one, _) in enumerate(members) if one.name.endswith("notes.txt") or one.size > 100)
+    content = bytes([members[at][1][0] ^ 1]) + members[at][1][1:]
+    members[at] = members[at][0], content
+
+
+def extra(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    members.append((tarfile.TarInfo("night/extra"), b""))
+
+
+def huge(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    said["files"]["journal.sqlite"]["bytes"] = 10**18
+
+
+def foreign_ref(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    said["refs"]["refs/heads/main"] = next(iter(said["refs"].values()))
+
+
+def other_tag(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    said["tag"] = "../../elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (renamed("../../../../evil"), "is no path inside"),
+        (renamed("/tmp/evil"), "is no path inside"),
+        (renamed("a/../../evil"), "is no path inside"),
+        (renamed("journal.sqlite/evil"), "lies inside a file"),
+        (linked(tarfile.SYMTYPE), "is no plain file"),
+        (linked(tarfile.LNKTYPE), "is no plain file"),
+        (linked(tarfile.CHRTYPE), "is no plain file"),
+        (altered, "not as it was"),
+        (extra, "which it does not name"),
+        (huge, "are free here"),
+        (foreign_ref, "is not the night's"),
+        (other_tag, "holds night ../../elsewhere"),
+    ],
+)
+def test_a_hostile_file_puts_nothing_anywhere(packed_night, change, said):
+    grounds, file = packed_night
+    tampered(file, change)
+    before = sorted(path for path in grounds.root.parent.rglob("*") if ".git" not in path.parts)
+    refs = grounds.git("for-each-ref")
+    assert said in refused(grounds.nightshift("archive", "--unpack", "t"))
+    assert sorted(path for path in grounds.root.parent.rglob("*") if ".git" not in path.parts) == before
+    assert grounds.git("for-each-ref") == refs
+
+
+@pytest.fixture(scope="module")
+def packed_once(night: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Grounds, bytes]:
+    grounds = Grounds(Path(shutil.copytree(night, tmp_path_factory.mktemp("packed") / "user")))
+    done(grounds, "t")
+    return grounds, packed(grounds).read_bytes()
+
+
+@pytest.fixture
+def packed_night(packed_once: tuple[Grounds, bytes]) -> tuple[Grounds, Path]:
+    """The same repository for several tests, none of which unpacks the night."""
+    grounds, content = packed_once
+    packed(grounds).write_bytes(content)
+    return grounds, packed(grounds)
+
+
+def test_a_file_that_is_cut_short_or_claims_gigabytes_of_headers_is_named(packed_night):
+    grounds, file = packed_night
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    assert "is damaged, or no packed night" in refused(grounds.nightshift("archive", "--unpack", "t"))
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 1 << 33
+    file.write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16)))
+    assert "claims 8589934592 bytes" in refused(grounds.nightshift("archive", "--unpack", "t"))
+    assert "damaged" in grounds.nightshift("nights").stdout
+
+
+# ---- weights ---------------------------------------------------------------------------------------------------------
+
+
+def test_weights_of_runs_that_are_not_the_best_are_deleted_and_nothing_else(grounds):
+    before = everything(grounds)
+    cache = grounds.folder("t") / "runs" / "0001" / "seed0" / "tmp" / "cache"
+    cache.mkdir(parents=True)
+    (cache / "compiled").write_bytes(bytes(3000))
+    weights = "runs/0001/seed0/out/model.safetensors"
+    assert weights in before
+    dry = done(grounds, "t", "--prune-weights", "--dry-run")
+    assert f"  {weights}: " in dry
+    assert "would free" in dry
+    assert (grounds.folder("t") / weights).exists()
+    assert "freed" in done(grounds, "t", "--prune-weights")
+    assert everything(grounds) == {path: one for path, one in before.items() if path != weights}
+    assert "no weights to delete" in done(grounds, "t", "--prune-weights")
+    best = grounds.folder("t") / "runs" / "0002" / "seed0" / "out" / "model.safetensors"
+    assert hashlib.sha256(best.read_bytes())
+
+
+def test_weights_stay_while_a_dawn_is_not_at_its_end(grounds):
+    from agent.experiment import Dawn
+
+    with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
+        journal.put_dawn(Dawn(1, 2, 2, "2026-11-22T06:00:00Z"))
+    assert "go on with: nightshift confirm --tag t" in refused(grounds.nightshift("archive", "t", "--prune-weights"))
+    with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
+        journal.put_dawn(dataclasses.replace(journal.dawns()[0], ended="2026-11-22T06:30:00Z", champion=1))
+    assert "no weights to delete" in done(grounds, "t", "--prune-weights")  # the first of that dawn's champion

@@ -1,0 +1,110 @@
+"""All nights that are known here: with a journal, packed away, shipped, or only in results.tsv."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import refused
+from nights import PROJECT, Grounds, command, make_repository, unigram
+from terminals import Terminal
+
+from agent.cli.housekeeping.nights import COLUMNS, _cells, all_nights, size_words
+from agent.night.lock import only_night
+from agent.records.place import Place
+from agent.view.table import lines
+
+
+@pytest.fixture(scope="module")
+def grounds(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Grounds]:
+    """One night of each state, `run` begun last; all but one come from one night that really ran."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        found = Grounds(make_repository(tmp_path_factory.mktemp("nights") / "user", unigram()))
+        found.try_scripts("packed", [unigram(SHARPNESS=0.7)])
+        assert found.nightshift("archive", "packed").returncode == 0
+        found.try_scripts("open", [unigram(SHARPNESS=0.7), unigram(SHARPNESS=0.2)])
+        shipped = "nov22-cpu-mix-0"
+        shutil.copytree(PROJECT / "experiments/shipped" / shipped, found.root / "experiments/shipped" / shipped)
+        with (found.root / "results.tsv").open("a") as ledger:
+            ledger.writelines(line for line in (PROJECT / "results.tsv").open() if "\tnov20-cpu\t" in line)
+        broken = found.folder("broken") / "journal.sqlite"
+        broken.parent.mkdir()
+        broken.write_text("no journal")
+        yield found
+
+
+def listed(grounds: Grounds) -> dict[str, dict[str, Any]]:
+    done = grounds.nightshift("nights", "--json")
+    assert done.returncode == 0, done.stderr
+    return {one["tag"]: one for one in json.loads(done.stdout)["nights"]}
+
+
+def test_every_night_is_listed_with_its_state_the_oldest_first(grounds):
+    found = listed(grounds)
+    assert {tag: one["state"] for tag, one in found.items()} == {
+        "broken": "damaged",
+        "nov20-cpu": "rows only",
+        "nov22-cpu-mix-0": "shipped",
+        "packed": "archived",
+        "open": "can go on",
+    }
+    assert [one["started"] for one in found.values()] == sorted(one["started"] for one in found.values())
+
+
+def test_a_night_says_the_same_of_itself_packed_and_unpacked(grounds):
+    packed, opened = listed(grounds)["packed"], listed(grounds)["open"]
+    assert (packed["attempts"], packed["kept"], packed["best_attempt"]) == (2, 1, 1)
+    assert (opened["attempts"], opened["kept"], opened["best_attempt"]) == (3, 1, 1)
+    assert packed["val_bpb"] == opened["val_bpb"] == grounds.attempts("open")[1].val_bpb
+    assert packed["device"] == opened["device"]
+    assert packed["budget_s"] == opened["budget_s"] == 0.05
+    assert 0 < packed["bytes"] < opened["bytes"]
+
+
+def test_the_honest_gain_is_that_of_dawn(grounds):
+    one = listed(grounds)["nov22-cpu-mix-0"]
+    assert one["honest"] == {"mean_bpb": pytest.approx(0.2194, abs=1e-4), "low_bpb": pytest.approx(0.1506, abs=1e-4),
+                             "high_bpb": pytest.approx(0.2883, abs=1e-4)}  # fmt: skip
+    rows = listed(grounds)["nov20-cpu"]
+    assert (rows["attempts"], rows["kept"], rows["val_bpb"], rows["honest"]) == (9, 4, 1.733755, None)
+
+
+def test_a_night_that_runs_is_shown_as_running(grounds):
+    with only_night(Place.of(grounds.root / "train_mlx.py").repo.common_dir()) as tell:
+        tell("open", grounds.folder("open"))
+        assert listed(grounds)["open"]["state"] == "running"
+
+
+def test_the_table_fits_the_terminal_and_says_what_can_be_done(grounds):
+    with Terminal(command("nights"), grounds.root, columns=80) as terminal:
+        assert terminal.to_the_end() == 0
+        shown = terminal.text()
+    assert "archive --unpack packed" in shown
+    assert "run --tag open" in shown.replace("\n  ", " ")
+    assert "0.2194 [0.1506, 0.2883]" in shown
+    assert len([line for line in shown.splitlines() if line.startswith(("open", "nov20-cpu"))]) == 2
+
+
+def test_on_a_narrow_terminal_device_and_budget_go_first_and_the_gain_goes_last(grounds):
+    found = all_nights(Place.of(grounds.root / "train_mlx.py"))
+    heads = {width: lines(COLUMNS, map(_cells, found), width)[0] for width in (50, 80, 160)}
+    assert {width: len(head) <= width for width, head in heads.items()} == dict.fromkeys(heads, True)
+    assert ["device" in head for head in heads.values()] == [False, False, True]
+    assert ["honest gain" in head for head in heads.values()] == [False, True, True]
+    assert all("best_bpb" in head for head in heads.values())
+
+
+def test_where_no_night_has_run_the_first_command_is_named(tmp_path):
+    grounds = Grounds(make_repository(tmp_path / "user", unigram()))
+    assert "no night has run here yet; begin with: nightshift run" in refused(grounds.nightshift("nights"))
+    assert json.loads(grounds.nightshift("nights", "--json").stdout)["nights"] == []
+
+
+def test_sizes_are_written_with_three_digits():
+    sizes = (0, 999, 1000, 312_400, 1_240_000, 99_960_000, 999_700_000, 87e9)
+    assert [size_words(one) for one in sizes] == [
+        "0 B", "999 B", "1 kB", "312 kB", "1.2 MB", "100 MB", "1.0 GB", "87.0 GB",
+    ]  # fmt: skip
