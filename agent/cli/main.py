@@ -44,6 +44,7 @@ FILES = {
     "archive": "agent.cli.housekeeping.archive",
     "profile": "agent.cli.machine",
     "doctor": "agent.cli.machine",
+    "mcp": "agent.cli.housekeeping.mcp",
 }
 
 

@@ -1,0 +1,90 @@
+"""The tools that read and steer, on a real night."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mcp_clients import Agent, agent_in
+from nights import Grounds, make_repository, unigram
+
+from agent.proposers.notes import read_notes
+
+pytestmark = pytest.mark.slow
+TAG = "t"
+BEST = unigram(SHARPNESS=0.9)
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Grounds]:
+    """A repository in which a night has kept one edit and discarded another."""
+    grounds = Grounds(make_repository(tmp_path_factory.mktemp("mcp") / "user", unigram()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        crashes = unigram().replace("data = prepare", "assert False, 'no data'\n    data = prepare")
+        grounds.try_scripts(TAG, [BEST, unigram(SHARPNESS=0.2), crashes])
+        yield grounds
+
+
+@pytest.fixture(scope="module")
+def agent(night: Grounds) -> Iterator[Agent]:
+    with agent_in(night.root) as one:
+        yield one
+
+
+def test_the_history_is_a_short_list(agent):
+    found = agent.facts("history")
+    rows = [(row["attempt"], row["parent"], row["status"]) for row in found["history"]]
+    assert rows == [(0, None, "keep"), (1, 0, "keep"), (2, 1, "discard"), (3, 1, "crash")]
+    assert found["history"][1]["delta_bpb"] < 0 < found["history"][2]["delta_bpb"]
+    assert found["history"][1]["title"] == "script 1"
+    latest = agent.facts("history", limit=1)
+    assert ([row["attempt"] for row in latest["history"]], latest["earlier"]) == ([3], 3)
+
+
+def test_an_attempt_is_shown_with_its_log_and_its_edit(agent):
+    shown = agent.facts("show", n=3, log=True)
+    assert (shown["number"], shown["hypothesis"], shown["status"]) == (3, "It might be better.", "crash")
+    assert "AssertionError: no data" in shown["traceback"]
+    assert "AssertionError: no data" in shown["log_text"]
+    assert "+SHARPNESS = 0.9" in agent.facts("diff", n=1)["diff"]
+    assert agent.error("show", n=99) == "night t has no attempt 99; there are: 0 to 3"
+
+
+def test_the_best_script_is_read_and_taken(agent, night):
+    best = agent.facts("best")
+    assert (best["number"], best["script"]) == (1, BEST)
+    assert agent.facts("status")["best"]["number"] == 1
+    script = night.root / "train_mlx.py"
+    script.write_text("# an edit that nothing else keeps\n")
+    assert "train_mlx.py" in agent.error("take")
+    assert script.read_text() == "# an edit that nothing else keeps\n"
+    taken = agent.facts("take", attempt=1, anyway=True)
+    assert script.read_text() == BEST
+    assert Path(taken["before_take"]).read_text() == "# an edit that nothing else keeps\n"
+    assert agent.facts("take", attempt="best")["was_there"] is True
+
+
+def test_hostile_words_stay_words(agent, night):
+    before = sorted(path.name for path in night.root.parent.iterdir())
+    agent.facts("note", text="--tag x")
+    agent.facts("note", text="$(touch ../hacked); --help")
+    assert read_notes(night.folder(TAG)) == ("--tag x", "$(touch ../hacked); --help")
+    for tag in ("../../x", "--help", "-x", "t\nx", "/etc/passwd", "; id"):
+        for tool in ("status", "history", "best"):
+            assert agent.call(tool, tag=tag).is_error
+    assert sorted(path.name for path in night.root.parent.iterdir()) == before
+
+
+def test_what_a_scoring_process_said_is_not_shown(agent, night):
+    """A script prints the validation text while it is scored, for the next script to hold."""
+    leaks = unigram(SHARPNESS=0.8).replace(
+        "def load_model(", "def load_model(path):\n    raise ValueError('a secret')\n\n\ndef loads("
+    )
+    night.try_scripts("leaks", [leaks])
+    assert "a secret" in night.nightshift("show", "1", "--tag", "leaks", "--json").stdout
+    with agent_in(night.root) as one:
+        shown = one.facts("show", n=1, log=True, tag="leaks")
+        assert shown["status"] == "crash"
+        for facts in (shown, one.facts("history", tag="leaks"), one.facts("status", tag="leaks")):
+            assert "secret" not in json.dumps(facts)
