@@ -25,7 +25,7 @@ from agent.tries.checks import Prepared, StaleEdit, prepare
 from agent.tries.line import LineEntry, TryLine, TryState
 from agent.tries.request import TryRequest
 from agent.tries.turn import is_taken, turn
-from agent.tries.worker import WORK, say_that_it_waits, start_worker, work
+from agent.tries.worker import WORK, last_words, say_that_it_waits, start_worker, work
 from agent.view.answer import AnswersTo
 from agent.view.live.follow import Activity, Moment
 from agent.view.screen import print_folded
@@ -141,12 +141,14 @@ def _wait(options: TryOptions, number: str) -> int:
             worker = start_worker(line, place.repo.root)
     try:
         while entry.answer is None:
-            is_worked = line.is_worked or (worker is not None and worker.poll() is None)
+            is_worked = line.is_worked() or (worker is not None and worker.poll() is None)
             entry = line.entry(number)  # after the look at its worker, which writes the answer before it ends
             if entry.answer is not None:
                 break
             if not is_worked:
-                return _tell_stuck(options, entry, f"{NO_VERDICT}: the process that works through the line has ended")
+                why = last_words(line)
+                ended = f"{NO_VERDICT}: the process that works through the line has ended{why and f' ({why})'}"
+                return _tell_stuck(options, entry, ended)
             if options.for_s is not None and time.monotonic() - began_s >= options.for_s:
                 return _tell_state(options, line, entry)
             time.sleep(POLL_S)
@@ -205,6 +207,8 @@ def _cancel(options: TryOptions, number: str) -> int:
 
 
 def _try_again(options: TryOptions, tag: str | None) -> str:
+    if options.work:
+        return typed("try", "--wait", "ID")
     return try_again(_named(options, tag))
 
 

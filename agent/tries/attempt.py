@@ -1,7 +1,9 @@
 """Run the night's loop for one given edit, and say how it ended."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from agent.errors import NightError, NightshiftError
@@ -11,7 +13,7 @@ from agent.judging.noise import noise
 from agent.night.assembly import Setup, committed, open_context
 from agent.night.driver import run_night
 from agent.night.limits import Limits
-from agent.night.lock import holder, is_held
+from agent.night.lock import BRIEFLY_S, holder, is_held
 from agent.proposers.given import Given
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -69,13 +71,21 @@ def attempt(prepared: Prepared, place: Place, again: TryAgain, *, aside: bool) -
 def check_no_night(place: Place) -> None:
     """Refuse a try while `nightshift run` is at work: it holds the machine until its own limits are reached."""
     repository = place.repo.common_dir()
-    if is_held(repository):
+    if _is_night(repository):
         who = holder(repository)
         named = f"night {who.tag} (pid {who.pid}, since {who.since})" if who else "a night that has just begun"
         leave = typed("submit", place.script, "-m", "what and why")
         raise NightError(
             f"{named} is running in this repository; leave it your edit with: {leave}; or end it with: {typed('stop')}"
         )
+
+
+def _is_night(repository: Path) -> bool:
+    """Look twice: who only asks whether a night runs holds its lock for a moment."""
+    if not is_held(repository):
+        return False
+    time.sleep(BRIEFLY_S)
+    return is_held(repository)
 
 
 def _tried(new: Sequence[Attempt], proposal: Proposal) -> Attempt | None:

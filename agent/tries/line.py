@@ -106,11 +106,10 @@ class TryLine:
         numbers = [one.id for one in self.waiting()]
         return numbers.index(entry.id) if entry.id in numbers else 0
 
-    @property
-    def is_worked(self) -> bool:
-        """Return whether a process works through the line now."""
+    def is_worked(self, patience_s: float = 0.0) -> bool:
+        """Return whether a process works through the line now; who asks the same at the moment seems to, too."""
         try:
-            with self.worker_lock.acquire(timeout=0):
+            with self.worker_lock.acquire(timeout=patience_s):
                 return False
         except Timeout:
             return True
@@ -131,7 +130,7 @@ class TryLine:
         except (OSError, NightError, ValueError, TypeError, RecursionError) as error:
             return LineEntry(folder, TryState.DONE, fault=f"{REQUEST} cannot be read ({_said(error)})")
         if not os.path.lexists(folder / ANSWER):
-            is_at_work = self._at_work() == folder.name and self.is_worked
+            is_at_work = self._at_work() == folder.name and self.is_worked()
             return LineEntry(folder, TryState.RUNNING if is_at_work else TryState.WAITING, request)
         try:
             answer = _checked_answer(self._json(folder / ANSWER))

@@ -7,6 +7,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 POLL_S = 0.05  # how often who waits looks whether it is its turn
+BRIEFLY_S = 0.2  # who asks whether a try is at work holds the lock for a moment
 PAUSE_S = 4 * POLL_S  # between two tries of the line, so that who waits beside it has a turn, too
 
 
@@ -15,7 +16,7 @@ def turn(repository: Path, wait_began: Callable[[], None]) -> Iterator[None]:
     """Wait until no other try is at work; `wait_began` is called where one is. repository: its git folder."""
     lock = _lock(repository)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=BRIEFLY_S)
     except Timeout:
         wait_began()
         lock.acquire(poll_interval=POLL_S)

@@ -5,31 +5,34 @@ import subprocess
 import sys
 import time
 import traceback
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from filelock import Timeout
 
-from agent.errors import NightHalted, NightshiftError
+from agent.errors import NightError, NightHalted, NightshiftError
+from agent.files import read_plain
 from agent.invocation import typed
 from agent.records.place import Place
 from agent.script.merge import merged
+from agent.text import SAID_CHARS, one_line
 from agent.tries.attempt import UNFINISHED, TryOutcome, attempt
 from agent.tries.checks import StaleEdit, prepare
 from agent.tries.line import LineEntry, TryLine
 from agent.tries.request import TryRequest
 from agent.tries.turn import PAUSE_S, turn
 
-PATIENCE_S = 1.0  # for the worker's lock: who asks whether it is held holds it for a moment
+PATIENCE_S, ASKING_S = 1.0, 0.2  # for the worker's lock: who asks whether it is held holds it for a moment
+LOG = "worker.log"
 WORK = "--work"
 
 
 def start_worker(line: TryLine, root: Path) -> subprocess.Popen[bytes] | None:
     """Start the process that works through the line, in a session of its own; None where one is at work already."""
-    if line.is_worked:
+    if line.is_worked(ASKING_S):
         return None
-    with (line.folder / "worker.log").open("ab") as log:
+    with (line.folder / LOG).open("wb") as log:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "agent", "try", WORK],
             cwd=root,
@@ -61,8 +64,18 @@ def work(line: TryLine, root: Path) -> None:
         line.worker_lock.release()
 
 
+def last_words(line: TryLine) -> str:
+    """Return what the line's process said last, which is why it has ended; empty where it said nothing."""
+    with suppress(OSError, NightError):
+        words = read_plain(line.folder / LOG).strip()
+        return one_line(words.rpartition("\n")[2].removeprefix("nightshift: "), SAID_CHARS)
+    return ""
+
+
 def _worked(line: TryLine, entry: LineEntry, root: Path) -> TryOutcome:
     """Try one entry; its words go to its log, a defect's traceback, too."""
+    if entry.log.exists() and not entry.log.is_file():
+        return TryOutcome({}, (), f"{entry.log} is no plain file; remove it, and start the try again", 2)
     with entry.log.open("a") as log, redirect_stderr(log):
         try:
             return _tried(line, entry, root)

@@ -41,7 +41,7 @@ def lined(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
         yield grounds
-        wait_until(lambda: not TryLine(grounds.root).is_worked)
+        wait_until(lambda: not TryLine(grounds.root).is_worked())
 
 
 def test_tries_that_are_started_get_their_verdicts_one_after_the_other(lined):
@@ -105,7 +105,12 @@ def test_an_edit_of_an_older_script_is_refused_before_it_waits(lined):
 
 def test_it_is_tried_anyway_where_that_is_asked_for(lined):
     edit(lined, unigram(SMOOTHING=3.0))
-    facts = said(lined, "-m", "smoother", "--anyway")
+    with turn(git_folder(lined), lambda: None):
+        going = lined.start("try", "-m", "smoother", "--anyway", "--json")
+        assert going.stdout is not None
+        assert "another try is at work in this repository; this one waits for its turn" in going.stdout.readline()
+    out = going.communicate(timeout=60)[0]
+    facts = json.loads(out[out.index("{\n") :])
     assert (facts["attempt"], facts["based_on"], facts["status"]) == (3, 0, "discard")
     assert [one["attempt"] for one in facts["missing_edits"]][:1] == [1]
 
@@ -182,7 +187,7 @@ def test_a_try_whose_process_is_killed_goes_on(grounds):
     wait_until(lambda: journal.exists() and len(grounds.attempts("t")) == 2 and grounds.attempts("t")[1].runs, 120)
     (worker,) = [one for one in psutil.process_iter(["cmdline", "cwd"]) if is_worker(one, grounds)]
     os.kill(worker.pid, signal.SIGKILL)
-    wait_until(lambda: not TryLine(grounds.root).is_worked)
+    wait_until(lambda: not TryLine(grounds.root).is_worked())
     assert [entry.state for entry in TryLine(grounds.root).entries()] == ["waiting"]
     facts = said(grounds, "--wait", "t0001")
     assert (facts["state"], facts["status"], facts["attempt"]) == ("done", "keep", 1)
