@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 from commands import refused, wait_until
-from nights import Grounds, make_repository, unigram
+from nights import Grounds, make_repository, mounted, unigram
 
 from agent.night.lock import only_night
 from agent.tries.line import TryLine, tries_facts, tries_line
@@ -174,6 +174,21 @@ def test_a_line_that_cannot_be_written_is_refused_in_a_sentence(grounds):
     (grounds.root / "experiments" / "tries").write_text("a file")
     edit(grounds, unigram(SHARPNESS=0.9))
     assert "cannot use" in refused(grounds.nightshift("try", "-m", "sharper", "--start"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_a_full_disk_leaves_no_half_try_behind(tmp_path):
+    with mounted(tmp_path / "disk", "size=16m") as disk:
+        grounds = Grounds(make_repository(disk / "user", unigram()))
+        edit(grounds, unigram(SHARPNESS=0.9))
+        with pytest.raises(OSError, match="No space left"), (disk / "hoard").open("wb", buffering=0) as hoard:
+            while True:
+                hoard.write(bytes(4096))
+        told = refused(grounds.nightshift("try", "-m", "sharper", "--start"))
+        assert told.startswith(
+            "no space left on the disk; free some and resume with: nightshift try -m sharper --start"
+        )
+        assert TryLine(grounds.root).entries() == []
 
 
 # ---- interruptions ---------------------------------------------------------------------------------------------------
