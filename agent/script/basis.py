@@ -28,12 +28,12 @@ class Basis:
 
 
 @dataclass(frozen=True, slots=True)
-class _ScriptText:
+class _ReadText:
     lines: Counter[str]  # without blanks, comments and indentation; of a dial only its name
     values: dict[str, Value] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, script: str, device_kind: str) -> "_ScriptText":
+    def of(cls, script: str, device_kind: str) -> "_ReadText":
         lines: Counter[str] = Counter()
         for line in script.splitlines():
             if text := line.strip():
@@ -43,7 +43,7 @@ class _ScriptText:
             return cls(lines, values_of(script, device_kind))
         return cls(lines)
 
-    def distance(self, other: "_ScriptText") -> int:
+    def distance(self, other: "_ReadText") -> int:
         """Count the lines of which only one of the texts has a copy, and the dials that differ."""
         lines = (self.lines - other.lines).total() + (other.lines - self.lines).total()
         shared = self.values.keys() & other.values.keys()
@@ -54,20 +54,20 @@ class _ScriptText:
 class _KeptEdit:
     """One kept edit, as far as the incumbent still has it: what later edits have replaced tells nothing."""
 
-    earlier: Sequence[_ScriptText]  # the line up to it
-    after: _ScriptText
-    now: _ScriptText  # the incumbent
+    earlier: Sequence[_ReadText]  # the line up to it
+    after: _ReadText
+    now: _ReadText  # the incumbent
 
     @property
-    def before(self) -> _ScriptText:
+    def before(self) -> _ReadText:
         return self.earlier[-1]
 
-    def is_held_by(self, text: _ScriptText) -> tuple[bool | None, int]:
+    def is_held_by(self, text: _ReadText) -> tuple[bool | None, int]:
         """Return whether a script has this edit, None where that is open, and how much the answer weighs."""
         by_lines = self._by_lines(text)
         return (by_lines, SURE if by_lines else 1) if by_lines is not None else (self._by_dials(text), 1)
 
-    def _by_lines(self, text: _ScriptText) -> bool | None:
+    def _by_lines(self, text: _ReadText) -> bool | None:
         added = (self.after.lines - self.before.lines) & (self.now.lines - self.before.lines)
         removed = (self.before.lines - self.after.lines) & (self.before.lines - self.now.lines)
         has = (added & (text.lines - self.before.lines)).total()
@@ -79,7 +79,7 @@ class _KeptEdit:
             return True
         return False if 2 * has <= new and 2 * has_old >= old else None
 
-    def _by_dials(self, text: _ScriptText) -> bool | None:
+    def _by_dials(self, text: _ReadText) -> bool | None:
         votes = 0
         for name, value in self.after.values.items():
             old = self.before.values.get(name, value)
@@ -100,8 +100,8 @@ def basis_of(script: str, history: History, device_kind: str, committed: str | N
     if not line:
         return Basis(None)
     text, texts = (
-        _ScriptText.of(script, device_kind),
-        [_ScriptText.of(one.proposal.script, device_kind) for one in line],
+        _ReadText.of(script, device_kind),
+        [_ReadText.of(one.proposal.script, device_kind) for one in line],
     )
     edits = [_KeptEdit(texts[:at], texts[at], texts[-1]) for at in range(1, len(texts))]
     held = [edit.is_held_by(text) for edit in edits]
@@ -109,7 +109,7 @@ def basis_of(script: str, history: History, device_kind: str, committed: str | N
     missing = tuple(edit for edit, (is_held, _) in zip(line[cut + 1 :], held[cut:], strict=True) if is_held is False)
     number, distance = _nearest(text, line[cut], texts[cut], history, device_kind)
     if committed is not None and distance:
-        head = _ScriptText.of(committed, device_kind)
+        head = _ReadText.of(committed, device_kind)
         held = [edit.is_held_by(head) for edit in edits]
         if text.distance(head) < distance and _cut(held, [head.distance(one) for one in texts]) == cut:
             return Basis(None, missing)
@@ -142,12 +142,12 @@ def _misfit(held: Sequence[tuple[bool | None, int]], cut: int) -> int:
 
 
 def _nearest(
-    text: _ScriptText, base: Attempt, its_text: _ScriptText, history: History, device_kind: str
+    text: _ReadText, base: Attempt, its_text: _ReadText, history: History, device_kind: str
 ) -> tuple[int, int]:
     """Return the base or, if that is nearer, an edit of it that was not kept; and the distance."""
     nearest, least = base.number, text.distance(its_text)
     for one in [one for one in history if one.parent == base.number][-MOST_NEAR:] if least else ():
-        distance = text.distance(_ScriptText.of(one.proposal.script, device_kind))
+        distance = text.distance(_ReadText.of(one.proposal.script, device_kind))
         if distance < least:
             nearest, least = one.number, distance
     return nearest, least
