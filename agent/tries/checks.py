@@ -86,5 +86,5 @@ def _stale(request: TryRequest, basis: Basis) -> str:
 
 def remedy() -> str:
     """Return what to do about a stale edit."""
-    take = typed("take", "best")
+    take = typed("take", "best", "--anyway")  # which keeps a copy of the edit
     return f"take the best script with: {take}, and make your edit again; or try it as it stands, with --anyway"
