@@ -39,6 +39,8 @@ POLL_S = 0.1
 
 
 def try_edit(options: TryOptions) -> int:
+    if options.for_s is not None and options.wait is None:
+        raise NightError(f"--for {options.for_s:g} says how long to wait; name the try with --wait ID")
     if options.work:
         place = Place.of(options.night.script)
         work(TryLine(place.repo.root), place.repo.root)

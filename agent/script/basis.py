@@ -96,7 +96,7 @@ def basis_of(script: str, history: History, device_kind: str, committed: str | N
     before the cut and lacks those after it. So one that lacks an older edit but holds the newest was made from the
     incumbent, and the deletion is its idea.
     """
-    line = _line(history)
+    line = line_of(history)
     if not line:
         return Basis(None)
     text, texts = (
@@ -116,7 +116,7 @@ def basis_of(script: str, history: History, device_kind: str, committed: str | N
     return Basis(number, missing)
 
 
-def _line(history: History) -> list[Attempt]:
+def line_of(history: History) -> list[Attempt]:
     """Return the attempts whose edits make up the incumbent, attempt 0 first."""
     found, one = [], incumbent(history)
     while one is not None:

@@ -80,9 +80,12 @@ class TryLine:
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
-    def entries(self) -> list[LineEntry]:
-        """Return all tries, the oldest first."""
-        return [self._read(folder) for folder in self._folders()]
+    def latest(self, most_done: int) -> list[LineEntry]:
+        """Return the tries, the oldest first; of those that have an answer only the last."""
+        folders = self._folders()
+        done = [folder for folder in folders if os.path.lexists(folder / ANSWER)]
+        left_out = set(done[: max(0, len(done) - most_done)])
+        return [self._read(folder) for folder in folders if folder not in left_out]
 
     def waiting(self) -> list[LineEntry]:
         """Return the tries without an answer, the one at work among them, in the order in which they are taken."""
@@ -227,9 +230,7 @@ class TryLine:
 
 def tries_facts(root: Path) -> list[dict[str, object]]:
     """Return the tries that wait or are at work, and the latest that are done, for `nightshift status --json`."""
-    entries = [entry for entry in TryLine(root).entries() if entry.fault is None]
-    done = [entry for entry in entries if entry.answer is not None][-SHOWN_DONE:]
-    return [entry.facts() for entry in entries if entry.answer is None or entry in done]
+    return [entry.facts() for entry in TryLine(root).latest(SHOWN_DONE) if entry.fault is None]
 
 
 def tries_line(root: Path) -> str | None:

@@ -15,6 +15,7 @@ from agent.errors import NightError, NightHalted, NightshiftError
 from agent.files import read_plain
 from agent.invocation import typed
 from agent.records.place import Place
+from agent.script.basis import line_of
 from agent.script.merge import merged
 from agent.text import SAID_CHARS, one_line
 from agent.tries.attempt import UNFINISHED, TryOutcome, attempt
@@ -117,8 +118,10 @@ def _on_the_best(request: TryRequest, stale: StaleEdit) -> TryRequest:
     history, best = stale.history, stale.best
     if request.based_on is None or best is None or request.based_on >= len(history):
         raise stale
-    base = history[request.based_on].proposal.script
-    script = merged(best.proposal.script, base, request.script, stale.device_kind)
+    base = history[request.based_on]
+    while base.parent is not None and base not in line_of(history):  # made from one that was not kept: all of its edit
+        base = history[base.parent]
+    script = merged(best.proposal.script, base.proposal.script, request.script, stale.device_kind)
     if script is None:
         raise stale
     return replace(request, script=script, based_on=best.number, merged_onto=best.number)

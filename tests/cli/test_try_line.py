@@ -156,6 +156,11 @@ def test_ids_that_do_not_exist_are_refused_in_a_sentence(grounds):
             assert refused(grounds.nightshift("try", word, number)).startswith("there is no try ")
 
 
+def test_how_long_to_wait_is_nothing_to_say_without_an_id(grounds):
+    told = refused(grounds.nightshift("try", "-m", "sharper", "--for", "5"))
+    assert told == "--for 5 says how long to wait; name the try with --wait ID"
+
+
 def test_rubbish_in_the_folder_of_the_line_is_left_alone(grounds):
     folder = grounds.root / "experiments" / "tries"
     folder.mkdir(parents=True)
@@ -194,7 +199,7 @@ def test_a_full_disk_leaves_no_half_try_behind(tmp_path):
         assert told.startswith(
             "no space left on the disk; free some and resume with: nightshift try -m sharper --start"
         )
-        assert TryLine(grounds.root).entries() == []
+        assert TryLine(grounds.root).latest(9) == []
 
 
 # ---- interruptions ---------------------------------------------------------------------------------------------------
@@ -209,7 +214,7 @@ def test_a_try_whose_process_is_killed_goes_on(grounds):
     (worker,) = [one for one in psutil.process_iter(["cmdline", "cwd"]) if is_worker(one, grounds)]
     os.kill(worker.pid, signal.SIGKILL)
     wait_until(lambda: not TryLine(grounds.root).is_worked())
-    assert [entry.state for entry in TryLine(grounds.root).entries()] == ["waiting"]
+    assert [entry.state for entry in TryLine(grounds.root).latest(9)] == ["waiting"]
     facts = said(grounds, "--wait", "t0001")
     assert (facts["state"], facts["status"], facts["attempt"]) == ("done", "keep", 1)
     assert [run.ending for run in grounds.attempts("t")[1].runs] == ["lost", "finished"]
