@@ -16,6 +16,9 @@ from agent.proposers import queue
 from agent.proposers.notes import add_note
 from agent.proposers.submission import read_submission
 from agent.records.place import Place
+from agent.view.answer import Answer, AnswersTo
+
+AS_JSON = "say as JSON what was done: nothing else on stdout"
 
 # ---- submit ----------------------------------------------------------------------------------------------------------
 
@@ -25,6 +28,7 @@ class SubmitOptions:
     file: Path
     message: str
     script: Path
+    answer: Answer
 
 
 def submit(options: SubmitOptions) -> int:
@@ -34,7 +38,8 @@ def submit(options: SubmitOptions) -> int:
     text = read_submission(options.file, place, history, night.tag if night else "")
     # a night that runs in another working tree reads the queue there
     path = queue.submit(where.queue, text, options.message, script=place.script, now=utc_now())
-    print(f"queued as {path.name}; a night with --proposer queue or mix tries it before all else")
+    said = f"queued as {path.name}; a night with --proposer queue or mix tries it before all else"
+    options.answer.say(said, {"file": str(path)})
     return 0
 
 
@@ -44,10 +49,11 @@ def _submit_words(words: argparse.ArgumentParser) -> None:
         "-m", "--message", required=True, metavar="TEXT", help="what and why; its first line is the title"
     )
     add_script(words)
+    words.add_argument("--json", action="store_true", help=AS_JSON)
 
 
 SUBMIT_HELP = "put a script or a patch into the queue of --proposer queue and mix"
-SUBMIT = Subcommand("submit", SUBMIT_HELP, SubmitOptions, submit, _submit_words)
+SUBMIT = Subcommand("submit", SUBMIT_HELP, SubmitOptions, submit, _submit_words, answers=AnswersTo.STDOUT)
 
 # ---- note ------------------------------------------------------------------------------------------------------------
 
@@ -56,6 +62,7 @@ SUBMIT = Subcommand("submit", SUBMIT_HELP, SubmitOptions, submit, _submit_words)
 class NoteOptions:
     text: list[str]
     tag: str | None
+    answer: Answer
 
 
 def note(options: NoteOptions) -> int:
@@ -64,17 +71,23 @@ def note(options: NoteOptions) -> int:
     running = who.tag if who and place.journal(who.tag).exists() else None
     night, _ = night_in(place, options.tag or running)
     add_note(place.folder(night.tag), " ".join(options.text), utc_now())
-    print(f"night {night.tag} is told before its next proposal")
+    options.answer.say(f"night {night.tag} is told before its next proposal", {"tag": night.tag})
     return 0
 
 
 def _note_words(words: argparse.ArgumentParser) -> None:
     words.add_argument("text", nargs="+", metavar="TEXT", help='as in: nightshift note "leave the depth alone"')
     words.add_argument("--tag", help="of this night (default: the running one, else the latest)")
+    words.add_argument("--json", action="store_true", help=AS_JSON)
 
 
 NOTE = Subcommand(
-    "note", "tell a model or an agent something, from its next proposal on", NoteOptions, note, _note_words
+    "note",
+    "tell a model or an agent something, from its next proposal on",
+    NoteOptions,
+    note,
+    _note_words,
+    answers=AnswersTo.STDOUT,
 )
 
 # ---- stop ------------------------------------------------------------------------------------------------------------
@@ -83,6 +96,7 @@ NOTE = Subcommand(
 @dataclass(frozen=True, slots=True)
 class StopOptions:
     now: bool
+    answer: Answer
 
 
 def stop(options: StopOptions) -> int:
@@ -91,12 +105,16 @@ def stop(options: StopOptions) -> int:
     if who is None or not place.folder(who.tag).is_dir():
         raise NightError(f"no night is running in this repository; see: {typed('status')}")
     Stop(place.folder(who.tag)).wish(NOW if options.now else AFTER_RUN)
-    print(f"night {who.tag} ends {'now' if options.now else 'after its current run'}")
+    when = "now" if options.now else "after its current run"
+    options.answer.say(f"night {who.tag} ends {when}", {"tag": who.tag})
     return 0
 
 
 def _stop_words(words: argparse.ArgumentParser) -> None:
     words.add_argument("--now", action="store_true", help="end the run too; it is redone when the night is resumed")
+    words.add_argument("--json", action="store_true", help=AS_JSON)
 
 
-STOP = Subcommand("stop", "end the running night after its current run", StopOptions, stop, _stop_words)
+STOP = Subcommand(
+    "stop", "end the running night after its current run", StopOptions, stop, _stop_words, answers=AnswersTo.STDOUT
+)

@@ -81,6 +81,13 @@ class Answer:
         elif self.to is not None:
             self.to.write_text(f"{text}\n")
 
+    def say(self, sentence: str, facts: Mapping[str, object]) -> None:
+        """Tell people what was done in a sentence, or a program by these facts."""
+        if self.on_stdout:
+            self.give(facts)
+        else:
+            print(sentence)
+
     def fail(self, error: str, exit_code: int, **more: object) -> None:
         """Say why there is no other answer; where not even that can be written, stderr has it."""
         with suppress(OSError, ValueError):

@@ -36,6 +36,7 @@ def night(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Grounds:
         found = Grounds(make_repository(root / "user", START))
         write_idea(found.root / "ideas", "sharper", BETTER, BETTER.replace("SHARPNESS = 0.9", "SHARPNESS = 0.95"))
         found.try_scripts("t", [BETTER, BROKEN])
+    (found.root / "idea.py").write_text(unigram(SHARPNESS=0.7))
     with Journal.resume(found.folder("t") / "journal.sqlite") as journal:
         dawn = dataclasses.asdict(findings(journal.attempts()))
         journal.put_dawn(Dawn(1, 1, 4, "2026-01-02T05:00:00Z", None, dawn))
@@ -57,7 +58,7 @@ def told(night: Grounds, *words: str) -> dict[str, object]:
     [
         "confirm --show", "status", "results", "results --all", "show 0", "show 1", "show 2",
         "show --best", "show 1 --log", "diff 1", "diff best", "compare 0 1", "compare 0 2", "compare 0 1 --diff",
-        "take 1", "take best", "ideas", "ideas sharper",
+        "take 1", "take best", "best", "note deeper", "submit idea.py -m wider", "ideas", "ideas sharper",
     ],
 )  # fmt: skip
 def test_an_answer_has_the_keys_and_types_of_the_page(night, words):

@@ -11,6 +11,9 @@ import pytest
 from commands import refused
 from nights import Grounds, git, make_repository, unigram
 
+from agent.cli.taking.take import _replace
+from agent.errors import NightError
+
 MINE = unigram(SHARPNESS=0.33)
 BEST = unigram(SHARPNESS=0.9)
 
@@ -119,6 +122,13 @@ def test_a_failure_is_an_answer_too(here):
         (("worst",), "argument N: 'worst' is no attempt; give its number, or: best"),
     ):
         assert json.loads(here.nightshift("take", "--json", *words).stdout)["error"].startswith(error)
+
+
+def test_a_script_that_was_saved_meanwhile_is_not_replaced(here):
+    with pytest.raises(NightError, match="was edited just now; give the command again"):
+        _replace(script(here), MINE.encode(), BEST.encode())
+    assert script(here).read_text() == unigram()
+    assert not list(here.root.glob(".train_mlx.py.*"))
 
 
 def test_a_link_is_never_written_through(here, tmp_path):

@@ -92,7 +92,8 @@ def test_other_commands_write_it_where_their_answer_goes(grounds, tmp_path, word
     ("words", "error"),
     [
         (("doctor", "--json", "--what"), "unrecognized arguments: --what"),
-        (("stop", "--json"), "unrecognized arguments: --json"),
+        (("report", "--json"), "unrecognized arguments: --json"),
+        (("stop", "--json"), "no night is running in this repository; see: nightshift status"),
         (("--json",), "the following arguments are required: COMMAND"),
         (("rnu", "--json"), "argument COMMAND: invalid choice: 'rnu'"),
     ],
@@ -138,6 +139,16 @@ def test_what_nobody_foresaw_is_an_answer_too(monkeypatch, capsys):
     facts = json.loads(capsys.readouterr().out)
     assert facts["exit_code"] == 1  # Python's own, for an exception
     assert facts["error"].startswith("ZeroDivisionError: division by zero; this is a defect, please report it")
+
+
+def test_ctrl_c_in_a_command_is_an_answer_too(monkeypatch, capsys):
+    def is_interrupted(options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "commands_for", lambda words: [replace(TRY, act=is_interrupted)])
+    assert command_line.main(["try", "--json", "-m", "x"]) == 130
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["schema_version"], facts["exit_code"], facts["status"]) == (1, 130, "unfinished")
 
 
 def test_an_interrupted_try_says_how_it_goes_on(grounds):

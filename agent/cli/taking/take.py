@@ -47,14 +47,14 @@ def take(options: TakeOptions) -> int:
     taken = find(place, options.attempt, options.tag)
     file = place.script_path if options.script is not None else place.repo.root / taken.path
     _check(file, place.repo)
-    before = file.read_bytes() if file.exists() else None
+    before = _content(file)
     undo, aside = None, None
     if before != taken.content:
         undo = f"rm {_shown(file)}" if before is None else _way_back(place, taken, file, before)
         if undo is None:
             aside = _set_aside(options, taken, file, before or b"")
             undo = f"mv {_shown(aside)} {_shown(file)}"
-        _write(file, taken.content)
+        _replace(file, before, taken.content)
     _say(options.answer, taken, file, undo, aside)
     return 0
 
@@ -179,14 +179,20 @@ def _set_aside(options: TakeOptions, taken: AttemptScript, file: Path, before: b
     return aside
 
 
-def _write(file: Path, content: bytes) -> None:
-    """Write a script whole, with the permissions that it has."""
+def _replace(file: Path, before: bytes | None, content: bytes) -> None:
+    """Write a script whole, with the permissions that it has; raise NightError if an editor saved it meanwhile."""
     aside = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         _fill(aside, content, _mode(file))
+        if _content(file) != before:
+            raise NightError(f"{_shown(file)} was edited just now; give the command again")
         aside.replace(file)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.exists() else None
 
 
 def _mode(file: Path) -> int | None:
