@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import refused, training, wait_until
+from json_page import faults
 from nights import Grounds, make_repository, unigram
 
 from agent.experiment import Ending, Night
@@ -79,6 +80,7 @@ def test_a_crash_says_why_as_json_alone_on_stdout(tried, tmp_path):
     )
     done = tried.nightshift("try", "-m", "no data", "--json", "--edit", str(tmp_path / "other.py"), *QUICK)
     facts = json.loads(done.stdout)
+    assert faults("try", facts) == []
     assert (facts["tag"], facts["attempt"], facts["parent"], facts["status"]) == ("t", 3, 1, "crash")
     assert facts["reason"] == "exit code 1: AssertionError: no data"
     assert facts["val_bpb"] is None

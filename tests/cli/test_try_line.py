@@ -25,6 +25,11 @@ def said(grounds: Grounds, *words: str) -> dict[str, Any]:
     done = grounds.nightshift("try", *words, "--json")
     facts: dict[str, Any] = json.loads(done.stdout)
     assert facts["exit_code"] == done.returncode, done.stderr
+    if facts["error"] is None:
+        option = (
+            "--start" if "in_line" in facts else next((word for word in words if word in ("--wait", "--cancel")), "")
+        )
+        assert faults(f"try {option}".strip(), facts) == []
     return facts
 
 
@@ -90,6 +95,7 @@ def test_what_is_done_stays_and_what_was_cancelled_is_never_tried(lined):
     ]
     assert refused(lined.nightshift("try", "--cancel", "t0001")).startswith("try t0001 is done; only one that waits")
     facts = json.loads(lined.nightshift("status", "--json").stdout)
+    assert faults("status", facts) == []
     assert facts["tries"] == tries_facts(lined.root)
     assert [fault for fault in faults("status", facts) if ".tries" in fault] == []
     assert tries_line(lined.root) is None
