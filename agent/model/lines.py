@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from agent.invocation import SCRIPT, typed
+from agent.invocation import typed
 from agent.model.best_script import BestScript
 from agent.model.card import interval, score_words
 from agent.model.weights import KeptWeights
 from agent.view.terminal import fact_lines
 
-COMMANDS = {"measure it", "make them", "check out", "fetch it", "take it"}  # which are copied, and so not wrapped
+COMMANDS = {"measure it", "make them", "fetch it", "take it", "take them"}  # which are copied, and so not wrapped
 
 
 def best_lines(
@@ -45,7 +45,7 @@ def _places(best: BestScript, weights: KeptWeights | None, *, is_ref_here: bool)
     if best.branch is not None:
         yield "branch", best.branch
     if is_ref_here:
-        yield "check out", f"git checkout {best.ref} -- {SCRIPT}"
+        yield "take it", typed("take", "--tag", tag)
     else:
         yield "fetch it", f"git fetch REMOTE {best.ref}:{best.ref}"
     if weights is None:
@@ -53,4 +53,4 @@ def _places(best: BestScript, weights: KeptWeights | None, *, is_ref_here: bool)
         yield "make them", typed("replay", str(attempt.number), "--tag", tag)
     else:
         yield "weights", str(weights.path)
-        yield "take it", typed("best", "--tag", tag, "--weights", "DIR")
+        yield "take them", typed("best", "--tag", tag, "--weights", "DIR")

@@ -81,9 +81,9 @@ def test_best_says_which_script_it_is_how_good_and_how_to_check_it_out(kept_nigh
     assert kept_night.git("rev-parse", facts["branch"]) == facts["commit"]
 
 
-def test_the_check_out_that_best_prints_brings_the_script(night):
-    words = next(line[12:] for line in night.nightshift("best").stdout.splitlines() if line.startswith("check out"))
-    night.git(*words.removeprefix("git ").split())
+def test_the_command_that_best_prints_brings_the_script(night):
+    words = next(line[12:] for line in night.nightshift("best").stdout.splitlines() if line.startswith("take it"))
+    assert night.nightshift(*words.removeprefix("nightshift ").split()).returncode == 0
     assert (night.root / "train_mlx.py").read_text() == KEPT
 
 
@@ -211,7 +211,7 @@ def test_of_a_night_that_ran_elsewhere_best_knows_the_record_and_not_the_weights
     here = night.nightshift("best").stdout
     shutil.rmtree(night.folder("t"))
     there = night.nightshift("best").stdout
-    same = ("best", "val_bpb", "gain", "ref", "branch", "check out", "measure it")
+    same = ("best", "val_bpb", "gain", "ref", "branch", "take it", "measure it")
     assert [line for line in there.splitlines() if line.startswith(same)] == [
         line for line in here.splitlines() if line.startswith(same)
     ]
