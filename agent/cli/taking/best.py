@@ -19,7 +19,7 @@ from agent.view.facts.json import plain
 from agent.view.screen import print_lines, terminal_width
 
 BEST_TEXT = (
-    "Print a night's best script, its gain and how to check it out; or write it to a file, or its model to a folder: "
+    "Print a night's best script, its gain and how to take it; or write it to a file, or its model to a folder: "
     "script, weights, tokenizer and a card. mlx-lm loads the folder (docs/taking.md)."
 )
 
