@@ -24,6 +24,7 @@ FILES = {
     "submit": "agent.cli.steering",
     "note": "agent.cli.steering",
     "ideas": "agent.cli.ideas",
+    "prompt": "agent.cli.prompt",
     "report": "agent.cli.reading.report",
     "serve": "agent.cli.reading.serve",
     "results": "agent.cli.reading.results",

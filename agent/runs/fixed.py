@@ -14,9 +14,7 @@ from agent.errors import MachineError, NightError
 from agent.experiment import Night
 from agent.files import throwaway_folder, write_plain
 from agent.invocation import typed
-from agent.sandbox.limits import memory
 from agent.sandbox.process import end
-from hardware import usable_cores
 
 MACHINE = "machine.json"
 PROBE = Path(__file__).with_name("probe.py")
@@ -44,13 +42,13 @@ def keep_machine(folder: Path, facts: Mapping[str, Any]) -> None:
     write_plain(folder / MACHINE, json.dumps(known) + "\n")
 
 
-def read_machine(folder: Path) -> tuple[int, float]:
-    """Return the cores, and the gigabytes of the GPU or of the machine; those of this one where the night has none."""
+def read_machine(folder: Path) -> tuple[int, float] | tuple[None, None]:
+    """Return the cores, and the gigabytes of the GPU or of the machine; None for both if they are not known."""
     try:
         known = json.loads((folder / MACHINE).read_bytes())
         return int(known["cores"]), float(known["memory_bytes"]) / 1e9
     except (OSError, ValueError, KeyError, TypeError):
-        return usable_cores(), memory().total / 1e9
+        return None, None
 
 
 def _call(command: list[str], folder: Path, environment: Mapping[str, str]) -> int:

@@ -2,6 +2,8 @@
 
 import pytest
 from agents import BASE, EDITED, IDEA, SCRIPT, Agent, attempt, brief
+from authors import told
+from nights import PROJECT
 
 from agent.errors import NoIdea
 from agent.experiment import Audit, Decision, Ending, Kind, Noise, Proposal, Refusal, Run, Score, Status
@@ -17,14 +19,25 @@ def test_the_desk_holds_what_was_promised_and_nothing_else(agent):
     history = (BASE, attempt(1, SCRIPT.replace("4", "5")), attempt(2, SCRIPT.replace("64", "96"), Status.KEEP))
     with pytest.raises(NoIdea):
         agent.does(f"git ls-files > '{agent.folder}/seen'\n").propose(brief(*history))
-    files = "TASK.md attempts.tsv history/0001.diff history/0002.diff kernels/plain.py notes.md prepare.py program.md"
-    assert (agent.folder / "seen").read_text().split() == [*files.split(), "train_mlx.py"]
+    texts = "CALLS.md FACTS.md TASK.md attempts.tsv history/0001.diff history/0002.diff"
+    sources = "kernels/plain.py notes.md prepare.py program.md train_mlx.py"
+    assert (agent.folder / "seen").read_text().split() == [*texts.split(), *sources.split()]
 
 
 def test_program_and_notes_are_those_of_now(agent):
     briefing = brief(program="Be bold.\n", notes=("no dropout", "leave\nthe tokenizer"))
     assert agent.saw("program.md", briefing) == "Be bold.\n"
     assert agent.saw("notes.md", briefing) == "- no dropout\n- leave\n  the tokenizer\n"
+
+
+def test_the_facts_are_those_that_a_model_is_told(agent):
+    facts = agent.saw("FACTS.md", told())
+    assert "8 CPU cores, 32 GB of memory" in facts
+    assert "- LR = 0.04: ↑0.08 worse #1" in facts
+    assert "#2 incumbent" in facts
+    assert "- Smear tokens" in facts
+    assert "- `kernels.linear(x, weight) -> array` Return x times" in agent.saw("CALLS.md", told())
+    assert "nightshift try" not in agent.saw("program.md", brief(program=(PROJECT / "program.md").read_text()))
 
 
 def test_the_script_is_that_of_the_best_attempt(agent):
@@ -37,9 +50,11 @@ def test_the_script_is_that_of_the_best_attempt(agent):
 def test_earlier_attempts_are_a_table_and_diffs(agent):
     briefing = brief(BASE, attempt(1, SCRIPT.replace("WIDTH = 64", "WIDTH = 96"), Status.KEEP))
     header, zero, one = (line.split("\t") for line in agent.saw("attempts.tsv", briefing).splitlines())
-    told = dict(zip(header, one, strict=True))
-    assert (told["attempt"], told["edits"], told["status"], told["val_bpb"]) == ("1", "0", "keep", "0.990000")
-    assert (told["gain_bpb"], told["sure"], told["title"]) == ("+0.010000", "0.90", "title 1")
+    cells = dict(zip(header, one, strict=True))
+    assert (cells["attempt"], cells["edits"], cells["status"], cells["val_bpb"]) == ("1", "0", "keep", "0.990000")
+    assert (cells["difference_bpb"], cells["interval_bpb"]) == ("-0.010000", "")  # the noise is not known
+    assert (cells["gain_bpb"], cells["sure"], cells["title"]) == ("+0.010000", "0.90", "title 1")
+    assert cells["hypothesis"] == "hypothesis 1"
     assert zero[0] == "0"
     assert {"-WIDTH = 64", "+WIDTH = 96"} <= set(agent.saw("history/0001.diff", briefing).splitlines())
 

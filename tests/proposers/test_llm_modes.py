@@ -105,7 +105,7 @@ def test_a_combination_is_asked_for_by_number_and_says_what_it_stacks(provider, 
     told = server.requests[0].text
     assert "train_mlx.py above lacks them: 1, 2." in told
     edits = told.partition("# Edits to combine\n")[2]
-    assert 'Attempt 1 (edits 0), "script 1":' in edits
+    assert 'Attempt 1 (edits 0), near miss, "script 1":' in edits
     assert "\n+SMOOTHING = 3.0" in edits  # of a dial as well
     assert "\n+SHARE = 1.0" in edits
     assert "no line COMBINES:" in server.requests[1].turns[-1]

@@ -127,8 +127,8 @@ def _costs(row: AttemptRow) -> Iterator[str]:
     if row.attempt.number and row.speed is not None:
         yield f"speed {row.speed - 1:+.0%}"
     if row.steps is not None:
-        share = f" ({row.steps_share - 1:+.0%})" if row.attempt.number and row.steps_share is not None else ""
-        yield f"{row.steps} steps{share}"
+        share = row.steps_share if row.attempt.number else None
+        yield f"{row.steps} steps" if share is None else f"steps {share - 1:+.0%}"
     if row.memory_gb is not None:
         yield f"{row.memory_gb:.2g} GB"
 

@@ -12,9 +12,16 @@ from agent.proposers.author.parts import first
 from agent.text import one_line
 
 MODULES = ("kernels", "prepare", "hardware")
-SCRIPT_USES_NONE = frozenset({"main", "prepare"})  # public functions of a command line
-MEANING_CHARS, SIGNATURE_CHARS = 200, 240
-ARRAY = "mx.array"  # the type that goes without saying
+# public functions that are of no use to a training script: they prepare, score, or set up a machine
+NOT_FOR_SCRIPTS = frozenset(
+    {
+        *("main", "prepare", "data_dir", "load_data", "evaluation_rows", "rows_at_once", "token_losses"),
+        *("checked_logits", "has_cuda_build", "installed", "keep_freed_memory", "optimised_blas", "packaged_file"),
+        *("rename_symbols", "write_atomically", "cache_root", "container_memory_bytes", "known_tflops"),
+        *("matmul_flops", "describe"),
+    }
+)
+MEANING_CHARS, SIGNATURE_CHARS = 160, 200
 Definition = ast.FunctionDef | ast.ClassDef
 
 
@@ -30,7 +37,7 @@ def _of_module(fixed: Path, module: str) -> Iterator[Call]:
     known = _definitions(fixed, module)
     for name in _exported(_parsed(fixed, module)) or [name for name in known if not name.startswith("_")]:
         definition = known.get(name)
-        if definition is None or name in SCRIPT_USES_NONE:
+        if definition is None or name in NOT_FOR_SCRIPTS:
             continue
         meaning = _meaning(definition)
         if meaning or isinstance(definition, ast.FunctionDef):
@@ -69,16 +76,15 @@ def _exported(tree: ast.Module) -> Sequence[str]:
 
 
 def _signature(definition: Definition) -> str:
-    """Write the arguments as they are called, with the types that are not arrays; of a class, its fields."""
+    """Write the arguments as they are passed, without types, and what is returned; of a class, its fields."""
     if isinstance(definition, ast.ClassDef):
         fields = [node.target.id for node in definition.body if _is_field(node)]  # type: ignore[attr-defined]
         return one_line(f"({', '.join(fields)})", SIGNATURE_CHARS)
     arguments = definition.args
     for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        if argument.annotation is not None and ast.unparse(argument.annotation) == ARRAY:
-            argument.annotation = None
-    gives = "" if definition.returns is None else f" -> {ast.unparse(definition.returns)}"
-    return one_line(f"({ast.unparse(arguments)}){gives.replace(ARRAY, 'array')}", SIGNATURE_CHARS)
+        argument.annotation = None
+    gives = "" if definition.returns is None else f" -> {ast.unparse(definition.returns).replace('mx.array', 'array')}"
+    return one_line(f"({ast.unparse(arguments)}){gives}", SIGNATURE_CHARS)
 
 
 def _is_field(node: ast.stmt) -> bool:

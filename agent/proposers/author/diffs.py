@@ -1,6 +1,6 @@
 """Show the edits that teach most: near misses, kept ones and crashed ones, each cut to a few lines."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 
 from agent.experiment import Briefing, Status
@@ -10,7 +10,7 @@ from agent.records.past import skeleton_in
 from agent.text import diff_lines
 
 MOST_DIFFS, DIFF_CHARS = 12, 1_500
-LEAST_CHARS = 200  # of a diff that is worth showing
+LEAST_CHARS = 400  # of an edit that is worth showing, with the line above it
 
 
 def diffs(briefing: Briefing, most_chars: int) -> str:
@@ -18,29 +18,40 @@ def diffs(briefing: Briefing, most_chars: int) -> str:
     by_number = {row.attempt.number: row for row in rows(briefing)}
     shown: list[str] = []
     for row in _by_worth(tuple(by_number.values())):
-        parent = by_number.get(-1 if row.attempt.parent is None else row.attempt.parent)
-        if parent is None or _turns_dials_alone(parent, row, briefing.night.device_kind):
-            continue
-        head = f"Attempt {row.attempt.number}, {row.verdict}, {quoted(row.attempt.proposal.title, TITLE_CHARS)}:\n\n"
-        room = most_chars - sum(map(len, shown)) - 2 * len(shown) - len(head) - 20
-        if len(shown) == MOST_DIFFS or room < LEAST_CHARS:
+        if not _turns_dials_alone(row, by_number, briefing.night.device_kind):
+            shown.append(_edit(row, by_number, min(DIFF_CHARS, most_chars - _length(shown)), context=1))
+        if not all(shown) or len(shown) == MOST_DIFFS:
             break
-        text = diff_of(parent.attempt.proposal.script, row.attempt.proposal.script, min(DIFF_CHARS, room))
-        shown.append(head + fenced(text, "diff"))
-    return "\n\n".join(shown)
+    return "\n\n".join(filter(None, shown))
 
 
 def edits_of(numbers: Sequence[int], briefing: Briefing, most_chars: int) -> str:
     """Show the edits of these attempts, turned dials as well; what a short one leaves is room for the later ones."""
+    by_number = {row.attempt.number: row for row in rows(briefing)}
     shown: list[str] = []
     for at, number in enumerate(numbers):
-        attempt = briefing.history[number]
-        parent = briefing.history[attempt.parent or 0]
-        head = f"Attempt {number} (edits {parent.number}), {quoted(attempt.proposal.title, TITLE_CHARS)}:\n\n"
-        room = (most_chars - sum(map(len, shown))) // (len(numbers) - at) - len(head) - 20
-        text = diff_of(parent.proposal.script, attempt.proposal.script, max(LEAST_CHARS, min(DIFF_CHARS, room)))
-        shown.append(head + fenced(text, "diff"))
-    return "\n\n".join(shown)
+        room = max(LEAST_CHARS, (most_chars - _length(shown)) // (len(numbers) - at))
+        shown.append(_edit(by_number[number], by_number, min(DIFF_CHARS, room), context=0))
+    return "\n\n".join(filter(None, shown))
+
+
+def _length(shown: Sequence[str]) -> int:
+    return sum(len(text) + 2 for text in shown)
+
+
+def _edit(row: AttemptRow, by_number: Mapping[int, AttemptRow], most_chars: int, *, context: int) -> str:
+    """Show the edit of an attempt under a line about it; return an empty string where the room is too short."""
+    parent = _parent(row, by_number)
+    if parent is None or most_chars < LEAST_CHARS:
+        return ""
+    title = quoted(row.attempt.proposal.title, TITLE_CHARS)
+    head = f"Attempt {row.attempt.number} (edits {parent.attempt.number}), {row.verdict}, {title}:\n\n"
+    before, after = (one.attempt.proposal.script for one in (parent, row))
+    return head + fenced(diff_of(before, after, most_chars - len(head) - 20, context), "diff")
+
+
+def _parent(row: AttemptRow, by_number: Mapping[int, AttemptRow]) -> AttemptRow | None:
+    return None if row.attempt.parent is None else by_number.get(row.attempt.parent)
 
 
 def _by_worth(found: Sequence[AttemptRow]) -> Iterator[AttemptRow]:
@@ -51,12 +62,16 @@ def _by_worth(found: Sequence[AttemptRow]) -> Iterator[AttemptRow]:
     return (row for row in chain.from_iterable(zip_longest(near, kept, crashed)) if row and row.attempt.is_idea)
 
 
-def _turns_dials_alone(parent: AttemptRow, row: AttemptRow, device_kind: str) -> bool:
+def _turns_dials_alone(row: AttemptRow, by_number: Mapping[int, AttemptRow], device_kind: str) -> bool:
+    """Return whether an attempt differs from its parent in dials alone; so does attempt 0, which edits nothing."""
+    parent = _parent(row, by_number)
+    if parent is None:
+        return True
     before, after = (skeleton_in(one.attempt.proposal.packed, device_kind) for one in (parent, row))
     return before == after != ""
 
 
-def diff_of(before: str, after: str, most_chars: int, context: int = 1) -> str:
+def diff_of(before: str, after: str, most_chars: int, context: int) -> str:
     """Return a diff without its two first lines, harmless to read; a long one is cut at the end of a line."""
     lines = diff_lines(before.splitlines(), after.splitlines(), context=context)[2:]
     text = harmless_code("\n".join(lines))

@@ -21,7 +21,7 @@ def lasting(briefing: Briefing) -> Iterator[str]:
     """Yield the facts that no attempt changes: device, corpus, training time."""
     night, setting = briefing.night, briefing.setting
     device = f"{one_line(night.device, DEVICE_CHARS)} ({night.device_kind})"
-    if setting is not None:
+    if setting is not None and setting.cores is not None and setting.memory_gb is not None:
         memory = "of its own memory" if night.device_kind == "cuda" else "of memory"
         device += f", {counted(setting.cores, 'CPU core')}, {setting.memory_gb:.3g} GB {memory}"
     yield f"- device: {device}"
@@ -83,7 +83,7 @@ def _size(summary: Summary) -> str:
 
 
 def _headroom(peak_gb: float, setting: Setting | None) -> str:
-    if setting is None:
+    if setting is None or setting.memory_gb is None:
         return ""
     return f" of {setting.memory_gb:.3g} GB, which leaves {max(0.0, setting.memory_gb - peak_gb):.3g} GB"
 

@@ -8,13 +8,13 @@ TITLE_CHARS = 100
 
 
 def known_ideas(briefing: Briefing, most_chars: int) -> str:
-    """List the ideas that were tried, then those that apply and were not; the last of each go where room is short."""
+    """List the ideas that were not tried, the most promising first, then the others; the last go if room is short."""
     ideas = briefing.setting.ideas if briefing.setting is not None else ()
     tried = [f"- {_named(idea)}: {idea.state}" for idea in ideas if idea.state.startswith(("kept", "tried"))]
     untried = [f"- {_named(idea)}" for idea in ideas if idea.state == "yes"]
     doubted = [f"- {_named(idea)}" for idea in ideas if idea.state == "unlikely"]
     text = ""
-    for head, lines in (("Tried:", tried), ("Not tried yet:", untried), ("Not tried, and unlikely to help:", doubted)):
+    for head, lines in (("Not tried yet:", untried), ("Tried:", tried), ("Not tried, and unlikely to help:", doubted)):
         shown = first(lines, most_chars - len(text) - len(head) - 2)
         if shown:
             text += "\n".join([*(["", ""] if text else []), head, *shown])

@@ -1,7 +1,8 @@
-"""Fit the parts of a question into a limit: what is least important is shortened first, and then left out."""
+"""Fit the parts of a question into a limit: the least important is shortened first, and left out first if need be."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from agent.experiment import Briefing
 
@@ -13,19 +14,26 @@ class Section:
     title: str
     write: Callable[[Briefing, int], str]  # the text, of at most so many characters; empty: there is nothing to tell
     worth: int  # of two parts the lesser is shortened first
-    least_chars: int  # with fewer, it is left out
+    least_chars: int  # it is shortened to this before any other is left out
     most_chars: int
 
 
 def fit(parts: Sequence[Section], briefing: Briefing, most_chars: int) -> Mapping[str, str]:
-    """Return the texts by title, in the order of the parts, of at most most_chars characters together."""
+    """Return the texts by title, in the order of the parts, of at most most_chars characters together.
+
+    Shorten one part after the other to its least, from the least important on; then leave out in the same order.
+    """
     texts = {part.title: part.write(briefing, part.most_chars) for part in parts}
-    for part in sorted(parts, key=lambda part: part.worth):
+    by_worth = sorted(parts, key=lambda part: part.worth)
+    for may_leave_out, part in product((False, True), by_worth):
         over = sum(map(len, texts.values())) - most_chars
         if over <= 0:
             break
-        room = len(texts[part.title]) - over
-        texts[part.title] = part.write(briefing, room) if room >= part.least_chars else ""
+        length = len(texts[part.title])
+        if may_leave_out:
+            texts[part.title] = ""
+        elif length > part.least_chars:
+            texts[part.title] = part.write(briefing, max(length - over, part.least_chars))
     return {title: text for title, text in texts.items() if text}
 
 

@@ -12,16 +12,26 @@ from pathlib import Path
 from agent.errors import NoIdea, RepoError, ScriptError
 from agent.experiment import Attempt, Briefing, Ending, Status
 from agent.git.run import detached_git
-from agent.proposers.author.attempts import RUNNING, what_happened
+from agent.proposers.author.attempts import RUNNING, rows, what_happened
+from agent.proposers.author.calls import calls
+from agent.proposers.author.curves import curves
+from agent.proposers.author.facts import lasting, present
+from agent.proposers.author.known import known_ideas
+from agent.proposers.author.program import for_one_answer
 from agent.proposers.author.quoting import quoted
+from agent.proposers.author.turned import turned_dials
 from agent.runs.runner import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, diff_lines, harmless_lines, one_line
 
-TASK, IDEA = "TASK.md", "IDEA.md"
+TASK, IDEA, FACTS, CALLS = "TASK.md", "IDEA.md", "FACTS.md", "CALLS.md"
 IDEA_BYTES = 16 << 10
 MAX_DIFFS, DIFF_CHARS = 40, 20_000  # number of edits shown (kept ones first, then the latest); length of each
-COLUMNS = ("attempt", "edits", "status", "val_bpb", "gain_bpb", "sure", "runs", "source", "title", "what_went_wrong")
+PLENTY_CHARS = 60_000  # of a part of FACTS.md and CALLS.md: an agent reads files as it needs them
+COLUMNS = (
+    *("attempt", "edits", "status", "val_bpb", "difference_bpb", "interval_bpb", "gain_bpb", "sure", "runs"),
+    *("steps", "tokens_s", "speed", "memory_gb", "source", "title", "hypothesis", "what_went_wrong"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +57,11 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
     (clone / "history").mkdir(exist_ok=True)
     texts = {
         script_name(briefing): before(briefing),
-        "program.md": briefing.program,
+        "program.md": for_one_answer(briefing.program),
         "notes.md": "".join(f"- {note}\n" for note in map(_indented, briefing.notes)),
         "attempts.tsv": "".join("\t".join(row) + "\n" for row in _table(briefing)),
+        FACTS: _facts(briefing),
+        CALLS: _calls(briefing),
         TASK: task(briefing, limit_s),
         **dict(_diffs(briefing)),
     }
@@ -88,8 +100,10 @@ def task(briefing: Briefing, limit_s: float) -> str:
         f"training on {one_line(night.device, SAID_CHARS)} ({night.device_kind}). One idea, one edit, now.",
         _repair(briefing.broken, name) if briefing.broken else _improve(briefing.parent, name, luck),
         f"1. Read `program.md`: the owner's goals, the parts that may change, the contract. `notes.md`: the owner's "
-        f"later notes, the newest last. `attempts.tsv`: all attempts so far. `history/`: the edits that were kept, and "
-        f"the latest of the others.\n"
+        f"later notes, the newest last. `{FACTS}`: machine, text, noise, the best script's speed and memory, loss "
+        f"curves side by side, the dials that were turned, known ideas. `attempts.tsv`: all attempts so far; `speed` "
+        f"is divided by the best script's. `history/`: the edits that were kept, and the latest of the others. "
+        f"`{CALLS}`: the functions that `{name}` may call.\n"
         f"2. Edit `{name}`. Only this file is taken; the other sources are here for reading, and all other files that "
         f"you write are deleted. It must not equal an earlier attempt.\n"
         f"3. Last of all, write `{IDEA}`: the change in its first line, then in a few sentences why it should help. If "
@@ -131,23 +145,50 @@ def _indented(note: str) -> str:
     return note.replace("\n", "\n  ")
 
 
+def _facts(briefing: Briefing) -> str:
+    parts = (
+        ("The night", "\n".join([*lasting(briefing), *present(briefing)])),
+        ("Loss curves", curves(briefing, PLENTY_CHARS)),
+        ("Dials", turned_dials(briefing, PLENTY_CHARS)),
+        ("Known ideas", known_ideas(briefing, PLENTY_CHARS)),
+    )
+    return "\n".join(f"# {title}\n\n{text}\n" for title, text in parts if text)
+
+
+def _calls(briefing: Briefing) -> str:
+    known = calls(briefing, PLENTY_CHARS)
+    return f"# What {script_name(briefing)} may call\n\n{known or 'See the sources beside this file.'}\n"
+
+
 def _table(briefing: Briefing) -> Iterator[tuple[str, ...]]:
     yield COLUMNS
-    for one in briefing.history:
+    for row in rows(briefing):
+        one, difference = row.attempt, row.difference_bpb
         gain, sure = (one.decision.gain_bpb, one.decision.sure) if one.decision else (None, None)
         cells = (
             str(one.number),
             "" if one.parent is None else str(one.parent),
             one.status or RUNNING,
-            "" if one.val_bpb is None else f"{one.val_bpb:.6f}",
-            "" if gain is None else f"{gain:+.6f}",
-            "" if sure is None else f"{sure:.2f}",
+            _cell(one.val_bpb, ".6f"),
+            _cell(difference.mean_bpb if difference else None, "+.6f"),
+            _cell(difference.high_bpb - difference.mean_bpb if difference and difference.has_width else None, ".6f"),
+            _cell(gain, "+.6f"),
+            _cell(sure, ".2f"),
             str(one.seeds),
+            _cell(row.steps, "d"),
+            _cell(one.tokens_s, ".0f"),
+            _cell(row.speed, ".3f"),
+            _cell(row.memory_gb, ".2f"),
             one.proposal.source,
             one.proposal.title,
+            one.proposal.hypothesis,
             what_happened(one) or "",
         )
         yield tuple(one_line(cell, 2 * SAID_CHARS) for cell in cells)
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
 
 
 def _diffs(briefing: Briefing) -> Iterator[tuple[str, str]]:

@@ -31,9 +31,9 @@ from agent.proposers.author.turned import turned_dials
 from agent.proposers.llm.modes import AskMode, task_of
 from agent.text import harmless_lines, paragraphs
 
-PROMPT_CHARS = 52_000  # of all parts together: 16,000 tokens, as code and tables have 3.3 characters in each
+PROMPT_CHARS = 54_000  # of all parts together: 16,000 tokens, as code has 3.4 characters in each
 STABLE_CHARS, CHANGING_CHARS = 6_000, 9_000  # at least, beside a script that would leave less
-TASK_CHARS, COMBINED_CHARS = 1_500, 7_000  # of the task; of the edits that it offers for a combination
+TASK_CHARS, COMBINED_CHARS = 1_500, 7_000  # of the longest task; of the edits that may be combined
 NOTE_CHARS, HYPOTHESIS_CHARS = 1_000, 600  # of one
 ANSWER_CHARS = 60_000  # of an unusable reply that is sent back with the error
 
@@ -103,20 +103,32 @@ def _refused(briefing: Briefing, most_chars: int) -> str:
     return "\n".join(newest(lines, most_chars))
 
 
+def _offered(briefing: Briefing, most_chars: int) -> str:
+    parts = to_combine(briefing.history)
+    return "" if parts is None else edits_of(parts.near, briefing, most_chars)
+
+
 STABLE = (
     Section("Program", _program, worth=2, least_chars=2_000, most_chars=12_000),
-    Section("What the script may call", calls, worth=1, least_chars=1_000, most_chars=5_000),
+    Section("What the script may call", calls, worth=1, least_chars=1_500, most_chars=5_000),
     Section("The night", lambda briefing, _: "\n".join(lasting(briefing)), worth=3, least_chars=0, most_chars=1_000),
 )
 CHANGING = (
     Section("So far", lambda briefing, _: "\n".join(present(briefing)), worth=10, least_chars=0, most_chars=2_000),
-    Section("Attempts", history, worth=7, least_chars=1_500, most_chars=10_500),
-    Section("Loss curves", curves, worth=4, least_chars=800, most_chars=2_500),
-    Section("Dials", turned_dials, worth=5, least_chars=300, most_chars=2_500),
-    Section("Edits", diffs, worth=3, least_chars=600, most_chars=5_000),
-    Section("Known ideas", known_ideas, worth=1, least_chars=300, most_chars=2_000),
+    Section("Attempts", history, worth=7, least_chars=4_000, most_chars=10_500),
+    Section("Loss curves", curves, worth=4, least_chars=1_000, most_chars=2_500),
+    Section("Dials", turned_dials, worth=5, least_chars=600, most_chars=2_500),
+    Section("Edits", diffs, worth=1, least_chars=1_500, most_chars=5_000),
+    Section("Known ideas", known_ideas, worth=3, least_chars=700, most_chars=2_000),
     Section("Notes from the owner", _notes, worth=9, least_chars=1_000, most_chars=4_000),
     Section("Turned down just now, before it cost a run", _refused, worth=8, least_chars=300, most_chars=2_000),
+)
+# the question for a combination needs the edits of all that may be combined, in place of those that teach most
+COMBINING = tuple(
+    Section("Edits to combine", _offered, worth=8, least_chars=4_000, most_chars=COMBINED_CHARS)
+    if part.write is diffs
+    else part
+    for part in CHANGING
 )
 
 
@@ -126,12 +138,11 @@ def compose(briefing: Briefing, broken: Attempt | None = None, mode: AskMode = A
     system, shown = SYSTEM.format(script=name), _section(f"The script: {name}", fenced(script, "python"))
     parts = to_combine(briefing.history) if mode is AskMode.COMBINE and not broken else None
     task = _section("Your task", _repair(broken, name) if broken else task_of(mode, name, parts))
-    if parts is not None:
-        task = f"{_section('Edits to combine', edits_of(parts.near, briefing, COMBINED_CHARS))}\n\n{task}"
     left = PROMPT_CHARS - len(system) - len(shown)
     # whatever the task, so that the beginning is the same in every mode
     stable = _sections(STABLE, briefing, max(STABLE_CHARS, left - CHANGING_CHARS - TASK_CHARS))
-    changing = _sections(CHANGING, briefing, max(CHANGING_CHARS, left - len(stable) - len(task)))
+    table = CHANGING if parts is None else COMBINING
+    changing = _sections(table, briefing, max(CHANGING_CHARS, left - len(stable) - len(task)))
     beginning = "\n\n".join(filter(None, (stable, shown)))
     text = "\n\n".join(filter(None, (beginning, changing, task)))
     return Conversation(system, (Turn("user", text),), 0 if broken else len(beginning))

@@ -12,11 +12,13 @@ from agent.experiment import Kind
 from agent.proposers.author.attempts import history, line_of, rows
 from agent.proposers.author.calls import calls, read_calls
 from agent.proposers.author.curves import compared, curves, thinned
-from agent.proposers.author.diffs import diffs
+from agent.proposers.author.diffs import diffs, edits_of
 from agent.proposers.author.facts import lasting, present
 from agent.proposers.author.known import known_ideas
 from agent.proposers.author.program import for_one_answer
 from agent.proposers.author.turned import turned_dials
+from agent.proposers.llm.modes import AskMode
+from agent.proposers.llm.prompt import compose
 
 ROOT = Path(__file__).parents[3]
 PLENTY = 100_000
@@ -52,7 +54,7 @@ def test_an_attempt_is_told_with_difference_interval_gain_speed_steps_and_hypoth
     lines = {row.attempt.number: line_of(row) for row in rows(told())}
     assert lines[4] == (
         "- 4 (edits 0): discard 1.5980 (-0.0020 ± 0.0111), near miss; gain -0.0100, 40% sure; speed -55%, "
-        '500 steps (-55%), 4 GB; "title 4"; hypothesis "Reason 4."'
+        'steps -55%, 4 GB; "title 4"; hypothesis "Reason 4."'
     )
     assert '"title 5"; hypothesis "Reason 5."; its training failed: "exit code 0: KeyError: 1"' in lines[5]
 
@@ -114,12 +116,22 @@ def test_the_edits_that_teach_are_shown_but_no_turned_dial():
     text = diffs(told(), PLENTY)
     heads = [line for line in text.splitlines() if line.startswith("Attempt")]
     assert heads == [
-        'Attempt 4, near miss, "title 4":',
-        'Attempt 2, kept, "title 2":',
-        'Attempt 5, crashed, "title 5":',
+        'Attempt 4 (edits 0), near miss, "title 4":',
+        'Attempt 2 (edits 0), kept, "title 2":',
+        'Attempt 5 (edits 0), crashed, "title 5":',
     ]
     assert "-    return LR\n+    return LR / 2" in text
-    assert len(diffs(told(), 500)) <= 500
+    assert 0 < len(diffs(told(), 500)) <= 500
+
+
+def test_the_question_for_a_combination_shows_the_edit_of_every_near_miss():
+    text = edits_of([3, 4], told(), PLENTY)
+    assert "Attempt 3 (edits 0), near miss" in text
+    assert "-LR = 0.04\n-DEPTH = 4\n+LR = 0.02\n+DEPTH = 6" in text
+    assert "+    return LR / 2" in text
+    question = compose(told(), mode=AskMode.COMBINE).turns[0].text
+    assert f"# Edits to combine\n\n{text}\n" in question
+    assert len(edits_of([3, 4], told(), 700)) <= 850
 
 
 def test_an_edit_cannot_leave_its_fence():
@@ -133,7 +145,7 @@ def test_an_edit_cannot_leave_its_fence():
 def test_known_ideas_are_told_by_what_became_of_them():
     text = known_ideas(told(), PLENTY)
     assert text == (
-        "Tried:\n- Gate the heads: tried #1\n\nNot tried yet:\n- Smear tokens\n\n"
+        "Not tried yet:\n- Smear tokens\n\nTried:\n- Gate the heads: tried #1\n\n"
         "Not tried, and unlikely to help:\n- Drop the cap"
     )
 
@@ -153,9 +165,7 @@ def test_every_public_operation_is_told_with_its_signature_and_what_it_does():
     assert found["kernels.linear_add"].signature == "(residual, x, weight) -> array"
     assert found["kernels.last_seen"].meaning.startswith("Return the latest earlier position")
     assert found["kernels.Piece"].signature == "(q, k, v)"
-    assert found["prepare.batches"].signature.startswith(
-        "(tokens: Tokens, bos: int, *, rows: int, seq_len: int, seed: int"
-    )
+    assert found["prepare.batches"].signature.startswith("(tokens, bos, *, rows, seq_len, seed, prefetch=4) -> ")
     assert "hardware.by_device" in found
     assert not {"prepare.main", "prepare._verify"} & found.keys()
 
@@ -170,7 +180,7 @@ def test_fixed_files_are_read_and_never_run(tmp_path):
     (call,) = read_calls(tmp_path)
     assert (call.name, call.signature, call.meaning) == (
         "kernels.one",
-        "(x, *, n: int=1) -> array",
+        "(x, *, n=1) -> array",
         "Do one\\x1b thing.",
     )
 

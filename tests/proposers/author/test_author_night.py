@@ -1,0 +1,100 @@
+"""What a real night tells its authors: read from its own folders, and shown by a command."""
+
+import json
+import re
+
+import pytest
+from nights import PROJECT, Grounds, make_repository, unigram
+
+from agent.experiment import incumbent
+from agent.judging.noise import noise
+from agent.night.briefing.brief import briefing_of
+from agent.night.briefing.setting import setting_of
+from agent.night.limits import Limits
+from agent.proposers.llm.prompt import compose
+from agent.records.journal import Journal
+from agent.records.place import Place
+
+PROGRAM = "# Program\n\nLower it.\n\n## Loop (self-driving agents)\n\nuv run nightshift try\n"
+
+
+@pytest.fixture(scope="module")
+def grounds(tmp_path_factory):
+    found = Grounds(make_repository(tmp_path_factory.mktemp("told") / "repository", unigram()))
+    (found.root / "program.md").write_text(PROGRAM)
+    found.try_scripts("t", [unigram(SHARPNESS=0.2)])
+    for run in found.folder("t").glob("runs/*/seed*/out"):  # a busy machine leaves no time for a point of the curve
+        points = [{"progress": step / 20, "loss": 3.0 - step / 10} for step in range(1, 21)]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(point) + "\n" for point in points) + '{"prog')
+    return found
+
+
+@pytest.fixture(scope="module")
+def night(grounds):
+    place = Place.of(grounds.root / "train_mlx.py")
+    with Journal.read(place.journal("t")) as journal:
+        return place, journal.night(), journal.attempts()
+
+
+def test_the_setting_is_read_from_the_night_its_data_and_its_fixed_files(night):
+    place, facts, history = night
+    setting = setting_of(place, facts, history, noise(history))
+    assert setting.cores is not None
+    assert setting.cores > 0
+    assert setting.memory_gb is not None
+    assert setting.memory_gb > 0
+    assert setting.corpus is not None
+    assert setting.corpus.vocab_size > 0
+    assert 1 < setting.corpus.bytes_per_token < 10
+    assert {call.name.split(".")[0] for call in setting.calls} == {"prepare", "hardware", "kernels"}
+    assert set(setting.curves) == {0, 1}
+    assert len(setting.curves[0]) == 10
+    assert setting.curves[0][0] == (0.1, pytest.approx(2.9))
+    assert {idea.state for idea in setting.ideas} == {"yes"}
+
+
+def test_two_prompts_of_a_night_share_their_stable_beginning(night):
+    place, facts, history = night
+    best = incumbent(history)
+    first, second = (
+        compose(briefing_of(place, facts, seen, best, noise(seen), left=Limits(9).left(len(seen)), has_reader=True))
+        for seen in (history[:1], history)
+    )
+    shared = first.turns[0].text[: first.stable_chars]
+    assert first.system == second.system
+    assert second.turns[0].text.startswith(shared)
+    assert first.turns[0].text != second.turns[0].text
+    assert unigram().rstrip() in shared
+
+
+def test_the_prompt_command_shows_what_a_model_would_be_told(grounds):
+    done = grounds.nightshift("prompt", "--tag", "t")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("You improve one training script, train_mlx.py")
+    assert "Lower it." in done.stdout
+    assert "nightshift try" not in done.stdout
+    assert "- 1 (edits 0): discard" in done.stdout
+    said = json.loads(grounds.nightshift("prompt", "--json").stdout)
+    assert f"{said['system']}\n\n{said['user']}\n" == done.stdout
+    assert said["user"][: said["stable_chars"]].endswith("```")
+
+
+def test_without_a_measured_script_there_is_no_question_yet(grounds, tmp_path):
+    empty = Grounds(make_repository(tmp_path / "repository", unigram()))
+    assert "no night has run here yet" in empty.nightshift("prompt").stderr
+
+
+# ---- the example in docs/ --------------------------------------------------------------------------------------------
+
+TITLES = [
+    "Program", "What the script may call", "The night", "The script: train_mlx.py", "So far", "Attempts", "Loss curves",
+    "Dials", "Edits", "Known ideas", "Your task",
+]  # fmt: skip
+
+
+def test_the_example_holds_every_part_within_sixteen_thousand_tokens():
+    page = (PROJECT / "docs" / "example-prompt.md").read_text()
+    prompt = page[page.index("You improve one training script") :]
+    outside = re.sub(r"(?ms)^(````*)\w*\n.*?^\1$", "", prompt)
+    assert re.findall(r"(?m)^# (.+)$", outside) == TITLES
+    assert len(prompt) / 3.4 < 16_000  # characters of code in a token
