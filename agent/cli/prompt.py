@@ -32,7 +32,9 @@ def prompt(options: PromptOptions) -> int:
     asked = compose(briefing_of(place, night, history, best, found, left=Left(), has_reader=True))
     if options.answer.on_stdout:
         turn = asked.turns[0].text
-        options.answer.give({"system": asked.system, "user": turn, "stable_chars": asked.stable_chars})
+        options.answer.give(
+            {"tag": night.tag, "system": asked.system, "user": turn, "stable_chars": asked.stable_chars}
+        )
     else:
         text = f"{asked.system}\n\n{asked.turns[0].text}"
         print(harmless_lines(text) if sys.stdout.isatty() else text)  # a script may hold codes for a terminal

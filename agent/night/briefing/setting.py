@@ -20,6 +20,7 @@ from agent.experiment import (
     incumbent,
 )
 from agent.judging.early_stop import points_of
+from agent.profile.of_night import phases_of
 from agent.proposers.author.calls import read_calls
 from agent.proposers.author.curves import compared, thinned
 from agent.proposers.catalogue.evidence import prospects
@@ -41,6 +42,7 @@ def setting_of(place: Place, night: Night, history: History, found: Noise | None
         cores=cores,
         memory_gb=memory_gb,
         corpus=_corpus(Path(night.data)),
+        phases=phases_of(folder),
         ideas=_known_ideas(place, night, history, found),
         calls=_calls(folder / "fixed"),
         curves=_curves(folder, history),
