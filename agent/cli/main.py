@@ -25,6 +25,7 @@ FILES = {
     "note": "agent.cli.steering",
     "ideas": "agent.cli.ideas",
     "prompt": "agent.cli.prompt",
+    "facts": "agent.cli.prompt",
     "report": "agent.cli.reading.report",
     "serve": "agent.cli.reading.serve",
     "results": "agent.cli.reading.results",

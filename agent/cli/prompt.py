@@ -1,56 +1,78 @@
-"""The command that shows what a language model would be told now."""
+"""The commands that show what authors are told now: a language model in a prompt, and one who drives by commands."""
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.cli.reading.which import night_in, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
-from agent.experiment import Left, incumbent
+from agent.experiment import Briefing, Left, incumbent
 from agent.judging.noise import noise
 from agent.night.briefing.brief import briefing_of
+from agent.proposers.author.pages import attempts_page, calls_page, facts_page
 from agent.proposers.llm.prompt import compose
 from agent.text import harmless_lines
 from agent.view.answer import Answer, AnswersTo
 
 
 @dataclass(frozen=True, slots=True)
-class PromptOptions:
+class TellingOptions:
     tag: str | None
     answer: Answer
 
 
-def prompt(options: PromptOptions) -> int:
-    place = place_meant(options.tag)
-    night, history = night_in(place, options.tag)
+def prompt(options: TellingOptions) -> int:
+    briefing = _briefing(options.tag)
+    # where an attempt has just crashed, its own author is asked for a repair first; this is the question for all others
+    asked = compose(briefing)
+    system, user = asked.system, asked.turns[0].text
+    facts = {"system": system, "user": user, "stable_chars": asked.stable_chars}
+    return _tell(options, briefing, facts, f"{system}\n\n{user}")
+
+
+def facts(options: TellingOptions) -> int:
+    briefing = _briefing(options.tag)
+    pages = {"facts": facts_page(briefing), "attempts": attempts_page(briefing), "calls": calls_page(briefing)}
+    return _tell(options, briefing, pages, "\n".join(pages.values()).rstrip())
+
+
+def _briefing(tag: str | None) -> Briefing:
+    place = place_meant(tag)
+    night, history = night_in(place, tag)
     best = incumbent(history)
     if best is None:
-        raise NightError(f"attempt 0 of night {night.tag} is not measured yet; a model is asked once it is")
-    found = noise(history)
-    # where an attempt has just crashed, its own author is asked for a repair first; this is the question for all others
-    asked = compose(briefing_of(place, night, history, best, found, left=Left(), has_reader=True))
+        raise NightError(f"attempt 0 of night {night.tag} is not measured yet; authors are told once it is")
+    return briefing_of(place, night, history, best, noise(history), left=Left(), has_reader=True)
+
+
+def _tell(options: TellingOptions, briefing: Briefing, answer: Mapping[str, object], text: str) -> int:
     if options.answer.on_stdout:
-        turn = asked.turns[0].text
-        options.answer.give(
-            {"tag": night.tag, "system": asked.system, "user": turn, "stable_chars": asked.stable_chars}
-        )
+        options.answer.give({"tag": briefing.night.tag, **answer})
     else:
-        text = f"{asked.system}\n\n{asked.turns[0].text}"
         print(harmless_lines(text) if sys.stdout.isatty() else text)  # a script may hold codes for a terminal
     return 0
 
 
-def _prompt_words(words: argparse.ArgumentParser) -> None:
+def _words(words: argparse.ArgumentParser) -> None:
     words.add_argument("--tag", help="of this night (default: the latest)")
-    words.add_argument("--json", action="store_true", help="print system prompt and message as JSON")
+    words.add_argument("--json", action="store_true", help="print it as JSON, or why that failed")
 
 
 PROMPT = Subcommand(
     "prompt",
     "what a language model would be told now, for its next idea",
-    PromptOptions,
+    TellingOptions,
     prompt,
-    _prompt_words,
+    _words,
+    answers=AnswersTo.STDOUT,
+)
+FACTS = Subcommand(
+    "facts",
+    "the same for an author who runs commands: noise, speed, curves, dials, edits, ideas, what a script may call",
+    TellingOptions,
+    facts,
+    _words,
     answers=AnswersTo.STDOUT,
 )

@@ -60,7 +60,7 @@ def told(night: Grounds, *words: str) -> dict[str, object]:
         "confirm --show", "status", "nights", "results", "results --all", "show 0", "show 1", "show 2",
         "show --best", "show 1 --log", "diff 1", "diff best", "compare 0 1", "compare 0 2", "compare 0 1 --diff",
         "take 1", "take best", "best", "note deeper", "submit idea.py -m wider", "ideas", "ideas sharper",
-        "prompt",
+        "prompt", "facts",
     ],
 )  # fmt: skip
 def test_an_answer_has_the_keys_and_types_of_the_page(night, words):

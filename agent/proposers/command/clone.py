@@ -13,13 +13,9 @@ from agent.errors import NoIdea, RepoError, ScriptError
 from agent.experiment import Attempt, Briefing, Ending, Status
 from agent.git.run import detached_git
 from agent.proposers.author.attempts import RUNNING, rows, what_happened
-from agent.proposers.author.calls import calls
-from agent.proposers.author.curves import curves
-from agent.proposers.author.facts import lasting, present
-from agent.proposers.author.known import known_ideas
+from agent.proposers.author.pages import calls_page, facts_page
 from agent.proposers.author.program import for_one_answer
 from agent.proposers.author.quoting import quoted
-from agent.proposers.author.turned import turned_dials
 from agent.runs.runner import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, diff_lines, harmless_lines, one_line
@@ -27,7 +23,6 @@ from agent.text import SAID_CHARS, diff_lines, harmless_lines, one_line
 TASK, IDEA, FACTS, CALLS = "TASK.md", "IDEA.md", "FACTS.md", "CALLS.md"
 IDEA_BYTES = 16 << 10
 MAX_DIFFS, DIFF_CHARS = 40, 20_000  # number of edits shown (kept ones first, then the latest); length of each
-PLENTY_CHARS = 60_000  # of a part of FACTS.md and CALLS.md: an agent reads files as it needs them
 COLUMNS = (
     *("attempt", "edits", "status", "val_bpb", "difference_bpb", "interval_bpb", "gain_bpb", "sure", "runs"),
     *("steps", "tokens_s", "speed", "memory_gb", "source", "title", "hypothesis", "what_went_wrong"),
@@ -60,8 +55,8 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
         "program.md": for_one_answer(briefing.program),
         "notes.md": "".join(f"- {note}\n" for note in map(_indented, briefing.notes)),
         "attempts.tsv": "".join("\t".join(row) + "\n" for row in _table(briefing)),
-        FACTS: _facts(briefing),
-        CALLS: _calls(briefing),
+        FACTS: facts_page(briefing),
+        CALLS: calls_page(briefing),
         TASK: task(briefing, limit_s),
         **dict(_diffs(briefing)),
     }
@@ -143,21 +138,6 @@ def _refused(briefing: Briefing) -> str:
 
 def _indented(note: str) -> str:
     return note.replace("\n", "\n  ")
-
-
-def _facts(briefing: Briefing) -> str:
-    parts = (
-        ("The night", "\n".join([*lasting(briefing), *present(briefing)])),
-        ("Loss curves", curves(briefing, PLENTY_CHARS)),
-        ("Dials", turned_dials(briefing, PLENTY_CHARS)),
-        ("Known ideas", known_ideas(briefing, PLENTY_CHARS)),
-    )
-    return "\n".join(f"# {title}\n\n{text}\n" for title, text in parts if text)
-
-
-def _calls(briefing: Briefing) -> str:
-    known = calls(briefing, PLENTY_CHARS)
-    return f"# What {script_name(briefing)} may call\n\n{known or 'See the sources beside this file.'}\n"
 
 
 def _table(briefing: Briefing) -> Iterator[tuple[str, ...]]:

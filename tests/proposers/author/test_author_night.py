@@ -79,6 +79,15 @@ def test_the_prompt_command_shows_what_a_model_would_be_told(grounds):
     assert said["user"][: said["stable_chars"]].endswith("```")
 
 
+def test_the_facts_command_tells_the_same_to_one_who_runs_commands(grounds):
+    text = grounds.nightshift("facts").stdout
+    assert [line for line in text.splitlines() if line.startswith("# ")] == [
+        *("# The night", "# Loss curves", "# Dials", "# Known ideas", "# Attempts", "# What the script may call"),
+    ]
+    assert "answer once" not in text
+    assert json.loads(grounds.nightshift("facts", "--json").stdout)["calls"] in text + "\n"
+
+
 def test_without_a_measured_script_there_is_no_question_yet(grounds, tmp_path):
     empty = Grounds(make_repository(tmp_path / "repository", unigram()))
     assert "no night has run here yet" in empty.nightshift("prompt").stderr
