@@ -4,6 +4,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
+from agent.cli.greeting import greet
 from agent.cli.reading.which import night_in, place_meant
 from agent.cli.repeat import run_on, script_words
 from agent.cli.words.options import KEPT, ConfirmOptions, RunOptions, add_night, add_sources
@@ -13,7 +14,7 @@ from agent.errors import NightError
 from agent.experiment import incumbent, runs_at_dawns
 from agent.invocation import typed
 from agent.judging.confirmation import Findings
-from agent.night.assembly import Setup, greet, open_context
+from agent.night.assembly import Setup, open_context
 from agent.night.context import NightContext
 from agent.night.driver import run_night
 from agent.night.limits import Limits

@@ -9,12 +9,11 @@ from typing import Any
 
 from rich.console import Console
 
-from agent.amounts import counted
 from agent.clock import kept_awake
 from agent.errors import NightError, NightHalted
-from agent.experiment import Night, Proposer, short
+from agent.experiment import Night, Proposer
 from agent.files import disk_is_full
-from agent.judging.judge import JUDGES, choose_judge
+from agent.judging.judge import choose_judge
 from agent.night.context import NightContext
 from agent.night.limits import Limits
 from agent.night.lock import only_night
@@ -22,7 +21,7 @@ from agent.night.opening import Request, open_night, other_data
 from agent.night.record import write_ledger
 from agent.night.stop import Stop, like_ctrl_c
 from agent.proposers.ahead import Outbox
-from agent.proposers.registry import check_sources, dial_check, has_reader, ideas_from, patience_s, proposer_of
+from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, proposer_of
 from agent.proposers.source import Surroundings
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night
@@ -154,31 +153,6 @@ def go_on(before: Night, night: Night, journal: Journal, screen: Screen) -> None
     other = other_data(night)
     if other is not None:
         screen.said(other)
-
-
-def greet(context: NightContext) -> None:
-    """Say what the night works with, and until when."""
-    night, runner, say, limits = context.runner.night, context.runner, context.watcher.said, context.limits
-    terms = Terms.from_json(night.terms)
-    until = [f"{counted(limits.experiments, 'experiment')} after attempt 0"] if limits.experiments else []
-    until += [counted(limits.hours, "hour")] if limits.hours else []
-    say(f"night {night.tag} on branch {short(night.branch)}")
-    say(f"  script   {context.place.script_path}")
-    say(f"  device   {night.device} ({night.device_kind})")
-    say(f"  budget   {night.budget_s:g} s of training a run; {', '.join(until) or 'until stopped'}")
-    say(f"  data     {night.data} (protocol {night.protocol})")
-    say(f"  judge    {JUDGES[terms.judge]}")
-    say(f"  ideas    {ideas_from(terms)}")
-    say(f"  sandbox  {runner.box.name}")
-    for gap in runner.box.uncovered:
-        say(f"           not covered: {gap}")
-    say(f"  logs     {runner.folder / 'runs'}")
-    state = context.state()
-    calibration = 0 if state.best else getattr(context.judge, "calibration", 1)
-    shortage = limits.shortage(state.pace, calibration)
-    if shortage:
-        say(f"  hours    {shortage}")
-    say("  Ctrl-C ends after the current run, a second one ends the run too")
 
 
 def committed(place: Place) -> str:

@@ -26,6 +26,7 @@ from agent.files import read_plain, write_plain
 from agent.invocation import typed
 from agent.judging.failures import too_slow
 from agent.judging.noise import noise
+from agent.night.briefing.pace import Ahead, experience, pace_words
 from agent.night.context import NightContext
 from agent.night.plan import Reconsider, machine_trial
 from agent.night.state import State
@@ -143,6 +144,10 @@ def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
     found = noise(state.attempts) if attempt.number == 0 else None
     for line in noise_lines(found) if found is not None else ():
         context.watcher.said(line)
+    known = experience(context.place, context.runner.night, state.attempts) if attempt.number == 0 else None
+    if known is not None and known.tag is None:
+        ahead = Ahead(context.limits.left(state.ideas), 0, context.limits.runs_at_dawn(state.pace))
+        context.watcher.said(f"pace: {pace_words(known, ahead)}")
     tell_standing(context, state)
 
 

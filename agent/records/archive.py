@@ -208,6 +208,9 @@ class Unpacked:
 def unpack(place: Place, tag: str) -> Unpacked:
     """Put a packed night back as it was, and delete the file; raise NightError for one that is damaged or hostile."""
     folder, file = place.folder(tag), place.packed(tag)
+    if place.repo.tracks(file.relative_to(place.repo.root).as_posix()):
+        raise NightError(f"git tracks {file}, so it may be somebody else's, and a night runs programs that it names; "
+                         f"if it is yours, run: git rm --cached {file}")  # fmt: skip
     with _aside(place) as aside:
         there = read_contents(file)
         if there.tag != tag:

@@ -2,10 +2,11 @@
 
 A script that overran its time on a quiet machine is too slow; on a busy machine the overrun says little about it. A
 machine counts as quiet only if that was measured. Inside a container the counters may cover the whole host, so that
-harmless neighbours count as well. Use of a GPU by others is not measured.
+harmless neighbours count as well. Use of a GPU by others is only asked for before a night begins.
 """
 
 import os
+import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,6 +17,7 @@ import psutil
 
 BUSY_SHARE = 0.10  # of all processor time, taken by others: from here on, a run that overran gets a second chance
 STALLED_SHARE = 0.10  # of wall time in which some program waited for the machine's disk or memory
+GPU_ASKED_S = 10.0  # longest wait for nvidia-smi
 PRESSURE = Path("/proc/pressure")  # Linux's pressure stall information
 NOT_WORK = ("idle", "iowait", "guest", "guest_nice")  # a guest's time is already counted in user and nice
 
@@ -50,11 +52,9 @@ def busy(before: Counters, after: Counters, tree_s: float | None) -> str | None:
     threads of one run also wait for each other.
     """
     wall_s = after.at_s - before.at_s
-    busy_s = after.busy_s - before.busy_s
-    all_s = busy_s + after.idle_s - before.idle_s
-    if tree_s is None or all_s < wall_s / 2:  # one processor alone would have counted wall_s
+    others = None if tree_s is None else others_share(before, after, tree_s)
+    if others is None:
         return "it is not known how busy the machine was"
-    others = (busy_s - tree_s - (after.own_s - before.own_s)) / all_s
     if others >= BUSY_SHARE:
         return f"other programs took {others:.0%} of the machine's processors"
     for name, began_s in before.stalled_s.items():
@@ -62,6 +62,30 @@ def busy(before: Counters, after: Counters, tree_s: float | None) -> str | None:
         if share >= STALLED_SHARE:
             return f"programs waited for the machine's {'disk' if name == 'io' else name} {share:.0%} of the time"
     return None
+
+
+def others_share(before: Counters, after: Counters, tree_s: float = 0.0) -> float | None:
+    """Return the share of all processor time that others than this process and a tree took; None if unknown."""
+    busy_s = after.busy_s - before.busy_s
+    all_s = busy_s + after.idle_s - before.idle_s
+    if all_s < (after.at_s - before.at_s) / 2:  # one processor alone would have counted all of it
+        return None
+    return (busy_s - tree_s - (after.own_s - before.own_s)) / all_s
+
+
+def gpu_in_use() -> str | None:
+    """Return how much others use the first GPU that this process may use, in words; None if little, or not known."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
+    asked = "--query-gpu=utilization.gpu,memory.used,memory.total"
+    command = ["nvidia-smi", "-i", first, asked, "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GPU_ASKED_S)
+        percent, used_mb, all_mb = (float(part) for part in done.stdout.splitlines()[0].split(","))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None
+    if percent < 100 * BUSY_SHARE and used_mb < BUSY_SHARE * all_mb:
+        return None
+    return f"the GPU is in use already: {percent:.0f}% of its time, {used_mb / 1024:.1f} of {all_mb / 1024:.1f} GB"
 
 
 def tree_cpu_s(tree: list[psutil.Process]) -> float:

@@ -1,0 +1,95 @@
+"""Say at the start of a night what it works with, how fast it will go, and whether the machine is free for it."""
+
+import os
+import re
+import time
+from datetime import datetime
+
+from agent.amounts import counted
+from agent.experiment import Night, short
+from agent.invocation import typed
+from agent.judging.judge import JUDGES
+from agent.night.briefing.pace import Ahead, clock, experience, few_steps, pace_words
+from agent.night.context import NightContext
+from agent.night.state import State
+from agent.proposers.registry import ideas_from
+from agent.records.place import Place
+from agent.records.terms import Terms
+from agent.sandbox.load import BUSY_SHARE, Counters, gpu_in_use, others_share
+
+LOOK_S = 0.5  # how long the machine is looked at
+LOOKED_FROM_S = 5.0  # of budget: a night of shorter runs is a test or a toy
+
+
+def greet(context: NightContext) -> None:
+    """Say all of it, one line a fact."""
+    night, runner, say = context.runner.night, context.runner, context.watcher.said
+    terms, state = Terms.from_json(night.terms), context.state()
+    say(f"night {night.tag} on branch {short(night.branch)}")
+    for line in _earlier(context.place, night, state):
+        say(f"  before   {line}")
+    say(f"  script   {context.place.script_path}")
+    say(f"  device   {night.device} ({night.device_kind})")
+    say(f"  budget   {night.budget_s:g} s of training a run; {_until(context, state)}")
+    calibration = 0 if state.best else getattr(context.judge, "calibration", 1)
+    for line in _pace(context, state, calibration):
+        say(f"  pace     {line}")
+    for line in busy_lines(night) if night.budget_s >= LOOKED_FROM_S else ():
+        say(f"  busy     {line}")
+    say(f"  data     {night.data} (protocol {night.protocol})")
+    say(f"  judge    {JUDGES[terms.judge]}")
+    say(f"  ideas    {ideas_from(terms)}")
+    say(f"  sandbox  {runner.box.name}")
+    for gap in runner.box.uncovered:
+        say(f"           not covered: {gap}")
+    say(f"  logs     {runner.folder / 'runs'}")
+    shortage = context.limits.shortage(state.pace, calibration)
+    if shortage:
+        say(f"  hours    {shortage}")
+    say("  Ctrl-C ends after the current run, a second one ends the run too")
+
+
+def _earlier(place: Place, night: Night, state: State) -> list[str]:
+    """Return how the last night goes on, where this is a further one that nobody has named."""
+    others = [tag for tag in place.tags() if tag != night.tag]
+    if state.attempts or not others or not re.fullmatch(r"[a-z]{3}\d\d(-\d+)?", night.tag):
+        return []
+    return [
+        f"{others[-1]} was the last night here; to go on with that one instead: {typed('run', '--tag', others[-1])}"
+    ]
+
+
+def _until(context: NightContext, state: State) -> str:
+    limits, left = context.limits, context.limits.left(state.ideas)
+    until = [f"{counted(limits.experiments, 'experiment')} after attempt 0"] if limits.experiments else []
+    if limits.hours and left.seconds is not None:
+        until += [f"{counted(limits.hours, 'hour')}, until {clock(datetime.now(), left.seconds)}"]
+    return ", ".join(until) or "until stopped"
+
+
+def _pace(context: NightContext, state: State, calibration: int) -> list[str]:
+    night, limits = context.runner.night, context.limits
+    known = experience(context.place, night, state.attempts)
+    if known is None:
+        return [f"at most {3600 / night.budget_s:.0f} experiments an hour; more is known once attempt 0 has run"]
+    few = few_steps(known)
+    ahead = Ahead(limits.left(state.ideas), calibration, limits.runs_at_dawn(state.pace))
+    return [pace_words(known, ahead), *([few] if few else [])]
+
+
+def busy_lines(night: Night) -> list[str]:
+    """Look at the machine for a moment; return what else it does, with the remedy."""
+    before = Counters.now()
+    time.sleep(LOOK_S)
+    others = others_share(before, Counters.now())
+    lines = []
+    if others is not None and others >= BUSY_SHARE:
+        load, cores = os.getloadavg()[0], os.cpu_count() or 1
+        lines.append(
+            f"other programs take {others:.0%} of the processors (load {load:.1f}, {counted(cores, 'core')}): runs get "
+            f"fewer steps, and some may be too slow; end them, or expect worse scores"
+        )
+    in_use = gpu_in_use() if night.device_kind == "cuda" else None
+    if in_use is not None:
+        lines.append(f"{in_use}; end what uses it, or choose another by CUDA_VISIBLE_DEVICES")
+    return lines

@@ -1,0 +1,161 @@
+"""The start of a night: which one it is, how fast it will go, when it ends, whether the machine is free for it."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from nights import Grounds, Quiet, make_repository, scripted_context, unigram
+
+from agent.cli.greeting import busy_lines, greet
+from agent.experiment import Left
+from agent.night.briefing.pace import Ahead, Experience, clock, experience, few_steps, pace_words
+from agent.night.limits import Limits
+from agent.records.place import Place
+from agent.sandbox.load import Counters, gpu_in_use, others_share
+
+EVENING = datetime(2026, 11, 22, 23, 12)
+LEARNT = Experience(run_s=300.0, experiment_s=360.0, steps=400)
+
+
+@pytest.fixture(scope="module")
+def grounds(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Grounds]:
+    """A repository with one night, nov22."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        found = Grounds(make_repository(tmp_path_factory.mktemp("greeting") / "user", unigram()))
+        assert any(
+            one.startswith("pace: about ") for one in found.try_scripts("nov22", [unigram(SHARPNESS=0.7)]).sentences
+        )
+        yield found
+
+
+def greeted(grounds: Grounds, tag: str, **limits: float) -> str:
+    with scripted_context(grounds.root, tag, []) as context:
+        greet(dataclasses.replace(context, limits=Limits(**limits)))  # type: ignore[arg-type]
+        watcher = context.watcher
+    assert isinstance(watcher, Quiet)
+    return "\n".join(watcher.sentences)
+
+
+# ---- pace ------------------------------------------------------------------------------------------------------------
+
+
+def test_with_hours_the_experiments_that_fit_are_counted_beside_calibration_and_dawn():
+    said = pace_words(LEARNT, Ahead(Left(seconds=8 * 3600), calibration=3, dawn=8), EVENING)
+    assert said == (
+        "about 10 experiments an hour, 6 min each; about 70 experiments fit until Mon 07:12, beside 8 runs for dawn"
+    )
+
+
+def test_a_limit_of_experiments_says_when_they_end():
+    said = pace_words(LEARNT, Ahead(Left(experiments=3), calibration=2, dawn=0), EVENING)
+    assert said == "about 10 experiments an hour, 6 min each; 3 experiments last until about 23:40"
+    both = pace_words(LEARNT, Ahead(Left(experiments=3, seconds=3600), calibration=0, dawn=0), EVENING)
+    assert "about 3 experiments fit until Mon 00:12" in both
+
+
+def test_hours_that_are_too_short_fit_nothing():
+    assert "about 0 experiments fit until 23:14" in pace_words(LEARNT, Ahead(Left(seconds=120), 3, 0), EVENING)
+
+
+def test_slow_experiments_are_counted_with_a_fraction():
+    slow = dataclasses.replace(LEARNT, experiment_s=2400.0)
+    assert pace_words(slow, Ahead(Left(), 0, 0)) == "about 1.5 experiments an hour, 40 min each"
+
+
+def test_a_time_on_another_day_has_its_day():
+    assert (clock(EVENING, 60), clock(EVENING, 3600)) == ("23:13", "Mon 00:12")
+
+
+def test_the_pace_of_a_new_night_is_that_of_the_latest_one_like_it(grounds):
+    with scripted_context(grounds.root, "like", []) as context:
+        night = context.runner.night
+        known = experience(context.place, night, ())
+        assert known is not None
+        assert known.tag == "nov22"
+        assert known.experiment_s == known.run_s > 0
+        for other in ({"protocol": "another"}, {"device": "another"}):
+            assert experience(context.place, dataclasses.replace(night, **other), ()) is None
+        own = experience(context.place, night, grounds.attempts("nov22"))
+    assert own == dataclasses.replace(known, tag=None)
+
+
+def test_runs_of_few_steps_are_warned_of_by_an_earlier_night():
+    warned = few_steps(dataclasses.replace(LEARNT, steps=12, tag="nov21"))
+    assert warned is not None
+    assert warned.startswith("a run had 12 steps in night nov21, and below 50 hardly trains: take a longer --budget-s")
+    assert few_steps(dataclasses.replace(LEARNT, steps=50, tag="nov21")) is None
+    assert few_steps(dataclasses.replace(LEARNT, steps=12)) is None  # its noise says so
+
+
+# ---- which night -----------------------------------------------------------------------------------------------------
+
+
+def test_a_further_night_without_a_name_says_how_the_last_one_goes_on(grounds):
+    last = Place.of(grounds.root / "train_mlx.py").tags()[-1]
+    said = greeted(grounds, "nov22-2", experiments=3)
+    assert "night nov22-2 on branch experiments/0.05s-nov22-2\n" in said
+    assert (
+        f"before   {last} was the last night here; to go on with that one instead: nightshift run --tag {last}" in said
+    )
+    assert "3 experiments last until about" in said
+    assert "  before " not in greeted(grounds, "wide")  # it was named
+    assert "  before " not in greeted(grounds, "nov22")  # which has attempts, and goes on
+
+
+def test_hours_are_told_as_a_time_of_the_clock(grounds):
+    said = greeted(grounds, "nov22-3", hours=2.0)
+    assert "; 2 hours, until " in said
+    assert "experiments fit until " in said
+
+
+# ---- a busy machine --------------------------------------------------------------------------------------------------
+
+
+def test_the_share_of_others_is_that_of_all_but_this_process_and_a_tree():
+    before, after = Counters(0.0, 10.0, 20.0, 1.0), Counters(10.0, 18.0, 32.0, 2.0)
+    assert others_share(before, after, tree_s=2.0) == pytest.approx(5 / 20)
+    assert others_share(before, dataclasses.replace(after, busy_s=10.0, idle_s=20.0)) is None
+
+
+def test_a_busy_machine_is_noticed_with_the_remedy(grounds):
+    spin = [sys.executable, "-S", "-c", "while True: pass"]
+    spinning = [subprocess.Popen(spin) for _ in range(os.cpu_count() or 1)]
+    try:
+        with scripted_context(grounds.root, "busy", []) as context:
+            (said,) = busy_lines(context.runner.night)
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+    assert said.startswith("other programs take ")
+    assert "end them, or expect worse scores" in said
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("3, 600, 81920", None),
+        ("97, 40960, 81920", "the GPU is in use already: 97% of its time, 40.0 of 80.0 GB"),
+        ("0, 40960, 81920", "the GPU is in use already: 0% of its time, 40.0 of 80.0 GB"),
+        ("[N/A], 1, 2", None),
+        ("", None),
+    ],
+)
+def test_a_gpu_in_use_is_noticed(tmp_path, monkeypatch, answer, said):
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f'#!/bin/sh\n[ "$1 $2" = "-i 3" ] && echo "{answer}"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,4")
+    assert gpu_in_use() == said
+
+
+def test_without_the_program_nothing_is_known_of_a_gpu(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gpu_in_use() is None
