@@ -11,6 +11,7 @@ from agent.invocation import typed
 from agent.judging.judge import JUDGES
 from agent.night.briefing.pace import Ahead, clock, experience, few_steps, pace_words
 from agent.night.context import NightContext
+from agent.night.limits import expected_run_s
 from agent.night.state import State
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place
@@ -71,7 +72,8 @@ def _pace(context: NightContext, state: State, calibration: int) -> list[str]:
     night, limits = context.runner.night, context.limits
     known = experience(context.place, night, state.attempts)
     if known is None:
-        return [f"at most {3600 / night.budget_s:.0f} experiments an hour; more is known once attempt 0 has run"]
+        guess = 3600 / expected_run_s(night.budget_s)
+        return [f"at a guess {guess:.0f} experiments an hour; the runs of attempt 0 will tell"]
     few = few_steps(known)
     ahead = Ahead(limits.left(state.ideas), calibration, limits.runs_at_dawn(state.pace))
     return [pace_words(known, ahead), *([few] if few else [])]

@@ -52,7 +52,12 @@ def only_night(repository: Path) -> Iterator[Tell]:
         lock.acquire(timeout=BRIEFLY_S)
     except Timeout as error:
         who = holder(repository)
-        named = f"night {who.tag} (pid {who.pid}, since {who.since})" if who else "a night that has just begun"
+        if who is None:
+            raise NightError(
+                f"a night that has just begun, or an archive of one, is at work in this repository; see it with "
+                f"{typed('status')}, and try again"
+            ) from error
+        named = f"night {who.tag} (pid {who.pid}, since {who.since})"
         raise NightError(f"{named} is running in this repository; end it with: {typed('stop')}") from error
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError, RepoError
 from agent.experiment import Night
+from agent.invocation import typed
 from agent.night.limits import Pace, check_hours
 from agent.records import checksums
 from agent.records.journal import Journal
@@ -61,7 +62,8 @@ def check_disk(folder: Path) -> None:
     if free < MIN_FREE_BYTES:
         raise MachineError(
             f"{free / 2**30:.2f} GB are free on the disk of {folder}, a night wants "
-            f"{MIN_FREE_BYTES / 2**30:.0f} GB; remove old weights in experiments/nights"
+            f"{MIN_FREE_BYTES / 2**30:.0f} GB; see what earlier nights take with {typed('nights')}, and free it with "
+            f"{typed('archive', 'TAG', '--prune-weights')}"
         )
 
 

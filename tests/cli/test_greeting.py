@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
+from rich.text import Text
 
 from agent.cli.greeting import busy_lines, greet
 from agent.experiment import Left
@@ -17,6 +18,7 @@ from agent.night.briefing.pace import Ahead, Experience, clock, experience, few_
 from agent.night.limits import Limits
 from agent.records.place import Place
 from agent.sandbox.load import Counters, gpu_in_use, others_share
+from agent.view.live.columns import folded
 
 EVENING = datetime(2026, 11, 22, 23, 12)
 LEARNT = Experience(run_s=300.0, experiment_s=360.0, steps=400)
@@ -112,6 +114,13 @@ def test_hours_are_told_as_a_time_of_the_clock(grounds):
     said = greeted(grounds, "nov22-3", hours=2.0)
     assert "; 2 hours, until " in said
     assert "experiments fit until " in said
+
+
+def test_on_a_narrow_terminal_long_facts_hang_below_their_beginning():
+    line = Text("  budget   5 s of training a run; 0.5 hours, until 18:27")
+    assert [part.plain for part in folded(line, 40)] == [
+        "  budget   5 s of training a run; 0.5", "           hours, until 18:27",
+    ]  # fmt: skip
 
 
 # ---- a busy machine --------------------------------------------------------------------------------------------------

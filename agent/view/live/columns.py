@@ -10,6 +10,7 @@ from rich.text import Text
 from agent.text import CUT_WITH, harmless
 
 BETWEEN = " · "
+LABEL = re.compile(r" *\w+ {2,}(?=\S)")  # as in "  script   /home/…"
 WORD = re.compile(r"\s*(?:(?:val_bpb|σ|Δ|±) )?\S+")  # a number stays with its name
 
 
@@ -21,9 +22,10 @@ def shown(text: str) -> str:
 def folded(line: Text, width: int) -> list[Text]:
     """Break a line between words, but do not break a word that no line has room for, such as a long path.
 
-    Later lines are indented by two columns more than the first.
+    Later lines begin below the text behind the first one's label, or else two columns to the right of the first.
     """
-    indent = " " * (len(line.plain) - len(line.plain.lstrip()) + 2)
+    label = LABEL.match(line.plain)
+    indent = " " * (len(label[0]) if label else len(line.plain) - len(line.plain.lstrip()) + 2)
     cuts, used = [], 0
     for piece in WORD.finditer(line.plain):
         needed, alone = cell_len(piece[0]), len(indent) + cell_len(piece[0].lstrip())
