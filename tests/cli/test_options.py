@@ -18,6 +18,7 @@ LEAST = {  # words without which they are refused
     "compare": ("1", "2"),
     "replay": ("1",),
     "export": ("csv",),
+    "archive": ("nov22",),
 }
 
 
