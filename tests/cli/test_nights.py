@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from commands import refused
+from json_page import faults
 from nights import PROJECT, Grounds, command, make_repository, unigram
 from terminals import Terminal
 
@@ -39,7 +40,9 @@ def grounds(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
 def listed(grounds: Grounds) -> dict[str, dict[str, Any]]:
     done = grounds.nightshift("nights", "--json")
     assert done.returncode == 0, done.stderr
-    return {one["tag"]: one for one in json.loads(done.stdout)["nights"]}
+    answer = json.loads(done.stdout)
+    assert faults("nights", answer) == []
+    return {one["tag"]: one for one in answer["nights"]}
 
 
 def test_every_night_is_listed_with_its_state_the_oldest_first(grounds):

@@ -243,7 +243,7 @@ def size_of(folder: Path) -> int:
 
 
 def _nights_words(words: argparse.ArgumentParser) -> None:
-    words.add_argument("--json", action="store_true", help="the same facts as one JSON object")
+    words.add_argument("--json", action="store_true", help="the same facts as one JSON object (docs/json.md)")
 
 
 NIGHTS_TEXT = (
