@@ -14,6 +14,7 @@ from typing import Any
 DISTRIBUTION = "nightshift-mlx"
 SCRIPT = "train_mlx.py"
 IDEAS = "ideas"  # the folder of known ideas: ours, and a user's own beside the script
+BUILDS = {"cpu", "cuda"}  # extras that exclude each other
 DATA = ("prepare.py", "corpus.py", "corpus_sources.py", "corpus_workers.py", "encode.py", "packing.py")
 OWN = (SCRIPT, *DATA, "hardware.py", "kernels", "program.md")
 ABOVE = Path(__file__).resolve().parents[1]  # a clone's root, or the folder of installed packages
@@ -123,7 +124,8 @@ def _tool_command(receipt: dict[str, Any], extra: str | None = None, package: st
     """Return the command that makes a tool's environment again, with an extra or a package beside what it has."""
     asked = receipt.get("requirements", [])
     own: dict[str, Any] = next((one for one in asked if one.get("name") == DISTRIBUTION), {})
-    extras = sorted({*own.get("extras", []), *([extra] if extra else [])})
+    builds = BUILDS if extra in BUILDS else set()  # of MLX: one takes the place of another
+    extras = sorted({*own.get("extras", [])} - builds | ({extra} if extra else set()))
     others = [*(one["name"] for one in asked if one.get("name") not in (None, DISTRIBUTION)), *filter(None, [package])]
     python = ["--python", receipt["python"]] if "python" in receipt else []
     words = ["uv", "tool", "install", "--force", *python, *_editable(), _requirement(*extras)]

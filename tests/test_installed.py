@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,7 @@ def test_a_tool_of_uv_is_installed_again_with_all_that_it_has(environment, insta
     again = "uv tool install --force --python 3.12"
     name = invocation.DISTRIBUTION
     assert invocation.command_for("openai") == f"{again} '{name}[cpu,openai]' --with cowsay"
+    assert invocation.command_for("cuda") == f"{again} '{name}[cuda]' --with cowsay"  # in the place of the other build
     assert invocation.install_command("mlx") == f"{again} '{name}[cpu]' --with cowsay --with mlx"
 
 
@@ -155,21 +157,27 @@ def as_a_tool(wheel: str, tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", **places}
 
 
+def shell(folder: Path, env: dict[str, str]) -> Callable[..., str]:
+    """What types a line in a new folder, and returns all that is printed."""
+    folder.mkdir()
+
+    def typed(line: str, code: int = 0) -> str:
+        done = subprocess.run(
+            line, shell=True, cwd=folder, env=own_environment(**env), text=True, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout
+        return done.stdout
+
+    return typed
+
+
 @needs_uv
 @pytest.mark.slow
 @pytest.mark.parametrize("install", [in_an_environment, as_a_tool])
 def test_from_a_wheel_an_empty_folder_comes_to_a_result(install, wheel, tmp_path, own_cache):
     """Where a command prints what comes next, that line is what is typed."""
-    shell = own_environment(**install(wheel, tmp_path))
-    (tmp_path / "empty").mkdir()
-
-    def typed(line: str, code: int = 0) -> str:
-        done = subprocess.run(
-            line, shell=True, cwd=tmp_path / "empty", env=shell, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout if code == 0 else done.stderr
-
+    typed = shell(tmp_path / "empty", install(wheel, tmp_path))
     assert typed("nightshift --version") == f"nightshift {PYPROJECT['project']['version']}\n"
     told = typed("nightshift init")
     script = tmp_path / "empty" / invocation.SCRIPT
@@ -195,3 +203,18 @@ def test_from_a_wheel_an_empty_folder_comes_to_a_result(install, wheel, tmp_path
     typed(remedy)
     typed(export)
     assert list((tmp_path / "empty" / "runs").rglob("events.out.tfevents.*"))
+
+
+@needs_uv
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "darwin", reason="there MLX comes with nightshift")
+def test_a_tool_without_mlx_names_the_command_that_installs_it(wheel, tmp_path, own_cache):
+    typed = shell(tmp_path / "empty", as_a_tool(wheel.replace("[cpu]", ""), tmp_path))
+    typed("nightshift init")
+    for command in ("nightshift prepare", "nightshift run"):
+        said = typed(command, code=2)
+        assert said == "nightshift: No module named 'mlx'; install the missing package, as nightshift doctor says\n"
+    said = typed("nightshift doctor", code=1)
+    assert said.endswith("not ready for a night: see mlx above\n")
+    typed(re.search(r"MLX build: none: install it: (.*), or with an NVIDIA GPU: ", said)[1])
+    assert "ready for a night; begin with: nightshift run" in typed("nightshift doctor")

@@ -104,9 +104,11 @@ class Device:
 
 def examine(console: Console, script: Path, answer: Answer) -> int:
     """Print every finding as it is made, or all as JSON if that is asked for; 1 if something essential is missing."""
-    found = []
+    found: list[Finding] = []
     checks = (_python, _mlx, _device, _kernels, lambda: _script(script), _git, _sandbox, _disk, _memory, _data)
     for check in checks:
+        if check in OF_MLX and any(not finding.good for finding in found if finding.name == "mlx"):
+            continue
         for finding in check():
             found.append(finding)
             if not answer.on_stdout:
@@ -140,15 +142,18 @@ def _mlx() -> Iterator[Finding]:
         for name in ("mlx", "mlx-metal", "mlx-cpu", "mlx-cuda-13", "mlx-cuda-12")
         if (version := _version(name))
     ]
+    yield Finding("mlx", bool(packages), f"MLX build: {', '.join(packages) or 'none'}", f"install it: {_mlx_command()}")
+
+
+def _mlx_command() -> str:
     on_linux = f"{command_for('cpu')}, or with an NVIDIA GPU: {command_for('cuda')}"
-    remedy = install_command("mlx") if sys.platform == "darwin" else on_linux
-    yield Finding("mlx", bool(packages), f"MLX build: {', '.join(packages) or 'none'}", f"install it: {remedy}")
+    return install_command("mlx") if sys.platform == "darwin" else on_linux
 
 
 def _device() -> Iterator[Finding]:
     found = _ask(DEVICE)
     if not isinstance(found, dict):
-        yield Finding("device", False, f"MLX does not run ({found})", "reinstall it for this device, see README.md")
+        yield Finding("device", False, f"MLX does not run ({found})", f"reinstall it: {_mlx_command()}")
         return
     device = Device(**found)
     yield Finding("device", True, f"device: {device.name} ({device.kind})")
@@ -240,6 +245,9 @@ def _data() -> Iterator[Finding]:
             yield Finding("data", False, f"data: none, and {place} cannot hold any", remedy)
         case found:
             yield Finding("data", False, f"data: {found}", f"prepare it again: {typed('prepare')}")
+
+
+OF_MLX = (_device, _kernels, _sandbox)  # a box is tried with a program that imports MLX
 
 
 def _ask(program: str) -> object:

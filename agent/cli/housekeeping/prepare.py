@@ -10,13 +10,17 @@ from agent.git.repo import Repo
 from agent.invocation import ABOVE, typed
 
 FILE = "prepare.py"
-# what is executed: the folder of prepare.py, the name that its help is to show, and its words
+# what is executed: the folder of prepare.py, what names a missing package, the name that its help shows, and its words
 CALL = """
 import sys
-_, folder, *sys.argv = sys.argv
+_, folder, doctor, *sys.argv = sys.argv
 sys.path.insert(0, folder)
-import prepare
-sys.exit(prepare.main())
+try:
+    import prepare
+    sys.exit(prepare.main())
+except ImportError as error:
+    print(f"nightshift: {error}; install the missing package, as {doctor} says", file=sys.stderr)
+    sys.exit(2)
 """
 
 
@@ -27,7 +31,7 @@ class PrepareOptions:
 
 def prepare(options: PrepareOptions) -> int:
     """Become the process of prepare.py, so that signals and exit code are its own."""
-    command = [sys.executable, "-c", CALL, str(_folder()), typed("prepare"), *options.words]
+    command = [sys.executable, "-c", CALL, str(_folder()), typed("doctor"), typed("prepare"), *options.words]
     sys.stdout.flush()
     os.execv(command[0], command)
 
