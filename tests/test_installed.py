@@ -96,7 +96,12 @@ def test_what_is_copied_to_begin_with_is_the_script_and_all_that_a_night_needs_b
     needed = fixed_files(ROOT, (ROOT / invocation.SCRIPT).read_text())
     assert {Path(name).parts[0] for name in needed} | {invocation.SCRIPT, "program.md"} == set(invocation.OWN)
     packed = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["include"]
-    assert {pattern.partition("/")[0] for pattern in packed} == {"agent", invocation.IDEAS, *invocation.OWN}
+    assert {pattern.partition("/")[0] for pattern in packed} == {
+        "agent",
+        "skills",
+        invocation.IDEAS,
+        *invocation.OWN,
+    }
 
 
 def test_the_distribution_has_a_name_of_its_own_and_the_command_keeps_its_short_one():

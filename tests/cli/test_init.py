@@ -11,6 +11,7 @@ from agent.invocation import OWN
 
 OURS = {
     *(name for name in OWN if name != "kernels"), "ideas/README.md", ".gitignore",
+    "AGENTS.md", ".agents/skills/nightshift/SKILL.md", ".claude/skills/nightshift/SKILL.md",
     *(f"kernels/{path.name}" for path in (PROJECT / "kernels").iterdir() if path.is_file()),
 }  # fmt: skip
 
@@ -44,7 +45,7 @@ def test_in_an_empty_folder_the_refused_run_names_init_and_after_it_a_night_can_
     assert "made a git repository, with a first commit that holds nightshift's files alone" in init(empty)
     assert committed(empty.root) == OURS == set(contents(empty.root))
     assert empty.git("status", "--porcelain") == ""
-    for name in OURS - {".gitignore"}:
+    for name in OURS - {".gitignore", "AGENTS.md"}:
         assert (empty.root / name).read_bytes() == (PROJECT / name).read_bytes()
     assert "no night has run here yet" in refused(empty.nightshift("status"))
     assert "train_mlx.py is as it was committed; edit it first" in refused(empty.nightshift("try", "-m", "what"))

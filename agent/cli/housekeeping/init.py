@@ -12,11 +12,13 @@ from agent.errors import NightError
 from agent.files import read_plain, write_plain
 from agent.git.beginning import begin, commit_first
 from agent.git.repo import Repo
-from agent.invocation import ABOVE, IDEAS, OWN, SCRIPT, python_for, typed, typed_in
+from agent.invocation import ABOVE, IDEAS, OWN, SCRIPT, SKILL, python_for, typed, typed_in
 from agent.text import harmless
 
 IGNORE = ".gitignore"
 IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "experiments/tries/")
+IMPORTED = {*OWN} - {SCRIPT, "program.md"}
+SKILL_FOLDERS = (".agents", ".claude")  # where Codex and where Claude Code look for skills
 MESSAGE = "Begin with the script of nightshift"
 TEXT = (
     "Make a folder one where a night can begin: write nightshift's script and all that it needs, and make a git "
@@ -77,8 +79,16 @@ def _texts() -> dict[str, str]:
 
     The catalogue stays where nightshift is installed: a copy would hide the ideas of later versions.
     """
-    files = [path for name in OWN for path in _files(ABOVE / name)]
-    return {path.relative_to(ABOVE).as_posix(): read_plain(path) for path in [*files, ABOVE / IDEAS / "README.md"]}
+    files = [*(path for name in OWN for path in _files(ABOVE / name)), ABOVE / IDEAS / "README.md"]
+    skill = read_plain(ABOVE / SKILL)
+    of_agents = {f"{folder}/{SKILL}": skill for folder in SKILL_FOLDERS}
+    own = {path.relative_to(ABOVE).as_posix(): read_plain(path) for path in files}
+    return {**own, "AGENTS.md": text_of(skill), **of_agents}
+
+
+def text_of(skill: str) -> str:
+    """Return the text of a skill, without the header by which agents choose it."""
+    return skill.split("---\n", 2)[2].lstrip("\n")
 
 
 def _files(path: Path) -> Iterable[Path]:
@@ -114,7 +124,7 @@ def _told(done: Mapping[str, FileState], repo: Repo, is_made: bool, is_first: bo
     kept = [name for name in _named(done, FileState.KEPT) if name != IGNORE]
     if kept:
         yield f"{FileState.KEPT}: {', '.join(kept)}"
-    if set(kept) - {SCRIPT, "program.md", f"{IDEAS}/README.md"}:
+    if any(name.partition("/")[0] in IMPORTED for name in kept):
         elsewhere = typed("init", "night")
         yield f"a night may fail with files that are not nightshift's; if it does, begin in another folder: {elsewhere}"
 

@@ -1,0 +1,103 @@
+"""What coding agents read: the skill and AGENTS.md say one thing, and all that they name exists."""
+
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+from json_page import HEAD, tables
+from nights import PROJECT, Grounds, environment
+from toolcallers import DONE, ToolCaller
+
+from agent.cli.housekeeping.init import SKILL_FOLDERS, text_of
+from agent.cli.main import FILES, commands_for
+from agent.cli.words.parser import parse
+from agent.invocation import SKILL
+from agent.view.answer import Answer
+
+PAGE = (PROJECT / SKILL).read_text()
+AGENTS = (PROJECT / "AGENTS.md").read_text()
+# words in backticks that are no keys of an answer: values of keys, tools and commands
+VALUES = {"keep", "discard", "crash", "done", "waiting", "running", "confirm", "nightshift"}
+TOOLS = {"try_edit", "wait", "status", "history", "show", "diff", "best", "take", "note"}
+
+
+def lines_typed() -> list[str]:
+    """The commands of the skill: those in indented blocks, which may go over lines, and those in backticks."""
+    blocks = re.findall(r"(?m)^    nightshift [^\n]*(?:\n    (?!nightshift )[^\n]+)*", text_of(PAGE))
+    return [*blocks, *re.findall(r"`(nightshift [^`]+)`", text_of(PAGE))]
+
+
+def test_agents_md_begins_with_the_text_of_the_skill():
+    assert AGENTS.startswith(text_of(PAGE) + "\n# How does an agent change nightshift itself?\n")
+
+
+@pytest.mark.parametrize("folder", SKILL_FOLDERS)
+def test_programs_find_the_skill_itself_where_they_look(folder):
+    assert (PROJECT / folder / "skills" / "nightshift").is_symlink()
+    assert (PROJECT / folder / SKILL).resolve() == PROJECT / SKILL
+
+
+def test_the_skill_has_the_header_that_agents_choose_it_by():
+    header = dict(line.split(": ", 1) for line in PAGE.split("---\n")[1].splitlines())
+    assert header.keys() == {"name", "description"}
+    assert header["name"] == (PROJECT / SKILL).parent.name
+    assert len(header["description"]) < 1024
+
+
+@pytest.mark.parametrize("line", lines_typed())
+def test_every_command_with_its_options_is_one(line):
+    words = shlex.split(line.replace(" N ", " 4 "), comments=True)[1:]
+    words = [word for word in words if word != "…"]
+    if len(words) == 1:
+        assert words[0] in FILES
+        return
+    command, _ = parse(commands_for(words), words, Answer.asked_for(words, {}))
+    assert command.name == words[0]
+
+
+def test_every_key_is_one_of_the_page_about_answers():
+    known = {name for section in tables().values() for name in section} | {"go_on_with"}  # which is in its prose
+    named = set(re.findall(r"`([a-z_]+)`", text_of(PAGE))) - VALUES - TOOLS
+    assert {"next", "tries", "traceback", "go_on_with", "missing_edits", "honest"} <= named
+    assert named <= known
+    assert {"error", "exit_code"} <= tables()[HEAD].keys()
+
+
+def test_every_tool_is_one_of_the_server():
+    server = (PROJECT / "agent" / "mcp" / "server.py").read_text()
+    assert set(re.findall(r"\(tools\.(\w+), ", server)) == TOOLS
+    assert set(re.findall(r"`([a-z_]+)`", text_of(PAGE).partition("(MCP: ")[2].partition(")")[0])) == TOOLS
+
+
+# ---- the programs themselves -----------------------------------------------------------------------------------------
+
+
+def asked(grounds: Grounds, tmp_path, program: str) -> str:
+    """What a program tells its model, played on loopback, about the folder that it was started in."""
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not on PATH")
+    (tmp_path / "home" / "codex").mkdir(parents=True)
+    keys = {"ANTHROPIC_API_KEY": "sk-test", "TOY_KEY": "sk-test", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+    env = environment(HOME=str(tmp_path / "home"), CODEX_HOME=str(tmp_path / "home" / "codex"), **keys)
+    with ToolCaller("none", {}) as model:
+        toy = f'{{name="toy", base_url="{model.url}/v1", env_key="TOY_KEY", wire_api="responses"}}'
+        settings = (f"model_providers.toy={toy}", "model_provider=toy", "model=toy")
+        codex = ["exec", "--ephemeral", *(word for setting in settings for word in ("-c", setting)), "Hello"]
+        done = subprocess.run(
+            [program, *(codex if program == "codex" else ["-p", "Hello"])],
+            cwd=grounds.root, env=env | {"ANTHROPIC_BASE_URL": model.url}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=180, check=False,
+        )  # fmt: skip
+    assert DONE in done.stdout, done.stdout + done.stderr
+    return str(model.asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["claude", "codex"])
+def test_claude_code_and_codex_show_their_models_both_pages_after_init(grounds, tmp_path, program):
+    assert grounds.nightshift("init").returncode == 0
+    shown = asked(grounds, tmp_path, program)
+    assert "How does an agent do research with nightshift?" in shown
+    assert "Use it when asked to lower val_bpb" in shown
