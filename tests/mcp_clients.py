@@ -50,5 +50,8 @@ def agent_in(folder: Path, *words: str, **env: str) -> Iterator[Agent]:
     program, *arguments = command("mcp", *words)
     assert program == sys.executable
     server = StdioServerParameters(command=program, args=arguments, cwd=folder, env=environment(**env))
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(Client(server)) as client:
+    with start_blocking_portal() as portal, contextlib.ExitStack() as undo:
+        connection = portal.wrap_async_context_manager(Client(server))
+        client = connection.__enter__()
+        undo.callback(connection.__exit__, None, None, None)  # a failed test is no fault of the connection
         yield Agent(portal, client)

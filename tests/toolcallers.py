@@ -1,23 +1,29 @@
-"""Play the model of a coding agent on the loopback interface: it calls one tool, reads the result, and is done.
+"""Play the model of a coding agent on the loopback interface: it calls its tools in turn, and is done.
 
 Claude Code asks in Anthropic's API for messages, Codex in OpenAI's API for responses; both are answered as streams.
 """
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-SEARCH = "ToolSearch"
+SEARCH, SEARCHED = "ToolSearch", "tool_reference"
+Call = tuple[str, dict[str, str]]  # a tool and its arguments
+FOLDER = re.compile(r'(?:[Ww]orking directory: |<cwd>)([^\s<\\"]+)')
 DONE = "I have read the answer."
 
 
 class ToolCaller:
-    """Answer until the end of the `with` block: once with a call of the tool, then with a last sentence."""
+    """Answer until the end of the `with` block: with one call after another, then with a last sentence.
 
-    def __init__(self, tool: str, arguments: dict[str, Any]) -> None:
-        self.tool, self.arguments = tool, arguments
+    {cwd} in an argument is the folder in which the agent says that it works.
+    """
+
+    def __init__(self, *calls: Call) -> None:
+        self.calls = calls
         self.asked: list[dict[str, Any]] = []  # the bodies of all requests
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._http.daemon_threads = True
@@ -93,13 +99,18 @@ def _handler(model: ToolCaller) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _next_call(model: ToolCaller, body: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Return the call to make now: of the tool; of Claude Code's search, which makes a tool known; or none further."""
+def _next_call(model: ToolCaller, body: dict[str, Any]) -> Call | None:
+    """Return the call to make now, or that of Claude Code's search, which makes a tool known; None after the last."""
     offered = {name for tool in body.get("tools", ()) for name in _names(tool)}
-    done = len(list(_results(body)))
-    if model.tool in offered:
-        return (model.tool, model.arguments) if done < (2 if SEARCH in offered else 1) else None
-    return (SEARCH, {"query": f"select:{model.tool}"}) if SEARCH in offered and done == 0 else None
+    results = list(_results(body))
+    done = len(results) - sum(SEARCHED in result for result in results)
+    if done >= len(model.calls):
+        return None
+    name, arguments = model.calls[done]
+    if name in offered:
+        folder = FOLDER.search(json.dumps(body))
+        return name, {key: text.replace("{cwd}", folder[1] if folder else "") for key, text in arguments.items()}
+    return (SEARCH, {"query": f"select:{name}"}) if SEARCH in offered and len(results) == done else None
 
 
 def _messages(model: ToolCaller, body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -128,18 +139,19 @@ def _responses(model: ToolCaller, body: dict[str, Any]) -> list[dict[str, Any]]:
     call = _next_call(model, body)
     if call is not None:
         namespace, _, name = call[0].rpartition("__")
-        item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "namespace": namespace, "name": name}
-        item["arguments"] = json.dumps(call[1])
+        number = len(model.asked)
+        item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": name}
+        item |= {"arguments": json.dumps(call[1])} | ({"namespace": namespace} if namespace else {})
     else:
         content = [{"type": "output_text", "text": DONE, "annotations": []}]
         item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}
-    number = f"resp_{len(model.asked)}"
+    response = f"resp_{len(model.asked)}"
     usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
     return [
-        {"type": "response.created", "response": {"id": number}},
+        {"type": "response.created", "response": {"id": response}},
         {"type": "response.output_item.done", "output_index": 0, "item": item},
         {
             "type": "response.completed",
-            "response": {"id": number, "status": "completed", "output": [item], "usage": usage},
+            "response": {"id": response, "status": "completed", "output": [item], "usage": usage},
         },
     ]

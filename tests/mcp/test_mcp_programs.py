@@ -47,7 +47,7 @@ def test_claude_code_connects_lists_the_tools_and_calls_one(grounds: Grounds, ow
         grounds.root, own_home)  # fmt: skip
     assert "✔ Connected" in run(["claude", "mcp", "list"], grounds.root, own_home)
     ask = ["claude", "-p", "How does the night stand?", "--allowedTools", "mcp__nightshift", "--output-format", "json"]
-    with ToolCaller(TOOL, {}) as model:
+    with ToolCaller((TOOL, {})) as model:
         said = run(ask, grounds.root, own_home | {"ANTHROPIC_BASE_URL": model.url})
     assert json.loads(said)["result"] == DONE
     assert json.loads(said)["permission_denials"] == []
@@ -60,7 +60,7 @@ def test_codex_connects_offers_the_tools_and_calls_one(grounds: Grounds, own_hom
     run(["codex", "mcp", "add", "nightshift", "--env", f"PYTHONPATH={own_home['PYTHONPATH']}", "--", *command("mcp")],
         grounds.root, own_home)  # fmt: skip
     assert "nightshift" in run(["codex", "mcp", "list"], grounds.root, own_home)
-    with ToolCaller(TOOL, {}) as model:
+    with ToolCaller((TOOL, {})) as model:
         toy = f'{{name="toy", base_url="{model.url}/v1", env_key="TOY_KEY", wire_api="responses"}}'
         settings = (
             "mcp_servers.nightshift.required=true",
