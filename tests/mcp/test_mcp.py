@@ -7,17 +7,21 @@ from collections.abc import Iterator
 
 import pytest
 from commands import refused
+from mcp.shared.exceptions import MCPError
 from mcp_clients import Agent, agent_in
 from nights import Grounds, command, environment, make_repository, unigram
 
 TOOLS = ("try_edit", "wait", "status", "history", "show", "diff", "best", "take", "note")
+PAGE = "# One edit at a time\n"
 READING = {"wait", "status", "history", "show", "diff", "best"}
 
 
 @pytest.fixture(scope="module")
 def user(tmp_path_factory: pytest.TempPathFactory) -> Grounds:
     """A repository in which no night has run."""
-    return Grounds(make_repository(tmp_path_factory.mktemp("mcp") / "user", unigram()))
+    root = make_repository(tmp_path_factory.mktemp("mcp") / "user", unigram())
+    (root / "AGENTS.md").write_text(PAGE)
+    return Grounds(root)
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +46,15 @@ def test_what_the_command_line_refuses_is_an_error_with_its_sentence(agent):
     assert (result.structured_content["schema_version"], result.structured_content["exit_code"]) == (1, 2)
     sentence = "night --help has no journal here; there are: none"
     assert result.structured_content["error"] == result.content[0].text == sentence
+
+
+def test_the_pages_that_an_agent_reads_first_are_resources(agent):
+    listed = agent.portal.call(agent.client.list_resources).resources
+    assert [one.uri for one in listed] == ["nightshift://AGENTS.md", "nightshift://program.md"]
+    (page,) = agent.portal.call(agent.client.read_resource, "nightshift://AGENTS.md").contents
+    assert page.text == PAGE
+    with pytest.raises(MCPError):
+        agent.portal.call(agent.client.read_resource, "nightshift://../secret")
 
 
 def test_arguments_that_a_tool_does_not_take_reach_no_command(agent):
