@@ -11,7 +11,7 @@ from mcp.server.mcpserver.resources import FunctionResource, Resource
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
 
-from agent.invocation import ABOVE
+from agent.invocation import ABOVE, version
 from agent.mcp.commands import CommandLine
 from agent.mcp.tools import Tools
 from agent.proposers.notes import read_program
@@ -54,6 +54,7 @@ def serve(folder: Path) -> None:
     )
     MCPServer(
         "nightshift",
+        version=version(),
         instructions=INSTRUCTIONS,
         tools=[_made(tool, hint) for tool, hint in hints],
         resources=list(_pages(folder)),

@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from nights import Grounds, command, environment
+from nights import Grounds, command, environment, unigram
 from toolcallers import DONE, ToolCaller
 
 pytestmark = pytest.mark.slow
-TOOL = "mcp__nightshift__status"
-OFFERED = {
-    f"mcp__nightshift__{name}" for name in ("try_edit", "wait", "history", "show", "diff", "best", "take", "note")
-}
-ANSWER = "no night has run here yet"
+TOOL = "mcp__nightshift__try_edit"
+ARGUMENTS = {"message": "sharper", "script_text": unigram(SHARPNESS=0.9)}
+VERDICT = "below the incumbent"
+OFFERED = {f"mcp__nightshift__{name}" for name in ("wait", "status", "history", "show", "diff", "best", "take", "note")}
 
 
 def run(words: list[str], folder: Path, env: Mapping[str, str]) -> str:
@@ -42,25 +41,32 @@ def own_home(tmp_path: Path) -> dict[str, str]:
     return mine | keys | {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
 
 
-def test_claude_code_connects_lists_the_tools_and_calls_one(grounds: Grounds, own_home: dict[str, str]):
+@pytest.fixture
+def night(grounds: Grounds) -> Grounds:
+    grounds.try_scripts("t", [])
+    return grounds
+
+
+def test_claude_code_connects_finds_the_tools_and_tries_an_edit(night: Grounds, own_home: dict[str, str]):
     run(["claude", "mcp", "add", "nightshift", "-e", f"PYTHONPATH={own_home['PYTHONPATH']}", "--", *command("mcp")],
-        grounds.root, own_home)  # fmt: skip
-    assert "✔ Connected" in run(["claude", "mcp", "list"], grounds.root, own_home)
-    ask = ["claude", "-p", "How does the night stand?", "--allowedTools", "mcp__nightshift", "--output-format", "json"]
-    with ToolCaller((TOOL, {})) as model:
-        said = run(ask, grounds.root, own_home | {"ANTHROPIC_BASE_URL": model.url})
+        night.root, own_home)  # fmt: skip
+    assert "✔ Connected" in run(["claude", "mcp", "list"], night.root, own_home)
+    ask = ["claude", "-p", "Try an edit.", "--allowedTools", "mcp__nightshift", "--output-format", "json"]
+    with ToolCaller((TOOL, ARGUMENTS)) as model:
+        said = run(ask, night.root, own_home | {"ANTHROPIC_BASE_URL": model.url})
     assert json.loads(said)["result"] == DONE
     assert json.loads(said)["permission_denials"] == []
     assert all(name in json.dumps(model.asked) for name in OFFERED)  # it searches for tools before it is shown them
     assert TOOL in model.tools()
-    assert ANSWER in model.results()[-1]
+    assert VERDICT in model.results()[-1]
+    assert night.attempts("t")[1].status == "keep"
 
 
-def test_codex_connects_offers_the_tools_and_calls_one(grounds: Grounds, own_home: dict[str, str]):
+def test_codex_connects_offers_the_tools_and_tries_an_edit(night: Grounds, own_home: dict[str, str]):
     run(["codex", "mcp", "add", "nightshift", "--env", f"PYTHONPATH={own_home['PYTHONPATH']}", "--", *command("mcp")],
-        grounds.root, own_home)  # fmt: skip
-    assert "nightshift" in run(["codex", "mcp", "list"], grounds.root, own_home)
-    with ToolCaller((TOOL, {})) as model:
+        night.root, own_home)  # fmt: skip
+    assert "nightshift" in run(["codex", "mcp", "list"], night.root, own_home)
+    with ToolCaller((TOOL, ARGUMENTS)) as model:
         toy = f'{{name="toy", base_url="{model.url}/v1", env_key="TOY_KEY", wire_api="responses"}}'
         settings = (
             "mcp_servers.nightshift.required=true",
@@ -69,12 +75,13 @@ def test_codex_connects_offers_the_tools_and_calls_one(grounds: Grounds, own_hom
             "model=toy",
         )
         options = [word for setting in settings for word in ("-c", setting)]
-        ask = ["codex", "exec", "--ephemeral", "--json", *options, "How does the night stand?"]
-        events = [json.loads(line) for line in run(ask, grounds.root, own_home).splitlines()]
+        ask = ["codex", "exec", "--ephemeral", "--json", *options, "Try an edit."]
+        events = [json.loads(line) for line in run(ask, night.root, own_home).splitlines()]
     (call,) = [
         one["item"] for one in events if one["type"] == "item.completed" and one["item"]["type"] == "mcp_tool_call"
     ]
-    assert (call["server"], call["tool"]) == ("nightshift", "status")
-    assert call["result"]["structured_content"]["error"].startswith(ANSWER)
+    assert (call["server"], call["tool"], call["status"]) == ("nightshift", "try_edit", "completed")
+    assert call["result"]["structured_content"]["status"] == "keep"
     assert model.tools() >= OFFERED
-    assert ANSWER in model.results()[-1]
+    assert VERDICT in model.results()[-1]
+    assert night.attempts("t")[1].status == "keep"
