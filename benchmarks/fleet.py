@@ -1,4 +1,4 @@
-"""Nights side by side: where each runs, its clone of this tree, and their processes. For real_nights.py."""
+"""Nights side by side: where each runs, its clone of this tree, and their processes: for real_nights.py, authors.py."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def command(args: argparse.Namespace, night: Planned, device_kind: str) -> list[
     if args.experiments is not None:
         words += ["--experiments", str(args.experiments)]
     if night.arm != "random":
-        return [*words, "--proposer", night.arm]
+        return [*words, *args.words.get(night.arm, ["--proposer", night.arm])]
     agent = [sys.executable, str(RANDOM), "--device", device_kind, "--seed", str(night.seed)]
     words += ["--proposer", "command", "--command", shlex.join(agent)]
     return [*words, "--agent-minutes", f"{RANDOM_MINUTES:g}"]

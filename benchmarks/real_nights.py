@@ -38,8 +38,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import measure
 import real_outcomes
@@ -107,7 +108,7 @@ def record(args: argparse.Namespace, night: Planned) -> None:
         ship(night.place, night.tag, args.out / night.tag)
         with Journal.read(night.place.journal(night.tag)) as journal:
             write_plain(rows, render(read_plain(rows), [(journal.night(), journal.attempts())]))
-        measure.write_json(args.json, real_outcomes.flatten(real_outcomes.read_all(args.out)))
+        measure.write_json(args.json, args.flatten(args.out))
     except NightError as error:
         measure.say(f"{night.tag}: {error}")
 
@@ -139,15 +140,26 @@ def arm_of(word: str) -> tuple[str, int | None]:
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, metavar="DIR", help="records, and below work/ clones and logs")
+    parser = nights_parser(__doc__)
     about = f"what proposes, and how many nights where --nights is not meant (default: {' '.join(DEFAULT_ARMS)})"
     parser.add_argument("--arms", nargs="+", type=arm_of, metavar="ARM[=N]", help=about)
-    parser.add_argument("--nights", type=int, default=None, metavar="N", help="of each arm (default: 2; quick: 1)")
-    parser.add_argument("--budget-s", type=float, metavar="S", help="of each run (default: 40; quick: 0.05)")
     parser.add_argument(
         "--minutes", type=float, metavar="M", help="of each night, its dawn included (default: no limit)"
     )
+    args = completed(parser, parser.parse_args(argv), {"arms": DEFAULT_ARMS}, {"arms": ("search", "random")})
+    args.arms = [(arm, None) if isinstance(arm, str) else arm for arm in args.arms]
+    if args.report is None and not args.quick and args.minutes is None and args.experiments is None:
+        parser.error("a night needs an end: give --minutes or --experiments")
+    return args
+
+
+def nights_parser(about: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the options that say where, how long and how often nights run."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.set_defaults(words={}, minutes=None, flatten=flatten, show=show)
+    parser.add_argument("--out", type=Path, metavar="DIR", help="records, and below work/ clones and logs")
+    parser.add_argument("--nights", type=int, default=None, metavar="N", help="of each arm (default: 2; quick: 1)")
+    parser.add_argument("--budget-s", type=float, metavar="S", help="of each run (default: 40; quick: 0.05)")
     parser.add_argument("--most-minutes", type=float, metavar="M", help="of all; what has not ended then is cut off")
     parser.add_argument("--experiments", type=int, metavar="N", help="of each night, beyond attempt 0 (quick: 2)")
     about = "runs kept for each dawn: the first eight are four fresh seeds a side (default: 8; quick: 4)"
@@ -162,27 +174,38 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--report", type=Path, metavar="DIR", help="print what lies there, run nothing")
     parser.add_argument("--quick", action="store_true", help="a minute on two cores: a toy script")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys, after each night")
-    args = parser.parse_args(argv)
-    usual = {"nights": 2, "budget_s": 40.0, "dawn": 8, "arms": DEFAULT_ARMS, "name": time.strftime("%b%d").lower()}
-    quick = {"nights": 1, "budget_s": 0.05, "dawn": 4, "arms": ("search", "random"), "experiments": 2, "script": TOY}
-    for name, value in (usual | (quick if args.quick else {})).items():
+    return parser
+
+
+def completed(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, usual: Mapping[str, Any], quick: Mapping[str, Any]
+) -> argparse.Namespace:
+    """Return the options with their defaults, those of --quick where it is given; end with a sentence for a misuse."""
+    usual = {"nights": 2, "budget_s": 40.0, "dawn": 8, "name": time.strftime("%b%d").lower(), **usual}
+    quick = {"nights": 1, "budget_s": 0.05, "dawn": 4, "experiments": 2, "script": TOY, **quick}
+    for name, value in {**usual, **(quick if args.quick else {})}.items():
         setattr(args, name, value if getattr(args, name) is None else getattr(args, name))
-    args.arms = [(arm, None) if isinstance(arm, str) else arm for arm in args.arms]
     if args.quick and not args.night_options:
         args.night_options = "--judge greedy"  # one run of each attempt
     if not args.budget_s > 0 or args.nights < 1 or args.dawn < 0:
         parser.error("--budget-s and --nights must be above zero, --dawn not below")
     if args.report is None and args.out is None and not args.quick:
         parser.error("--out DIR is missing: the folder for records, clones and logs")
-    if args.report is None and not args.quick and args.minutes is None and args.experiments is None:
-        parser.error("a night needs an end: give --minutes or --experiments")
     return args
 
 
+def flatten(folder: Path) -> measure.Flat:
+    return real_outcomes.flatten(real_outcomes.read_all(folder))
+
+
+def show(folder: Path, flat: measure.Flat) -> None:
+    real_outcomes.print_results(real_outcomes.read_all(folder), flat)
+
+
 def report(args: argparse.Namespace, folder: Path) -> None:
-    nights = real_outcomes.read_all(folder)
-    flat = real_outcomes.flatten(nights)
-    real_outcomes.print_results(nights, flat)
+    """Print what came of the nights in a folder, and write it as JSON."""
+    flat = args.flatten(folder)
+    args.show(folder, flat)
     measure.write_json(args.json, flat)
 
 
@@ -200,7 +223,7 @@ def run(args: argparse.Namespace) -> int:
     measure.check_writable(args.json)
     if args.report is not None:
         return report_again(args)
-    missing = [arm for arm, _ in args.arms if arm != "random" and arm not in choices()]
+    missing = [arm for arm, _ in args.arms if arm not in ("random", *args.words, *choices())]
     if missing:
         raise measure.Misuse(f"--arms {missing[0]}: nightshift has no such source; there are: {', '.join(choices())}")
     check_minutes(args)

@@ -2,7 +2,6 @@
 
 import argparse
 import ast
-import dataclasses
 import json
 import math
 import os
@@ -10,20 +9,17 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from commands import wait_until
 from nights import SCRIPTS, environment, git, make_repository
-from samples import NIGHT
+from shipments import ship_night
 
 from agent.errors import NightError
-from agent.experiment import Ask, Attempt, Dawn, Decision, Ending, Kind, Proposal, Run, Score
 from agent.records.journal import Journal
 from agent.records.ledger import TAG
 from agent.records.place import Place
-from agent.records.shipped import ship
 from agent.script.dials import Choices, Range, read_dials, searched
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -122,32 +118,6 @@ def place(tmp_path):
     return Place.of(make_repository(tmp_path / "repository", "A = 1\n") / "train_mlx.py")
 
 
-def shipped(place: Place, out: Path, tag: str, gains: Sequence[float], honest: float | None, **facts: object) -> None:
-    """A night whose edits have these gains, the positive ones kept; half of them by another source."""
-    with Journal.create(place.journal(tag), dataclasses.replace(NIGHT, tag=tag, **facts)) as journal:
-        best, at = 1.5, 0
-        for number, gain in enumerate([0.0, *gains]):
-            source = "you" if not number else "catalogue: deeper" if number % 2 else "search"
-            ending = Ending.FINISHED if math.isfinite(gain) else Ending.CRASHED
-            score = Score(best - gain, 18.0) if math.isfinite(gain) else None
-            proposal = Proposal(f"A = {number}\n", "title", "why", source)
-            attempt = Attempt(number, at if number else None, proposal, "")
-            journal.add_attempt(number, attempt.parent, proposal, NIGHT.started)
-            journal.end_run(journal.start_run(number, 0), Run(0, ending, 0, 18.0, None, ""))
-            if score is not None:
-                journal.record_score(number, 0, score)
-            is_kept = gain > 0 or not number
-            kind = Kind.BASELINE if not number else Kind.KEPT if is_kept else Kind.WORSE if score else Kind.CRASHED
-            journal.record_decision(number, Decision(kind, "", gain / 2 if score else None))
-            if is_kept:
-                best, at = best - gain, number
-        journal.record_ask(Ask(1, "search", NIGHT.started, 36.0))
-        if honest is not None:
-            around = {"mean_bpb": honest, "low_bpb": honest - 0.1, "high_bpb": honest + 0.1}
-            journal.put_dawn(Dawn(1, at, 4, "", "", {"script": at, "honest": around, "holdout": around}))
-    ship(place, tag, out / tag)
-
-
 def test_nights_are_compared_by_their_honest_gains(place, tmp_path, capsys):
     for tag, gains, honest in (
         ("x-mix-0", [0.2, -0.1, 0.1, math.nan], 0.25),
@@ -155,7 +125,7 @@ def test_nights_are_compared_by_their_honest_gains(place, tmp_path, capsys):
         ("x-search-0", [0.04, -0.1], 0.04),
         ("x-search-1", [-0.1], None),  # nothing was kept
     ):
-        shipped(place, tmp_path / "out", tag, gains, honest)
+        ship_night(place, tmp_path / "out", tag, gains, honest)
     nights = real_outcomes.read_all(tmp_path / "out")
     assert [one.tag for one in nights] == ["x-mix-0", "x-mix-1", "x-search-0", "x-search-1"]
     flat = real_outcomes.flatten(nights)
@@ -180,8 +150,8 @@ def test_nights_are_compared_by_their_honest_gains(place, tmp_path, capsys):
 
 
 def test_a_night_that_was_cut_off_before_its_dawn_has_no_honest_gain(place, tmp_path):
-    shipped(place, tmp_path, "x-mix-0", [0.2], None)
-    shipped(place, tmp_path, "x-mix-1", [0.2], 0.1)
+    ship_night(place, tmp_path, "x-mix-0", [0.2], None)
+    ship_night(place, tmp_path, "x-mix-1", [0.2], 0.1)
     cut, whole = real_outcomes.read_all(tmp_path)
     assert cut.honest is None
     flat = real_outcomes.flatten([cut, whole])
@@ -190,8 +160,8 @@ def test_a_night_that_was_cut_off_before_its_dawn_has_no_honest_gain(place, tmp_
 
 
 def test_nights_of_two_kinds_are_not_compared(place, tmp_path, capsys):
-    shipped(place, tmp_path, "x-mix-0", [0.2], 0.1)
-    shipped(place, tmp_path, "x-search-0", [0.2], 0.1, device="another")
+    ship_night(place, tmp_path, "x-mix-0", [0.2], 0.1)
+    ship_night(place, tmp_path, "x-search-0", [0.2], 0.1, device="another")
     with pytest.raises(NightError, match="do not compare"):
         real_outcomes.flatten(real_outcomes.read_all(tmp_path))
     assert real_nights.main(["--report", str(tmp_path)]) == 2
@@ -199,7 +169,7 @@ def test_nights_of_two_kinds_are_not_compared(place, tmp_path, capsys):
 
 
 def test_a_report_of_records_alone_is_that_of_the_nights(place, tmp_path, capsys):
-    shipped(place, tmp_path, "x-mix-0", [0.2], 0.1)
+    ship_night(place, tmp_path, "x-mix-0", [0.2], 0.1)
     assert real_nights.main(["--report", str(tmp_path), "--json", str(tmp_path / "flat.json")]) == 0
     assert json.loads((tmp_path / "flat.json").read_text())["mix_honest"] == 0.1
     assert "x-mix-0" in capsys.readouterr().out
