@@ -5,6 +5,7 @@ from agent.proposers.author.parts import first
 from agent.text import one_line
 
 TITLE_CHARS = 100
+UNTRIED = "Not tried yet, the most promising first; the night may try them without you:"
 
 
 def known_ideas(briefing: Briefing, most_chars: int) -> str:
@@ -14,7 +15,7 @@ def known_ideas(briefing: Briefing, most_chars: int) -> str:
     untried = [f"- {_named(idea)}" for idea in ideas if idea.state == "yes"]
     doubted = [f"- {_named(idea)}" for idea in ideas if idea.state == "unlikely"]
     text = ""
-    for head, lines in (("Not tried yet:", untried), ("Tried:", tried), ("Not tried, and unlikely to help:", doubted)):
+    for head, lines in ((UNTRIED, untried), ("Tried:", tried), ("Not tried, and unlikely to help:", doubted)):
         shown = first(lines, most_chars - len(text) - len(head) - 2)
         if shown:
             text += "\n".join([*(["", ""] if text else []), head, *shown])

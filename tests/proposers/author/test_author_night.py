@@ -2,15 +2,18 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
-from nights import PROJECT, Grounds, make_repository, unigram
+from nights import PROJECT, Grounds, make_repository, scripted_context, unigram
 
-from agent.experiment import incumbent
+from agent.experiment import Left, incumbent
 from agent.judging.noise import noise
 from agent.night.briefing.brief import briefing_of
 from agent.night.briefing.setting import setting_of
+from agent.night.driver import brief
 from agent.night.limits import Limits
+from agent.proposers.author.facts import lasting
 from agent.proposers.llm.prompt import compose
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -51,6 +54,30 @@ def test_the_setting_is_read_from_the_night_its_data_and_its_fixed_files(night):
     assert len(setting.curves[0]) == 10
     assert setting.curves[0][0] == (0.1, pytest.approx(2.9))
     assert {idea.state for idea in setting.ideas} == {"yes"}
+
+
+def test_a_night_tells_its_setting_only_where_a_source_can_read(grounds):
+    with scripted_context(grounds.root, "t", []) as context:
+        state = context.state()
+        assert state.best is not None
+        assert brief(context, state, state.best).setting is None
+        told = brief(replace(context, has_reader=True), state, state.best)
+    assert told.setting is not None
+    assert told.setting.calls
+    assert told.left == Left(None, None)
+
+
+def test_a_night_that_did_not_keep_its_machine_is_told_without_it(grounds, night):
+    place, facts, history = night
+    kept = place.folder("t") / "machine.json"
+    text = kept.read_text()
+    kept.write_text('{"cores": 4}\n')
+    setting = setting_of(place, facts, history, noise(history))
+    kept.write_text(text)
+    assert (setting.cores, setting.memory_gb) == (None, None)
+    briefing = briefing_of(place, facts, history, history[0], None, left=Left(), has_reader=True)
+    assert "cores" in next(lasting(briefing))
+    assert next(lasting(replace(briefing, setting=setting))) == f"- device: {facts.device} ({facts.device_kind})"
 
 
 def test_two_prompts_of_a_night_share_their_stable_beginning(night):

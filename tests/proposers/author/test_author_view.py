@@ -14,7 +14,7 @@ from agent.proposers.author.calls import calls, read_calls
 from agent.proposers.author.curves import compared, curves, thinned
 from agent.proposers.author.diffs import diffs, edits_of
 from agent.proposers.author.facts import lasting, present
-from agent.proposers.author.known import known_ideas
+from agent.proposers.author.known import UNTRIED, known_ideas
 from agent.proposers.author.program import for_one_answer
 from agent.proposers.author.turned import turned_dials
 from agent.proposers.llm.modes import AskMode
@@ -145,7 +145,7 @@ def test_an_edit_cannot_leave_its_fence():
 def test_known_ideas_are_told_by_what_became_of_them():
     text = known_ideas(told(), PLENTY)
     assert text == (
-        "Not tried yet:\n- Smear tokens\n\nTried:\n- Gate the heads: tried #1\n\n"
+        f"{UNTRIED}\n- Smear tokens\n\nTried:\n- Gate the heads: tried #1\n\n"
         "Not tried, and unlikely to help:\n- Drop the cap"
     )
 
