@@ -10,31 +10,37 @@ from pathlib import Path
 import pytest
 from commands import refused
 from nights import Grounds, git, make_repository, unigram
+from samples import NIGHT
+from serving import GrowingNight
 
 from agent.cli.taking.take import _replace
 from agent.errors import NightError
+from agent.experiment import Status
+from agent.records.journal import Journal
+from agent.records.place import Place
 
 MINE = unigram(SHARPNESS=0.33)
-BEST = unigram(SHARPNESS=0.9)
+BASELINE, WORSE, BEST = (unigram(SHARPNESS=1.0 + number) for number in range(3))
 
 
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Grounds:
-    """A night of three attempts: the baseline, which had an edit that was not committed, a loss and a gain."""
-    root = tmp_path_factory.mktemp("take")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        found = Grounds(make_repository(root / "user", unigram()))
-        script(found).write_text(unigram(SHARPNESS=0.55))
-        found.try_scripts("t", [unigram(SHARPNESS=0.2), BEST])
+def night(tmp_path_factory: pytest.TempPathFactory) -> Grounds:
+    """A night of three attempts with real commits: the baseline, a loss and a gain, the tip of the night's branch."""
+    found = Grounds(make_repository(tmp_path_factory.mktemp("take") / "user", unigram()))
+    place = Place.of(script(found))
+    with Journal.create(place.journal("t"), NIGHT) as journal:
+        growing = GrowingNight(place, "t", journal)
+        growing.add("baseline", 1.5, Status.KEEP)
+        growing.add("worse", 1.6)
+        growing.add("better", 1.4, Status.KEEP)
+    found.git("update-ref", NIGHT.branch, "refs/experiments/t/0002")
     return found
 
 
 @pytest.fixture
 def here(night: Grounds, tmp_path: Path) -> Grounds:
     """A copy of it for one test, with the script as it is committed."""
-    unused = shutil.ignore_patterns("runs", "warm", "reserve", "__pycache__")
-    shutil.copytree(night.root, tmp_path / "user", symlinks=True, ignore=unused)
+    shutil.copytree(night.root, tmp_path / "user", symlinks=True)
     found = Grounds(tmp_path / "user")
     script(found).write_text(unigram())
     return found
@@ -66,17 +72,17 @@ def test_the_best_is_taken_and_neither_index_nor_head_are_touched(here):
     head, index = here.git("rev-parse", "HEAD"), here.git("ls-files", "-s")
     done = here.nightshift("take")
     assert done.stdout.splitlines() == [
-        "train_mlx.py is now attempt 2 of night t: script 2",
+        "train_mlx.py is now attempt 2 of night t: better",
         "undo with: git restore --source=HEAD -- train_mlx.py",
     ]
     assert script(here).read_text() == BEST
     assert script(here).stat().st_mode & 0o777 == 0o750
     assert (here.git("rev-parse", "HEAD"), here.git("ls-files", "-s")) == (head, index)
-    assert here.nightshift("take", "best").stdout == "train_mlx.py was already attempt 2 of night t: script 2\n"
+    assert here.nightshift("take", "best").stdout == "train_mlx.py was already attempt 2 of night t: better\n"
     assert not list(here.root.glob("*.before-take*"))
 
 
-@pytest.mark.parametrize("before", [unigram(), unigram(SHARPNESS=0.55), unigram(SHARPNESS=0.2), None, MINE])
+@pytest.mark.parametrize("before", [unigram(), BASELINE, WORSE, None, MINE])
 def test_what_was_there_comes_back_by_the_command_that_is_told(here, before):
     script(here).unlink()
     if before is not None:
@@ -153,26 +159,26 @@ def test_a_script_is_taken_from_a_folder_below_and_to_another_place(here, tmp_pa
     assert script(here).read_text() == unigram()
 
     facts = told(here, "1", "--script", "notes/mine.py")
-    assert (here.root / "notes" / "mine.py").read_text() == unigram(SHARPNESS=0.2)
+    assert (here.root / "notes" / "mine.py").read_text() == WORSE
     assert facts["undo_with"] == "rm notes/mine.py"
     facts = told(here, "2", "--script", "notes/mine.py")
     undone(here, facts["undo_with"])
-    assert (here.root / "notes" / "mine.py").read_text() == unigram(SHARPNESS=0.2)
+    assert (here.root / "notes" / "mine.py").read_text() == WORSE
 
 
 def test_a_night_of_which_only_refs_are_here_is_taken_from_in_a_linked_worktree_and_after_a_fetch(here, tmp_path):
     here.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
     linked = Grounds(tmp_path / "linked")
-    assert told(linked)["ref"] == "refs/heads/experiments/0.05s-t"
+    assert told(linked)["ref"] == "refs/heads/experiments/30s-t"
     assert (script(linked).read_text(), script(here).read_text()) == (BEST, unigram())
     assert told(linked, "0")["undo_with"] == "nightshift take 2 --tag t"
-    assert script(linked).read_text() == unigram(SHARPNESS=0.55)
+    assert script(linked).read_text() == BASELINE
 
     git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(here.root), "clone")
     clone = Grounds(tmp_path / "clone")
     git(clone.root, "fetch", "-q", "origin", "refs/experiments/t/*:refs/experiments/t/*")
     assert "has neither journal nor branch; name one of 0 to 2" in refused(clone.nightshift("take"))
-    assert told(clone, "2")["title"] == "script 2"
+    assert told(clone, "2")["title"] == "an edit"  # the subject of its commit
     assert script(clone).read_text() == BEST
     assert "night t has no attempt 9 here; there are: 0 to 2" in refused(clone.nightshift("take", "9"))
 
