@@ -24,8 +24,8 @@ from agent.proposers.author.diffs import diffs, edits_of
 from agent.proposers.author.facts import lasting, present
 from agent.proposers.author.known import known_ideas
 from agent.proposers.author.near import to_combine
+from agent.proposers.author.pages import for_one_answer
 from agent.proposers.author.parts import Section, cut, fit, newest
-from agent.proposers.author.program import for_one_answer
 from agent.proposers.author.quoting import fenced, quoted
 from agent.proposers.author.turned import turned_dials
 from agent.proposers.llm.modes import AskMode, task_of

@@ -15,7 +15,7 @@ from agent.proposers.author.curves import compared, curves, thinned
 from agent.proposers.author.diffs import diffs, edits_of
 from agent.proposers.author.facts import lasting, present
 from agent.proposers.author.known import UNTRIED, known_ideas
-from agent.proposers.author.program import for_one_answer
+from agent.proposers.author.pages import for_one_answer
 from agent.proposers.author.turned import turned_dials
 from agent.proposers.llm.modes import AskMode
 from agent.proposers.llm.prompt import compose
