@@ -10,9 +10,9 @@ from agent.proposers.author.attempts import AttemptRow, rows
 POINTS, LOSERS = 10, 3
 HALF = 0.5  # of the budget: later, learning rates fall with the time, and losses at equal tokens mislead
 ABOUT = """\
-Training loss at a share of the training time, one run each. "tokens/s" is the speed against the incumbent's. "equal
-tokens" is the difference of the losses once both have read as many tokens as the slower one has at half of its time.
-Below zero, the attempt learns more from each token: where it is behind at equal time, its speed is the reason."""
+Mean training loss of each tenth of the training time, one run each; speed against the incumbent's; and how far the loss
+is above the incumbent's after as many tokens, at half of the slower one's time. Below zero, the attempt learns more
+from each token: where it is behind at equal time, its speed is the reason."""
 
 
 def compared(history: History, best: Attempt) -> tuple[Attempt, ...]:

@@ -31,7 +31,7 @@ from agent.proposers.author.turned import turned_dials
 from agent.proposers.llm.modes import AskMode, task_of
 from agent.text import harmless_lines, paragraphs
 
-PROMPT_CHARS = 54_000  # of all parts together: 16,000 tokens, as code has 3.4 characters in each
+PROMPT_CHARS = 52_000  # of all parts together: 16,000 tokens, as code and tables have 3.3 characters in each
 STABLE_CHARS, CHANGING_CHARS = 6_000, 9_000  # at least, beside a script that would leave less
 TASK_CHARS, COMBINED_CHARS = 1_500, 7_000  # of the longest task; of the edits that may be combined
 NOTE_CHARS, HYPOTHESIS_CHARS = 1_000, 600  # of one
@@ -115,8 +115,8 @@ STABLE = (
 )
 CHANGING = (
     Section("So far", lambda briefing, _: "\n".join(present(briefing)), worth=10, least_chars=0, most_chars=2_000),
-    Section("Attempts", history, worth=7, least_chars=4_000, most_chars=10_500),
-    Section("Loss curves", curves, worth=4, least_chars=1_000, most_chars=2_500),
+    Section("Attempts", history, worth=7, least_chars=3_500, most_chars=10_500),
+    Section("Loss curves", curves, worth=4, least_chars=1_500, most_chars=2_500),
     Section("Dials", turned_dials, worth=5, least_chars=600, most_chars=2_500),
     Section("Edits", diffs, worth=1, least_chars=1_500, most_chars=5_000),
     Section("Known ideas", known_ideas, worth=3, least_chars=700, most_chars=2_000),
