@@ -25,7 +25,8 @@ class BestScript:
         kept = facts.attempt(facts.incumbent)
         if kept is None:
             raise NightError(
-                f"night {facts.tag} has kept no script yet; go on with: {typed('run', '--tag', facts.tag)}"
+                f"night {facts.tag} has kept no script yet, not even attempt 0; wait for it, or where it does not run, "
+                f"go on with: {typed('run', '--tag', facts.tag)}"
             )
         dawn = facts.dawn
         if dawn is None or kept.number not in (dawn.champion, dawn.script):

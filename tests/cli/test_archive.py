@@ -200,6 +200,7 @@ def test_nothing_is_packed_while_a_night_runs(grounds):
 
 def test_what_is_no_night_is_named(grounds):
     assert "night x has no journal here; there are: t" in refused(grounds.nightshift("archive", "x"))
+    assert "night t has no attempt 7; there are: 0 to 2" in refused(grounds.nightshift("show", "7"))
     assert "night t is here, and not packed" in refused(grounds.nightshift("archive", "--unpack", "t"))
     assert "'../t' is no tag" in refused(grounds.nightshift("archive", "--unpack", "../t"))
 

@@ -106,6 +106,14 @@ def test_where_no_night_has_run_the_first_command_is_named(tmp_path):
     assert json.loads(grounds.nightshift("nights", "--json").stdout)["nights"] == []
 
 
+@pytest.mark.parametrize("tag", ["nov22-cpu-mix-0", "nov20-cpu"])
+def test_a_command_that_needs_the_journal_of_a_night_from_elsewhere_names_one_that_does_not(grounds, tag):
+    said = refused(grounds.nightshift("status", "--tag", tag))
+    assert said == (
+        f"night {tag} has no journal here, only its record or its rows; see it with: nightshift report {tag}"
+    )
+
+
 def test_sizes_are_written_with_three_digits():
     sizes = (0, 999, 1000, 312_400, 1_240_000, 99_960_000, 999_700_000, 87e9)
     assert [size_words(one) for one in sizes] == [

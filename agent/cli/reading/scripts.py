@@ -1,9 +1,9 @@
 """Find the facts that a command is about: of a night, of an attempt, and the script that it ran."""
 
-from agent.cli.reading.which import begin_with
+from agent.cli.reading.which import begin_with, numbers_there
 from agent.errors import NightError
 from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.records.place import Place, check_unpacked
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.read import known_tags, night_facts
 
@@ -25,8 +25,7 @@ def attempt_in(facts: NightFacts, number: int) -> AttemptFacts:
     """Return the facts of one attempt; raise NightError for a number that the night does not have."""
     found = facts.attempt(number)
     if found is None:
-        numbers = [one.number for one in facts.attempts]
-        there = f"{min(numbers)} to {max(numbers)}" if numbers else "none yet"
+        there = numbers_there([one.number for one in facts.attempts])
         raise NightError(f"night {facts.tag} has no attempt {number}; there are: {there}")
     return found
 
@@ -39,6 +38,7 @@ def script_of(place: Place, facts: NightFacts, attempt: AttemptFacts) -> str:
             return opened.attempt(attempt.number).proposal.script
     commit = place.repo.find(attempt.commit) if attempt.commit else None
     if commit is None:
+        check_unpacked(place, facts.tag)
         raise NightError(
             f"the script of attempt {attempt.number} of night {facts.tag} is not here: the night has no journal here, "
             f"and {not_here(facts.tag, attempt.commit)}"

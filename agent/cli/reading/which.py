@@ -10,6 +10,7 @@ from agent.git.repo import Repo, valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.night.lock import holder
 from agent.records.journal import Journal
+from agent.records.ledger import tags_in
 from agent.records.place import Place, check_unpacked
 
 BEST, CONFIRMED = "best", "confirmed"  # words for an attempt
@@ -56,15 +57,25 @@ def known_tag(place: Place, tag: str | None) -> str:
     if tag is not None and tag not in tags:
         if valid_tag(tag):
             check_unpacked(place, tag)
+            if (place.shipped / tag).is_dir() or tag in tags_in(place.ledger):
+                see = typed("report", tag)
+                raise NightError(f"night {tag} has no journal here, only its record or its rows; see it with: {see}")
         raise NightError(f"night {tag} has no journal here; there are: {', '.join(tags) or 'none'}")
     return tag or tags[-1]
 
 
 def picked(history: Sequence[Attempt], number: int, night: Night) -> Attempt:
     if not 0 <= number < len(history):
-        last = f"0 to {len(history) - 1}" if history else "none yet"
-        raise NightError(f"night {night.tag} has no attempt {number}; there are: {last}")
+        there = numbers_there([one.number for one in history])
+        raise NightError(f"night {night.tag} has no attempt {number}; there are: {there}")
     return history[number]
+
+
+def numbers_there(numbers: Sequence[int]) -> str:
+    """Return the numbers of a night's attempts in words."""
+    if not numbers:
+        return "none yet"
+    return f"{min(numbers)} to {max(numbers)}" if len(numbers) > 1 else f"{numbers[0]} alone"
 
 
 def attempt_word(text: str) -> int | str:
