@@ -16,7 +16,7 @@ SCRIPT = "train_mlx.py"
 IDEAS = "ideas"  # the folder of known ideas: ours, and a user's own beside the script
 BUILDS = {"cpu", "cuda"}  # extras that exclude each other
 DATA = ("prepare.py", "corpus.py", "corpus_sources.py", "corpus_workers.py", "encode.py", "packing.py")
-SKILL = "skills/nightshift/SKILL.md"  # what a coding agent reads
+SKILL = ".agents/skills/nightshift/SKILL.md"  # what coding agents read
 OWN = (SCRIPT, *DATA, "hardware.py", "kernels", "program.md")
 ABOVE = Path(__file__).resolve().parents[1]  # a clone's root, or the folder of installed packages
 

@@ -4,13 +4,14 @@ import re
 import shlex
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from json_page import HEAD, tables
-from nights import PROJECT, Grounds, environment
+from nights import PROJECT, environment
 from toolcallers import DONE, ToolCaller
 
-from agent.cli.housekeeping.init import SKILL_FOLDERS, text_of
+from agent.cli.housekeeping.init import SKILLS, text_of
 from agent.cli.main import FILES, commands_for
 from agent.cli.words.parser import parse
 from agent.invocation import SKILL
@@ -33,10 +34,8 @@ def test_agents_md_begins_with_the_text_of_the_skill():
     assert AGENTS.startswith(text_of(PAGE) + "\n# How does an agent change nightshift itself?\n")
 
 
-@pytest.mark.parametrize("folder", SKILL_FOLDERS)
-def test_programs_find_the_skill_itself_where_they_look(folder):
-    assert (PROJECT / folder / "skills" / "nightshift").is_symlink()
-    assert (PROJECT / folder / SKILL).resolve() == PROJECT / SKILL
+def test_programs_find_one_skill_where_they_look():
+    assert {(PROJECT / name).resolve() for name in SKILLS} == {PROJECT / SKILL}
 
 
 def test_the_skill_has_the_header_that_agents_choose_it_by():
@@ -74,7 +73,7 @@ def test_every_tool_is_one_of_the_server():
 # ---- the programs themselves -----------------------------------------------------------------------------------------
 
 
-def asked(grounds: Grounds, tmp_path, program: str) -> str:
+def asked(root: Path, tmp_path: Path, program: str) -> str:
     """What a program tells its model, played on loopback, about the folder that it was started in."""
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not on PATH")
@@ -87,7 +86,7 @@ def asked(grounds: Grounds, tmp_path, program: str) -> str:
         codex = ["exec", "--ephemeral", *(word for setting in settings for word in ("-c", setting)), "Hello"]
         done = subprocess.run(
             [program, *(codex if program == "codex" else ["-p", "Hello"])],
-            cwd=grounds.root, env=env | {"ANTHROPIC_BASE_URL": model.url}, stdin=subprocess.DEVNULL,
+            cwd=root, env=env | {"ANTHROPIC_BASE_URL": model.url}, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=180, check=False,
         )  # fmt: skip
     assert DONE in done.stdout, done.stdout + done.stderr
@@ -96,8 +95,14 @@ def asked(grounds: Grounds, tmp_path, program: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["claude", "codex"])
-def test_claude_code_and_codex_show_their_models_both_pages_after_init(grounds, tmp_path, program):
-    assert grounds.nightshift("init").returncode == 0
-    shown = asked(grounds, tmp_path, program)
+@pytest.mark.parametrize("is_clone", [False, True])
+def test_claude_code_and_codex_show_their_models_both_pages(grounds, tmp_path, program, is_clone):
+    if is_clone:
+        for name in ("AGENTS.md", *SKILLS):
+            (grounds.root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(PROJECT / name, grounds.root / name, follow_symlinks=False)
+    else:
+        assert grounds.nightshift("init").returncode == 0
+    shown = asked(grounds.root, tmp_path, program)
     assert "How does an agent do research with nightshift?" in shown
     assert "Use it when asked to lower val_bpb" in shown

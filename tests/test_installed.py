@@ -97,11 +97,8 @@ def test_what_is_copied_to_begin_with_is_the_script_and_all_that_a_night_needs_b
     assert {Path(name).parts[0] for name in needed} | {invocation.SCRIPT, "program.md"} == set(invocation.OWN)
     packed = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["include"]
     assert {pattern.partition("/")[0] for pattern in packed} == {
-        "agent",
-        "skills",
-        invocation.IDEAS,
-        *invocation.OWN,
-    }
+        "agent", invocation.SKILL.partition("/")[0], invocation.IDEAS, *invocation.OWN,
+    }  # fmt: skip
 
 
 def test_the_distribution_has_a_name_of_its_own_and_the_command_keeps_its_short_one():
@@ -199,6 +196,8 @@ def test_from_a_wheel_an_empty_folder_comes_to_a_result(install, wheel, tmp_path
     end = typed(f"{' '.join(['nightshift', *NIGHT])}")
     assert "2 attempts, the baseline included" in end
     assert "half the step size" in typed("nightshift results")
+    typed("nightshift take 1")
+    assert script.read_text() == text.replace("MATRIX_LR = 0.04", "MATRIX_LR = 0.02")
     typed("nightshift plot --out progress.png")
     assert (tmp_path / "empty" / "progress.png").read_bytes().startswith(b"\x89PNG")
 

@@ -18,7 +18,7 @@ from agent.text import harmless
 IGNORE = ".gitignore"
 IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "experiments/tries/")
 IMPORTED = {*OWN} - {SCRIPT, "program.md"}
-SKILL_FOLDERS = (".agents", ".claude")  # where Codex and where Claude Code look for skills
+SKILLS = (SKILL, SKILL.replace(".agents", ".claude"))  # where Codex and where Claude Code look
 MESSAGE = "Begin with the script of nightshift"
 TEXT = (
     "Make a folder one where a night can begin: write nightshift's script and all that it needs, and make a git "
@@ -80,10 +80,9 @@ def _texts() -> dict[str, str]:
     The catalogue stays where nightshift is installed: a copy would hide the ideas of later versions.
     """
     files = [*(path for name in OWN for path in _files(ABOVE / name)), ABOVE / IDEAS / "README.md"]
-    skill = read_plain(ABOVE / SKILL)
-    of_agents = {f"{folder}/{SKILL}": skill for folder in SKILL_FOLDERS}
-    own = {path.relative_to(ABOVE).as_posix(): read_plain(path) for path in files}
-    return {**own, "AGENTS.md": text_of(skill), **of_agents}
+    skill = (ABOVE / SKILL).read_text(encoding="utf-8")
+    own = {path.relative_to(ABOVE).as_posix(): path.read_text(encoding="utf-8") for path in files}
+    return {**own, "AGENTS.md": text_of(skill), **dict.fromkeys(SKILLS, skill)}
 
 
 def text_of(skill: str) -> str:
