@@ -57,7 +57,5 @@ def _answer(name: str, done: subprocess.CompletedProcess[bytes]) -> Facts:
         answer = None
     if isinstance(answer, dict):
         return answer
-    if done.returncode == 0:
-        return {"schema_version": SCHEMA_VERSION, "error": None, "exit_code": 0, "said": out}  # it has no --json
     sentence = err.rpartition("nightshift: ")[2]
-    return failure(one_line(sentence, SAID_CHARS) or f"nightshift {name} ended without a word", done.returncode)
+    return failure(one_line(sentence, SAID_CHARS) or f"nightshift {name} ended without a word", done.returncode or 1)

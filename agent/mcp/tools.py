@@ -19,6 +19,7 @@ WAIT_S = 50.0  # below the minute after which many clients give up on a call
 STEPS_S = (1.0, 2.0, 5.0, 10.0)  # between two reports of progress, each of which takes the run half a second
 LEAST_S = 0.1  # of a question
 GIVEN = "script_text"
+OF_SHOW = ("runs", "decisions", "dials")  # what `best` leaves to `show`
 UNDER_WAY = ("waiting", "running")
 ANYWAY = "Try it although it lacks edits that were kept (missing_edits)."
 TAKE_ANYWAY = "Replace local edits that nothing else keeps; they are put aside in a file that the answer names."
@@ -136,7 +137,11 @@ class Tools:
         tag: Tag = "",
     ) -> CallToolResult:
         """Tell everything about one attempt: hypothesis, verdict and its reasons, runs, the traceback of a crash."""
-        return result_of(await self._shown(str(n), tag, log=log))
+        facts = await self.commands.ask("show", str(n), "--json", *_of_night(tag))
+        if log and not facts.get("error"):
+            told = await self.commands.ask("show", str(n), "--log", "--json", *_of_night(tag))
+            facts |= {"log_text": told.get("error") or told.get("text")}
+        return result_of(without_scorers_words(facts))
 
     async def diff(self, n: Number, tag: Tag = "") -> CallToolResult:
         """Show an attempt's edit: the diff against its parent's script, and the dials that it turned."""
@@ -144,26 +149,14 @@ class Tools:
 
     async def best(self, tag: Tag = "") -> CallToolResult:
         """Return the night's best script as text, with its facts. take puts it into the working tree instead."""
-        facts = await self._shown("best", tag)
-        if facts.get("error"):
-            return result_of(facts)
         with throwaway_folder() as folder:
             path = folder / GIVEN
-            written = await self.commands.ask("best", f"--script={path}", *_of_night(tag))
-            if written.get("error"):
-                return result_of(written)
+            facts = await self.commands.ask("best", f"--script={path}", "--json", *_of_night(tag))
+            if facts.get("error"):
+                return result_of(facts)
             script = path.read_text(encoding="utf-8", errors="replace")
-        left_out = {"runs", "decisions", "dials", "run_folder", "log", "traceback"}
-        return result_of({name: value for name, value in facts.items() if name not in left_out} | {"script": script})
-
-    async def _shown(self, attempt: str, tag: str, *, log: bool = False) -> Facts:
-        facts = await self.commands.ask("show", attempt, "--json", *_of_night(tag))
-        if facts.get("error"):
-            return facts
-        if log:
-            told = await self.commands.ask("show", attempt, "--log", "--json", *_of_night(tag))
-            facts |= {"log_text": told.get("error") or told.get("text")}
-        return without_scorers_words(facts)
+        shown = {name: value for name, value in without_scorers_words(facts).items() if name not in OF_SHOW}
+        return result_of(shown | {"script": script})
 
     # ---- steering ----------------------------------------------------------------------------------------------------
 
@@ -190,7 +183,7 @@ class Tools:
         tag: Tag = "",
     ) -> CallToolResult:
         """Tell the models and agents that propose edits to this night something, from their next proposal on."""
-        return result_of(await self.commands.ask("note", *_of_night(tag), "--", text))
+        return result_of(await self.commands.ask("note", "--json", *_of_night(tag), "--", text))
 
 
 def _of_night(tag: str) -> list[str]:
