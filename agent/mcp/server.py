@@ -1,6 +1,7 @@
 """Serve the tools to one client on stdin and stdout."""
 
 import inspect
+import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,8 @@ PUTS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_
 
 
 def serve(folder: Path) -> None:
-    """Answer on stdin and stdout until the client closes them."""
+    """Answer on stdin and stdout until the client closes them, or Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the SDK would go on to wait for a line of stdin
     folder = folder.resolve()
     tools = Tools(CommandLine(folder))
     hints: tuple[tuple[Callable[..., Any], ToolAnnotations], ...] = (

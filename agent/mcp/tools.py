@@ -16,7 +16,7 @@ from agent.mcp.commands import CommandLine, Facts
 from agent.mcp.results import history_of, progress_words, result_of, without_scorers_words
 
 WAIT_S = 50.0  # below the minute after which many clients give up on a call
-STEPS_S = (1.0, 2.0, 5.0, 10.0)  # between two reports of progress, each of which takes the run half a second
+STEPS_S = (1.0, 2.0, 5.0, 10.0, 20.0)  # between two reports of progress, each of which takes the run half a second
 LEAST_S = 0.1  # of a question
 GIVEN = "script_text"
 OF_SHOW = ("runs", "decisions", "dials")  # what `best` leaves to `show`

@@ -1,6 +1,7 @@
 """`nightshift mcp`: the commands as tools, asked by the official client over a real process."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from nights import Grounds, command, environment, make_repository, unigram
 
 TOOLS = ("try_edit", "wait", "status", "history", "show", "diff", "best", "take", "note")
 PAGE = "# One edit at a time\n"
+CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "toy", "version": "1"}}
+HELLO = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": CLIENT})
 READING = {"wait", "status", "history", "show", "diff", "best"}
 
 
@@ -68,9 +71,8 @@ def test_arguments_that_a_tool_does_not_take_reach_no_command(agent):
 
 
 def test_nothing_but_the_protocol_is_on_stdout_and_the_end_of_stdin_ends_the_server(user):
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "toy", "version": "1"}}
     lines = [
-        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+        HELLO,
         json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
         "this is no JSON", "[]", "{" * 5000,
         json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "no such tool"}}),
@@ -83,6 +85,22 @@ def test_nothing_but_the_protocol_is_on_stdout_and_the_end_of_stdin_ends_the_ser
     assert done.returncode == 0, done.stderr
     assert {answer.get("id") for answer in answers} >= {1, 2}
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_server_that_waits_for_its_client(user):
+    waiting = subprocess.Popen(
+        command("mcp"), cwd=user.root, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert waiting.stdin is not None
+    assert waiting.stdout is not None
+    waiting.stdin.write(f"{HELLO}\n")
+    waiting.stdin.flush()
+    assert json.loads(waiting.stdout.readline())["id"] == 1
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.wait(timeout=60) == -signal.SIGINT
+    assert waiting.communicate() == ("", "")
 
 
 def test_a_missing_package_and_a_missing_folder_are_a_sentence_each(user, monkeypatch):
