@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
-from commands import refused, wait_until
+from commands import refused, training, wait_until
 from json_page import faults
 from nights import Grounds, make_repository, mounted, unigram
 
@@ -232,3 +232,19 @@ def test_a_try_whose_process_is_killed_goes_on(grounds):
 def is_worker(process: psutil.Process, grounds: Grounds) -> bool:
     words = process.info["cmdline"] or []
     return words[-2:] == ["try", "--work"] and process.info["cwd"] == str(grounds.root)
+
+
+@pytest.mark.slow
+def test_a_line_that_is_stopped_stays_and_goes_on_when_it_is_asked_for(grounds):
+    for title, sharpness in (("sharper", 0.9), ("sharpest", 1.0)):
+        edit(grounds, unigram(SHARPNESS=sharpness))
+        said(grounds, "-m", title, "--start", "--tag", "t", "--budget-s", "3", *QUICK[2:])
+    wait_until(training(grounds, "t", 1), 120)
+    now = said(grounds, "--wait", "t0001", "--for", "0.1")
+    assert (now["state"], now["attempt"], now["doing"]) == ("running", 1, "training")
+    assert grounds.nightshift("stop", "--now").returncode == 0
+    wait_until(lambda: not TryLine(grounds.root).is_worked())
+    assert [entry.state for entry in TryLine(grounds.root).waiting()] == ["waiting", "waiting"]
+    assert said(grounds, "--wait", "t0002")["attempt"] == 2
+    assert said(grounds, "--wait", "t0001")["attempt"] == 1
+    assert [run.ending for run in grounds.attempts("t")[1].runs] == ["stopped", "finished"]
