@@ -33,6 +33,14 @@ def typed_in(folder: Path, *words: str) -> str:
     return " ".join([_program(folder), *map(_quoted, words)])
 
 
+def own_command(*words: str) -> list[str]:
+    """Return a command for a process of this program, started as it was itself, since its sentences name commands."""
+    started = Path(sys.argv[0])
+    by_name = started.name == "nightshift" and started.is_file()
+    program = [str(started.absolute())] if by_name else ["-m", "agent"]
+    return [sys.executable, "-P", *program, *words]  # -P: the folder may hold agent/
+
+
 def _quoted(word: str) -> str:
     """Quote a word on one line without control characters, as $'…' of bash and zsh if necessary."""
     if word.isprintable():

@@ -15,6 +15,9 @@ SAYS = "status"  # outside of a repository: a sentence without a night
 NAMED = "import sys; sys.argv[0] = {!r}; from agent.invocation import typed; print(typed('status'))"
 
 
+OWN = "import sys; sys.argv[0] = {!r}; from agent.invocation import own_command; print(*own_command('status'))"
+
+
 def printed(command: list[str], folder: Path, **env: str) -> str:
     done = subprocess.run(command, cwd=folder, env=environment(**env), capture_output=True, text=True, check=False)
     return done.stdout.strip()
@@ -65,3 +68,11 @@ def test_a_pasted_word_is_the_word(word):
     assert line.isprintable()
     done = subprocess.run(["bash", "-c", f"printf %s {line}"], capture_output=True, text=True, check=True)
     assert done.stdout == word
+
+
+def test_its_own_processes_are_started_as_it_was_itself(tmp_path):
+    command = tmp_path / "nightshift"
+    for name in (str(command), "nightshift"):  # there is no such file
+        assert printed([sys.executable, "-c", OWN.format(name)], PROJECT) == f"{sys.executable} -P -m agent status"
+    command.touch()
+    assert printed([sys.executable, "-c", OWN.format(str(command))], tmp_path).endswith(f" -P {command} status")

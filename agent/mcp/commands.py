@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from agent.invocation import own_command
 from agent.text import one_line
 from agent.view.answer import SCHEMA_VERSION
 
@@ -27,7 +27,7 @@ class CommandLine:
         """Return the object that a command prints, or its failure in that form; kill it if the call is cancelled."""
         if any("\0" in word for word in words):
             return failure("an argument holds a null character; leave it out")
-        command = [*_program(), *words]
+        command = own_command(*words)
         try:
             with anyio.fail_after(LIMIT_S):
                 done = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False, cwd=self.folder)
@@ -36,13 +36,6 @@ class CommandLine:
         except OSError as error:  # the words are too long, or there is no memory for a process
             return failure(f"nightshift {words[0]} cannot be started: {error.strerror}; shorten the arguments")
         return _answer(words[0], done)
-
-
-def _program() -> list[str]:
-    """Start this program as it was started itself, since its sentences name commands in that form."""
-    started = Path(sys.argv[0])
-    by_name = started.name == "nightshift" and started.is_file()
-    return [sys.executable, "-P", *([str(started)] if by_name else ["-m", "agent"])]  # -P: the folder may hold agent/
 
 
 def failure(error: str, exit_code: int = 2) -> Facts:

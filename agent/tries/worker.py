@@ -13,7 +13,7 @@ from filelock import Timeout
 
 from agent.errors import NightError, NightHalted, NightshiftError
 from agent.files import read_plain
-from agent.invocation import typed
+from agent.invocation import own_command, typed
 from agent.records.place import Place
 from agent.script.basis import line_of
 from agent.script.merge import merged
@@ -35,7 +35,7 @@ def start_worker(line: TryLine, root: Path) -> subprocess.Popen[bytes] | None:
         return None
     with (line.folder / LOG).open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "agent", "try", WORK],
+            own_command("try", WORK),
             cwd=root,
             stdin=subprocess.DEVNULL,
             stdout=log,
