@@ -37,6 +37,7 @@ class Morning:
     waited: bool  # ideas lay in the night's folder when its first part was over
     said: str
     status: str
+    question: str
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,14 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Mornin
         asks = journal.asks()
     status = grounds.nightshift("status").stdout
     said = first.stdout + second.stdout
-    return Morning(grounds.attempts(TAG), asks, waited, said, status)
+    return Morning(grounds.attempts(TAG), asks, waited, said, status, server.requests[0].text)
+
+
+def test_the_question_tells_what_surrounds_the_night(morning):
+    assert re.search(r"(?m)^- device: .*, \d+ CPU cores?, [\d.]+ GB of memory$", morning.question)
+    assert re.search(r"(?m)^- corpus: .*, [\d.]+ bytes a token, rows of \d+ tokens", morning.question)
+    assert "- left of the night: 1 experiment\n" in morning.question
+    assert "- `prepare.batches(" in morning.question
 
 
 def test_three_ideas_of_one_answer_are_tried_under_their_own_source(morning):
