@@ -11,6 +11,7 @@ from agent.errors import NightError
 from agent.experiment import Briefing, Left, incumbent
 from agent.judging.noise import noise
 from agent.night.briefing.brief import briefing_of
+from agent.night.lock import holder
 from agent.proposers.author.pages import attempts_page, calls_page, facts_page
 from agent.proposers.llm.prompt import compose
 from agent.text import harmless_lines
@@ -44,7 +45,10 @@ def _briefing(tag: str | None) -> Briefing:
     best = incumbent(history)
     if best is None:
         raise NightError(f"attempt 0 of night {night.tag} is not measured yet; authors are told once it is")
-    return briefing_of(place, night, history, best, noise(history), left=Left(), has_reader=True)
+    who = holder(place.repo.common_dir())
+    tried = sum(one.is_idea for one in history[1:])
+    left = who.left(tried) if who is not None and who.tag == night.tag else Left()
+    return briefing_of(place, night, history, best, noise(history), left=left, has_reader=True)
 
 
 def _tell(options: TellingOptions, briefing: Briefing, answer: Mapping[str, object], text: str) -> int:

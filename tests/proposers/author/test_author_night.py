@@ -13,6 +13,7 @@ from agent.night.briefing.brief import briefing_of
 from agent.night.briefing.setting import setting_of
 from agent.night.driver import brief
 from agent.night.limits import Limits
+from agent.night.lock import only_night
 from agent.proposers.author.facts import lasting
 from agent.proposers.llm.prompt import compose
 from agent.records.journal import Journal
@@ -113,6 +114,14 @@ def test_the_facts_command_tells_the_same_to_one_who_runs_commands(grounds):
     ]
     assert "answer once" not in text
     assert json.loads(grounds.nightshift("facts", "--json").stdout)["calls"] in text + "\n"
+
+
+def test_what_is_left_of_a_running_night_is_told(grounds):
+    common = Place.of(grounds.root / "train_mlx.py").repo.common_dir()
+    with only_night(common) as tell:
+        tell("t", grounds.folder("t"), None, 5)
+        assert "- left of the night: 4 experiments\n" in grounds.nightshift("facts").stdout
+    assert "left of the night" not in grounds.nightshift("facts").stdout
 
 
 def test_without_a_measured_script_there_is_no_question_yet(grounds, tmp_path):
