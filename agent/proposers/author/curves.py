@@ -8,6 +8,7 @@ from agent.experiment import Attempt, Briefing, Curve, Ending, History, Status, 
 from agent.proposers.author.attempts import AttemptRow, rows
 
 POINTS, LOSERS = 10, 3
+ABSURD = 1e4  # no loss is as large
 HALF = 0.5  # of the budget: later, learning rates fall with the time, and losses at equal tokens mislead
 ABOUT = """\
 Mean training loss of each tenth of the training time, one run each; speed against the incumbent's; and how far the loss
@@ -58,15 +59,20 @@ def _table(chosen: Sequence[AttemptRow], drawn: Sequence[Curve]) -> list[str]:
     best = drawn[0]
     columns = [["time", *(f"{tenth / POINTS:.0%}" for tenth in range(1, POINTS + 1)), "tokens/s", "equal tokens"]]
     for at, (row, curve) in enumerate(zip(chosen, drawn, strict=True)):
-        found = {round(fraction * POINTS): f"{loss:.3f}" for fraction, loss in curve}
+        found = {round(fraction * POINTS): _shown(loss) for fraction, loss in curve}
         title = f"#{row.attempt.number} {'incumbent' if at == 0 else row.verdict}"
         speed = "" if row.speed is None or at == 0 else f"{row.speed - 1:+.0%}"
         ahead = None if row.speed is None or at == 0 else _at_equal_tokens(curve, best, row.speed)
         losses = [found.get(tenth, "") for tenth in range(1, POINTS + 1)]
-        columns.append([title, *losses, speed, "" if ahead is None else f"{ahead:+.3f}"])
+        columns.append([title, *losses, speed, "" if ahead is None else _shown(ahead, "+")])
     widths = [max(map(len, column)) for column in columns]
     lines = zip(*columns, strict=True)
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def _shown(loss: float, sign: str = "") -> str:
+    """Write a loss; one that a script made up may have hundreds of digits."""
+    return format(loss, f"{sign}.3f" if abs(loss) < ABSURD else f"{sign}.0e")
 
 
 def _at_equal_tokens(curve: Curve, best: Curve, speed: float) -> float | None:

@@ -83,6 +83,13 @@ def test_curves_stand_beside_the_incumbents_with_the_loss_at_equal_tokens():
     assert float(table[-1].split()[-1]) == pytest.approx(-0.1 - 0.2 * 5 * (1 - 500 / 1100), abs=0.001)
 
 
+def test_a_curve_that_a_script_made_up_does_not_fill_the_table():
+    wild = tuple((fraction, 1e300) for fraction, _ in CURVE)
+    text = curves(replace(told(), setting=replace(SETTING, curves={2: CURVE, 4: wild})), PLENTY)
+    assert "1e+300" in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
 def test_the_compared_are_the_incumbent_the_keep_before_it_and_the_latest_losers():
     many = [attempt(number, edited(LR=number), Kind.WORSE, 1.7) for number in range(6, 10)]
     assert [one.number for one in compared((*HISTORY, *many), HISTORY[2])] == [2, 0, 9, 8, 7]
