@@ -11,7 +11,7 @@ from agent.files import read_plain
 from agent.invocation import typed
 from agent.judging.early_stop import is_finite
 from agent.records.journal import Journal
-from agent.records.place import Place, run_folder
+from agent.records.place import Place, check_unpacked, run_folder
 from agent.runs.runner import WEIGHTS
 from agent.runs.train import read_weights
 
@@ -57,6 +57,7 @@ def weights_of(place: Place, tag: str, number: int) -> KeptWeights:
         return found
     again = typed("replay", str(number), "--tag", tag)
     if not place.journal(tag).exists():
+        check_unpacked(place, tag)
         raise NightError(
             f"night {tag} ran elsewhere, and its weights stayed there; train attempt {number} here, in a folder of "
             f"its own, with: {again}"

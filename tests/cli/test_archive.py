@@ -88,8 +88,8 @@ def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_g
 
 def test_a_packed_night_can_be_listed_but_goes_on_only_once_it_is_unpacked(grounds):
     done(grounds, "t")
-    for words in (("run", "--tag", "t"), ("status", "--tag", "t"), ("try", "-m", "x", "--tag", "t")):
-        said = refused(grounds.nightshift(*words))
+    for words in ("run --tag t", "status --tag t", "sample x --tag t", "best --weights model --tag t"):
+        said = refused(grounds.nightshift(*words.split()))
         assert "night t is packed away in" in said
         assert "archive --unpack t" in said
     assert grounds.nightshift("results", "--tag", "t").stdout.count("unigram") == 0  # from the rows that stayed
