@@ -16,7 +16,7 @@ from agent.invocation import ABOVE, IDEAS, OWN, SCRIPT, SKILL, python_for, typed
 from agent.text import harmless
 
 IGNORE = ".gitignore"
-IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "experiments/tries/")
+IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "experiments/tries/", "*.before-take")
 IMPORTED = {*OWN} - {SCRIPT, "program.md"}
 SKILLS = (SKILL, SKILL.replace(".agents", ".claude"))  # where Codex and where Claude Code look
 MESSAGE = "Begin with the script of nightshift"
