@@ -153,16 +153,17 @@ def _requirement(*extras: str) -> str:
 def _origin() -> str | None:
     """Return the address that nightshift was installed from (PEP 610); None for the package index."""
     from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote
 
     try:
         facts = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
         url = str(facts["url"])
     except (PackageNotFoundError, ValueError, KeyError, TypeError):
         return None
-    if url.startswith("file://"):
-        return url if Path(url.removeprefix("file://")).exists() else None
-    vcs = facts.get("vcs_info")
-    return f"{vcs['vcs']}+{url}@{vcs['commit_id']}" if vcs else url
+    if vcs := facts.get("vcs_info"):
+        revision = vcs.get("requested_revision")
+        return f"{vcs['vcs']}+{url}{f'@{revision}' if revision else ''}"
+    return url if not url.startswith("file://") or Path(unquote(url.removeprefix("file://"))).exists() else None
 
 
 def _editable() -> list[str]:

@@ -85,6 +85,26 @@ def test_a_tool_of_uv_is_installed_again_with_all_that_it_has(environment, insta
     assert invocation.install_command("mlx") == f"{again} '{name}[cpu]' --with cowsay --with mlx"
 
 
+@pytest.mark.parametrize(
+    ("told", "origin"),
+    [
+        ('{"url": "https://example.org/a.whl", "archive_info": {}}', " @ https://example.org/a.whl"),
+        ('{"url": "file:///dev/null", "archive_info": {}}', " @ file:///dev/null"),
+        ('{"url": "file:///no/longer/there.whl", "archive_info": {}}', ""),
+        ('{"url": "file:///dev", "vcs_info": {"vcs": "git", "commit_id": "1f"}}', " @ git+file:///dev"),
+        ('{"url": "ssh://host/a", "vcs_info": {"vcs": "git", "requested_revision": "v1"}}', " @ git+ssh://host/a@v1"),
+        ("not JSON", ""),
+    ],
+)
+def test_what_came_from_elsewhere_is_extended_from_there(environment, installed, tmp_path, monkeypatch, told, origin):
+    facts = tmp_path / "nightshift_mlx_of_the_index-1.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text(f"Name: {invocation.DISTRIBUTION}\nVersion: 1\n")
+    (facts / "direct_url.json").write_text(told)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert invocation.command_for("cpu") == f"{environment} '{invocation.DISTRIBUTION}[cpu]{origin}'"
+
+
 def test_every_extra_that_a_hint_names_exists():
     sources = [path.read_text() for path in (ROOT / "agent").rglob("*.py")]
     named = {extra for text in sources for extra in re.findall(r"""command_for\(["'](\w+)["']""", text)}
