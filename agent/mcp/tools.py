@@ -1,5 +1,6 @@
 """The tools: each asks the command line. Agents choose by their names, docstrings and the words of their arguments."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from agent.files import throwaway_folder
+from agent.files import SUFFIX, throwaway_folder
 from agent.mcp.commands import CommandLine, Facts
 from agent.mcp.results import history_of, progress_words, result_of, without_scorers_words
 
@@ -19,6 +20,7 @@ WAIT_S = 50.0  # below the minute after which many clients give up on a call
 STEPS_S = (1.0, 2.0, 5.0, 10.0, 20.0)  # between two reports of progress, each of which takes the run half a second
 LEAST_S = 0.1  # of a question
 GIVEN = "script_text"
+FILE = re.compile(rf"/\S*{re.escape(SUFFIX)}/{GIVEN}")
 OF_SHOW = ("runs", "decisions", "dials")  # what `best` leaves to `show`
 UNDER_WAY = ("waiting", "running")
 ANYWAY = "Try it although it lacks edits that were kept (missing_edits)."
@@ -78,10 +80,8 @@ class Tools:
         with _written(script_text) as file:
             with anyio.CancelScope(shield=True):  # a start that is cut off would be a try without an id
                 answer = await self.commands.ask(*words, *([] if file is None else [f"--edit={file}"]))
-            if file is not None and answer.get("error"):
-                answer = answer | {"error": str(answer["error"]).replace(str(file), GIVEN)}
         if answer.get("state") not in UNDER_WAY or wait_s <= 0:
-            return result_of(answer)
+            return result_of(_without_file(answer))
         return result_of(await self._verdict(ctx, str(answer["id"]), wait_s))
 
     async def wait(
@@ -105,7 +105,7 @@ class Tools:
             answer = await self.commands.ask("try", f"--wait={id}", f"--for={step_s:g}", "--json")
             spent_s = anyio.current_time() - began_s
             if answer.get("state") not in UNDER_WAY or answer.get("error"):
-                return answer
+                return _without_file(answer)
             if spent_s >= wait_s:
                 return answer | {"next": f"there is no verdict yet; call wait with id {id}"}
             await ctx.report_progress(spent_s, wait_s, progress_words(answer))
@@ -200,3 +200,12 @@ def _written(script: str) -> Iterator[Path | None]:
         path = folder / GIVEN
         path.write_text(script, encoding="utf-8", errors="surrogatepass", newline="")
         yield path
+
+
+def _without_file(answer: Facts) -> Facts:
+    """Name the argument where a sentence names the file that it was written to, and that is gone by now."""
+    error = answer.get("error")
+    if not isinstance(error, str) or not FILE.search(error):
+        return answer
+    sentence = error.rpartition("; then: ")[0] or error  # what follows is a command with that file
+    return answer | {"error": FILE.sub(GIVEN, sentence)}

@@ -64,7 +64,8 @@ def test_arguments_that_a_tool_does_not_take_reach_no_command(agent):
     for tool, arguments in (
         ("show", {"n": -1}), ("show", {"n": "--help"}), ("show", {"n": 10**30}), ("diff", {"n": 1, "file": "x"}),
         ("wait", {"id": "../../../etc"}), ("wait", {"id": "t0001", "wait_s": -1}), ("take", {"attempt": "--anyway"}),
-        ("try_edit", {"message": ""}), ("try_edit", {"message": "x", "script": "misspelt"}), ("history", {"limit": 0}),
+        ("try_edit", {"message": ""}), ("try_edit", {"message": "x", "sandbox": "off"}),
+        ("try_edit", {"message": "x", "script": "misspelt"}), ("history", {"limit": 0}),
     ):  # fmt: skip
         assert f"Error executing tool {tool}: " in agent.error(tool, **arguments)
     assert agent.error("note", text="a\0b") == "an argument holds a null character; leave it out"
