@@ -117,12 +117,20 @@ class Tools:
         """Tell how the night stands: the best script and its gain, the noise of a score, what runs, the tries."""
         return result_of(await self.commands.ask("status", "--json", *_of_night(tag)))
 
+    async def facts(self, tag: Tag = "") -> CallToolResult:
+        """Tell what an author of edits needs to know: read it before the first edit, and again after a keep.
+
+        Noise, speed, memory and curves of the night; which edits and which known ideas were tried, and how they ended;
+        which dials were never turned; the functions that a script may call.
+        """
+        return result_of(await self.commands.ask("facts", "--json", *_of_night(tag)))
+
     async def history(
         self,
         limit: Annotated[int, Field(description="Of the latest attempts.", ge=1, le=300)] = 40,
         tag: Tag = "",
     ) -> CallToolResult:
-        """List the attempts of the night, the latest last: read it before you choose an idea.
+        """List the attempts of the night, the latest last: a short form of what facts says of them.
 
         delta_bpb is the score minus the parent's (below zero is better); gain_bpb is the judge's estimate of the gain
         over the parent (above zero is better), and sure its probability.

@@ -38,6 +38,7 @@ def test_the_history_is_a_short_list(agent):
     assert rows == [(0, None, "keep"), (1, 0, "keep"), (2, 1, "discard"), (3, 1, "crash")]
     assert found["history"][1]["delta_bpb"] < 0 < found["history"][2]["delta_bpb"]
     assert found["history"][1]["title"] == "script 1"
+    assert "script 2" in agent.facts("facts")["attempts"]
     latest = agent.facts("history", limit=1)
     assert ([row["attempt"] for row in latest["history"]], latest["earlier"]) == ([3], 3)
 
@@ -79,12 +80,13 @@ def test_hostile_words_stay_words(agent, night):
 def test_what_a_scoring_process_said_is_not_shown(agent, night):
     """A script prints the validation text while it is scored, for the next script to hold."""
     leaks = unigram(SHARPNESS=0.8).replace(
-        "def load_model(", "def load_model(path):\n    raise ValueError('a secret')\n\n\ndef loads("
+        "def load_model(", "def load_model(path):\n    raise ValueError('a se' + 'cret')\n\n\ndef loads("
     )
     night.try_scripts("leaks", [leaks])
     assert "a secret" in night.nightshift("show", "1", "--tag", "leaks", "--json").stdout
     with agent_in(night.root) as one:
         shown = one.facts("show", n=1, log=True, tag="leaks")
         assert shown["status"] == "crash"
-        for facts in (shown, one.facts("history", tag="leaks"), one.facts("status", tag="leaks")):
+        told = [one.facts(tool, tag="leaks") for tool in ("history", "facts", "status")]
+        for facts in (shown, *told):
             assert "secret" not in json.dumps(facts)

@@ -10,8 +10,8 @@ from agent.errors import MachineError, NightError
 from agent.invocation import command_for
 
 MCP_TEXT = (
-    "Serve try, wait, status, history, show, diff, best, take and note as tools of the Model Context Protocol, on "
-    "stdin and stdout. A coding agent starts this command itself; docs/agents.md says how it is told to."
+    "Serve try, wait, status, facts, history, show, diff, best, take and note as tools of the Model Context Protocol, "
+    "on stdin and stdout. A coding agent starts this command itself; docs/agents.md says how it is told to."
 )
 
 
