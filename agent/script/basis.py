@@ -99,10 +99,8 @@ def basis_of(script: str, history: History, device_kind: str, committed: str | N
     line = line_of(history)
     if not line:
         return Basis(None)
-    text, texts = (
-        _ReadText.of(script, device_kind),
-        [_ReadText.of(one.proposal.script, device_kind) for one in line],
-    )
+    text = _ReadText.of(script, device_kind)
+    texts = [_ReadText.of(one.proposal.script, device_kind) for one in line]
     edits = [_KeptEdit(texts[:at], texts[at], texts[-1]) for at in range(1, len(texts))]
     held = [edit.is_held_by(text) for edit in edits]
     cut = _cut(held, [text.distance(one) for one in texts])

@@ -116,12 +116,7 @@ def test_an_edit_of_an_older_script_is_refused_before_it_waits(lined):
 
 def test_it_is_tried_anyway_where_that_is_asked_for(lined):
     edit(lined, unigram(SMOOTHING=3.0))
-    with turn(git_folder(lined), lambda: None):
-        going = lined.start("try", "-m", "smoother", "--anyway", "--json")
-        assert going.stdout is not None
-        assert "another try is at work in this repository; this one waits for its turn" in going.stdout.readline()
-    out = going.communicate(timeout=60)[0]
-    facts = json.loads(out[out.index("{\n") :])
+    facts = said(lined, "-m", "smoother", "--anyway")
     assert (facts["attempt"], facts["based_on"], facts["status"]) == (3, 0, "discard")
     assert [one["attempt"] for one in facts["missing_edits"]][:1] == [1]
 
