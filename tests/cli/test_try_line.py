@@ -57,6 +57,8 @@ def test_tries_that_are_started_get_their_verdicts_one_after_the_other(lined):
         first = said(lined, "-m", "sharper", "--start", "--tag", "t", *QUICK)
         assert faults("try --start", first) == []
         assert (first["id"], first["state"], first["in_line"]) == ("t0001", "waiting", 0)
+        told = refused(lined.nightshift("status"))
+        assert told.startswith("t0001, the first try, has not opened its night yet; follow it with: nightshift try --w")
         edit(lined, unigram(SMOOTHING=2.0))
         second = said(lined, "-m", "smoother", "--start", "--tag", "t", *QUICK)
         assert (second["id"], second["in_line"], second["title"]) == ("t0002", 1, "smoother")

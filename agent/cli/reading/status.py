@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from agent.amounts import counted, duration
 from agent.cli.reading.which import known_tag, place_meant
 from agent.cli.words.parser import Subcommand
+from agent.errors import NightError
 from agent.experiment import Left
+from agent.invocation import typed
 from agent.night.lock import Holder, holder
 from agent.night.stop import Stop
 from agent.records.journal import Journal
+from agent.records.place import Place
 from agent.records.standing import Standing
-from agent.tries.line import tries_facts, tries_line
+from agent.tries.line import TryLine, tries_facts, tries_line
 from agent.view.answer import Answer, AnswersTo
 from agent.view.facts.json import plain
 from agent.view.facts.overview import Overview, overview
@@ -30,6 +33,7 @@ def status(options: StatusOptions) -> int:
     if who is not None and options.tag in (None, who.tag) and place.journal(who.tag).exists():
         tag = who.tag
     else:
+        _check_night(place)
         tag = known_tag(place, options.tag)
     who = who if who is not None and who.tag == tag else None
     with Journal.read(place.journal(tag)) as journal:
@@ -42,6 +46,14 @@ def status(options: StatusOptions) -> int:
         for line in filter(None, [tries_line(place.repo.root)]):
             print(line)
     return 0
+
+
+def _check_night(place: Place) -> None:
+    """Tell who has started a try, and looks before it has opened a night, how that is followed."""
+    waiting = TryLine(place.repo.root).waiting()
+    if waiting and not place.tags():
+        follow = typed("try", "--wait", waiting[0].id)
+        raise NightError(f"{waiting[0].id}, the first try, has not opened its night yet; follow it with: {follow}")
 
 
 def read_overview(journal: Journal, *, with_noise: bool = True) -> Overview:
