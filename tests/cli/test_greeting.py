@@ -56,7 +56,7 @@ def test_with_hours_the_experiments_that_fit_are_counted_beside_calibration_and_
 
 def test_a_limit_of_experiments_says_when_they_end():
     said = pace_words(LEARNT, Ahead(Left(experiments=3), calibration=2, dawn=0), EVENING)
-    assert said == "about 10 experiments an hour, 6 min each; 3 experiments last until about 23:40"
+    assert said == "about 10 experiments an hour, 6 min each; 3 experiments will take until about 23:40"
     both = pace_words(LEARNT, Ahead(Left(experiments=3, seconds=3600), calibration=0, dawn=0), EVENING)
     assert "about 3 experiments fit until Mon 00:12" in both
 
@@ -105,7 +105,7 @@ def test_a_further_night_without_a_name_says_how_the_last_one_goes_on(grounds):
     assert (
         f"before   {last} was the last night here; to go on with that one instead: nightshift run --tag {last}" in said
     )
-    assert "3 experiments last until about" in said
+    assert "3 experiments will take until about" in said
     assert "  before " not in greeted(grounds, "wide")  # it was named
     assert "  before " not in greeted(grounds, "nov22")  # which has attempts, and goes on
 

@@ -79,7 +79,7 @@ def pace_words(known: Experience, ahead: Ahead, now: datetime | None = None) -> 
         return f"{words}; about {counted(fit, 'experiment')} fit until {clock(now, left.seconds)}{beside}"
     if left.experiments:
         ends = clock(now, first_s + left.experiments * known.experiment_s)
-        return f"{words}; {counted(left.experiments, 'experiment')} last until about {ends}"
+        return f"{words}; {counted(left.experiments, 'experiment')} will take until about {ends}"
     return words
 
 
