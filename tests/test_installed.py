@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -213,7 +214,8 @@ def test_from_a_wheel_an_empty_folder_comes_to_a_result(install, wheel, tmp_path
     assert "val_bpb:" in typed(f"{alone.partition('  one run')[0]} --budget-s 1 --max-steps 2")
     (tmp_path / "idea.py").write_text(text.replace("MATRIX_LR = 0.04", "MATRIX_LR = 0.02"))
     typed("nightshift submit ../idea.py -m 'half the step size'")
-    end = typed(f"{' '.join(['nightshift', *NIGHT])}")
+    end = typed(shlex.join(["nightshift", *NIGHT, "--dataset", str(ROOT / "agent")]))
+    assert re.search(r"data +\S+/agent-tiny-", end)
     assert "2 attempts, the baseline included" in end
     assert "half the step size" in typed("nightshift results")
     typed("nightshift take 1")

@@ -5,10 +5,15 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 
 import pytest
 from commands import refused
 from nights import PROJECT, environment
+
+from agent.cli.words.values import dataset
+from agent.night.opening import Request, open_night
+from agent.records.place import Place
 
 OWN_PREPARE = 'import sys\n\ndef main():\n    print("own", sys.argv[1:])\n    return 7\n'
 
@@ -34,7 +39,6 @@ def test_prepare_has_the_help_and_the_refusals_of_prepare_py_under_its_own_name(
     unknown = grounds.nightshift_process("prepare", "--scale", "huge")
     assert unknown.returncode == 2
     assert "invalid choice: 'huge'" in unknown.stderr
-    assert grounds.nightshift_process("prepare", "--dataset", "nowhere").stderr.startswith("prepare: no dataset")
 
 
 def test_prepare_is_that_of_the_repository_which_a_night_would_keep(grounds):
@@ -56,23 +60,22 @@ def small_scale(root):
     path.write_text(text)
 
 
-def test_run_with_a_dataset_prepares_it_and_the_night_keeps_it(grounds, tmp_path):
+def test_a_dataset_is_prepared_for_a_night_which_keeps_it_and_refuses_another(grounds, tmp_path, monkeypatch):
     small_scale(grounds.root)
     text = tmp_path / "words.jsonl"
     documents = (PROJECT / "train_mlx.py").read_text().split("\n")
     text.write_text("".join(json.dumps({"text": f"{number} {line}"}) + "\n" for number, line in enumerate(documents)))
-    night = ("run", "--judge", "greedy", "--no-dry-run", "--tag", "t", "--budget-s", "0.05", "--proposer", "search")
-    done = grounds.nightshift(*night, "--experiments", "1", "--dataset", "../words.jsonl")
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"data +\S+/words-tiny-", done.stdout)
-    assert [attempt.settled for attempt in grounds.attempts("t")] == [True, True]
+    request = Request(tag="t", budget_s=0.05, dataset=dataset(str(text)))
+    night = open_night(Place.of(grounds.root / "train_mlx.py"), request)
+    assert night.data.startswith(f"{tmp_path}/cache/data/words-tiny-")  # whatever $NIGHTSHIFT_DATA says
 
-    again = grounds.nightshift("run", "--tag", "t", "--experiments", "1", "--dataset", str(text))
-    assert again.returncode == 0, again.stderr
+    monkeypatch.chdir(grounds.root)
+    same = replace(request, dataset=dataset("../words.jsonl"))
+    assert open_night(Place.of(grounds.root / "train_mlx.py"), same) == night
     other = refused(grounds.nightshift("run", "--tag", "t", "--dataset", "stdlib"))
     assert other == (
-        f"night t trains on {grounds.root}/../words.jsonl, not stdlib, so scores would not compare; leave --dataset "
-        f"out to resume it, or choose another --tag"
+        f"night t trains on {text}, not stdlib, so scores would not compare; leave --dataset out to resume it, "
+        f"or choose another --tag"
     )
 
 
