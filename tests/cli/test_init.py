@@ -102,6 +102,7 @@ def test_in_a_repository_with_commits_the_line_that_commits_is_printed_and_works
     empty.git("init", "-q")
     empty.git("commit", "-q", "--allow-empty", "-m", "mine")
     said = init(empty, "a night's")
+    assert f"\n  it is part of the git repository {empty.root}, where its nights are recorded\n" in said
     inner = Grounds(empty.root / "a night's")
     assert empty.git("log", "--format=%s") == "mine"
     assert not (inner.root / ".git").exists()
@@ -120,6 +121,12 @@ def test_a_home_folder_does_not_become_a_repository_as_a_whole(empty):
     assert "would become a git repository as a whole; name a folder, as in: nightshift init night" in said
     assert list(empty.root.iterdir()) == []
     assert "made a git repository" in init(empty, "night", HOME=str(empty.root))
+
+
+def test_a_file_is_no_folder(empty):
+    (empty.root / "file").write_text("mine\n")
+    assert refused(empty.nightshift("init", "file")) == f"{empty.root}/file is not a folder"
+    assert [path.name for path in empty.root.iterdir()] == ["file"]
 
 
 def test_a_folder_without_a_repository_or_a_script_is_told_to_begin_with_init(empty):

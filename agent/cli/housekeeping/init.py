@@ -54,6 +54,8 @@ def init(options: InitOptions) -> int:
         commit_first(repo, [(folder / name).relative_to(repo.root.resolve()).as_posix() for name in ours], MESSAGE)
     changed = is_first or not {FileState.WRITTEN, FileState.ADDED}.isdisjoint(done.values())
     print(f"{harmless(str(folder))} has all that a night needs{'' if changed else '; nothing was changed'}")
+    if repo.root.resolve() != folder:
+        print(f"  it is part of the git repository {harmless(str(repo.root))}, where its nights are recorded")
     for line in _told(done, repo, is_made, is_first):
         print(f"  {line}")
     for line in _next(folder, _uncommitted(repo, folder, done)):
@@ -63,7 +65,8 @@ def init(options: InitOptions) -> int:
 
 def _repository(folder: Path) -> tuple[Repo, bool]:
     """Return the repository of a folder, made where there is none, and whether it was made."""
-    folder.mkdir(parents=True, exist_ok=True)
+    if not folder.exists():
+        folder.mkdir(parents=True)
     found = Repo.around(folder)
     if found is not None:
         return found, False
