@@ -198,7 +198,7 @@ def test_the_user_signs_commits_where_git_knows_one(repo, root):
 
 
 def test_outside_of_a_repository_the_remedy_is_named(tmp_path):
-    with pytest.raises(RepoError, match="is not in a git repository; run: git init"):
+    with pytest.raises(RepoError, match=f"is not in a git repository; run: nightshift init {tmp_path}"):
         Repo.containing(tmp_path)
 
 
@@ -212,6 +212,9 @@ def test_what_else_git_has_to_say_is_passed_on(root, monkeypatch):
 
 def test_without_commits_the_remedy_is_named(tmp_path):
     git(tmp_path, "init", "-q")
+    with pytest.raises(RepoError, match="has no commits yet; run: nightshift init"):  # git would commit nothing
+        Repo.containing(tmp_path)
+    (tmp_path / "train_mlx.py").write_text("")
     with pytest.raises(RepoError, match="has no commits yet; run: git add"):
         Repo.containing(tmp_path)
 
