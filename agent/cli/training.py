@@ -59,6 +59,9 @@ def _goodbye(context: NightContext, options: RunOptions) -> None:
     if best is not None and best.number > 0:
         number = str(best.number)
         context.watcher.said(f"read next: {typed('show', number)}, {typed('diff', number)}, {typed('results')}")
+    elif best is not None and len(history) > 1:
+        last = str(len(history) - 1)
+        context.watcher.said(f"nothing was kept; read why: {typed('results')}, {typed('show', last)}")
     context.watcher.said(f"go on with: {run_on(options, night.tag, history)}")
 
 

@@ -89,12 +89,13 @@ def has_reader(terms: Terms) -> bool:
 
 
 def ideas_from(terms: Terms) -> str:
-    """Say where a night's ideas come from, as in llm: openai:gpt-5."""
-    named = [
-        one.need.of(terms) or "" for one in SOURCES if one.need and one.is_set_up(terms) and one.may_be_asked(terms)
-    ]
+    """Say where a night's ideas come from, as in llm: openai:gpt-5, or mix: search, catalogue, queue."""
+    asked = [source for source in SOURCES if source.can_be_asked(terms)]
+    named = [one.need.of(terms) or "" for one in asked if one.need]
     cap = [f"at most ${terms.max_cost:g} for language models"] if terms.llm in named and terms.max_cost else []
-    return f"{terms.proposer}{': ' if named else ''}{', '.join(harmless(word) for word in (*named, *cap))}"
+    others = [one.name for one in asked if one.need is None and terms.proposer == MIX]
+    words = [harmless(word) for word in (*named, *cap, *others)]
+    return f"{terms.proposer}{': ' if words else ''}{', '.join(words)}"
 
 
 def proposer_of(around: Surroundings) -> Proposer:

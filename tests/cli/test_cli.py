@@ -35,7 +35,7 @@ def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds, tmp_pat
         "night t on branch experiments/0.2s-t",
         "#0 · baseline · val_bpb",
         "#1 · ",
-        "  ideas    mix\n",
+        "  ideas    mix: search, catalogue, queue\n",
         "go on with: nightshift run --tag t --experiments 2\n",
     ):
         assert part in night.stdout

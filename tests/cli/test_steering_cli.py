@@ -110,7 +110,7 @@ def test_the_start_of_a_run_says_whom_it_asks(mixed):
     assert "night t goes on with --proposer mix (it was --proposer command)" in mixed.said
     (line,) = (line for line in mixed.said.splitlines() if line.startswith("  ideas "))
     assert line.startswith("  ideas    mix: sh ")
-    assert line.endswith("agent.sh")
+    assert line.endswith("agent.sh, search, catalogue, queue")
 
 
 # ---- submissions and notes that are none -----------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
 
 
 def test_the_night_says_that_it_mixes_and_asks_both_sources(morning):
-    assert "  ideas    mix\n" in morning.said
+    assert "  ideas    mix: search, catalogue, queue\n" in morning.said
     sources = [one.proposal.source.partition(":")[0] for one in morning.attempts]
     assert len(sources) == 1 + EXPERIMENTS
     assert set(sources) == {"you", "catalogue", "search"}
