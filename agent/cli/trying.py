@@ -43,7 +43,7 @@ def try_edit(options: TryOptions) -> int:
         raise NightError(f"--for {options.for_s:g} says how long to wait; name the try with --wait ID")
     if options.work:
         place = Place.of(options.night.script)
-        work(TryLine(place.repo.root), place.repo.root)
+        work(_line(place), place.repo.root)
         return 0
     if options.cancel is not None:
         return _cancel(options, options.cancel)
@@ -108,10 +108,15 @@ def _tell(options: TryOptions, outcome: TryOutcome, **more: object) -> int:
 # ---- the line --------------------------------------------------------------------------------------------------------
 
 
+def _line(place: Place) -> TryLine:
+    place.check_own_tries()
+    return TryLine(place.repo.root)
+
+
 def _start(options: TryOptions) -> int:
     """Put an edit into the line, unless it is known already that it cannot be tried."""
     request, place = _request(options)
-    line = TryLine(place.repo.root)
+    line = _line(place)
     if not is_taken(place.repo.common_dir()):
         check_no_night(place)
     try:
@@ -136,7 +141,7 @@ def _check_not_in_line(prepared: Prepared, line: TryLine) -> None:
 def _wait(options: TryOptions, number: str) -> int:
     """Wait for the verdict on a try of the line, and see to it that somebody works on it."""
     place = Place.of(options.night.script)
-    line, began_s = TryLine(place.repo.root), time.monotonic()
+    line, began_s = _line(place), time.monotonic()
     entry, worker = line.entry(number), None
     if entry.answer is None:
         with line.changing():
@@ -198,7 +203,7 @@ def _progress(place: Place) -> dict[str, object]:
 
 
 def _cancel(options: TryOptions, number: str) -> int:
-    entry = TryLine(Place.of(options.night.script).repo.root).cancel(number)
+    entry = _line(Place.of(options.night.script)).cancel(number)
     if not options.answer.on_stdout:
         print(f"{number} is out of the line")
     options.answer.give({"id": entry.id, "state": entry.state})

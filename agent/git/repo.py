@@ -143,8 +143,14 @@ class Repo:
         return self.git("diff-tree", "-p", "--no-ext-diff", "--no-textconv", old, new)
 
     def tracks(self, path: str) -> bool:
-        """Return whether git tracks this file, or any file in this folder: a clone then brings it along."""
-        return bool(self.git("ls-files", "-z", "--", f":(literal){path}"))
+        """Return whether git tracks this file, any file in this folder, or a link or submodule that it lies below.
+
+        A clone then brings it along. Letter case makes no difference, as on the disk of a Mac.
+        """
+        top, wanted = path.partition("/")[0], f"{path.casefold()}/"
+        tracked = self.git("ls-files", "-z", "--", f":(literal,icase){top}").split("\0")
+        found = (f"{one.casefold()}/" for one in tracked if one)
+        return any(one.startswith(wanted) or wanted.startswith(one) for one in found)
 
     def _mode(self, commit: str, path: str) -> str:
         """Return the file's mode: executable if it was; a link becomes a plain file."""

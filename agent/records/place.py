@@ -40,6 +40,10 @@ class Place:
         return self.repo.root / "experiments" / "nights"
 
     @property
+    def tries(self) -> Path:
+        return self.repo.root / "experiments" / "tries"
+
+    @property
     def shipped(self) -> Path:
         return self.repo.root / "experiments" / "shipped"
 
@@ -59,11 +63,18 @@ class Place:
 
     def check_own(self, tag: str) -> None:
         """Raise NightError for a night that came with the repository: it says what runs here with the user's rights."""
-        folder = self.folder(tag).relative_to(self.repo.root).as_posix()
-        if self.repo.tracks(folder):
+        self._check_untracked(self.folder(tag), "it names programs")
+
+    def check_own_tries(self) -> None:
+        """Raise NightError for a line of tries that came with the repository: it says what runs, and how."""
+        self._check_untracked(self.tries, "it holds scripts")
+
+    def _check_untracked(self, folder: Path, what: str) -> None:
+        named = folder.relative_to(self.repo.root).as_posix()
+        if self.repo.tracks(named):
             raise NightError(
-                f"git tracks {folder}, so it may be somebody else's, and it names programs that would run with your "
-                f"rights; if it is yours, run: git rm -r --cached {folder}"
+                f"git tracks {named}, so it may be somebody else's, and {what} that would run with your rights; if it "
+                f"is yours, run: git rm -r --cached {named}"
             )
 
     def packed(self, tag: str) -> Path:

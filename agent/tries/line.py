@@ -205,6 +205,7 @@ class TryLine:
         with self.changing():
             first = next(iter(self.waiting()), None)
             if first is None:
+                self.put_down()  # while the mark is this process's own
                 self.worker_lock.release()
             else:
                 write_plain(self._mark, first.id)

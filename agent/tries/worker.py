@@ -33,7 +33,8 @@ def start_worker(line: TryLine, root: Path) -> subprocess.Popen[bytes] | None:
     """Start the process that works through the line, in a session of its own; None where one is at work already."""
     if line.is_worked(ASKING_S):
         return None
-    with (line.folder / LOG).open("wb") as log:
+    (line.folder / LOG).unlink(missing_ok=True)  # it may be a link
+    with (line.folder / LOG).open("xb") as log:
         return subprocess.Popen(
             own_command("try", WORK),
             cwd=root,
@@ -61,7 +62,8 @@ def work(line: TryLine, root: Path) -> None:
                 return
             time.sleep(PAUSE_S)
     finally:
-        line.put_down()
+        if line.worker_lock.is_locked:  # else the line was empty, and another process may work through it by now
+            line.put_down()
         line.worker_lock.release()
 
 
@@ -75,7 +77,7 @@ def last_words(line: TryLine) -> str:
 
 def _worked(line: TryLine, entry: LineEntry, root: Path) -> TryOutcome:
     """Try one entry; its words go to its log, a defect's traceback, too."""
-    if entry.log.exists() and not entry.log.is_file():
+    if entry.log.is_symlink() or (entry.log.exists() and not entry.log.is_file()):
         return TryOutcome({}, (), f"{entry.log} is no plain file; remove it, and start the try again", 2)
     with entry.log.open("a") as log, redirect_stderr(log):
         try:
@@ -106,6 +108,8 @@ def _tried(line: TryLine, entry: LineEntry, root: Path) -> TryOutcome:
             request = _on_the_best(request, stale)
             line.rewrite(entry, request)
             prepared = prepare(request, place, again, is_taken_up=True)
+        if prepared.request.tag != request.tag:  # so that it goes on in this night, even if another is the latest then
+            line.rewrite(entry, prepared.request)
         return attempt(prepared, place, again, aside=True)
 
 

@@ -205,6 +205,52 @@ def test_a_full_disk_leaves_no_half_try_behind(tmp_path):
         assert TryLine(grounds.root).latest(9) == []
 
 
+@pytest.fixture
+def brought(grounds: Grounds, tmp_path: Path) -> Path:
+    """The folder of a line that came with the repository, with a try that would run a script with the user's rights."""
+    folder = grounds.root / "experiments" / "tries"
+    (folder / "t0001").mkdir(parents=True)
+    script = unigram(SHARPNESS=0.9) + f"\nopen({str(tmp_path / 'ran')!r}, 'w')\n"
+    facts = {"script": script, "file": "x", "path": "train_mlx.py", "message": "x", "anyway": True, "submitted": ""}
+    terms = {"sandbox": "off", "judge": "greedy"}
+    facts |= {"tag": "t", "budget_s": 0.05, "seed": None, "terms": terms}
+    (folder / "t0001" / "request.json").write_text(json.dumps(facts))
+    for name in ("profile", "profile-2"):
+        (tmp_path / name).write_text("the user's")
+    (folder / "t0001" / "log.txt").symlink_to(tmp_path / "profile")
+    (folder / "worker.log").symlink_to(tmp_path / "profile-2")
+    return folder
+
+
+@pytest.mark.parametrize("way", ["folder", "link", "case"])
+def test_tries_that_came_with_the_repository_run_nothing_and_write_nowhere(grounds, brought, tmp_path, way):
+    index = git_folder(grounds) / "index"
+    if way == "link":
+        (grounds.root / "experiments").rename(grounds.root / "data")
+        (grounds.root / "experiments").symlink_to("data")
+        grounds.git("add", "--force", "experiments")
+    elif way == "case":  # as on the disk of a Mac, where this is the same folder
+        blob = grounds.git("hash-object", "-w", str(brought / "t0001" / "request.json")).strip()
+        grounds.git("update-index", "--add", "--cacheinfo", f"100644,{blob},Experiments/Tries/t0001/request.json")
+    else:
+        grounds.git("add", "--force", "experiments")
+    before = index.read_bytes()
+    edit(grounds, unigram(SMOOTHING=2.0))
+    for words in (("-m", "smoother", "--start"), ("--wait", "t0001"), ("--cancel", "t0001"), ("--work",)):
+        assert "git tracks experiments/tries" in refused(grounds.nightshift("try", *words))
+    assert not (tmp_path / "ran").exists()
+    assert [(tmp_path / name).read_text() for name in ("profile", "profile-2")] == ["the user's"] * 2
+    assert index.read_bytes() == before
+
+
+def test_a_log_that_is_a_link_is_not_written_through(grounds, brought, tmp_path):
+    facts = said(grounds, "--wait", "t0001")
+    assert facts["exit_code"] == 2
+    assert "log.txt is no plain file; remove it" in facts["error"]
+    assert [(tmp_path / name).read_text() for name in ("profile", "profile-2")] == ["the user's"] * 2
+    assert not (tmp_path / "ran").exists()
+
+
 # ---- interruptions ---------------------------------------------------------------------------------------------------
 
 
