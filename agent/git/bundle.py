@@ -1,24 +1,29 @@
 """Write the commits of some refs into one file, and read them back: git's own bundles, made and read by plumbing."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from agent.errors import RepoError
 from agent.git.repo import Repo
 
+NAME = re.compile(r"[A-Za-z0-9._-]+")  # of a ref, without the folders that it is in
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
 
 def refs_of_night(repo: Repo, tag: str) -> dict[str, str]:
     """Return ref → commit of a night's attempts and of its branches."""
-    branches = (ref for ref in repo.refs("refs/heads/experiments") if is_of_night(ref, tag))
-    names = (*repo.refs(f"refs/experiments/{tag}"), *branches)
-    return {name: sha for name in names if (sha := repo.find(name)) is not None}
+    names = (*repo.refs(f"refs/experiments/{tag}"), *repo.refs("refs/heads/experiments"))
+    return {name: sha for name in names if is_of_night(name, tag) and (sha := repo.find(name)) is not None}
 
 
 def is_of_night(ref: str, tag: str) -> bool:
     """Return whether a ref is an attempt of this night, its branch, or its confirmed branch."""
-    if ref.startswith(f"refs/experiments/{tag}/"):
-        return True
     folder, _, name = ref.rpartition("/")
+    if not NAME.fullmatch(name):
+        return False
+    if folder == f"refs/experiments/{tag}":
+        return True
     return folder == "refs/heads/experiments" and name.partition("-")[2] in (tag, f"{tag}-confirmed")
 
 

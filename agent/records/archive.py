@@ -12,6 +12,7 @@ Each step leaves the night whole in one place, its folder or its file, and the n
 import gzip
 import hashlib
 import json
+import math
 import os
 import shutil
 import stat
@@ -27,7 +28,7 @@ from typing import IO, Any
 from agent.clock import utc_now
 from agent.errors import NightError, RepoError
 from agent.files import remove
-from agent.git.bundle import is_of_night, read_bundle, refs_of_night, write_bundle
+from agent.git.bundle import COMMIT, is_of_night, read_bundle, refs_of_night, write_bundle
 from agent.records.journal import Journal
 from agent.records.place import Place
 
@@ -81,6 +82,8 @@ class Contents:
         for one in files.values():
             if not all(type(number) is int and 0 <= number < 2**63 for number in (one.bytes, one.mtime_ns, one.mode)):
                 raise ValueError("a file of it has a size, time or mode that no file has")
+        if not all(COMMIT.fullmatch(sha) for sha in said["refs"].values()):
+            raise ValueError("a ref of it leads to no commit")
         if "journal.sqlite" not in files:
             raise ValueError("it holds no journal")
         return cls(**said | {"files": files, "folders": tuple(said["folders"])})
@@ -242,7 +245,7 @@ def unpack(place: Place, tag: str) -> Unpacked:
 def _extract(file: Path, aside: Path) -> Contents:
     """Extract what a file says that it holds, and nothing else; raise NightError where it holds something else."""
     with _opened(file) as (contents, members):
-        inside = aside / contents.tag
+        inside, room = aside / contents.tag, shutil.disk_usage(aside).free - contents.all_bytes
         for path in contents.folders:
             (inside / path).mkdir(parents=True, exist_ok=True)
         for path, content in members:
@@ -250,7 +253,7 @@ def _extract(file: Path, aside: Path) -> Contents:
             to = aside / BUNDLE if one is None else inside / path
             to.parent.mkdir(parents=True, exist_ok=True)
             with to.open("xb") as written:
-                _copy(content, written, one)
+                _copy(content, written, one, room)
                 if one is not None:
                     os.fchmod(written.fileno(), one.mode & MODE)
             if one is not None:
@@ -341,11 +344,16 @@ def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     return content
 
 
-def _copy(content: IO[bytes], to: IO[bytes] | None, one: PackedFile | None) -> None:
-    """Copy a member piece by piece; raise ValueError where size or hash are not as they were. None: not known."""
+def _copy(content: IO[bytes], to: IO[bytes] | None, one: PackedFile | None, room: float = math.inf) -> None:
+    """Copy a member piece by piece; raise ValueError where size or hash are not as they were.
+
+    one: None where they are not known; room: the most bytes that it may have then.
+    """
     digest, size = hashlib.sha256(), 0
     while piece := content.read(PIECE_BYTES):
         size += len(piece)
+        if one is None and size > room:
+            raise ValueError("its commits take more than is free on the disk")
         if one is not None and size > one.bytes:
             break
         digest.update(piece)

@@ -260,6 +260,14 @@ def foreign_ref(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes
     said["refs"]["refs/heads/main"] = next(iter(said["refs"].values()))
 
 
+def ref_above(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    said["refs"]["refs/experiments/t/../../../../../precious"] = next(iter(said["refs"].values()))
+
+
+def no_commit(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    said["refs"]["refs/experiments/t/0001"] = "HEAD\0"
+
+
 def other_tag(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
     said["tag"] = "../../elsewhere"
 
@@ -278,12 +286,15 @@ def other_tag(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]
         (extra, "which it does not name"),
         (huge, "are free here"),
         (foreign_ref, "is not the night's"),
+        (ref_above, "is not the night's"),
+        (no_commit, "a ref of it leads to no commit"),
         (other_tag, "holds night ../../elsewhere"),
     ],
 )
 def test_a_hostile_file_puts_nothing_anywhere(packed_night, change, said):
     grounds, file = packed_night
     tampered(file, change)
+    (grounds.root.parent / "precious.lock").touch()  # git's lock of a ref that a hostile file names, if it is believed
     before = sorted(path for path in grounds.root.parent.rglob("*") if ".git" not in path.parts)
     refs = grounds.git("for-each-ref")
     assert said in refused(grounds.nightshift("archive", "--unpack", "t"))
@@ -304,6 +315,23 @@ def packed_night(packed_once: tuple[Grounds, bytes]) -> tuple[Grounds, Path]:
     grounds, content = packed_once
     packed(grounds).write_bytes(content)
     return grounds, packed(grounds)
+
+
+def test_commits_that_would_fill_the_disk_are_not_unpacked(packed_night, monkeypatch):
+    grounds, file = packed_night
+    all_bytes = read_contents(file).all_bytes
+    free = shutil.disk_usage(file)._replace(free=all_bytes + 100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
+    assert "its commits take more than is free" in refused(grounds.nightshift("archive", "--unpack", "t"))
+    assert file.exists()
+    assert not grounds.folder("t").exists()
+
+
+def test_refs_that_are_the_users_own_are_not_packed(grounds):
+    grounds.git("update-ref", "refs/experiments/t/mine/draft", "HEAD")
+    done(grounds, "t")
+    assert "refs/experiments/t/mine/draft" not in read_contents(packed(grounds)).refs
+    assert "unpacked night t" in done(grounds, "--unpack", "t")
 
 
 def test_a_file_that_is_cut_short_or_claims_gigabytes_of_headers_is_named(packed_night):
