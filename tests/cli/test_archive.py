@@ -1,5 +1,6 @@
 """A night that is packed away in one file and comes back as it was, whatever happens in between."""
 
+import contextlib
 import dataclasses
 import gzip
 import hashlib
@@ -7,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import sqlite3
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -376,3 +378,13 @@ def test_weights_stay_while_a_dawn_is_not_at_its_end(grounds):
     with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
         journal.put_dawn(dataclasses.replace(journal.dawns()[0], ended="2026-11-22T06:30:00Z", champion=1))
     assert "no weights to delete" in done(grounds, "t", "--prune-weights")  # the first of that dawn's champion
+
+
+@pytest.mark.parametrize("gone", ["val_bpb = NULL, score_s = NULL, audit = NULL", "audit = NULL"])
+def test_weights_stay_that_are_to_be_scored_or_audited_still(grounds, gone):
+    """As of a night that was killed between the training of a further run and its score, or its audit."""
+    journal = grounds.folder("t") / "journal.sqlite"
+    with contextlib.closing(sqlite3.connect(journal)) as database:
+        database.execute(f"UPDATE runs SET {gone} WHERE attempt = 1")
+        database.commit()
+    assert "no weights to delete" in done(grounds, "t", "--prune-weights")

@@ -151,3 +151,16 @@ def test_the_commands_that_come_next_can_be_pasted_in_the_folder_from_wherever_i
     told = Path(run.partition(" run ")[0])
     assert told.is_absolute()
     assert told.samefile(program)
+
+
+@pytest.mark.parametrize("name", ["kernels", ".claude", ".agents/skills", ".gitignore"])
+def test_nothing_is_written_through_a_link_that_leads_out(empty, tmp_path, name):
+    outside = tmp_path / "outside"
+    outside.write_text("the user's\n") if name == ".gitignore" else outside.mkdir()
+    (empty.root / name).parent.mkdir(exist_ok=True)
+    (empty.root / name).symlink_to(outside)
+    told = refused(empty.nightshift("init"))
+    assert told.startswith(f"{empty.root / name} is a link to {outside}, and init writes through no link; remove it")
+    assert contents(empty.root).keys() <= {name}
+    assert not (empty.root / ".git").exists()
+    assert outside.read_text() == "the user's\n" if name == ".gitignore" else not [*outside.iterdir()]

@@ -1,6 +1,7 @@
 """The command that makes a folder one where a night can begin."""
 
 import argparse
+import os
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ def init(options: InitOptions) -> int:
     """Write what is missing, and say what was done and what comes next; a second call goes on after a killed one."""
     folder = options.folder.expanduser().resolve()
     texts = _texts()
+    _check_links(folder, (*texts, IGNORE))
     repo, is_made = _repository(folder)
     done = {name: _write(folder / name, text) for name, text in texts.items()}
     done[IGNORE] = _ignore(folder / IGNORE)
@@ -61,6 +63,17 @@ def init(options: InitOptions) -> int:
     for line in _next(folder, _uncommitted(repo, folder, done)):
         print(line)
     return 0
+
+
+def _check_links(folder: Path, names: Iterable[str]) -> None:
+    """Raise NightError where a file would be written through a link, which may lead anywhere."""
+    above = {path for name in names for path in (folder / name).parents if path.is_relative_to(folder)} - {folder}
+    link = next((path for path in (*sorted(above), folder / IGNORE) if path.is_symlink()), None)
+    if link is not None:
+        raise NightError(
+            f"{link} is a link to {os.readlink(link)}, and init writes through no link; remove it, or begin in another "
+            f"folder: {typed('init', 'night')}"
+        )
 
 
 def _repository(folder: Path) -> tuple[Repo, bool]:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from agent.cli.housekeeping.nights import size_of
 from agent.errors import NightError
-from agent.experiment import incumbent
+from agent.experiment import Status, incumbent
 from agent.invocation import typed
 from agent.model.weights import NAME
+from agent.night.state import unaudited, unscored
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.runner import WEIGHTS, weights_bytes
@@ -35,7 +36,10 @@ def find_prunable(place: Place, tag: str) -> tuple[Prunable, ...]:
 
 
 def _dear(place: Place, tag: str) -> set[int]:
-    """Return the attempts whose weights stay: the first, the best, what dawn is about, and those without a verdict."""
+    """Return the attempts whose weights stay.
+
+    These are the first, the best, what dawn is about, and those that have to be judged, scored or audited still.
+    """
     with Journal.read(place.journal(tag)) as journal:
         history, dawns = journal.outlines(), journal.dawns()
     if dawns and dawns[-1].ended is None:
@@ -43,7 +47,8 @@ def _dear(place: Place, tag: str) -> set[int]:
         raise NightError(f"the dawn of night {tag} is not at its end, and may need any weights; go on with: {go_on}")
     best = incumbent(history)
     dear = {0} | ({best.number} if best is not None else set())
-    dear |= {one.number for one in history if not one.settled}
+    dear |= {one.number for one in history if not one.settled or unscored(one)}
+    dear |= {one.number for one in history if one.status is Status.KEEP and unaudited(one)}
     for dawn in dawns:
         script = dawn.findings["script"] if dawn.findings else None
         dear |= {dawn.champion} | ({int(script)} if script is not None else set())
