@@ -40,7 +40,7 @@ from agent.night.record import (
 )
 from agent.night.state import State
 from agent.profile.of_night import is_measured, limit_s, measure_phases
-from agent.proposers.ahead import FREE, Question, forget, load, save
+from agent.proposers.ahead import AHEAD, FREE, Question, load, save
 from agent.proposers.checked import check_proposal
 from agent.proposers.pending import is_pending
 from agent.proposers.queue import waiting
@@ -178,7 +178,8 @@ class Ideas:
         self._question: Question | None = None  # that is being answered while something runs
         self._asked_for = 0  # the number that the idea would get which was asked for last
         self._was_paid_for = False  # a call was recorded since it began
-        self._idea = load(context.runner.folder, state.attempts) if context.outbox is not None else None
+        known = load(context.runner.folder, AHEAD, state.attempts) if context.outbox is not None else ()
+        self._idea = next(iter(known), None)
 
     def __enter__(self) -> "Ideas":
         return self
@@ -211,8 +212,8 @@ class Ideas:
             self._context.watcher.said(sentence)
         if self._question is not None and is_over:
             self._idea, self._question = self._question.idea(was_paid_for=self._was_paid_for), None
-            if self._idea is not None:
-                save(self._context.runner.folder, self._idea)
+            if self._idea is not None and source_name(self._idea.proposal.source) not in FREE:
+                save(self._context.runner.folder, AHEAD, [self._idea])
 
     def ask_ahead(self) -> None:
         """Begin to ask for the idea after the attempt in flight, unless no idea will be needed then.
@@ -248,7 +249,7 @@ class Ideas:
         best = state.best
         state.add(best.number if best else None, proposal)
         if before is not None and self._idea is None and not before.is_free:
-            forget(context.runner.folder)
+            save(context.runner.folder, AHEAD, ())  # forget it
         return True
 
     def _made_ahead(self) -> Proposal | None:

@@ -23,7 +23,7 @@ from agent.script.contract import MAX_SCRIPT_BYTES
 from agent.script.merge import merged
 
 FREE = frozenset({"search", "queue", "catalogue"})  # sources that answer within a second and cost nothing
-FILE = "ahead.json"
+AHEAD = "ahead.json"  # the idea made ahead, in the night's folder
 MAX_FILE_BYTES = 32 * MAX_SCRIPT_BYTES  # of four scripts: in JSON an odd character takes six
 
 
@@ -145,32 +145,21 @@ class IdeaAhead:
         return proposal
 
 
-# ---- the file of an idea that was paid for ---------------------------------------------------------------------------
+# ---- ideas in files --------------------------------------------------------------------------------------------------
 
 
-def save(folder: Path, idea: IdeaAhead) -> None:
-    """Write an idea durably to its file, unless its source is free."""
-    if source_name(idea.proposal.source) not in FREE:
-        write_plain(folder / FILE, json.dumps(asdict(idea)) + "\n")
-
-
-def load(folder: Path, history: History) -> IdeaAhead | None:
-    """Read the idea that a killed night had ready; None if there is none, or it does not fit this history."""
-    return _fitting(_read(folder, FILE), history)
-
-
-def save_all(folder: Path, name: str, ideas: Sequence[IdeaAhead]) -> None:
-    """Write several ideas durably to a file; remove it where there are none."""
+def save(folder: Path, name: str, ideas: Sequence[IdeaAhead]) -> None:
+    """Write ideas durably to a file of the night; remove it where there are none."""
     if ideas:
         write_plain(folder / name, json.dumps([asdict(idea) for idea in ideas]) + "\n")
     else:
         (folder / name).unlink(missing_ok=True)
 
 
-def load_all(folder: Path, name: str, history: History) -> list[IdeaAhead]:
-    """Read several ideas, without those that do not fit this history or are attempts by now."""
+def load(folder: Path, name: str, history: History) -> list[IdeaAhead]:
+    """Read ideas from a file, without those that do not fit this history or are attempts by now."""
     said = _read(folder, name)
-    ideas = (_fitting(facts, history) for facts in (said if isinstance(said, list) else ()))
+    ideas = (_fitting(facts, history) for facts in (said if isinstance(said, list) else [said]))
     return [idea for idea in ideas if idea is not None]
 
 
@@ -203,7 +192,3 @@ def _is_entered(idea: IdeaAhead, history: History) -> bool:
 def words_of(proposal: Proposal) -> tuple[str, str, str]:
     """Return what stays the same when an idea is merged."""
     return proposal.title, proposal.hypothesis, proposal.source
-
-
-def forget(folder: Path) -> None:
-    (folder / FILE).unlink(missing_ok=True)

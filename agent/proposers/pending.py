@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent.errors import NightError, NoIdea
 from agent.experiment import Briefing, History, Proposal
-from agent.proposers.ahead import IdeaAhead, load_all, save_all, words_of
+from agent.proposers.ahead import IdeaAhead, load, save, words_of
 
 FILE = "pending.json"
 
@@ -24,7 +24,7 @@ class Pending:
     def next(self, briefing: Briefing) -> Proposal | None:
         """Return the first idea that can be tried, as an edit of the parent; drop those that cannot, with a reason."""
         night, history = briefing.night, briefing.history
-        ideas = load_all(self._folder, FILE, history)
+        ideas = load(self._folder, FILE, history)
         for at, idea in enumerate(ideas):
             try:
                 proposal = idea.carried_to(briefing.parent, history, night.script, night.device_kind)
@@ -32,22 +32,22 @@ class Pending:
                 self._say(f"an idea of {idea.proposal.source} is dropped, {idea.proposal.title!r}: {error}")
                 continue
             if at:
-                save_all(self._folder, FILE, ideas[at:])
+                save(self._folder, FILE, ideas[at:])
             return proposal
-        save_all(self._folder, FILE, ())
+        save(self._folder, FILE, ())
         return None
 
     def keep(self, proposals: Sequence[Proposal], briefing: Briefing) -> None:
         """Put ideas that edit the parent's script at the end."""
         number = len(briefing.history)
         new = [IdeaAhead(proposal, briefing.parent.number, is_free=False, number=number) for proposal in proposals]
-        save_all(self._folder, FILE, [*load_all(self._folder, FILE, briefing.history), *new])
+        save(self._folder, FILE, [*load(self._folder, FILE, briefing.history), *new])
         self._say(f"{proposals[0].source} had {len(new)} ideas; they are tried one after the other")
 
 
 def is_pending(proposal: Proposal, folder: Path, history: History) -> bool:
     """Return whether an idea that was made ahead is pending, too, so that it is not lost if another comes first."""
-    return any(words_of(idea.proposal) == words_of(proposal) for idea in load_all(folder, FILE, history))
+    return any(words_of(idea.proposal) == words_of(proposal) for idea in load(folder, FILE, history))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from nights import SCRIPTS, Grounds, Quiet, scripted_context, unigram
 from agent.experiment import Ask, Attempt, Briefing, Proposal, Status
 from agent.night.driver import run_night
 from agent.night.limits import Limits
-from agent.proposers.ahead import FILE, IdeaAhead, Outbox, load, save
+from agent.proposers.ahead import AHEAD, IdeaAhead, Outbox, load, save
 from agent.proposers.mix import Mix
 from agent.proposers.pending import Pending, PendingFirst
 from agent.proposers.queue import Queue, submit
@@ -318,7 +318,7 @@ class Dies(Quiet):
 
 
 def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
-    file = grounds.folder("t") / FILE
+    file = grounds.folder("t") / AHEAD
     if (dying := os.fork()) == 0:
         with lab_with(grounds, Paid(whole(WORSE), SHARPER), 2, Dies(file)) as context:
             run_night(context)
@@ -337,29 +337,27 @@ def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
 @pytest.mark.parametrize("text", ["", "null", "[]", '{"proposal": {}, "parent": 0}', '{"proposal": 7}', "[" * 10_000])
 def test_a_file_that_holds_no_idea_is_none(tmp_path, text):
     idea = IdeaAhead(Proposal("A = 1", "title", "why", "llm:x"), 0, is_free=False)
-    save(tmp_path, idea)
+    save(tmp_path, AHEAD, [idea])
     first = Attempt(0, None, idea.proposal, "now")
-    assert load(tmp_path, [first]) == idea
-    assert load(tmp_path, []) is None  # of another night
-    (tmp_path / FILE).write_text(text)
-    assert load(tmp_path, [first]) is None
+    assert load(tmp_path, AHEAD, [first]) == [idea]
+    assert load(tmp_path, AHEAD, []) == []  # of another night
+    (tmp_path / AHEAD).write_text(text)
+    assert load(tmp_path, AHEAD, [first]) == []
 
 
 def test_a_file_without_an_end_or_a_link_is_no_idea_and_its_words_are_made_harmless(tmp_path):
     first = Attempt(0, None, Proposal("A = 0", "baseline", "", "you"), "now")
-    save(
-        tmp_path, IdeaAhead(Proposal("A = 1", "\x1b[2Jtitle\tof\ntwo lines \ud800", "why\0", "llm:x"), 0, is_free=False)
-    )
-    found = load(tmp_path, [first])
-    assert found is not None
+    proposal = Proposal("A = 1", "\x1b[2Jtitle\tof\ntwo lines \ud800", "why\0", "llm:x")
+    save(tmp_path, AHEAD, [IdeaAhead(proposal, 0, is_free=False)])
+    (found,) = load(tmp_path, AHEAD, [first])
     assert found.proposal.title == "\\x1b[2Jtitle of two lines \\ud800"
     assert found.proposal.hypothesis == "why\\x00"
-    (tmp_path / FILE).rename(tmp_path / "other")
-    (tmp_path / FILE).symlink_to(tmp_path / "other")
-    assert load(tmp_path, [first]) is None
-    (tmp_path / FILE).unlink()
-    os.mkfifo(tmp_path / FILE)
-    assert load(tmp_path, [first]) is None
+    (tmp_path / AHEAD).rename(tmp_path / "other")
+    (tmp_path / AHEAD).symlink_to(tmp_path / "other")
+    assert load(tmp_path, AHEAD, [first]) == []
+    (tmp_path / AHEAD).unlink()
+    os.mkfifo(tmp_path / AHEAD)
+    assert load(tmp_path, AHEAD, [first]) == []
 
 
 def test_an_idea_that_was_entered_before_its_night_could_forget_it_is_not_tried_again(tmp_path):
@@ -368,6 +366,6 @@ def test_an_idea_that_was_entered_before_its_night_could_forget_it_is_not_tried_
     in_flight = Attempt(1, 0, Proposal("A = 1", *words), "now")
     entered = Attempt(2, 1, Proposal("A = 1\nB = 2", *words), "now")  # merged with what the run before it has brought
     idea = IdeaAhead(Proposal("A = 0\nB = 2", *words), 0, is_free=False, number=2)
-    save(tmp_path, idea)
-    assert load(tmp_path, [first, in_flight]) == idea
-    assert load(tmp_path, [first, in_flight, entered]) is None
+    save(tmp_path, AHEAD, [idea])
+    assert load(tmp_path, AHEAD, [first, in_flight]) == [idea]
+    assert load(tmp_path, AHEAD, [first, in_flight, entered]) == []
