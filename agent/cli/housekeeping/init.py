@@ -1,7 +1,6 @@
 """The command that makes a folder one where a night can begin."""
 
 import argparse
-import os
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -71,7 +70,7 @@ def _check_links(folder: Path, names: Iterable[str]) -> None:
     link = next((path for path in (*sorted(above), folder / IGNORE) if path.is_symlink()), None)
     if link is not None:
         raise NightError(
-            f"{link} is a link to {os.readlink(link)}, and init writes through no link; remove it, or begin in another "
+            f"{link} is a link to {link.readlink()}, and init writes through no link; remove it, or begin in another "
             f"folder: {typed('init', 'night')}"
         )
 
