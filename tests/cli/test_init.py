@@ -7,6 +7,7 @@ import pytest
 from commands import refused, wait_until
 from nights import PROJECT, Grounds, command, environment, git
 
+from agent.cli.housekeeping.init import IGNORED
 from agent.invocation import OWN
 
 OURS = {
@@ -121,6 +122,10 @@ def test_a_home_folder_does_not_become_a_repository_as_a_whole(empty):
     assert "would become a git repository as a whole; name a folder, as in: nightshift init night" in said
     assert list(empty.root.iterdir()) == []
     assert "made a git repository" in init(empty, "night", HOME=str(empty.root))
+
+
+def test_git_ignores_the_same_in_a_clone():
+    assert set(IGNORED) <= set((PROJECT / ".gitignore").read_text().splitlines())
 
 
 def test_a_file_is_no_folder(empty):
