@@ -3,6 +3,7 @@
 import os
 import re
 import time
+from dataclasses import replace
 from datetime import datetime
 
 from agent.amounts import counted
@@ -34,7 +35,7 @@ def greet(context: NightContext) -> None:
     say(f"  budget   {night.budget_s:g} s of training a run; {_until(context, state)}")
     calibration = 0 if state.best else getattr(context.judge, "calibration", 1)
     for line in _pace(context, state, calibration):
-        say(f"  pace     {line}")
+        say(f"  {line}")
     for line in busy_lines(night) if night.budget_s >= LOOKED_FROM_S else ():
         say(f"  busy     {line}")
     say(f"  data     {night.data} (protocol {night.protocol})")
@@ -69,14 +70,16 @@ def _until(context: NightContext, state: State) -> str:
 
 
 def _pace(context: NightContext, state: State, calibration: int) -> list[str]:
+    """Return the lines on how fast the night will go, each with its label."""
     night, limits = context.runner.night, context.limits
     known = experience(context.place, night, state.attempts)
     if known is None:
         guess = 3600 / expected_run_s(night.budget_s)
-        return [f"at a guess {guess:.0f} experiments an hour; the runs of attempt 0 will tell"]
+        return [f"pace     at a guess {guess:.0f} experiments an hour; the runs of attempt 0 will tell"]
+    dawn = limits.runs_at_dawn(replace(state.pace, run_s=known.run_s))
     few = few_steps(known)
-    ahead = Ahead(limits.left(state.ideas), calibration, limits.runs_at_dawn(state.pace))
-    return [pace_words(known, ahead), *([few] if few else [])]
+    words = pace_words(known, Ahead(limits.left(state.ideas), calibration, dawn))
+    return [f"pace     {words}", *([f"steps    {few}"] if few else [])]
 
 
 def busy_lines(night: Night) -> list[str]:

@@ -5,6 +5,7 @@ Each record is made before the next step is planned. Making it twice does no har
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -146,8 +147,8 @@ def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
         context.watcher.said(line)
     known = experience(context.place, context.runner.night, state.attempts) if attempt.number == 0 else None
     if known is not None and known.tag is None:
-        ahead = Ahead(context.limits.left(state.ideas), 0, context.limits.runs_at_dawn(state.pace))
-        context.watcher.said(f"pace: {pace_words(known, ahead)}")
+        dawn = context.limits.runs_at_dawn(replace(state.pace, run_s=known.run_s))
+        context.watcher.said(f"pace: {pace_words(known, Ahead(context.limits.left(state.ideas), 0, dawn))}")
     tell_standing(context, state)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -113,7 +114,10 @@ def test_a_further_night_without_a_name_says_how_the_last_one_goes_on(grounds):
 def test_hours_are_told_as_a_time_of_the_clock(grounds):
     said = greeted(grounds, "nov22-3", hours=2.0)
     assert "; 2 hours, until " in said
-    assert "experiments fit until " in said
+    found = re.search(r"each; about ([\d,]+) experiments fit until .*, beside ([\d,]+) runs for dawn", said)
+    assert found is not None
+    fit, dawn = (int(number.replace(",", "")) for number in found.groups())
+    assert 5 < fit / dawn < 7.2  # dawn has an eighth of the hours, and the last experiments have the same pace
 
 
 def test_on_a_narrow_terminal_long_facts_hang_below_their_beginning():
