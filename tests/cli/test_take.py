@@ -149,6 +149,14 @@ def test_a_link_is_never_written_through(here, tmp_path):
     assert "is a folder; name the script with --script" in refused(here.nightshift("take"))
 
 
+def test_a_night_that_names_a_file_of_git_itself_is_not_taken_from(here):
+    with closing(sqlite3.connect(here.folder("t") / "journal.sqlite")) as journal:
+        journal.execute("UPDATE night SET value = '.git/hooks/post-index-change' WHERE fact = 'script'")
+        journal.commit()
+    assert "lies in git's own folder" in refused(here.nightshift("take", "2"))
+    assert not [*(here.root / ".git").rglob("post-index-change")]
+
+
 def test_a_script_is_taken_from_a_folder_below_and_to_another_place(here, tmp_path):
     below = Grounds(here.root / "notes")
     below.root.mkdir()

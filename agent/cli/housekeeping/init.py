@@ -50,6 +50,7 @@ def init(options: InitOptions) -> int:
     done = {name: _write(folder / name, text) for name, text in texts.items()}
     done[IGNORE] = _ignore(folder / IGNORE)
     ours = [name for name, outcome in done.items() if outcome in (FileState.WRITTEN, FileState.SAME)]
+    ours = [name for name in ours if (folder / name).parent.resolve() == (folder / name).parent]  # behind a link, none
     is_first = repo.find("HEAD") is None
     if is_first:
         commit_first(repo, [(folder / name).relative_to(repo.root.resolve()).as_posix() for name in ours], MESSAGE)
@@ -65,14 +66,14 @@ def init(options: InitOptions) -> int:
 
 
 def _check_links(folder: Path, names: Iterable[str]) -> None:
-    """Raise NightError where a file would be written through a link, which may lead anywhere."""
+    """Raise NightError where a file would be written through a link that leads out of the folder."""
     above = {path for name in names for path in (folder / name).parents if path.is_relative_to(folder)} - {folder}
-    link = next((path for path in (*sorted(above), folder / IGNORE) if path.is_symlink()), None)
-    if link is not None:
-        raise NightError(
-            f"{link} is a link to {link.readlink()}, and init writes through no link; remove it, or begin in another "
-            f"folder: {typed('init', 'night')}"
-        )
+    for path in (*sorted(above), folder / IGNORE):
+        if path.is_symlink() and not path.resolve().is_relative_to(folder):
+            raise NightError(
+                f"{path} is a link to {path.readlink()}, and init writes nothing out of its folder; remove it, or "
+                f"begin in another folder: {typed('init', 'night')}"
+            )
 
 
 def _repository(folder: Path) -> tuple[Repo, bool]:

@@ -67,6 +67,8 @@ def _check(file: Path, repo: Repo) -> None:
             f"name another file with --script"
         )
     check_plain(file)
+    if any(part.casefold() == ".git" for part in file.resolve().relative_to(repo.root.resolve()).parts):
+        raise NightError(f"{file} lies in git's own folder, where no script is; name the script with --script")
     if file.is_dir() or not file.parent.is_dir():
         wrong = file if file.is_dir() else file.parent
         raise NightError(f"{wrong} is {'a' if wrong is file else 'no'} folder; name the script with --script")
