@@ -90,7 +90,10 @@ def open_context(setup: Setup) -> Iterator[NightContext]:
         undo.enter_context(last_row(place, journal))
         stream = steadfast(sys.stderr if setup.aside else sys.stdout)
         runs = getattr(choose_judge(terms.judge, terms.confirm), "calibration", 1)
-        screen = Screen(Console(file=stream), night.budget_s, lambda: stop.after_run, calibration=runs)
+        screen = Screen(
+            *(Console(file=stream), night.budget_s, lambda: stop.after_run),
+            calibration=runs, for_author=setup.proposer is not None,
+        )  # fmt: skip
         undo.callback(screen.close)
         if before is not None:
             go_on(before, night, journal, screen)

@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.experiment import Attempt, Ending, History, Kind, Night, Noise, Run, Status, attempt_ref, incumbent, short
 from agent.invocation import typed
 from agent.judging.failures import training_failure
-from agent.proposers.author.attempts import what_happened
+from agent.proposers.author.attempts import reason_for_author
 from agent.records.place import run_folder
 from agent.runs.runner import open_plain
 from agent.sandbox.process import LOG, last_lines
@@ -68,7 +68,7 @@ class TriedEdit:
             "commit": attempt.commit,
             "title": attempt.proposal.title,
             "status": attempt.status,
-            "reason": self._reason(),
+            "reason": reason_for_author(attempt),
             "next": self.next(),
             "traceback": self._traceback(),
             "val_bpb": attempt.val_bpb,
@@ -98,7 +98,7 @@ class TriedEdit:
     def lines(self) -> list[str]:
         """Return the verdict as lines for people, with the next commands."""
         attempt, best = self.attempt, self.best
-        lines = [f"{attempt.status}: {self._reason() or ''}"]
+        lines = [f"{attempt.status}: {reason_for_author(attempt) or ''}"]
         if best is not None and best.val_bpb is not None:
             lines.append(f"best so far: #{best.number} {best.proposal.title}, val_bpb {best.val_bpb:.6f}")
         if self.way_back is not None:
@@ -119,14 +119,6 @@ class TriedEdit:
             return f"it crashed: {read}, repair the script and try it again; or go back with: {self.way_back}"
         advice = ADVICE.get(self.attempt.kind) if self.attempt.kind else None
         return f"{advice or 'it is not better: try another idea'}; go back with: {self.way_back}"
-
-    def _reason(self) -> str | None:
-        """Return why it was decided so, without words of a scoring process, which has read validation text."""
-        attempt = self.attempt
-        scores = [run.score for run in attempt.done_runs if run.score is not None]
-        if any(score.val_bpb is None or (score.audit and not score.audit.passed) for score in scores):
-            return what_happened(attempt)
-        return attempt.decision.words if attempt.decision else None
 
     def _delta_bpb(self) -> float | None:
         parent = None if self.attempt.parent is None else self.history[self.attempt.parent].val_bpb

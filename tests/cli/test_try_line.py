@@ -139,6 +139,20 @@ def test_a_verdict_has_what_an_agent_goes_on_with(lined):
     assert (facts["budget_s"], facts["delta_bpb"], facts["tokens_s"]) == (0.05, None, None)
 
 
+def test_words_that_scoring_wrote_reach_no_author(lined):
+    said_in_scoring = "raise RuntimeError('the held' + '-out text')"
+    edit(
+        lined,
+        unigram(SHARPNESS=0.9).replace(
+            "    return Unigram(mx.load", f"    {said_in_scoring}\n    return Unigram(mx.load"
+        ),
+    )
+    done = lined.nightshift("try", "-m", "tells", "--json")
+    assert json.loads(done.stdout)["status"] == "crash"
+    assert "crash (it trained, but its scoring failed: look at load_model" in done.stderr
+    assert "held-out text" not in done.stdout + done.stderr
+
+
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 

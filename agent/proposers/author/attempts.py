@@ -154,3 +154,11 @@ def what_happened(attempt: Attempt) -> str | None:
     if attempt.kind is Kind.QUARANTINED:
         return "its gain was too large to be believed"
     return "it has no score" if attempt.status is Status.CRASH else None
+
+
+def reason_for_author(attempt: Attempt) -> str | None:
+    """Return why it was decided so, without words of a scoring process, which has read validation text."""
+    scores = [run.score for run in attempt.counted_runs if run.score is not None]
+    if any(score.val_bpb is None or (score.audit and not score.audit.passed) for score in scores):
+        return what_happened(attempt)
+    return attempt.decision.words if attempt.decision else None

@@ -33,8 +33,10 @@ class Screen:
         *,
         calibration: int = 1,
         on_stop: str = ENDS_AFTER_RUN,
+        for_author: bool = False,
     ) -> None:
         self._console = console
+        self._for_author = for_author  # the reader makes edits, and may not read words of a scoring process
         self._budget_s = budget_s
         self._stopping = stopping  # has somebody asked the night to end?
         self._on_stop: str | None = on_stop  # None: it was said
@@ -123,7 +125,7 @@ class Screen:
 
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
         self._at_work = None
-        self._print([Text.from_markup(verdict(attempt, before))])
+        self._print([Text.from_markup(verdict(attempt, before, for_author=self._for_author))])
 
     def said(self, sentence: str) -> None:
         self._print([Text(line) for line in harmless_lines(sentence).split("\n")])

@@ -3,6 +3,7 @@
 from rich.markup import escape
 
 from agent.experiment import NOT_BELIEVED, Attempt, Kind, Progress, Status
+from agent.proposers.author.attempts import reason_for_author
 from agent.text import harmless, shown_difference
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
@@ -11,8 +12,11 @@ ABSURD = 1e9  # no step, loss or speed is as large
 TELLING = NOT_BELIEVED | {Kind.IGNORES_SEED, Kind.STOPPED_EARLY, Kind.PROVISIONAL, Kind.TOO_SLOW}
 
 
-def verdict(attempt: Attempt, before: Attempt | None) -> str:
-    """Return number, title, score, difference to the earlier incumbent and decision, in rich markup."""
+def verdict(attempt: Attempt, before: Attempt | None, *, for_author: bool = False) -> str:
+    """Return number, title, score, difference to the earlier incumbent and decision, in rich markup.
+
+    for_author: without words of a process that has read validation text.
+    """
     status = attempt.status or Status.CRASH
     words = [f"#{attempt.number}", escape(harmless(attempt.proposal.title))]
     delta_bpb = None
@@ -21,9 +25,9 @@ def verdict(attempt: Attempt, before: Attempt | None) -> str:
         if before is not None and before.val_bpb is not None:
             delta_bpb = shown_difference(attempt.val_bpb, before.val_bpb)
             words.append(f"Δ {delta_bpb:+.6f}")
-    explained = attempt.decision is not None and _wants_a_reason(attempt, delta_bpb)
-    reason = f" ({escape(harmless(attempt.decision.words))})" if attempt.decision and explained else ""
-    words.append(f"[{COLOURS[status]}]{status}[/]{reason}")
+    why = reason_for_author(attempt) if for_author else attempt.decision and attempt.decision.words
+    explained = attempt.decision is not None and why and _wants_a_reason(attempt, delta_bpb)
+    words.append(f"[{COLOURS[status]}]{status}[/]{f' ({escape(harmless(why))})' if why and explained else ''}")
     return " · ".join(words)
 
 
