@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("UV_RUN_RECURSION_DEPTH", None)
 
 import pytest
-from nights import Grounds, make_repository, unigram
+from filelock import FileLock
+from nights import BROKEN, Grounds, make_repository, unigram
 
 import corpus
 import hardware
@@ -60,12 +61,41 @@ def write_library_text(path: Path, chars: int) -> Path:
     return path
 
 
+def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """Return a folder that one worker makes for all; none of their tests may change it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            folder.mkdir()
+            make(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Prepare a small corpus for $NIGHTSHIFT_DATA: sequences of 64, 512 tokens, 1.5 MB of text."""
-    folder = tmp_path_factory.mktemp("tiny_data")
-    text = write_library_text(folder / "library.txt", chars=1_500_000)
-    return prepare.prepare(str(text), TEST_SCALE, cache=folder / "cache", workers=1)
+
+    def make(folder: Path) -> None:
+        text = write_library_text(folder / "library.txt", chars=1_500_000)
+        prepare.prepare(str(text), TEST_SCALE, cache=folder / "cache", workers=1)
+
+    (data,) = made_once(tmp_path_factory, "tiny_data", make).glob("cache/data/library-*")
+    return data
+
+
+@pytest.fixture(scope="session")
+def trained_night(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Path:
+    """Return a user's repository, to be copied, with a night of four attempts: the baseline, two gains, a crash."""
+
+    def make(folder: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+            grounds = Grounds(make_repository(folder / "user", unigram()))
+            grounds.try_scripts("t", [unigram(SHARPNESS=0.7), unigram(SHARPNESS=0.9), BROKEN])
+            shutil.rmtree(grounds.folder("t") / "warm")  # 30 MB of compiled code
+
+    return made_once(tmp_path_factory, "trained_night", make) / "user"
 
 
 @pytest.fixture

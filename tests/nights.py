@@ -48,6 +48,9 @@ def unigram(**dials: object) -> str:
     return text
 
 
+BROKEN = unigram().replace("    parser = argparse", "    raise ValueError('no such width')\n    parser = argparse")
+
+
 def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 

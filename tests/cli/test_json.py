@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from json_page import HEAD, PAGE, faults, keys_of, named, tables
 from known import write_idea
-from nights import Grounds, make_repository, unigram
+from nights import Grounds, unigram
 
 from agent.cli.housekeeping.nights import NightRow
 from agent.cli.main import commands_for
@@ -24,23 +25,18 @@ from agent.view.answer import SCHEMA_VERSION
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
 from agent.view.facts.overview import Scored
 
-START, BETTER = unigram(JITTER=0.05), unigram(JITTER=0.05, SHARPNESS=0.9)
-BROKEN = unigram().replace("    parser = argparse", "    raise ValueError('no such width')\n    parser = argparse")
+BETTER = unigram(SHARPNESS=0.9)
 
 
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Grounds:
-    """A night of three attempts, the baseline, a gain and a crash, and a dawn that has not run anything yet."""
-    root = tmp_path_factory.mktemp("json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        found = Grounds(make_repository(root / "user", START))
-        write_idea(found.root / "ideas", "sharper", BETTER, BETTER.replace("SHARPNESS = 0.9", "SHARPNESS = 0.95"))
-        found.try_scripts("t", [BETTER, BROKEN])
-    (found.root / "idea.py").write_text(unigram(SHARPNESS=0.7))
+def night(tmp_path_factory: pytest.TempPathFactory, trained_night: Path) -> Grounds:
+    """A night of four attempts, the baseline, two gains and a crash, and a dawn that has not run anything yet."""
+    found = Grounds(Path(shutil.copytree(trained_night, tmp_path_factory.mktemp("json") / "user")))
+    write_idea(found.root / "ideas", "sharper", BETTER, BETTER.replace("SHARPNESS = 0.9", "SHARPNESS = 0.95"))
+    (found.root / "idea.py").write_text(unigram(SHARPNESS=0.8))
     with Journal.resume(found.folder("t") / "journal.sqlite") as journal:
         dawn = dataclasses.asdict(findings(journal.attempts()))
-        journal.put_dawn(Dawn(1, 1, 4, "2026-01-02T05:00:00Z", None, dawn))
+        journal.put_dawn(Dawn(1, 2, 4, "2026-01-02T05:00:00Z", None, dawn))
     return found
 
 
@@ -57,8 +53,8 @@ def told(night: Grounds, *words: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     "words",
     [
-        "confirm --show", "status", "nights", "results", "results --all", "show 0", "show 1", "show 2",
-        "show --best", "show 1 --log", "diff 1", "diff best", "compare 0 1", "compare 0 2", "compare 0 1 --diff",
+        "confirm --show", "status", "nights", "results", "results --all", "show 0", "show 1", "show 3",
+        "show --best", "show 1 --log", "diff 1", "diff best", "compare 0 1", "compare 0 3", "compare 0 1 --diff",
         "take 1", "take best", "best", "note deeper", "submit idea.py -m wider", "ideas", "ideas sharper",
         "prompt", "facts",
     ],
@@ -114,7 +110,7 @@ def test_a_missing_key_a_new_one_and_a_wrong_type_are_noticed():
 def test_rows_have_numbers_for_numbers_and_null_for_empty_cells(night):
     rows = told(night, "results")["rows"]
     assert isinstance(rows, list)
-    first, _, crash = rows
+    first, _, _, crash = rows
     assert (first["attempt"], first["seeds"], first["parent"], first["gain_bpb"]) == (
         0,
         1,
@@ -122,22 +118,22 @@ def test_rows_have_numbers_for_numbers_and_null_for_empty_cells(night):
         None,
     )
     assert first["val_bpb"] == pytest.approx(night.attempts("t")[0].val_bpb, abs=1e-6)
-    assert (crash["status"], crash["val_bpb"], crash["attempt"]) == ("crash", None, 2)
+    assert (crash["status"], crash["val_bpb"], crash["attempt"]) == ("crash", None, 3)
 
 
 def test_a_crash_shows_its_traceback_and_where_its_log_lies(night):
-    facts = told(night, "show", "2")
+    facts = told(night, "show", "3")
     assert "ValueError: no such width" in str(facts["traceback"])
     log = Path(str(facts["log"]))
-    assert log == night.folder("t") / "runs" / "0002" / "seed0" / "log.txt"
+    assert log == night.folder("t") / "runs" / "0003" / "seed0" / "log.txt"
     assert "ValueError: no such width" in log.read_text()
     assert told(night, "show", "1")["traceback"] is None
-    assert (told(night, "show", "best")["number"], told(night, "show", "--best")["is_incumbent"]) == (1, True)
+    assert (told(night, "show", "best")["number"], told(night, "show", "--best")["is_incumbent"]) == (2, True)
 
 
 def test_an_edit_names_its_dials(night):
     facts = told(night, "diff", "best")
-    assert facts["dials"] == [{"name": "SHARPNESS", "before": 0.5, "after": 0.9}]
+    assert facts["dials"] == [{"name": "SHARPNESS", "before": 0.7, "after": 0.9}]
     assert "\n+SHARPNESS = 0.9" in str(facts["diff"])
     assert told(night, "diff", "0")["dials"] == []
 
@@ -157,13 +153,13 @@ def test_a_log_is_that_of_the_training_bounded_and_harmless(night):
 
 
 def test_a_log_that_is_gone_says_so(night):
-    log = night.folder("t") / "runs" / "0002" / "seed0" / "log.txt"
+    log = night.folder("t") / "runs" / "0003" / "seed0" / "log.txt"
     kept = log.read_bytes()
     log.unlink()
-    said = night.nightshift("show", "2", "--log").stdout.splitlines()
+    said = night.nightshift("show", "3", "--log").stdout.splitlines()
     assert said[0] == "the log itself is gone; its last lines, as the journal keeps them:"
     assert said[-1] == "ValueError: no such width"
-    facts = told(night, "show", "2", "--log")
+    facts = told(night, "show", "3", "--log")
     assert facts["log"] is None
     assert "ValueError: no such width" in str(facts["text"])
     log.write_bytes(kept)
@@ -175,7 +171,7 @@ def test_a_log_that_is_gone_says_so(night):
         ("show", "name one attempt by its number, as in nightshift show 4, or the best by: best"),
         ("show 1 --best", "name one attempt by its number"),
         ("show worst", "argument N: 'worst' is no attempt; give its number, or: best"),
-        ("show 9", "night t has no attempt 9; there are: 0 to 2"),
+        ("show 9", "night t has no attempt 9; there are: 0 to 3"),
         ("show 1 --seed 0", "--seed chooses a log; add --log"),
         ("show 1 --log --seed 5", "attempt 1 has no run with seed 5; there are: 0"),
         ("diff 1 --tag none", "night none has no journal here; there are: t"),

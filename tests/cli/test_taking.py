@@ -13,17 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from commands import refused, wait_until
 from json_page import faults
-from nights import Grounds, command, environment, git, make_repository, unigram
+from nights import BROKEN, Grounds, command, environment, git, make_repository, unigram
 from terminals import Terminal
 
 import hardware
 from agent.night.lock import holder, only_night
 
-BROKEN = unigram().replace("    parser = argparse", "    raise ValueError('no such width')\n    parser = argparse")
-
 
 @pytest.fixture(scope="module")
-def grounds(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Grounds]:
+def grounds(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path, trained_night: Path) -> Iterator[Grounds]:
     """A night of four attempts for all tests here: the baseline, two gains, a crash."""
     root = tmp_path_factory.mktemp("taking")
     cache = root / "cache"
@@ -35,9 +33,7 @@ def grounds(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
         patch.setenv("NIGHTSHIFT_CACHE", str(cache))
-        found = Grounds(make_repository(root / "user", unigram()))
-        found.try_scripts("t", [unigram(SHARPNESS=0.7), unigram(SHARPNESS=0.9), BROKEN])
-        yield found
+        yield Grounds(Path(shutil.copytree(trained_night, root / "user")))
 
 
 # ---- replay ----------------------------------------------------------------------------------------------------------
