@@ -84,8 +84,9 @@ class Contents:
                 raise ValueError("a file of it has a size, time or mode that no file has")
         if not all(COMMIT.fullmatch(sha) for sha in said["refs"].values()):
             raise ValueError("a ref of it leads to no commit")
-        if "journal.sqlite" not in files:
-            raise ValueError("it holds no journal")
+        times_and_tag = (said[name] for name in ("tag", "started", "packed"))
+        if "journal.sqlite" not in files or not all(isinstance(one, str) for one in times_and_tag):
+            raise ValueError("it holds no journal, or its tag or a time of it is no text")
         return cls(**said | {"files": files, "folders": tuple(said["folders"])})
 
 

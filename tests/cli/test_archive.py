@@ -270,6 +270,10 @@ def no_commit(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]
     said["refs"]["refs/experiments/t/0001"] = "HEAD\0"
 
 
+def no_time(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    said["started"] = 7
+
+
 def other_tag(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
     said["tag"] = "../../elsewhere"
 
@@ -288,6 +292,7 @@ def other_tag(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]
         (extra, "which it does not name"),
         (huge, "are free here"),
         (foreign_ref, "is not the night's"),
+        (no_time, "is no text"),
         (ref_above, "is not the night's"),
         (no_commit, "a ref of it leads to no commit"),
         (other_tag, "holds night ../../elsewhere"),
@@ -346,6 +351,18 @@ def test_a_file_that_is_cut_short_or_claims_gigabytes_of_headers_is_named(packed
     file.write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16)))
     assert "claims 8589934592 bytes" in refused(grounds.nightshift("archive", "--unpack", "t"))
     assert "damaged" in grounds.nightshift("nights").stdout
+
+
+@pytest.mark.parametrize(("fact", "value"), [("val_bpb", 10**400), ("val_bpb", "1.2"), ("kept", 0.5), ("honest", 3)])
+def test_a_summary_that_no_night_writes_is_listed_as_damaged(packed_night, fact, value):
+    def change(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+        said["summary"][fact] = value
+
+    grounds, file = packed_night
+    tampered(file, change)
+    done = grounds.nightshift("nights")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "t is damaged: " in done.stdout
 
 
 # ---- weights ---------------------------------------------------------------------------------------------------------

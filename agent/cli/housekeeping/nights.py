@@ -21,7 +21,7 @@ from agent.judging.intervals import Interval
 from agent.night.lock import holder
 from agent.records.journal import Journal
 from agent.records.ledger import Row, read_rows
-from agent.records.past import DAMAGED
+from agent.records.past import DAMAGED, number_in
 from agent.records.place import Place
 from agent.view.answer import Answer, AnswersTo
 from agent.view.facts.json import plain
@@ -203,10 +203,11 @@ def _packed(place: Place) -> Iterator[NightRow]:
 def _of_summary(told: Mapping[str, Any]) -> NightRow:
     """Read the row of a packed night; raise one of DAMAGED for what no night writes."""
     honest = told["honest"]
-    numbers = [told[name] for name in ("budget_s", "attempts", "kept", "val_bpb", "best_attempt")]
-    if not all(one is None or isinstance(one, int | float) for one in numbers):
-        raise ValueError("its summary has a text in the place of a number")
-    between = None if honest is None else Interval(**{name: float(value) for name, value in honest.items()})
+    for name in ("budget_s", "attempts", "kept", "val_bpb", "best_attempt"):
+        number_in(told[name])  # which takes neither texts nor numbers that no night measures
+    if not all(told[name] is None or type(told[name]) is int for name in ("attempts", "kept", "best_attempt")):
+        raise ValueError("its summary counts in parts")
+    between = None if honest is None else Interval(**{name: number_in(bpb) or 0.0 for name, bpb in honest.items()})
     device = told["device"]
     return NightRow(**{**told, "state": Stage.ARCHIVED, "honest": between, "device": device and str(device)})
 
