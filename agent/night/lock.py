@@ -21,6 +21,10 @@ from agent.invocation import typed
 BRIEFLY_S = 0.5  # to wait for the lock: a command that only asks about it holds it for a moment
 
 
+class NightIsRunning(NightError):
+    """Say that a night, or an archive of one, has the repository for itself now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     pid: int
@@ -53,12 +57,12 @@ def only_night(repository: Path) -> Iterator[Tell]:
     except Timeout as error:
         who = holder(repository)
         if who is None:
-            raise NightError(
+            raise NightIsRunning(
                 f"a night that has just begun, or an archive of one, is at work in this repository; see it with "
                 f"{typed('status')}, and try again"
             ) from error
         named = f"night {who.tag} (pid {who.pid}, since {who.since})"
-        raise NightError(f"{named} is running in this repository; end it with: {typed('stop')}") from error
+        raise NightIsRunning(f"{named} is running in this repository; end it with: {typed('stop')}") from error
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
     def tell(tag: str, folder: Path, hours: float | None = None, experiments: int | None = None) -> None:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent.errors import NightError, NightshiftError
+from agent.errors import NightshiftError
 from agent.experiment import Attempt, Night, Proposal
 from agent.invocation import typed
 from agent.judging.noise import noise
 from agent.night.assembly import Setup, committed, open_context
 from agent.night.driver import run_night
 from agent.night.limits import Limits
-from agent.night.lock import BRIEFLY_S, holder, is_held
+from agent.night.lock import BRIEFLY_S, NightIsRunning, holder, is_held
 from agent.proposers.given import Given
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -75,7 +75,7 @@ def check_no_night(place: Place) -> None:
         who = holder(repository)
         named = f"night {who.tag} (pid {who.pid}, since {who.since})" if who else "a night that has just begun"
         leave = typed("submit", place.script, "-m", "what and why")
-        raise NightError(
+        raise NightIsRunning(
             f"{named} is running in this repository; leave it your edit with: {leave}; or end it with: {typed('stop')}"
         )
 

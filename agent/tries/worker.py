@@ -14,6 +14,7 @@ from filelock import Timeout
 from agent.errors import NightError, NightHalted, NightshiftError
 from agent.files import read_plain
 from agent.invocation import own_command, typed
+from agent.night.lock import NightIsRunning
 from agent.records.place import Place
 from agent.script.basis import line_of
 from agent.script.merge import merged
@@ -82,6 +83,8 @@ def _worked(line: TryLine, entry: LineEntry, root: Path) -> TryOutcome:
     with entry.log.open("a") as log, redirect_stderr(log):
         try:
             return _tried(line, entry, root)
+        except NightIsRunning:  # the entry stays in the line until that has ended
+            raise
         except NightshiftError as error:
             print(f"nightshift: {error}", file=log)
             return TryOutcome.refused(error)

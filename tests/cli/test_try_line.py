@@ -4,7 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,19 @@ def test_a_verdict_has_what_an_agent_goes_on_with(lined):
     assert facts["go_back_with"] == f"git checkout {facts['best_ref']} -- train_mlx.py"
     assert facts["next"].startswith("it crashed: read traceback, repair the script and try it again; or go back with:")
     assert (facts["budget_s"], facts["delta_bpb"], facts["tokens_s"]) == (0.05, None, None)
+
+
+def test_a_try_that_waits_when_a_night_begins_stays_in_the_line_until_that_has_ended(lined):
+    with ExitStack() as others, ExitStack() as night:
+        others.enter_context(turn(git_folder(lined), lambda: None))
+        edit(lined, unigram(SHARPNESS=0.9, SMOOTHING=7.0))
+        number = said(lined, "-m", "much smoother", "--start")["id"]
+        night.enter_context(only_night(git_folder(lined)))("u", lined.folder("u"))
+        others.close()
+        facts = said(lined, "--wait", number)
+        assert (facts["exit_code"], facts["state"], facts["status"]) == (130, "waiting", "unfinished")
+        assert "the process that works through the line has ended (night u (pid " in facts["error"]
+    assert said(lined, "--wait", number)["state"] == "done"
 
 
 def test_words_that_scoring_wrote_reach_no_author(lined):
