@@ -2,7 +2,7 @@
 
 from agent.experiment import Briefing, KnownIdea
 from agent.proposers.author.parts import first
-from agent.text import one_line
+from agent.proposers.author.quoting import quoted
 
 TITLE_CHARS = 100
 UNTRIED = "Not tried yet, the most promising first; the night may try them without you:"
@@ -23,4 +23,4 @@ def known_ideas(briefing: Briefing, most_chars: int) -> str:
 
 
 def _named(idea: KnownIdea) -> str:
-    return one_line(idea.title, TITLE_CHARS)
+    return quoted(idea.title, TITLE_CHARS)  # its patch may be anybody's
