@@ -114,7 +114,11 @@ def _lay_out_fixed(place: Place, tag: str, files: Iterable[str]) -> None:
     folder = place.folder(tag)
     shutil.rmtree(folder / "fixed", ignore_errors=True)  # of an opening that was interrupted
     (folder / "fixed").mkdir(parents=True)
-    (place.nights / ".gitignore").write_text("*\n")
+    with (
+        suppress(FileExistsError),
+        (place.nights / ".gitignore").open("x") as ignored,
+    ):  # one that is there may be a link
+        ignored.write("*\n")
     for name in files:
         (folder / "fixed" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(place.script_path.parent / name, folder / "fixed" / name)

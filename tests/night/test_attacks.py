@@ -118,3 +118,11 @@ def test_no_dial_that_a_machine_wrote_ends_a_night(dial):
     alone = dataclasses.replace(kept, proposal=dataclasses.replace(kept.proposal, script=f"{dial}\n"))
     with pytest.raises(NoIdea, match="set it to what is"):
         Checked(Search("cpu", 0), "t.py").propose(brief([alone]))
+
+
+def test_a_link_that_came_with_the_repository_is_not_written_through_when_a_night_opens(grounds, tmp_path):
+    (tmp_path / "profile").write_text("the user's")
+    grounds.folder("t").parent.mkdir(parents=True)
+    (grounds.folder("t").parent / ".gitignore").symlink_to(tmp_path / "profile")
+    grounds.try_scripts("t", [])
+    assert (tmp_path / "profile").read_text() == "the user's"
