@@ -122,6 +122,12 @@ def write_plain(path: Path, text: str) -> None:
     write_atomically(path, text.encode(errors="surrogateescape"))
 
 
+def ignore_all(folder: Path) -> None:
+    """Have git ignore all that is in a folder. A file that is there stays as it is: it may be a link to elsewhere."""
+    with suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
+        file.write("*\n")
+
+
 def check_plain(path: Path) -> None:
     """Raises NightError for a pipe or a device, which may have no end."""
     if path.exists() and not path.is_file() and not path.is_dir():  # a folder says so itself when it is opened

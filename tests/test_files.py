@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from nights import PROJECT, environment
 
-from agent.files import PREFIX, SUFFIX, read_plain, sweep, throwaway_folder, write_plain
+from agent.files import PREFIX, SUFFIX, ignore_all, read_plain, sweep, throwaway_folder, write_plain
 
 MAKES_ONE = "from agent.files import *\nwith throwaway_folder() as folder: print(folder, flush=True); input()"
 
@@ -105,3 +105,16 @@ def test_what_killed_writers_left_is_swept_and_living_ones_are_left_alone(tmp_pa
         path.touch()
     write_plain(tmp_path / "results.tsv", "text\n")
     assert [path.exists() for path in (*left, *mine)] == [False, True, True, True]
+
+
+def test_a_gitignore_that_is_there_stays_even_if_it_leads_elsewhere(tmp_path):
+    (tmp_path / "folder").mkdir()
+    for target in ("profile", "missing"):
+        (tmp_path / "folder" / ".gitignore").symlink_to(tmp_path / target)
+        (tmp_path / "profile").write_text("the user's")
+        ignore_all(tmp_path / "folder")
+        assert (tmp_path / "profile").read_text() == "the user's"
+        assert not (tmp_path / "missing").exists()
+        (tmp_path / "folder" / ".gitignore").unlink()
+    ignore_all(tmp_path / "folder")
+    assert (tmp_path / "folder" / ".gitignore").read_text() == "*\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError, RepoError
 from agent.experiment import Night
+from agent.files import ignore_all
 from agent.invocation import typed
 from agent.night.limits import Pace, check_hours
 from agent.records import checksums
@@ -114,11 +115,7 @@ def _lay_out_fixed(place: Place, tag: str, files: Iterable[str]) -> None:
     folder = place.folder(tag)
     shutil.rmtree(folder / "fixed", ignore_errors=True)  # of an opening that was interrupted
     (folder / "fixed").mkdir(parents=True)
-    with (
-        suppress(FileExistsError),
-        (place.nights / ".gitignore").open("x") as ignored,
-    ):  # one that is there may be a link
-        ignored.write("*\n")
+    ignore_all(place.nights)
     for name in files:
         (folder / "fixed" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(place.script_path.parent / name, folder / "fixed" / name)

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from agent.errors import NightError, NoIdea, ScriptError
 from agent.experiment import Attempt, Briefing, History, Proposal, Status
-from agent.files import write_plain
+from agent.files import ignore_all, write_plain
 from agent.git.repo import valid_tag
 from agent.invocation import typed
 from agent.proposers.checked import check_proposal
@@ -66,7 +66,7 @@ def submit(folder: Path, text: str, message: str, *, script: str, now: str) -> P
     idea = Proposal.of(text, title, why, SOURCE)
     entry = QueueEntry(kind, text, idea.title, idea.hypothesis, now)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ".gitignore").write_text("*\n")
+    ignore_all(folder)
     try:
         with FileLock(folder / ".lock", timeout=LOCKED_S):
             path = folder / f"{_next_number(folder):04d}.json"

@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from agent.errors import NightError
-from agent.files import read_plain, remove, write_plain
+from agent.files import ignore_all, read_plain, remove, write_plain
 from agent.text import one_line
 from agent.tries.request import TryRequest
 
@@ -161,8 +161,7 @@ class TryLine:
     def changing(self) -> Iterator[None]:
         """Keep all others from changing the line during the `with` block; make its folder where there is none."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if not (self.folder / ".gitignore").exists():
-            (self.folder / ".gitignore").write_text("*\n")
+        ignore_all(self.folder)
         try:
             with self._lock("line").acquire(timeout=BRIEFLY_S):
                 yield

@@ -20,7 +20,7 @@ from agent.cli.words.values import seed as seed_of
 from agent.clock import kept_awake
 from agent.errors import NightError
 from agent.experiment import Run
-from agent.files import remove
+from agent.files import ignore_all, remove
 from agent.invocation import typed
 from agent.model import weights
 from agent.night.lock import only_night
@@ -93,7 +93,7 @@ def _folders(original: Original, out: Path | None) -> Iterator[tuple[Path, Path]
     home = original.folder / "replays" / name
     work, kept = home / "work", out if out is not None else home
     work.mkdir(parents=True)
-    (original.place.nights / ".gitignore").write_text("*\n")
+    ignore_all(original.place.nights)
     kept.mkdir(parents=True, exist_ok=True)  # before minutes are spent on what could not be written
     try:
         yield work, kept
