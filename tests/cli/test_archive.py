@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -11,7 +10,7 @@ import shutil
 import sqlite3
 import sys
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +27,12 @@ KILLED = 9
 
 
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Path]:
-    """A repository with a night of three attempts, the second of which was kept, then the third."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        root = make_repository(tmp_path_factory.mktemp("archive") / "user", unigram())
-        Grounds(root).try_scripts("t", [unigram(SHARPNESS=0.7), unigram(SHARPNESS=0.9)])
-        shutil.rmtree(root / "experiments/nights/t/warm")  # 30 MB of compiled code
-        (root / "experiments/nights/t/asks/empty").mkdir(parents=True)
-        (root / "experiments/nights/t/asks/späte Frage.txt").write_text("why?")
-        yield root
+def night(tmp_path_factory: pytest.TempPathFactory, trained_night: Path) -> Path:
+    """A repository with a night of four attempts: the baseline, two gains, a crash."""
+    root = Path(shutil.copytree(trained_night, tmp_path_factory.mktemp("archive") / "user"))
+    (root / "experiments/nights/t/asks/empty").mkdir(parents=True)
+    (root / "experiments/nights/t/asks/späte Frage.txt").write_text("why?")
+    return root
 
 
 @pytest.fixture
@@ -75,7 +70,7 @@ def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_g
     before, refs = everything(grounds), grounds.git("for-each-ref")
     assert "packed night t into" in done(grounds, "t")
     assert not grounds.folder("t").exists()
-    assert len(grounds.rows()) == 3  # of results.tsv
+    assert len(grounds.rows()) == 4  # of results.tsv
     for ref in grounds.git("for-each-ref", "--format=%(refname)", "refs/experiments", "refs/heads/experiments").split():
         grounds.git("update-ref", "-d", ref)
     grounds.git("reflog", "expire", "--all", "--expire=now")
@@ -94,11 +89,11 @@ def test_a_packed_night_can_be_listed_but_goes_on_only_once_it_is_unpacked(groun
         said = refused(grounds.nightshift(*words.split()))
         assert "night t is packed away in" in said
         assert "archive --unpack t" in said
-    assert grounds.nightshift("results", "--tag", "t").stdout.count("unigram") == 0  # from the rows that stayed
+    assert "script 3" in grounds.nightshift("results", "--tag", "t").stdout  # from the rows that stayed
     assert "is packed in" in done(grounds, "t")  # once more
     assert grounds.nightshift("report", "t").returncode == 0  # from its rows, into a folder of that name
     assert "unpacked night t" in done(grounds, "--unpack", "t")
-    assert len(grounds.attempts("t")) == 3
+    assert len(grounds.attempts("t")) == 4
 
 
 def test_any_tar_program_reads_the_file(grounds, tmp_path):
@@ -202,7 +197,7 @@ def test_nothing_is_packed_while_a_night_runs(grounds):
 
 def test_what_is_no_night_is_named(grounds):
     assert "night x has no journal here; there are: t" in refused(grounds.nightshift("archive", "x"))
-    assert "night t has no attempt 7; there are: 0 to 2" in refused(grounds.nightshift("show", "7"))
+    assert "night t has no attempt 7; there are: 0 to 3" in refused(grounds.nightshift("show", "7"))
     assert "night t is here, and not packed" in refused(grounds.nightshift("archive", "--unpack", "t"))
     assert "'../t' is no tag" in refused(grounds.nightshift("archive", "--unpack", "../t"))
 
@@ -382,8 +377,6 @@ def test_weights_of_runs_that_are_not_the_best_are_deleted_and_nothing_else(grou
     assert "freed" in done(grounds, "t", "--prune-weights")
     assert everything(grounds) == {path: one for path, one in before.items() if path != weights}
     assert "no weights to delete" in done(grounds, "t", "--prune-weights")
-    best = grounds.folder("t") / "runs" / "0002" / "seed0" / "out" / "model.safetensors"
-    assert hashlib.sha256(best.read_bytes())
 
 
 def test_weights_stay_while_a_dawn_is_not_at_its_end(grounds):

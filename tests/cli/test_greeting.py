@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,14 +11,15 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from nights import Grounds, Quiet, make_repository, scripted_context, unigram
+from nights import Grounds, Quiet, scripted_context
 from rich.text import Text
 
 from agent.cli.greeting import busy_lines, greet
 from agent.experiment import Left
 from agent.night.briefing.pace import Ahead, Experience, clock, experience, few_steps, pace_words
+from agent.night.context import NightContext
 from agent.night.limits import Limits
-from agent.records.place import Place
+from agent.night.record import tell_settled
 from agent.sandbox.load import Counters, gpu_in_use, others_share
 from agent.view.live.columns import folded
 
@@ -26,22 +28,24 @@ LEARNT = Experience(run_s=300.0, experiment_s=360.0, steps=400)
 
 
 @pytest.fixture(scope="module")
-def grounds(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Grounds]:
-    """A repository with one night, nov22."""
+def grounds(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path, trained_night: Path) -> Iterator[Grounds]:
+    """A repository with one night, t."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        found = Grounds(make_repository(tmp_path_factory.mktemp("greeting") / "user", unigram()))
-        assert any(
-            one.startswith("pace: about ") for one in found.try_scripts("nov22", [unigram(SHARPNESS=0.7)]).sentences
-        )
-        yield found
+        yield Grounds(Path(shutil.copytree(trained_night, tmp_path_factory.mktemp("greeting") / "user")))
 
 
-def greeted(grounds: Grounds, tag: str, **limits: float) -> str:
-    with scripted_context(grounds.root, tag, []) as context:
-        greet(dataclasses.replace(context, limits=Limits(**limits)))  # type: ignore[arg-type]
-        watcher = context.watcher
-    assert isinstance(watcher, Quiet)
+@pytest.fixture(scope="module")
+def further(grounds: Grounds) -> Iterator[NightContext]:
+    """A night that was opened after it, and has not run anything yet."""
+    with scripted_context(grounds.root, "nov22-2", []) as context:
+        yield context
+
+
+def greeted(context: NightContext, tag: str = "nov22-2", **limits: float) -> str:
+    watcher, night = Quiet(), dataclasses.replace(context.runner.night, tag=tag)
+    runner = dataclasses.replace(context.runner, night=night)
+    greet(dataclasses.replace(context, limits=Limits(**limits), runner=runner, watcher=watcher))  # type: ignore[arg-type]
     return "\n".join(watcher.sentences)
 
 
@@ -75,17 +79,19 @@ def test_a_time_on_another_day_has_its_day():
     assert (clock(EVENING, 60), clock(EVENING, 3600)) == ("23:13", "Mon 00:12")
 
 
-def test_the_pace_of_a_new_night_is_that_of_the_latest_one_like_it(grounds):
-    with scripted_context(grounds.root, "like", []) as context:
-        night = context.runner.night
-        known = experience(context.place, night, ())
-        assert known is not None
-        assert known.tag == "nov22"
-        assert known.experiment_s == known.run_s > 0
-        for other in ({"protocol": "another"}, {"device": "another"}):
-            assert experience(context.place, dataclasses.replace(night, **other), ()) is None
-        own = experience(context.place, night, grounds.attempts("nov22"))
-    assert own == dataclasses.replace(known, tag=None)
+def test_the_pace_of_a_new_night_is_that_of_the_latest_one_like_it(grounds, further):
+    place, night = further.place, further.runner.night
+    known = experience(place, night, ())
+    assert known is not None
+    assert known.tag == "t"
+    assert known.experiment_s > 0
+    for other in ({"protocol": "another"}, {"device": "another"}):
+        assert experience(place, dataclasses.replace(night, **other), ()) is None
+    attempts = grounds.attempts("t")
+    assert experience(place, night, attempts) == dataclasses.replace(known, tag=None)
+    few = experience(place, night, attempts[:2])  # whose edits say less than attempt 0
+    assert few is not None
+    assert few.experiment_s == few.run_s == known.run_s > 0
 
 
 def test_runs_of_few_steps_are_warned_of_by_an_earlier_night():
@@ -99,20 +105,25 @@ def test_runs_of_few_steps_are_warned_of_by_an_earlier_night():
 # ---- which night -----------------------------------------------------------------------------------------------------
 
 
-def test_a_further_night_without_a_name_says_how_the_last_one_goes_on(grounds):
-    last = Place.of(grounds.root / "train_mlx.py").tags()[-1]
-    said = greeted(grounds, "nov22-2", experiments=3)
+def test_a_further_night_without_a_name_says_how_the_last_one_goes_on(further):
+    said = greeted(further, experiments=3)
     assert "night nov22-2 on branch experiments/0.05s-nov22-2\n" in said
-    assert (
-        f"before   {last} was the last night here; to go on with that one instead: nightshift run --tag {last}" in said
-    )
+    assert "before   t was the last night here; to go on with that one instead: nightshift run --tag t" in said
     assert "3 experiments will take until about" in said
-    assert "  before " not in greeted(grounds, "wide")  # it was named
-    assert "  before " not in greeted(grounds, "nov22")  # which has attempts, and goes on
+    assert "  before " not in greeted(further, "wide")  # it was named
 
 
-def test_hours_are_told_as_a_time_of_the_clock(grounds):
-    said = greeted(grounds, "nov22-3", hours=2.0)
+def test_a_night_that_goes_on_names_no_other_and_counts_by_its_own_runs(grounds):
+    with scripted_context(grounds.root, "t", []) as context:
+        assert "  before " not in greeted(context, "nov22")
+        state = context.state()
+        tell_settled(context, state, state.first)
+        assert isinstance(context.watcher, Quiet)
+        assert [one for one in context.watcher.sentences if one.startswith("pace: about ")]
+
+
+def test_hours_are_told_as_a_time_of_the_clock(further):
+    said = greeted(further, hours=2.0)
     assert "; 2 hours, until " in said
     found = re.search(r"each; about ([\d,]+) experiments fit until .*, beside ([\d,]+) runs for dawn", said)
     assert found is not None
@@ -136,12 +147,11 @@ def test_the_share_of_others_is_that_of_all_but_this_process_and_a_tree():
     assert others_share(before, dataclasses.replace(after, busy_s=10.0, idle_s=20.0)) is None
 
 
-def test_a_busy_machine_is_noticed_with_the_remedy(grounds):
+def test_a_busy_machine_is_noticed_with_the_remedy(further):
     spin = [sys.executable, "-S", "-c", "while True: pass"]
     spinning = [subprocess.Popen(spin) for _ in range(os.cpu_count() or 1)]
     try:
-        with scripted_context(grounds.root, "busy", []) as context:
-            (said,) = busy_lines(context.runner.night)
+        (said,) = busy_lines(further.runner.night)
     finally:
         for process in spinning:
             process.kill()

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,31 +10,45 @@ import pytest
 from commands import refused
 from json_page import faults
 from nights import PROJECT, Grounds, command, make_repository, unigram
+from samples import NIGHT
+from serving import GrowingNight
 from terminals import Terminal
 
 from agent.cli.housekeeping.nights import COLUMNS, _cells, all_nights, size_words
+from agent.experiment import Status
 from agent.night.lock import only_night
+from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.table import lines
 
 
 @pytest.fixture(scope="module")
-def grounds(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Grounds]:
-    """One night of each state, `run` begun last; all but one come from one night that really ran."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        found = Grounds(make_repository(tmp_path_factory.mktemp("nights") / "user", unigram()))
-        found.try_scripts("packed", [unigram(SHARPNESS=0.7)])
-        assert found.nightshift("archive", "packed").returncode == 0
-        found.try_scripts("open", [unigram(SHARPNESS=0.7), unigram(SHARPNESS=0.2)])
-        shipped = "nov22-cpu-mix-0"
-        shutil.copytree(PROJECT / "experiments/shipped" / shipped, found.root / "experiments/shipped" / shipped)
-        with (found.root / "results.tsv").open("a") as ledger:
-            ledger.writelines(line for line in (PROJECT / "results.tsv").open() if "\tnov20-cpu\t" in line)
-        broken = found.folder("broken") / "journal.sqlite"
-        broken.parent.mkdir()
-        broken.write_text("no journal")
-        yield found
+def unpacked(tmp_path_factory: pytest.TempPathFactory, trained_night: Path) -> tuple[Grounds, dict[str, Any]]:
+    """A repository with one night, and the row of that."""
+    found = Grounds(Path(shutil.copytree(trained_night, tmp_path_factory.mktemp("nights") / "user")))
+    return found, listed(found)["t"]
+
+
+@pytest.fixture(scope="module")
+def grounds(unpacked: tuple[Grounds, dict[str, Any]]) -> Grounds:
+    """One night of each state: the real one is packed away, `open` was begun last."""
+    found, _ = unpacked
+    assert found.nightshift("archive", "t").returncode == 0
+    place = Place.of(found.root / "train_mlx.py")
+    night = replace(NIGHT, tag="open", base=found.git("rev-parse", "HEAD"), started="2099-01-01T00:00:00Z")
+    with Journal.create(place.journal("open"), night) as journal:
+        growing = GrowingNight(place, "open", journal)
+        growing.add("baseline", 1.5, Status.KEEP)
+        growing.add("better", 1.4, Status.KEEP)
+        growing.add("worse", 1.6)
+    shipped = "nov22-cpu-mix-0"
+    shutil.copytree(PROJECT / "experiments/shipped" / shipped, found.root / "experiments/shipped" / shipped)
+    with (found.root / "results.tsv").open("a") as ledger:
+        ledger.writelines(line for line in (PROJECT / "results.tsv").open() if "\tnov20-cpu\t" in line)
+    broken = found.folder("broken") / "journal.sqlite"
+    broken.parent.mkdir()
+    broken.write_text("no journal")
+    return found
 
 
 def listed(grounds: Grounds) -> dict[str, dict[str, Any]]:
@@ -51,20 +65,19 @@ def test_every_night_is_listed_with_its_state_the_oldest_first(grounds):
         "broken": "damaged",
         "nov20-cpu": "rows only",
         "nov22-cpu-mix-0": "shipped",
-        "packed": "archived",
+        "t": "archived",
         "open": "can go on",
     }
     assert [one["started"] for one in found.values()] == sorted(one["started"] for one in found.values())
 
 
-def test_a_night_says_the_same_of_itself_packed_and_unpacked(grounds):
-    packed, opened = listed(grounds)["packed"], listed(grounds)["open"]
-    assert (packed["attempts"], packed["kept"], packed["best_attempt"]) == (2, 1, 1)
-    assert (opened["attempts"], opened["kept"], opened["best_attempt"]) == (3, 1, 1)
-    assert packed["val_bpb"] == opened["val_bpb"] == grounds.attempts("open")[1].val_bpb
-    assert packed["device"] == opened["device"]
-    assert packed["budget_s"] == opened["budget_s"] == 0.05
-    assert 0 < packed["bytes"] < opened["bytes"]
+def test_a_night_says_the_same_of_itself_packed_and_unpacked(grounds, unpacked):
+    packed, before = listed(grounds)["t"], unpacked[1]
+    assert (before["state"], before["attempts"], before["kept"], before["best_attempt"]) == ("can go on", 4, 2, 2)
+    assert 0 < packed["bytes"] < before["bytes"]
+    assert packed == before | {"state": "archived", "bytes": packed["bytes"]}
+    opened = listed(grounds)["open"]
+    assert (opened["attempts"], opened["kept"], opened["best_attempt"], opened["val_bpb"]) == (3, 1, 1, 1.4)
 
 
 def test_the_honest_gain_is_that_of_dawn(grounds):
@@ -85,7 +98,7 @@ def test_the_table_fits_the_terminal_and_says_what_can_be_done(grounds):
     with Terminal(command("nights"), grounds.root, columns=80) as terminal:
         assert terminal.to_the_end() == 0
         shown = terminal.text()
-    assert "archive --unpack packed" in shown
+    assert "archive --unpack t" in shown
     assert "run --tag open" in shown.replace("\n  ", " ")
     assert "0.2194 [0.1506, 0.2883]" in shown
     assert len([line for line in shown.splitlines() if line.startswith(("open", "nov20-cpu"))]) == 2

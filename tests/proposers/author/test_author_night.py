@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from nights import PROJECT, Grounds, make_repository, scripted_context, unigram
@@ -23,10 +25,9 @@ PROGRAM = "# Program\n\nLower it.\n\n## Loop (self-driving agents)\n\nuv run nig
 
 
 @pytest.fixture(scope="module")
-def grounds(tmp_path_factory):
-    found = Grounds(make_repository(tmp_path_factory.mktemp("told") / "repository", unigram()))
+def grounds(tmp_path_factory, trained_night):
+    found = Grounds(Path(shutil.copytree(trained_night, tmp_path_factory.mktemp("told") / "repository")))
     (found.root / "program.md").write_text(PROGRAM)
-    found.try_scripts("t", [unigram(SHARPNESS=0.2)])
     for run in found.folder("t").glob("runs/*/seed*/out"):  # a busy machine leaves no time for a point of the curve
         points = [{"progress": step / 20, "loss": 3.0 - step / 10} for step in range(1, 21)]
         (run / "metrics.jsonl").write_text("".join(json.dumps(point) + "\n" for point in points) + '{"prog')
@@ -51,9 +52,9 @@ def test_the_setting_is_read_from_the_night_its_data_and_its_fixed_files(night):
     assert setting.corpus.vocab_size > 0
     assert 1 < setting.corpus.bytes_per_token < 10
     assert {call.name.split(".")[0] for call in setting.calls} == {"prepare", "hardware", "kernels"}
-    assert set(setting.curves) == {0, 1}
-    assert len(setting.curves[0]) == 10
-    assert setting.curves[0][0] == (0.1, pytest.approx(2.9))
+    assert set(setting.curves) == {1, 2}
+    assert len(setting.curves[1]) == 10
+    assert setting.curves[1][0] == (0.1, pytest.approx(2.9))
     assert {idea.state for idea in setting.ideas} == {"yes"}
 
 
@@ -86,13 +87,13 @@ def test_two_prompts_of_a_night_share_their_stable_beginning(night):
     best = incumbent(history)
     first, second = (
         compose(briefing_of(place, facts, seen, best, noise(seen), left=Limits(9).left(len(seen)), has_reader=True))
-        for seen in (history[:1], history)
+        for seen in (history[:3], history)
     )
     shared = first.turns[0].text[: first.stable_chars]
     assert first.system == second.system
     assert second.turns[0].text.startswith(shared)
     assert first.turns[0].text != second.turns[0].text
-    assert unigram().rstrip() in shared
+    assert unigram(SHARPNESS=0.9).rstrip() in shared
 
 
 def test_the_prompt_command_shows_what_a_model_would_be_told(grounds):
@@ -101,7 +102,7 @@ def test_the_prompt_command_shows_what_a_model_would_be_told(grounds):
     assert done.stdout.startswith("You improve one training script, train_mlx.py")
     assert "Lower it." in done.stdout
     assert "nightshift try" not in done.stdout
-    assert "- 1 (edits 0): discard" in done.stdout
+    assert "- 1 (edits 0): keep" in done.stdout
     said = json.loads(grounds.nightshift("prompt", "--json").stdout)
     assert f"{said['system']}\n\n{said['user']}\n" == done.stdout
     assert said["user"][: said["stable_chars"]].endswith("```")
@@ -109,9 +110,8 @@ def test_the_prompt_command_shows_what_a_model_would_be_told(grounds):
 
 def test_the_facts_command_tells_the_same_to_one_who_runs_commands(grounds):
     text = grounds.nightshift("facts").stdout
-    assert [line for line in text.splitlines() if line.startswith("# ")] == [
-        *("# The night", "# Loss curves", "# Dials", "# Known ideas", "# Attempts", "# What the script may call"),
-    ]
+    parts = "The night", "Loss curves", "Dials", "Known ideas", "Attempts", "Edits", "What the script may call"
+    assert [line for line in text.splitlines() if line.startswith("# ")] == [f"# {part}" for part in parts]
     assert "answer once" not in text
     assert json.loads(grounds.nightshift("facts", "--json").stdout)["calls"] in text + "\n"
 
@@ -119,7 +119,7 @@ def test_the_facts_command_tells_the_same_to_one_who_runs_commands(grounds):
 def test_what_is_left_of_a_running_night_is_told(grounds):
     common = Place.of(grounds.root / "train_mlx.py").repo.common_dir()
     with only_night(common) as tell:
-        tell("t", grounds.folder("t"), None, 5)
+        tell("t", grounds.folder("t"), None, 7)
         assert "- left of the night: 4 experiments\n" in grounds.nightshift("facts").stdout
     assert "left of the night" not in grounds.nightshift("facts").stdout
 
