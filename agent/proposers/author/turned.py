@@ -5,11 +5,14 @@ from collections import defaultdict
 from agent.experiment import Briefing
 from agent.proposers.author.attempts import rows
 from agent.proposers.author.parts import first
+from agent.proposers.author.quoting import harmless_code
 from agent.records.past import dials_in
 from agent.script.cached import remembered
 from agent.script.dials import Dial, Value, is_number, legible_dials, show
+from agent.text import one_line
 
 HEAD = "Turned, from the value that the script had then (↑ up, ↓ down):"
+VALUE_CHARS = 60  # of one: a script may put any text into a dial
 LATEST = 8  # turns of one dial that are listed
 MOST_AT_ONCE = 3  # dials of one edit: with more, its verdict says little about each
 legible = remembered(legible_dials)
@@ -20,7 +23,9 @@ def turned_dials(briefing: Briefing, most_chars: int) -> str:
     dials = _searchable(briefing)
     turns, among_many = _turns(briefing)
     lines = [
-        f"- {one.name} = {show(one.value)}: {'; '.join(turns[one.name][-LATEST:])}" for one in dials if turns[one.name]
+        f"- {one.name} = {_shown(one.value)}: {'; '.join(turns[one.name][-LATEST:])}"
+        for one in dials
+        if turns[one.name]
     ]
     rest = [one.name for one in dials if not turns[one.name]]
     tails = (
@@ -62,5 +67,9 @@ def _turns(briefing: Briefing) -> tuple[dict[str, list[str]], set[str]]:
 
 def _direction(old: Value, new: Value) -> str:
     if is_number(old) and is_number(new):
-        return f"{'↑' if new > old else '↓'}{show(new)}"  # type: ignore[operator]
-    return f"→ {show(new)}"
+        return f"{'↑' if new > old else '↓'}{_shown(new)}"  # type: ignore[operator]
+    return f"→ {_shown(new)}"
+
+
+def _shown(value: Value) -> str:
+    return harmless_code(one_line(show(value), VALUE_CHARS))
