@@ -175,7 +175,8 @@ def _fitting(said: Any, history: History) -> IdeaAhead | None:
         facts = said["proposal"]
         texts = [facts[name] for name in ("script", "title", "hypothesis", "source")]
         parent, number = said["parent"], said.get("number", 0)
-    except (KeyError, TypeError):
+        texts[0].encode()  # a half of a surrogate pair cannot be merged, and no script of ours has one
+    except (KeyError, TypeError, AttributeError, UnicodeEncodeError):
         return None
     if not all(isinstance(text, str) for text in texts) or not isinstance(parent, int) or not isinstance(number, int):
         return None

@@ -1,11 +1,12 @@
 """The other ideas of an answer wait for their turn: durable, under their own source, and before any further call."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from asking import BRIEFING, SCRIPT, attempt
+from asking import BASELINE, BRIEFING, SCRIPT, attempt
 from judged import decided
 
 from agent.errors import NoIdea
@@ -110,6 +111,13 @@ def test_a_repair_of_its_own_is_asked_for_before_what_waits(tmp_path):
     assert source(tmp_path, asked).propose(replace(night, broken=broken)).title == "smooth, repaired"
     others = replace(broken, proposal=replace(broken.proposal, source="llm:toy"))
     assert source(tmp_path, asked).propose(replace(night, broken=others)).title == "share"
+
+
+def test_an_idea_that_cannot_be_written_down_is_none(tmp_path):
+    facts = {"script": 'x = "\ud800"\n' + SCRIPT, "title": "x", "hypothesis": "x", "source": "llm:m"}
+    (tmp_path / FILE).write_text(json.dumps([{"proposal": facts, "parent": 0}]))
+    other = attempt(1, SCRIPT.replace("JITTER = 0.0", "JITTER = 0.1"))
+    assert Pending(tmp_path, print).next(replace(BRIEFING, history=(BASELINE, other), parent=other)) is None
 
 
 @pytest.mark.parametrize(
