@@ -79,6 +79,7 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
     script = read_script(place)
     fixed = fixed_files(place.script_path.parent, script)
     tag = new_tag(place, request.tag)
+    place.check_own(tag)  # notes and compiled code of somebody else's would count as the night's
     if place.repo.find("refs/heads/experiments"):
         raise RepoError(
             "a branch called 'experiments' is in the way of experiments/…; rename it: "

@@ -147,6 +147,19 @@ def test_a_night_that_git_tracks_runs_nothing_here(grounds, words):
     assert "git rm -r --cached experiments/nights/t" in said
 
 
+def test_no_night_opens_in_a_folder_that_came_with_the_repository(grounds):
+    index = Path(grounds.git("rev-parse", "--absolute-git-dir").strip()) / "index"
+    before = index.read_bytes()
+    blob = grounds.git("hash-object", "-w", "train_mlx.py").strip()
+    grounds.git("update-index", "--add", "--cacheinfo", f"100644,{blob},experiments/nights/u/notes.jsonl")
+    try:
+        said = refused(grounds.nightshift("run", "--tag", "u", "--experiments", "1"))
+    finally:
+        index.write_bytes(before)
+    assert "git tracks experiments/nights/u" in said
+    assert not grounds.folder("u").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("how", ["signal", "stop"])
