@@ -130,6 +130,18 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(grounds):
     assert not grounds.folder("t").exists()
 
 
+def test_what_reaches_out_of_an_unpacked_night_is_named(grounds):
+    with contextlib.closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as journal:
+        (text,) = journal.execute("SELECT value FROM night WHERE fact = 'terms'").fetchone()
+        terms = json.loads(text) | {"agent": "sh -c 'evil'", "llm": "openai:m@http://127.0.0.1:9/v1\x1b[2J"}
+        journal.execute("UPDATE night SET value = ? WHERE fact = 'terms'", [json.dumps(terms)])
+        journal.commit()
+    done(grounds, "t")
+    said = done(grounds, "--unpack", "t")
+    assert "it goes on with --command 'sh -c '\"'\"'evil'\"'\"'' --llm 'openai:m@http://127.0.0.1:9/v1\\x1b[2J'" in said
+    assert "where the file is somebody else's, look at that first" in said
+
+
 # ---- killed ----------------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """Space on the disk: nightshift archive packs a night away, unpacks it, or deletes weights that it hardly needs."""
 
 import argparse
+import shlex
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from agent.invocation import typed
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.records.terms import SANDBOXES, Terms, as_words
+from agent.text import harmless
 
 ARCHIVE_TEXT = (
     "Pack a night away: its folder becomes one file, experiments/nights/TAG.tar.gz, with journal, logs, curves, "
@@ -97,7 +100,19 @@ def _unpack(place: Place, options: ArchiveOptions) -> None:
         print(f"{ref} leads to another commit by now, and stays; it was {found.contents.refs[ref][:7]}")
     if found.lost is not None:
         print(f"its commits could not be brought back ({found.lost}); the journal has its scripts")
+    asks = _outside(place, tag)
+    if asks:
+        print(f"it goes on with {asks}: where the file is somebody else's, look at that first")
     print(f"unpacked night {tag}: {size_words(found.contents.all_bytes)}; go on with: {typed('run', '--tag', tag)}")
+
+
+def _outside(place: Place, tag: str) -> str:
+    """Name the options of a night by which programs run with the user's rights, or servers get a key."""
+    with Journal.read(place.journal(tag)) as journal:
+        terms = Terms.from_json(journal.night().terms)
+    named = {name: getattr(terms, name) for name in ("agent", "llm", "llm_url")}
+    named |= {"sandbox": terms.sandbox} if terms.sandbox == SANDBOXES[0] else {}
+    return harmless(shlex.join(as_words({name: value for name, value in named.items() if value is not None})))
 
 
 def _working(sentence: str) -> "nullcontext[None]":
