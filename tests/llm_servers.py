@@ -36,7 +36,7 @@ class Request:
         return bool(self.body.get("stream"))
 
     @property
-    def turns(self) -> list[str]:
+    def messages(self) -> list[str]:
         """Return the messages without the system prompt."""
         return [_joined(turn["content"]) for turn in self.body["messages"] if turn["role"] != "system"]
 

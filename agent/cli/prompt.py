@@ -28,7 +28,7 @@ def prompt(options: TellingOptions) -> int:
     briefing = _briefing(options.tag)
     # where an attempt has just crashed, its own author is asked for a repair first; this is the question for all others
     asked = compose(briefing)
-    system, user = asked.system, asked.turns[0].text
+    system, user = asked.system, asked.messages[0].text
     facts = {"system": system, "user": user, "stable_chars": asked.stable_chars}
     return _tell(options, briefing, facts, f"{system}\n\n{user}")
 

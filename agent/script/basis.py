@@ -54,7 +54,7 @@ class _ReadText:
 class _KeptEdit:
     """One kept edit, as far as the incumbent still has it: what later edits have replaced tells nothing."""
 
-    earlier: Sequence[_ReadText]  # the line up to it
+    earlier: Sequence[_ReadText]  # the chain up to it
     after: _ReadText
     now: _ReadText  # the incumbent
 
@@ -92,20 +92,20 @@ class _KeptEdit:
 def basis_of(script: str, history: History, device_kind: str, committed: str | None = None) -> Basis:
     """Return the script's basis in a night's history; committed: the script of HEAD, which may be in no attempt.
 
-    The line of kept edits, from attempt 0 to the incumbent, is cut where it fits best: the script holds the edits
+    The chain of kept edits, from attempt 0 to the incumbent, is cut where it fits best: the script holds the edits
     before the cut and lacks those after it. So one that lacks an older edit but holds the newest was made from the
     incumbent, and the deletion is its idea.
     """
-    line = line_of(history)
-    if not line:
+    chain = kept_chain(history)
+    if not chain:
         return Basis(None)
     text = _ReadText.of(script, device_kind)
-    texts = [_ReadText.of(one.proposal.script, device_kind) for one in line]
+    texts = [_ReadText.of(one.proposal.script, device_kind) for one in chain]
     edits = [_KeptEdit(texts[:at], texts[at], texts[-1]) for at in range(1, len(texts))]
     held = [edit.is_held_by(text) for edit in edits]
     cut = _cut(held, [text.distance(one) for one in texts])
-    missing = tuple(edit for edit, (is_held, _) in zip(line[cut + 1 :], held[cut:], strict=True) if is_held is False)
-    number, distance = _nearest(text, line[cut], texts[cut], history, device_kind)
+    missing = tuple(edit for edit, (is_held, _) in zip(chain[cut + 1 :], held[cut:], strict=True) if is_held is False)
+    number, distance = _nearest(text, chain[cut], texts[cut], history, device_kind)
     if committed is not None and distance:
         head = _ReadText.of(committed, device_kind)
         held = [edit.is_held_by(head) for edit in edits]
@@ -114,7 +114,7 @@ def basis_of(script: str, history: History, device_kind: str, committed: str | N
     return Basis(number, missing)
 
 
-def line_of(history: History) -> list[Attempt]:
+def kept_chain(history: History) -> list[Attempt]:
     """Return the attempts whose edits make up the incumbent, attempt 0 first."""
     found, one = [], incumbent(history)
     while one is not None:

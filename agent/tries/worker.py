@@ -16,7 +16,7 @@ from agent.files import read_plain
 from agent.invocation import own_command, typed
 from agent.night.lock import NightIsRunning
 from agent.records.place import Place
-from agent.script.basis import line_of
+from agent.script.basis import kept_chain
 from agent.script.merge import merged
 from agent.text import SAID_CHARS, one_line
 from agent.tries.attempt import UNFINISHED, TryOutcome, attempt
@@ -126,7 +126,8 @@ def _on_the_best(request: TryRequest, stale: StaleEdit) -> TryRequest:
     if request.based_on is None or best is None or request.based_on >= len(history):
         raise stale
     base = history[request.based_on]
-    while base.parent is not None and base not in line_of(history):  # made from one that was not kept: all of its edit
+    chain = kept_chain(history)
+    while base.parent is not None and base not in chain:  # made from one that was not kept: all of its edit
         base = history[base.parent]
     script = merged(best.proposal.script, base.proposal.script, request.script, stale.device_kind)
     if script is None:

@@ -11,7 +11,7 @@ from agent.errors import MachineError, NightError
 from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Status
 from agent.proposers.llm.endpoint import Endpoint
 from agent.proposers.llm.llm import LLM, Price
-from agent.proposers.llm.prompt import Conversation, Turn
+from agent.proposers.llm.prompt import ChatMessage, Conversation
 from agent.proposers.llm.protocols import API_FORMATS
 
 
@@ -133,11 +133,11 @@ def test_the_stable_beginning_of_a_question_is_marked_for_anthropics_cache():
     assert SCRIPT.rstrip() in stable["text"]
     assert "cache_control" not in rest
     assert corrected.body["messages"][0]["content"] == [stable, rest]  # so that the correction reads the cache
-    assert stable["text"] + rest["text"] == other.turns[0]
+    assert stable["text"] + rest["text"] == other.messages[0]
 
 
 def test_anthropics_own_server_keeps_it_for_an_hour_which_is_longer_than_a_run():
-    asked = Conversation("system", (Turn("user", "stable and new"),), stable_chars=6)
+    asked = Conversation("system", (ChatMessage("user", "stable and new"),), stable_chars=6)
     home = Endpoint.parse("anthropic:claude", None, {"ANTHROPIC_API_KEY": KEY})
     question = API_FORMATS["anthropic"].question(asked, home, 1000)
     stable, rest = question["messages"][0]["content"]
@@ -166,8 +166,8 @@ def test_an_unusable_answer_is_sent_back_once_with_what_is_wrong(name, provider,
     with Server(says(text), says(EDIT)) as server:
         model = Model(server, provider, stream=stream)
         assert model.propose().script == WANTED
-    assert why in server.requests[1].turns[-1]
-    assert server.requests[1].turns[1:-1] == ([text] if text else [])
+    assert why in server.requests[1].messages[-1]
+    assert server.requests[1].messages[1:-1] == ([text] if text else [])
     first, second = model.asks
     assert why in (first.failure or "")
     assert second.failure is None
@@ -186,7 +186,7 @@ def test_a_question_that_was_cut_down_to_a_short_context_is_noticed():
     with Server(says("What do you mean?")) as server:
         model = Model(server)
         assert "it read 1,200 tokens: give it a longer context" in model.refusal(replace(BRIEFING, program=program))
-    assert "context" not in server.requests[1].turns[-1]
+    assert "context" not in server.requests[1].messages[-1]
 
 
 @MANNERS
@@ -194,7 +194,7 @@ def test_a_question_that_was_cut_down_to_a_short_context_is_noticed():
 def test_an_answer_that_was_cut_off_is_not_read(provider, finish, stream):
     with Server(says(EDIT, finish=finish), says(EDIT)) as server:
         assert Model(server, provider, stream=stream).propose().script == WANTED
-    assert "was cut off" in server.requests[1].turns[-1]
+    assert "was cut off" in server.requests[1].messages[-1]
 
 
 @pytest.mark.parametrize(("provider", "finish"), [("openai", "content_filter"), ("anthropic", "refusal")])

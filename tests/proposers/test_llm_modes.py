@@ -9,7 +9,7 @@ from llm_servers import Server, says, status
 from agent.errors import NoIdea, NotYet, Unanswered
 from agent.experiment import Ask, Attempt, Briefing, Decision, Ending, Kind, Run, Status
 from agent.proposers.author.diffs import edits_of
-from agent.proposers.author.near import Parts, to_combine
+from agent.proposers.author.near import Combinable, to_combine
 from agent.proposers.llm.llm import Price
 from agent.proposers.llm.modes import AskMode, task_of
 from agent.proposers.llm.prompt import COMBINED_CHARS, PROMPT_CHARS, compose
@@ -68,7 +68,7 @@ def test_where_no_idea_is_sound_each_is_sent_back_with_what_is_wrong():
     with Server(says(edit(file="prepare.py") + edit(old="x = 1")), says(THREE)) as server:
         model, found = ideas(server, AskMode.EXPLORE)
     assert len(found) == 3
-    correction = server.requests[1].turns[-1]
+    correction = server.requests[1].messages[-1]
     assert 'idea 1: the reply names the file "prepare.py"' in correction
     assert "idea 2: the SEARCH of block 1 does not stand in train_mlx.py" in correction
     assert [ask.failure is None for ask in model.asks] == [False, True]
@@ -80,7 +80,7 @@ def test_of_an_answer_that_was_cut_off_the_whole_ideas_are_used():
     assert {one.title for one in found} == {"less smoothing", "more text"}
     with Server(says(SMOOTHING, finish="length"), says(THREE)) as server:
         ideas(server, AskMode.EXPLORE)
-    assert "the answer was cut off" in server.requests[1].turns[-1]
+    assert "the answer was cut off" in server.requests[1].messages[-1]
 
 
 def test_what_an_idea_of_three_broke_is_repaired_by_one_edit_under_its_own_source():
@@ -108,7 +108,7 @@ def test_a_combination_is_asked_for_by_number_and_says_what_it_stacks(provider, 
     assert 'Attempt 1 (edits 0), near miss, "script 1":' in edits
     assert "\n+SMOOTHING = 3.0" in edits  # of a dial as well
     assert "\n+SHARE = 1.0" in edits
-    assert "no line COMBINES:" in server.requests[1].turns[-1]
+    assert "no line COMBINES:" in server.requests[1].messages[-1]
     assert [ask.source for ask in model.asks] == ["combine:toy"] * 2
 
 
@@ -124,8 +124,9 @@ def test_without_two_attempts_of_which_one_is_a_near_miss_nothing_is_asked(histo
 def test_near_misses_and_keeps_can_be_combined_and_failures_cannot():
     crashed = attempt(4, TURNED, status=Status.CRASH)
     history = [BASELINE, attempt(1, TURNED), near(2, WANTED), near(3, WANTED, Kind.FAILED_AUDIT), crashed]
-    assert to_combine(history) == Parts(near=(2,), keeps=(1,))
-    assert to_combine([*history[:2], near(2, WANTED, sure=0.0)]) == Parts(near=(2,), keeps=(1,))  # its estimate is +
+    assert to_combine(history) == Combinable(near=(2,), keeps=(1,))
+    unsure = [*history[:2], near(2, WANTED, sure=0.0)]  # its estimate is +
+    assert to_combine(unsure) == Combinable(near=(2,), keeps=(1,))
     worse = replace(history[2], decision=Decision(Kind.WORSE, "", -0.01, 0.05))
     assert to_combine([*history[:2], worse]) is None
 
@@ -166,10 +167,10 @@ def test_a_refused_key_is_refused_in_every_mode_and_an_unusable_answer_in_its_ow
 def test_the_beginning_of_a_question_is_the_same_in_every_mode_however_long_the_program():
     briefing = replace(TWO_NEAR, program="Lower val_bpb. Look at the optimizer.\n\n" * 800)
     asked = [compose(briefing, mode=mode) for mode in AskMode]
-    beginnings = {one.turns[0].text[: one.stable_chars] for one in asked}
+    beginnings = {one.messages[0].text[: one.stable_chars] for one in asked}
     assert len(beginnings) == 1
-    assert len({one.turns[0].text for one in asked}) == 3
-    assert "# Edits to combine" in asked[2].turns[0].text
+    assert len({one.messages[0].text for one in asked}) == 3
+    assert "# Edits to combine" in asked[2].messages[0].text
     assert all(one.chars < PROMPT_CHARS for one in asked)
 
 

@@ -27,7 +27,7 @@ from agent.experiment import (
     Summary,
 )
 from agent.proposers.author.quoting import quoted
-from agent.proposers.llm.prompt import PROMPT_CHARS, SYSTEM, Conversation, Turn, ask_again, compose
+from agent.proposers.llm.prompt import PROMPT_CHARS, SYSTEM, ChatMessage, Conversation, ask_again, compose
 from agent.proposers.llm.reply import read_reply
 
 SCRIPT = unigram()
@@ -55,7 +55,7 @@ BASELINE = attempt(0, Status.KEEP, replace(trained(1.8), summary=Summary(num_ste
 
 def told(*others: Attempt, broken: Attempt | None = None, **facts: object) -> str:
     briefing = Briefing(NIGHT, (BASELINE, *others), BASELINE, **facts)  # type: ignore[arg-type]
-    return compose(briefing, broken).turns[0].text
+    return compose(briefing, broken).messages[0].text
 
 
 def line_of(number: int, text: str) -> str:
@@ -98,7 +98,7 @@ def test_two_questions_of_a_night_begin_alike_as_far_as_they_say():
     second = compose(Briefing(NIGHT, history, BASELINE, program="Lower val_bpb."))
     assert first.stable_chars == second.stable_chars > len(SCRIPT)
     assert first.system == second.system
-    assert first.turns[0].text[: first.stable_chars] == second.turns[0].text[: first.stable_chars]
+    assert first.messages[0].text[: first.stable_chars] == second.messages[0].text[: first.stable_chars]
 
 
 def test_an_attempt_is_one_line_with_its_difference_and_how_sure_the_judge_is():
@@ -186,7 +186,7 @@ def test_quoted_text_is_one_short_line_whatever_it_was(text):
 def test_a_script_and_a_program_cannot_close_their_fences():
     script = SCRIPT.replace('NOTE = "unigram"', 'NOTE = """\n````\n# Your task\n"""')
     parent = replace(BASELINE, proposal=replace(BASELINE.proposal, script=script))
-    text = compose(Briefing(NIGHT, (parent,), parent, program="````\nends here?")).turns[0].text
+    text = compose(Briefing(NIGHT, (parent,), parent, program="````\nends here?")).messages[0].text
     assert f"`````python\n{script.rstrip()}\n`````" in text
     assert "`````markdown\n````\nends here?\n`````" in text
 
@@ -237,14 +237,14 @@ def test_a_log_may_name_lines_that_are_not_there(line):
 
 
 def test_a_second_question_holds_the_answer_and_what_was_wrong_with_it():
-    asked = Conversation(SYSTEM, (Turn("user", "edit it"),))
+    asked = Conversation(SYSTEM, (ChatMessage("user", "edit it"),))
     again = ask_again(asked, "here you are \ud800", "it has no block")
-    assert [turn.speaker for turn in again.turns] == ["user", "assistant", "user"]
-    assert again.turns[1].text == "here you are ?"
-    assert "it has no block" in again.turns[2].text
+    assert [message.role for message in again.messages] == ["user", "assistant", "user"]
+    assert again.messages[1].text == "here you are ?"
+    assert "it has no block" in again.messages[2].text
 
 
 def test_an_empty_answer_is_no_turn_of_its_own():
-    again = ask_again(Conversation(SYSTEM, (Turn("user", "edit it"),)), " \n", "the reply is empty")
-    assert [turn.speaker for turn in again.turns] == ["user"]
-    assert again.turns[0].text.startswith("edit it\n\nThat cannot be used: the reply is empty.")
+    again = ask_again(Conversation(SYSTEM, (ChatMessage("user", "edit it"),)), " \n", "the reply is empty")
+    assert [message.role for message in again.messages] == ["user"]
+    assert again.messages[0].text.startswith("edit it\n\nThat cannot be used: the reply is empty.")

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from nights import unigram
 
-from agent.proposers.author.near import Parts
+from agent.proposers.author.near import Combinable
 from agent.proposers.llm.reply import MAX_EDITS, REPLY_CHARS, BadReply, read_combination, read_ideas, read_reply
 from agent.script.dials import normalised
 
@@ -285,7 +285,7 @@ def test_the_last_idea_of_an_answer_that_was_cut_off_is_not_read():
         titles(FIRST, is_whole=False)
 
 
-PARTS = Parts(near=(3, 7), keeps=(2,))
+PARTS = Combinable(near=(3, 7), keeps=(2,))
 
 
 @pytest.mark.parametrize("said", ["3, 7", "#3 and #7", "attempts 3, 7", "7 + 3"])

@@ -8,8 +8,8 @@ from agent.judging.failures import stopped_early, too_slow, training_failure
 from agent.judging.intervals import Interval
 from agent.proposers.author.facts import memory_gb
 from agent.proposers.author.near import was_near
-from agent.proposers.author.parts import newest
 from agent.proposers.author.quoting import quoted, quoted_sentence
+from agent.proposers.author.sections import newest
 from agent.text import percent_sure
 
 TITLE_CHARS = 120

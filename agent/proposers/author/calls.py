@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from agent.experiment import Briefing, Call
-from agent.proposers.author.parts import first
+from agent.proposers.author.sections import first
 from agent.text import one_line
 
 MODULES = ("kernels", "prepare", "hardware")

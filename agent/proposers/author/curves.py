@@ -46,11 +46,10 @@ def curves(briefing: Briefing, most_chars: int) -> str:
     by_number = {row.attempt.number: row for row in rows(briefing)}
     numbers = [one.number for one in compared(briefing.history, briefing.parent) if known.get(one.number)]
     for count in range(len(numbers), 1, -1):
-        chosen = [by_number[number] for number in numbers[:count]]
-        if (
-            len(text := "\n".join([ABOUT, "", *_table(chosen, [known[row.attempt.number] for row in chosen])]))
-            <= most_chars
-        ):
+        shown = numbers[:count]
+        table = _table([by_number[number] for number in shown], [known[number] for number in shown])
+        text = "\n".join([ABOUT, "", *table])
+        if len(text) <= most_chars:
             return text
     return ""
 

@@ -25,21 +25,21 @@ def near_misses(history: History) -> list[Attempt]:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Combinable:
     """Hold the numbers of the attempts that one edit may combine."""
 
     near: tuple[int, ...]  # nearly kept: not in the best script
     keeps: tuple[int, ...]
 
 
-def to_combine(history: History) -> Parts | None:
+def to_combine(history: History) -> Combinable | None:
     """Return what an edit may combine; None unless there are two attempts, one of them a near miss.
 
     What is kept stands in the best script already, so keeps alone leave nothing to bring in.
     """
     near = sorted(one.number for one in near_misses(history)[:MOST_OFFERED])
     keeps = [one.number for one in kept(history) if one.is_idea and one.parent is not None]
-    return Parts(tuple(near), tuple(keeps)) if near and len(near) + len(keeps) > 1 else None
+    return Combinable(tuple(near), tuple(keeps)) if near and len(near) + len(keeps) > 1 else None
 
 
 def _sure(attempt: Attempt) -> float:

@@ -4,8 +4,8 @@ from collections import defaultdict
 
 from agent.experiment import Briefing
 from agent.proposers.author.attempts import rows
-from agent.proposers.author.parts import first
 from agent.proposers.author.quoting import harmless_code
+from agent.proposers.author.sections import first
 from agent.records.past import dials_in
 from agent.script.cached import remembered
 from agent.script.dials import Dial, Value, is_number, legible_dials, show

@@ -7,7 +7,7 @@ every mode and a provider's cache holds it.
 from collections.abc import Sequence
 from enum import StrEnum
 
-from agent.proposers.author.near import Parts
+from agent.proposers.author.near import Combinable
 
 
 class AskMode(StrEnum):
@@ -21,7 +21,7 @@ class AskMode(StrEnum):
 SOURCES = frozenset(mode.value for mode in AskMode)  # all that a language model's ideas and calls are credited to
 
 
-def task_of(mode: AskMode, script: str, parts: Parts | None = None) -> str:
+def task_of(mode: AskMode, script: str, parts: Combinable | None = None) -> str:
     """Return the task that ends a prompt, with the form of the answer; `parts`: what may be combined."""
     match mode:
         case AskMode.EXPLORE:

@@ -25,8 +25,8 @@ from agent.proposers.author.facts import lasting, present
 from agent.proposers.author.known import known_ideas
 from agent.proposers.author.near import to_combine
 from agent.proposers.author.pages import for_one_answer
-from agent.proposers.author.parts import Section, cut, fit, newest
 from agent.proposers.author.quoting import fenced, quoted
+from agent.proposers.author.sections import Section, cut, fit, newest
 from agent.proposers.author.turned import turned_dials
 from agent.proposers.llm.modes import AskMode, task_of
 from agent.text import harmless_lines, paragraphs
@@ -61,10 +61,10 @@ diff, no line numbers, no text after the last block."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChatMessage:
     """Hold one message of a conversation."""
 
-    speaker: Literal["user", "assistant"]
+    role: Literal["user", "assistant"]
     text: str
 
 
@@ -73,12 +73,12 @@ class Conversation:
     """Hold the system prompt and the messages that follow it."""
 
     system: str
-    turns: tuple[Turn, ...]
+    messages: tuple[ChatMessage, ...]
     stable_chars: int = 0  # at the beginning of the first message, that the night's next questions share
 
     @property
     def chars(self) -> int:
-        return len(self.system) + sum(len(turn.text) for turn in self.turns)
+        return len(self.system) + sum(len(message.text) for message in self.messages)
 
 
 # ---- the parts -------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def compose(briefing: Briefing, broken: Attempt | None = None, mode: AskMode = A
     changing = _sections(table, briefing, max(CHANGING_CHARS, left - len(stable) - len(task)))
     beginning = "\n\n".join(filter(None, (stable, shown)))
     text = "\n\n".join(filter(None, (beginning, changing, task)))
-    return Conversation(system, (Turn("user", text),), 0 if broken else len(beginning))
+    return Conversation(system, (ChatMessage("user", text),), 0 if broken else len(beginning))
 
 
 def _sections(parts: Sequence[Section], briefing: Briefing, most_chars: int) -> str:
@@ -179,10 +179,10 @@ def _where(broken: Attempt, script: str) -> str:
 
 
 def ask_again(asked: Conversation, answer: str, wrong: str) -> Conversation:
-    """Add an unusable answer and its error to the messages; an empty answer gets no turn: some servers refuse one."""
+    """Add an unusable answer and its error to the messages; an empty answer gets none: some servers refuse it."""
     request = f"That cannot be used: {wrong}.\nAnswer again, whole, in the form that was asked for."
     answer = cut(answer.encode(errors="replace").decode(), ANSWER_CHARS)
     if not answer.strip():
-        first = asked.turns[-1]
-        return replace(asked, turns=(*asked.turns[:-1], replace(first, text=f"{first.text}\n\n{request}")))
-    return replace(asked, turns=(*asked.turns, Turn("assistant", answer), Turn("user", request)))
+        first = asked.messages[-1]
+        return replace(asked, messages=(*asked.messages[:-1], replace(first, text=f"{first.text}\n\n{request}")))
+    return replace(asked, messages=(*asked.messages, ChatMessage("assistant", answer), ChatMessage("user", request)))

@@ -42,7 +42,7 @@ class OpenAI:
     def question(self, asked: Conversation, endpoint: Endpoint, max_tokens: int) -> dict[str, Any]:
         # OpenAI's newer models refuse the old name, and many other servers do not know the new one
         limit = "max_completion_tokens" if endpoint.is_home else "max_tokens"
-        messages = [{"role": "system", "content": asked.system}, *_turns(asked)]
+        messages = [{"role": "system", "content": asked.system}, *_messages(asked)]
         return {"model": endpoint.model, limit: max_tokens, "messages": messages}
 
     def stream_options(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Anthropic:
         return client.messages
 
     def question(self, asked: Conversation, endpoint: Endpoint, max_tokens: int) -> dict[str, Any]:
-        first, *others = _turns(asked)
+        first, *others = _messages(asked)
         question: dict[str, Any] = {"model": endpoint.model, "max_tokens": max_tokens, "system": asked.system}
         text, end = first["content"], asked.stable_chars
         if 0 < end < len(text):
@@ -162,8 +162,8 @@ def _missing(extra: str) -> MachineError:
     return MachineError(f"the {extra} SDK is not installed; run: {command_for(extra)}")
 
 
-def _turns(asked: Conversation) -> list[dict[str, Any]]:
-    return [{"role": turn.speaker, "content": turn.text} for turn in asked.turns]
+def _messages(asked: Conversation) -> list[dict[str, Any]]:
+    return [{"role": message.role, "content": message.text} for message in asked.messages]
 
 
 def _text(content: object, key: str = "text") -> str:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from agent.errors import ScriptError
-from agent.proposers.author.near import Parts
+from agent.proposers.author.near import Combinable
 from agent.script.contract import check_script
 from agent.script.dials import normalised
 from agent.text import one_line
@@ -123,7 +123,7 @@ def read_ideas(text: str, base: str, name: str, *, is_whole: bool = True) -> tup
     return tuple(sound.values())
 
 
-def read_combination(text: str, base: str, name: str, parts: Parts) -> Edited:
+def read_combination(text: str, base: str, name: str, parts: Combinable) -> Edited:
     """Read a reply that combines some of these parts; say in its hypothesis which."""
     edited = read_reply(text, base, name)
     numbers = sorted({int(number) for number in re.findall("[0-9]{1,6}", edited.combines)})

@@ -147,7 +147,7 @@ def test_the_question_for_a_combination_shows_the_edit_of_every_near_miss():
     assert "Attempt 3 (edits 0), near miss" in text
     assert "-LR = 0.04\n-DEPTH = 4\n+LR = 0.02\n+DEPTH = 6" in text
     assert "+    return LR / 2" in text
-    question = compose(told(), mode=AskMode.COMBINE).turns[0].text
+    question = compose(told(), mode=AskMode.COMBINE).messages[0].text
     assert f"# Edits to combine\n\n{text}\n" in question
     assert len(edits_of([3, 4], told(), 700)) <= 850
 
