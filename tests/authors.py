@@ -51,8 +51,8 @@ def attempt(
 ) -> Attempt:
     """An attempt on the first script; `speed` is by that of attempt 0, which reads 3 M tokens in 30 s."""
     ending = Ending.FINISHED if bpb is not None else Ending.CRASHED
-    summary = Summary(num_steps=int(1000 * speed), total_tokens_M=3.0 * speed, num_params_M=7.0, peak_vram_mb=2000.0)
-    run = Run(0, ending, 0, 30.0, summary, "KeyError: 1", Score(bpb, 1.0) if bpb else None, peak_bytes=4 * 10**9)
+    summary = Summary(num_steps=int(1000 * speed), total_tokens_M=3.0 * speed, num_params_M=7.0, peak_vram_mb=2048.0)
+    run = Run(0, ending, 0, 30.0, summary, "KeyError: 1", Score(bpb, 1.0) if bpb else None, peak_bytes=4 << 30)
     decision = Decision(kind, "why", gain_bpb=-0.01, sure=0.4 if kind is Kind.LUCK else 0.1)
     proposal = Proposal(script, title or f"title {number}", f"Reason {number}. And more.", "llm:m" if number else "you")
     return Attempt(number, 0 if number else None, proposal, "", "c", (run,), decision, True, **facts)  # type: ignore[arg-type]

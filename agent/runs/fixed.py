@@ -46,7 +46,7 @@ def read_machine(folder: Path) -> tuple[int, float] | tuple[None, None]:
     """Return the cores, and the gigabytes of the GPU or of the machine; None for both if they are not known."""
     try:
         known = json.loads((folder / MACHINE).read_bytes())
-        return int(known["cores"]), float(known["memory_bytes"]) / 1e9
+        return int(known["cores"]), float(known["memory_bytes"]) / 2**30
     except (OSError, ValueError, KeyError, TypeError):
         return None, None
 

@@ -13,8 +13,8 @@ def memory_gb(attempt: Attempt, device_kind: str) -> float | None:
     """Return the most memory that it filled: of a GPU by the script's count, else by the harness's watch."""
     if device_kind == "cuda":
         peak_mb = attempt.summary.peak_vram_mb if attempt.summary is not None else None
-        return peak_mb / 1e3 if peak_mb is not None else None
-    return attempt.peak_bytes / 1e9 if attempt.peak_bytes is not None else None
+        return peak_mb / 1024 if peak_mb is not None else None
+    return attempt.peak_bytes / 2**30 if attempt.peak_bytes is not None else None
 
 
 def lasting(briefing: Briefing) -> Iterator[str]:
