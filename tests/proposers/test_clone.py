@@ -35,7 +35,7 @@ def test_the_facts_are_those_that_a_model_is_told(agent):
     assert "8 CPU cores, 32 GB of memory" in facts
     assert "- LR = 0.04: ↑0.08 worse #1" in facts
     assert "#2 incumbent" in facts
-    assert "- Smear tokens" in facts
+    assert '- "Smear tokens"' in facts
     assert "- `kernels.linear(x, weight) -> array` Return x times" in agent.saw("CALLS.md", told())
     assert "nightshift try" not in agent.saw("program.md", brief(program=(PROJECT / "program.md").read_text()))
 
