@@ -31,3 +31,9 @@ def test_no_file_and_no_function_is_long(path):
 def test_no_two_files_of_tests_share_a_name():
     names = [path.name for path in (ROOT / "tests").rglob("*.py") if "cheats" not in path.parts]
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def test_no_helper_of_the_tests_has_the_name_of_a_benchmark():
+    # tests of benchmarks put both folders on the path, and would import whichever comes first
+    helpers, benchmarks = ({path.name for path in (ROOT / folder).glob("*.py")} for folder in ("tests", "benchmarks"))
+    assert helpers & benchmarks == set()

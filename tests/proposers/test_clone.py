@@ -2,7 +2,7 @@
 
 import pytest
 from agents import BASE, EDITED, IDEA, SCRIPT, Agent, attempt, brief
-from authors import told
+from briefings import told
 from nights import PROJECT
 
 from agent.errors import NoIdea

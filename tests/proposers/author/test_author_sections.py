@@ -1,7 +1,7 @@
 """When room is short, the least important part of a question is shortened, and then left out."""
 
 import pytest
-from authors import told
+from briefings import told
 
 from agent.proposers.author.sections import Section, cut, fit
 from agent.proposers.llm.prompt import CHANGING, STABLE

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from authors import CURVE, HISTORY, SETTING, attempt, edited, reworked, told
+from briefings import CURVE, HISTORY, SETTING, attempt, edited, reworked, told
 from queued import SCRIPT
 
 from agent.experiment import Kind, KnownIdea
