@@ -295,8 +295,8 @@ def _check_same(place: Place, there: Contents) -> None:
 
 def packed_tags(place: Place) -> tuple[str, ...]:
     """List the nights that are packed away here."""
-    ending = place.packed("").name
-    return tuple(sorted(path.name.removesuffix(ending) for path in place.nights.glob(f"[!.]*{ending}")))
+    ending, there = place.packed("").name, (path for path in place.nights.glob("[!.]*") if path.is_file())
+    return tuple(sorted(path.name.removesuffix(ending) for path in there if path.name.endswith(ending)))
 
 
 def read_contents(file: Path) -> Contents:

@@ -410,3 +410,9 @@ def test_weights_stay_that_are_to_be_scored_or_audited_still(grounds, gone):
         database.execute(f"UPDATE runs SET {gone} WHERE attempt = 1")
         database.commit()
     assert "no weights to delete" in done(grounds, "t", "--prune-weights")
+
+
+def test_a_pipe_in_the_place_of_a_packed_night_is_not_waited_for(grounds):
+    os.mkfifo(packed(grounds).with_name("u.tar.gz"))
+    assert "is no plain file" in refused(grounds.nightshift("archive", "--unpack", "u"))
+    assert grounds.nightshift("nights").returncode == 0

@@ -14,7 +14,7 @@ from agent.cli.reading.which import known_tag
 from agent.cli.words.options import SCRIPT
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
-from agent.files import remove
+from agent.files import check_plain, remove
 from agent.git.repo import valid_tag
 from agent.invocation import typed
 from agent.night.lock import only_night
@@ -87,6 +87,7 @@ def _unpack(place: Place, options: ArchiveOptions) -> None:
 
     tag = options.tag
     file = place.packed(tag)
+    check_plain(file)
     if not file.exists():
         there = f"night {tag} is here, and not packed" if place.journal(tag).exists() else f"there is no {file}"
         raise NightError(f"{there}; see the nights with: {typed('nights')}")
