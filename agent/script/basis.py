@@ -15,7 +15,8 @@ from agent.experiment import Attempt, History, incumbent
 from agent.script.dials import Value, values_of
 
 SETTING = re.compile(r"([A-Z][A-Z0-9_]*)\s*(?::[^=]+)?=(?!=)")  # a dial's line: its value is looked at apart
-MOST_NEAR = 64  # edits that were not kept, the latest, with which a script is compared
+# edits that were not kept, the latest, with which a script is compared; and their characters: a second reads 300,000
+MOST_NEAR, MOST_NEAR_CHARS = 64, 4_000_000
 SURE = 1000  # so many other edits would have to be missing before one that is held, line by line, counts as chance
 
 
@@ -144,7 +145,8 @@ def _nearest(
 ) -> tuple[int, int]:
     """Return the base or, if that is nearer, an edit of it that was not kept; and the distance."""
     nearest, least = base.number, text.distance(its_text)
-    for one in [one for one in history if one.parent == base.number][-MOST_NEAR:] if least else ():
+    most = max(1, min(MOST_NEAR, MOST_NEAR_CHARS // max(1, len(base.proposal.script))))
+    for one in [one for one in history if one.parent == base.number][-most:] if least else ():
         distance = text.distance(_ReadText.of(one.proposal.script, device_kind))
         if distance < least:
             nearest, least = one.number, distance

@@ -78,6 +78,18 @@ def test_an_edit_of_one_that_was_not_kept_is_told_as_that(kept):
     assert found(dials(kept[-1].proposal.script, EMBEDDING_LR=0.123), history) == (4, [])
 
 
+def test_of_long_scripts_that_were_not_kept_only_the_latest_are_compared(monkeypatch):
+    near = [
+        scored_attempt(at, 1.1, parent=0, script=dials(SHIPPED, EMBEDDING_LR=at / 10, MATRIX_LR=at / 10))
+        for at in range(1, 6)
+    ]
+    history = [*night(SHIPPED), *near]
+    mine = [dials(one.proposal.script, DEPTH=VALUES["DEPTH"] + 1) for one in near]
+    assert [found(script, history)[0] for script in mine] == [1, 2, 3, 4, 5]
+    monkeypatch.setattr("agent.script.basis.MOST_NEAR_CHARS", 2 * len(SHIPPED))
+    assert [found(script, history)[0] for script in mine] == [0, 0, 0, 4, 5]
+
+
 def test_the_committed_script_may_be_none_of_the_attempts():
     committed = SHIPPED + "\n\ndef unused():\n    return 1\n"
     history = night(SHIPPED, dials(SHIPPED, MATRIX_LR=0.01))
