@@ -1,4 +1,4 @@
-"""What surrounds a night, for an author of edits: machine, data, what is left of the time, and where a step's goes."""
+"""The facts around a night that authors of edits are told: machine, data, phases of a step, known ideas, curves."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """Find out which attempt an edited script was made from, and which kept edits it lacks. Pure.
 
-Who edits a script for long may not notice that another edit was kept meanwhile. A script without that edit would be
-measured against one with it, and lose for a reason that has nothing to do with its idea.
+An author who edits a script for long may not notice that another edit was kept meanwhile. Without that edit, the script
+would be measured against one that has it, and lose for a reason that has nothing to do with its idea.
 """
 
 import re
@@ -53,7 +53,7 @@ class _ReadText:
 
 @dataclass(frozen=True, slots=True)
 class _KeptEdit:
-    """One kept edit, as far as the incumbent still has it: what later edits have replaced tells nothing."""
+    """Hold one kept edit. Only the lines that the incumbent still has count: later edits have replaced the others."""
 
     earlier: Sequence[_ReadText]  # the chain up to it
     after: _ReadText

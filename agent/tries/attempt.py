@@ -81,7 +81,7 @@ def check_no_night(place: Place) -> None:
 
 
 def _is_night(repository: Path) -> bool:
-    """Look twice: who only asks whether a night runs holds its lock for a moment."""
+    """Return whether a night runs; look twice, since a process that only asks holds its lock for a moment, too."""
     if not is_held(repository):
         return False
     time.sleep(BRIEFLY_S)

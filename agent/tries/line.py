@@ -1,4 +1,4 @@
-"""The line of tries that were started: a folder of each, with what is to be tried and, once it was, the answer.
+"""Keep the tries that were started in a line: a folder for each, with its request and, once it was tried, the answer.
 
 It lives on the disk, so a restart of the machine costs nothing. Whatever else lies in the folder is left alone.
 """

@@ -1,4 +1,4 @@
-"""Brief the sources of ideas: of what the journal holds, and those that can read of what surrounds the night, too.
+"""Brief the sources of ideas on a night, and its owner on how fast it will go.
 
 Start reading with brief.py. It knows neither the driver nor its state, so that a command can brief as a night does.
 """
