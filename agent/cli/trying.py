@@ -3,8 +3,8 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from agent.cli.repeat import try_again
@@ -54,7 +54,7 @@ def try_edit(options: TryOptions) -> int:
 
 def _try_now(options: TryOptions) -> int:
     request, place = _request(options)
-    again = _again(options)
+    again = partial(_try_again, options)
     try:
         prepare(request, place, again)  # before it may have to wait for others
         with turn(place.repo.common_dir(), say_that_it_waits):
@@ -79,14 +79,6 @@ def _request(options: TryOptions) -> tuple[TryRequest, Place]:
         submitted=utc_now(),
     )
     return request, place
-
-
-def _again(options: TryOptions) -> Callable[[str | None], str]:
-    return lambda tag: try_again(_named(options, tag))
-
-
-def _named(options: TryOptions, tag: str | None) -> TryOptions:
-    return options if tag is None else replace(options, night=replace(options.night, tag=tag))
 
 
 def _tell(options: TryOptions, outcome: TryOutcome, **more: object) -> int:
@@ -120,7 +112,7 @@ def _start(options: TryOptions) -> int:
     if not is_taken(place.repo.common_dir()):
         check_no_night(place)
     try:
-        prepared = prepare(request, place, _again(options))
+        prepared = prepare(request, place, partial(_try_again, options))
     except StaleEdit as error:
         return _tell(options, TryOutcome.refused(error))
     with line.changing():
@@ -216,7 +208,7 @@ def _cancel(options: TryOptions, number: str) -> int:
 def _try_again(options: TryOptions, tag: str | None) -> str:
     if options.work:
         return typed("try", "--wait", "ID")
-    return try_again(_named(options, tag))
+    return try_again(options if tag is None else replace(options, night=replace(options.night, tag=tag)))
 
 
 def _try_words(words: argparse.ArgumentParser) -> None:
