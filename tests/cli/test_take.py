@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import refused
-from nights import Grounds, git, make_repository, unigram
+from nights import PROJECT, Grounds, git, make_repository, unigram
 from samples import NIGHT
 from serving import GrowingNight
 
@@ -189,6 +189,13 @@ def test_a_night_of_which_only_refs_are_here_is_taken_from_in_a_linked_worktree_
     assert told(clone, "2")["title"] == "an edit"  # the subject of its commit
     assert script(clone).read_text() == BEST
     assert "night t has no attempt 9 here; there are: 0 to 2" in refused(clone.nightshift("take", "9"))
+
+
+def test_where_only_records_of_other_nights_are_the_first_edit_begins_with_the_script_as_it_stands(tmp_path):
+    fresh = Grounds(make_repository(tmp_path / "fresh", unigram()))
+    shutil.copyfile(PROJECT / "results.tsv", fresh.root / "results.tsv")
+    said = refused(fresh.nightshift("take", "best"))
+    assert said.startswith("no night has run here yet: edit train_mlx.py as it stands, and try it; of night nov22-")
 
 
 def test_the_confirmed_script_is_that_of_dawn(here):

@@ -11,7 +11,7 @@ from agent.git.repo import Repo, valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.model.best_script import BestScript
 from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.records.place import Place, check_unpacked
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.read import known_tags
 from agent.view.status import confirmed_branch
@@ -42,9 +42,13 @@ def find(place: Place, wanted: Wanted, asked: str | None) -> AttemptScript:
         return _by_refs(source, tag, wanted)
     facts = facts_of(source, tag)
     known = facts.attempt(wanted) if isinstance(wanted, int) else _chosen(facts, wanted)
-    if known is None and wanted in refs_of(source.repo, tag).values():  # a ledger that was cut
+    refs = refs_of(source.repo, tag)
+    if known is None and wanted in refs.values():  # a ledger that was cut
         return _by_refs(source, tag, wanted)
-    return _by_facts(source, facts, known or attempt_in(facts, int(wanted)))
+    known = known or attempt_in(facts, int(wanted))
+    if asked is None and not source.tags() and not refs:
+        _check_came_along(source, tag, known)
+    return _by_facts(source, facts, known)
 
 
 def _tag(place: Place, asked: str | None) -> str:
@@ -64,6 +68,17 @@ def refs_of(repo: Repo, tag: str) -> Mapping[str, int]:
     lines = repo.git("for-each-ref", "--format=%(objectname) %(refname)", f"{EXPERIMENTS}{tag}/").splitlines()
     pairs = (line.split(" ", 1) for line in reversed(lines))
     return {commit: int(name) for commit, ref in pairs if (name := ref.rpartition("/")[2]).isdecimal()}
+
+
+def _check_came_along(place: Place, tag: str, attempt: AttemptFacts) -> None:
+    """Raise NightError in a clone where no night has run, and which has only the records of nights from elsewhere."""
+    if attempt.commit is not None and place.repo.find(attempt.commit) is not None:
+        return
+    check_unpacked(place, tag)
+    raise NightError(
+        f"no night has run here yet: edit {place.script} as it stands, and try it; of night {tag}, which ran "
+        f"elsewhere, only the record is here"
+    )
 
 
 # ---- by its facts ----------------------------------------------------------------------------------------------------
