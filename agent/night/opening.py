@@ -125,17 +125,21 @@ def _lay_out_fixed(place: Place, tag: str, files: Iterable[str]) -> None:
             shutil.copytree(cache_root() / name, folder / "warm" / "cache" / name, dirs_exist_ok=True)
 
 
+def check_kept(night: Night, budget_s: float | None, seed: int | None) -> None:
+    """Raise NightError where a night is asked to go on with another budget or seed; None: not asked for."""
+    for option, asked, kept in (("--budget-s", budget_s, night.budget_s), ("--seed", seed, night.seed)):
+        if asked is not None and asked != kept:
+            raise NightError(
+                f"night {night.tag} has {option} {kept:g}, not {asked:g}; leave the option out to resume it, "
+                f"or choose another --tag"
+            )
+
+
 def _resume(place: Place, request: Request, night: Night) -> Night:
     tag = night.tag
     with Journal.read(place.journal(tag)) as journal:
         check_hours(request.hours, Pace.of(journal.attempts(), (), night.budget_s))
-    budget, seed = ("--budget-s", request.budget_s, night.budget_s), ("--seed", request.seed, night.seed)
-    for option, asked, fixed in (budget, seed):
-        if asked is not None and asked != fixed:
-            raise NightError(
-                f"night {tag} has {option} {fixed:g}, not {asked:g}; leave the option out to resume it, "
-                f"or choose another --tag"
-            )
+    check_kept(night, request.budget_s, request.seed)
     if place.script != night.script:
         raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {night.script}")
     _check_dataset(night, request.dataset)

@@ -7,6 +7,7 @@ from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, History, Proposal, incumbent
 from agent.invocation import typed
 from agent.night.assembly import committed, terms_of
+from agent.night.opening import check_kept
 from agent.proposers.checked import check_proposal, tried_as
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -48,7 +49,9 @@ def prepare(request: TryRequest, place: Place, again: TryAgain, *, is_taken_up: 
     """
     if request.tag is None and place.tags():
         request = replace(request, tag=place.tags()[-1])
-    terms_of(place, request.tag, request.terms)  # first: a night with other terms can try no edit
+    before, _ = terms_of(place, request.tag, request.terms)  # first: a night with other terms can try no edit
+    if before is not None:
+        check_kept(before, request.budget_s, request.seed)
     try:
         return _checked(request, place, is_taken_up=is_taken_up)
     except StaleEdit:

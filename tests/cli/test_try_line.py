@@ -113,6 +113,13 @@ def test_an_edit_of_an_older_script_is_refused_before_it_waits(lined):
     assert len(lined.attempts("t")) == 3
 
 
+def test_so_is_one_with_another_budget_than_the_nights(lined):
+    edit(lined, unigram(SMOOTHING=4.0))
+    facts = said(lined, "--start", "-m", "smoother", "--budget-s", "20")
+    assert facts["error"].startswith("night t has --budget-s 0.05, not 20; leave the option out")
+    assert TryLine(lined.root).waiting() == []
+
+
 def test_it_is_tried_anyway_where_that_is_asked_for(lined):
     edit(lined, unigram(SMOOTHING=3.0))
     facts = said(lined, "-m", "smoother", "--anyway")
