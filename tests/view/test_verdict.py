@@ -72,6 +72,14 @@ def test_whatever_was_decided_the_next_step_is_told(kind):
     assert kind not in ADVICE or words.startswith(ADVICE[kind])
 
 
+def test_an_edit_that_was_late_beside_other_programs_need_not_be_slow():
+    late = Run(0, Ending.DELAYED, None, 9.0, None, "other programs took 80% of the machine's processors")
+    attempt = ended(dataclasses.replace(late, ending=Ending.OVERRAN), Kind.TOO_SLOW)
+    words = verdict(dataclasses.replace(attempt, runs=(late, *attempt.runs))).next()
+    assert words.startswith("other programs kept the machine busy, so it may not be too slow: once they have ended, ")
+    assert verdict(attempt).next().startswith(ADVICE[Kind.TOO_SLOW])
+
+
 def test_the_difference_is_to_the_parent_and_beside_it_stands_how_much_may_be_luck():
     facts = verdict(scored_attempt(2, 1.2, parent=1), noise=Noise(0.01, 4, 0.03)).facts()
     assert (facts["delta_bpb"], facts["sigma_bpb"], facts["smallest_bpb"]) == (-0.05, 0.01, 0.03)
