@@ -53,7 +53,7 @@ def _goodbye(context: NightContext, options: RunOptions) -> None:
     for line in status_lines(night, history, pid=None, stopping=False, dawn=dawn, asks=asks)[2:]:
         context.watcher.said(line)
     brought = shares(history, asks)
-    for line in terminal.shares_lines(brought) if len(history) > 1 else ():
+    for line in (*terminal.shares_lines(brought), *terminal.failure_lines(brought)) if len(history) > 1 else ():
         context.watcher.said(line)
     best = incumbent(history)
     if best is not None and best.number > 0:

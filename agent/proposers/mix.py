@@ -198,6 +198,7 @@ class Share:
     tokens_out: int | None
     usd: float | None
     tokens_cached: int | None = None  # of tokens_in
+    last_failure: str | None = None  # why the latest call failed; None where it did not
 
 
 def shares(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
@@ -228,6 +229,7 @@ def _share(ideas: Brought, asks: Sequence[Ask]) -> Share:
         tokens_out=_sum(ask.tokens_out for ask in asks),
         usd=_sum(ask.usd for ask in asks),
         tokens_cached=_sum(ask.tokens_cached for ask in asks),
+        last_failure=asks[-1].failure if asks else None,
     )
 
 

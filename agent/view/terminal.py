@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from agent.amounts import counted
 from agent.experiment import (
     Attempt,
     Audit,
@@ -19,7 +20,7 @@ from agent.experiment import (
 )
 from agent.proposers.mix import Share
 from agent.records.ledger import Row, memory_mb, number_of
-from agent.text import harmless_lines, percent_sure, shown_difference
+from agent.text import SAID_CHARS, harmless_lines, one_line, percent_sure, shown_difference
 from agent.view import table
 from agent.view.live.verdicts import COLOURS
 from agent.view.table import Column
@@ -86,6 +87,16 @@ def memory(megabytes: float) -> str:
 def shares_lines(rows: Iterable[Share], width: int | None = None) -> list[str]:
     """Return a table of the gains and costs of each source; width: of a terminal, None to show all columns."""
     return table.lines(SHARES, [_share(row) for row in rows], width)
+
+
+def failure_lines(rows: Iterable[Share]) -> list[str]:
+    """Say of each source whose latest call failed how many did and why, since its cost goes on."""
+    return [
+        f"{row.source}: {row.failures} of {counted(row.calls, 'call')} failed, the last because "
+        f"{one_line(row.last_failure, SAID_CHARS)}"
+        for row in rows
+        if row.last_failure is not None
+    ]
 
 
 def _share(row: Share) -> tuple[str, ...]:

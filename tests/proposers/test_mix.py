@@ -343,6 +343,7 @@ def test_shares_tell_what_each_source_brought_and_cost():
     llm, search = shares(history, asks)
     assert (llm.source, llm.attempts, llm.kept, llm.gain_bpb, llm.calls, llm.failures) == ("llm", 2, 1, 0.01, 3, 1)
     assert llm.hours == pytest.approx((2 * 300 + 1200) / 3600)
+    assert (llm.last_failure, shares(history, asks[:2])[0].last_failure) == (None, "garbage")
     assert (llm.tokens_in, llm.tokens_cached, llm.tokens_out, llm.usd) == (1500, 900, 200, pytest.approx(0.03))
     assert (search.source, search.attempts, search.calls, search.tokens_in, search.usd) == ("search", 1, 0, None, None)
 

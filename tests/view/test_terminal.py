@@ -17,6 +17,7 @@ from samples import HISTORY, NIGHT, UPSTREAM
 from agent.experiment import Attempt, Decision, Ending, Entry, Kind, Status
 from agent.files import write_plain
 from agent.judging.judge import Greedy
+from agent.proposers.mix import Share
 from agent.records import ledger
 from agent.script.basis import Basis
 from agent.view import terminal as report
@@ -229,3 +230,11 @@ def test_a_night_that_was_interrupted_says_what_is_unfinished():
         "unfinished, goes on when the night does: #1 LR 0.1 → 0.2",
     ]
     assert status_lines(NIGHT, history, pid=7, stopping=False)[-1] == "at work: #1 LR 0.1 → 0.2"
+
+
+def test_a_source_whose_calls_fail_says_why_in_a_harmless_line():
+    failed = Share("llm", 0, 0, 0.0, 0.1, 3, 2, 9, 9, 0.1, last_failure="no line there is\n\x1b[2J")
+    fine = Share("search", 4, 1, 0.1, 0.1, 0, 0, None, None, None)
+    assert report.failure_lines([failed, fine]) == [
+        r"llm: 2 of 3 calls failed, the last because no line there is \x1b[2J"
+    ]

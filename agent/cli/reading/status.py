@@ -75,12 +75,13 @@ def as_json(now: Overview, who: Holder | None, *, stopping: bool) -> dict[str, o
 
 def _show(now: Overview, who: Holder | None, *, stopping: bool) -> None:
     from agent.view.screen import print_folded, terminal_width
-    from agent.view.terminal import shares_lines
+    from agent.view.terminal import failure_lines, shares_lines
 
     left = None if who is None else _left_words(who.left(now.ideas))
     print_folded(overview_lines(now, pid=who.pid if who else None, stopping=stopping, left=left))
     for line in shares_lines(now.sources, terminal_width()) if now.sources else ():
         print(line)
+    print_folded(failure_lines(now.sources))
 
 
 def _left_words(left: Left) -> str | None:
