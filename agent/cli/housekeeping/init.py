@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 
 from agent.cli.words.parser import Subcommand
@@ -14,6 +15,7 @@ from agent.git.beginning import begin, commit_first
 from agent.git.repo import Repo
 from agent.invocation import ABOVE, IDEAS, OWN, SCRIPT, SKILL, python_for, typed, typed_in
 from agent.text import harmless
+from agent.view.screen import print_folded
 
 IGNORE = ".gitignore"
 IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "experiments/tries/", "*.before-take")
@@ -58,8 +60,7 @@ def init(options: InitOptions) -> int:
     print(f"{harmless(str(folder))} has all that a night needs{'' if changed else '; nothing was changed'}")
     if repo.root.resolve() != folder:
         print(f"  it is part of the git repository {harmless(str(repo.root))}, where its nights are recorded")
-    for line in _told(done, repo, is_made, is_first):
-        print(f"  {line}")
+    print_folded([f"  {line}" for line in _told(done, repo, is_made, is_first)])
     for line in _next(folder, _uncommitted(repo, folder, done)):
         print(line)
     return 0
@@ -161,12 +162,13 @@ def _uncommitted(repo: Repo, folder: Path, names: Iterable[str]) -> list[str]:
 
 def _next(folder: Path, uncommitted: list[str]) -> Iterable[str]:
     """Say which commands come next, as they are typed in the folder."""
-    lines = {
+    lines = {typed_in(folder, "doctor"): "first of all: MLX is not installed yet"} if find_spec("mlx") is None else {}
+    lines |= {
         typed_in(folder, "run", "--experiments", "3", "--budget-s", "30"): "a first look: minutes, no key, no data",
         typed_in(folder, "run"): "five-minute experiments until you stop it",
-        f"{python_for(folder)} {SCRIPT}": "one run by itself",
     }
     width = max(map(len, lines))
+    lines[f"{python_for(folder)} {SCRIPT}"] = "one run by itself"  # often longer than all others
     yield "next:"
     if folder != Path.cwd():
         yield f"  cd {shlex.quote(str(folder))}"

@@ -1,6 +1,8 @@
 """Turn the words of a command line into a frozen record. A Subcommand describes its words and its record."""
 
 import argparse
+import shutil
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, NoReturn, TypeVar
@@ -11,6 +13,7 @@ from agent.view.answer import Answer, AnswersTo
 
 Options = TypeVar("Options")
 
+RESEARCH = "Research on one training script overnight: propose, commit, train, score, keep what is better."
 EXAMPLES = {
     "init night": "a folder with all that a night needs; it is named night",
     "run": "five-minute experiments until you stop it",
@@ -87,7 +90,7 @@ def _parser(commands: Iterable[Subcommand[Any]]) -> Parser:
         prog=typed(),
         epilog=_examples(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Research on one training script overnight: propose, commit, train, score, keep what is better.",
+        description=textwrap.fill(RESEARCH, _columns()),
     )
     top.add_argument("--version", action="version", version=f"nightshift {version()}")
     named = top.add_subparsers(required=True, metavar="COMMAND", dest="command")
@@ -100,5 +103,14 @@ def _parser(commands: Iterable[Subcommand[Any]]) -> Parser:
 def _examples() -> str:
     lines = [f"  {typed()} {words}" for words in EXAMPLES]
     width = max(map(len, lines))
-    told = (f"{line:<{width}}  {what}" for line, what in zip(lines, EXAMPLES.values(), strict=True))
+    told = (_beside(f"{line:<{width}}  ", what) for line, what in zip(lines, EXAMPLES.values(), strict=True))
     return "\n".join(["examples:", *told])
+
+
+def _beside(line: str, what: str) -> str:
+    """Explain a command beside it, in a column of its own that is never narrow."""
+    return textwrap.fill(what, max(_columns(), len(line) + 24), initial_indent=line, subsequent_indent=" " * len(line))
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns - 2  # as argparse folds all the rest
