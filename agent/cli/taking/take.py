@@ -24,6 +24,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.text import harmless
 from agent.view.answer import Answer, AnswersTo
+from agent.view.screen import print_folded
 
 ASIDE = "before-take"  # the ending of the copy of a file that --anyway replaces
 TAKE_TEXT = (
@@ -94,9 +95,9 @@ def _say(answer: Answer, taken: AttemptScript, file: Path, undo: str | None, asi
     name = taken.ref if taken.number is None else f"attempt {taken.number}"
     named = f"{name} of night {taken.tag}: {harmless(taken.title)}"
     if undo is None:
-        print(f"{_shown(file)} was already {named}")
+        print_folded([f"{_shown(file)} was already {named}"])
         return
-    print(f"{_shown(file)} is now {named}")
+    print_folded([f"{_shown(file)} is now {named}"])
     if aside is not None:
         print(f"as it was before: {_shown(aside)}")
     print(f"undo with: {undo}")
