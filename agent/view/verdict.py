@@ -112,18 +112,19 @@ class TriedEdit:
             number = str(self.number)
             merged = f"attempt {number}, your edit merged onto attempt {self.merged_onto}"
             return f"{merged}, is the best script now: take it with: {typed('take', number)}, and edit on from there"
-        if self.way_back is None:
+        if self.best is None or self.way_back is None:
             return f"edit on from here: attempt {self.number} is the best script now"
+        take_best = typed("take", str(self.best.number), "--tag", self.night.tag)  # a tool has the same name
         if self.attempt.status is Status.CRASH:
             read = "read traceback" if self._traceback() else "see reason and log"
-            return f"it crashed: {read}, repair the script and try it again; or go back with: {self.way_back}"
+            return f"it crashed: {read}, repair the script and try it again; or go back with: {take_best}"
         advice = ADVICE.get(self.attempt.kind) if self.attempt.kind else None
         if self.attempt.kind is Kind.TOO_SLOW and any(run.ending is Ending.DELAYED for run in self.attempt.runs):
             advice = (
                 f"other programs kept the machine busy, so it may not be too slow: once they have ended, see with: "
                 f"{typed('replay', str(self.number))}"
             )
-        return f"{advice or 'it is not better: try another idea'}; go back with: {self.way_back}"
+        return f"{advice or 'it is not better: try another idea'}; go back with: {take_best}"
 
     def _delta_bpb(self) -> float | None:
         parent = None if self.attempt.parent is None else self.history[self.attempt.parent].val_bpb
