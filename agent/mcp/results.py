@@ -14,7 +14,6 @@ MOST_CHARS = 72_000
 STEPS = ((60_000, 400), (12_000, 200), (3_000, 100), (800, 40), (200, 20), (60, 5))
 AT_THE_END = frozenset({"log_text", "traceback"})  # their last lines say what happened
 HEAD = ("schema_version", "error", "exit_code")
-UNSHOWN = "its scoring or its audit failed (the words of that process are not shown: it has read the validation text)"
 
 
 def result_of(answer: Facts) -> CallToolResult:
@@ -80,19 +79,6 @@ def _row(row: Facts, parent: Facts | None) -> Facts:
         "title": row["description"],
         "source": row["source"],
     }
-
-
-def without_scorers_words(facts: Facts) -> Facts:
-    """Leave out of `nightshift show --json` all that a scoring process may have written.
-
-    It has read the validation text, and the reader is an author of scripts, which could hold that text.
-    """
-    runs = facts.get("runs") or []
-    if not any(run.get("failure") for run in runs):
-        return facts
-    runs = [run | {"failure": UNSHOWN if run.get("failure") else None} for run in runs]
-    decisions = [one | {"words": UNSHOWN} for one in facts.get("decisions") or []]
-    return facts | {"runs": runs, "decisions": decisions, "words": UNSHOWN}
 
 
 def progress_words(answer: Facts) -> str:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from agent.files import SUFFIX, throwaway_folder
 from agent.mcp.commands import CommandLine, Facts
-from agent.mcp.results import history_of, progress_words, result_of, without_scorers_words
+from agent.mcp.results import history_of, progress_words, result_of
 
 WAIT_S = 50.0  # below the minute after which many clients give up on a call
 STEPS_S = (1.0, 2.0, 5.0, 10.0, 20.0)  # between two reports of progress, each of which takes the run half a second
@@ -149,7 +149,7 @@ class Tools:
         if log and not facts.get("error"):
             told = await self.commands.ask("show", str(n), "--log", "--json", *_of_night(tag))
             facts |= {"log_text": told.get("error") or told.get("text")}
-        return result_of(without_scorers_words(facts))
+        return result_of(facts)
 
     async def diff(self, n: Number, tag: Tag = "") -> CallToolResult:
         """Show an attempt's edit: the diff against its parent's script, and the dials that it turned."""
@@ -163,7 +163,7 @@ class Tools:
             if facts.get("error"):
                 return result_of(facts)
             script = path.read_text(encoding="utf-8", errors="replace")
-        shown = {name: value for name, value in without_scorers_words(facts).items() if name not in OF_SHOW}
+        shown = {name: value for name, value in facts.items() if name not in OF_SHOW}
         return result_of(shown | {"script": script})
 
     # ---- steering ----------------------------------------------------------------------------------------------------

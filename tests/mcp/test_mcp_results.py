@@ -1,18 +1,10 @@
-"""What an agent reads of an answer: bounded, harmless, and without a word of a process that scores."""
+"""What an agent reads of an answer is bounded and harmless."""
 
 import json
 
 import pytest
 
-from agent.mcp.results import (
-    MOST_CHARS,
-    UNSHOWN,
-    bounded,
-    history_of,
-    progress_words,
-    result_of,
-    without_scorers_words,
-)
+from agent.mcp.results import MOST_CHARS, bounded, history_of, progress_words, result_of
 
 OK = {"schema_version": 1, "error": None, "exit_code": 0}
 
@@ -53,17 +45,6 @@ def test_a_refusal_has_its_sentence_first_and_the_facts_after_it():
     result = result_of(OK | {"error": "it lacks an edit", "exit_code": 2, "missing_edits": [{"attempt": 3}]})
     assert result.is_error
     assert result.content[0].text == 'it lacks an edit\n{"missing_edits": [{"attempt": 3}]}'
-
-
-def test_words_of_a_process_that_has_read_validation_text_are_left_out():
-    run = {"seed": 0, "val_bpb": None, "failure": "the secret text"}
-    decision = {"kind": "crashed", "words": "scoring failed: the secret text"}
-    facts = OK | {"words": decision["words"], "runs": [run, run | {"failure": None}], "decisions": [decision]}
-    shown = without_scorers_words(facts)
-    assert "secret" not in json.dumps(shown)
-    assert (shown["words"], shown["runs"][1]["failure"]) == (UNSHOWN, None)
-    honest = OK | {"words": "worse", "runs": [run | {"failure": None}], "decisions": [{"words": "worse"}]}
-    assert without_scorers_words(honest) == honest
 
 
 def test_the_history_is_short_and_compares_with_the_parent():

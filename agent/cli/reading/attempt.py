@@ -22,6 +22,7 @@ from agent.view import terminal
 from agent.view.answer import Answer, AnswersTo
 from agent.view.facts.json import plain
 from agent.view.facts.read import LOG_LINES, log_tail
+from agent.view.scoring_words import without_scoring_words
 from agent.view.screen import print_lines, terminal_width
 
 MOST_LINES = 10_000
@@ -81,7 +82,7 @@ def show(options: ShowOptions) -> int:
 def _told(place: Place, night: Night, attempt: Attempt, *, running: bool) -> dict[str, object]:
     """Return all facts about an attempt for programs; a folder or log that is gone is None."""
     facts = facts_of(place, night.tag)
-    shape = plain(attempt_in(facts, attempt.number))
+    shape = without_scoring_words(plain(attempt_in(facts, attempt.number)))
     for facts_of_run, run in zip(shape["runs"], attempt.runs, strict=False):  # a run at work is in the second alone
         facts_of_run |= {"exit_code": run.exit_code, **_kept(place, night.tag, attempt.number, run.seed)}
     ended = attempt.runs[: len(shape["runs"])]

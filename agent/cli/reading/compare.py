@@ -20,6 +20,7 @@ from agent.view.comparison import Comparison, Side, attempts_compared, nights_co
 from agent.view.export.rows import settings
 from agent.view.facts.json import plain
 from agent.view.facts.nouns import AttemptFacts, NightFacts
+from agent.view.scoring_words import without_scoring_words
 from agent.view.screen import print_folded, terminal_width
 from agent.view.table import Column
 
@@ -133,7 +134,7 @@ def _cut(text: str, most: int | None) -> str:
 def _as_json(one: Named) -> object:
     """Return all facts of an attempt, or those of a night without its attempts."""
     night = {name: value for name, value in plain(one.night).items() if name != "attempts"}
-    return night if one.attempt is None else plain(one.attempt) | {"tag": one.night.tag}
+    return night if one.attempt is None else without_scoring_words(plain(one.attempt)) | {"tag": one.night.tag}
 
 
 def _show_diff(place: Place, a: Named, b: Named, answer: Answer) -> int:

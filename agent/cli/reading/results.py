@@ -67,8 +67,11 @@ def _is_up_to_date(place: Place, tag: str) -> bool:
 
 
 def typed_row(row: Row) -> dict[str, object]:
-    """Return a row with numbers for its columns of numbers, and None for an empty cell."""
-    return {column: _value(column, row.get(column, "")) for column in COLUMNS}
+    """Return a row with numbers for its columns of numbers, and None for an empty cell.
+
+    The reason of a crash may hold words of a scoring process, which authors of scripts must not read.
+    """
+    return {column: _value(column, row.get(column, "")) for column in COLUMNS if column != "reason"}
 
 
 def _value(column: str, cell: str) -> str | float | None:

@@ -16,6 +16,7 @@ from agent.model.weights import find_weights, weights_of
 from agent.records.place import Place
 from agent.view.answer import Answer, AnswersTo
 from agent.view.facts.json import plain
+from agent.view.scoring_words import without_scoring_words
 from agent.view.screen import print_lines, terminal_width
 
 BEST_TEXT = (
@@ -55,7 +56,7 @@ def _told(place: Place, found: BestScript) -> dict[str, object]:
     weights = find_weights(place, found.facts.tag, found.attempt.number)
     return {
         "tag": found.facts.tag,
-        **plain(found.attempt),
+        **without_scoring_words(plain(found.attempt)),
         "ref": found.ref,
         "branch": found.branch,
         "gain": found.gain,
