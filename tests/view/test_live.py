@@ -39,7 +39,7 @@ def night_and_watcher(grounds: Grounds, *options: str) -> tuple[Terminal, Termin
 def test_a_night_is_shown_on_its_terminal_and_by_watch_in_another_process(grounds):
     night, watch = night_and_watcher(grounds, "--judge", "greedy", "--hours", "1", "--dawn", "0", "--budget-s", "0.6")
     assert night.has_shown("#0 baseline · run 1, seed 0", "s left · 1,000,000 tokens/s")
-    assert night.has_shown("#1 SHARE", "best   #0 val_bpb", "1 kept", "1 experiment · 59 min")
+    assert night.has_shown("#1 SHARE", "best   #0 val_bpb", "0 kept", "1 experiment · 59 min")
     assert watch.has_shown("best   #", " kept · ", "left   ", " · 59 min")
     for terminal in (night, watch):
         assert not any(set(line) == {"─"} for line in terminal.lines())  # the panel is gone
@@ -58,7 +58,7 @@ def test_calibration_and_dawn_are_told_apart_by_night_and_watcher(tmp_path):
     for terminal in (night, watch):
         assert terminal.has_shown("#0 baseline · calibration run 3 of 3, seed 2", "% · 0 s left")
         assert terminal.has_shown("#0 baseline · scoring")
-        assert terminal.has_shown("#1 SHARE", "run 1, seed 0", "best   #0 val_bpb", "1 kept", "σ 0.")
+        assert terminal.has_shown("#1 SHARE", "run 1, seed 0", "best   #0 val_bpb", "0 kept", "σ 0.")
         assert terminal.has_shown("± 0.00", "below the baseline")
     assert night.has_shown("dawn run 3 of up to 3, seed 1")
     assert watch.has_shown("dawn run 3, seed 1")

@@ -66,7 +66,7 @@ def test_the_panel_shows_each_fact_within_eight_lines_of_80_columns():
         "The first steps are wild, and a slow start keeps the momentum from storing…",
         "━━━━━━━━━╸━━━━━━━━━━━━ 45% · 165 s left · 1,850 tokens/s · loss 4.250 · step 70",
         f"best   #1 val_bpb 1.255000 · 0.245000 ± {margin_bpb:.6f} below the baseline",
-        f"so far 2 kept · 1 discarded · 1 crashed · σ {found.sigma_bpb:.6f}",
+        f"so far 1 kept · 1 discarded · 1 crashed · σ {found.sigma_bpb:.6f}",
         "left   31 experiments · 5 h 12 min",
         "cost   $1.25 · 12,034 tokens in (9,000 cached) · 801 out",
     ]
