@@ -317,6 +317,7 @@ def prepare_tinystories(folder: Path, endpoint: str) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_a_dataset_is_fetched_from_the_hub_over_a_breaking_connection(tmp_path, hub):
     endpoint, handler = hub
     fetched = prepare_tinystories(tmp_path, endpoint)

@@ -67,6 +67,7 @@ def test_a_dial_takes_the_value_of_its_device():
 MATMUL = "import hardware; {}; print(hardware.matmul_flops(1024))"
 
 
+@pytest.mark.slow
 @linux_cpu
 def test_the_fast_blas_is_several_times_faster_than_the_reference_one():
     reference = float(answer(python(MATMUL.format("pass"))))

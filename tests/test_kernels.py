@@ -336,6 +336,7 @@ def files_of(cache: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in (cache / "kernels").iterdir()}
 
 
+@pytest.mark.slow
 def test_kernels_are_compiled_in_the_first_step_and_never_again(tiny_data, tmp_path, monkeypatch):
     script, cache = with_dials(tmp_path, **SMALL), tmp_path / "cache"
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(cache))

@@ -34,6 +34,7 @@ def a_night(out: Path, arm: str, number: int, honest: float, *asks: Ask) -> None
     ship_night(place, out, tag, [honest], honest, *asks)
 
 
+@pytest.mark.slow
 def test_gains_and_costs_of_an_author_stand_beside_those_of_search_and_catalogue(tmp_path, capsys):
     for number, honest in enumerate((0.3, 0.2)):
         a_night(tmp_path, "author", number, honest, *CALLS)

@@ -35,6 +35,7 @@ def measured(tmp_path_factory) -> tuple[str, dict]:
     return done.stdout, json.loads((folder / "found.json").read_text())
 
 
+@pytest.mark.slow
 def test_every_part_has_its_table_and_its_figures(measured):
     said, found = measured
     for words in (
@@ -48,6 +49,7 @@ def test_every_part_has_its_table_and_its_figures(measured):
     assert isinstance(found["machine"], str)
 
 
+@pytest.mark.slow
 def test_the_loader_is_judged_by_its_slowest_shape_with_everything_that_training_waits_for(measured):
     _, found = measured
     uploads = [value for name, value in found.items() if name.endswith("_upload_tokens_s")]
@@ -55,6 +57,7 @@ def test_the_loader_is_judged_by_its_slowest_shape_with_everything_that_training
     assert found["loader_tokens_s"] == min(uploads)
 
 
+@pytest.mark.slow
 def test_tokenising_is_compared_by_megabytes_a_second_without_the_start_of_the_processes_and_with_it(measured):
     _, found = measured
     assert found["tokenise_text_mb"] == pytest.approx(4, abs=2)

@@ -78,6 +78,7 @@ def test_a_script_without_half_an_edit_lacks_the_effect_of_half_its_dials():
     assert judge_power.policies("sources") == ("greedy", "gate", "strict", "untold", "balanced", "dawn")
 
 
+@pytest.mark.slow
 def test_the_quick_benchmark_writes_a_figure_for_every_policy(tmp_path):
     command = [
         sys.executable,

@@ -20,6 +20,7 @@ import filled_night  # noqa: E402
 import long_night  # noqa: E402
 
 
+@pytest.mark.slow
 def test_a_filled_night_is_one_to_journal_git_and_ledger(tmp_path):
     place = filled_night.make_night(tmp_path / "user")
     filled_night.grow(place, 30)
@@ -40,6 +41,7 @@ def test_a_filled_night_is_one_to_journal_git_and_ledger(tmp_path):
         assert place.repo.read(f"refs/experiments/long/{attempt.number:04d}", place.script) == attempt.proposal.script
 
 
+@pytest.mark.slow
 def test_the_benchmark_goes_on_with_the_night_that_it_filled(tmp_path):
     flat_file = tmp_path / "flat.json"
     sizes = ("--sizes", "5", "9", "--steps", "1", "--calls", "1")

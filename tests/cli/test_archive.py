@@ -165,6 +165,7 @@ def killed_at(step: int, grounds: Grounds, *words: str) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
 
 
+@pytest.mark.slow
 def test_a_call_that_is_killed_at_any_step_loses_nothing_and_the_next_one_ends_it(grounds):
     before, step, kills = everything(grounds), 0, 0
     while True:

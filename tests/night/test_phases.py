@@ -43,6 +43,7 @@ def bigram() -> str:
     return text.replace("    data = prepare", LOOKS)
 
 
+@pytest.mark.slow
 def test_a_night_measures_the_phases_once_and_says_them(tmp_path, own_cache):
     root = make_repository(tmp_path / "user", bigram())
     with reading_night(root, bigram(), BUDGET_S, sandbox=Mode.AUTO) as context:
@@ -61,6 +62,7 @@ def test_a_night_measures_the_phases_once_and_says_them(tmp_path, own_cache):
         assert not [sentence for sentence in said if "a step" in sentence]
 
 
+@pytest.mark.slow
 def test_a_script_that_cannot_be_profiled_or_takes_too_long_ends_no_night(grounds: Grounds, monkeypatch):
     for most_s, words in ((60.0, "exit code 2: train_mlx.py: error: unrecognized"), (0.0, "still running after 0 s")):
         monkeypatch.setattr(of_night, "limit_s", lambda budget_s, first, most_s=most_s: most_s)

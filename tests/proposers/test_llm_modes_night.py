@@ -40,6 +40,9 @@ class Morning:
     question: str
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Morning:
     grounds = Grounds(make_repository(tmp_path_factory.mktemp("modes") / "user", unigram()))
@@ -89,7 +92,6 @@ def test_the_status_shows_what_each_mode_has_brought(morning):
     assert any(line.split()[:2] == ["explore", "3"] for line in morning.status.splitlines())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("attempts", [1, 2, 3])
 def test_a_night_killed_at_any_of_the_three_tries_each_once(grounds: Grounds, attempts: int, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
