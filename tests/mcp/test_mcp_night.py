@@ -83,7 +83,7 @@ def test_what_a_scoring_process_said_is_not_shown(agent, night):
         "def load_model(", "def load_model(path):\n    raise ValueError('a se' + 'cret')\n\n\ndef loads("
     )
     night.try_scripts("leaks", [leaks])
-    assert "a secret" in night.nightshift("show", "1", "--tag", "leaks", "--json").stdout
+    assert "a secret" in night.nightshift("show", "1", "--tag", "leaks").stdout  # which is for people
     with agent_in(night.root) as one:
         shown = one.facts("show", n=1, log=True, tag="leaks")
         assert shown["status"] == "crash"

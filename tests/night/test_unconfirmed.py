@@ -44,7 +44,7 @@ def test_a_run_at_dawn_that_fails_its_audit_revokes_the_champion_and_then_there_
     assert [one.status for one in attempts] == ["keep", "discard"]
     assert attempts[1].decision.reason.startswith("audit: ")
     assert grounds.rows()[1]["reason"].startswith("audit: ")
-    assert "discard (audit: " in done.stdout
+    assert "discard (it failed the audit: " in done.stdout  # an agent reads it: no words of the auditing process
     branches = grounds.git("for-each-ref", "refs/heads/experiments", "--format=%(refname:short) %(objectname)")
     assert branches == f"experiments/0.05s-t {attempts[0].commit}"
 
