@@ -75,7 +75,6 @@ def test_tries_that_are_started_get_their_verdicts_one_after_the_other(lined):
     assert (kept["based_on"], kept["missing_edits"], kept["merged_onto"]) == (0, [], None)
 
 
-@pytest.mark.slow
 def test_an_edit_that_became_stale_while_it_waited_is_merged_onto_the_best(lined):
     facts = said(lined, "--wait", "t0002")
     assert (facts["state"], facts["attempt"], facts["parent"], facts["merged_onto"]) == ("done", 2, 1, 1)
@@ -144,7 +143,6 @@ def test_a_verdict_has_what_an_agent_goes_on_with(lined):
     assert (facts["budget_s"], facts["delta_bpb"], facts["tokens_s"]) == (0.05, None, None)
 
 
-@pytest.mark.slow
 def test_a_try_that_waits_when_a_night_begins_stays_in_the_line_until_that_has_ended(lined):
     with ExitStack() as others, ExitStack() as night:
         others.enter_context(turn(git_folder(lined), lambda: None))
