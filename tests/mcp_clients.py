@@ -1,4 +1,4 @@
-"""Start `nightshift mcp` as a process of its own, and talk to it through the client of the official SDK."""
+"""Start `nightshift mcp` as a child process, and talk to it through the client of the official SDK."""
 
 import contextlib
 import sys

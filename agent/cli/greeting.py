@@ -52,7 +52,7 @@ def greet(context: NightContext) -> None:
 
 
 def _earlier(place: Place, night: Night, state: State) -> list[str]:
-    """Return how the last night goes on, where this is a further one that nobody has named."""
+    """Return how the last night goes on, where this is a further one without a name from its user."""
     others = [tag for tag in place.tags() if tag != night.tag]
     if state.attempts or not others or not re.fullmatch(r"[a-z]{3}\d\d(-\d+)?", night.tag):
         return []

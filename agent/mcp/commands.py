@@ -1,4 +1,4 @@
-"""Run a command of nightshift in a process of its own, and return the JSON object that it answers."""
+"""Run a command of nightshift in a child process, and return the JSON object that it answers."""
 
 import json
 import subprocess

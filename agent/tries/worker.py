@@ -31,7 +31,7 @@ WORK = "--work"
 
 
 def start_worker(line: TryLine, root: Path) -> subprocess.Popen[bytes] | None:
-    """Start the process that works through the line, in a session of its own; None where one is at work already."""
+    """Start the process that works through the line, in a new session; None where one is at work already."""
     if line.is_worked(ASKING_S):
         return None
     (line.folder / LOG).unlink(missing_ok=True)  # it may be a link

@@ -108,7 +108,7 @@ def _examples() -> str:
 
 
 def _beside(line: str, what: str) -> str:
-    """Explain a command beside it, in a column of its own that is never narrow."""
+    """Explain a command beside it, in a second column that is never narrow."""
     return textwrap.fill(what, max(_columns(), len(line) + 24), initial_indent=line, subsequent_indent=" " * len(line))
 
 
