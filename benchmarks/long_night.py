@@ -53,8 +53,8 @@ from agent.experiment import (
 from agent.judging.judge import choose_judge
 from agent.night.context import NightContext
 from agent.night.driver import run_night
-from agent.night.limits import Limits
-from agent.night.stop import Stop
+from agent.night.opening.limits import Limits
+from agent.night.opening.stop import Stop
 from agent.proposers.checked import Checked
 from agent.proposers.search.search import Search
 from agent.records.journal import Journal

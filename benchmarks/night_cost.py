@@ -24,7 +24,7 @@ from pathlib import Path
 import measure
 
 from agent.experiment import Ending, Night
-from agent.night.opening import Request, open_night
+from agent.night.opening.night import Request, open_night
 from agent.records.place import Place
 from agent.runs.runner import Runner
 from agent.runs.score import FIRST_LIMIT_S, audit, score

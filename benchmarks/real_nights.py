@@ -48,7 +48,7 @@ from fleet import Cut, Fleet, Planned, Slot, make_clone, origin, planned, slots_
 
 from agent.errors import NightError
 from agent.files import read_plain, write_plain
-from agent.night.limits import expected_run_s
+from agent.night.opening.limits import expected_run_s
 from agent.proposers.registry import choices
 from agent.records.journal import Journal
 from agent.records.ledger import render

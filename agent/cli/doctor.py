@@ -17,7 +17,7 @@ from rich.console import Console
 from agent.errors import NightshiftError
 from agent.git.repo import Repo
 from agent.invocation import SCRIPT, command_for, install_command, typed
-from agent.night.opening import MIN_FREE_BYTES
+from agent.night.opening.night import MIN_FREE_BYTES
 from agent.records.place import Place, read_script
 from agent.sandbox.box import Mode, choose
 from agent.view.answer import Answer

@@ -12,7 +12,7 @@ from agent.invocation import typed
 from agent.judging.judge import JUDGES
 from agent.night.briefing.pace import Ahead, clock, experience, few_steps, pace_words
 from agent.night.context import NightContext
-from agent.night.limits import expected_run_s
+from agent.night.opening.limits import expected_run_s
 from agent.night.state import State
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place

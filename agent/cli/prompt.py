@@ -11,7 +11,7 @@ from agent.errors import NightError
 from agent.experiment import Briefing, Left, incumbent
 from agent.judging.noise import noise
 from agent.night.briefing.brief import briefing_of
-from agent.night.lock import holder
+from agent.night.opening.lock import holder
 from agent.proposers.author.pages import attempts_page, calls_page, facts_page
 from agent.proposers.llm.prompt import compose
 from agent.text import harmless_lines

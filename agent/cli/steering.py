@@ -10,8 +10,8 @@ from agent.cli.words.parser import Subcommand
 from agent.clock import utc_now
 from agent.errors import NightError
 from agent.invocation import typed
-from agent.night.lock import holder
-from agent.night.stop import AFTER_RUN, NOW, Stop
+from agent.night.opening.lock import holder
+from agent.night.opening.stop import AFTER_RUN, NOW, Stop
 from agent.proposers import queue
 from agent.proposers.notes import add_note
 from agent.proposers.submission import read_submission

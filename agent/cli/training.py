@@ -17,7 +17,7 @@ from agent.judging.confirmation import Findings
 from agent.night.assembly import Setup, open_context
 from agent.night.context import NightContext
 from agent.night.driver import run_night
-from agent.night.limits import Limits
+from agent.night.opening.limits import Limits
 from agent.proposers.given import NoSource
 from agent.proposers.mix import shares
 from agent.records.journal import Journal

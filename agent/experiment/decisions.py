@@ -34,6 +34,7 @@ class Kind(StrEnum):
     REVOKED = "revoked", Status.DISCARD  # kept before; the whole night's scores say otherwise by now
     PASSENGER = "passenger", Status.DISCARD  # kept before; dawn's runs say that the champion does not miss it
     STALE = "stale", Status.DISCARD  # made from a script that was no longer the best
+    OVERTAKEN = "overtaken", Status.DISCARD  # better than its parent, which is not the best any more: merged onto that
     ORPHANED = "orphaned", Status.DISCARD  # made from one that is not kept any more
     IGNORES_SEED = "ignores its seed", Status.DISCARD
     STOPPED_EARLY = "stopped early", Status.DISCARD  # its curve said that it would be no better

@@ -15,11 +15,11 @@ from agent.experiment import Night, Proposer
 from agent.files import disk_is_full
 from agent.judging.judge import choose_judge
 from agent.night.context import NightContext
-from agent.night.limits import Limits
-from agent.night.lock import only_night
-from agent.night.opening import Request, open_night, other_data
+from agent.night.opening.limits import Limits
+from agent.night.opening.lock import only_night
+from agent.night.opening.night import Request, open_night, other_data
+from agent.night.opening.stop import Stop, like_ctrl_c
 from agent.night.record import write_ledger
-from agent.night.stop import Stop, like_ctrl_c
 from agent.proposers.ahead import Outbox
 from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, proposer_of
 from agent.proposers.source import Surroundings

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from agent.experiment import Judge, Proposer, Watcher
 from agent.judging.judge import PLAUSIBLE_GAIN
-from agent.night.limits import Limits
+from agent.night.opening.limits import Limits
+from agent.night.opening.stop import Stop
 from agent.night.state import State
-from agent.night.stop import Stop
 from agent.proposers.ahead import Outbox
 from agent.records.journal import Journal
 from agent.records.place import Place

@@ -44,7 +44,7 @@ from agent.judging.confirmation import (
 from agent.judging.intervals import Pieces, over_pieces
 from agent.night.context import NightContext
 from agent.night.driver import bring_to_an_end, perform
-from agent.night.opening import check_disk
+from agent.night.opening.night import check_disk
 from agent.night.plan import Reconsider, evaluation, fallen_keeps, loose_end, measure, reexamination
 from agent.night.record import commit, point_branch, reconsider, settle, tell_standing
 from agent.night.state import State

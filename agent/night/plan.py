@@ -115,14 +115,14 @@ def plan_attempt(context: NightContext, state: State, attempt: Attempt) -> Job |
     given_up = _hopeless(context, state, attempt)
     if given_up is not None:
         return given_up
-    decision = context.judge.judge(attempt, state.attempts[: attempt.number])
+    decision = context.judge.judge(attempt, state.others(attempt.number))
     if decision.status is None:
         return in_time(context, state, attempt, measure(context, state, attempt))
     if decision.status is Status.KEEP:
         suspect = unaudited(attempt)
         if suspect is not None:
             return reexamination(context, state, attempt, suspect)
-        decision = trusted(decision, attempt, state.best_before(attempt.number), context.plausible_gain)
+        decision = trusted(decision, attempt, state.parent_of(attempt), context.plausible_gain)
     return decision
 
 
@@ -154,9 +154,9 @@ def _hopeless(context: NightContext, state: State, attempt: Attempt) -> Decision
     why = stopped_early(attempt)
     if why is None:
         return None
-    best = state.best_before(attempt.number)
+    best = state.parent_of(attempt)
     known = read_losses(context.runner.run_folder(attempt.number, attempt.done_runs[0].seed) / "out")
-    bounds = learnt_bounds(context.runner, state.attempts[: attempt.number], best)
+    bounds = learnt_bounds(context.runner, state.others(attempt.number), best)
     exceeded = (bound for bound in bounds if bound.verdict(known) is not None)
     forecast_bpb = next((bound.forecast_bpb(known) for bound in exceeded), None)
     if forecast_bpb is None or best is None or best.val_bpb is None:
@@ -232,7 +232,7 @@ def _adopted_and_unmeasured(context: NightContext, state: State) -> Attempt | No
         return None
     if best.done_runs:
         fresh = replace(best, decision=None, settled=False)
-        if context.judge.judge(fresh, state.attempts[: best.number]).status is not None:
+        if context.judge.judge(fresh, state.others(best.number)).status is not None:
             return None
     return best
 
@@ -339,16 +339,16 @@ def _bounds_ahead(context: NightContext, state: State, attempt: Attempt) -> tupl
     """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""
     if not context.early_stop or attempt.number == 0 or attempt.decision is not None or attempt.done_runs:
         return ()
-    return learnt_bounds(context.runner, state.attempts[: attempt.number], state.best_before(attempt.number))
+    return learnt_bounds(context.runner, state.others(attempt.number), state.parent_of(attempt))
 
 
 def reference_of(runner: Runner, state: State, number: int, run: Run, split: Split) -> tuple[int, int] | None:
     """Return the attempt and seed of the run that an audit counts gains from; None if no losses are there.
 
-    It is a run of the incumbent of that time, else of attempt 0. Only runs at dawn have losses on the holdout; there
+    It is a run of the attempt's parent, else of attempt 0. Only runs at dawn have losses on the holdout; there
     it is a run of the same dawn, at which attempt 0 always runs first.
     """
-    best = state.best_before(number)
+    best = state.parent_of(state.attempts[number])
     for one in (best, state.first) if best is not None else ():
         for other in one.counted_runs if split == "validation" else one.dawn_runs(run.dawn):
             if runner.losses(one.number, other.seed, split).is_file():

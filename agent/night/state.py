@@ -19,7 +19,7 @@ from agent.experiment import (
     Status,
     incumbent,
 )
-from agent.night.limits import Pace, expected_run_s
+from agent.night.opening.limits import Pace, expected_run_s
 from agent.records.journal import Journal
 from agent.runs.score import Split
 
@@ -67,9 +67,13 @@ class State:
         """Return the incumbent."""
         return incumbent([self.attempts[number] for number in sorted(self.kept)])
 
-    def best_before(self, number: int) -> Attempt | None:
-        """Return the incumbent of the attempts before this one."""
-        return incumbent([self.attempts[kept] for kept in sorted(self.kept) if kept < number])
+    def parent_of(self, attempt: Attempt) -> Attempt | None:
+        """Return the attempt that this one was made from and is compared with; None for attempt 0."""
+        return None if attempt.parent is None else self.attempts[attempt.parent]
+
+    def others(self, number: int) -> tuple[Attempt, ...]:
+        """Return all attempts but one: what it is judged in the light of. Attempts may end in any order."""
+        return (*self.attempts[:number], *self.attempts[number + 1 :])
 
     @property
     def last_dawn(self) -> Dawn | None:

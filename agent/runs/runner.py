@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from agent.errors import Starved
 from agent.experiment import Ending, Night, Progress, Run
+from agent.experiment.lease import WHOLE, Lease
 from agent.files import remove
 from agent.records.place import run_folder
 from agent.sandbox.box import Box, View
@@ -45,6 +46,7 @@ class Runner:
     stopped: Callable[[], bool]  # whether the user has asked to end the current run
     progressed: Callable[[Progress | None, float], None]
     root: Path | None = None  # of the repository, which runs do not see; None: the one around experiments/nights/<tag>
+    lease: Lease = WHOLE  # the part of this machine that its processes may use
 
     @property
     def fixed(self) -> Path:

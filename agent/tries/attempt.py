@@ -12,8 +12,8 @@ from agent.invocation import typed
 from agent.judging.noise import noise
 from agent.night.assembly import Setup, committed, open_context
 from agent.night.driver import run_night
-from agent.night.limits import Limits
-from agent.night.lock import BRIEFLY_S, NightIsRunning, holder, is_held
+from agent.night.opening.limits import Limits
+from agent.night.opening.lock import BRIEFLY_S, NightIsRunning, holder, is_held
 from agent.proposers.given import Given
 from agent.records.journal import Journal
 from agent.records.place import Place

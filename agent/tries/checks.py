@@ -7,7 +7,7 @@ from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, History, Proposal, incumbent
 from agent.invocation import typed
 from agent.night.assembly import committed, terms_of
-from agent.night.opening import check_kept
+from agent.night.opening.night import check_kept
 from agent.proposers.checked import check_proposal, tried_as
 from agent.records.journal import Journal
 from agent.records.place import Place

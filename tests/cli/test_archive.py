@@ -18,7 +18,7 @@ import pytest
 from commands import refused
 from nights import Grounds, exit_code, make_repository, unigram
 
-from agent.night.lock import only_night
+from agent.night.opening.lock import only_night
 from agent.records.archive import read_contents
 from agent.records.journal import Journal
 from agent.records.place import Place

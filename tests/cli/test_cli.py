@@ -18,7 +18,7 @@ from commands import refused, training, wait_until
 from nights import PROJECT, SCRIPTS, Grounds, command, environment, git, make_repository, mounted, unigram
 
 from agent.experiment import Ending
-from agent.night.stop import Stop
+from agent.night.opening.stop import Stop
 from agent.records.place import Place, free_tag
 from agent.script.contract import fixed_files
 

@@ -12,7 +12,7 @@ from commands import refused
 from nights import PROJECT, environment
 
 from agent.cli.words.values import dataset
-from agent.night.opening import Request, open_night
+from agent.night.opening.night import Request, open_night
 from agent.records.place import Place
 
 OWN_PREPARE = 'import sys\n\ndef main():\n    print("own", sys.argv[1:])\n    return 7\n'

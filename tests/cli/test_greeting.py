@@ -18,7 +18,7 @@ from agent.cli.greeting import busy_lines, greet
 from agent.experiment import Left
 from agent.night.briefing.pace import Ahead, Experience, clock, experience, few_steps, pace_words
 from agent.night.context import NightContext
-from agent.night.limits import Limits
+from agent.night.opening.limits import Limits
 from agent.night.record import tell_settled
 from agent.sandbox.load import Counters, gpu_in_use, others_share
 from agent.view.live.columns import folded

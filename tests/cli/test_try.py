@@ -14,7 +14,7 @@ from nights import Grounds, make_repository, unigram
 
 from agent.experiment import Ending, Night
 from agent.night.assembly import committed
-from agent.night.lock import only_night
+from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place, read_script
 

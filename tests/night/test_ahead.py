@@ -14,7 +14,7 @@ from nights import SCRIPTS, Grounds, Quiet, scripted_context, unigram
 
 from agent.experiment import Ask, Attempt, Briefing, Proposal, Status
 from agent.night.driver import run_night
-from agent.night.limits import Limits
+from agent.night.opening.limits import Limits
 from agent.proposers.ahead import AHEAD, IdeaAhead, Outbox, load, save
 from agent.proposers.mix import Mix
 from agent.proposers.pending import Pending, PendingFirst

@@ -19,10 +19,10 @@ from agent.experiment import Attempt, Decision, Ending, Kind, Run, Score, Status
 from agent.judging.confirmation import Again, Findings, Without, findings, next_run
 from agent.night.dawn import confirm, is_interrupted
 from agent.night.driver import run_night
-from agent.night.limits import Limits
-from agent.night.lock import only_night
+from agent.night.opening.limits import Limits
+from agent.night.opening.lock import only_night
+from agent.night.opening.stop import AFTER_RUN, NOW
 from agent.night.plan import reference_of
-from agent.night.stop import AFTER_RUN, NOW
 
 SCRIPTS = [SHARPER, LUCKY, BEST]
 RUNS = 10

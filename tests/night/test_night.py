@@ -11,9 +11,10 @@ from samples import NIGHT
 
 from agent.errors import MachineError, NightError, ScriptError
 from agent.experiment import Ending, Proposal, Status, Weights
-from agent.night.driver import as_repair, run_night
-from agent.night.lock import only_night
-from agent.night.opening import Request, branch_name, open_night
+from agent.night.driver import run_night
+from agent.night.ideas import as_repair
+from agent.night.opening.lock import only_night
+from agent.night.opening.night import Request, branch_name, open_night
 from agent.records.journal import Journal
 from agent.records.place import Place, free_tag
 

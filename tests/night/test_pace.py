@@ -13,7 +13,7 @@ from agent.judging.judge import Balanced
 from agent.night.context import NightContext
 from agent.night.dawn import confirm
 from agent.night.driver import run_night
-from agent.night.limits import Limits, Pace, advised_hours
+from agent.night.opening.limits import Limits, Pace, advised_hours
 from agent.proposers.registry import patience_s
 from agent.records.terms import Terms
 

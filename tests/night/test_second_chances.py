@@ -20,7 +20,8 @@ from agent.experiment import (
     Status,
 )
 from agent.judging.failures import too_slow
-from agent.night.driver import brief, run_night
+from agent.night.driver import run_night
+from agent.night.ideas import brief
 from agent.night.plan import allowed_s, was_always_in_time
 from agent.night.record import check_streak
 from agent.proposers.author.attempts import what_happened

@@ -8,7 +8,8 @@ from nights import SCRIPTS, scripted_context, unigram
 from agent.experiment import Ask, Dawn, Decision, Ending, Kind, Proposal, Run, Score
 from agent.judging.judge import Balanced
 from agent.night.dawn import confirm
-from agent.night.driver import Ideas, run_night, take_a_step
+from agent.night.driver import run_night, take_a_step
+from agent.night.ideas import Ideas
 from agent.night.state import State
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -11,6 +11,7 @@ from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.errors import MachineError
 from agent.experiment import Night
+from agent.experiment.lease import LOCAL
 from agent.night.driver import run_night
 from agent.records import checksums
 from agent.records.journal import Journal
@@ -107,7 +108,7 @@ class Tamperer(Quiet):
 
     path: Path
 
-    def scoring_began(self, attempt):
+    def scoring_began(self, attempt, worker=LOCAL):
         self.path.write_text(self.path.read_text() + "# better")
 
 

@@ -18,7 +18,7 @@ from agent.experiment import Status
 from agent.git.repo import valid_tag
 from agent.invocation import typed
 from agent.judging.intervals import Interval
-from agent.night.lock import holder
+from agent.night.opening.lock import holder
 from agent.records.journal import Journal
 from agent.records.ledger import Row, read_rows
 from agent.records.past import DAMAGED, number_in

@@ -12,7 +12,7 @@ from agent.errors import NightError
 from agent.experiment import Attempt, Ending, Night, attempt_ref
 from agent.invocation import typed
 from agent.model.best_script import BestScript
-from agent.night.lock import holder
+from agent.night.opening.lock import holder
 from agent.records.journal import Journal
 from agent.records.past import dials_in
 from agent.records.place import Place, run_folder

@@ -10,7 +10,7 @@ from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
 from agent.files import read_plain
 from agent.invocation import typed
-from agent.night.lock import is_held
+from agent.night.opening.lock import is_held
 from agent.records.journal import Journal
 from agent.records.ledger import COLUMNS, Row, number_of, read_rows
 from agent.records.place import Place

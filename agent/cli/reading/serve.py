@@ -12,7 +12,7 @@ from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import add_tag_word
 from agent.errors import NightError
 from agent.git.repo import Repo
-from agent.night.lock import Holder, holder
+from agent.night.opening.lock import Holder, holder
 from agent.records.place import Place
 
 if TYPE_CHECKING:

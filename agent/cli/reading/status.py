@@ -9,8 +9,8 @@ from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
 from agent.experiment import Left
 from agent.invocation import typed
-from agent.night.lock import Holder, holder
-from agent.night.stop import Stop
+from agent.night.opening.lock import Holder, holder
+from agent.night.opening.stop import Stop
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.standing import Standing

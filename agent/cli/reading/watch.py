@@ -13,8 +13,8 @@ from agent.errors import NightError
 from agent.experiment import short
 from agent.invocation import typed
 from agent.judging.judge import choose_judge
-from agent.night.lock import Holder, holder, is_held
-from agent.night.stop import Stop, like_ctrl_c
+from agent.night.opening.lock import Holder, holder, is_held
+from agent.night.opening.stop import Stop, like_ctrl_c
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.terms import Terms

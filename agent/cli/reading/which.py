@@ -8,7 +8,7 @@ from agent.errors import NightError, NoRepository, ScriptError
 from agent.experiment import Attempt, Night
 from agent.git.repo import Repo, valid_tag
 from agent.invocation import SCRIPT, typed
-from agent.night.lock import holder
+from agent.night.opening.lock import holder
 from agent.records.journal import Journal
 from agent.records.ledger import tags_in
 from agent.records.place import Place, check_unpacked

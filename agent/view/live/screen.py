@@ -9,6 +9,7 @@ from rich.text import Text
 
 from agent.experiment import Ask, Attempt, History, Left
 from agent.experiment import Progress as Point
+from agent.experiment.lease import LOCAL
 from agent.text import harmless, harmless_lines
 from agent.view.live.columns import folded
 from agent.view.live.panel import AtWork, panel_lines
@@ -74,10 +75,10 @@ class Screen:
             self.said(harmless(f"#{attempt.number} {attempt.proposal.title}{again}"))
         self._begin(AtWork.on(attempt), "committing")
 
-    def dry_run_began(self, attempt: Attempt) -> None:
+    def dry_run_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
         self._begin(AtWork.on(attempt), "dry run")
 
-    def run_began(self, attempt: Attempt, seed: int) -> None:
+    def run_began(self, attempt: Attempt, seed: int, worker: str = LOCAL) -> None:
         self._said_s = 0.0
         words = f"{self._which_run(attempt)}, seed {seed}"
         if self._panel is None and (self._dawn_runs is not None or (attempt.done_runs and not attempt.settled)):
@@ -94,11 +95,16 @@ class Screen:
             return f"calibration run {number} of {self._calibration}"
         return f"run {number}"
 
-    def scoring_began(self, attempt: Attempt) -> None:
+    def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
         self._begin(AtWork.on(attempt), "scoring")
 
-    def audit_began(self, attempt: Attempt) -> None:
+    def audit_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
         self._begin(AtWork.on(attempt), "auditing")
+
+    def worker_rests(self, worker: str) -> None:
+        """Forget what this worker did: it has no job now."""
+        if worker == LOCAL:
+            return
 
     def _begin(self, now: AtWork, doing: str) -> None:
         before = self._at_work
@@ -108,7 +114,7 @@ class Screen:
         self._draw()
         self._drawn_at_s = 0.0  # its first news is shown at once
 
-    def progressed(self, point: Point | None, elapsed_s: float | None) -> None:
+    def progressed(self, point: Point | None, elapsed_s: float | None, worker: str = LOCAL) -> None:
         """Show how far the work is; elapsed_s: since it began, None where that is not known."""
         self._acknowledge_stop()
         now = self._at_work

@@ -11,7 +11,7 @@ import pytest
 from eventful import SCRIPT, fill
 from nights import Grounds, environment, make_repository
 
-from agent.night.lock import only_night
+from agent.night.opening.lock import only_night
 from agent.records.place import Place
 from agent.view.facts.json import plain
 from agent.view.facts.overview import Overview, overview_of

@@ -13,7 +13,7 @@ from agent.errors import MachineError, NightError, RepoError
 from agent.experiment import Night
 from agent.files import ignore_all
 from agent.invocation import typed
-from agent.night.limits import Pace, check_hours
+from agent.night.opening.limits import Pace, check_hours
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night, new_tag, read_script

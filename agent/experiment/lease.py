@@ -1,0 +1,18 @@
+"""Name a worker, and the part of a machine that is its own."""
+
+from dataclasses import dataclass
+
+LOCAL = "local"  # the one worker of a night that has no others
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Hold what one worker may use of its machine; nobody else of the night uses it at the same time."""
+
+    worker: str = LOCAL  # as people and the journal name it: "gpu 1", "cores 2-3", "10.0.0.7 gpu 0"
+    cores: tuple[int, ...] = ()  # that its processes are pinned to; empty: all that this process may use
+    gpu: str | None = None  # the value of CUDA_VISIBLE_DEVICES; None: as the environment has it
+    share: float = 1.0  # of the machine's memory that one worker may fill
+
+
+WHOLE = Lease()  # of a night with one worker: the machine as it is

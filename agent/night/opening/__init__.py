@@ -1,0 +1,1 @@
+"""What is settled before a night's loop begins: its facts, its lock, its limits, and how a user stops it."""

@@ -1,0 +1,70 @@
+"""The protocol between the driver of a night and the workers that execute its jobs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent.experiment import Progress
+from agent.runs.execute import Result
+from agent.runs.jobs import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Hold what a worker has brought back; without result, error and loss: the user stopped the job."""
+
+    worker: str
+    job: Job
+    result: Result | None = None
+    error: Exception | None = None  # what executing it raised, to be raised by the driver
+    lost: str | None = None  # why the job has to be done elsewhere: its worker, or the weights it needs, are gone
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """Hold how far a worker is with its job."""
+
+    progress: Progress | None  # None: no training, or nothing is known yet
+    elapsed_s: float  # of the process that runs now
+
+
+class Pool(Protocol):
+    """Execute jobs, at most one a worker at a time. Only the driver's thread calls it."""
+
+    @property
+    def workers(self) -> Sequence[str]:
+        """Return the names of all workers that can be given work, busy ones included; they may come and go."""
+        ...
+
+    @property
+    def at_work(self) -> Mapping[str, Working]:
+        """Return how far each busy worker is."""
+        ...
+
+    def free_for(self, job: Job) -> str | None:
+        """Return a free worker that can execute this job now; None: none is free, or not the one with its weights."""
+        ...
+
+    def begin(self, worker: str, job: Job) -> None:
+        """Begin a job on a free worker; return at once."""
+        ...
+
+    def ended(self, wait_s: float) -> Sequence[Ended]:
+        """Return the jobs that have ended since the last call; wait at most wait_s for the first."""
+        ...
+
+    def news(self) -> Sequence[str]:
+        """Return sentences for the user since the last call: a worker has come, left, or is slow."""
+        ...
+
+    def bring_weights(self, number: int, seed: int) -> None:
+        """Bring the weights of a run into the night's folder on this machine, where they are not there already."""
+        ...
+
+    def drop_weights(self, number: int, seed: int) -> None:
+        """Delete the weights of a run wherever they are."""
+        ...
+
+    def close(self) -> None:
+        """End all jobs; on return, or at most 10 s later, no process of the night runs anywhere."""
+        ...
