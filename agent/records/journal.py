@@ -175,16 +175,17 @@ class Journal:
 
     def add_attempt(self, number: int, parent: int | None, proposal: Proposal, started: str) -> None:
         script = proposal.packed
-        words = proposal.title, proposal.hypothesis, proposal.source, proposal.repairs, json.dumps(proposal.without)
+        words = proposal.title, proposal.hypothesis, proposal.source
+        others = proposal.repairs, json.dumps(proposal.without), proposal.merges
         self._write(
             (
                 "INSERT OR IGNORE INTO scripts (sha256, packed, fingerprint, python) VALUES (?, ?, ?, ?)",
                 (script.sha256, script.packed, _fingerprint(script), PYTHON),
             ),
             (
-                "INSERT INTO attempts (number, parent, script, title, hypothesis, source, repairs, without, started)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (number, parent, script.sha256, *words, started),
+                "INSERT INTO attempts (number, parent, script, title, hypothesis, source, repairs, without, merges,"
+                " started) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (number, parent, script.sha256, *words, *others, started),
             ),
         )
 

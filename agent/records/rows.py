@@ -47,7 +47,8 @@ def script_of(row: sqlite3.Row) -> Script:
 
 def _proposal(row: sqlite3.Row, script: Script) -> Proposal:
     words = cast(str, script), row["title"], row["hypothesis"], row["source"]  # it is unpacked when it is read
-    return Proposal(*words, repairs=row["repairs"], without=tuple(json.loads(row["without"])))
+    without = tuple(json.loads(row["without"]))
+    return Proposal(*words, repairs=row["repairs"], without=without, merges=row["merges"])
 
 
 def entry_of(row: sqlite3.Row) -> Entry:

@@ -16,7 +16,7 @@ from agent.errors import NightError
 from agent.experiment import Ending, Kind, Run, Script, Status, Summary
 from agent.files import disk_is_broken, disk_is_full
 
-VERSION = 6
+VERSION = 7
 # DECISIONS, SCRIPTS and INDICES are also what _from_4 makes: a later format leaves them, and has its own beside them.
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 DECISIONS = """
@@ -45,6 +45,7 @@ CREATE TABLE attempts (
     script TEXT NOT NULL REFERENCES scripts,
     title TEXT NOT NULL, hypothesis TEXT NOT NULL, source TEXT NOT NULL,
     repairs INTEGER, without TEXT NOT NULL,
+    merges INTEGER,                      -- the attempt whose edit it carries onto the incumbent; NULL: none
     started TEXT NOT NULL,
     commit_sha TEXT,                     -- NULL until committed
     dry_run TEXT,                        -- NULL until it was made, and where none is
@@ -264,7 +265,13 @@ def _from_5(database: sqlite3.Connection, level: int) -> None:
     database.execute("ALTER TABLE asks ADD COLUMN tokens_cached INTEGER")
 
 
+def _from_6(database: sqlite3.Connection, level: int) -> None:
+    """Add what an attempt merges: nothing, in nights whose attempts came one after another."""
+    database.execute("ALTER TABLE attempts ADD COLUMN merges INTEGER")
+
+
 MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection, int], None]] = {  # by the format that each begins with
     4: _from_4,
     5: _from_5,
+    6: _from_6,
 }

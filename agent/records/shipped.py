@@ -119,6 +119,7 @@ def _row(night: Night, attempt: Attempt, base: Mapping[str, Any]) -> dict[str, A
         "dials_gone": [name for name in base if name not in past.dials],
         "hypothesis": proposal.hypothesis,
         "repairs": proposal.repairs,
+        "merges": proposal.merges,
         "started": attempt.started,
         "commit": attempt.commit,
         "status": attempt.status,

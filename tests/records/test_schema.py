@@ -11,7 +11,7 @@ import pytest
 from samples import NIGHT
 
 from agent.errors import NightError
-from agent.experiment import Attempt, Ending, Kind, Status, incumbent
+from agent.experiment import Attempt, Ending, Kind, Proposal, Status, incumbent
 from agent.records.journal import Journal
 from agent.records.schema import MIGRATIONS, VERSION, kind_in_words
 
@@ -94,6 +94,21 @@ def test_what_was_known_is_known(old):
     run = first.runs[0]
     assert (run.worker, run.began, run.tokens_s, run.score is not None) == ("local", None, 50_000.0, True)
     assert attempts[7].runs[0].ending is Ending.LOST
+
+
+def test_a_journal_of_format_6_gets_room_for_merges_and_keeps_all_else(old):
+    with closing(sqlite3.connect(old)) as database:
+        for begins in (4, 5):
+            MIGRATIONS[begins](database, 6)
+        database.execute("PRAGMA user_version = 6")
+        database.commit()
+    before = read(old)
+    assert {one.proposal.merges for one in before} == {None}
+    with Journal.resume(old) as journal:
+        assert journal.attempts() == before
+        journal.add_attempt(8, 4, Proposal("WIDTH = 9", "wider, merged", "", "search", merges=3), "now")
+    assert (version(old), version(old.with_name("journal.sqlite.v6"))) == (VERSION, 6)
+    assert [one.proposal.merges for one in read(old)] == [None] * 8 + [3]
 
 
 def test_a_script_that_two_attempts_share_is_stored_once(old):
