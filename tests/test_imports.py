@@ -18,6 +18,7 @@ ROOMS = (
     "agent.sandbox",
     "agent.judging",
     "agent.records",
+    "agent.archive",
     "agent.runs",
     "agent.pools",
     "agent.pools.cluster",

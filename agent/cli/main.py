@@ -44,6 +44,8 @@ FILES = {
     "ship": "agent.cli.taking.ship",
     "nights": "agent.cli.housekeeping.nights",
     "archive": "agent.cli.housekeeping.archive",
+    "pack": "agent.cli.housekeeping.moving",
+    "unpack": "agent.cli.housekeeping.moving",
     "profile": "agent.cli.machine",
     "doctor": "agent.cli.machine",
     "mcp": "agent.cli.housekeeping.mcp",

@@ -28,7 +28,10 @@ def is_of_night(ref: str, tag: str) -> bool:
 
 
 def write_bundle(repo: Repo, file: Path, refs: Mapping[str, str], base: str) -> None:
-    """Write the commits of these refs into a file; those of the base, the user's own, are only referred to."""
+    """Write the commits of these refs into a file; those of the base, the user's own, are only referred to.
+
+    base: "" to write them too, for a repository that may lack them.
+    """
     known = [f"^{base}"] if base and repo.find(base) is not None else []
     repo.git("bundle", "create", "--quiet", str(file), *refs, *known)
 

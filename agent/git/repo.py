@@ -80,6 +80,10 @@ class Repo:
         """Return the git folder that linked worktrees of one repository share."""
         return (self.root / self.git("rev-parse", "--git-common-dir")).resolve()
 
+    def is_shallow(self) -> bool:
+        """Return whether this clone lacks the older part of its history."""
+        return self.git("rev-parse", "--is-shallow-repository") == "true"
+
     def commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
         """Commit the parent's tree with one file replaced; the same arguments give the same commit."""
         for _ in range(TRIES - 1):

@@ -151,6 +151,9 @@ def go_on(before: Night, night: Night, journal: Journal, screen: Screen) -> None
     """Record the terms that were changed, and tell the user of them and of data in another place."""
     if night.terms != before.terms:
         journal.record_terms(night.terms)
+    if night.data != before.data:
+        journal.record_corpus(night.data, night.pins)
+        screen.said(f"night {night.tag} goes on with its corpus in {night.data}")
     for change in changes(Terms.from_json(before.terms), Terms.from_json(night.terms)):
         screen.said(f"night {night.tag} goes on with {change}")
     other = other_data(night)

@@ -110,6 +110,11 @@ class Journal:
     def record_terms(self, terms: str) -> None:
         self._write(("UPDATE night SET value = ? WHERE fact = 'terms'", (terms,)))
 
+    def record_corpus(self, data: str, pins: str) -> None:
+        """Record where the night's corpus is on this machine, and its checksums there."""
+        update = "UPDATE night SET value = ? WHERE fact = ?"
+        self._write((update, (data, "data")), (update, (pins, "pins")))
+
     def attempts(self) -> tuple[Attempt, ...]:
         """Return all attempts in the order of their numbers, each with its runs and decisions."""
         return self._attempts("", ())

@@ -3,23 +3,22 @@
 import contextlib
 import dataclasses
 import gzip
-import io
 import json
 import os
 import shutil
 import sqlite3
 import sys
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import refused
 from nights import Grounds, exit_code, make_repository, unigram
+from packings import Change, tampered
 
+from agent.archive.reading import read_contents
 from agent.night.opening.lock import only_night
-from agent.records.archive import read_contents
 from agent.records.journal import Journal
 from agent.records.place import Place
 
@@ -213,23 +212,6 @@ def test_what_is_no_night_is_named(grounds):
     assert "night t has no attempt 7; there are: 0 to 3" in refused(grounds.nightshift("show", "7"))
     assert "night t is here, and not packed" in refused(grounds.nightshift("archive", "--unpack", "t"))
     assert "'../t' is no tag" in refused(grounds.nightshift("archive", "--unpack", "../t"))
-
-
-Change = Callable[[dict[str, Any], list[tuple[tarfile.TarInfo, bytes]]], None]
-
-
-def tampered(file: Path, change: Change) -> None:
-    """Write the file again after a change of what it says and of what it holds."""
-    with tarfile.open(file) as tar:
-        members = [(one, tar.extractfile(one).read()) for one in tar]
-    said = json.loads(members.pop(0)[1])
-    change(said, members)
-    text = json.dumps(said).encode()
-    first = tarfile.TarInfo("contents.json")
-    first.size = len(text)
-    with tarfile.open(file, "w:gz", format=tarfile.PAX_FORMAT) as tar:
-        for member, content in [(first, text), *members]:
-            tar.addfile(member, io.BytesIO(content))
 
 
 def renamed(to: str) -> Change:

@@ -57,8 +57,8 @@ def archive(options: ArchiveOptions) -> int:
 
 
 def _pack(place: Place, options: ArchiveOptions) -> None:
+    from agent.archive.away import pack, sweep_aside
     from agent.night.record import write_ledger
-    from agent.records.archive import pack, sweep_aside
 
     tag = options.tag
     folder, file = place.folder(tag), place.packed(tag)
@@ -74,7 +74,7 @@ def _pack(place: Place, options: ArchiveOptions) -> None:
         print(f"night {tag}, {size_words(before)}, would become {file}, and its folder would be deleted")
         return
     write_ledger(place)  # whose rows stay when the journal is away
-    with _working(f"packing night {tag}: {size_words(before)}"):
+    with working(f"packing night {tag}: {size_words(before)}"):
         contents = pack(place, tag, summary)
     after = file.stat().st_size
     commits = f", with {counted(len(contents.refs), 'ref')}" if contents.refs else ""
@@ -83,7 +83,8 @@ def _pack(place: Place, options: ArchiveOptions) -> None:
 
 
 def _unpack(place: Place, options: ArchiveOptions) -> None:
-    from agent.records.archive import read_contents, unpack
+    from agent.archive.away import unpack
+    from agent.archive.reading import read_contents
 
     tag = options.tag
     file = place.packed(tag)
@@ -95,19 +96,19 @@ def _unpack(place: Place, options: ArchiveOptions) -> None:
         size = size_words(read_contents(file).all_bytes)
         print(f"night {tag} would take {size} in {place.folder(tag)}, and {file} would be deleted")
         return
-    with _working(f"unpacking night {tag}"):
+    with working(f"unpacking night {tag}"):
         found = unpack(place, tag)
     for ref in found.moved:
         print(f"{ref} leads to another commit by now, and stays; it was {found.contents.refs[ref][:7]}")
     if found.lost is not None:
         print(f"its commits could not be brought back ({found.lost}); the journal has its scripts")
-    asks = _outside(place, tag)
+    asks = outside(place, tag)
     if asks:
         print(f"it goes on with {asks}: where the file is somebody else's, look at that first")
     print(f"unpacked night {tag}: {size_words(found.contents.all_bytes)}; go on with: {typed('run', '--tag', tag)}")
 
 
-def _outside(place: Place, tag: str) -> str:
+def outside(place: Place, tag: str) -> str:
     """Name the options of a night by which programs run with the user's rights, or servers get a key."""
     with Journal.read(place.journal(tag)) as journal:
         terms = Terms.from_json(journal.night().terms)
@@ -116,7 +117,7 @@ def _outside(place: Place, tag: str) -> str:
     return harmless(shlex.join(as_words({name: value for name, value in named.items() if value is not None})))
 
 
-def _working(sentence: str) -> "nullcontext[None]":
+def working(sentence: str) -> "nullcontext[None]":
     console = Console(stderr=True)
     return console.status(sentence) if console.is_terminal else nullcontext()  # type: ignore[return-value]
 

@@ -186,7 +186,8 @@ def row_of(journal: Journal) -> NightRow:
 def _packed(place: Place) -> Iterator[NightRow]:
     if not any(place.nights.glob(place.packed("*").name)):
         return
-    from agent.records.archive import packed_tags, read_contents  # rarely needed
+    from agent.archive.away import packed_tags  # rarely needed
+    from agent.archive.reading import read_contents
 
     for tag in filter(valid_tag, packed_tags(place)):
         file = place.packed(tag)

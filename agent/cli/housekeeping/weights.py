@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.cli.housekeeping.nights import size_of
 from agent.errors import NightError
-from agent.experiment import Status, incumbent
+from agent.experiment import History, Status, incumbent
 from agent.invocation import typed
 from agent.model.weights import NAME
 from agent.night.state import unaudited, unscored
@@ -47,12 +47,28 @@ def _dear(place: Place, tag: str) -> set[int]:
         raise NightError(f"the dawn of night {tag} is not at its end, and may need any weights; go on with: {go_on}")
     best = incumbent(history)
     dear = {0} | ({best.number} if best is not None else set())
-    dear |= {one.number for one in history if not one.settled or unscored(one)}
-    dear |= {one.number for one in history if one.status is Status.KEEP and unaudited(one)}
+    dear |= _unfinished(history)
     for dawn in dawns:
         script = dawn.findings["script"] if dawn.findings else None
         dear |= {dawn.champion} | ({int(script)} if script is not None else set())
     return dear
+
+
+def needed_to_go_on(journal: Journal) -> frozenset[int] | None:
+    """Return the attempts whose weights a night needs where it goes on; None while a dawn may need any of them.
+
+    These are the best, and those that have to be judged, scored or audited still.
+    """
+    history, dawns = journal.outlines(), journal.dawns()
+    if dawns and dawns[-1].ended is None:
+        return None
+    best = incumbent(history)
+    return frozenset(_unfinished(history) | ({best.number} if best is not None else set()))
+
+
+def _unfinished(history: History) -> set[int]:
+    found = {one.number for one in history if not one.settled or unscored(one)}
+    return found | {one.number for one in history if one.status is Status.KEEP and unaudited(one)}
 
 
 def _of_runs(runs: Path, dear: set[int]) -> Iterator[Prunable]:

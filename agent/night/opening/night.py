@@ -13,6 +13,7 @@ from agent.errors import MachineError, NightError, RepoError
 from agent.experiment import Night
 from agent.files import ignore_all
 from agent.invocation import typed
+from agent.night.opening.corpus import check_corpus
 from agent.night.opening.limits import Pace, check_hours
 from agent.records import checksums
 from agent.records.journal import Journal
@@ -143,6 +144,7 @@ def _resume(place: Place, request: Request, night: Night) -> Night:
     if place.script != night.script:
         raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {night.script}")
     _check_dataset(night, request.dataset)
+    night = check_corpus(night, place.folder(tag))
     checksums.verify(night, place.folder(tag) / "fixed")
     facts = probe(place.folder(tag) / "fixed", night.data)
     check_same_machine(night, facts)

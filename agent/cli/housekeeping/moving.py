@@ -1,0 +1,153 @@
+"""A night on its way to another machine: nightshift pack writes a copy of it, nightshift unpack goes on from one."""
+
+import argparse
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from agent.amounts import counted
+from agent.cli.housekeeping.archive import outside, working
+from agent.cli.housekeeping.nights import row_of, size_words, summary_of
+from agent.cli.housekeeping.weights import OF_ATTEMPT, OF_REPLAY, needed_to_go_on
+from agent.cli.reading.which import known_tag
+from agent.cli.words.options import SCRIPT
+from agent.cli.words.parser import Subcommand
+from agent.experiment import Night
+from agent.invocation import typed
+from agent.model.weights import NAME
+from agent.night.opening.lock import only_night
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.sandbox.environment import TMP
+
+PACK_TEXT = (
+    "Write a copy of a night into one file, for another machine, where nightshift unpack puts it beside the nights "
+    "there: journal, commits and all history below them, logs, curves, notes, program.md, and the weights of the best "
+    "attempt. The night stays here as it is. It may not be running."
+)
+UNPACK_TEXT = (
+    "Put a night that nightshift pack has written beside the nights of this repository. It goes on here on a device of "
+    "the same name, with the same corpus, which is looked for by its hashes. Nothing that is here is overwritten."
+)
+LOSSES = re.compile(r".*\.f32")
+
+
+@dataclass(frozen=True, slots=True)
+class PackOptions:
+    tag: str | None
+    file: Path | None
+    all_weights: bool
+
+
+def pack(options: PackOptions) -> int:
+    from agent.archive import moving
+
+    place = Place.of(SCRIPT)
+    with only_night(place.repo.common_dir()):
+        tag = known_tag(place, options.tag)
+        file = (options.file or Path(f"nightshift-{tag}.tar.gz")).expanduser()
+        with Journal.read(place.journal(tag)) as journal:
+            summary = summary_of(row_of(journal))
+            needed = None if options.all_weights else needed_to_go_on(journal)
+        with working(f"packing night {tag}"):
+            contents = moving.pack(place, tag, file, summary, left_out(needed))
+    size, refs = size_words(file.stat().st_size), counted(len(contents.refs), "ref")
+    print(f"packed night {tag} into {file}: {size}, {counted(len(contents.files), 'file')} with {refs}")
+    print(f"it stays here, too: go on in one place alone; in the other repository: {typed('unpack', file.name)}")
+    return 0
+
+
+def left_out(needed: frozenset[int] | None) -> Callable[[PurePosixPath], bool]:
+    """Return whether a path of a night's folder stays behind: temporary files, and weights that no next step needs.
+
+    needed: the attempts whose weights come along; None: all of them.
+    """
+
+    def is_left_out(path: PurePosixPath) -> bool:
+        above, *below = path.parts
+        if path.name == "__pycache__" or (above == "runs" and len(below) == 3 and below[2] == TMP):
+            return True
+        if needed is None or above not in ("runs", "replays") or not below:
+            return False
+        named = OF_ATTEMPT.fullmatch(below[0]) or OF_REPLAY.fullmatch(below[0])
+        number = int(below[0].partition("-")[0]) if named else None
+        if LOSSES.fullmatch(path.name) and len(below) == 2:  # attempt 0's serve the audits of all others
+            return number not in needed | {0}
+        return path.name == NAME and number not in needed
+
+    return is_left_out
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackOptions:
+    file: Path
+
+
+def unpack(options: UnpackOptions) -> int:
+    from agent.archive import moving
+    from agent.night.opening.corpus import at_home, missing
+    from agent.night.record import write_ledger
+
+    place, file = Place.of(SCRIPT), options.file.expanduser()
+    with only_night(place.repo.common_dir()):
+        with working(f"unpacking {file}"):
+            arrived = moving.unpack(place, file, at_home)
+        write_ledger(place)
+    night = arrived.night
+    print(f"unpacked night {night.tag} from {file}: {size_words(arrived.contents.all_bytes)}")
+    if arrived.other_program is not None:
+        print(f"the program.md here is another than the night's, and stays; the night's is {arrived.other_program}")
+    elsewhere = _other_device(night)
+    if elsewhere is not None:
+        print(f"night {night.tag} ran on {night.device}, this is {elsewhere}: it can be read here, and not go on")
+        return 0
+    if not arrived.has_corpus:
+        print(missing(night, place.folder(night.tag)))
+    print(
+        f"it goes on with programs that are in the file{_named(outside(place, night.tag))}, outside of the sandbox: "
+        f"where the file is somebody else's, look at {place.folder(night.tag) / 'fixed'} first"
+    )
+    print(f"go on with: {typed('run', '--tag', night.tag)}")
+    return 0
+
+
+def _named(options: str) -> str:
+    return f", and with {options}" if options else ""
+
+
+def _other_device(night: Night) -> str | None:
+    """Return the name of this device where it is not the night's."""
+    import hardware
+
+    hardware.tune()
+    here = hardware.device_name()
+    return None if here == night.device else here
+
+
+def _pack_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("file", metavar="FILE", nargs="?", type=Path, help="new (default: nightshift-TAG.tar.gz)")
+    words.add_argument("--tag", metavar="TAG", help="of this night (default: the latest)")
+    words.add_argument("--all-weights", action="store_true", help="pack the weights of all attempts that have some")
+
+
+def _unpack_words(words: argparse.ArgumentParser) -> None:
+    words.add_argument("file", metavar="FILE", type=Path, help="as nightshift pack has written it")
+
+
+def _pack_again(options: PackOptions, tag: str | None) -> str:
+    return typed("pack", *([str(options.file)] if options.file is not None else []))
+
+
+def _unpack_again(options: UnpackOptions, tag: str | None) -> str:
+    return typed("unpack", str(options.file))
+
+
+PACK = Subcommand(
+    "pack", "write a copy of a night into one file, for another machine", PackOptions, pack, _pack_words, PACK_TEXT,
+    resume=_pack_again,
+)  # fmt: skip
+UNPACK = Subcommand(
+    "unpack", "put a night beside the others that was packed elsewhere", UnpackOptions, unpack, _unpack_words,
+    UNPACK_TEXT, resume=_unpack_again,
+)  # fmt: skip

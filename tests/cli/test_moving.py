@@ -1,0 +1,260 @@
+"""A night that is packed in one repository, unpacked in another one, and goes on there."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import refused
+from nights import Grounds, exit_code, git, make_repository, unigram
+from packings import tampered
+
+from agent.archive.reading import read_contents
+from agent.night.opening.lock import only_night
+from agent.records.journal import Journal
+
+KILLED = 9
+PROGRAM = "Prefer short scripts.\n"
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory, trained_night: Path, tiny_data: Path) -> Grounds:
+    """The repository that a night leaves, and beside it the file `night` that it was packed into.
+
+    Its corpus was in a folder that is gone by then, as on another machine.
+    """
+    above = tmp_path_factory.mktemp("left")
+    grounds = Grounds(Path(shutil.copytree(trained_night, above / "user")))
+    shutil.copytree(tiny_data, above / "corpus")
+    (grounds.root / "program.md").write_text(PROGRAM)
+    (grounds.folder("t") / "notes.md").write_text("Try a wider one.")
+    folder = grounds.folder("t") / "runs" / "0001" / "seed0"
+    (folder / "tmp" / "cache").mkdir(parents=True, exist_ok=True)
+    (folder / "tmp" / "link").symlink_to("/etc/passwd")  # of a script; it stays behind with all that is temporary
+    with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
+        journal.record_corpus(str(above / "corpus"), journal.night().pins)
+    done = grounds.nightshift("pack", str(above / "night"))
+    assert done.returncode == 0, done.stderr
+    assert "it stays here, too" in done.stdout
+    shutil.rmtree(above / "corpus")
+    return grounds
+
+
+@pytest.fixture
+def file(left: Grounds) -> Path:
+    return left.root.parent / "night"
+
+
+@pytest.fixture
+def other(tmp_path: Path, own_cache: None) -> Grounds:
+    """A repository that shares no commit with the one that the night leaves."""
+    grounds = Grounds(make_repository(tmp_path / "other", unigram(SHARPNESS=0.3)))
+    (grounds.root / "program.md").unlink(missing_ok=True)
+    return grounds
+
+
+def everything(root: Path) -> dict[str, bytes]:
+    """Path → content of the files of a working tree, and the refs of its repository."""
+    files = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    kept = {path: content for path, content in files.items() if not path.startswith(".git/")}
+    return kept | {"refs": git(root, "for-each-ref").encode()}
+
+
+def test_a_night_goes_on_in_a_repository_that_shares_no_commit_with_the_one_that_it_left(left, file, other, tiny_data):
+    done = other.nightshift("unpack", str(file))
+    assert done.returncode == 0, done.stderr
+    assert "go on with: nightshift run --tag t" in done.stdout
+    assert "where the file is somebody else's, look at" in done.stdout
+    assert other.attempts("t") == left.attempts("t")
+    ours = "refs/experiments", "refs/heads/experiments"
+    assert other.git("for-each-ref", *ours) == left.git("for-each-ref", *ours)
+    assert other.git("fsck", "--strict", "--no-dangling") == ""
+    assert [row["attempt"] for row in other.rows()] == ["0", "1", "2", "3"]
+    assert (other.root / "program.md").read_text() == PROGRAM
+    assert (other.folder("t") / "notes.md").read_text() == "Try a wider one."
+    with Journal.read(other.folder("t") / "journal.sqlite") as journal:
+        assert journal.night().data == str(tiny_data)  # found by its hashes
+    weights = [path.parts[-4] for path in other.folder("t").glob("runs/*/*/out/model.safetensors")]
+    assert weights == ["0002"]  # of the best
+    assert not list(other.folder("t").glob("runs/*/*/tmp"))
+
+    done = other.nightshift("run", "--tag", "t", "--experiments", "4", "--proposer", "search")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(other.attempts("t")) == 5
+    assert other.attempts("t")[4].val_bpb is not None
+    assert len(left.attempts("t")) == 4  # what was packed stays as it was
+
+
+def test_a_night_whose_corpus_is_elsewhere_says_how_to_bring_it(file, other, monkeypatch):
+    monkeypatch.delenv("NIGHTSHIFT_DATA")
+    done = other.nightshift("unpack", str(file))
+    assert done.returncode == 0, done.stderr
+    assert "the corpus of night t is not on this machine: prepare it from the same text with" in done.stdout
+    assert "library.txt --scale test, or copy " in done.stdout
+    said = refused(other.nightshift("run", "--tag", "t", "--experiments", "4"))
+    assert "the corpus of night t is not on this machine" in said
+    assert "give the same command" in said
+
+
+def test_a_corpus_of_other_text_is_not_taken_for_the_nights(file, other, monkeypatch, tmp_path, tiny_data):
+    shutil.copytree(tiny_data, tmp_path / "another")
+    manifest = json.loads((tmp_path / "another" / "manifest.json").read_text())
+    manifest["files"]["train.tokens.npy"]["sha256"] = "0" * 64
+    (tmp_path / "another" / "manifest.json").write_text(json.dumps(manifest))
+    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tmp_path / "another"))
+    assert "is not on this machine" in other.nightshift("unpack", str(file)).stdout
+
+
+def test_another_program_stays_and_the_nights_lies_in_its_folder(file, other):
+    (other.root / "program.md").write_text("Prefer long scripts.\n")
+    done = other.nightshift("unpack", str(file))
+    assert f"the night's is {other.folder('t') / 'program.md'}" in done.stdout
+    assert (other.root / "program.md").read_text() == "Prefer long scripts.\n"
+    assert (other.folder("t") / "program.md").read_text() == PROGRAM
+
+
+def test_all_weights_come_along_where_they_are_asked_for(left, tmp_path):
+    assert left.nightshift("pack", "--tag", "t", "--all-weights", str(tmp_path / "all")).returncode == 0
+    names = {path for path in read_contents(tmp_path / "all").files if path.endswith("model.safetensors")}
+    assert {"runs/0000/seed0/out/model.safetensors", "runs/0002/seed0/out/model.safetensors"} <= names
+
+
+# ---- nothing is overwritten ------------------------------------------------------------------------------------------
+
+
+def the_night(other: Grounds, file: Path) -> None:
+    assert other.nightshift("unpack", str(file)).returncode == 0
+
+
+def a_ref(other: Grounds, file: Path) -> None:
+    other.git("update-ref", "refs/experiments/t/0001", "HEAD")
+
+
+def a_branch(other: Grounds, file: Path) -> None:
+    other.git("branch", "experiments/0.05s-t")
+
+
+def a_packed_one(other: Grounds, file: Path) -> None:
+    other.folder("t").parent.mkdir(parents=True)
+    shutil.copyfile(file, other.folder("t").parent / "t.tar.gz")
+
+
+def a_folder(other: Grounds, file: Path) -> None:
+    other.folder("t").mkdir(parents=True)
+    (other.folder("t") / "mine.txt").write_text("mine")
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (the_night, "holds this night already"),
+        (a_ref, "refs/experiments/t/0001 leads to"),
+        (a_branch, "refs/heads/experiments/0.05s-t leads to"),
+        (a_packed_one, "is packed away in"),
+        (a_folder, "holds no journal"),
+    ],
+)
+def test_a_night_is_not_unpacked_over_what_is_there(file, other, there, said):
+    there(other, file)
+    before = everything(other.root)
+    assert said in refused(other.nightshift("unpack", str(file)))
+    assert everything(other.root) == before
+
+
+def test_a_file_that_is_there_is_not_written_over(left, tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    assert "is there already" in refused(left.nightshift("pack", str(tmp_path / "mine")))
+    assert "there is no folder" in refused(left.nightshift("pack", str(tmp_path / "no" / "folder")))
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_nothing_is_packed_or_unpacked_while_a_night_runs(left, file, tmp_path):
+    with only_night(left.root / ".git") as tell:
+        tell("t", left.folder("t"))
+        assert "night t (pid" in refused(left.nightshift("pack", str(tmp_path / "new")))
+        assert "night t (pid" in refused(left.nightshift("unpack", str(file)))
+    assert not (tmp_path / "new").exists()
+
+
+# ---- hostile files ---------------------------------------------------------------------------------------------------
+
+
+def foreign_ref(said: dict[str, Any], members: list[Any]) -> None:
+    said["refs"]["refs/heads/main"] = next(iter(said["refs"].values()))
+
+
+def ref_of_another_night(said: dict[str, Any], members: list[Any]) -> None:
+    said["refs"]["refs/experiments/u/0000"] = next(iter(said["refs"].values()))
+
+
+def path_above(said: dict[str, Any], members: list[Any]) -> None:
+    said["files"]["../u/journal.sqlite"] = said["files"].pop("notes.md")
+
+
+def tag_above(said: dict[str, Any], members: list[Any]) -> None:
+    said["tag"] = "../u"
+
+
+def other_bytes(said: dict[str, Any], members: list[Any]) -> None:
+    at = next(at for at, (one, _) in enumerate(members) if one.name == "night/notes.md")
+    members[at] = members[at][0], bytes(len(members[at][1]))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (foreign_ref, "is not the night's"),
+        (ref_of_another_night, "is not the night's"),
+        (path_above, "is no path inside"),
+        (tag_above, "whose tag is '../u'"),
+        (other_bytes, "not as it was"),
+    ],
+)
+def test_a_hostile_file_puts_nothing_anywhere(file, other, tmp_path, change, said):
+    shutil.copyfile(file, tmp_path / "hostile")
+    tampered(tmp_path / "hostile", change)
+    before = everything(other.root)
+    assert said in refused(other.nightshift("unpack", str(tmp_path / "hostile")))
+    assert everything(other.root) == before
+
+
+# ---- killed ----------------------------------------------------------------------------------------------------------
+
+
+def killed_at(step: int, grounds: Grounds, *words: str) -> bool:
+    """Run a command in another process that dies before its nth change of a name or call of another program."""
+    child = os.fork()
+    if not child:
+        left = step
+
+        def before(event: str, arguments: tuple[Any, ...]) -> None:
+            nonlocal left
+            left -= event == "subprocess.Popen" or (event in ("os.rename", "os.remove") and "other" in str(arguments))
+            if left == 0:
+                os._exit(KILLED)
+
+        os.chdir(grounds.root)
+        sys.addaudithook(before)
+        os._exit(exit_code(words))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
+
+
+@pytest.mark.slow
+def test_an_unpacking_that_is_killed_at_any_step_is_done_by_the_next_call(file, other):
+    fresh = Path(shutil.copytree(other.root, other.root.with_name("fresh")))
+    step = 1
+    while killed_at(step, other, "unpack", str(file)):
+        if not (other.folder("t") / "journal.sqlite").exists():
+            done = other.nightshift("unpack", str(file))
+            assert done.returncode == 0, done.stderr
+            assert not (other.folder("t").parent / ".packing").exists()
+        assert len(other.attempts("t")) == 4
+        assert (other.root / "program.md").read_text() == PROGRAM
+        assert other.git("fsck", "--strict", "--no-dangling") == ""
+        shutil.rmtree(other.root)
+        shutil.copytree(fresh, other.root)
+        step += 1
+    assert step > 10
