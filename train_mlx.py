@@ -53,12 +53,14 @@ MLP_RATIO = 4  # hidden channels of the MLP for each channel of the width  {2, 3
 SOFTCAP = 15.0  # logits live in ±this, so that one wrong certainty cannot wreck a step  [8.0, 40.0] log
 ROPE_BASE = 10000.0  # the slowest rotation turns once in about 6 × this positions  [1000.0, 200000.0] log
 GATE_CHANNELS = 32  # channels of x that decide how much value embedding a head takes in
+INDUCTION_ORDERS = "1248"  # lengths of matches, of which the longest found counts  {"1", "2", "12", "124", "1248"}
 
 # Optimization
 BATCH_ROWS = by_device(cpu=4, metal=16, cuda=64)  # rows that fit on the device at once  {1, 2, 4, 8, 16, 32, 64, 128}
 MICRO_STEPS = 1  # batches whose gradients are averaged before one update  {1, 2, 4}
 MATRIX_LR = 0.04  # Muon: every matrix inside the blocks  [0.005, 0.2] log
 EMBEDDING_LR = 0.6  # AdamW: token and value embeddings, at width 768  [0.05, 3.0] log
+INDUCTION_LR = 0.3  # AdamW: embeddings of the token that followed last time, at width 768  [0.03, 3.0] log
 UNEMBEDDING_LR = 0.004  # AdamW: the output matrix, at width 768  [0.0005, 0.05] log
 SCALAR_LR = 0.5  # AdamW: how much of x0 each layer takes in; a hundredth of it for the residual  [0.02, 2.0] log
 WEIGHT_DECAY = 0.2  # Muon only, decays to zero over the run  [0.0, 0.6]
@@ -188,6 +190,8 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.width)
+        followers = len(INDUCTION_ORDERS) * config.vocab_size + 1  # the last row is for no match
+        self.induction_embedding = mx.zeros((followers, config.width))
         self.blocks = [Block(config, layer) for layer in range(config.depth)]
         self.lm_head = nn.Linear(config.width, config.vocab_size, bias=False)
         self.resid_lambdas = mx.ones(config.depth)  # what each layer keeps of the stream …
@@ -196,14 +200,14 @@ class GPT(nn.Module):
 
     def init_weights(self) -> None:
         """Embedding N(0, 1), output N(0, 0.001²), every matrix that writes to the stream zero, all others uniform with
-        standard deviation 1/√C, gates zero: at first the model is its embedding, and the loss is ln V."""
+        standard deviation 1/√C, gates and followers zero: at first the model is its embedding, and the loss is ln V."""
         bound = (3 / self.config.width) ** 0.5
         for name, weight in tree_flatten(self.trainable_parameters()):
             if name == "token_embedding.weight":
                 weight[:] = mx.random.normal(weight.shape)
             elif name == "lm_head.weight":
                 weight[:] = 0.001 * mx.random.normal(weight.shape)
-            elif name.endswith(("c_proj.weight", "gate.weight")):
+            elif name.endswith(("c_proj.weight", "gate.weight", "induction_embedding")):
                 weight[:] = mx.zeros(weight.shape)
             elif weight.ndim == 2:
                 weight[:] = mx.random.uniform(-bound, bound, weight.shape)
@@ -217,9 +221,20 @@ class GPT(nn.Module):
         logits = kernels.linear(self.hidden(tokens), self.lm_head.weight)
         return kernels.softcapped_cross_entropy(logits, targets, self.config.softcap)
 
+    def followers(self, tokens: mx.array) -> mx.array:
+        """The row of each position's longest match: the token that followed there, in the share of that length"""
+        V = self.config.vocab_size
+        ids = mx.full(tokens.shape, len(INDUCTION_ORDERS) * V, mx.int32)
+        for level, order in enumerate(map(int, INDUCTION_ORDERS)):
+            place = kernels.last_seen(tokens, order)
+            token = mx.take_along_axis(tokens, mx.maximum(place + 1, 0), axis=1).astype(mx.int32)
+            ids = mx.where(place >= 0, level * V + token, ids)
+        return ids
+
     def hidden(self, tokens: mx.array) -> mx.array:
         """What the output matrix reads: (B, T, C), normalised"""
         _, x = kernels.residual_norm(kernels.embedding(self.token_embedding.weight, tokens, DTYPE))
+        x = x + kernels.embedding(self.induction_embedding, self.followers(tokens), DTYPE)
         x0 = x
         for block, keep, again in zip(self.blocks, self.resid_lambdas, self.x0_lambdas, strict=True):
             x, normed, x0 = kernels.mix_norm(x, x0, keep, again)
@@ -310,7 +325,8 @@ class MuonAdamW:
         self.muon: dict[str, list[str]] = {}  # "rows×columns" → names
         for name, p in params.items():
             if "embedding" in name:
-                self.adam[name] = AdamGroup(EMBEDDING_LR * by_width, ADAM_BETA1)
+                lr = INDUCTION_LR if name == "induction_embedding" else EMBEDDING_LR
+                self.adam[name] = AdamGroup(lr * by_width, ADAM_BETA1)
             elif name == "lm_head.weight":
                 self.adam[name] = AdamGroup(UNEMBEDDING_LR * by_width, ADAM_BETA1)
             elif name == "resid_lambdas":

@@ -108,6 +108,13 @@ def test_value_embeddings_sit_on_alternating_layers_and_on_the_last():
         assert has == [layer % 2 == (depth - 1) % 2 for layer in range(depth)]
 
 
+def test_each_position_learns_which_token_followed_its_longest_match_and_how_long_that_was():
+    tokens = mx.array([[1, 2, 3, 1, 2, 4, 4]])
+    none = len(train_mlx.INDUCTION_ORDERS) * V
+    expected = [none, none, none, 2, V + 3, none, 4]  # 1 was followed by 2; 1 2, of two tokens, by 3; 4 by 4
+    assert tiny_model().followers(tokens).tolist() == [expected]
+
+
 @pytest.mark.parametrize(("pattern", "letters"), [("L", "LLLL"), ("SL", "SLSL"), ("SSSL", "SSSL"), ("S", "SSSL")])
 def test_the_last_layer_always_sees_everything(monkeypatch, pattern, letters):
     monkeypatch.setattr(train_mlx, "DEPTH", 4)

@@ -26,7 +26,7 @@ def turned(old: str, new: str) -> frozenset[str]:
     ("idea", "kin", "stranger"),
     [
         ("trigram-embedding", "signed-bigram", "slow-momentum"),
-        ("copy-output", "induction", "muon-by-head"),
+        ("engram", "ngram-tables", "muon-by-head"),
         ("lookahead-momentum", "slow-momentum", "no-softcap"),
         ("u-net-skips", "backout", "embedding-eps"),
     ],
