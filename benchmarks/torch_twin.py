@@ -66,10 +66,12 @@ class Dials:
     softcap: float = 15.0
     rope_base: float = 10000.0
     gate_channels: int = 32
+    induction_orders: str = "1248"
     batch_rows: int = 64
     micro_steps: int = 1
     matrix_lr: float = 0.04
     embedding_lr: float = 0.6
+    induction_lr: float = 0.3
     unembedding_lr: float = 0.004
     scalar_lr: float = 0.5
     weight_decay: float = 0.2
@@ -261,12 +263,38 @@ class Block(nn.Module):
         return x + self.mlp(norm(x))
 
 
+BITS_32 = 2**32 - 1
+
+
+def mixed(h: Tensor) -> Tensor:
+    h = (h ^ (h >> 16)) * 0x85EBCA6B & BITS_32
+    h = (h ^ (h >> 13)) * 0xC2B2AE35 & BITS_32
+    return h ^ (h >> 16)
+
+
+def last_seen(tokens: Tensor, order: int) -> Tensor:
+    """The latest earlier position where the same `order` tokens ended, else -1, by the hashes of kernels/ngrams.py"""
+    T = tokens.shape[1]
+    padded = F.pad((tokens + 1) * 0x9E3779B1 & BITS_32, (order - 1, 0))
+    h = torch.full_like(tokens, order * 0x9E3779B1 & BITS_32)
+    for first in range(order):
+        h = mixed(h + padded[:, first : first + T] & BITS_32)
+    bits = max(1, (T - 1).bit_length())
+    keys = torch.sort((h << bits & BITS_32) | torch.arange(T, device=tokens.device), dim=1).values
+    position, ngram = keys & (2**bits - 1), keys >> bits
+    before = torch.where(ngram[:, 1:] == ngram[:, :-1], position[:, :-1], -1)
+    return torch.full_like(tokens, -1).scatter(1, position[:, 1:], before)
+
+
 class GPT(nn.Module):
     def __init__(self, dials: Dials, vocab_size: int, seq_len: int):
         super().__init__()
         dials.check()
         self.dials, self.dtype = dials, getattr(torch, dials.dtype)
+        self.vocab_size = vocab_size
         self.token_embedding = nn.Embedding(vocab_size, dials.width)
+        followers = len(dials.induction_orders) * vocab_size + 1
+        self.induction_embedding = nn.Parameter(torch.empty(followers, dials.width))
         self.blocks = nn.ModuleList(Block(dials, layer, vocab_size) for layer in range(dials.depth))
         self.lm_head = matrix(vocab_size, dials.width)
         self.resid_lambdas = nn.Parameter(torch.ones(dials.depth))
@@ -285,16 +313,27 @@ class GPT(nn.Module):
                 weight.normal_()
             elif name == "lm_head.weight":
                 weight.normal_(std=0.001)
-            elif name.endswith(("c_proj.weight", "gate.weight")):
+            elif name.endswith(("c_proj.weight", "gate.weight", "induction_embedding")):
                 weight.zero_()
             elif weight.ndim == 2:
                 weight.uniform_(-bound, bound)
+
+    def followers(self, tokens: Tensor) -> Tensor:
+        """The row of each position's longest match: the token that followed there, in the share of that length"""
+        tokens = tokens.long()
+        ids = torch.full_like(tokens, len(self.dials.induction_orders) * self.vocab_size)
+        for level, order in enumerate(map(int, self.dials.induction_orders)):
+            place = last_seen(tokens, order)
+            token = tokens.gather(1, (place + 1).clamp_min(0))
+            ids = torch.where(place >= 0, level * self.vocab_size + token, ids)
+        return ids
 
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens: (B, T) → logits: (B, T, V) float32, within ±softcap"""
         T = tokens.shape[1]
         cos, sin = self.cos[:T], self.sin[:T]
-        x0 = x = norm(self.token_embedding(tokens).to(self.dtype))
+        x = norm(self.token_embedding(tokens).to(self.dtype))
+        x0 = x = x + F.embedding(self.followers(tokens), self.induction_embedding).to(self.dtype)
         keep, again = self.resid_lambdas.to(self.dtype), self.x0_lambdas.to(self.dtype)
         for i, block in enumerate(self.blocks):
             x = block(keep[i] * x + again[i] * x0, tokens, cos, sin)
@@ -374,7 +413,8 @@ class MuonAdamW:
         self.muon: dict[tuple[int, ...], list[Tensor]] = {}
         for name, p in model.named_parameters():
             if "embedding" in name:
-                self.adam.append((p, (self.dials.embedding_lr * by_width, self.dials.adam_beta1)))
+                lr = self.dials.induction_lr if name == "induction_embedding" else self.dials.embedding_lr
+                self.adam.append((p, (lr * by_width, self.dials.adam_beta1)))
             elif name == "lm_head.weight":
                 self.adam.append((p, (self.dials.unembedding_lr * by_width, self.dials.adam_beta1)))
             elif name == "resid_lambdas":

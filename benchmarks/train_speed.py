@@ -54,8 +54,9 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 }
 TWIN_DIALS = (
     *("depth", "width", "heads", "kv_heads", "windows", "mlp_ratio", "softcap", "rope_base", "gate_channels"),
-    *("batch_rows", "micro_steps", "matrix_lr", "embedding_lr", "unembedding_lr", "scalar_lr", "weight_decay"),
-    *("adam_beta1", "adam_beta2", "muon_momentum", "warmup_fraction", "warmdown_fraction", "final_lr_fraction"),
+    *("induction_orders", "batch_rows", "micro_steps", "matrix_lr", "embedding_lr", "induction_lr", "unembedding_lr"),
+    *("scalar_lr", "weight_decay", "adam_beta1", "adam_beta2", "muon_momentum"),
+    *("warmup_fraction", "warmdown_fraction", "final_lr_fraction"),
 )
 
 
