@@ -1,11 +1,17 @@
-"""Packed nights that somebody has changed."""
+"""Packed nights that somebody has changed, and calls that are killed on the way to one."""
 
 import io
 import json
+import os
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from nights import Grounds, exit_code
+
+KILLED = 9
 
 Change = Callable[[dict[str, Any], list[tuple[tarfile.TarInfo, bytes]]], None]
 
@@ -22,3 +28,21 @@ def tampered(file: Path, change: Change) -> None:
     with tarfile.open(file, "w:gz", format=tarfile.PAX_FORMAT) as tar:
         for member, content in [(first, text), *members]:
             tar.addfile(member, io.BytesIO(content))
+
+
+def killed_at(step: int, is_step: Callable[[str, tuple[Any, ...]], bool], grounds: Grounds, *words: str) -> bool:
+    """Run a command in another process that dies before its nth step; return False where it has fewer."""
+    child = os.fork()
+    if not child:
+        left = step
+
+        def before(event: str, arguments: tuple[Any, ...]) -> None:
+            nonlocal left
+            left -= is_step(event, arguments)
+            if left == 0:
+                os._exit(KILLED)
+
+        os.chdir(grounds.root)
+        sys.addaudithook(before)
+        os._exit(exit_code(words))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED

@@ -7,22 +7,19 @@ import json
 import os
 import shutil
 import sqlite3
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import refused
-from nights import Grounds, exit_code, make_repository, unigram
-from packings import Change, tampered
+from nights import Grounds, make_repository, unigram
+from packings import Change, killed_at, tampered
 
 from agent.archive.reading import read_contents
 from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
-
-KILLED = 9
 
 
 @pytest.fixture(scope="module")
@@ -144,24 +141,10 @@ def test_what_reaches_out_of_an_unpacked_night_is_named(grounds):
 # ---- killed ----------------------------------------------------------------------------------------------------------
 
 
-def killed_at(step: int, grounds: Grounds, *words: str) -> bool:
-    """Run a command in another process that dies before it renames or deletes for the nth time, or asks rm to."""
-    child = os.fork()
-    if not child:
-        left = step
-
-        def before(event: str, arguments: tuple[Any, ...]) -> None:
-            nonlocal left
-            is_rm = event == "subprocess.Popen" and arguments[0] == "rm"
-            is_ours = event in ("os.rename", "os.remove") and "nights" in str(arguments[0])
-            left -= is_rm or is_ours
-            if left == 0:
-                os._exit(KILLED)
-
-        os.chdir(grounds.root)
-        sys.addaudithook(before)
-        os._exit(exit_code(words))
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
+def is_step(event: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether it is about to rename or delete one of the nights, or to ask rm to."""
+    is_rm = event == "subprocess.Popen" and arguments[0] == "rm"
+    return is_rm or (event in ("os.rename", "os.remove") and "nights" in str(arguments[0]))
 
 
 @pytest.mark.slow
@@ -170,14 +153,14 @@ def test_a_call_that_is_killed_at_any_step_loses_nothing_and_the_next_one_ends_i
     while True:
         step += 1
         kills_before = kills
-        kills += killed_at(step, grounds, "archive", "t")
+        kills += killed_at(step, is_step, grounds, "archive", "t")
         if grounds.folder("t").exists():
             assert everything(grounds) == before
         else:
             assert len(read_contents(packed(grounds)).files) == len([one for one in before.values() if one])
         done(grounds, "t")
         assert not grounds.folder("t").exists()
-        kills += killed_at(step, grounds, "archive", "--unpack", "t")
+        kills += killed_at(step, is_step, grounds, "archive", "--unpack", "t")
         if packed(grounds).exists():
             done(grounds, "--unpack", "t")
         assert everything(grounds) == before

@@ -1,22 +1,19 @@
 """A night that is packed in one repository, unpacked in another one, and goes on there."""
 
 import json
-import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import refused
-from nights import Grounds, exit_code, git, make_repository, unigram
-from packings import tampered
+from nights import Grounds, git, make_repository, unigram
+from packings import killed_at, tampered
 
 from agent.archive.reading import read_contents
 from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
 
-KILLED = 9
 PROGRAM = "Prefer short scripts.\n"
 
 
@@ -224,29 +221,16 @@ def test_a_hostile_file_puts_nothing_anywhere(file, other, tmp_path, change, sai
 # ---- killed ----------------------------------------------------------------------------------------------------------
 
 
-def killed_at(step: int, grounds: Grounds, *words: str) -> bool:
-    """Run a command in another process that dies before its nth change of a name or call of another program."""
-    child = os.fork()
-    if not child:
-        left = step
-
-        def before(event: str, arguments: tuple[Any, ...]) -> None:
-            nonlocal left
-            left -= event == "subprocess.Popen" or (event in ("os.rename", "os.remove") and "other" in str(arguments))
-            if left == 0:
-                os._exit(KILLED)
-
-        os.chdir(grounds.root)
-        sys.addaudithook(before)
-        os._exit(exit_code(words))
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
+def is_step(event: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether it is about to change a name in the repository, or to call another program."""
+    return event == "subprocess.Popen" or (event in ("os.rename", "os.remove") and "other" in str(arguments))
 
 
 @pytest.mark.slow
 def test_an_unpacking_that_is_killed_at_any_step_is_done_by_the_next_call(file, other):
     fresh = Path(shutil.copytree(other.root, other.root.with_name("fresh")))
     step = 1
-    while killed_at(step, other, "unpack", str(file)):
+    while killed_at(step, is_step, other, "unpack", str(file)):
         if not (other.folder("t") / "journal.sqlite").exists():
             done = other.nightshift("unpack", str(file))
             assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ LEAST = {  # words without which they are refused
     "replay": ("1",),
     "export": ("csv",),
     "archive": ("nov22",),
+    "unpack": ("night.tar.gz",),
 }
 
 
