@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.cli.greeting import greet
 from agent.cli.reading.which import night_in, place_meant
 from agent.cli.repeat import run_on, script_words
-from agent.cli.words.options import KEPT, ConfirmOptions, RunOptions, add_night, add_sources
+from agent.cli.words.options import KEPT, ConfirmOptions, RunOptions, add_night, add_sources, add_workers
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import count, dataset, positive, positive_int
 from agent.errors import NightError
@@ -98,6 +98,7 @@ def _run_words(words: argparse.ArgumentParser) -> None:
         "(default: the corpus prepared last)",
     )
     add_night(words, "the date, and a new night; one that is here already goes on")
+    add_workers(words)
     add_sources(words)
 
 

@@ -17,6 +17,7 @@ from agent.judging.judge import PLAUSIBLE_GAIN
 FIXED = ("judge", "confirm", "plausible_gain", "allowance_s")
 OF_THE_MODEL = ("llm_url", "price", "llm_max_tokens", "llm_stream")
 BEFORE_THE_MIX = "search"  # the proposer of nights that were begun before journals kept it
+POOLS = ("local", "ray")  # devices of this machine, or of a cluster
 SANDBOXES = ("off", "auto", "require")  # each promises more than the one before it
 
 
@@ -41,6 +42,10 @@ class Terms:
     agent: str | None = None  # --command
     agent_minutes: float = 10.0
     report: bool = True  # write the page after every attempt
+    workers: int = 1  # that train at the same time
+    cores_each: int | None = None  # that a worker is pinned to; None: its share of a machine, or all of it
+    pool: str = "local"  # where the workers are
+    ray_address: str | None = None  # of a cluster; None: one is started on this machine
 
     @classmethod
     def from_json(cls, text: str) -> "Terms":
@@ -120,4 +125,6 @@ def _default(names: tuple[str, ...]) -> dict[str, Any]:
 def _checked(terms: Terms) -> Terms:
     if terms.confirm and terms.judge != "greedy":
         raise NightError(f"--confirm is for --judge greedy; {terms.judge} decides by itself how often to measure")
+    if terms.ray_address is not None and terms.pool != "ray":
+        raise NightError(f"--ray-address {terms.ray_address} is for --pool ray; add that, or leave the address out")
     return terms

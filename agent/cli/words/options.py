@@ -11,16 +11,17 @@ from agent.cli.words.values import agent_command, count, positive, positive_int,
 from agent.judging.judge import JUDGES
 from agent.proposers.llm.chat import MAX_TOKENS
 from agent.proposers.registry import choices, help_lines
-from agent.records.terms import Terms
+from agent.records.terms import POOLS, Terms
 from agent.runs.train import FIRST_ALLOWANCE_S
 from agent.sandbox.box import Mode
 from agent.view.answer import Answer
 
 SCRIPT = Path(invocation.SCRIPT)
 KEPT = """\
-A night keeps --budget-s, --seed and the options of the three groups below: who goes on with it repeats none of them.
+A night keeps --budget-s, --seed and the options of the groups below: who goes on with it repeats none of them.
 --judge, --confirm, --plausible-gain and --allowance-s cannot change while it goes on, since verdicts before and after
-would not compare, and --sandbox only to a stronger one. Of the others the night takes what is given, and keeps it.
+would not compare, and --sandbox only to a stronger one. On a CPU a worker keeps the number of its cores, for the same
+reason. Of the others the night takes what is given, and keeps it.
 """
 
 
@@ -146,6 +147,35 @@ def _add_safety(safety: argparse._ArgumentGroup) -> None:
         "--dry-run",
         action=argparse.BooleanOptionalAction,
         help="a second of training and scoring before edits of code are given a minute or more (default: yes)",
+    )
+
+
+def add_workers(words: argparse.ArgumentParser) -> None:
+    workers = words.add_argument_group("several devices")
+    workers.add_argument(
+        "--workers",
+        type=positive_int,
+        metavar="N",
+        help="train N experiments at the same time, each on a device of its own: a GPU, or a set of cores; never more "
+        f"than there are (default: {Terms().workers})",
+    )
+    workers.add_argument(
+        "--cores-each",
+        type=positive_int,
+        metavar="C",
+        help="pin every worker to C cores, also a single one, which leaves the others free (default: an equal share; "
+        "a single worker uses all)",
+    )
+    workers.add_argument(
+        "--pool",
+        choices=POOLS,
+        help="local: workers on this machine; ray: workers on a Ray cluster, which has no access control, so bind it "
+        f"to a private network (default: {Terms().pool})",
+    )
+    workers.add_argument(
+        "--ray-address",
+        metavar="A",
+        help="of the cluster, as ray.init takes it: HOST:PORT, or auto (default: one is started on this machine)",
     )
 
 
