@@ -13,6 +13,7 @@ class Lease:
     cores: tuple[int, ...] = ()  # that its processes are pinned to; empty: all that this process may use
     gpu: str | None = None  # the value of CUDA_VISIBLE_DEVICES; None: as the environment has it
     share: float = 1.0  # of the machine's memory that one worker may fill
+    of_cores: int | None = None  # that the night could use there, where the cores are the device: "2 of 32 cores"
 
 
 WHOLE = Lease()  # of a night with one worker: the machine as it is

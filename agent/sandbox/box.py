@@ -56,6 +56,12 @@ class View:
     folder: Path  # its working folder, the only one it may write
     readable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()  # folders inside visible ones that must stay hidden
+    pinned: bool = False  # whether it must keep to the cores that it starts with
+
+    @property
+    def keeps(self) -> list[str]:
+        """Return the word by which the filter of system calls is told of it."""
+        return [seccomp.PINNED] if self.pinned else []
 
 
 class Box(Protocol):
@@ -191,11 +197,11 @@ class Bubblewrap:
         emptied = (path for path, is_folder in counting.items() if is_folder)
         for place in (*hidden, *emptied, Path("/dev"), Path("/")):  # these are in memory: a script must not fill them
             mounts += ["--remount-ro", str(place)]
-        return [*self._filtered(), *self._namespaces(), *mounts, "--", *command]
+        return [*self._filtered(view), *self._namespaces(), *mounts, "--", *command]
 
-    def _filtered(self) -> list[str]:
+    def _filtered(self, view: View) -> list[str]:
         """Return the start of a command that adds a filter of system calls, or [] if this machine has none."""
-        return [sys.executable, "-I", "-S", seccomp.__file__] if seccomp.available() else []
+        return [sys.executable, "-I", "-S", seccomp.__file__, *view.keeps] if seccomp.available() else []
 
     def _namespaces(self) -> list[str]:
         # no new cgroup namespace: libraries read their share of cores and memory there
@@ -227,7 +233,7 @@ class Landlock:
             "devices": [str(device) for device in devices],
         }
         # -I and -S: no code of the user's environment may run before the rules hold
-        return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(rules), *command]
+        return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(rules), *view.keeps, *command]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,14 @@
-"""Build the environment of a night's processes: where programs, libraries and devices are, without any keys."""
+"""Build the environment of a night's processes: where programs, libraries and devices are, without any keys.
+
+A process that has a lease gets the part of the machine that the lease names, and is told how large it is.
+"""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+
+from agent.experiment.lease import WHOLE, Lease
 
 TMP = "tmp"  # the subfolder of a run that serves as its home, TMPDIR and cache
 
@@ -13,6 +19,7 @@ LANGUAGE = frozenset(
 )
 PREFIXES = ("MLX_", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "OPENBLAS_", "MKL_", "NIGHTSHIFT_")
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 PYTHON = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -22,11 +29,43 @@ def scrubbed_env(data: str) -> dict[str, str]:
     return env | PYTHON | {"NIGHTSHIFT_DATA": data}
 
 
-def boxed_env(folder: Path, data: str) -> dict[str, str]:
+def boxed_env(folder: Path, data: str, lease: Lease = WHOLE) -> dict[str, str]:
     """Return the environment of a boxed process: its home, caches and temporary files are in its working folder."""
     own = str(folder / TMP)
     env: Mapping[str, str] = {name: value for name, value in scrubbed_env(data).items() if name not in PLACES}
-    return {**env, "HOME": own, "TMPDIR": own, "USER": "nightshift", "NIGHTSHIFT_CACHE": f"{own}/cache"}
+    places = {"HOME": own, "TMPDIR": own, "USER": "nightshift", "NIGHTSHIFT_CACHE": f"{own}/cache"}
+    return {**env, **places, **leased_env(lease)}
+
+
+def leased_env(lease: Lease) -> dict[str, str]:
+    """Return the variables by which libraries, and hardware.py, keep to a lease; none for the whole machine."""
+    env = {} if lease.gpu is None else {"CUDA_VISIBLE_DEVICES": lease.gpu}
+    if lease.cores:
+        env |= {name: _fewer(os.environ.get(name), len(lease.cores)) for name in THREADS}
+    if lease.of_cores is not None:
+        env["NIGHTSHIFT_OF_CORES"] = str(lease.of_cores)
+    if lease.share < 1:
+        env["NIGHTSHIFT_MEMORY_SHARE"] = f"{lease.share:g}"
+    return env
+
+
+def _fewer(asked: str | None, cores: int) -> str:
+    """Return the number of threads: one a core, or the user's own choice if it is smaller."""
+    return str(min(cores, int(asked)) if asked is not None and asked.isdecimal() and int(asked) else cores)
+
+
+@contextmanager
+def pinned(lease: Lease) -> Iterator[None]:
+    """Pin the calling thread to the lease's cores for the `with` block: processes that it starts inherit them."""
+    if not lease.cores:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, lease.cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _may_pass(name: str) -> bool:

@@ -95,10 +95,12 @@ def uncovered(abi: int) -> tuple[str, ...]:
 
 
 def main(rules: Mapping[str, Iterable[str]], command: list[str]) -> int:
-    """Become the command under these rules; return an exit code only on failure."""
+    """Become the command, after --pinned with its cores as they are, under these rules; return only on failure."""
+    pinned = command[0] == seccomp.PINNED
+    command = command[pinned:]
     os.get_exec_path()  # imports modules that execvp needs, while they can still be read
     try:
-        restrict(rules)
+        restrict(rules, pinned=pinned)
     except Refused as refusal:
         print(f"landlock: {refusal}; the command was not started", file=sys.stderr)
         return CANNOT_BOX
@@ -109,7 +111,7 @@ def main(rules: Mapping[str, Iterable[str]], command: list[str]) -> int:
     return NOT_EXECUTABLE
 
 
-def restrict(rules: Mapping[str, Iterable[str]]) -> None:
+def restrict(rules: Mapping[str, Iterable[str]], *, pinned: bool = False) -> None:
     """Deny this process and its children everything that the rules do not allow; raise Refused."""
     version = abi()
     if version == 0:
@@ -123,7 +125,7 @@ def restrict(rules: Mapping[str, Iterable[str]]) -> None:
     _checked("close the box", _call(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
     if seccomp.available():
-        _checked("filter system calls", seccomp.install())
+        _checked("filter system calls", seccomp.install(pinned=pinned))
 
 
 def handled_files(version: int) -> int:

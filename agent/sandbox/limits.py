@@ -40,15 +40,16 @@ class ResourceLimits:
     processes: int = 256
 
 
-def limits_of_machine() -> ResourceLimits:
-    """Return the limits of a run on this machine.
+def limits_of_machine(share: float = 1.0) -> ResourceLimits:
+    """Return the limits of a run on this machine, or of one of several runs that divide its memory.
 
-    A run may use all memory except a tenth (at least 2 GB, at most half of a small machine's memory). A quarter of that
+    Runs may use all memory except a tenth (at least 2 GB, at most half of a small machine's memory). A quarter of that
     tenth is the machine's reserve. The last half gigabyte of the disk is reserved for the night's records.
     """
     total = memory().total
     spare = min(max(2 * GB, total // 10), total // 2)
-    return ResourceLimits(total - spare, spare // 4, GB // 2, fair_memory_bytes=(total - spare) // 4)
+    most = int(share * (total - spare))
+    return ResourceLimits(most, spare // 4, GB // 2, fair_memory_bytes=most // 4)
 
 
 def fair_to(limits: ResourceLimits, usual_bytes: int | None) -> ResourceLimits:

@@ -11,7 +11,10 @@ connected, so no data leaves, not even to a service of this machine. Changes of 
 processes' priorities have no effect but seem to succeed, so that linkers, copies and threads work. For that reason a
 program compiled inside cannot be started by its name.
 
-    python -I -S seccomp.py BWRAP ARGUMENTS...        becomes bubblewrap, which applies the filter to its command
+A box that shares its machine with others of the same night keeps its cores: a call that would change them, for which
+no capability is needed, has no effect but seems to succeed, so that libraries which place their threads work.
+
+    python -I -S seccomp.py [--pinned] BWRAP ARGUMENTS...   becomes bubblewrap, which applies the filter to its command
 """
 
 import ctypes
@@ -42,6 +45,7 @@ REFUSED: Table = {
     "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
 }  # fmt: skip
 PRETENDED: Table = {"fadvise64": (221, 223), "readahead": (187, 213)}
+PRETENDED_IF_PINNED: Table = {"sched_setaffinity": (203, 122)}
 BY_ARGUMENT: Table = {
     "clone": (56, 220), "clone3": (435, 435), "madvise": (28, 233), "preadv2": (327, 286),
     "getsockopt": (55, 209),
@@ -85,6 +89,7 @@ LOAD, RETURN, AND = 0x20, 0x06, 0x54
 EQUAL, AT_LEAST, ANY_OF = 0x15, 0x35, 0x45
 NUMBER, ARCHITECTURE = 0, 4
 FIRST, SECOND, THIRD, SIXTH = 16, 24, 32, 56  # the lower half of an argument; the kernel ignores the upper half, too
+PINNED = "--pinned"
 NO_FILTER = 126  # a shell's exit code for a command that it cannot run
 
 Instruction = tuple[int, int, int, int]  # operation, steps to skip if true, steps to skip if false, operand
@@ -96,16 +101,18 @@ def available() -> bool:
     return known and _set_filter(None) != 0 and ctypes.get_errno() == errno.EFAULT
 
 
-def install() -> int:
+def install(*, pinned: bool = False) -> int:
     """Apply Landlock's filter to this process, which must have no_new_privs set; return 0, or -1 with errno set."""
-    steps = program(os.uname().machine, namespaces=False)
+    steps = program(os.uname().machine, namespaces=False, pinned=pinned)
     code = (_Step * len(steps))(*(_Step(*step) for step in steps))
     return _set_filter(ctypes.byref(_Program(len(steps), code)))
 
 
 def main(command: list[str]) -> int:
     """Become bubblewrap with the filter in a pipe, which it reads and closes; return an exit code only on failure."""
-    filter_ = b"".join(struct.pack("=HBBI", *step) for step in program(os.uname().machine, namespaces=True))
+    pinned = command[0] == PINNED
+    steps = program(os.uname().machine, namespaces=True, pinned=pinned)
+    command, filter_ = command[pinned:], b"".join(struct.pack("=HBBI", *step) for step in steps)
     there, here = os.pipe()
     os.write(here, filter_)  # much less than a pipe holds, so this does not block
     os.set_inheritable(there, True)
@@ -116,10 +123,14 @@ def main(command: list[str]) -> int:
     return NO_FILTER
 
 
-def program(machine: str, *, namespaces: bool) -> list[Instruction]:
-    """Return the filter for a machine's architecture, for a box with its own namespaces (bubblewrap) or without."""
+def program(machine: str, *, namespaces: bool, pinned: bool = False) -> list[Instruction]:
+    """Return the filter for a machine's architecture, for a box with its own namespaces (bubblewrap) or without.
+
+    pinned: its cores cannot be changed.
+    """
     architecture, column = ARCHITECTURES[machine]
     tables = [(REFUSED, _answer(REFUSE)), (PRETENDED, _answer(DONE))]
+    tables += [(PRETENDED_IF_PINNED, _answer(DONE))] if pinned else []
     tables += [] if namespaces else [(REFUSED_TOO, _answer(REFUSE)), (PRETENDED_TOO, _answer(DONE))]
     by_argument = _by_argument() | ({} if namespaces else _by_argument_too())
     numbers = BY_ARGUMENT | BY_ARGUMENT_TOO
