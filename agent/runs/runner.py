@@ -133,7 +133,8 @@ class Runner:
             self.view(folder, *readable, trains=trains),
             box=self.box,
             limits=self.resource_limits,
-            env=boxed_env(folder, self.night.data),
+            env=boxed_env(folder, self.night.data, self.lease),
+            lease=self.lease,
             limit_s=limit_s,
             stopped=self.stopped,
             tick=lambda elapsed_s: self.progressed(progress(), elapsed_s),
@@ -156,7 +157,8 @@ class Runner:
         data, patterns = Path(self.night.data), (*SHOWN, *(TRAINING_TEXT if trains else ()))
         shown = (path for pattern in patterns for path in sorted(data.glob(pattern)))
         root = self.root or self.folder.parents[2]
-        return View(folder, (*shown, *readable), hidden=(root, Path.home(), data))
+        hidden = (root, Path.home(), data)
+        return View(folder, (*shown, *readable), hidden, pinned=bool(self.lease.cores))
 
     def drop_temporary(self, folder: Path) -> None:
         remove(folder / TMP)

@@ -19,8 +19,10 @@ from typing import BinaryIO
 
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import Ending
+from agent.experiment.lease import WHOLE, Lease
 from agent.sandbox.box import Box, Open, View
 from agent.sandbox.cgroup import KILL_S, REMOVE_S
+from agent.sandbox.environment import pinned
 from agent.sandbox.limits import Report, ResourceLimits
 from agent.sandbox.load import Counters, busy
 from agent.text import harmless
@@ -60,17 +62,19 @@ def supervise(
     hopeless: Callable[[], bool] = lambda: False,
     box: Box | None = None,
     limits: ResourceLimits | None = None,
+    lease: Lease = WHOLE,
 ) -> Outcome:
     """Run a command in view.folder with its output in log.txt there; on return all its processes have ended.
 
     limit_s counts from the start of the process, by the harness's monotonic clock. About twenty times a second
     stopped() and hopeless() are called, and tick() gets the seconds elapsed. Without a box the command has the user's
-    rights.
+    rights. It runs on the cores of the lease.
     """
     command = (box or Open("not asked for")).wrap(command, view)
-    watch, before = Stopwatch(), Counters.now()
+    watch, before = Stopwatch(), Counters.now(cores=lease.cores)
     with open_log(view.folder / LOG) as log:
-        keeper, report = start_keeper(command, view.folder, env, limits)
+        with pinned(lease):
+            keeper, report = start_keeper(command, view.folder, env, limits)
         ending: Ending | None = None
         log_bytes = 0
         try:
@@ -90,7 +94,7 @@ def supervise(
     if ending is None and watch.slept_s > SLEEP_TOLERANCE_S:
         ending = Ending.SLEPT
     if ending is not None:
-        why = busy(before, Counters.now(), found.cpu_s) if ending is Ending.OVERRAN else None
+        why = busy(before, Counters.now(cores=lease.cores), found.cpu_s) if ending is Ending.OVERRAN else None
         return Outcome(ending, None, wall_s, words, found.peak_bytes, why)
     code = exit_code(keeper.returncode)
     return Outcome(Ending.FINISHED if code == 0 else Ending.CRASHED, code, wall_s, words, found.peak_bytes)

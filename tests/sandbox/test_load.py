@@ -33,6 +33,11 @@ def test_what_others_take_does():
     assert busy(BEFORE, later(10, busy_s=8, idle_s=12), tree_s=0) == told
 
 
+def test_of_a_pinned_run_the_cores_are_named():
+    before = dataclasses.replace(BEFORE, cores=4)
+    assert busy(before, later(10, busy_s=20, idle_s=20), tree_s=8) == "other programs took 30% of the 4 cores of this run"
+
+
 def test_so_does_waiting_for_disk_or_memory():
     quiet = {"wall_s": 10, "busy_s": 1, "idle_s": 19}
     assert busy(BEFORE, later(**quiet, io=0.5, memory=0.5), 1) is None
