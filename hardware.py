@@ -170,11 +170,15 @@ def by_device(*, cpu: Any, metal: Any, cuda: Any) -> Any:
 
 @cache
 def device_name() -> str:
-    """Return the device's name, for instance `Apple M4 Max`, `NVIDIA H200` or `AMD EPYC 9R14 (2 cores)`."""
+    """Return the device's name, for instance `Apple M4 Max`, `NVIDIA H200` or `AMD EPYC 9R14 (2 cores)`.
+
+    A worker that was given some of a CPU's cores has, for instance, `AMD EPYC 9R14 (2 of 32 cores)`.
+    """
     import mlx.core as mx
 
-    name = str(mx.device_info().get("device_name", "unknown"))
-    return f"{name} ({usable_cores()} cores)" if device_kind() == "cpu" else name
+    name, machine = str(mx.device_info().get("device_name", "unknown")), os.environ.get("NIGHTSHIFT_OF_CORES")
+    cores = f"{usable_cores()} of {machine} cores" if machine else f"{usable_cores()} cores"
+    return f"{name} ({cores})" if device_kind() == "cpu" else name
 
 
 def usable_cores() -> int:
@@ -188,7 +192,10 @@ def usable_cores() -> int:
 
 
 def memory_bytes() -> int:
-    """Return the bytes that training may fill: the GPU's memory, Metal's part of a Mac's, or the machine's."""
+    """Return the bytes that training may fill: the GPU's memory, Metal's part of a Mac's, or the machine's.
+
+    Workers beside each other divide the machine's memory; $NIGHTSHIFT_MEMORY_SHARE is the part of each.
+    """
     import mlx.core as mx
 
     info = mx.device_info()
@@ -196,7 +203,8 @@ def memory_bytes() -> int:
         if device_kind() != "cpu" and key in info:
             return int(info[key])
     machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(machine_bytes, container_memory_bytes() or machine_bytes)
+    share = float(os.environ.get("NIGHTSHIFT_MEMORY_SHARE", "1"))
+    return int(share * min(machine_bytes, container_memory_bytes() or machine_bytes))
 
 
 def container_memory_bytes() -> int | None:

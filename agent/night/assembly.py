@@ -20,6 +20,7 @@ from agent.night.opening.lock import only_night
 from agent.night.opening.night import Request, open_night, other_data
 from agent.night.opening.stop import Stop, like_ctrl_c
 from agent.night.record import write_ledger
+from agent.pools.leases import leases_of_night
 from agent.proposers.ahead import Outbox
 from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, proposer_of
 from agent.proposers.source import Surroundings
@@ -118,10 +119,13 @@ def _put_together(
 ) -> NightContext:
     place, folder = setup.place, setup.place.folder(night.tag)
     outbox = Outbox(lambda: stop.after_run)
+    lease = leases_of_night(night)[0]
+    limits = limits_of_machine(lease.share)
+    runner = Runner(night, folder, box, limits, terms.allowance_s, lambda: stop.now, screen.progressed, lease=lease)
     return NightContext(
         place=place,
         journal=journal,
-        runner=Runner(night, folder, box, limits_of_machine(), terms.allowance_s, lambda: stop.now, screen.progressed),
+        runner=runner,
         proposer=setup.proposer or proposer_of(Surroundings(place, night, terms, outbox)),
         outbox=None if setup.proposer else outbox,
         measures_phases=setup.proposer is None and has_reader(terms) and night.budget_s >= PROFILE_FROM_S,

@@ -6,6 +6,7 @@ from functools import partial
 
 from agent.errors import NightError
 from agent.experiment import Ask, Proposer
+from agent.pools.leases import leases_of_night
 from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.catalogue.evidence import SOURCE
 from agent.proposers.command.command import Command, split
@@ -31,7 +32,9 @@ def search_of(around: Surroundings) -> Proposer:
     """Build a search that has learnt from earlier nights, and so tries other things first than they did."""
     night = around.night
     # a GPU's own memory is not the machine's: there the script itself refuses sizes that cannot fit, in seconds
-    limit_gb = None if night.device_kind == "cuda" else limits_of_machine().memory_bytes / 1e9
+    limit_gb = None
+    if night.device_kind != "cuda":
+        limit_gb = limits_of_machine(leases_of_night(night)[0].share).memory_bytes / 1e9
     seed = f"{night.tag} {night.seed}"
     return Search(night.device_kind, seed, earlier=around.past, memory_limit_gb=limit_gb)
 

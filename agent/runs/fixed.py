@@ -12,20 +12,31 @@ from typing import Any
 
 from agent.errors import MachineError, NightError
 from agent.experiment import Night
+from agent.experiment.lease import WHOLE, Lease
 from agent.files import throwaway_folder, write_plain
 from agent.invocation import typed
+from agent.runs.probe import KIND
+from agent.sandbox.environment import leased_env
 from agent.sandbox.process import end
 
 MACHINE = "machine.json"
 PROBE = Path(__file__).with_name("probe.py")
 
 
-def probe(folder: Path, data: str | None = None, dataset: str | None = None) -> dict[str, Any]:
-    """Ask the fixed files for device, data and default budget; they prepare missing data, or a named dataset, first."""
-    environment = dict(os.environ) | ({"NIGHTSHIFT_DATA": data} if data else {})
+def device_kind(folder: Path) -> str:
+    """Ask the fixed files for the kind of device alone, before there is a lease for it."""
+    return str(probe(folder, dataset=KIND)["device_kind"])
+
+
+def probe(folder: Path, data: str | None = None, dataset: str | None = None, lease: Lease = WHOLE) -> dict[str, Any]:
+    """Ask the fixed files for device, data and default budget; they prepare missing data, or a named dataset, first.
+
+    The device is the one that a worker with this lease has.
+    """
+    environment = dict(os.environ) | leased_env(lease) | ({"NIGHTSHIFT_DATA": data} if data else {})
     with throwaway_folder() as aside:
         answer = aside / "answer.json"
-        command = [sys.executable, str(PROBE), str(answer), *([dataset] if dataset else [])]
+        command = [sys.executable, str(PROBE), str(answer), dataset or "", *map(str, lease.cores)]
         status = _call(command, folder, environment)
         if status != 0 or not answer.exists():
             raise MachineError(f"device and data could not be read (exit code {status}); run: {typed('doctor')}")
@@ -70,9 +81,11 @@ def protocol(facts: Mapping[str, Any], budget_s: float) -> str:
 def check_same_machine(night: Night, facts: Mapping[str, Any]) -> None:
     """Refuse another device, even of the same kind: a slower one within a night would spoil the scores."""
     if facts["device"] != night.device:
+        same = _without_cores(facts["device"]) == _without_cores(night.device)
+        remedy = "leave --workers and --cores-each as the night has them, or use" if same else "use"
         raise NightError(
             f"night {night.tag} runs on {night.device}, this is {facts['device']}: it trains faster or slower, so "
-            f"scores would not compare; use another --tag"
+            f"scores would not compare; {remedy} another --tag"
         )
     now = protocol(facts, night.budget_s)
     if now != night.protocol:
@@ -80,3 +93,8 @@ def check_same_machine(night: Night, facts: Mapping[str, Any]) -> None:
             f"night {night.tag} has protocol {night.protocol}, here and now it would be {now}: the data are others, "
             f"so scores would not compare; use another --tag"
         )
+
+
+def _without_cores(device: str) -> str:
+    """Return the device's name without the number of its cores, which depends on options of the night."""
+    return re.sub(r" \(\d+ (of \d+ )?cores\)$", "", device)

@@ -2,24 +2,30 @@
 
 It runs as a separate short process, because a process that imports MLX holds device memory until it ends.
 
-    python probe.py ANSWER.json [DATASET]
+    python probe.py ANSWER.json [DATASET [CORE...]]
+
+DATASET may be empty, or --kind to report the kind of device alone. The data are prepared on all cores; then the device
+is described as a worker that is pinned to these cores has it.
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
+KIND = "--kind"
 
-def main(answer: str, dataset: str | None = None) -> None:
+
+def main(answer: str, dataset: str = "", *cores: str) -> None:
     """Write the facts to the file, or one sentence for the user under "error"."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that worker processes end, too
     sys.dont_write_bytecode = True  # leave no files in the user's folder
     sys.path.insert(0, str(Path.cwd()))  # the user's own prepare.py and hardware.py, not the installed ones
     try:
-        facts = look(dataset)
+        facts = look(dataset, tuple(map(int, cores)))
     except (KeyboardInterrupt, SystemError):  # native code may turn the first into the second
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt writing the answer
         facts = {"error": "interrupted before the data were ready; the same command goes on from there"}
@@ -37,11 +43,13 @@ def main(answer: str, dataset: str | None = None) -> None:
         Path(answer).write_text(json.dumps(facts))
 
 
-def look(dataset: str | None) -> dict[str, object]:
+def look(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:
     """Return the facts about device and data, prepared if named or missing; or one sentence under "error"."""
     import hardware
 
     hardware.tune()
+    if dataset == KIND:
+        return {"device_kind": hardware.device_kind()}
     import prepare
     from corpus import DataError
 
@@ -50,6 +58,8 @@ def look(dataset: str | None) -> dict[str, object]:
     except DataError as error:
         return {"error": str(error)}
     compile_kernels()
+    if cores:
+        os.sched_setaffinity(0, cores)
     return {
         "device_kind": hardware.device_kind(),
         "device": hardware.device_name(),

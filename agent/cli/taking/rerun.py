@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.clock import utc_now
-from agent.errors import NightError
+from agent.errors import MachineError, NightError
 from agent.experiment import Attempt, Ending, History, Night, Proposal, Run
+from agent.experiment.lease import WHOLE, Lease
 from agent.judging.failures import run_failure, training_failure
+from agent.pools.leases import leases_of_night
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -71,6 +73,14 @@ class Original:
         return Terms.from_json(self.night.terms) if self.night is not None else Terms()
 
     @property
+    def lease(self) -> Lease:
+        """Return the part of this machine that a worker of the night would have; all of it where that is not known."""
+        with suppress(NightError, MachineError):  # fewer cores or GPUs than the night had
+            if self.night is not None:
+                return leases_of_night(self.night)[0]
+        return WHOLE
+
+    @property
     def as_attempt(self) -> Attempt:
         """Return the attempt as it was before it had any run."""
         proposal = Proposal.of(self.script, self.attempt.title, self.attempt.hypothesis, self.attempt.source)
@@ -96,7 +106,7 @@ def prepared(original: Original, seed: int, folder: Path) -> Night:
         if (cache_root() / name).is_dir():
             shutil.copytree(cache_root() / name, folder / "warm" / "cache" / name)
     data = original.night.data if original.night is not None and Path(original.night.data).is_dir() else None
-    here = probe(fixed, data)
+    here = probe(fixed, data, lease=original.lease)
     return Night(
         tag=original.facts.tag,
         branch="",
@@ -171,8 +181,8 @@ def runner_for(original: Original, night: Night, folder: Path, screen: Screen, s
     usual_bytes = original.history[0].peak_bytes if original.history and original.attempt.number else None
     box = choose(Mode(original.terms.sandbox))
     root, allowance_s = original.place.repo.root, original.terms.allowance_s
-    limits = limits_of_machine()
-    runner = Runner(night, folder, box, limits, allowance_s, stopped, screen.progressed, root)
+    limits, lease = limits_of_machine(original.lease.share), original.lease
+    runner = Runner(night, folder, box, limits, allowance_s, stopped, screen.progressed, root, lease)
     return fair_runner(runner, usual_bytes)
 
 

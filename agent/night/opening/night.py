@@ -11,15 +11,17 @@ from pathlib import Path
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError, RepoError
 from agent.experiment import Night
+from agent.experiment.lease import WHOLE, Lease
 from agent.files import ignore_all
 from agent.invocation import typed
 from agent.night.opening.corpus import check_corpus
 from agent.night.opening.limits import Pace, check_hours
+from agent.pools.leases import leases_of_machine, leases_of_night
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night, new_tag, read_script
 from agent.records.terms import Terms
-from agent.runs.fixed import check_same_machine, keep_machine, probe, protocol
+from agent.runs.fixed import check_same_machine, device_kind, keep_machine, probe, protocol
 from agent.script.contract import fixed_files
 from agent.script.dials import read_dials
 from hardware import cache_root
@@ -86,7 +88,8 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
             "a branch called 'experiments' is in the way of experiments/…; rename it: "
             "git branch -m experiments experiments-old"
         )
-    facts = probe(place.script_path.parent, dataset=request.dataset)
+    terms, lease = _first_lease(place.script_path.parent, request.terms or Terms())
+    facts = probe(place.script_path.parent, dataset=request.dataset, lease=lease)
     check_dials(script, facts["device_kind"])
     budget_s = request.budget_s or float(facts["budget_s"])
     check_hours(request.hours, Pace.of((), (), budget_s))
@@ -104,12 +107,24 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
         data=facts["data"],
         started=utc_now(),
         pins=checksums.take(place.folder(tag) / "fixed", Path(facts["data"])),
-        terms=(request.terms or Terms()).as_json(),
+        terms=terms.as_json(),
     )
     keep_machine(place.folder(tag), facts)
     with Journal.create(place.journal(tag), night):  # last: a folder without a journal is no night
         pass
     return night
+
+
+def _first_lease(folder: Path, terms: Terms) -> tuple[Terms, Lease]:
+    """Return the lease that the night's device is that of, and the terms with the cores that each worker has.
+
+    A night on a CPU keeps their number, so that it can go on with fewer workers, or with more.
+    """
+    if terms.pool != "local" or (terms.workers, terms.cores_each) == (1, None):
+        return terms, WHOLE
+    kind = device_kind(folder)
+    lease = leases_of_machine(kind, terms.workers, terms.cores_each)[0]
+    return (replace(terms, cores_each=len(lease.cores)) if kind == "cpu" else terms), lease
 
 
 def _lay_out_fixed(place: Place, tag: str, files: Iterable[str]) -> None:
@@ -146,10 +161,11 @@ def _resume(place: Place, request: Request, night: Night) -> Night:
     _check_dataset(night, request.dataset)
     night = check_corpus(night, place.folder(tag))
     checksums.verify(night, place.folder(tag) / "fixed")
-    facts = probe(place.folder(tag) / "fixed", night.data)
+    goes_on = night if request.terms is None else replace(night, terms=request.terms.as_json())
+    facts = probe(place.folder(tag) / "fixed", night.data, lease=leases_of_night(goes_on)[0])
     check_same_machine(night, facts)
     keep_machine(place.folder(tag), facts)
-    return night if request.terms is None else replace(night, terms=request.terms.as_json())
+    return goes_on
 
 
 def _check_dataset(night: Night, asked: str | None) -> None:

@@ -1,0 +1,192 @@
+"""Divide a machine among the workers of a night: a GPU each, or a set of cores each.
+
+Two workers on one device would share its time, and each run would train fewer steps in the same budget. So there are at
+most as many workers as devices. Cores are devices by whole: the threads of one core belong to one worker.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.amounts import counted
+from agent.errors import MachineError, NightError
+from agent.experiment import Night
+from agent.experiment.lease import WHOLE, Lease
+from agent.records.terms import Terms
+from agent.sandbox.load import GPU_ASKED_S
+from hardware import usable_cores
+
+CPUS = Path("/sys/devices/system/cpu")
+SHARED = "workers that share a device train fewer steps in the same budget, so their scores would not compare"
+GPU_LINE = re.compile(r"GPU (\d+): (.+) \(UUID: (GPU-[^)]+)\)")
+
+Cores = tuple[tuple[int, ...], ...]  # of each physical core the threads that this process may use
+
+
+def leases_of_machine(device_kind: str, workers: int, cores_each: int | None) -> tuple[Lease, ...]:
+    """Return the lease of each worker; raise NightError, with the most that is possible, if there is too little."""
+    if workers == 1 and cores_each is None:
+        return (WHOLE,)
+    if device_kind == "metal" or not hasattr(os, "sched_setaffinity"):
+        raise NightError(
+            f"{_spelled(workers, cores_each)}: a Mac has one GPU, and its cores cannot be divided; {SHARED}; leave the "
+            f"option out"
+        )
+    if device_kind == "cuda":
+        return _on_gpus(workers, cores_each)
+    return _on_cores(workers, cores_each, cores_of_machine())
+
+
+def leases_of_night(night: Night) -> tuple[Lease, ...]:
+    """Return the leases of a night's workers on this machine, by its terms."""
+    terms = Terms.from_json(night.terms)
+    if terms.pool != "local":
+        return (WHOLE,)
+    return leases_of_machine(night.device_kind, terms.workers, terms.cores_each)
+
+
+def pin(lease: Lease) -> None:
+    """Pin the calling thread, and the processes that it will start, to the lease's cores."""
+    if lease.cores:
+        os.sched_setaffinity(0, lease.cores)
+
+
+# ---- sets of cores ---------------------------------------------------------------------------------------------------
+
+
+def cores_of_machine(cpus: Path = CPUS, lent: Iterable[int] | None = None, most: int | None = None) -> Cores:
+    """Return the physical cores that this process may use, each with its threads.
+
+    Where a container may use less time than its cores have, as many threads as it has time for, on different cores.
+    """
+    together: dict[str, list[int]] = {}
+    for number in sorted(os.sched_getaffinity(0) if lent is None else lent):
+        together.setdefault(_read(cpus, number, "thread_siblings_list") or f"{number}", []).append(number)
+    found = sorted(together.values(), key=lambda core: (int(_read(cpus, core[0], "physical_package_id") or 0), core))
+    first = sorted((place, at, number) for at, core in enumerate(found) for place, number in enumerate(core))
+    taken = {number for _, _, number in first[: most or usable_cores()]}
+    return tuple(kept for core in found if (kept := tuple(number for number in core if number in taken)))
+
+
+def sets_of_cores(cores: Cores, each: int) -> list[tuple[int, ...]]:
+    """Cut cores into as many sets of `each` threads as there are; a core that is used in part belongs to one set."""
+    sets: list[tuple[int, ...]] = []
+    part: list[int] = []
+    for core in cores:
+        part += core
+        if len(part) >= each:
+            sets.append(tuple(sorted(part[:each])))
+            part = []
+    return sets
+
+
+def _on_cores(workers: int, cores_each: int | None, cores: Cores) -> tuple[Lease, ...]:
+    threads = sum(map(len, cores))
+    each = cores_each or _most_each(cores, workers)
+    sets = sets_of_cores(cores, each)
+    if len(sets) < workers:
+        raise NightError(_too_many(workers, cores_each, cores, len(sets)))
+    return tuple(Lease(f"cores {spelled(one)}", one, None, 1 / workers, threads) for one in sets[:workers])
+
+
+def _most_each(cores: Cores, workers: int) -> int:
+    """Return the most threads that each worker can have; at least one."""
+    most = sum(map(len, cores)) // workers
+    return next((each for each in range(most, 1, -1) if len(sets_of_cores(cores, each)) >= workers), 1)
+
+
+def _too_many(workers: int, cores_each: int | None, cores: Cores, possible: int) -> str:
+    threads = sum(map(len, cores))
+    lends = f"this machine lends {counted(threads, 'core')}"
+    if len(cores) < threads:
+        lends = f"this machine lends {threads} threads of {counted(len(cores), 'core')}"
+    if not possible:
+        return f"--cores-each {cores_each}: {lends}; choose at most {threads}"
+    return f"{_spelled(workers, cores_each)}: {lends}, and {SHARED}; choose --workers {possible} or fewer"
+
+
+def _spelled(workers: int, cores_each: int | None) -> str:
+    words = [f"--workers {workers}"] if workers > 1 else []
+    return " with ".join([*words, *([f"--cores-each {cores_each}"] if cores_each else [])])
+
+
+def spelled(cores: Sequence[int]) -> str:
+    """Write cores as Linux does: 0-3,8."""
+    runs: list[list[int]] = []
+    for core in cores:
+        if runs and core == runs[-1][-1] + 1:
+            runs[-1].append(core)
+        else:
+            runs.append([core])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+
+
+def _read(cpus: Path, number: int, fact: str) -> str:
+    try:
+        return (cpus / f"cpu{number}" / "topology" / fact).read_text().strip()
+    except OSError:
+        return ""
+
+
+# ---- GPUs ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Name a GPU as nvidia-smi lists it."""
+
+    index: int
+    name: str  # of its kind
+    visible: str  # the value of CUDA_VISIBLE_DEVICES by which a process sees it alone
+
+
+def gpus_of_machine() -> tuple[Gpu, ...]:
+    """Return the GPUs that this process may use, by CUDA_VISIBLE_DEVICES; raise MachineError without nvidia-smi."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, check=True, timeout=GPU_ASKED_S, env=os.environ
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MachineError(f"the GPUs cannot be counted, since nvidia-smi -L fails ({error}); repair it") from error
+    here = tuple(Gpu(int(index), name, uuid) for index, name, uuid in GPU_LINE.findall(done.stdout))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return here if visible is None else tuple(dict.fromkeys(_named_in(visible, here)))
+
+
+def _named_in(visible: str, here: Sequence[Gpu]) -> Iterator[Gpu]:
+    """Yield the GPUs of a CUDA_VISIBLE_DEVICES up to the first that is not here: CUDA hides those after it, too."""
+    for word in visible.split(","):
+        name = word.strip()
+        found = [gpu for gpu in here if (name.startswith("GPU-") and gpu.visible.startswith(name))]
+        found += [Gpu(gpu.index, gpu.name, name) for gpu in here if f"{gpu.index}" == name]
+        if len(found) != 1:
+            return
+        yield found[0]
+
+
+def _on_gpus(workers: int, cores_each: int | None) -> tuple[Lease, ...]:
+    gpus = gpus_of_machine()
+    if len(gpus) < workers:
+        hidden = " (CUDA_VISIBLE_DEVICES names them)" if "CUDA_VISIBLE_DEVICES" in os.environ else ""
+        remedy = f"choose --workers {len(gpus)} or fewer" if len(gpus) > 1 else "leave --workers out"
+        lends = f"this machine lends {counted(len(gpus), 'GPU')}{hidden}"
+        raise NightError(f"--workers {workers}: {lends}, and {SHARED}; {remedy}")
+    used = gpus[:workers]
+    if len({gpu.name for gpu in used}) > 1:
+        kinds = ", ".join(f"gpu {gpu.index}: {gpu.name}" for gpu in used)
+        raise NightError(
+            f"--workers {workers}: these GPUs differ ({kinds}), so their scores would not compare; name those of one "
+            f"kind in CUDA_VISIBLE_DEVICES"
+        )
+    cores = cores_of_machine()
+    # by all GPUs, so that further workers take nothing from those that there are
+    sets = sets_of_cores(cores, cores_each or _most_each(cores, len(gpus)))
+    if cores_each and len(sets) < workers:
+        raise NightError(_too_many(workers, cores_each, cores, len(sets)))
+    pinned = sets if len(sets) >= workers else [()] * workers  # fewer cores than GPUs: they are shared
+    return tuple(
+        Lease(f"gpu {gpu.index}", own, gpu.visible, 1 / workers) for gpu, own in zip(used, pinned, strict=False)
+    )

@@ -1,0 +1,289 @@
+"""The workers of one machine have their own parts of it, and no script takes another's."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from boxes import bubblewrap, kernels_own, usable
+from nights import SCRIPTS, Grounds, make_repository, options_of
+
+import hardware
+from agent.errors import MachineError, NightError
+from agent.experiment import Ending
+from agent.experiment.lease import WHOLE, Lease
+from agent.night.opening.night import Request, open_night
+from agent.pools.leases import (
+    cores_of_machine,
+    gpus_of_machine,
+    leases_of_machine,
+    leases_of_night,
+    pin,
+    sets_of_cores,
+    spelled,
+)
+from agent.records.place import Place
+from agent.records.terms import Terms, opened, resumed
+from agent.runs.fixed import check_same_machine
+from agent.sandbox.box import Box, View
+from agent.sandbox.environment import boxed_env, leased_env, pinned
+from agent.sandbox.limits import limits_of_machine
+from agent.sandbox.load import Counters, tree_cpu_s
+from agent.sandbox.process import Outcome, supervise
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores are lent on Linux only")
+two_cores = pytest.mark.skipif(
+    hasattr(os, "sched_setaffinity") and len(os.sched_getaffinity(0)) < 2, reason="there is one core"
+)
+H200, L4 = "NVIDIA H200", "NVIDIA L4"
+
+
+# ---- sets of cores ---------------------------------------------------------------------------------------------------
+
+
+def made_machine(folder: Path, cores: Iterable[tuple[int, ...]], of_package: int = 2) -> Path:
+    """The kernel's files about these physical cores, so many of which are on one chip."""
+    for at, threads in enumerate(cores):
+        for number in threads:
+            topology = folder / f"cpu{number}" / "topology"
+            topology.mkdir(parents=True)
+            (topology / "thread_siblings_list").write_text(",".join(map(str, threads)) + "\n")
+            (topology / "physical_package_id").write_text(f"{at // of_package}\n")
+    return folder
+
+
+def test_the_threads_of_a_core_are_lent_together(tmp_path):
+    cpus = made_machine(tmp_path, [(0, 4), (2, 6), (1, 5), (3, 7)])  # as numbered where chips take turns
+    cores = cores_of_machine(cpus, range(8), 8)
+    assert cores == ((0, 4), (2, 6), (1, 5), (3, 7))
+    assert sets_of_cores(cores, 2) == [(0, 4), (2, 6), (1, 5), (3, 7)]
+    assert sets_of_cores(cores, 4) == [(0, 2, 4, 6), (1, 3, 5, 7)]
+    assert sets_of_cores(cores, 3) == [(0, 2, 4), (1, 3, 5)]  # the other threads of 2 and of 1 stay idle
+    assert sets_of_cores(cores, 1) == [(0,), (2,), (1,), (3,)]
+    assert cores_of_machine(cpus, {0, 4, 1}, 3) == ((0, 4), (1,))  # what the user's own taskset has left
+    assert cores_of_machine(cpus, range(8), 3) == ((0,), (2,), (1,))  # a container with time for three
+    assert cores_of_machine(tmp_path / "nowhere", {3, 5}, 2) == ((3,), (5,))
+
+
+def test_cores_are_written_as_the_kernel_writes_them():
+    assert [spelled(cores) for cores in ((0,), (0, 1, 2, 5), (3, 7))] == ["0", "0-2,5", "3,7"]
+
+
+def test_one_worker_has_the_machine_as_it_is():
+    for kind in ("cpu", "cuda", "metal"):
+        assert leases_of_machine(kind, 1, None) == (WHOLE,)
+
+
+@two_cores
+def test_workers_on_a_cpu_have_their_own_cores():
+    cores = cores_of_machine()
+    first, second = leases_of_machine("cpu", 2, 1)
+    assert (first.worker, first.of_cores, first.share) == (f"cores {first.cores[0]}", sum(map(len, cores)), 0.5)
+    assert len(first.cores) == len(second.cores) == 1
+    assert first.cores != second.cores
+    halves = leases_of_machine("cpu", 2, None)
+    assert len(halves[0].cores) == len(halves[1].cores) >= 1
+    assert not {*halves[0].cores} & {*halves[1].cores}
+    (alone,) = leases_of_machine("cpu", 1, 1)
+    assert (alone.cores, alone.share) == (first.cores, 1.0)
+
+
+def test_more_workers_than_devices_are_refused_with_the_most_that_is_possible():
+    cores = cores_of_machine()
+    threads = sum(map(len, cores))
+    with pytest.raises(NightError) as many:
+        leases_of_machine("cpu", len(cores) + 1, None)
+    assert "fewer steps in the same budget, so their scores would not compare" in str(many.value)
+    assert str(many.value).endswith(f"; choose --workers {len(cores)} or fewer")
+    with pytest.raises(NightError, match=f"^--cores-each {threads + 1}: .*; choose at most {threads}$"):
+        leases_of_machine("cpu", 1, threads + 1)
+    with pytest.raises(NightError, match=r"^--workers 2: a Mac has one GPU.*; leave the option out$"):
+        leases_of_machine("metal", 2, None)
+
+
+# ---- GPUs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with two H200 and an L4, as its nvidia-smi tells."""
+    program = tmp_path / "nvidia-smi"
+    lines = [f"GPU {at}: {name} (UUID: GPU-{at}a5f-11)" for at, name in enumerate((H200, H200, L4))]
+    listed = "\n".join(lines)
+    program.write_text(f"#!/bin/sh\n[ \"$1\" = -L ] && cat <<'END'\n{listed}\nEND\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return program
+
+
+def test_every_worker_has_a_gpu(gpus):
+    first, second = leases_of_machine("cuda", 2, None)
+    assert (first.worker, first.gpu, first.share, first.of_cores) == ("gpu 0", "GPU-0a5f-11", 0.5, None)
+    assert (second.worker, second.gpu) == ("gpu 1", "GPU-1a5f-11")
+    assert leased_env(second)["CUDA_VISIBLE_DEVICES"] == "GPU-1a5f-11"
+    with pytest.raises(NightError, match=r"this machine lends 3 GPUs, and .*; choose --workers 3 or fewer"):
+        leases_of_machine("cuda", 4, None)
+    with pytest.raises(NightError, match=r"these GPUs differ \(gpu 0: NVIDIA H200, .*, gpu 2: NVIDIA L4\)"):
+        leases_of_machine("cuda", 3, None)
+
+
+@pytest.mark.parametrize(
+    ("visible", "lent"),
+    [
+        ("1,0", [("gpu 1", "1"), ("gpu 0", "0")]),
+        ("GPU-1a,GPU-0a5f-11", [("gpu 1", "GPU-1a5f-11"), ("gpu 0", "GPU-0a5f-11")]),
+        ("0, 1", [("gpu 0", "0"), ("gpu 1", "1")]),
+    ],
+)
+def test_the_user_says_which_gpus_are_lent(gpus, monkeypatch, visible, lent):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert [(lease.worker, lease.gpu) for lease in leases_of_machine("cuda", 2, None)] == lent
+
+
+@pytest.mark.parametrize(("visible", "count"), [("", 0), ("-1", 0), ("1", 1), ("0,7,1", 1), ("GPU-", 0), ("1,1", 1)])
+def test_gpus_that_cuda_would_not_see_are_not_counted(gpus, monkeypatch, visible, count):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert len(gpus_of_machine()) == count
+    with pytest.raises(NightError, match=r"\(CUDA_VISIBLE_DEVICES names them\).*; leave --workers out"):
+        leases_of_machine("cuda", 2, None)
+
+
+def test_without_nvidia_smi_no_gpu_is_lent(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError, match="nvidia-smi -L fails"):
+        leases_of_machine("cuda", 2, None)
+
+
+# ---- a process with a lease ------------------------------------------------------------------------------------------
+
+WIDENS = """
+import json, os, threading
+before = os.sched_getaffinity(0)
+for who in (0, os.getpid(), threading.get_native_id()):
+    os.sched_setaffinity(who, range(os.cpu_count()))
+print(json.dumps([sorted(before), sorted(os.sched_getaffinity(0)), os.environ["OMP_NUM_THREADS"]]))
+"""
+
+
+def run_leased(folder: Path, lease: Lease, box: Box, code: str) -> Outcome:
+    (folder / "tmp").mkdir()
+    return supervise(
+        [sys.executable, "-S", "-c", code],
+        View(folder, pinned=bool(lease.cores)),
+        env=boxed_env(folder, "", lease),
+        limit_s=60,
+        stopped=lambda: False,
+        tick=lambda elapsed_s: None,
+        box=box,
+        limits=limits_of_machine(lease.share),
+        lease=lease,
+    )
+
+
+@two_cores
+@pytest.mark.parametrize("made", [bubblewrap, kernels_own])
+def test_a_boxed_script_keeps_to_its_cores(tmp_path, made):
+    lease, before = leases_of_machine("cpu", 2, 1)[1], os.sched_getaffinity(0)
+    outcome = run_leased(tmp_path, lease, usable(made()), WIDENS)
+    assert outcome.ending is Ending.FINISHED, outcome
+    assert json.loads(outcome.last_lines) == [[*lease.cores], [*lease.cores], "1"]
+    assert os.sched_getaffinity(0) == before  # the harness's own thread has its cores again
+
+
+def test_a_script_with_the_whole_machine_may_place_its_threads(tmp_path):
+    narrow = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); print(len(os.sched_getaffinity(0)))"
+    assert run_leased(tmp_path, WHOLE, usable(bubblewrap()), narrow).last_lines == "1"
+
+
+def test_libraries_start_as_many_threads_as_there_are_cores_or_fewer(monkeypatch):
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    lease = Lease("cores 0-3", (0, 1, 2, 3), None, 0.25, 16)
+    assert leased_env(WHOLE) == {}
+    assert leased_env(lease) == {
+        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "4"),
+        "NIGHTSHIFT_OF_CORES": "16",
+        "NIGHTSHIFT_MEMORY_SHARE": "0.25",
+    }
+    for asked, threads in (("2", "2"), ("64", "4"), ("4,2", "4")):
+        monkeypatch.setenv("OMP_NUM_THREADS", asked)
+        assert leased_env(lease)["OMP_NUM_THREADS"] == threads
+
+
+def test_workers_divide_the_memory_and_the_reserve_stays_the_machines():
+    whole, half = limits_of_machine(), limits_of_machine(0.5)
+    assert half.memory_bytes == whole.memory_bytes // 2
+    assert half.fair_memory_bytes == half.memory_bytes // 4
+    assert half.spare_memory_bytes == whole.spare_memory_bytes
+
+
+@two_cores
+def test_a_thread_is_pinned_alone():
+    first, second = leases_of_machine("cpu", 2, 1)
+    before = os.sched_getaffinity(0)
+    with pinned(WHOLE):
+        assert os.sched_getaffinity(0) == before
+    with pinned(first):
+        pin(second)
+        assert os.sched_getaffinity(0) == {*second.cores}
+        assert os.sched_getaffinity(os.getppid()) != {*second.cores}
+    assert os.sched_getaffinity(0) == before
+
+
+@two_cores
+def test_only_what_others_take_of_its_own_cores_counts():
+    first, second = (lease.cores for lease in leases_of_machine("cpu", 2, 1))
+    before, beside = Counters.now(cores=first), Counters.now(cores=second)
+    with subprocess.Popen(
+        [sys.executable, "-c", "while True: pass"], preexec_fn=lambda: os.sched_setaffinity(0, first)
+    ) as other:
+        taken_s = 0.0
+        while taken_s < 0.3:  # by its own account, however many others there are
+            time.sleep(0.05)
+            taken_s = tree_cpu_s([psutil.Process(other.pid)])
+        now, wall = Counters.now(cores=first), Counters.now(cores=second)
+        other.kill()
+    assert now.busy_s - before.busy_s > 0.25
+    for start, end in ((before, now), (beside, wall)):
+        all_s = end.busy_s + end.idle_s - start.busy_s - start.idle_s
+        assert 0.5 < all_s / (end.at_s - start.at_s) < 1.5  # one core's seconds, not the machine's
+
+
+# ---- the night -------------------------------------------------------------------------------------------------------
+
+
+def test_workers_are_terms_of_the_night():
+    words = ("--workers", "2", "--cores-each", "4", "--pool", "ray", "--ray-address", "10.0.0.7:6379")
+    terms = opened(options_of("run", *words).night.terms)
+    assert (terms.workers, terms.cores_each, terms.pool, terms.ray_address) == (2, 4, "ray", "10.0.0.7:6379")
+    assert resumed("t", terms, {"workers": 8}) == replace(terms, workers=8)
+    with pytest.raises(NightError, match="--ray-address auto is for --pool ray; add that"):
+        opened({"ray_address": "auto"})
+
+
+@two_cores
+@pytest.mark.skipif(hardware.device_kind() != "cpu", reason="the device is a GPU")
+def test_the_cores_of_a_worker_are_part_of_the_nights_device(tmp_path, tiny_data, monkeypatch):
+    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+    grounds = Grounds(make_repository(tmp_path / "user", (SCRIPTS / "unigram.py").read_text()))
+    place, total = Place.of(grounds.root / "train_mlx.py"), sum(map(len, cores_of_machine()))
+    night = open_night(place, Request("t", 0.05, terms=Terms(workers=2)))
+    each = len(leases_of_night(night)[0].cores)
+    assert night.device.endswith(f" ({each} of {total} cores)")
+    assert Terms.from_json(night.terms).cores_each == each  # kept, so that it can go on with one worker
+    alone = replace(night, terms=replace(Terms.from_json(night.terms), workers=1).as_json())
+    assert [len(lease.cores) for lease in leases_of_night(alone)] == [each]
+    facts = {"device": night.device.replace(f"{each} of {total}", f"{total}"), "device_kind": "cpu"}
+    with pytest.raises(
+        NightError, match="leave --workers and --cores-each as the night has them, or use another --tag"
+    ):
+        check_same_machine(night, facts)
+    with pytest.raises(NightError, match="scores would not compare; use another --tag"):
+        check_same_machine(night, facts | {"device": "another processor (2 cores)"})
