@@ -35,7 +35,9 @@ def test_what_others_take_does():
 
 def test_of_a_pinned_run_the_cores_are_named():
     before = dataclasses.replace(BEFORE, cores=4)
-    assert busy(before, later(10, busy_s=20, idle_s=20), tree_s=8) == "other programs took 30% of the 4 cores of this run"
+    assert (
+        busy(before, later(10, busy_s=20, idle_s=20), tree_s=8) == "other programs took 30% of the 4 cores of this run"
+    )
 
 
 def test_so_does_waiting_for_disk_or_memory():

@@ -1,0 +1,90 @@
+"""Measure by the runs of attempt 0 how much slower runs are beside each other than alone.
+
+Workers have their own devices, and share the rest of a machine: the memory's speed, power, the disk. A night with
+several of them begins with a run of attempt 0 alone, then makes its further runs on all workers at the same time.
+"""
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from agent.amounts import counted
+from agent.experiment import History, Run
+
+NOTABLE = 0.02  # of the speed; less is said nowhere
+ALONE, BESIDE = 0.1, 0.5  # of a run's time with other runs of the night: at most, at least; in between it says nothing
+
+Span = tuple[float, float]  # seconds since 1970
+
+
+@dataclass(frozen=True, slots=True)
+class Contention:
+    """Hold how the speed of attempt 0 beside others compares with its speed alone."""
+
+    slowdown: float  # share of the speed that is lost; below zero, runs were faster beside each other
+    alone: int  # runs
+    beside: int  # runs
+    workers: int  # that made these
+
+    @property
+    def is_notable(self) -> bool:
+        return self.slowdown > NOTABLE
+
+    @property
+    def words(self) -> str:
+        """Return a sentence on the slowdown and, where it is notable, on its meaning for scores, with the remedy."""
+        runs = f"{counted(self.beside, 'run')} on {counted(self.workers, 'worker')}, {self.alone} alone"
+        if not self.is_notable:
+            return f"workers do not slow each other down ({max(0.0, self.slowdown):.1%}; {runs})"
+        return (
+            f"workers slow each other down: attempt 0 trained {self.slowdown:.1%} slower beside other runs than alone "
+            f"({runs}); all later runs share the machine in the same way, so their scores compare with each other, but "
+            f"hardly with those of a night with one worker; for less of it begin a night with fewer --workers, or with "
+            f"a smaller --cores-each, which leaves cores free"
+        )
+
+
+def contention_of(history: History) -> Contention | None:
+    """Return how much slower attempt 0's runs were beside other runs; None if none was alone, or none beside others."""
+    others = [(run, span) for attempt in history for run in attempt.runs if (span := _span(run)) is not None]
+    alone, beside = [], []
+    for run in history[0].done_runs if history else ():
+        own, speed = _span(run), _speed(run)
+        if own is None or speed is None:
+            continue
+        shared = covered(own, [span for other, span in others if other is not run])
+        if shared <= ALONE:
+            alone.append((run.worker, speed))
+        elif shared >= BESIDE:
+            beside.append((run.worker, speed))
+    if not alone or not beside:
+        return None
+    fast, slow = (statistics.fmean(speed for _, speed in runs) for runs in (alone, beside))
+    return Contention(1 - slow / fast, len(alone), len(beside), len({worker for worker, _ in beside}))
+
+
+def covered(own: Span, others: Iterable[Span]) -> float:
+    """Return the share of a time in which at least one of the others went on."""
+    until, taken_s = own[0], 0.0
+    for began, ended in sorted(others):
+        end = min(ended, own[1])
+        taken_s += max(0.0, end - max(began, until))
+        until = max(until, end)
+    return taken_s / (own[1] - own[0])
+
+
+def _span(run: Run) -> Span | None:
+    """Return when the run began and ended; None where that was not recorded, and for a run without length."""
+    if run.began is None or run.ended is None:
+        return None
+    began, ended = (datetime.fromisoformat(at).timestamp() for at in (run.began, run.ended))
+    return (began, ended) if ended > began else None
+
+
+def _speed(run: Run) -> float | None:
+    """Return tokens by second of training, the start left out, which is longer while caches are cold."""
+    said = run.summary
+    if run.tokens_s is None or said is None or said.total_tokens_M is None or not said.training_seconds:
+        return run.tokens_s
+    return 1e6 * said.total_tokens_M / said.training_seconds

@@ -1,0 +1,91 @@
+"""Attempt 0 is measured alone and beside itself, and the night says by how much its workers slow each other down."""
+
+from dataclasses import replace
+
+import pytest
+from judged import scored_attempt, scored_run
+
+from agent.experiment import Attempt, Ending, Run, Summary
+from agent.pools.contention import Contention, contention_of, covered
+
+
+def made_run(seed: int, began_s: int, tokens_M: float, worker: str = "gpu 0", length_s: int = 300) -> Run:
+    """A run that began so many seconds after midnight, and took ten seconds to start."""
+    began, ended = (
+        f"2026-11-22T{at // 3600:02d}:{at // 60 % 60:02d}:{at % 60:02d}.000Z" for at in (began_s, began_s + length_s)
+    )
+    summary = Summary(training_seconds=length_s - 10.0, total_tokens_M=tokens_M)
+    return replace(
+        scored_run(seed, 1.0), wall_s=float(length_s), summary=summary, worker=worker, began=began, ended=ended
+    )
+
+
+def calibrated(*runs: Run, number: int = 0) -> Attempt:
+    return replace(scored_attempt(number, *(1.0 for _ in runs)), runs=runs)
+
+
+def test_the_baseline_alone_is_compared_with_itself_beside_others():
+    first = made_run(0, 0, 100.0)
+    beside = made_run(1, 300, 93.0), made_run(2, 301, 95.0, "gpu 1")
+    found = contention_of([calibrated(first, *beside)])
+    assert found == Contention(pytest.approx(0.06), alone=1, beside=2, workers=2)
+    assert found.is_notable
+    assert found.words.startswith(
+        "workers slow each other down: attempt 0 trained 6.0% slower beside other runs than alone "
+        "(2 runs on 2 workers, 1 alone); all later runs share the machine in the same way"
+    )
+    assert "begin a night with fewer --workers" in found.words
+
+
+def test_two_percent_or_less_is_no_contention():
+    for tokens_M in (98.1, 101.0):
+        runs = made_run(0, 0, 100.0), made_run(1, 300, tokens_M), made_run(2, 300, tokens_M, "gpu 1")
+        found = contention_of([calibrated(*runs)])
+        assert found is not None
+        assert not found.is_notable
+        assert found.words.startswith("workers do not slow each other down (")
+
+
+def test_a_cold_start_is_no_speed():
+    """The first run compiles: it is longer, and trains for as long."""
+    first = made_run(0, 0, 100.0)
+    cold = replace(first, wall_s=400.0, began="2026-11-21T23:58:20.000Z")
+    beside = made_run(1, 300, 100.0), made_run(2, 300, 100.0, "gpu 1")
+    found = contention_of([calibrated(cold, *beside)])
+    assert found is not None
+    assert found.slowdown == pytest.approx(0.0)
+
+
+def test_other_attempts_are_company_too():
+    """Attempt 0 is measured again late in the night, while the others go on."""
+    first, again = made_run(0, 0, 100.0), made_run(1, 4000, 90.0)
+    edit = calibrated(made_run(0, 3900, 50.0, "gpu 1"), number=1)
+    found = contention_of([calibrated(first, again), edit])
+    assert found is not None
+    assert (found.slowdown, found.alone, found.beside) == (pytest.approx(0.1), 1, 1)
+
+
+def test_a_night_with_one_worker_says_nothing_of_it():
+    assert contention_of([]) is None
+    assert contention_of([calibrated(made_run(0, 0, 100.0), made_run(1, 300, 90.0))]) is None
+    together = calibrated(made_run(0, 0, 100.0), made_run(1, 0, 90.0, "gpu 1"))
+    assert contention_of([together]) is None  # none was alone
+    hardly = calibrated(made_run(0, 0, 100.0), made_run(1, 300, 90.0), made_run(2, 500, 90.0, "gpu 1"))
+    assert contention_of([hardly]) is None  # a third of it
+
+
+def test_runs_that_tell_no_speed_or_no_time_do_not_count():
+    first = made_run(0, 0, 100.0)
+    beside = made_run(1, 300, 90.0), made_run(2, 300, 90.0, "gpu 1")
+    silent = replace(beside[0], summary=None), replace(beside[1], began=None)
+    assert contention_of([calibrated(first, *silent)]) is None
+    crashed = replace(made_run(3, 300, 10.0, "gpu 2"), ending=Ending.CRASHED)
+    found = contention_of([calibrated(first, *beside, crashed)])
+    assert found is not None
+    assert found.slowdown == pytest.approx(0.1)
+
+
+def test_time_that_others_share_counts_once():
+    assert covered((0.0, 10.0), [(-5.0, 2.0), (1.0, 4.0), (8.0, 20.0), (11.0, 12.0)]) == pytest.approx(0.6)
+    assert covered((0.0, 10.0), []) == 0.0
+    assert covered((0.0, 10.0), [(-2.0, 12.0)]) == 1.0
