@@ -31,13 +31,14 @@ def scored_attempt(
     dawn: tuple[float, ...] = (),
     source: str = "",
     title: str = "",
+    merges: int | None = None,
 ) -> Attempt:
     """Settled where it has a status; the runs at dawn come after the night's."""
     runs = [scored_run(seed, value) for seed, value in enumerate(scores)]
     runs += [scored_run(1000 + seed, value, dawn=1, holdout=value + 0.1) for seed, value in enumerate(dawn)]
     runs = [replace(run, weights=weights) for run in runs]
     decision = None if status is None else Decision(kind or PLAIN[status], reason)
-    proposal = Proposal(script, title, "", source, without=without)
+    proposal = Proposal(script, title, "", source, without=without, merges=merges)
     return Attempt(number, parent, proposal, "", "c", tuple(runs), decision, settled=status is not None)
 
 

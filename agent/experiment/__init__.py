@@ -307,7 +307,10 @@ class Proposer(Protocol):
 
 class Judge(Protocol):
     def judge(self, attempt: Attempt, history: History) -> Decision:
-        """Decide about an attempt from its runs so far and the settled attempts before it; pure."""
+        """Decide about an attempt from its runs so far and from all other attempts, in the order of numbers; pure.
+
+        Attempts may end in any order: others may be undecided still, and later ones decided already.
+        """
         ...
 
     def review(self, history: History) -> Review:

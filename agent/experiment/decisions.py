@@ -33,7 +33,7 @@ class Kind(StrEnum):
     LUCK = "luck", Status.DISCARD  # lower, but not by more than chance
     REVOKED = "revoked", Status.DISCARD  # kept before; the whole night's scores say otherwise by now
     PASSENGER = "passenger", Status.DISCARD  # kept before; dawn's runs say that the champion does not miss it
-    STALE = "stale", Status.DISCARD  # made from a script that was no longer the best
+    STALE = "stale", Status.DISCARD  # overtaken, and in conflict with what was kept meanwhile
     OVERTAKEN = "overtaken", Status.DISCARD  # better than its parent, which is not the best any more: merged onto that
     ORPHANED = "orphaned", Status.DISCARD  # made from one that is not kept any more
     IGNORES_SEED = "ignores its seed", Status.DISCARD

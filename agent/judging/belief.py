@@ -35,6 +35,7 @@ GAINS = slice(1 + len(SCALES) + len(PEAKED), None)  # of the components: nothing
 PRIOR_EDITS = 5.0
 PRIOR = np.array([0.2, 0.15, 0.15, 0.12, 0.04, 0.01, 0.08, 0.05, 0.08, 0.08, 0.03, 0.008, 0.002])
 OTHERS = 5.0  # edits of a source's own: what all edits of the other sources count as at most
+ALONE = 0.25  # the probability that an edit's effect on one script says nothing about its effect on another
 ROUNDS, EM_STEPS = 3, 30
 TINY = 1e-200
 ABOVE_CEILING = 48  # points of the window of an attempt without scores: 6 sigma
@@ -90,6 +91,7 @@ class Node:
     scores: tuple[float, ...]
     ceilings: tuple[float, ...] = ()  # upper limits of the scores of runs that were stopped early
     source: str = ""  # of its edit
+    merges: int | None = None  # the place of an attempt whose edit it makes again, on another parent
 
     @property
     def centre(self) -> int:
@@ -328,24 +330,29 @@ def learn(nodes: tuple[Node, ...]) -> Belief:
     if len(nodes) == 1:
         return belief
     _, sources = np.unique([node.source for node in nodes[1:]], return_inverse=True)
+    is_fresh = np.array([node.merges is None for node in nodes[1:]])
     for _ in range(ROUNDS):
-        weights, own = fitted(belief.likelihoods(leaves)[1:], sources, belief.own[1:])
-        belief = Belief.of(nodes, weights, leaves, np.vstack([weights, own]))
+        likelihoods = belief.likelihoods(leaves)
+        weights, own = fitted(likelihoods[1:], sources, belief.own[1:], is_fresh)
+        belief = Belief.of(nodes, weights, leaves, inherited(nodes, likelihoods, np.vstack([weights, own])))
     return belief
 
 
-def fitted(likelihoods: Array, sources: NDArray[np.intp], own: Array) -> tuple[Array, Array]:  # (K,), (E, K)
+def fitted(
+    likelihoods: Array, sources: NDArray[np.intp], own: Array, is_fresh: NDArray[np.bool_]
+) -> tuple[Array, Array]:  # (K,), (E, K)
     """Return the weights over all edits, and those of every edit, by its source (0, 1, …).
 
     A source's weights are learnt from its own edits and, less, from those of the others: n edits of the others count as
     1 / (1/n + 1/OTHERS) of its own, as if sources differed by as much as OTHERS edits leave uncertain. So a new source
     is expected to be like the others, and with one source there is one vector of weights. Each edit's component is
     inferred by its own source's weights, also where it counts for another: with several sources, EM is approximate.
+    An edit that is made again, on another parent, is not fresh, and does not count a second time.
     """
     is_own = sources == np.arange(sources.max() + 1)[:, None]  # (sources, E)
-    others = len(sources) - is_own.sum(axis=1, keepdims=True)
+    others = is_fresh.sum() - (is_own & is_fresh).sum(axis=1, keepdims=True)
     by_source = np.where(is_own, 1.0, OTHERS / (OTHERS + others))
-    counts = np.vstack([np.ones(len(sources)), by_source])  # (1 + sources, E): over all, and by source
+    counts = np.vstack([np.ones(len(sources)), by_source]) * is_fresh  # (1 + sources, E): over all, and by source
     worth = counts.sum(axis=1, keepdims=True) + PRIOR_EDITS
     for _ in range(EM_STEPS):
         joint = likelihoods * own
@@ -353,3 +360,17 @@ def fitted(likelihoods: Array, sources: NDArray[np.intp], own: Array) -> tuple[A
         weights = (counts @ joint + PRIOR_EDITS * PRIOR) / worth
         own = weights[1 + sources]
     return weights[0], own
+
+
+def inherited(nodes: tuple[Node, ...], likelihoods: Array, own: Array) -> Array:  # (N, K)
+    """Return the weights of every edit; of one that is made again, those of the first time, given its runs.
+
+    Two edits need not add up, so a share of ALONE is as for any edit. The runs of the second time teach nothing about
+    the first: with that, the tree would have a loop.
+    """
+    own = own.copy()
+    for i, node in enumerate(nodes):
+        if node.merges is not None:
+            known = own[node.merges] * likelihoods[node.merges]
+            own[i] = ALONE * own[i] + (1 - ALONE) * known / known.sum()
+    return own

@@ -3,12 +3,12 @@
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from agent.experiment import Attempt, Decision, History, Judge, Kind, Review, Status, incumbent, kept
 from agent.judging.failures import failure
-from agent.judging.noise import SAME, Knowledge, doubt_of, know, measured
+from agent.judging.noise import SAME, Knowledge, doubt_of, is_believed, know, measured
 from agent.judging.simplicity import price_of, simpler
 from agent.text import percent_sure, shown_difference
 
@@ -32,7 +32,12 @@ class Greedy:
         best = incumbent(history)
         if best is None or best.val_bpb is None:
             return Decision(Kind.BASELINE, "baseline")
-        verdict = _compare(attempt, best)
+        rival = rival_of(attempt, best, history)
+        if rival is None:
+            return _orphaned(attempt)
+        verdict = _compare(attempt, rival, best)
+        if rival is not best:
+            return _overtaken(verdict, best) if verdict.status is Status.KEEP else verdict
         if verdict.status is Status.KEEP and len(attempt.done_runs) <= self.confirm:
             return Decision(Kind.UNDECIDED, "another seed has to confirm it")
         if verdict.status is Status.KEEP and any(math.isclose(*pair, rel_tol=SAME) for pair in pairs(attempt)):
@@ -61,8 +66,16 @@ class Strict:
         if settled is not None:
             return settled
         best = _incumbent(history)
-        gain_bpb, t, luck = _t_test(attempt, best, history)
-        runs, verdict = len(attempt.scores_bpb), _compare(attempt, best)
+        rival = rival_of(attempt, best, history)
+        if rival is None:
+            return _orphaned(attempt)
+        found = self._test(attempt, rival, best, history)
+        is_hopeful = found.status is Status.KEEP or found.kind is Kind.UNDECIDED
+        return _overtaken(found, best) if rival is not best and is_hopeful else found
+
+    def _test(self, attempt: Attempt, rival: Attempt, best: Attempt, history: History) -> Decision:
+        gain_bpb, t, luck = _t_test(attempt, rival, history)
+        runs, verdict = len(attempt.scores_bpb), _compare(attempt, rival, best)
         if math.isinf(t) or (runs >= 3 and luck <= self.error):
             return Decision(verdict.kind, verdict.reason, gain_bpb, 1 - luck)
         maybe = verdict.reason if gain_bpb <= 0 else f"{verdict.reason}, which may be luck"
@@ -76,18 +89,18 @@ class Strict:
         return Review()
 
 
-def _t_test(attempt: Attempt, best: Attempt, history: History) -> tuple[float, float, float]:
+def _t_test(attempt: Attempt, rival: Attempt, history: History) -> tuple[float, float, float]:
     """Return the gain, its Student's t, and the probability of as much by luck; t is nan if no run was repeated."""
     from scipy.special import stdtr  # takes a third of a second to import, and most commands do without
 
     repeats = [one.scores_bpb for one in (*measured(history), attempt) if len(one.scores_bpb) > 1]
     freedom = sum(len(values) - 1 for values in repeats)
     squares = sum(statistics.variance(values) * (len(values) - 1) for values in repeats)
-    gain_bpb = _mean(best) - _mean(attempt)
+    gain_bpb = _mean(rival) - _mean(attempt)
     if freedom == 0:
         return gain_bpb, math.nan, 0.5
     wider = 1 if doubt_of(history[0], math.sqrt(squares / freedom)) is None else 2
-    error_bpb = wider * math.sqrt(squares / freedom * (1 / len(attempt.scores_bpb) + 1 / len(best.scores_bpb)))
+    error_bpb = wider * math.sqrt(squares / freedom * (1 / len(attempt.scores_bpb) + 1 / len(rival.scores_bpb)))
     t = gain_bpb / error_bpb if error_bpb > 0 else math.copysign(math.inf, gain_bpb)
     return gain_bpb, t, float(stdtr(freedom, -t))
 
@@ -108,10 +121,17 @@ class Balanced:
         settled = _settled_at_once(attempt, history, self.calibration)
         if settled is not None:
             return settled
-        known = know(measured(history, attempt))
+        best = _incumbent(history)
+        rival = rival_of(attempt, best, history)
+        known = know(measured(history, attempt)) if rival is not None else None
+        if rival is None or (known is not None and attempt.number not in known.place):
+            return _orphaned(attempt)
         if known is None:
-            return _without_noise(attempt, history)
+            verdict = _without_noise(attempt, rival, best)
+            return _overtaken(verdict, best) if rival is not best and verdict.status is Status.KEEP else verdict
         doubt = self._doubt(known, attempt, history)
+        if rival is not best and (doubt.worth > 0 or self._wants_run(known, doubt)):
+            return _overtaken(doubt.told(Kind.OVERTAKEN, doubt.so_far), best)
         if self._wants_run(known, doubt):
             return doubt.told(
                 Kind.UNDECIDED, f"{percent_sure(doubt.sure)} sure: another seed tells more than another idea"
@@ -187,6 +207,10 @@ class Doubt:
         return f"{provisional}an estimated {self.gain_bpb:.6f} below its parent, {percent_sure(self.sure)} sure"
 
     @property
+    def so_far(self) -> str:
+        return self.against if self.simpler is None else self.in_favour
+
+    @property
     def kind_in_favour(self) -> Kind:
         if self.simpler is not None:
             return Kind.SIMPLER
@@ -239,17 +263,40 @@ def _settled_at_once(attempt: Attempt, history: History, calibration: int) -> De
         return Decision(Kind.BASELINE, "baseline")
     if any(math.isclose(*pair, rel_tol=SAME) for pair in pairs(attempt)):
         return Decision(Kind.IGNORES_SEED, "it ignores its seed: two seeds gave the very same score")
-    if attempt.parent != best.number:
-        return Decision(Kind.STALE, f"made from #{attempt.parent}, which is no longer the best script")
     return None
 
 
-def _without_noise(attempt: Attempt, history: History) -> Decision:
+def rival_of(attempt: Attempt, best: Attempt, history: History) -> Attempt | None:
+    """Return the attempt that this one is compared with: its parent; None if the parent's scores do not count.
+
+    Attempts may end in any order, so the parent may no longer be the incumbent. It may even be revoked: the gain over
+    it is measured all the same, and is the gain of this edit alone, whatever the parent's own edit was worth.
+    """
+    if attempt.parent is None or attempt.parent == best.number:
+        return best
+    parent = history[attempt.parent]
+    is_measured = parent.decision is not None and is_believed(parent.decision) and parent.val_bpb is not None
+    return parent if is_measured else None
+
+
+def _orphaned(attempt: Attempt) -> Decision:
+    return Decision(Kind.ORPHANED, f"made from #{attempt.parent}, whose scores do not count any more")
+
+
+def _overtaken(found: Decision, best: Attempt) -> Decision:
+    """Decide about an edit that looks better than its parent, while another one has become the incumbent.
+
+    It is not kept, however sure it is, since the sum of two gains was not measured. Nor does it get another seed: the
+    merged attempt's first run tells as much about the edit, and that attempt can be kept.
+    """
+    return replace(found, kind=Kind.OVERTAKEN, reason=f"{found.reason}; to be merged onto #{best.number}")
+
+
+def _without_noise(attempt: Attempt, rival: Attempt, best: Attempt) -> Decision:
     """Decide by one run, for scripts whose scores do not vary with the seed."""
-    best = _incumbent(history)
-    verdict = _compare(attempt, best)
+    verdict = _compare(attempt, rival, best)
     sure = 1.0 if verdict.status is Status.KEEP else 0.0
-    return Decision(verdict.kind, verdict.reason, _mean(best) - _mean(attempt), sure)
+    return Decision(verdict.kind, verdict.reason, _mean(rival) - _mean(attempt), sure)
 
 
 def _incumbent(history: History) -> Attempt:
@@ -292,13 +339,14 @@ def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible
     return verdict
 
 
-def _compare(attempt: Attempt, best: Attempt) -> Decision:
-    val_bpb, best_bpb = _mean(attempt), _mean(best)
-    if math.isclose(val_bpb, best_bpb, rel_tol=SAME):
-        return Decision(Kind.TIE, "a tie with the incumbent")
-    if val_bpb < best_bpb:
-        return Decision(Kind.KEPT, f"{shown_difference(best_bpb, val_bpb):.6f} below the incumbent")
-    return Decision(Kind.WORSE, f"{shown_difference(val_bpb, best_bpb):.6f} above the incumbent")
+def _compare(attempt: Attempt, rival: Attempt, best: Attempt) -> Decision:
+    whom = "the incumbent" if rival is best else "its parent"
+    val_bpb, rival_bpb = _mean(attempt), _mean(rival)
+    if math.isclose(val_bpb, rival_bpb, rel_tol=SAME):
+        return Decision(Kind.TIE, f"a tie with {whom}")
+    if val_bpb < rival_bpb:
+        return Decision(Kind.KEPT, f"{shown_difference(rival_bpb, val_bpb):.6f} below {whom}")
+    return Decision(Kind.WORSE, f"{shown_difference(val_bpb, rival_bpb):.6f} above {whom}")
 
 
 JUDGES = {

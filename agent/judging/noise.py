@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,8 +72,11 @@ def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, 
 
 def _measured(latest: Sequence[Attempt], judged: Attempt | None = None) -> tuple[Attempt, ...]:
     found: dict[int, Attempt] = {}
-    for one in (*latest, judged) if judged is not None else latest:
-        counts = one is judged or (one.settled and one.decision is not None and _is_believed(one.decision))
+    if judged is not None:
+        later = bisect_right(latest, judged.number, key=lambda one: one.number)
+        latest = (*latest[:later], judged, *latest[later:])
+    for one in latest:
+        counts = one is judged or (one.settled and one.decision is not None and is_believed(one.decision))
         if not counts or not (one.parent is None or one.parent in found):
             continue
         was_compared = one.parent is not None and found[one.parent].scores_bpb and _ended_early(one)
@@ -85,7 +89,7 @@ def _ended_early(attempt: Attempt) -> tuple[Run, ...]:
     return tuple(run for run in attempt.done_runs if run.ending is Ending.HOPELESS)
 
 
-def _is_believed(decision: Decision) -> bool:
+def is_believed(decision: Decision) -> bool:
     return decision.status is not Status.CRASH and decision.kind not in NOT_BELIEVED
 
 
@@ -153,7 +157,13 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
     seeds = seed_effects(attempts)
     parents = [0 if one.parent is None else place[one.parent] for one in attempts]
     tree = tuple(
-        Reading(parent, values, _beyond(one, attempts[parent], seeds), source_name(one.proposal.source))
+        Reading(
+            parent,
+            values,
+            _beyond(one, attempts[parent], seeds),
+            source_name(one.proposal.source),
+            None if one.proposal.merges is None else place.get(one.proposal.merges),
+        )
         for one, parent, values in zip(attempts, parents, readings(attempts, seeds), strict=True)
     )
     rung = sigma_rung(tree)
@@ -186,6 +196,7 @@ class Reading:
     scores: tuple[float, ...]
     beyond: tuple[float, ...] = ()  # lower limits of the scores of runs that were stopped early
     source: str = ""  # of its edit
+    merges: int | None = None  # the place of the attempt whose edit it makes again
 
 
 def _beyond(attempt: Attempt, parent: Attempt, seeds: Mapping[int, float]) -> tuple[float, ...]:
@@ -208,7 +219,7 @@ def believe(tree: tuple[Reading, ...], rung: int) -> Belief:
     def steps(values: tuple[float, ...]) -> tuple[float, ...]:
         return tuple((reference - value) / step for value in values)
 
-    return learn(tuple(Node(one.parent, steps(one.scores), steps(one.beyond), one.source) for one in tree))
+    return learn(tuple(Node(one.parent, steps(one.scores), steps(one.beyond), one.source, one.merges) for one in tree))
 
 
 def sigma_rung(tree: tuple[Reading, ...]) -> int:

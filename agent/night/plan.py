@@ -122,6 +122,7 @@ def plan_attempt(context: NightContext, state: State, attempt: Attempt) -> Job |
         suspect = unaudited(attempt)
         if suspect is not None:
             return reexamination(context, state, attempt, suspect)
+    if decision.status is Status.KEEP or decision.kind is Kind.OVERTAKEN:
         decision = trusted(decision, attempt, state.parent_of(attempt), context.plausible_gain)
     return decision
 

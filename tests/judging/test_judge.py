@@ -242,12 +242,6 @@ def test_a_script_that_ignores_its_seed_is_not_kept():
         assert judge.judge(candidate(1, 1.4, 1.4), (BASELINE,)).reason.startswith("it ignores its seed")
 
 
-def test_what_was_made_from_another_script_is_not_kept():
-    history = [BASELINE, scored_attempt(1, 1.40, 1.401, parent=0, status=Status.KEEP)]
-    decision = Balanced().judge(candidate(2, 1.3, parent=0), history)
-    assert decision == Decision(Kind.STALE, "made from #0, which is no longer the best script")
-
-
 def test_where_seeds_move_nothing_one_run_tells_all():
     exact = scored_attempt(0, 1.5, 1.5, 1.5, status=Status.KEEP, reason="baseline")
     assert Balanced().judge(candidate(1, 1.4999), (exact,)).sure == 1.0
