@@ -13,6 +13,7 @@ from agent.experiment import (
     Decision,
     DryRun,
     Ending,
+    Kind,
     Proposal,
     Run,
     Score,
@@ -46,6 +47,8 @@ class State:
         self.ideas = 0  # attempt 0 among them
         self.unsettled: set[int] = set()
         self.kept: set[int] = set()
+        self.overtaken: set[int] = set()
+        self.merged: set[int] = set()  # overtaken ones that another attempt has carried onto the incumbent
         self.loose: set[int] = set()  # whose runs have to be scored or audited still
         self.at_dawn: set[int] = set()  # that have runs at a dawn
         self._runs_at_dawns = 0
@@ -181,7 +184,7 @@ class State:
         """Take an attempt out of the sums; the longest times stay."""
         self.ideas -= attempt.is_idea
         self._runs_at_dawns -= len(attempt.dawn_runs())
-        for numbers in (self.unsettled, self.kept, self.loose, self.at_dawn):
+        for numbers in (self.unsettled, self.kept, self.overtaken, self.loose, self.at_dawn):
             numbers.discard(attempt.number)
 
     def _count(self, attempt: Attempt) -> None:
@@ -191,11 +194,14 @@ class State:
         for numbers, is_one in (
             (self.unsettled, not attempt.settled),
             (self.kept, attempt.status is Status.KEEP),
+            (self.overtaken, attempt.kind is Kind.OVERTAKEN),
             (self.loose, unscored(attempt) or (attempt.status is Status.KEEP and unaudited(attempt))),
             (self.at_dawn, at_dawn),
         ):
             if is_one:
                 numbers.add(number)
+        if attempt.proposal.merges is not None:
+            self.merged.add(attempt.proposal.merges)
         runs_s = [run.spent_s for run in attempt.counted_runs]
         if runs_s:
             self._longest_run_s = max(self._longest_run_s or 0.0, *runs_s)

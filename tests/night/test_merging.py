@@ -1,0 +1,131 @@
+"""An edit that was overtaken is made again in the best script, once, and has to win there."""
+
+from collections.abc import Iterator
+
+import pytest
+from judged import scored_run
+from nights import make_repository, scripted_context, unigram
+
+from agent.experiment import Decision, Kind, Proposal
+from agent.night.context import NightContext
+from agent.night.merging import due, merge
+from agent.night.state import State
+
+TURNED = unigram(SMOOTHING=0.5)
+LINES = unigram().replace("time.sleep(0.02)", "time.sleep(0.03)")
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory, tiny_data) -> Iterator[NightContext]:
+    root = make_repository(tmp_path_factory.mktemp("merging") / "user", unigram())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        with scripted_context(root, "t", []) as context:
+            yield context
+
+
+@pytest.fixture
+def night(opened) -> Iterator[NightContext]:
+    """A night of which nothing is known but its facts."""
+    yield opened
+    for table in ("decisions", "runs", "attempts"):
+        opened.journal._db.execute(f"DELETE FROM {table}")
+
+
+def enter(context: NightContext, kind: Kind, script: str, parent: int | None = 0, **more: object) -> State:
+    """An attempt that is decided, measured and settled; in a state that is read from the journal."""
+    state = context.state()
+    title = str(more.pop("title", "an edit"))
+    number = state.add(parent, Proposal(script, title, "It learns more.", "search", **more)).number  # type: ignore[arg-type]
+    journal = context.journal
+    journal.end_run(journal.start_run(number, 0), scored_run(0, 1.5 - 0.01 * number))
+    journal.record_score(number, 0, scored_run(0, 1.5 - 0.01 * number).score)  # type: ignore[arg-type]
+    journal.record_decision(number, Decision(kind, "so it is", 0.01, 0.9))
+    journal.settle(number)
+    return context.state()
+
+
+def overtaken(context: NightContext, best: str, edit: str) -> State:
+    """#2 was made from #0, and #1 has become the best script meanwhile."""
+    enter(context, Kind.BASELINE, unigram(), None)
+    enter(context, Kind.KEPT, best)
+    return enter(context, Kind.OVERTAKEN, edit, title="a finer count")
+
+
+def test_what_was_overtaken_is_due_until_another_attempt_merges_it(night):
+    state = overtaken(night, unigram(SHARPNESS=0.9), TURNED)
+    assert due(state) == 2
+    merge(night, state, 2)
+    assert due(state) is None
+    assert due(night.state()) is None  # after a kill
+    made = state.attempts[3]
+    assert (made.parent, made.decision, made.proposal.merges) == (1, None, 2)
+    assert made.proposal.script == unigram(SHARPNESS=0.9, SMOOTHING=0.5)
+    assert (made.proposal.title, made.proposal.source) == ("a finer count, merged", "search")
+    first, *rest = made.proposal.hypothesis.split("\n\n")
+    assert first == "Makes the edit of #2, better than #0 by an estimated 0.010000, in #1."
+    assert rest == ["It learns more."]
+
+
+def test_the_first_of_several_is_merged_first_and_what_merges_counts_as_an_attempt(night):
+    overtaken(night, unigram(SHARPNESS=0.9), TURNED)
+    state = enter(night, Kind.OVERTAKEN, LINES)
+    assert [due(state), state.ideas] == [2, 4]
+    merge(night, state, 2)
+    assert [due(state), state.ideas] == [3, 5]
+
+
+def test_lines_are_merged_where_both_changed_others(night):
+    state = overtaken(night, unigram(SHARPNESS=0.9), LINES)
+    merge(night, state, 2)
+    assert state.attempts[3].proposal.script == unigram(SHARPNESS=0.9).replace("time.sleep(0.02)", "time.sleep(0.03)")
+
+
+@pytest.mark.parametrize("edit", [unigram(SMOOTHING=0.25), unigram(SMOOTHING=0.5, SHARE=0.5)])
+def test_a_dial_that_both_have_turned_is_a_conflict_and_the_edit_is_dropped(night, edit):
+    state = overtaken(night, TURNED, edit)
+    merge(night, state, 2)
+    assert len(state.attempts) == 3
+    decision = state.attempts[2].decision
+    assert decision is not None
+    assert decision.kind is Kind.STALE
+    assert decision.reason == (
+        "better than its parent, but it conflicts with what was kept since #0, or adds nothing to it"
+    )
+    assert (decision.gain_bpb, decision.sure) == (0.01, 0.9)
+    assert due(state) is None
+    assert state.unsettled == {2}  # branch and ledger have to follow
+
+
+def test_what_was_merged_and_overtaken_again_is_merged_under_its_first_name(night):
+    state = overtaken(night, unigram(SHARPNESS=0.9), TURNED)
+    merge(night, state, 2)
+    merged = state.attempts[3].proposal
+    night.journal.record_decision(3, Decision(Kind.OVERTAKEN, "again"))
+    night.journal.settle(3)
+    state = enter(night, Kind.KEPT, unigram(SHARPNESS=0.9, SHARE=0.5), 1)
+    assert due(state) == 3
+    merge(night, state, 3)
+    again = state.attempts[5]
+    assert (again.parent, again.proposal.merges, again.proposal.title) == (4, 3, merged.title)
+    assert again.proposal.script == unigram(SHARPNESS=0.9, SHARE=0.5, SMOOTHING=0.5)
+    assert again.proposal.hypothesis == "Makes the edit of #3, better than #1, in #4.\n\nIt learns more."
+
+
+def test_a_script_that_was_tried_meanwhile_is_not_entered_again(night):
+    overtaken(night, unigram(SHARPNESS=0.9), TURNED)
+    state = enter(night, Kind.WORSE, unigram(SHARPNESS=0.9, SMOOTHING=0.5), 1)
+    merge(night, state, 2)
+    assert len(state.attempts) == 4
+    assert state.attempts[2].kind is Kind.STALE
+    assert state.attempts[2].decision.reason.endswith("but in #1, it makes the script of #3, which was tried")
+
+
+def test_where_the_keeps_since_were_revoked_its_own_script_is_measured_again(night):
+    state = overtaken(night, unigram(SHARPNESS=0.9), TURNED)
+    night.journal.record_decision(1, Decision(Kind.REVOKED, "worse after all"))
+    night.journal.settle(1)
+    state = night.state()
+    merge(night, state, 2)
+    made = state.attempts[3]
+    assert (made.parent, made.proposal.script, made.proposal.merges) == (0, TURNED, 2)
