@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import TypeVar
 
 from agent.errors import Exhausted, NoIdea, NotYet, Unanswered
-from agent.experiment import Ask, Briefing, History, Proposal, Proposer, Status, source_name
+from agent.experiment import Ask, Briefing, History, Kind, Proposal, Proposer, Status, source_name
 from agent.records.standing import Brought, brought, gain_bpb
 
 Number = TypeVar("Number", int, float)
@@ -240,10 +240,15 @@ def by_promise(priors: Mapping[str, Prior], briefing: Briefing, seed: int | str)
     known = {share.source: share for share in shares(history, asks)}
     typical_bpb = statistics.fmean([gain for one in history if (gain := gain_bpb(one, history)) > 0] or [1.0])
     attempt_h = (statistics.fmean(one.spent_s for one in history if one.is_idea) or briefing.night.budget_s) / 3600
+    # an edit that was overtaken is no failure: its gain is counted, once, where it is merged and wins again
+    overtaken_h: dict[str, float] = defaultdict(float)
+    for one in history:
+        if one.kind is Kind.OVERTAKEN:
+            overtaken_h[source_name(one.proposal.source)] += one.spent_s / 3600
     rates = {}
     for name, prior in priors.items():
         share = known.get(name)
-        keeps, hours = (share.gain_bpb / typical_bpb, share.hours) if share else (0.0, 0.0)
+        keeps, hours = (share.gain_bpb / typical_bpb, share.hours - overtaken_h[name]) if share else (0.0, 0.0)
         rates[name] = rng.gammavariate(PRIOR_KEEPS + keeps, 1 / (prior.attempts_a_keep * attempt_h + hours))
     tried = sum(share.attempts for share in known.values())
     return sorted(rates, key=lambda name: (name in known or tried < priors[name].first_turn, -rates[name]))

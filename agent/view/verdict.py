@@ -23,6 +23,7 @@ ADVICE = {
     Kind.FAILED_AUDIT: "its score is not believed: make the model's logits deterministic, causal and normalised",
     Kind.IGNORES_SEED: "two seeds gave the same score: let the seed decide the first weights and the order of the data",
     Kind.TIE: "it makes no difference that can be told from luck: try another idea",
+    Kind.OVERTAKEN: "it is made again in the best script, by another attempt that names it: wait for its verdict",
     Kind.LUCK: "its lower score may be luck: try another idea",
 }
 

@@ -194,6 +194,7 @@ def test_a_near_miss_gets_a_second_try_on_another_incumbent_and_no_third(folder)
         tried(1, "news", Kind.QUARANTINED, 0.5, 0.99),
         tried(1, "news", Kind.PASSENGER, 0.001, 0.6),
         tried(1, "news", Kind.WORSE, -0.01, 0.01),
+        tried(1, "news", Kind.OVERTAKEN, 0.01, 0.99),  # the night merges it as it is
     ],
     ids=lambda fate: str(fate.kind),
 )

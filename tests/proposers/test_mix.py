@@ -101,6 +101,23 @@ def test_what_costs_hours_has_to_bring_more():
     assert count["search"] > 2 * count["llm"]
 
 
+def test_a_source_is_not_to_blame_that_its_gains_were_overtaken():
+    def chosen(*, overtaken: bool) -> Counter:
+        """Each of llm's gains was measured twice: before it was merged, and after."""
+        history = [attempt(0, "you")]
+        for number in range(1, 21):
+            history.append(attempt(number, "search" if number % 2 else "llm", 0.01))
+        for number in range(21, 31):
+            lost = attempt(number, "llm", spent_s=900.0)
+            kind = Kind.OVERTAKEN if overtaken else Kind.WORSE
+            history.append(replace(lost, decision=Decision(kind, "", 0.01, 0.9)))
+        mixes = (Mix({"search": Source("search"), "llm": Source("llm")}, seed, **ROLES) for seed in range(60))
+        return Counter(mix.propose(brief(history)).source for mix in mixes)
+
+    assert chosen(overtaken=False)["llm"] < 15
+    assert 20 < chosen(overtaken=True)["llm"] < 40
+
+
 def test_time_spent_on_asking_counts_as_well():
     history = [attempt(0, "you")] + [attempt(n, "search" if n % 2 else "llm", 0.01) for n in range(1, 21)]
     slow = tuple(asked(number, "llm:large", wall_s=3000.0) for number in range(2, 21, 2))
