@@ -22,7 +22,8 @@ from agent.experiment import Ask, Attempt, Briefing, Left, Progress, Proposal
 from agent.experiment.lease import LOCAL
 from agent.judging.judge import Greedy
 from agent.night.context import NightContext
-from agent.night.driver import run_night
+from agent.night.driver import at_work, run_night
+from agent.night.next_job import measure
 from agent.night.opening.limits import Limits
 from agent.night.opening.night import Request, open_night
 from agent.night.opening.stop import Stop
@@ -238,13 +239,13 @@ def scripted_context(
         yield NightContext(place, journal, runner, proposer, Greedy(confirm), watcher, stop, Limits(), plausible_gain)
 
 
-def run_once(context: NightContext, number: int, dawn: int = 0) -> bool:
-    """One run of an attempt; False when the user stopped it."""
-    from agent.night.driver import perform
-    from agent.night.plan import measure
-
+def run_once(context: NightContext, number: int, dawn: int = 0) -> None:
+    """One run of an attempt."""
     state = context.state()
-    return perform(context, state, measure(context, state, state.attempts[number], dawn))
+    with at_work(context, state) as driver:
+        driver.begin(measure(context, state, state.attempts[number], dawn), LOCAL)
+        while driver.flight.jobs:
+            driver.wait()
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from agent.experiment import Attempt, Briefing, Decision, Ending, History, Kind,
 from agent.judging.failures import too_slow
 from agent.judging.judge import PLAUSIBLE_GAIN, Greedy
 from agent.night import driver as night
-from agent.night import plan, record
+from agent.night import next_job, record
 from agent.sandbox.box import Box
 from agent.sandbox.limits import GB, ResourceLimits
 
@@ -133,7 +133,7 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
         undo.enter_context(mock.patch.object(record, "CRASHES_IN_A_ROW", len(scripts) + 1))
         for name in ("allowed_s", "scoring_allowed_s"):
             seconds = mock.patch.object(
-                plan, name, lambda context, history, number, run=None: seconds_for(history[number])
+                next_job, name, lambda context, history, number, run=None: seconds_for(history[number])
             )
             undo.enter_context(seconds)
         context = undo.enter_context(scripted_context(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S))

@@ -5,11 +5,22 @@ edits are taken out again, one at a time, the doubtful ones first: what the cham
 of the dials of an edit that turns many can be one as well.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from agent.experiment import Attempt, Dawn, Decision, History, Kind, Status, incumbent
+from agent.experiment import (
+    Attempt,
+    Dawn,
+    Decision,
+    Ending,
+    History,
+    Kind,
+    Run,
+    Score,
+    Status,
+    incumbent,
+)
 from agent.experiment.parts import edit_of, is_half, named
 from agent.judging.champion import Edit, Posterior, fresh, posteriors, seen, taken_out
 from agent.judging.failures import fault
@@ -109,6 +120,40 @@ def next_run(
         if run is not None:
             return run
     return _run_without(history, champion, passengers) if wanted > 0 else None
+
+
+def as_expected(history: History, in_flight: Collection[tuple[int, int]], dawn: int = 1) -> History:
+    """Return the history with a score for each run of this dawn that has none yet: the one that is expected of it.
+
+    in_flight: attempt and seed of the runs that have begun. So a run is chosen in the light of those beside it.
+    """
+    unscored = {one.number: [run.seed for run in one.dawn_runs(dawn) if run.score is None
+                             and run.ending is Ending.FINISHED] for one in history}  # fmt: skip
+    for number, seed in in_flight:
+        unscored[number].append(seed)
+    return tuple(
+        _with_scores(history, one, unscored[one.number], dawn) if unscored[one.number] else one for one in history
+    )
+
+
+def _with_scores(history: History, attempt: Attempt, seeds: Sequence[int], dawn: int) -> Attempt:
+    score = Score(_expected_bpb(history, attempt, dawn), 0.0)
+    runs = tuple(run for run in attempt.runs if run.seed not in seeds)
+    return replace(
+        attempt, runs=(*runs, *(Run(seed, Ending.FINISHED, 0, 0.0, None, "", score, dawn) for seed in seeds))
+    )
+
+
+def _expected_bpb(history: History, attempt: Attempt, dawn: int) -> float | None:
+    """Return the mean of the attempt's scores at this dawn; without any, that of the night, or of its posterior."""
+    known = tuple(fresh(attempt, dawn).values()) or attempt.scores_bpb
+    champion = incumbent(history)
+    if known or champion is None or champion is attempt:
+        return mean(known) if known else None
+    expected = _expected_bpb(history, champion, dawn)
+    effects = {one.edit.number: one.edit.effect.mean_bpb for one in posteriors(history, champion, dawn, ())}
+    lost = sum(effects.get(edit_of(number), 0.0) / (2 if is_half(number) else 1) for number in attempt.proposal.without)
+    return None if expected is None else expected + lost
 
 
 def findings(

@@ -1,13 +1,16 @@
 """The parts that a night works with, put together by assembly.py."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 
 from agent.experiment import Judge, Proposer, Watcher
 from agent.judging.judge import PLAUSIBLE_GAIN
 from agent.night.opening.limits import Limits
 from agent.night.opening.stop import Stop
 from agent.night.state import State
+from agent.pools.local import LocalPool
+from agent.pools.pool import Pool
 from agent.proposers.ahead import Outbox
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -36,7 +39,17 @@ class NightContext:
     measures_phases: bool = False  # find out once where the time of a step goes, since an author can read it
     asks_ahead: bool = False  # make the next idea while a run trains; needs an outbox
     has_reader: bool = False  # a source can read: tell it what surrounds the night
+    pool: Pool | None = None  # of workers; None: of the runner alone
 
     def state(self) -> State:
         """Read from the journal what the night knows so far."""
         return State(self.journal, self.runner.night.budget_s, self.patience_s)
+
+    @contextmanager
+    def with_pool(self) -> Iterator["NightContext"]:
+        """Yield the context with a pool; close one that was opened here."""
+        if self.pool is not None:
+            yield self
+            return
+        with closing(LocalPool([self.runner])) as pool:
+            yield replace(self, pool=pool)

@@ -5,9 +5,7 @@ agent/judging/confirmation.py chooses the next run and interprets the results. T
 after an interruption as the night does.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,22 +32,34 @@ from agent.judging.confirmation import (
     QUESTION,
     SOURCE,
     Again,
+    DawnRun,
     Findings,
     Text,
     Without,
+    as_expected,
     findings,
     names,
     next_run,
 )
 from agent.judging.intervals import Pieces, over_pieces
 from agent.night.context import NightContext
-from agent.night.driver import bring_to_an_end, perform
+from agent.night.driver import Driver, at_work
+from agent.night.flight import Flight
+from agent.night.next_job import evaluation, measure, reexamination
 from agent.night.opening.night import check_disk
-from agent.night.plan import Reconsider, evaluation, fallen_keeps, loose_end, measure, reexamination
-from agent.night.record import commit, point_branch, reconsider, settle, tell_standing
+from agent.night.plan import (
+    Begin,
+    NextStep,
+    Reconsider,
+    Wait,
+    fallen_keeps,
+    loose_end,
+    step_of_attempts,
+)
+from agent.night.record import commit, point_branch, settle, tell_standing
 from agent.night.state import State
 from agent.records.place import Place
-from agent.runs.jobs import Job
+from agent.runs.jobs import Job, Measure
 from agent.runs.score import Rows, Split, read_committed
 from agent.script.merge import dials_of, without_edits
 from agent.view.findings import findings_lines, titled
@@ -68,12 +78,22 @@ def confirm(context: NightContext, most_runs: int) -> Findings | None:
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
     _go_on(state, most_runs)
-    impossible: set[Edits] = set()
     until = state.runs_at_dawns + most_runs
     tell_standing(context, state)
     context.watcher.dawn_began(most_runs)
-    while (step := _next_step(context, state, impossible, until)) is not None and step():
-        pass
+    with at_work(context, state) as driver:
+        return _confirmed(driver, until)
+
+
+def _confirmed(driver: Driver, until: int) -> Findings | None:
+    """Make runs until there are so many at all dawns of the night, and carry out the consequences."""
+    context, state = driver.context, driver.state
+    impossible: set[Edits] = set()
+    while (step := _next_step(driver, impossible, until)) is not None:
+        if isinstance(step, Without):
+            _add_without(context, state, step.edits, impossible)
+        else:
+            driver.take(step)
     dawn = dawn_of(state)
     if dawn is None:
         return None
@@ -129,39 +149,50 @@ def _go_on(state: State, runs: int) -> None:
         state.put_dawn(replace(dawn, ended=None, fresh=dawn.fresh + more))
 
 
-def _next_step(context: NightContext, state: State, impossible: set[Edits], until: int) -> Callable[[], bool] | None:
+def _next_step(driver: Driver, impossible: set[Edits], until: int) -> NextStep | Without | None:
     """Return the next thing to do at dawn; None when it is over."""
+    context, state, flight = driver.context, driver.state, driver.flight
+    waits = Wait() if flight.jobs else None
+    if context.stop.now:
+        return waits
     dawn = dawn_of(state)
-    loose = loose_end(context, state) or (_loose_end_of_dawn(context, state, dawn) if dawn else None)
-    if loose is not None:
-        return partial(perform, context, state, loose)  # a wish to end after the run, too, lets the run be scored
-    if context.stop.after_run:
-        return None
+    loose = loose_end(context, state, flight) or (_loose_end_of_dawn(context, state, flight, dawn) if dawn else None)
+    if loose is not None or context.stop.after_run:
+        return loose or waits  # a wish to end after the run, too, lets the run be scored
     check_disk(context.place.repo.root)
     # an idea without a verdict is the night's to go on with
-    unsettled = [number for number in sorted(state.unsettled) if _is_dawns(state.attempts[number])]
-    if unsettled:
-        return partial(bring_to_an_end, context, state, unsettled[0])
+    own = [number for number in state.unsettled if _is_dawns(state.attempts[number])]
+    step = step_of_attempts(context, state, flight, own, stops=False)
+    if step is not None:
+        return step
     fallen = fallen_keeps(state.attempts, state.kept)
     if fallen:
-        return partial(_reconsider, context, state, Reconsider(fallen))
-    if dawn is None or context.limits.dawn_is_over(state.pace):
-        return None
-    asked = next_run(
-        state.attempts,
-        until - state.runs_at_dawns,
-        impossible=impossible,
-        divisible=_divisible(context, state),
-        at_least=dawn.fresh,
-        dawn=dawn.number,
-    )
-    match asked:
-        case Again(number):
-            context.watcher.attempt_began(state.attempts[number])
-            return partial(perform, context, state, measure(context, state, state.attempts[number], dawn.number))
-        case Without(edits):
-            return partial(_add_without, context, state, edits, impossible)
-    return None
+        return waits or Reconsider(fallen)
+    if dawn is None or flight.idle == 0 or context.limits.dawn_is_over(state.pace):
+        return waits
+    return _next_run(driver, dawn, impossible, until) or waits
+
+
+def _next_run(driver: Driver, dawn: Dawn, impossible: set[Edits], until: int) -> NextStep | Without | None:
+    """Return the most useful run that can begin now, if those in flight will bring what is expected of them."""
+    context, state, flight = driver.context, driver.state, driver.flight
+    begun = [one.job for one in flight.jobs.values() if isinstance(one.job, Measure)]
+    divisible, left = _divisible(context, state), until - state.runs_at_dawns - len(begun)
+
+    def ask() -> DawnRun | None:
+        history = as_expected(state.attempts, [(job.attempt, job.seed) for job in begun], dawn.number)
+        return next_run(
+            history, left, impossible=impossible, divisible=divisible, at_least=dawn.fresh, dawn=dawn.number
+        )
+
+    beside = sorted((job.attempt, job.seed) for job in begun)
+    asked = state.once(f"the next run beside {beside}, without {sorted(impossible)}", ask)
+    if not isinstance(asked, Again):
+        return asked
+    busy = flight.seeds_of(asked.attempt)
+    job = measure(context, state, state.attempts[asked.attempt], dawn.number, in_flight=busy)
+    worker = flight.worker_for(job)
+    return None if worker is None else Begin(job, worker)
 
 
 def _divisible(context: NightContext, state: State) -> set[int]:
@@ -175,20 +206,18 @@ def _is_dawns(attempt: Attempt) -> bool:
     return attempt.decision is not None or not attempt.is_idea
 
 
-def _reconsider(context: NightContext, state: State, step: Reconsider) -> bool:
-    reconsider(context, state, step)
-    return True
-
-
-def _loose_end_of_dawn(context: NightContext, state: State, dawn: Dawn) -> Job | None:
-    """Return the next score or audit that a run of this dawn lacks: both on two texts, no audit for attempt 0."""
+def _loose_end_of_dawn(context: NightContext, state: State, flight: Flight, dawn: Dawn) -> Begin | None:
+    """Begin to score or audit what a run of this dawn lacks: both on two texts, no audit for attempt 0."""
     for number in sorted(state.at_dawn):
-        attempt = state.attempts[number]
+        attempt, busy = state.attempts[number], flight.seeds_of(number)
         if attempt.is_idea and attempt.status is not Status.KEEP:
             continue  # it has fallen, and its weights are gone
         for run in attempt.dawn_runs(dawn.number):
-            if run.ending is Ending.FINISHED and _lacks(attempt, run) is not None:
-                return _measurement_of(context, state, attempt, run)
+            lacks = run.ending is Ending.FINISHED and run.seed not in busy and _lacks(attempt, run) is not None
+            job = _measurement_of(context, state, attempt, run) if lacks else None
+            worker = flight.worker_for(job) if job is not None else None
+            if job is not None and worker is not None:
+                return Begin(job, worker)
     return None
 
 
@@ -216,7 +245,7 @@ def _measurement_of(context: NightContext, state: State, attempt: Attempt, run: 
     return None
 
 
-def _add_without(context: NightContext, state: State, edits: Edits, impossible: set[Edits]) -> bool:
+def _add_without(context: NightContext, state: State, edits: Edits, impossible: set[Edits]) -> None:
     """Enter the champion without these edits as an attempt, committed and settled, so that it can be measured."""
     history, champion = state.attempts, state.best
     assert champion is not None
@@ -225,7 +254,7 @@ def _add_without(context: NightContext, state: State, edits: Edits, impossible: 
         why = "later edits need those lines, or have turned those dials"
         context.watcher.said(f"#{champion.number} cannot be had without {names(edits)}: {why}")
         impossible.add(edits)
-        return True
+        return
     titles = "; ".join(titled(history, number, context.runner.night.device_kind) for number in edits)
     proposal = Proposal.of(
         script,
@@ -238,7 +267,6 @@ def _add_without(context: NightContext, state: State, edits: Edits, impossible: 
     commit(context, state, question)
     state.decide(question.number, Decision(Kind.QUESTION, QUESTION))
     settle(context, state, question.number)
-    return True
 
 
 # ---- consequences ----------------------------------------------------------------------------------------------------
@@ -274,7 +302,8 @@ def _text(context: NightContext, pair: tuple[Attempt, Attempt], dawn: Dawn, spli
 
 def _record(context: NightContext, state: State, found: Findings, dawn: Dawn) -> None:
     """Record dawn's findings in the decisions of the kept edits and the questions, which the ledger shows."""
-    history = state.attempts
+    history, pool = state.attempts, context.pool
+    assert pool is not None
     for number in (edit.number for edit in found.edits if not is_half(edit.number)):
         told = [_in_short(edit, found) for edit in found.edits if edit_of(edit.number) == number]
         words = ", and ".join(filter(None, told))
@@ -288,7 +317,7 @@ def _record(context: NightContext, state: State, found: Findings, dawn: Dawn) ->
         for run in attempt.runs:
             # of others, an interrupted dawn needs them when it goes on
             if run.dawn and (run.dawn != dawn.number or _lacks(attempt, run) is None):
-                context.runner.drop_weights(attempt.number, run.seed)
+                pool.drop_weights(attempt.number, run.seed)
         if attempt.decision and attempt.kind is Kind.QUESTION and attempt.dawn_runs():
             asked = f"{QUESTION}: is #{attempt.parent} as good without {names(attempt.proposal.without)}?"
             _record_words(context, state, attempt, replace(attempt.decision, reason=asked))

@@ -1,137 +1,245 @@
-"""The loop: plan the next step, have it executed, record its result.
+"""The loop: plan the next step, carry it out, record each result as it comes.
 
 Only the driver writes. Its plan depends on the state alone, and the state is read from the journal. So continuing and
-resuming are the same: after a kill, the same state leads to the same step.
+resuming are the same: after a kill, the same state leads to the same step. Workers execute jobs beside it, and know
+nothing of journal, git or screen.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from agent.clock import boot_id
-from agent.experiment import (
-    Decision,
-    Progress,
-)
+from agent.experiment import Attempt, Ending
 from agent.night.context import NightContext
-from agent.night.ideas import Ideas
+from agent.night.flight import Flight, InFlight
+from agent.night.ideas import Ideas, Supply
 from agent.night.opening.night import check_disk
-from agent.night.plan import Finish, MeasureAgain, NextIdea, Reconsider, Unfinished, plan, plan_attempt
+from agent.night.plan import (
+    Begin,
+    Commit,
+    Decide,
+    NextIdea,
+    NextStep,
+    Reconsider,
+    Settle,
+    Unfinished,
+    Wait,
+    plan,
+)
 from agent.night.record import (
     check_streak,
     commit,
+    is_streak,
     reconsider,
     record,
+    record_loss,
     settle,
     tell_settled,
     tell_standing,
 )
 from agent.night.state import State
+from agent.pools.pool import Ended
 from agent.profile.of_night import is_measured, limit_s, measure_phases
-from agent.runs.execute import execute
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
+from agent.runs.runner import STARVED_WAIT_S
+
+POLL_S = 0.05
+LONGEST_STREAK = 64  # of the attempts that were settled last, as many are remembered
 
 
 def run_night(context: NightContext) -> None:
     """Run until a limit is reached, the user stops the night or the proposer is exhausted; raise NightshiftError."""
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
-    known = len(state.attempts) - len(state.unsettled)
     tell_standing(context, state)
-    with Ideas(context, state) as ideas:
-        while not context.stop.after_run and take_a_step(context, state, ideas):
-            check_streak(context, state, state.attempts[known:])
+    with at_work(context, state) as driver, Ideas(driver.context, state) as ideas:
+        driver.ideas = ideas
+        while driver.take_a_step():
+            pass
 
 
-def take_a_step(context: NightContext, state: State, ideas: Ideas) -> bool:
-    """Plan and carry out one step; return False when nothing is left to do or the user stopped the night."""
-    check_disk(context.place.repo.root)
-    ideas.note_news()
-    match plan(context, state, idea_is_made=ideas.is_one_made):
-        case None:
-            return False
-        case Finish(number):
-            return bring_to_an_end(context, state, number, ideas)
-        case Reconsider() as step:
-            reconsider(context, state, step)
-            return True
-        case MeasureAgain(measure):
-            context.watcher.attempt_began(state.attempts[measure.attempt])
-            return perform(context, state, measure, ideas)
-        case NextIdea() if wants_phases(context, state):
-            found = measure_phases(context.runner, state.first)
-            if found is not None:
-                context.watcher.said(found)
-            return True
-        case NextIdea():
-            return ideas.enter_next()
-        case job:
-            return perform(context, state, job, ideas)
+@contextmanager
+def at_work(context: NightContext, state: State) -> Iterator["Driver"]:
+    """Yield a driver; where an error ends its work, end all jobs and record what they brought."""
+    with context.with_pool() as with_pool:
+        driver = Driver(with_pool, state)
+        try:
+            yield driver
+        except BaseException:
+            driver.abandon()
+            raise
 
 
-def wants_phases(context: NightContext, state: State) -> bool:
-    """Return whether to measure now where a step's time goes: once, after calibration, if the hours allow it."""
-    runner = context.runner
-    if not context.measures_phases or state.best is None or is_measured(runner.folder):
-        return False
-    return not context.limits.reached(state.ideas, state.pace, limit_s(runner.night.budget_s, state.first))
+class Driver:
+    """Carry out the steps of a plan, and record what the workers bring."""
 
+    def __init__(self, context: NightContext, state: State) -> None:
+        assert context.pool is not None
+        self.context, self.state, self.pool = context, state, context.pool
+        self.ideas: Ideas | None = None
+        self.flight = Flight(self.pool)
+        self._introduced: set[int] = set()  # the attempts that the watcher knows to be at work
+        self._resting: set[str] = set()  # the workers that it knows to be idle
+        self._starved: set[int] = set()  # the attempts whose last run found no room
+        self._settled: deque[int] = deque(maxlen=LONGEST_STREAK)  # in this order, in this call
+        self.state.workers = max(1, len(self.pool.workers))
 
-def bring_to_an_end(context: NightContext, state: State, number: int, ideas: Ideas | None = None) -> bool:
-    """Commit, measure, decide and settle an attempt; one that has a decision is only settled."""
-    if state.attempts[number].decision is None:
-        context.watcher.attempt_began(state.attempts[number])
-        commit(context, state, state.attempts[number])
-    while (attempt := state.attempts[number]).decision is None:
-        match plan_attempt(context, state, attempt):
-            case Decision() as decision:
+    # ---- steps of a night --------------------------------------------------------------------------------------------
+
+    def take_a_step(self) -> bool:
+        """Plan and carry out one step; return False when nothing is left to do or the user stopped the night."""
+        check_disk(self.context.place.repo.root)
+        if self.ideas is not None:
+            self.ideas.note_news()
+        self._check_streak()
+        is_made = self.ideas is not None and self.ideas.is_one_made
+        step = plan(self.context, self.state, self.flight, idea_is_made=is_made)
+        if step is not None:
+            self.take(step)
+        return step is not None
+
+    def take(self, step: NextStep) -> None:
+        """Carry out a step."""
+        context, state = self.context, self.state
+        match step:
+            case Begin(job, worker):
+                self.begin(job, worker)
+            case Commit(number):
+                self._introduce(state.attempts[number])
+                commit(context, state, state.attempts[number])
+            case Decide(number, decision):
+                self._introduce(state.attempts[number])
                 state.decide(number, decision)
-            case Unfinished(why):
+                self._settled.append(number)
+                self._settle(number)
+            case Settle(number):
+                self._settle(number)
+            case Reconsider():
+                reconsider(context, state, step)
+            case Unfinished(number, why):
                 context.watcher.said(why)
-                return False
-            case Measure() if attempt.done_runs and context.stop.after_run:
-                return False
-            case job:
-                state.check_in_place()  # before minutes are spent whose result could not be recorded
-                if not perform(context, state, job, ideas):
-                    return False
-    settle(context, state, number)
-    tell_settled(context, state, state.attempts[number])
-    return True
+                self.flight.left.add(number)
+            case NextIdea(wanted):
+                self._go_on_to_ideas(wanted)
+            case Wait():
+                self.wait()
 
+    def _go_on_to_ideas(self, wanted: int) -> None:
+        assert self.ideas is not None
+        if self._wants_phases():
+            if self.flight.jobs:
+                self.wait()  # where the time of a step goes is measured while nothing else runs
+                return
+            found = measure_phases(self.context.runner, self.state.first)
+            if found is not None:
+                self.context.watcher.said(found)
+            return
+        supply = self.ideas.enter_next(wanted)
+        self.flight.awaits_idea = supply is Supply.LATER
+        self.flight.is_out_of_ideas = supply is Supply.OVER
 
-def perform(context: NightContext, state: State, job: Job, ideas: Ideas | None = None) -> bool:
-    """Execute a job and record its result; return False when the user stopped it."""
-    announce(context, state, job)
-    run_id = state.start_run(job.attempt, job.seed, job.dawn) if isinstance(job, Measure) else 0
-    runner = context.runner
-    if ideas is not None:
-        if not isinstance(job, Rehearse):
-            ideas.ask_ahead()
-        runner = replace(runner, progressed=_with_news(ideas, runner.progressed))
-    result = execute(job, runner)
-    return result is not None and record(context, state, job, result, run_id)
+    def _wants_phases(self) -> bool:
+        """Return whether to measure now where a step's time goes: once, after calibration, if the hours allow it."""
+        context, state = self.context, self.state
+        if not context.measures_phases or state.best is None or is_measured(context.runner.folder):
+            return False
+        return not context.limits.reached(state.ideas, state.pace, limit_s(context.runner.night.budget_s, state.first))
 
+    def _settle(self, number: int) -> None:
+        settle(self.context, self.state, number)
+        self._introduced.discard(number)
+        tell_settled(self.context, self.state, self.state.attempts[number])
 
-def _with_news(
-    ideas: Ideas, progressed: Callable[[Progress | None, float], None]
-) -> Callable[[Progress | None, float], None]:
-    """Wrap the worker's tick, which runs in the driver's thread, so that paid calls are recorded at once."""
+    def _check_streak(self) -> None:
+        """Find out, once nothing is in flight, whether the machine is to blame for failures in a row."""
+        fresh = [self.state.attempts[number] for number in self._settled]
+        self.flight.is_held = is_streak(fresh)
+        if self.flight.is_held and not self.flight.jobs:
+            check_streak(self.context, self.state, fresh)
 
-    def tick(progress: Progress | None, elapsed_s: float) -> None:
-        ideas.note_news()
-        progressed(progress, elapsed_s)
+    # ---- jobs --------------------------------------------------------------------------------------------------------
 
-    return tick
+    def begin(self, job: Job, worker: str) -> None:
+        """Begin a job on a worker that is free for it."""
+        attempt = self.state.attempts[job.attempt]
+        if not attempt.settled:
+            self.state.check_in_place()  # before minutes are spent whose result could not be recorded
+        if isinstance(job, Measure) and job.attempt in self._starved:
+            self._starved.discard(job.attempt)
+            job = replace(job, wait_s=STARVED_WAIT_S)
+        if isinstance(job, Measure) or not attempt.settled:
+            self._introduce(attempt)
+        self._announce(attempt, job, worker)
+        run_id = 0
+        if isinstance(job, Measure):
+            run_id = self.state.start_run(job.attempt, job.seed, job.dawn, worker)
+        if self.ideas is not None and not isinstance(job, Rehearse):
+            self.ideas.ask_ahead()
+        self.flight.jobs[worker] = InFlight(job, run_id)
+        self._resting.discard(worker)
+        self.pool.begin(worker, job)
 
+    def wait(self) -> None:
+        """Wait until something ends, at most POLL_S; record it, and show how far the others are."""
+        watcher = self.context.watcher
+        for worker in self.pool.workers:
+            if worker not in self.flight.jobs and worker not in self._resting:
+                self._resting.add(worker)
+                watcher.worker_rests(worker)
+        errors = [error for ended in self.pool.ended(POLL_S) if (error := self._end(ended)) is not None]
+        if errors:
+            raise errors[0]
+        for sentence in self.pool.news():
+            watcher.said(sentence)
+        for worker, working in self.pool.at_work.items():
+            watcher.progressed(working.progress, working.elapsed_s, worker)
+        if self.ideas is not None:
+            self.ideas.note_news()
+        self.flight.awaits_idea = False  # it is asked again whether there is one
+        self.state.workers = max(1, len(self.pool.workers))
 
-def announce(context: NightContext, state: State, job: Job) -> None:
-    attempt = state.attempts[job.attempt]
-    match job:
-        case Rehearse():
-            context.watcher.dry_run_began(attempt)
-        case Measure():
-            context.watcher.run_began(attempt, job.seed)
-        case Evaluate():
-            context.watcher.scoring_began(attempt)
-        case Reexamine():
-            context.watcher.audit_began(attempt)
+    def abandon(self) -> None:
+        """End all jobs, and record what they have brought nevertheless: an error ends the night."""
+        self.pool.close()
+        for ended in self.pool.ended(0.0):
+            self._end(ended)  # its error may be the same, as of a full disk
+
+    def _end(self, ended: Ended) -> Exception | None:
+        """Record what a worker has brought; return the error that ends the night: of the job, or of recording it."""
+        before = self.flight.jobs.pop(ended.worker)
+        try:
+            self._record(ended, before)
+        except Exception as error:
+            return error
+        return ended.error
+
+    def _record(self, ended: Ended, before: InFlight) -> None:
+        job = before.job
+        if ended.lost is not None:
+            record_loss(self.context, self.state, job, ended.lost, before.run_id)
+        elif ended.result is not None:
+            record(self.context, self.state, job, ended.result, before.run_id)
+        attempt = self.state.attempts[job.attempt]
+        if attempt.runs and attempt.runs[-1].ending is Ending.STARVED and isinstance(job, Measure):
+            self._starved.add(job.attempt)
+        if attempt.settled:
+            self._introduced.discard(job.attempt)
+
+    def _introduce(self, attempt: Attempt) -> None:
+        if attempt.number not in self._introduced:
+            self._introduced.add(attempt.number)
+            self.context.watcher.attempt_began(attempt)
+
+    def _announce(self, attempt: Attempt, job: Job, worker: str) -> None:
+        watcher = self.context.watcher
+        match job:
+            case Rehearse():
+                watcher.dry_run_began(attempt, worker)
+            case Measure():
+                watcher.run_began(attempt, job.seed, worker)
+            case Evaluate():
+                watcher.scoring_began(attempt, worker)
+            case Reexamine():
+                watcher.audit_began(attempt, worker)

@@ -3,6 +3,7 @@
 import time
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from enum import Enum, auto
 from types import TracebackType
 
 from agent.errors import Exhausted, NoIdea, ScriptError
@@ -25,6 +26,14 @@ from agent.text import one_line
 WAITS_S = (30.0, 120.0, 600.0)  # between calls; after the last, the night ends
 POLL_S, CLOSE_S = 0.05, 30.0  # how often an answer is looked for, and how long a question may take to come to its end
 REPAIRED = ", repaired"
+
+
+class Supply(Enum):
+    """Whether there is an idea."""
+
+    ENTERED = auto()  # one was entered as an attempt
+    LATER = auto()  # a source was asked and has not answered yet, or will be asked again
+    OVER = auto()  # there will be none
 
 
 class Ideas:
@@ -96,23 +105,23 @@ class Ideas:
         self._asked_for, self._was_paid_for = len(state.attempts), False
         self._question = Question(context.proposer, replace(brief(context, state, best), broken=None))
 
-    def enter_next(self) -> bool:
-        """Enter the next attempt into the journal; return False when there are no further ideas."""
+    def enter_next(self, idle: int = 1) -> Supply:
+        """Enter the next attempt into the journal, if there is a further idea; idle: how many more are wanted."""
         context, state = self._context, self._state
         self._wait_for_question()
         if state.attempts and context.stop.after_run:
-            return False  # an idea that was paid for is in its file
+            return Supply.OVER  # an idea that was paid for is in its file
         before = self._idea
         proposal = self._made_ahead()
         if proposal is None:
             proposal = self._ask_patiently()
         if proposal is None:
-            return False
+            return Supply.OVER
         best = state.best
         state.add(best.number if best else None, proposal)
         if before is not None and self._idea is None and not before.is_free:
             save(context.runner.folder, AHEAD, ())  # forget it
-        return True
+        return Supply.ENTERED
 
     def _made_ahead(self) -> Proposal | None:
         """Return the idea that was made ahead, if it can be tried now; keep it while a repair is due."""

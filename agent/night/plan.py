@@ -6,28 +6,47 @@ anything, so after a kill the same state leads to the same step.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from agent.experiment import Attempt, Decision, Ending, History, Kind, Review, Run, Status
+from agent.experiment import Attempt, Decision, History, Kind, Review, Status
 from agent.invocation import typed
 from agent.judging.confirmation import QUESTION, adoption
-from agent.judging.early_stop import Bound
 from agent.judging.failures import failure, fault, stopped_early, too_slow
 from agent.judging.judge import trusted
 from agent.night.context import NightContext
+from agent.night.flight import Flight
+from agent.night.next_job import evaluation, measure, reexamination, rehearsal
 from agent.night.state import State, unaudited, unscored
-from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse, Trial
-from agent.runs.runner import Runner
-from agent.runs.score import Split, scoring_limit_s, too_heavy
-from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, read_losses
+from agent.runs.jobs import Evaluate, Job, Reexamine
+from agent.runs.train import learnt_bounds, read_losses
 from agent.script.dials import only_dials_differ
-
-DAWN_SEED = 1000  # from one dawn to the next: each confirms with seeds that no choice before it has seen
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
-    """Bring an attempt to its end: measured, decided, settled."""
+class Begin:
+    """Begin a job on a worker that is free for it."""
+
+    job: Job
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commit an attempt's script, before it is measured."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Record the decision on an attempt, and settle it."""
+
+    attempt: int
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Make branch, ledger and weights follow the decision on an attempt."""
 
     attempt: int
 
@@ -41,67 +60,123 @@ class Reconsider:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureAgain:
-    """Measure a settled attempt once more."""
-
-    measure: Measure
-
-
-@dataclass(frozen=True, slots=True)
 class NextIdea:
     """Enter the next idea as an attempt; the first is the user's own script."""
+
+    wanted: int  # as many ideas could be tried now
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
     """Leave the attempt as it is, for another call."""
 
+    attempt: int
     why: str
 
 
-NextStep = Finish | Reconsider | MeasureAgain | NextIdea | Job
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait: nothing can begin before something in flight has ended, or before a source has answered."""
 
 
-def plan(context: NightContext, state: State, *, idea_is_made: bool = False) -> NextStep | None:
-    """Return the next step; None when the night is over.
+NextStep = Begin | Commit | Decide | Settle | Reconsider | NextIdea | Unfinished | Wait
 
-    No time is reserved for asking if an idea is made already.
+
+def plan(context: NightContext, state: State, flight: Flight, *, idea_is_made: bool = False) -> NextStep | None:
+    """Return the next step that can be carried out now; None when the night is over.
+
+    After a wish to end the night, no run begins; those in flight end, and are scored and settled. No time is reserved
+    for asking if an idea is made already.
     """
-    if state.unsettled:
-        return Finish(min(state.unsettled))
-    loose = loose_end(context, state)
-    if loose is not None:
-        return loose
-    review = second_thoughts(context, state)
+    step = None
+    if not context.stop.now:
+        stops = context.stop.after_run
+        step = step_of_attempts(context, state, flight, state.unsettled, stops=stops)
+        step = step or loose_end(context, state, flight)
+        if step is None and not stops and not flight.left and not flight.is_held:
+            step = _go_on(context, state, flight, idea_is_made=idea_is_made)
+    return step or (Wait() if flight.jobs or flight.awaits_idea else None)
+
+
+def _go_on(context: NightContext, state: State, flight: Flight, *, idea_is_made: bool) -> NextStep | None:
+    """Return what begins, or is decided once more, beside the attempts that have no decision yet."""
+    review = state.once("review", lambda: second_thoughts(context, state))
     if review.decisions:
-        return Reconsider(review.decisions)
+        # a run in flight may change them, and its weights are still needed
+        return None if any(map(flight.has, review.decisions)) else Reconsider(review.decisions)
     pace = state.pace
-    if context.limits.has_enough_ideas(state.ideas):
+    if context.limits.has_enough_ideas(state.ideas) or 0 in state.unsettled or flight.idle == 0:
         return None
     confirmed = adoption(state.attempts, state.last_dawn) if state.dawns else {}
     if confirmed:
-        return None if context.limits.reached(state.ideas, pace) else _go_on_from(confirmed, state.attempts)
-    unmeasured = _adopted_and_unmeasured(context, state)
+        waits = bool(flight.jobs) or context.limits.reached(state.ideas, pace)
+        return None if waits else _go_on_from(confirmed, state.attempts)
+    unmeasured = state.once("unmeasured", lambda: _adopted_and_unmeasured(context, state))
     again = review.again if unmeasured is None else unmeasured.number
     if again is not None:
-        return (
-            MeasureAgain(measure(context, state, state.attempts[again]))
-            if context.limits.allows_run(again, pace)
-            else None
-        )
+        if not flight.has(again):
+            if not context.limits.allows_run(again, pace):
+                return None
+            step = _begin(flight, measure(context, state, state.attempts[again]))
+            if step is not None:
+                return step
+        if unmeasured is not None:
+            return None  # edits made from it are compared with these runs
+    wanted = _ideas_wanted(context, state, flight)
     at_once = replace(pace, asking_s=0.0) if idea_is_made else pace
-    return None if context.limits.reached(state.ideas, at_once) else NextIdea()
+    return NextIdea(wanted) if wanted > 0 and not context.limits.reached(state.ideas, at_once) else None
 
 
-# ---- an attempt ------------------------------------------------------------------------------------------------------
+def _ideas_wanted(context: NightContext, state: State, flight: Flight) -> int:
+    """Return how many ideas could be tried now: no more than there are workers without a job."""
+    if flight.awaits_idea or flight.is_out_of_ideas:
+        return 0
+    left = context.limits.left(state.ideas).experiments
+    return flight.idle if left is None or not state.attempts else min(flight.idle, left)
 
 
-def plan_attempt(context: NightContext, state: State, attempt: Attempt) -> Job | Decision | Unfinished:
+def _begin(flight: Flight, job: Job) -> Begin | None:
+    worker = flight.worker_for(job)
+    return None if worker is None else Begin(job, worker)
+
+
+# ---- attempts without a decision -------------------------------------------------------------------------------------
+
+
+def step_of_attempts(
+    context: NightContext, state: State, flight: Flight, numbers: Iterable[int], *, stops: bool
+) -> NextStep | None:
+    """Return the first step that one of these unsettled attempts can take now."""
+    steps = (_step_of(context, state, flight, state.attempts[number], stops=stops) for number in sorted(numbers))
+    return next((step for step in steps if step is not None), None)
+
+
+def _step_of(context: NightContext, state: State, flight: Flight, attempt: Attempt, *, stops: bool) -> NextStep | None:
+    calibrates = attempt.number == 0 and attempt.decision is None and len(flight.pool.workers) > 1
+    if attempt.number in flight.left or (flight.has(attempt.number) and not calibrates):
+        return None
+    if attempt.decision is not None:
+        return Settle(attempt.number)
+    if attempt.commit is None:
+        return Commit(attempt.number)
+    found = (_calibrate if calibrates else plan_attempt)(context, state, flight, attempt)
+    match found:
+        case Decision():
+            return Decide(attempt.number, found)
+        case Unfinished() | None:
+            return found
+        case Evaluate() | Reexamine():
+            return _begin(flight, found)
+        case job:
+            return None if stops else _begin(flight, job)
+
+
+def plan_attempt(context: NightContext, state: State, flight: Flight, attempt: Attempt) -> Job | Decision | Unfinished:
     """Return the next job of an attempt without a decision, or the decision itself."""
     if not attempt.is_idea:
         return Decision(Kind.QUESTION, QUESTION)
     if attempt.dry_run is None and _wants_dry_run(context, state, attempt):
-        return in_time(context, state, attempt, _rehearsal(context, state, attempt), state.pace.dry_run_s)
+        return in_time(context, state, attempt, rehearsal(context, state, attempt), state.pace.dry_run_s)
     slow = too_slow(attempt)
     if slow is not None:
         return Decision(Kind.TOO_SLOW, slow)
@@ -127,6 +202,26 @@ def plan_attempt(context: NightContext, state: State, attempt: Attempt) -> Job |
     return decision
 
 
+def _calibrate(
+    context: NightContext, state: State, flight: Flight, first: Attempt
+) -> Job | Decision | Unfinished | None:
+    """Return the next job of attempt 0, which runs alone at first, and then on all workers beside itself.
+
+    So its runs tell the noise, and how much slower a run is while others train. None: its runs in flight come first.
+    """
+    busy = flight.seeds_of(first.number)
+    finished = unscored(first, in_flight=busy)
+    if finished is not None:
+        return evaluation(context, state, first, finished)
+    found = plan_attempt(context, state, flight, first) if not busy else None
+    wanted = max(getattr(context.judge, "calibration", 1), 1 + len(flight.pool.workers))
+    begun = {*busy, *(run.seed for run in first.done_runs)}
+    if not first.scores_bpb or failure(first) is not None or len(begun) >= wanted:
+        return found
+    further = in_time(context, state, first, measure(context, state, first, in_flight=busy))
+    return found if isinstance(further, Unfinished) else further
+
+
 def in_time(context: NightContext, state: State, attempt: Attempt, job: Job, before_s: float = 0.0) -> Job | Unfinished:
     """Return the job, if a run of the attempt would still end within the hours.
 
@@ -137,8 +232,9 @@ def in_time(context: NightContext, state: State, attempt: Attempt, job: Job, bef
         return job
     wants = "another seed" if attempt.done_runs else "its run"
     return Unfinished(
+        attempt.number,
         f"no time is left for {wants} of #{attempt.number} ({attempt.proposal.title}): it stays unfinished and goes on "
-        f"with: {typed('run', '--tag', context.runner.night.tag)}"
+        f"with: {typed('run', '--tag', context.runner.night.tag)}",
     )
 
 
@@ -168,16 +264,20 @@ def _hopeless(context: NightContext, state: State, attempt: Attempt) -> Decision
 # ---- second thoughts -------------------------------------------------------------------------------------------------
 
 
-def loose_end(context: NightContext, state: State) -> Job | None:
-    """Return a missing score or audit of a further run of a settled attempt; dawn's runs are left out."""
-    for number in sorted(state.loose):
+def loose_end(context: NightContext, state: State, flight: Flight) -> Begin | None:
+    """Begin to score or audit a further run of a settled attempt; dawn's runs are left out."""
+    for number in sorted(state.loose - state.unsettled):
         attempt = state.attempts[number]
-        finished = unscored(attempt)
+        if flight.has(number):
+            continue
+        finished, suspect = unscored(attempt), unaudited(attempt) if attempt.status is Status.KEEP else None
+        step = None
         if finished is not None:
-            return evaluation(context, state, attempt, finished)
-        suspect = unaudited(attempt) if attempt.status is Status.KEEP else None
-        if suspect is not None:
-            return reexamination(context, state, attempt, suspect)
+            step = _begin(flight, evaluation(context, state, attempt, finished))
+        elif suspect is not None:
+            step = _begin(flight, reexamination(context, state, attempt, suspect))
+        if step is not None:
+            return step
     return None
 
 
@@ -236,135 +336,3 @@ def _adopted_and_unmeasured(context: NightContext, state: State) -> Attempt | No
         if context.judge.judge(fresh, state.others(best.number)).status is not None:
             return None
     return best
-
-
-# ---- jobs ------------------------------------------------------------------------------------------------------------
-
-
-def measure(context: NightContext, state: State, attempt: Attempt, dawn: int = 0) -> Measure:
-    """Return the job of the attempt's next run; at night and at each dawn, all attempts use the same seeds in order."""
-    done = attempt.dawn_runs(dawn) if dawn else attempt.done_runs
-    seed = context.runner.night.seed + len(done) + DAWN_SEED * dawn
-    return Measure(
-        attempt=attempt.number,
-        script=attempt.proposal.script,
-        seed=seed,
-        allowance_s=allowed_s(context, state.attempts, attempt.number),
-        usual_bytes=_usual_bytes(state, attempt),
-        machine=machine_trial(context, state),
-        dawn=dawn,
-        bounds=() if dawn else _bounds_ahead(context, state, attempt),
-        before=tuple(run.ending for run in attempt.runs if run.seed == seed),
-        has_run_well=has_run_well(attempt),
-        was_in_time=was_always_in_time(attempt),
-    )
-
-
-def evaluation(
-    context: NightContext, state: State, attempt: Attempt, run: Run, split: Split = "validation"
-) -> Evaluate:
-    """Return the job of scoring a run on a text."""
-    return Evaluate(
-        **_of_weights(context, state, attempt, run, split),
-        refusal=too_heavy(run, state.attempts),
-        has_run_well=bool(run.dawn) or has_run_well(attempt),
-    )
-
-
-def reexamination(
-    context: NightContext, state: State, attempt: Attempt, run: Run, split: Split = "validation"
-) -> Reexamine:
-    """Return the job of an audit against the committed losses of the attempt's parent, hardest at the largest gains."""
-    facts = _of_weights(context, state, attempt, run, split)
-    return Reexamine(**facts, reference=reference_of(context.runner, state, attempt.number, run, split))
-
-
-def _of_weights(context: NightContext, state: State, attempt: Attempt, run: Run, split: Split) -> dict[str, Any]:
-    """Return the fields of jobs.OfWeights."""
-    return {
-        "attempt": attempt.number,
-        "script": attempt.proposal.script,
-        "seed": run.seed,
-        "limit_s": scoring_allowed_s(context, state.attempts, attempt.number, run),
-        "usual_bytes": _usual_bytes(state, attempt),
-        "machine": machine_trial(context, state),
-        "split": split,
-    }
-
-
-def _rehearsal(context: NightContext, state: State, attempt: Attempt) -> Rehearse:
-    return Rehearse(
-        trial=_trial(context, state, attempt), machine=machine_trial(context, state) if attempt.number else None
-    )
-
-
-def machine_trial(context: NightContext, state: State) -> Trial:
-    """Return the trial run of attempt 0, which shows whether this machine still trains and scores."""
-    return _trial(context, state, state.first)
-
-
-def _trial(context: NightContext, state: State, attempt: Attempt) -> Trial:
-    return Trial(
-        attempt=attempt.number,
-        script=attempt.proposal.script,
-        allowance_s=allowed_s(context, state.attempts, attempt.number),
-        scoring_s=scoring_allowed_s(context, state.attempts, attempt.number),
-        usual_bytes=_usual_bytes(state, attempt),
-    )
-
-
-def _usual_bytes(state: State, attempt: Attempt) -> int | None:
-    return (state.first.peak_bytes or None) if attempt.number else None
-
-
-def allowed_s(context: NightContext, history: History, number: int) -> float:
-    """Return the seconds that a run may take beyond its budget: the user's choice, else learnt from attempt 0.
-
-    Attempt 0 itself gets FIRST_ALLOWANCE_S, since the machine may become busy. The others get little more than its
-    slowest run took.
-    """
-    if context.runner.allowance_s is not None:
-        return context.runner.allowance_s
-    if number == 0:
-        return FIRST_ALLOWANCE_S
-    return learnt_allowance_s(history, context.runner.night.budget_s)
-
-
-def scoring_allowed_s(context: NightContext, history: History, number: int, run: Run | None = None) -> float:
-    """Return the seconds for each process that scores or audits this run; without a run, for the dry run."""
-    beyond_s = max(0.0, run.wall_s - context.runner.night.budget_s) if run is not None else 0.0
-    return scoring_limit_s(history, number, beyond_s, allowed_s(context, history, number))
-
-
-def _bounds_ahead(context: NightContext, state: State, attempt: Attempt) -> tuple[Bound, ...]:
-    """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""
-    if not context.early_stop or attempt.number == 0 or attempt.decision is not None or attempt.done_runs:
-        return ()
-    return learnt_bounds(context.runner, state.others(attempt.number), state.parent_of(attempt))
-
-
-def reference_of(runner: Runner, state: State, number: int, run: Run, split: Split) -> tuple[int, int] | None:
-    """Return the attempt and seed of the run that an audit counts gains from; None if no losses are there.
-
-    It is a run of the attempt's parent, else of attempt 0. Only runs at dawn have losses on the holdout; there
-    it is a run of the same dawn, at which attempt 0 always runs first.
-    """
-    best = state.parent_of(state.attempts[number])
-    for one in (best, state.first) if best is not None else ():
-        for other in one.counted_runs if split == "validation" else one.dawn_runs(run.dawn):
-            if runner.losses(one.number, other.seed, split).is_file():
-                return one.number, other.seed
-    return None
-
-
-def has_run_well(attempt: Attempt) -> bool:
-    """Return whether a run of the attempt was scored."""
-    return any(run.score is not None and run.score.val_bpb is not None for run in attempt.counted_runs)
-
-
-def was_always_in_time(attempt: Attempt) -> bool:
-    """Return whether a run of the attempt was scored and none was repeated because it overran.
-
-    A script that got another try with every seed could discard each run that it does not like.
-    """
-    return has_run_well(attempt) and not any(run.ending is Ending.DELAYED for run in attempt.runs)

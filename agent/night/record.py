@@ -29,13 +29,14 @@ from agent.judging.failures import too_slow
 from agent.judging.noise import noise
 from agent.night.briefing.pace import Ahead, experience, pace_words
 from agent.night.context import NightContext
-from agent.night.plan import Reconsider, machine_trial
+from agent.night.next_job import machine_trial
+from agent.night.plan import Reconsider
 from agent.night.state import State
 from agent.records import ledger
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.execute import Result, broken_by, check_machine, is_starved_again, remedy
-from agent.runs.jobs import Evaluate, Job, Measure, Reexamine
+from agent.runs.jobs import Evaluate, Job, Measure, OfWeights, Reexamine, Rehearse
 from agent.runs.runner import STARVED_WAIT_S
 from agent.view.status import noise_lines
 
@@ -62,16 +63,13 @@ def commit(context: NightContext, state: State, attempt: Attempt) -> None:
     state.record_commit(attempt.number, sha)
 
 
-def record(context: NightContext, state: State, job: Job, result: Result, run_id: int) -> bool:
-    """Record the result of a job; return False if the user stopped it, so that the night ends.
-
-    Raise MachineError if every further run would be void as well.
-    """
+def record(context: NightContext, state: State, job: Job, result: Result, run_id: int) -> None:
+    """Record the result of a job; raise MachineError if every further run would be void as well."""
     match result:
         case Run():
             assert isinstance(job, Measure)
             state.end_run(job.attempt, run_id, result)
-            return _is_to_go_on(context, job, result)
+            _tell_void(context, job, result)
         case DryRun():
             state.record_dry_run(job.attempt, result)
         case Score():
@@ -82,11 +80,20 @@ def record(context: NightContext, state: State, job: Job, result: Result, run_id
         case Audit():
             assert isinstance(job, Reexamine)
             state.record_audit(job.attempt, job.seed, result, job.split)
-    return True
 
 
-def _is_to_go_on(context: NightContext, job: Measure, run: Run) -> bool:
-    """Say why a run is void, if it is; return False if the user stopped it."""
+def record_loss(context: NightContext, state: State, job: Job, why: str, run_id: int) -> None:
+    """Record that a job's worker is gone, or the weights that it needs: the run is made again, whatever it was for."""
+    if isinstance(job, Measure):
+        state.end_run(job.attempt, run_id, Run(job.seed, Ending.LOST, None, 0.0, None, why))
+    elif isinstance(job, OfWeights):
+        state.lose_run(job.attempt, job.seed, why)
+    what = "dry run" if isinstance(job, Rehearse) else "run"
+    context.watcher.said(f"this {what} of #{job.attempt} does not count and is done again: {why}")
+
+
+def _tell_void(context: NightContext, job: Measure, run: Run) -> None:
+    """Say why a run is void, if it is."""
     reason = run.last_lines.rpartition("\n")[2]
     if run.ending is Ending.BROKEN:
         raise MachineError(f"{reason}; repair that and give the same command: the run is done again")
@@ -97,14 +104,9 @@ def _is_to_go_on(context: NightContext, job: Measure, run: Run) -> bool:
     if run.ending is Ending.DELAYED:
         why = "; ".join(run.last_lines.split("\n")[-2:])
         context.watcher.said(f"this run of #{job.attempt} overran and is done again, once: {why}")
-        return not context.stop.after_run
     if run.ending is Ending.STARVED:
         again = f"is done again in {STARVED_WAIT_S:.0f} s: other programs took its room"
         context.watcher.said(f"this run of #{job.attempt} does not count and {again} ({reason})")
-        if context.stop.after_run:
-            return False
-        context.runner.wait(STARVED_WAIT_S)
-    return run.ending is not Ending.STOPPED
 
 
 def _tell_holdout(context: NightContext, state: State, job: Evaluate, held: Score) -> None:
@@ -126,11 +128,14 @@ def reconsider(context: NightContext, state: State, step: Reconsider) -> None:
 
 def settle(context: NightContext, state: State, number: int) -> None:
     """Make branch, ledger and weights follow the decision; the weights of dawn's questions are dawn's to drop."""
-    attempt, best = state.attempts[number], state.best
-    if number not in state.kept:
-        for run in attempt.runs:
-            if attempt.is_idea or not run.dawn:
-                context.runner.drop_weights(number, run.seed)
+    attempt, best, pool = state.attempts[number], state.best, context.pool
+    assert pool is not None
+    for run in attempt.runs:
+        if number in state.kept:
+            if run.ending is Ending.FINISHED:
+                pool.bring_weights(number, run.seed)
+        elif attempt.is_idea or not run.dawn:
+            pool.drop_weights(number, run.seed)
     if best is not None and best.commit is not None:
         point_branch(context, state, context.runner.night.branch, best.commit, f"best is attempt {best.number}")
     write_ledger(context.place, live=(context.runner.night, state.attempts))
@@ -198,21 +203,24 @@ def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> Non
 # ---- one failure after another: is it the machine or the ideas? ------------------------------------------------------
 
 
+def is_streak(fresh: History) -> bool:
+    """Return whether the attempts that were settled last, in their order, have all failed in the same way."""
+    return len(_slow(fresh)) >= SLOW_IN_A_ROW or _are_too_many(_crashes(fresh))
+
+
 def check_streak(context: NightContext, state: State, fresh: History) -> None:
-    """Raise MachineError if the last attempts of this call have all failed in the same way.
+    """Raise MachineError if the attempts that were settled last have all failed in the same way.
 
     Crashes are void if attempt 0 does not run on this machine either; they are repeated when the night goes on.
     """
-    slow = _last(fresh, lambda attempt: too_slow(attempt) is not None)
+    slow, streak = _slow(fresh), _crashes(fresh)
     if len(slow) >= SLOW_IN_A_ROW:
         raise MachineError(
             f"{len(slow)} attempts in a row were too slow, the last with: {why_and_where(context, slow[0])}; this "
             f"machine is slower or busier than when attempt 0 ran: end what else is running and go on with: "
             f"{typed('run', '--tag', context.runner.night.tag)}, or allow more with --allowance-s in a new night"
         )
-    streak = _last(fresh, lambda attempt: attempt.status is Status.CRASH)
-    crashed = [attempt for attempt in streak if attempt.done_runs]
-    if len(crashed) < CRASHES_IN_A_ROW and len(streak) < BROKEN_IN_A_ROW:
+    if not _are_too_many(streak):
         return
     found = check_machine(machine_trial(context, state), context.runner)
     if found is None:
@@ -225,6 +233,19 @@ def check_streak(context: NightContext, state: State, fresh: History) -> None:
     state.make_void([attempt.number for attempt in streak], why)
     write_ledger(context.place, live=(context.runner.night, state.attempts))
     raise MachineError(f"{crashes}; {why}; repair that and {go_on} (these crashes do not count and are done again)")
+
+
+def _slow(fresh: History) -> list[Attempt]:
+    return _last(fresh, lambda attempt: too_slow(attempt) is not None)
+
+
+def _crashes(fresh: History) -> list[Attempt]:
+    return _last(fresh, lambda attempt: attempt.status is Status.CRASH)
+
+
+def _are_too_many(crashes: History) -> bool:
+    after_minutes = [attempt for attempt in crashes if attempt.done_runs]
+    return len(after_minutes) >= CRASHES_IN_A_ROW or len(crashes) >= BROKEN_IN_A_ROW
 
 
 def _last(fresh: History, alike: Callable[[Attempt], bool]) -> list[Attempt]:

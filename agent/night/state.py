@@ -1,8 +1,9 @@
 """Hold in memory what a night knows: read from its journal once, and changed only together with it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from agent.clock import boot_id, utc_now
 from agent.experiment import (
@@ -20,9 +21,12 @@ from agent.experiment import (
     Status,
     incumbent,
 )
+from agent.experiment.lease import LOCAL
 from agent.night.opening.limits import Pace, expected_run_s
 from agent.records.journal import Journal
 from agent.runs.score import Split
+
+Found = TypeVar("Found")
 
 
 class State:
@@ -35,6 +39,8 @@ class State:
 
     def __init__(self, journal: Journal, budget_s: float, patience_s: float = 0.0) -> None:
         self._journal, self._budget_s, self._patience_s = journal, budget_s, patience_s
+        self._found: dict[str, Any] = {}  # answers that hold as long as no run, score or decision is added
+        self.workers = 1
         self.asks: tuple[Ask, ...] = ()
         self.dawns: tuple[Dawn, ...] = journal.dawns()
         self._asked_s: dict[int, float] = defaultdict(float)
@@ -43,6 +49,7 @@ class State:
         self._read_all()
 
     def _read_all(self) -> None:
+        self._found.clear()
         self.attempts: tuple[Attempt, ...] = ()
         self.ideas = 0  # attempt 0 among them
         self.unsettled: set[int] = set()
@@ -93,7 +100,15 @@ class State:
             asking_s=self._longest_asking_s if self.asks else self._patience_s,
             dry_run_s=self._longest_dry_run_s,
             dawn_runs=self._runs_at_dawns,
+            workers=self.workers,
         )
+
+    def once(self, question: str, find: Callable[[], Found]) -> Found:
+        """Return what find() has found since a run, a score or a decision was recorded last; find it only once."""
+        if question not in self._found:
+            self._found[question] = find()
+        found: Found = self._found[question]
+        return found
 
     def check_in_place(self) -> None:
         """Raise NightError if the journal was removed or replaced."""
@@ -110,20 +125,25 @@ class State:
 
     def record_commit(self, number: int, sha: str) -> None:
         self._journal.record_commit(number, sha)
-        self._read(number)
+        self._read(number, is_news=False)
 
     def record_dry_run(self, number: int, found: DryRun) -> None:
         self._journal.record_dry_run(number, found)
         self._read(number)
 
-    def start_run(self, number: int, seed: int, dawn: int) -> int:
+    def start_run(self, number: int, seed: int, dawn: int, worker: str = LOCAL) -> int:
         """Return the run's id; until it ends it is known as lost."""
-        run_id = self._journal.start_run(number, seed, boot_id(), dawn=dawn)
-        self._read(number)
+        run_id = self._journal.start_run(number, seed, boot_id(), dawn=dawn, worker=worker)
+        self._read(number, is_news=False)
         return run_id
 
     def end_run(self, number: int, run_id: int, run: Run) -> None:
         self._journal.end_run(run_id, run)
+        self._read(number)
+
+    def lose_run(self, number: int, seed: int, why: str) -> None:
+        """Make a finished run void, whose weights are gone before it was scored and audited: it is made again."""
+        self._journal.lose_run(number, seed, why)
         self._read(number)
 
     def record_score(self, number: int, seed: int, found: Score, split: Split) -> None:
@@ -173,8 +193,10 @@ class State:
             self._asked_s[ask.attempt] += ask.wall_s
             self._longest_asking_s = max(self._longest_asking_s, self._asked_s[ask.attempt])
 
-    def _read(self, number: int) -> None:
-        """Replace an attempt by what the journal holds of it."""
+    def _read(self, number: int, *, is_news: bool = True) -> None:
+        """Replace an attempt by what the journal holds of it; is_news: what was found before may not hold any more."""
+        if is_news:
+            self._found.clear()
         self._discount(self.attempts[number])
         attempt = self._journal.attempt(number)
         self.attempts = (*self.attempts[:number], attempt, *self.attempts[number + 1 :])
@@ -209,9 +231,10 @@ class State:
             self._longest_dry_run_s = max(self._longest_dry_run_s, attempt.dry_run.wall_s)
 
 
-def unscored(attempt: Attempt) -> Run | None:
-    """Return the night's first run of the attempt that has to be scored still."""
-    return next((run for run in attempt.done_runs if run.ending is Ending.FINISHED and run.score is None), None)
+def unscored(attempt: Attempt, *, in_flight: Collection[int] = ()) -> Run | None:
+    """Return the night's first run of the attempt that has to be scored still; in_flight: seeds that are taken."""
+    due = (run for run in attempt.done_runs if run.ending is Ending.FINISHED and run.score is None)
+    return next((run for run in due if run.seed not in in_flight), None)
 
 
 def unaudited(attempt: Attempt) -> Run | None:

@@ -253,6 +253,10 @@ class Journal:
         columns = ", ".join(f"{name} = ?" for name in facts)
         self._write((f"UPDATE runs SET {columns} WHERE id = ?", (*facts.values(), run_id)))
 
+    def lose_run(self, attempt: int, seed: int, why: str) -> None:
+        """Make a finished run void: what it left is gone."""
+        self._set_finished("ending = ?, last_lines = ?", (Ending.LOST, why), attempt, seed)
+
     def record_score(self, attempt: int, seed: int, score: Score) -> None:
         facts = score.val_bpb, score.wall_s, score.failure, score.overran
         self._set_finished("val_bpb = ?, score_s = ?, failure = ?, overran = ?", facts, attempt, seed)

@@ -47,6 +47,7 @@ def _rehearse(job: Rehearse, runner: Runner) -> DryRun | None:
 
 
 def _measure(job: Measure, runner: Runner) -> Run:
+    runner.wait(job.wait_s)
     fair = fair_runner(runner, job.usual_bytes)
     run = train(fair, job.attempt, job.script, job.seed, job.allowance_s, job.bounds)
     run = given_a_second_chance(run, job.before, was_in_time=job.was_in_time)

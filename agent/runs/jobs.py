@@ -48,6 +48,7 @@ class Measure:
     before: tuple[Ending, ...] = ()  # how earlier runs with this seed ended
     has_run_well: bool = False  # a run of the attempt was scored
     was_in_time: bool = False  # and none was done again for its time
+    wait_s: float = 0.0  # before it begins, so that other programs have time to free memory and disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,11 @@ from plain files only, never through a link, and only up to a given size.
 """
 
 import os
+import re
 import shutil
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +19,7 @@ from typing import BinaryIO
 
 from agent.errors import Starved
 from agent.experiment import Ending, Night, Progress, Run
-from agent.experiment.lease import WHOLE, Lease
+from agent.experiment.lease import LOCAL, WHOLE, Lease
 from agent.files import remove
 from agent.records.place import run_folder
 from agent.sandbox.box import Box, View
@@ -32,6 +34,7 @@ WARM = ("cache/kernels", "cache/blas", "mlx", ".nv")  # compiled code in a run's
 MAX_WARM_BYTES = 512 << 20
 STARVED_TRIES, STARVED_WAIT_S = 3, 60.0  # give other programs time to free memory and disk
 POLL_S = 0.05
+WARM_LOCK = threading.Lock()  # one worker may copy the warm caches while another adds to them
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,9 @@ class Runner:
         return self._beside(number, seed, "audit")
 
     def dry_folder(self, number: int) -> Path:
-        return self.folder / "runs" / f"{number:04d}" / "dry"
+        """Return the folder of a dry run; several workers may try attempt 0 at the same time, to check the machine."""
+        whose = "" if number or self.lease.worker == LOCAL else "." + re.sub(r"\W+", "-", self.lease.worker)
+        return self.folder / "runs" / f"{number:04d}" / f"dry{whose}"
 
     def losses(self, number: int, seed: int, split: str = "validation") -> Path:
         """Return the file of committed losses: float32 in nats, one for every token of the evaluation rows."""
@@ -110,8 +115,9 @@ class Runner:
             shutil.copytree(self.fixed, folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
         (folder / self.script_name).write_bytes(script.encode())
         # a copy, so that a run's changes to its caches affect no other run
-        if self.warm.is_dir():
-            shutil.copytree(self.warm, folder / TMP)
+        with WARM_LOCK:
+            if self.warm.is_dir():
+                shutil.copytree(self.warm, folder / TMP)
         (folder / TMP / "cache").mkdir(parents=True, exist_ok=True)
 
     def call(
@@ -175,18 +181,22 @@ class Runner:
         Never from a scorer: it has read validation text, and could store it there for a later run.
         """
         fresh = self.folder / "warm.new"
-        remove(fresh)
-        with suppress(OSError, RecursionError):  # unreadable or endlessly nested folders: not a compiler's
-            if self.warm.is_dir():
-                shutil.copytree(self.warm, fresh)
-            for name in WARM:
-                if _is_folder_without_links(folder, f"{TMP}/{name}"):
-                    shutil.copytree(folder / TMP / name, fresh / name, ignore=_links_and_pipes, dirs_exist_ok=True)
-            size = sum(path.stat().st_size for path in fresh.rglob("*") if path.is_file())
-            if fresh.is_dir() and size <= MAX_WARM_BYTES:
-                remove(self.warm)  # if killed here, the night goes on with cold caches
-                fresh.replace(self.warm)
-        remove(fresh)
+        with WARM_LOCK:
+            remove(fresh)
+            with suppress(OSError, RecursionError):  # unreadable or endlessly nested folders: not a compiler's
+                self._add_to_warm(folder, fresh)
+            remove(fresh)
+
+    def _add_to_warm(self, folder: Path, fresh: Path) -> None:
+        if self.warm.is_dir():
+            shutil.copytree(self.warm, fresh)
+        for name in WARM:
+            if _is_folder_without_links(folder, f"{TMP}/{name}"):
+                shutil.copytree(folder / TMP / name, fresh / name, ignore=_links_and_pipes, dirs_exist_ok=True)
+        size = sum(path.stat().st_size for path in fresh.rglob("*") if path.is_file())
+        if fresh.is_dir() and size <= MAX_WARM_BYTES:
+            remove(self.warm)  # if killed here, the night goes on with cold caches
+            fresh.replace(self.warm)
 
 
 class Repeats:

@@ -38,7 +38,7 @@ def rehearse(runner: Runner, number: int, script: str, allowance_s: float, limit
     run = replace(run, ending=Ending.OVERRAN) if late else run
     failure, overran = training_failure(run), run.ending is Ending.OVERRAN
     if failure is None:
-        aside = folder.with_name("dry.score")
+        aside = folder.with_name(f"{folder.name}.score")
         reply = committed_losses(runner, aside, script, folder / WEIGHTS, limit_s, _rows(Path(runner.night.data)))
         if reply.numbers is None and reply.failure is None:
             return None

@@ -13,6 +13,7 @@ import pytest
 from nights import SCRIPTS, Grounds, Quiet, scripted_context, unigram
 
 from agent.experiment import Ask, Attempt, Briefing, Proposal, Status
+from agent.experiment.lease import LOCAL
 from agent.night.driver import run_night
 from agent.night.opening.limits import Limits
 from agent.proposers.ahead import AHEAD, IdeaAhead, Outbox, load, save
@@ -112,16 +113,16 @@ class Listener(Quiet):
         self.source = source
         self.threads = {threading.get_ident()}
 
-    def run_began(self, attempt: Attempt, seed: int) -> None:
+    def run_began(self, attempt: Attempt, seed: int, worker: str = LOCAL) -> None:
         self.threads.add(threading.get_ident())
         self.source.events.append(f"run of {attempt.number}")
 
-    def progressed(self, progress: object, elapsed_s: float) -> None:
+    def progressed(self, progress: object, elapsed_s: float, worker: str = LOCAL) -> None:
         self.threads.add(threading.get_ident())
         if "run of 1" in self.source.events:
             self.source.run_began.set()
 
-    def scoring_began(self, attempt: Attempt) -> None:
+    def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
         if attempt.number == 1:
             self.source.answered.wait(LATE_S)
 
@@ -168,7 +169,7 @@ class Endless(Source):
 
 
 class Stops(Quiet):
-    def scoring_began(self, attempt: Attempt) -> None:
+    def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
         if attempt.number == 1:
             self.context.stop.wish("after-run")
 
@@ -233,7 +234,7 @@ class Fails(Source):
 class Patient(Quiet):
     """Lets a question come to its end before anything else is begun."""
 
-    def scoring_began(self, attempt: Attempt) -> None:
+    def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
         deadline = time.monotonic() + LATE_S
         while any("question" in one.name for one in threading.enumerate()) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -250,7 +251,7 @@ def test_a_source_that_has_no_idea_ahead_is_asked_once_beside_a_run_and_once_in_
 class Submits(Quiet):
     """A person who hands in a script while attempt 1 is scored."""
 
-    def scoring_began(self, attempt: Attempt) -> None:
+    def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
         if attempt.number == 1:
             submit(self.context.place.queue, unigram(SHARPNESS=0.9), "mine", script="train_mlx.py", now="now")
 
@@ -312,7 +313,7 @@ class Dies(Quiet):
         super().__init__()
         self.file = file
 
-    def progressed(self, progress: object, elapsed_s: float) -> None:
+    def progressed(self, progress: object, elapsed_s: float, worker: str = LOCAL) -> None:
         if self.file.exists():
             os.kill(os.getpid(), 9)
 

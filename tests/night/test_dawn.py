@@ -16,13 +16,14 @@ from json_page import faults
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.experiment import Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
+from agent.experiment.lease import LOCAL
 from agent.judging.confirmation import Again, Findings, Without, findings, next_run
 from agent.night.dawn import confirm, is_interrupted
 from agent.night.driver import run_night
+from agent.night.next_job import reference_of
 from agent.night.opening.limits import Limits
 from agent.night.opening.lock import only_night
 from agent.night.opening.stop import AFTER_RUN, NOW
-from agent.night.plan import reference_of
 
 SCRIPTS = [SHARPER, LUCKY, BEST]
 RUNS = 10
@@ -37,7 +38,7 @@ class Ends(Quiet):
         super().__init__()
         self.number, self.end, self.times = number, end, times
 
-    def scoring_began(self, attempt: Attempt) -> None:
+    def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
         self.times -= attempt.number == self.number
         if self.times == 0:
             self.end()
@@ -50,10 +51,10 @@ class Dies(Quiet):
         super().__init__()
         self.number = number
 
-    def run_began(self, attempt: Attempt, seed: int) -> None:
+    def run_began(self, attempt: Attempt, seed: int, worker: str = LOCAL) -> None:
         self.dying = attempt.number == self.number
 
-    def progressed(self, progress: object, elapsed_s: float) -> None:
+    def progressed(self, progress: object, elapsed_s: float, worker: str = LOCAL) -> None:
         if self.dying:
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -8,7 +8,7 @@ from nights import SCRIPTS, scripted_context, unigram
 from agent.experiment import Ask, Dawn, Decision, Ending, Kind, Proposal, Run, Score
 from agent.judging.judge import Balanced
 from agent.night.dawn import confirm
-from agent.night.driver import run_night, take_a_step
+from agent.night.driver import at_work, run_night
 from agent.night.ideas import Ideas
 from agent.night.state import State
 
@@ -19,8 +19,8 @@ JITTER = 0.01
 
 
 def facts(state: State) -> dict[str, object]:
-    """Return everything that a state knows, except for its journal."""
-    return {name: value for name, value in vars(state).items() if name != "_journal"}
+    """Return everything that a state knows, except for its journal and for answers that it keeps for a while."""
+    return {name: value for name, value in vars(state).items() if name not in ("_journal", "_found")}
 
 
 def test_after_every_step_the_state_is_what_a_fresh_reading_of_the_journal_gives(grounds):
@@ -29,8 +29,8 @@ def test_after_every_step_the_state_is_what_a_fresh_reading_of_the_journal_gives
     with scripted_context(grounds.root, "t", [edit, DIVERGES]) as context:
         context = dataclasses.replace(context, judge=Balanced(), dry_runs=True)
         state, steps = context.state(), 0
-        with Ideas(context, state) as ideas:
-            while take_a_step(context, state, ideas):
+        with at_work(context, state) as driver, Ideas(driver.context, state) as driver.ideas:
+            while driver.take_a_step():
                 steps += 1
                 assert facts(state) == facts(context.state())
     assert steps >= 6

@@ -23,6 +23,7 @@ class Pace:
     asking_s: float = 0.0  # for one idea, however many calls that takes
     dry_run_s: float = 0.0
     dawn_runs: int = 0  # made so far, over the whole night
+    workers: int = 1  # which run at the same time
 
     @classmethod
     def of(cls, history: History, asks: Sequence[Ask], budget_s: float, patience_s: float = 0.0) -> "Pace":
@@ -87,7 +88,7 @@ class Limits:
         """Return how many runs are still reserved for dawn."""
         if self.dawn_runs is not None:
             return max(0, self.dawn_runs - pace.dawn_runs)
-        return 0 if self.hours is None else int(DAWN_SHARE * self.hours * 3600 / pace.run_s)
+        return 0 if self.hours is None else pace.workers * int(DAWN_SHARE * self.hours * 3600 / pace.run_s)
 
     def shortage(self, pace: Pace, calibration: int) -> str | None:
         """Return a warning if the hours may end before an edit is tried, after `calibration` runs; else None."""
@@ -106,7 +107,7 @@ class Limits:
         )
 
     def _until_dawn_s(self, pace: Pace) -> float:
-        return (1 + self.runs_at_dawn(pace)) * pace.run_s
+        return (1 + math.ceil(self.runs_at_dawn(pace) / pace.workers)) * pace.run_s
 
     def _has_time(self, needed_s: float) -> bool:
         return self.hours is None or time.monotonic() - self._start + needed_s <= self.hours * 3600

@@ -1,0 +1,113 @@
+"""Several workers of one machine: attempts in flight at the same time, ended in any order, stopped and counted."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from nights import Grounds, Quiet, make_repository, scripted_context, unigram
+
+from agent.experiment import Attempt, Ending, Run
+from agent.experiment.lease import LOCAL, Lease
+from agent.night.context import NightContext
+from agent.night.driver import run_night
+from agent.night.opening.limits import Limits
+from agent.night.opening.stop import AFTER_RUN, NOW
+from agent.pools.local import LocalPool
+
+WORKERS = ("left", "right")
+TRAINS = "    while (elapsed := "
+
+
+class Watching(Quiet):
+    """Does something when a run begins; remembers the order in which attempts settle, and who rests."""
+
+    def __init__(self, deed: Callable[[int], object] = lambda number: None) -> None:
+        super().__init__()
+        self.deed = deed
+        self.settled: list[int] = []
+        self.shown: set[str] = set()
+
+    def run_began(self, attempt: Attempt, seed: int, worker: str = LOCAL) -> None:
+        self.deed(attempt.number)
+
+    def progressed(self, progress: object, elapsed_s: float, worker: str = LOCAL) -> None:
+        self.shown.add(worker)
+
+    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
+        self.settled.append(attempt.number)
+
+
+def with_workers(context: NightContext, watcher: Quiet, names: Sequence[str] = WORKERS) -> NightContext:
+    runners = [dataclasses.replace(context.runner, lease=Lease(name)) for name in names]
+    return dataclasses.replace(context, watcher=watcher, pool=LocalPool(runners))
+
+
+@dataclass(frozen=True)
+class Parallel:
+    grounds: Grounds
+    watcher: Watching
+    attempts: tuple[Attempt, ...]
+
+
+@pytest.fixture(scope="module")
+def parallel(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Parallel:
+    """After a night in which attempt 1 trains until attempt 2 is being measured; more was proposed than is tried."""
+    folder = tmp_path_factory.mktemp("parallel")
+    grounds, gate = Grounds(make_repository(folder / "user", unigram())), folder / "gate"
+    waits = f"    while not Path({str(gate)!r}).exists():\n        time.sleep(0.01)\n{TRAINS}"
+    slow = unigram(SHARPNESS=0.6).replace(TRAINS, waits)
+    scripts = [slow, unigram(SHARPNESS=0.7), unigram(SHARPNESS=0.8), unigram(SHARPNESS=0.9)]
+    watcher = Watching(lambda number: number == 3 and gate.touch())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        with scripted_context(grounds.root, "t", scripts) as context:
+            run_night(dataclasses.replace(with_workers(context, watcher), limits=Limits(experiments=3)))
+    return Parallel(grounds, watcher, grounds.attempts("t"))
+
+
+def overlap(one: Run, other: Run) -> bool:
+    assert None not in (one.began, one.ended, other.began, other.ended)
+    return max(one.began, other.began) < min(one.ended, other.ended)  # type: ignore[type-var]
+
+
+def test_two_workers_train_at_the_same_time_and_attempts_settle_in_any_order(parallel):
+    assert parallel.watcher.settled[:2] == [0, 2]
+    assert sorted(parallel.watcher.settled) == [0, 1, 2, 3]
+    first, second = (parallel.attempts[number].runs[0] for number in (1, 2))
+    assert overlap(first, second)
+    assert {first.worker, second.worker} == set(WORKERS)
+    assert parallel.watcher.shown == set(WORKERS)
+    assert [(row["attempt"], row["status"]) for row in parallel.grounds.rows()][2:] == [("2", "keep"), ("3", "keep")]
+
+
+def test_as_many_experiments_are_made_as_were_asked_for(parallel):
+    assert [one.settled for one in parallel.attempts] == [True] * 4
+
+
+def test_the_first_script_runs_alone_and_then_beside_itself_on_all_workers(parallel):
+    alone, *beside = parallel.attempts[0].runs
+    assert [run.seed for run in (alone, *beside)] == [0, 1, 2]
+    assert not any(overlap(alone, run) for run in beside)
+    assert overlap(*beside)
+
+
+@pytest.mark.slow
+def test_a_wish_to_end_lets_all_runs_in_flight_be_settled_and_a_second_one_ends_them(grounds):
+    scripts = [unigram(SHARPNESS=0.5 + number / 100) for number in range(1, 9)]
+    with scripted_context(grounds.root, "t", scripts, budget_s=1.0) as context:
+        watcher = Watching(lambda number: number == 2 and context.stop.wish(AFTER_RUN))
+        run_night(with_workers(context, watcher))
+        assert [one.settled for one in context.journal.attempts()] == [True] * 3
+        watcher = Watching(lambda number: number == 4 and context.stop.wish(NOW))
+        context.stop.forget()
+        run_night(with_workers(context, watcher))
+        cut = context.journal.attempts()[3:]
+        assert [[run.ending for run in one.runs] for one in cut] == [[Ending.STOPPED]] * 2
+        context.stop.forget()
+        watcher = Watching()
+        run_night(dataclasses.replace(with_workers(context, watcher), limits=Limits(experiments=4)))
+        assert not any("does not count" in one for one in watcher.sentences)
+        ended = context.journal.attempts()[3:]
+    assert [[run.ending for run in one.runs] for one in ended] == [[Ending.STOPPED, Ending.FINISHED]] * 2

@@ -1,0 +1,86 @@
+"""The workers of this machine: one job each at a time, and nothing left running when their pool is closed."""
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+from nights import Quiet
+from samples import NIGHT
+
+from agent.experiment import Ending, Run
+from agent.experiment.lease import Lease
+from agent.pools.local import LocalPool
+from agent.pools.pool import Ended
+from agent.runs.jobs import Measure, Trial
+from agent.runs.runner import Runner
+from agent.sandbox.box import Open
+from agent.sandbox.limits import limits_of_machine
+
+SOON_S = 30.0
+ENDS = "print('done')\n"
+STAYS = "import time\ntime.sleep(600)\n"
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[LocalPool]:
+    night = dataclasses.replace(NIGHT, data=str(tmp_path / "data"), budget_s=600.0)
+    folder = tmp_path / "user" / "experiments" / "nights" / "t"
+    runner = Runner(night, folder, Open("a test"), limits_of_machine(), None, lambda: False, Quiet().progressed)
+    with closing(LocalPool([dataclasses.replace(runner, lease=Lease(name)) for name in ("a", "b")])) as made:
+        yield made
+
+
+def measure(number: int, script: str) -> Measure:
+    trial = Trial(attempt=0, script=script, allowance_s=60.0, scoring_s=60.0, usual_bytes=None)
+    return Measure(attempt=number, script=script, seed=0, allowance_s=60.0, usual_bytes=None, machine=trial)
+
+
+def next_ended(pool: LocalPool) -> Ended:
+    deadline = time.monotonic() + SOON_S
+    while time.monotonic() < deadline:
+        for ended in pool.ended(0.1):
+            return ended
+    raise AssertionError("nothing has ended")
+
+
+def test_a_worker_has_one_job_at_a_time_and_is_free_once_its_result_is_taken(pool):
+    short, long = measure(1, ENDS), measure(2, STAYS)
+    assert pool.free_for(long) == "a"
+    pool.begin("a", long)
+    assert pool.free_for(short) == "b"
+    pool.begin("b", short)
+    assert (pool.free_for(short), set(pool.at_work)) == (None, {"a", "b"})
+    ended = next_ended(pool)
+    assert (ended.worker, ended.job, ended.lost, ended.error) == ("b", short, None, None)
+    assert isinstance(ended.result, Run)
+    assert ended.result.last_lines.endswith("it left no out/model.safetensors")
+    assert (pool.free_for(short), set(pool.at_work)) == ("b", {"a"})
+
+
+def test_closing_ends_what_runs_and_its_result_says_that_it_was_stopped(pool):
+    pool.begin("a", measure(1, STAYS))
+    deadline = time.monotonic() + SOON_S
+    while not processes() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    pool.close()
+    assert processes() == []
+    (ended,) = pool.ended(0.0)
+    assert isinstance(ended.result, Run)
+    assert ended.result.ending is Ending.STOPPED
+
+
+def processes() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def test_an_error_comes_back_with_its_job(pool, tmp_path):
+    (tmp_path / "user").write_text("no folder can be made here")
+    job = measure(1, ENDS)
+    pool.begin("b", job)
+    ended = next_ended(pool)
+    assert (ended.job, ended.result) == (job, None)
+    assert isinstance(ended.error, OSError)
