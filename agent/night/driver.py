@@ -5,6 +5,7 @@ resuming are the same: after a kill, the same state leads to the same step. Work
 nothing of journal, git or screen.
 """
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,7 +46,7 @@ from agent.profile.of_night import is_measured, limit_s, measure_phases
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
 from agent.runs.runner import STARVED_WAIT_S
 
-POLL_S = 0.05
+POLL_S, REPLAN_S = 0.05, 1.0
 LONGEST_STREAK = 64  # of the attempts that were settled last, as many are remembered
 
 
@@ -182,23 +183,34 @@ class Driver:
         self.pool.begin(worker, job)
 
     def wait(self) -> None:
-        """Wait until something ends, at most POLL_S; record it, and show how far the others are."""
-        watcher = self.context.watcher
+        """Wait until something has happened that the plan may depend on, or for REPLAN_S; record what has ended."""
         for worker in self.pool.workers:
             if worker not in self.flight.jobs and worker not in self._resting:
                 self._resting.add(worker)
-                watcher.worker_rests(worker)
-        errors = [error for ended in self.pool.ended(POLL_S) if (error := self._end(ended)) is not None]
+                self.context.watcher.worker_rests(worker)
+        # to plan takes milliseconds in a long night, which runs on the same processors would miss
+        until_s = time.monotonic() + (0.0 if self.flight.awaits_idea else REPLAN_S)
+        was_stopped = self.context.stop.after_run
+        while not self._poll() and time.monotonic() < until_s and self.context.stop.after_run == was_stopped:
+            pass
+        self.flight.awaits_idea = False  # it is asked again whether there is one
+        self.state.workers = max(1, len(self.pool.workers))
+
+    def _poll(self) -> bool:
+        """Record and show what is new; return whether a job has ended or a worker has come or left."""
+        watcher = self.context.watcher
+        ended = self.pool.ended(POLL_S)
+        errors = [error for one in ended if (error := self._end(one)) is not None]
         if errors:
             raise errors[0]
-        for sentence in self.pool.news():
+        news = self.pool.news()
+        for sentence in news:
             watcher.said(sentence)
         for worker, working in self.pool.at_work.items():
             watcher.progressed(working.progress, working.elapsed_s, worker)
         if self.ideas is not None:
             self.ideas.note_news()
-        self.flight.awaits_idea = False  # it is asked again whether there is one
-        self.state.workers = max(1, len(self.pool.workers))
+        return bool(ended or news)
 
     def abandon(self) -> None:
         """End all jobs, and record what they have brought nevertheless: an error ends the night."""
