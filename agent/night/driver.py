@@ -16,11 +16,13 @@ from agent.experiment import Attempt, Ending
 from agent.night.context import NightContext
 from agent.night.flight import Flight, InFlight
 from agent.night.ideas import Ideas, Supply
+from agent.night.merging import merge
 from agent.night.opening.night import check_disk
 from agent.night.plan import (
     Begin,
     Commit,
     Decide,
+    Merge,
     NextIdea,
     NextStep,
     Reconsider,
@@ -122,6 +124,8 @@ class Driver:
             case Unfinished(number, why):
                 context.watcher.said(why)
                 self.flight.left.add(number)
+            case Merge(number):
+                merge(context, state, number)
             case NextIdea(wanted):
                 self._go_on_to_ideas(wanted)
             case Wait():

@@ -12,6 +12,7 @@ from agent.invocation import typed
 from agent.judging.confirmation import QUESTION, adoption
 from agent.judging.failures import failure, fault, stopped_early, too_slow
 from agent.judging.judge import trusted
+from agent.night import merging
 from agent.night.context import NightContext
 from agent.night.flight import Flight
 from agent.night.next_job import evaluation, measure, reexamination, rehearsal
@@ -60,6 +61,13 @@ class Reconsider:
 
 
 @dataclass(frozen=True, slots=True)
+class Merge:
+    """Carry an overtaken attempt's edit onto the incumbent, as an attempt of its own."""
+
+    overtaken: int
+
+
+@dataclass(frozen=True, slots=True)
 class NextIdea:
     """Enter the next idea as an attempt; the first is the user's own script."""
 
@@ -79,7 +87,7 @@ class Wait:
     """Wait: nothing can begin before something in flight has ended, or before a source has answered."""
 
 
-NextStep = Begin | Commit | Decide | Settle | Reconsider | NextIdea | Unfinished | Wait
+NextStep = Begin | Commit | Decide | Settle | Reconsider | Merge | NextIdea | Unfinished | Wait
 
 
 def plan(context: NightContext, state: State, flight: Flight, *, idea_is_made: bool = False) -> NextStep | None:
@@ -122,9 +130,13 @@ def _go_on(context: NightContext, state: State, flight: Flight, *, idea_is_made:
                 return step
         if unmeasured is not None:
             return None  # edits made from it are compared with these runs
+    at_once = replace(pace, asking_s=0.0)
+    overtaken = merging.due(state)
+    if overtaken is not None:
+        return None if context.limits.reached(state.ideas, at_once) else Merge(overtaken)
     wanted = _ideas_wanted(context, state, flight)
-    at_once = replace(pace, asking_s=0.0) if idea_is_made else pace
-    return NextIdea(wanted) if wanted > 0 and not context.limits.reached(state.ideas, at_once) else None
+    pace = at_once if idea_is_made else pace
+    return NextIdea(wanted) if wanted > 0 and not context.limits.reached(state.ideas, pace) else None
 
 
 def _ideas_wanted(context: NightContext, state: State, flight: Flight) -> int:

@@ -32,6 +32,7 @@ from agent.night.context import NightContext
 from agent.night.next_job import machine_trial
 from agent.night.plan import Reconsider
 from agent.night.state import State
+from agent.pools.contention import contention_of
 from agent.records import ledger
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -150,6 +151,9 @@ def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
     found = noise(state.attempts) if attempt.number == 0 else None
     for line in noise_lines(found) if found is not None else ():
         context.watcher.said(line)
+    beside = contention_of(state.attempts) if attempt.number == 0 else None
+    if beside is not None:
+        context.watcher.said(beside.words)
     known = experience(context.place, context.runner.night, state.attempts) if attempt.number == 0 else None
     if known is not None and known.tag is None:
         dawn = context.limits.runs_at_dawn(replace(state.pace, run_s=known.run_s))
