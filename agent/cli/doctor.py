@@ -14,10 +14,11 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
-from agent.errors import NightshiftError
+from agent.errors import MachineError, NightshiftError
 from agent.git.repo import Repo
 from agent.invocation import SCRIPT, command_for, install_command, typed
 from agent.night.opening.night import MIN_FREE_BYTES
+from agent.pools.leases import gpus_of_machine, gpus_unused
 from agent.records.place import Place, read_script
 from agent.sandbox.box import Mode, choose
 from agent.view.answer import Answer
@@ -157,7 +158,19 @@ def _device() -> Iterator[Finding]:
         return
     device = Device(**found)
     yield Finding("device", True, f"device: {device.name} ({device.kind})")
+    yield from gpus() if device.kind == "cuda" else ()
     yield speed(device)
+
+
+def gpus() -> Iterator[Finding]:
+    """Say how a night uses all GPUs, where there are several."""
+    try:
+        found = gpus_of_machine()
+    except MachineError as error:
+        yield Finding("gpus", False, f"GPUs: {error}", "without it a night has one worker", essential=False)
+        return
+    for line in gpus_unused(found):
+        yield Finding("gpus", True, f"GPUs: {line}")
 
 
 def speed(device: Device) -> Finding:

@@ -3,20 +3,26 @@
 import os
 import re
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
 from agent.amounts import counted
+from agent.errors import MachineError
 from agent.experiment import Night, short
+from agent.experiment.lease import WHOLE, Lease
 from agent.invocation import typed
 from agent.judging.judge import JUDGES
 from agent.night.briefing.pace import Ahead, clock, experience, few_steps, pace_words
 from agent.night.context import NightContext
 from agent.night.opening.limits import expected_run_s
 from agent.night.state import State
+from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, spelled
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place
 from agent.records.terms import Terms
+from agent.sandbox.limits import limits_of_machine
 from agent.sandbox.load import BUSY_SHARE, Counters, gpu_in_use, others_share
 
 LOOK_S = 0.5  # how long the machine is looked at
@@ -36,7 +42,10 @@ def greet(context: NightContext) -> None:
     calibration = 0 if state.best else getattr(context.judge, "calibration", 1)
     for line in _pace(context, state, calibration):
         say(f"  {line}")
-    for line in busy_lines(night) if night.budget_s >= LOOKED_FROM_S else ():
+    leases = leases_of_night(night)
+    for line in _workers(night, leases):
+        say(f"  workers  {line}")
+    for line in busy_lines(night, leases) if night.budget_s >= LOOKED_FROM_S else ():
         say(f"  busy     {line}")
     say(f"  data     {night.data} (protocol {night.protocol})")
     say(f"  judge    {JUDGES[terms.judge]}")
@@ -82,19 +91,36 @@ def _pace(context: NightContext, state: State, calibration: int) -> list[str]:
     return [f"pace     {words}", *([f"steps    {few}"] if few else [])]
 
 
-def busy_lines(night: Night) -> list[str]:
-    """Look at the machine for a moment; return what else it does, with the remedy."""
-    before = Counters.now()
+def _workers(night: Night, leases: Sequence[Lease]) -> list[str]:
+    """Return the part of the machine that each worker has; for a single one, the other GPUs that there are."""
+    if night.device_kind == "cuda" and leases == (WHOLE,):
+        with suppress(MachineError):  # without nvidia-smi there is no telling
+            return [f"1; {line}" for line in gpus_unused(gpus_of_machine(), night.tag)]
+    if leases == (WHOLE,):
+        return []
+    each = [lease.worker for lease in leases]
+    if leases[0].gpu is not None and leases[0].cores:
+        each = [f"{lease.worker} with the cores {spelled(lease.cores)}" for lease in leases]
+    memory_gb = limits_of_machine(leases[0].share).memory_bytes / 2**30
+    of_each = " each" if len(leases) > 1 else ""
+    return [f"{len(leases)}: {'; '.join(each)}; up to {memory_gb:.1f} GB of the machine's memory{of_each}"]
+
+
+def busy_lines(night: Night, leases: Sequence[Lease] = (WHOLE,)) -> list[str]:
+    """Look at the workers' part of the machine for a moment; return what else it does, with the remedy."""
+    lent = [core for lease in leases for core in lease.cores]
+    before = Counters.now(cores=lent)
     time.sleep(LOOK_S)
-    others = others_share(before, Counters.now())
+    others = others_share(before, Counters.now(cores=lent))
     lines = []
     if others is not None and others >= BUSY_SHARE:
-        load, cores = os.getloadavg()[0], os.cpu_count() or 1
+        load, cores = os.getloadavg()[0], len(lent) or os.cpu_count() or 1
         lines.append(
             f"other programs take {others:.0%} of the processors (load {load:.1f}, {counted(cores, 'core')}): runs get "
             f"fewer steps, and some may be too slow; end them, or expect worse scores"
         )
-    in_use = gpu_in_use() if night.device_kind == "cuda" else None
-    if in_use is not None:
-        lines.append(f"{in_use}; end what uses it, or choose another by CUDA_VISIBLE_DEVICES")
+    for lease in leases if night.device_kind == "cuda" else ():
+        in_use, whose = gpu_in_use(lease.gpu), "" if lease.gpu is None else f"{lease.worker}: "
+        if in_use is not None:
+            lines.append(f"{whose}{in_use}; end what uses it, or choose another by CUDA_VISIBLE_DEVICES")
     return lines

@@ -9,12 +9,14 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from agent.amounts import counted
 from agent.errors import MachineError, NightError
 from agent.experiment import Night
 from agent.experiment.lease import WHOLE, Lease
+from agent.invocation import typed
 from agent.records.terms import Terms
 from agent.sandbox.load import GPU_ASKED_S
 from hardware import usable_cores
@@ -154,6 +156,15 @@ def gpus_of_machine() -> tuple[Gpu, ...]:
     here = tuple(Gpu(int(index), name, uuid) for index, name, uuid in GPU_LINE.findall(done.stdout))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return here if visible is None else tuple(dict.fromkeys(_named_in(visible, here)))
+
+
+def gpus_unused(gpus: Sequence[Gpu], tag: str | None = None) -> list[str]:
+    """Say how a night uses several GPUs, if there are several of one kind; a night goes on so under its tag."""
+    alike = len(list(takewhile(lambda gpu: gpu.name == gpus[0].name, gpus)))
+    if alike < 2:
+        return []
+    command = typed("run", *(("--tag", tag) if tag else ()), "--workers", f"{alike}")
+    return [f"{alike} GPUs of one kind are here: {command} trains on {'both' if alike == 2 else 'all of them'}"]
 
 
 def _named_in(visible: str, here: Sequence[Gpu]) -> Iterator[Gpu]:

@@ -20,8 +20,11 @@ from agent.night.briefing.pace import Ahead, Experience, clock, experience, few_
 from agent.night.context import NightContext
 from agent.night.opening.limits import Limits
 from agent.night.record import tell_settled
+from agent.pools.leases import leases_of_machine
+from agent.records.terms import Terms
 from agent.sandbox.load import Counters, gpu_in_use, others_share
 from agent.view.live.columns import folded
+from hardware import usable_cores
 
 EVENING = datetime(2026, 11, 22, 23, 12)
 LEARNT = Experience(run_s=300.0, experiment_s=360.0, steps=400)
@@ -120,6 +123,15 @@ def test_a_night_that_goes_on_names_no_other_and_counts_by_its_own_runs(grounds)
         tell_settled(context, state, state.first)
         assert isinstance(context.watcher, Quiet)
         assert [one for one in context.watcher.sentences if one.startswith("pace: about ")]
+
+
+@pytest.mark.skipif(usable_cores() < 2 or not hasattr(os, "sched_setaffinity"), reason="no cores can be lent here")
+def test_workers_are_told_with_their_part_of_the_machine(further):
+    assert "  workers " not in greeted(further)
+    night = dataclasses.replace(further.runner.night, device_kind="cpu", terms=Terms(workers=2, cores_each=1).as_json())
+    said = greeted(dataclasses.replace(further, runner=dataclasses.replace(further.runner, night=night)))
+    first, second = (lease.worker for lease in leases_of_machine("cpu", 2, 1))
+    assert re.search(rf"workers  2: {first}; {second}; up to [\d.]+ GB of the machine's memory each\n", said)
 
 
 def test_hours_are_told_as_a_time_of_the_clock(further):

@@ -15,6 +15,7 @@ from boxes import bubblewrap, kernels_own, usable
 from nights import SCRIPTS, Grounds, make_repository, options_of
 
 import hardware
+from agent.cli import doctor
 from agent.errors import MachineError, NightError
 from agent.experiment import Ending
 from agent.experiment.lease import WHOLE, Lease
@@ -22,6 +23,7 @@ from agent.night.opening.night import Request, open_night
 from agent.pools.leases import (
     cores_of_machine,
     gpus_of_machine,
+    gpus_unused,
     leases_of_machine,
     leases_of_night,
     pin,
@@ -132,6 +134,20 @@ def test_every_worker_has_a_gpu(gpus):
         leases_of_machine("cuda", 4, None)
     with pytest.raises(NightError, match=r"these GPUs differ \(gpu 0: NVIDIA H200, .*, gpu 2: NVIDIA L4\)"):
         leases_of_machine("cuda", 3, None)
+
+
+def test_a_machine_with_several_gpus_says_how_a_night_uses_them(gpus, monkeypatch):
+    (found,) = doctor.gpus()
+    assert (found.good, found.what) == (
+        True,
+        "GPUs: 2 GPUs of one kind are here: nightshift run --workers 2 trains on both",
+    )
+    assert "run --tag t --workers 2 trains" in gpus_unused(gpus_of_machine(), "t")[0]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
+    assert list(doctor.gpus()) == []  # they differ
+    gpus.unlink()
+    (missing,) = doctor.gpus()
+    assert (missing.good, missing.essential, missing.remedy) == (False, False, "without it a night has one worker")
 
 
 @pytest.mark.parametrize(
