@@ -46,22 +46,33 @@ class Contention:
 
 
 def contention_of(history: History) -> Contention | None:
-    """Return how much slower attempt 0's runs were beside other runs; None if none was alone, or none beside others."""
-    others = [(run, span) for attempt in history for run in attempt.runs if (span := _span(run)) is not None]
-    alone, beside = [], []
-    for run in history[0].done_runs if history else ():
-        own, speed = _span(run), _speed(run)
-        if own is None or speed is None:
-            continue
-        shared = covered(own, [span for other, span in others if other is not run])
-        if shared <= ALONE:
-            alone.append((run.worker, speed))
-        elif shared >= BESIDE:
-            beside.append((run.worker, speed))
+    """Return how much slower attempt 0's runs were beside other runs; None if none was alone, or none beside others.
+
+    Attempt 0 may be the whole history: later runs of it, which only others may have accompanied, do not count as alone.
+    """
+    spans = [(run, span) for attempt in history for run in attempt.runs if (span := _span(run)) is not None]
+    made = [
+        _Timed(run.worker, speed, own, covered(own, (span for other, span in spans if other is not run)))
+        for run in (history[0].done_runs if history else ())
+        if (own := _span(run)) is not None and (speed := _speed(run)) is not None
+    ]
+    beside = [run for run in made if run.shared >= BESIDE]
+    began_s = min((run.span[0] for run in beside), default=0.0)
+    alone = [run for run in made if run.shared <= ALONE and run.span[1] <= began_s]
     if not alone or not beside:
         return None
-    fast, slow = (statistics.fmean(speed for _, speed in runs) for runs in (alone, beside))
-    return Contention(1 - slow / fast, len(alone), len(beside), len({worker for worker, _ in beside}))
+    fast, slow = (statistics.fmean(run.speed for run in runs) for runs in (alone, beside))
+    return Contention(1 - slow / fast, len(alone), len(beside), len({run.worker for run in beside}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """Hold a run's speed, and how much company it had."""
+
+    worker: str
+    speed: float  # tokens a second
+    span: Span
+    shared: float  # the share of its time in which other runs went on
 
 
 def covered(own: Span, others: Iterable[Span]) -> float:

@@ -65,6 +65,14 @@ def test_other_attempts_are_company_too():
     assert (found.slowdown, found.alone, found.beside) == (pytest.approx(0.1), 1, 1)
 
 
+def test_what_attempt_0_met_later_is_not_taken_for_solitude():
+    """Its own runs are enough to know: one that none of them accompanied may have had other attempts beside it."""
+    runs = made_run(0, 0, 100.0), made_run(1, 300, 95.0), made_run(2, 300, 95.0, "gpu 1"), made_run(3, 4000, 80.0)
+    found = contention_of([calibrated(*runs)])
+    assert found is not None
+    assert (found.slowdown, found.alone, found.beside) == (pytest.approx(0.05), 1, 2)
+
+
 def test_a_night_with_one_worker_says_nothing_of_it():
     assert contention_of([]) is None
     assert contention_of([calibrated(made_run(0, 0, 100.0), made_run(1, 300, 90.0))]) is None
