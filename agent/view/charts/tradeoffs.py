@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from agent.experiment import NOT_BELIEVED
 from agent.view.charts.panel import ends_of
 from agent.view.charts.parts.frame import Frame
 from agent.view.charts.parts.labels import Labelled, placed, sloped
@@ -14,7 +15,6 @@ from agent.view.charts.parts.symbols import Symbol, dot, symbol, symbol_channels
 from agent.view.charts.parts.thin import apart, said, thinned
 from agent.view.charts.parts.words import heading
 from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.tradeoffs import front
 
 MOST_DOTS = 250  # in a panel, beside the front
 LEAST_PANEL_PX, HEIGHT_PX = 280, 220
@@ -104,3 +104,21 @@ def _labels(sheet: Sheet, priced: Sequence[Priced], scale: Scale) -> list[Spec]:
     places = {one.number: (scale.px(value), frame.y_px(dot(frame, one, one.val_bpb)[1])) for one, value in priced}
     points = [Labelled(places[number], name) for number, name in names.items() if number in places]
     return sloped(placed(points, thinned(list(places.values()), MOST_DOTS), scale.width, frame.height))
+
+
+def front(facts: NightFacts, cost: Callable[[AttemptFacts], float | None]) -> frozenset[int]:
+    """Return the attempts that no other beats in both val_bpb and cost; lower is better in both.
+
+    Scores that are not believed, and attempts without a score or a cost, are left out. Of equals, the first counts.
+    """
+    found: set[int] = set()
+    least_bpb = float("inf")
+    for _, val_bpb, number in sorted(
+        (price, one.val_bpb, one.number)
+        for one in facts.attempts
+        if one.val_bpb is not None and one.kind not in NOT_BELIEVED and (price := cost(one)) is not None
+    ):
+        if val_bpb < least_bpb:
+            found.add(number)
+            least_bpb = val_bpb
+    return frozenset(found)

@@ -21,6 +21,7 @@ from agent.night.record import write_ledger
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.shipped import ship
+from agent.view.charts.tradeoffs import front
 from agent.view.facts.hours import hours
 from agent.view.facts.json import as_json, plain
 from agent.view.facts.lineage import lineage
@@ -29,7 +30,6 @@ from agent.view.facts.nouns import NightFacts
 from agent.view.facts.overview import overview_of
 from agent.view.facts.read import MOST_POINTS, curve, known_tags, night_facts, thinned
 from agent.view.facts.series import Stair, progress
-from agent.view.facts.tradeoffs import front
 
 
 @pytest.fixture(scope="module")
