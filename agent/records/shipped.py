@@ -144,6 +144,7 @@ def _run(run: Run) -> dict[str, Any]:
         "wall_s": round(run.wall_s, 3),
         "tokens_s": None if run.tokens_s is None else round(run.tokens_s),
         "began": run.began,
+        "worker": run.worker,
     }
 
 

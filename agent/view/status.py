@@ -9,6 +9,7 @@ from agent.records.standing import Standing, Stopped
 from agent.text import harmless, shown_difference
 from agent.view.facts.nouns import DawnFacts
 from agent.view.facts.overview import Overview, overview
+from agent.view.facts.workers import Crew
 
 
 def status_lines(
@@ -26,8 +27,10 @@ def status_lines(
     return overview_lines(now, pid=pid, stopping=stopping)
 
 
-def overview_lines(now: Overview, *, pid: int | None, stopping: bool, left: str | None = None) -> list[str]:
-    """Return the lines on a night's state; left: how much is left of its limits, in words."""
+def overview_lines(
+    now: Overview, *, pid: int | None, stopping: bool, left: str | None = None, crew: Crew | None = None
+) -> list[str]:
+    """Return the lines on a night's state; left: how much is left of its limits, in words; crew: its workers."""
     state = f"running (pid {pid})" if pid else "not running"
     if pid and stopping:
         state += ", ends after this run"
@@ -44,10 +47,27 @@ def overview_lines(now: Overview, *, pid: int | None, stopping: bool, left: str 
     if now.sigma_bpb is not None and now.smallest_bpb is not None:
         lines += noise_lines(Noise(now.sigma_bpb, now.noise_runs or 0, now.smallest_bpb, now.doubt))
     lines += [_spent_line(now), left]
-    if now.unfinished:  # the first is resumed first
+    if crew is not None and crew.is_several:
+        lines += crew_lines(crew, running=pid is not None)
+    if now.unfinished and not (crew is not None and crew.is_several and crew.at_work):  # the first is resumed first
         number, title = now.unfinished[0]
         lines.append(f"{'at work' if pid else 'unfinished, goes on when the night does'}: #{number} {title}")
     return [harmless(line) for line in lines if line is not None]
+
+
+def crew_lines(crew: Crew, *, running: bool) -> list[str]:
+    """Return a line on all workers of a night, and one for each that has a run now."""
+    load = crew.load
+    parts = [f"{len(crew.at_work)} of {load.workers} busy now"] if running else [str(load.workers)]
+    if load.utilisation is not None:
+        parts.append(f"busy for {load.utilisation:.0%} of the {duration(load.at_work_s / 3600)} at work")
+    if load.experiments_an_hour:
+        parts.append(f"{counted(round(load.experiments_an_hour), 'experiment')} an hour")
+    names = max((len(one.name) for one in crew.at_work), default=0)
+    return [
+        f"workers: {', '.join(parts)}",
+        *(f"  {one.name:<{names}}  {one.doing}, seed {one.seed}: #{one.attempt} {one.title}" for one in crew.at_work),
+    ]
 
 
 def _times(now: Overview) -> str:

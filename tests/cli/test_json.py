@@ -24,6 +24,7 @@ from agent.records.standing import Stopped
 from agent.view.answer import SCHEMA_VERSION
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
 from agent.view.facts.overview import Scored
+from agent.view.facts.workers import Load, WorkerFacts
 
 BETTER = unigram(SHARPNESS=0.9)
 
@@ -70,7 +71,7 @@ def test_an_answer_has_the_keys_and_types_of_the_page(night, words):
     [
         ("interval", Interval), ("score", Scored), ("limits", Left), ("early stops", Stopped), ("source", Share),
         ("dawn", DawnFacts), ("attempt", AttemptFacts), ("run", RunFacts), ("decision", DecisionFacts),
-        ("night", NightFacts), ("edit", Edit), ("listed night", NightRow),
+        ("night", NightFacts), ("edit", Edit), ("listed night", NightRow), ("worker", WorkerFacts), ("load", Load),
     ],
 )  # fmt: skip
 def test_a_record_that_answers_hold_is_on_the_page_whole(section, record):

@@ -1,6 +1,7 @@
 """How a night stands: nightshift status."""
 
 import argparse
+import time
 from dataclasses import dataclass
 
 from agent.amounts import counted, duration
@@ -18,6 +19,7 @@ from agent.tries.line import TryLine, tries_facts, tries_line
 from agent.view.answer import Answer, AnswersTo
 from agent.view.facts.json import plain
 from agent.view.facts.overview import Overview, overview
+from agent.view.facts.workers import Crew, read_crew
 from agent.view.status import overview_lines
 
 
@@ -37,12 +39,13 @@ def status(options: StatusOptions) -> int:
         tag = known_tag(place, options.tag)
     who = who if who is not None and who.tag == tag else None
     with Journal.read(place.journal(tag)) as journal:
-        now = read_overview(journal)
+        now, crew = read_overview(journal), read_crew(journal, None if who is None else time.time())
     stopping = who is not None and Stop(place.folder(tag)).after_run
     if options.answer.to is not None:
-        options.answer.give({**as_json(now, who, stopping=stopping), "tries": tries_facts(place.repo.root)})
+        tries = tries_facts(place.repo.root)
+        options.answer.give({**as_json(now, who, stopping=stopping), **plain(crew), "tries": tries})
     else:
-        _show(now, who, stopping=stopping)
+        _show(now, crew, who, stopping=stopping)
         for line in filter(None, [tries_line(place.repo.root)]):
             print(line)
     return 0
@@ -73,12 +76,12 @@ def as_json(now: Overview, who: Holder | None, *, stopping: bool) -> dict[str, o
     return {"running": running, "left": left, **plain(now)}
 
 
-def _show(now: Overview, who: Holder | None, *, stopping: bool) -> None:
+def _show(now: Overview, crew: Crew, who: Holder | None, *, stopping: bool) -> None:
     from agent.view.screen import print_folded, terminal_width
     from agent.view.terminal import failure_lines, shares_lines
 
     left = None if who is None else _left_words(who.left(now.ideas))
-    print_folded(overview_lines(now, pid=who.pid if who else None, stopping=stopping, left=left))
+    print_folded(overview_lines(now, pid=who.pid if who else None, stopping=stopping, left=left, crew=crew))
     for line in shares_lines(now.sources, terminal_width()) if now.sources else ():
         print(line)
     print_folded(failure_lines(now.sources))

@@ -1,7 +1,8 @@
 """Read the facts of a night from its journal."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from agent.experiment import Ask, Attempt, Ending, Entry, History, Night, Run, Score, Status, incumbent
@@ -20,12 +21,13 @@ Turned = Mapping[str, tuple[Value, Value]]
 def of_journal(journal: Journal) -> NightFacts:
     night, history, asks, dawns = journal.night(), journal.outlines(), journal.asks(), journal.dawns()
     turned = _turned(night, history, journal)
-    found, best, at_work = noise_of_night(journal), incumbent(history), journal.at_work()
+    found, best, at_work = noise_of_night(journal), incumbent(history), _at_work(journal)
     called: dict[int, list[Ask]] = defaultdict(list)
     for ask in asks:
         called[ask.attempt].append(ask)
     attempts = tuple(
-        _attempt(night, one, called[one.number], turned.get(one.number, {}), one.number == at_work) for one in history
+        _attempt(night, one, called[one.number], turned.get(one.number, {}), at_work.get(one.number, ()))
+        for one in history
     )
     ends = (run.ended for one in history for run in one.runs if run.ended is not None)
     return NightFacts(
@@ -42,12 +44,13 @@ def of_journal(journal: Journal) -> NightFacts:
     )
 
 
-def _attempt(night: Night, attempt: Attempt, asks: Collection[Ask], dials: Turned, at_work: bool) -> AttemptFacts:
+def _attempt(
+    night: Night, attempt: Attempt, asks: Collection[Ask], dials: Turned, at_work: Collection[int]
+) -> AttemptFacts:
     decision, proposal, peak_mb, millions = (
         attempt.decision, attempt.proposal, memory_mb(night, attempt), params_M(attempt),
     )  # fmt: skip
-    # Asked for after the attempts were read, so that the run may have begun between.
-    runs = attempt.runs[:-1] if at_work and attempt.runs and attempt.runs[-1].ending is Ending.LOST else attempt.runs
+    runs = _ended(attempt.runs, at_work) if at_work else attempt.runs
     costs = [ask.usd for ask in asks if ask.usd is not None]
     return AttemptFacts(
         number=attempt.number,
@@ -75,7 +78,30 @@ def _attempt(night: Night, attempt: Attempt, asks: Collection[Ask], dials: Turne
         runs=tuple(map(_run, runs)),
         decisions=tuple(map(_decision, attempt.decisions)),
         dry_run_s=attempt.dry_run.wall_s if attempt.dry_run else 0.0,
+        merges=proposal.merges,
     )
+
+
+def with_merges(attempts: Iterable[AttemptFacts]) -> tuple[AttemptFacts, ...]:
+    """Name in each attempt the latest one that merges it."""
+    found = tuple(attempts)
+    merged_as = {one.merges: one.number for one in found if one.merges is not None}
+    return tuple(replace(one, merged_as=merged_as[one.number]) if one.number in merged_as else one for one in found)
+
+
+def _at_work(journal: Journal) -> Mapping[int, list[int]]:
+    """Return attempt → the seeds of its runs that have not ended; asked for after the attempts were read."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for row in journal.query("SELECT attempt, seed FROM runs WHERE ending IS NULL"):
+        found[row["attempt"]].append(row["seed"])
+    return found
+
+
+def _ended(runs: Sequence[Run], at_work: Collection[int]) -> tuple[Run, ...]:
+    """Leave out the runs with these seeds that go on: the last of each, unless it began after the runs were read."""
+    last = {run.seed: at for at, run in enumerate(runs)}
+    going_on = {last[seed] for seed in at_work if seed in last and runs[last[seed]].ending is Ending.LOST}
+    return tuple(run for at, run in enumerate(runs) if at not in going_on)
 
 
 def _run(run: Run) -> RunFacts:
@@ -90,6 +116,8 @@ def _run(run: Run) -> RunFacts:
         scoring_s=run.spent_s - run.wall_s,
         tokens_s=run.tokens_s,
         began=run.began,
+        ended=run.ended,
+        worker=run.worker,
     )
 
 

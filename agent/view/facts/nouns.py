@@ -25,6 +25,8 @@ class RunFacts:
     scoring_s: float  # scoring and audits
     tokens_s: float | None
     began: str | None  # ISO 8601, UTC
+    ended: str | None = None  # the training
+    worker: str = "local"  # who executed it
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class AttemptFacts:
     runs: tuple[RunFacts, ...]  # those that have ended, dawn's and repeated ones included
     decisions: tuple[DecisionFacts, ...]
     dry_run_s: float = 0.0
+    merges: int | None = None  # the overtaken attempt whose edit it carries onto the best script of its time
+    merged_as: int | None = None  # the latest attempt that carries its own edit
 
     @property
     def is_idea(self) -> bool:

@@ -14,7 +14,7 @@ from agent.judging.noise import TELLING_APART
 from agent.records.ledger import Row, number_of
 from agent.records.past import ATTEMPTS, FACTS, PastAttempt, attempt_in, number_in, text_of
 from agent.records.shipped import FINDINGS
-from agent.view.facts.journal import Turned, turned
+from agent.view.facts.journal import Turned, turned, with_merges
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
 from agent.view.facts.overview import dawn_of, sources_of
 
@@ -59,7 +59,7 @@ def of_record(folder: Path, rows: Sequence[Row]) -> NightFacts:
         ended=_text(facts["ended"]),
         sigma_bpb=sigma_bpb,
         smallest_bpb=None if sigma_bpb is None else TELLING_APART * sigma_bpb,
-        attempts=_in_order(attempts),
+        attempts=_in_order(with_merges(attempts)),
         incumbent=None if facts["incumbent"] is None else int(facts["incumbent"]),
         sources=sources_of(attempts, None),
         dawn=dawn,
@@ -119,6 +119,7 @@ def _shipped(row: Mapping[str, Any], told: PastAttempt, dials: Turned) -> Attemp
         # a record has one time for all scores of an attempt
         runs=tuple(replace(run, scoring_s=scoring_s / len(scored)) if run in scored else run for run in runs),
         decisions=tuple(decisions),
+        merges=None if row.get("merges") is None else int(row["merges"]),
     )
 
 
@@ -134,6 +135,7 @@ def _run(row: Mapping[str, Any]) -> RunFacts:
         scoring_s=0.0,
         tokens_s=number_in(row["tokens_s"]),
         began=_text(row["began"]),
+        worker=str(row.get("worker", "local")),
     )
 
 

@@ -16,6 +16,7 @@ from agent.records.place import Place
 from agent.view.facts.json import plain
 from agent.view.facts.overview import Overview, overview_of
 from agent.view.facts.read import night_facts
+from agent.view.facts.workers import Crew
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,8 @@ def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
     facts = json.loads(told(place, "--json"))
     known = plain(overview_of(night_facts(place, "t")))
     head = {"schema_version", "error", "exit_code"}
-    assert set(facts) == {*head, "running", "left", "tries", *(field.name for field in dataclasses.fields(Overview))}
+    records = (field.name for record in (Overview, Crew) for field in dataclasses.fields(record))
+    assert set(facts) == {*head, "running", "left", "tries", *records}
     assert (facts["running"], facts["left"]) == (None, None)
     assert facts["best"] == known["best"]
     assert facts["hours"] == pytest.approx(known["hours"])

@@ -1,0 +1,321 @@
+"""Tell which worker of a night did what when, how busy all of them were, and how many experiments an hour that made."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain
+
+from agent.experiment import Ask, Ending, History, Run
+from agent.records.journal import Journal
+from agent.view.facts.nouns import NightFacts
+
+LEAST_PAUSE_S = 60.0  # with nothing at work, so long and a run's budget: the night itself was not at work
+NUMBERS = re.compile(r"(\d+)")
+SCORING_S = """total(score_s) + total(json_extract(audit, '$.wall_s'))
+    + total(json_extract(holdout, '$.wall_s')) + total(json_extract(holdout, '$.audit.wall_s'))"""
+RUNS = f"""
+    SELECT worker, attempt, seed, dawn, ending, began, ended, coalesce(wall_s, 0) AS train_s, {SCORING_S} AS scoring_s
+    FROM runs GROUP BY id ORDER BY id
+"""
+OTHERS = """
+    SELECT started, wall_s FROM asks
+    UNION ALL SELECT started, json_extract(dry_run, '$.wall_s') FROM attempts WHERE dry_run IS NOT NULL
+"""
+COUNTS = """
+    SELECT (SELECT total(json_extract(dry_run, '$.wall_s')) FROM attempts) AS dry_runs_s,
+        (SELECT count(*) FROM attempts WHERE without = '[]' AND parent IS NOT NULL AND (
+            SELECT status FROM decisions WHERE attempt = number ORDER BY id DESC LIMIT 1) IS NOT NULL) AS ideas
+"""
+LAST_RUNS = """
+    SELECT r.worker, r.attempt, r.seed, r.dawn, r.began, r.ended, r.ending, r.score_s, r.holdout, r.audit, a.title,
+        (SELECT status FROM decisions WHERE attempt = r.attempt ORDER BY id DESC LIMIT 1) AS status,
+        (SELECT max(id) FROM runs WHERE attempt = r.attempt) = r.id AS is_last,
+        (SELECT max(number) FROM dawns WHERE ended IS NULL) AS open_dawn
+    FROM runs r JOIN attempts a ON a.number = r.attempt WHERE r.id IN (SELECT max(id) FROM runs GROUP BY worker)
+"""
+Between = tuple[float, float]  # two times of the clock time.time()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Hold when a worker was busy with a run: with its training, and with the scoring and the audits after it."""
+
+    worker: str
+    attempt: int
+    seed: int
+    dawn: int
+    ending: str | None  # None: it goes on
+    began_s: float  # of the clock time.time()
+    ended_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Hold how busy the workers of a night were; pauses between its calls do not count."""
+
+    workers: int  # of its latest call
+    at_work_s: float  # that the night was at work
+    busy_s: float  # of all workers together
+    utilisation: float | None  # their share of the time of all workers, 0 to 1; None before the first run
+    experiments_an_hour: float | None  # ideas that were decided, dawn's questions not among them
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """Hold what one worker has done, and what it does now; without an attempt, it has no run now."""
+
+    name: str
+    runs: int
+    busy_s: float
+    attempt: int | None = None
+    title: str | None = None
+    doing: str | None = None  # training, scoring or auditing
+    seed: int | None = None
+    dawn: int | None = None
+    since: str | None = None  # ISO 8601, UTC
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """Hold the workers of a night, and how busy they were."""
+
+    workers: tuple[WorkerFacts, ...]
+    load: Load
+
+    @property
+    def is_several(self) -> bool:
+        return max(self.load.workers, len(self.workers)) > 1
+
+    @property
+    def at_work(self) -> tuple[WorkerFacts, ...]:
+        return tuple(one for one in self.workers if one.attempt is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """Hold the facts of a run that tell when its worker was busy."""
+
+    worker: str
+    attempt: int
+    seed: int
+    dawn: int
+    ending: str | None  # None: it goes on
+    began: str | None
+    ended: str | None
+    train_s: float
+    scoring_s: float
+
+    @classmethod
+    def of(cls, attempt: int, run: Run) -> "RunTimes":
+        times = run.began, run.ended, run.wall_s, run.spent_s - run.wall_s
+        return cls(run.worker, attempt, run.seed, run.dawn, run.ending, *times)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Return whether nothing tells when it ended: it goes on, or the harness died during it."""
+        return self.ended is None and not self.train_s
+
+
+def in_order(name: str) -> tuple[tuple[str, int], ...]:
+    """Return a key that sorts names of workers as people do: gpu 2 comes before gpu 10."""
+    parts = NUMBERS.split(name)
+    return tuple((text, int(number or -1)) for text, number in zip(parts[::2], [*parts[1::2], ""], strict=True))
+
+
+# ---- when each was busy ----------------------------------------------------------------------------------------------
+
+
+def spans(runs: Iterable[RunTimes], busy: Collection[str] = (), now_s: float | None = None) -> list[Span]:
+    """Return when each worker was busy, by worker and then by time.
+
+    busy: workers whose latest run goes on, until now_s. A run that the harness did not survive has no known length.
+    """
+    by_worker: dict[str, list[tuple[float, RunTimes]]] = defaultdict(list)
+    for run in runs:
+        if (began_s := seconds(run.began)) is not None:
+            by_worker[run.worker].append((began_s, run))
+    found = []
+    for worker in sorted(by_worker, key=in_order):
+        own = sorted(by_worker[worker], key=lambda one: one[0])
+        goes_on = own[-1][1].is_cut_off and worker in busy and now_s is not None
+        ends = [_ended_s(began_s, run) for began_s, run in own]
+        ends = [min(end_s, later_s) for end_s, (later_s, _) in zip(ends, own[1:], strict=False)] + ends[-1:]
+        if goes_on and now_s is not None:
+            ends[-1] = max(own[-1][0], now_s)
+        for (began_s, run), ended_s in zip(own, ends, strict=True):
+            ending = None if goes_on and run is own[-1][1] else run.ending
+            found.append(Span(worker, run.attempt, run.seed, run.dawn, ending, began_s, max(began_s, ended_s)))
+    return found
+
+
+def _ended_s(began_s: float, run: RunTimes) -> float:
+    trained_s = seconds(run.ended)
+    return (began_s + run.train_s if trained_s is None else trained_s) + run.scoring_s
+
+
+def seconds(at: str | None) -> float | None:
+    """Return a time of the journal as one of the clock time.time(); None where none was noted."""
+    with suppress(TypeError, ValueError):
+        return datetime.fromisoformat(at or "").timestamp()
+    return None
+
+
+def _between(started: str | None, wall_s: float | None) -> Iterator[Between]:
+    began_s = seconds(started)
+    if began_s is not None:
+        yield began_s, began_s + (wall_s or 0.0)
+
+
+def spans_of(facts: NightFacts) -> list[Span]:
+    """Return when each worker was busy with the runs that have ended."""
+    return spans(
+        RunTimes(
+            run.worker, one.number, run.seed, run.dawn, run.ending, run.began, run.ended, run.train_s, run.scoring_s
+        )
+        for one in facts.attempts
+        for run in one.runs
+    )
+
+
+# ---- how busy all were -----------------------------------------------------------------------------------------------
+
+
+def load(
+    busy: Sequence[Span],
+    others: Iterable[Between],
+    *,
+    dry_runs_s: float,
+    ideas: int,
+    budget_s: float,
+    workers: int = 1,
+) -> Load:
+    """Return how busy the workers were.
+
+    others: when the night asked for ideas and made dry runs. ideas: those that were decided. workers: how many its
+    latest call has, which may not all have had a run; of earlier calls, the runs tell it.
+    """
+    stretches = _stretches(busy, others, max(LEAST_PAUSE_S, budget_s))
+    counts = [len(names) or 1 for _, names in stretches]
+    if counts:
+        counts[-1] = max(counts[-1], workers)
+    at_work_s = sum(length_s for length_s, _ in stretches)
+    available_s = sum(count * length_s for count, (length_s, _) in zip(counts, stretches, strict=True))
+    busy_s = sum(span.ended_s - span.began_s for span in busy) + dry_runs_s
+    return Load(
+        workers=counts[-1] if counts else workers,
+        at_work_s=at_work_s,
+        busy_s=busy_s,
+        utilisation=min(1.0, busy_s / available_s) if available_s else None,
+        experiments_an_hour=3600 * ideas / at_work_s if at_work_s else None,
+    )
+
+
+def _stretches(busy: Sequence[Span], others: Iterable[Between], pause_s: float) -> list[tuple[float, set[str]]]:
+    """Return the length of each stretch without a pause, and the workers that had a run in it."""
+    every = [(span.began_s, span.ended_s, span.worker) for span in busy]
+    every += [(began_s, ended_s, "") for began_s, ended_s in others]
+    found: list[tuple[float, float, set[str]]] = []
+    for began_s, ended_s, worker in sorted(every):
+        if not found or began_s > found[-1][1] + pause_s:
+            found.append((began_s, ended_s, set()))
+        first_s, last_s, names = found[-1]
+        if worker:
+            names.add(worker)
+        found[-1] = first_s, max(last_s, ended_s), names
+    return [(last_s - first_s, names) for first_s, last_s, names in found]
+
+
+def load_of_history(
+    history: History, asks: Iterable[Ask], budget_s: float, *, busy: Collection[str], workers: int, now_s: float
+) -> Load:
+    """Return the load of a night that a driver holds in memory; busy: the workers that have a job now."""
+    made = [RunTimes.of(one.number, run) for one in history for run in one.runs]
+    dry_runs = [(one.started, one.dry_run.wall_s) for one in history if one.dry_run is not None]
+    others = chain(dry_runs, ((ask.started, ask.wall_s) for ask in asks))
+    return load(
+        spans(made, busy, now_s),
+        chain.from_iterable(_between(*one) for one in others),
+        dry_runs_s=sum(wall_s for _, wall_s in dry_runs),
+        ideas=sum(one.is_idea and one.parent is not None and one.status is not None for one in history),
+        budget_s=budget_s,
+        workers=workers,
+    )
+
+
+# ---- of a journal ----------------------------------------------------------------------------------------------------
+
+
+def read_crew(journal: Journal, now_s: float | None) -> Crew:
+    """Return the workers of a night; now_s: the time where the night runs, None where it does not."""
+    night = journal.night()
+    made = [RunTimes(**dict(row)) for row in journal.query(RUNS)]
+    (counts,) = journal.query(COUNTS)
+    others = chain.from_iterable(_between(*row) for row in journal.query(OTHERS))
+    open_ones = {run.worker for run in made if run.ending is None} if now_s is not None else set()
+    busy = spans(made, open_ones, now_s)
+    jobs = {} if now_s is None else read_jobs(journal)
+    spent_s: dict[str, list[float]] = defaultdict(list)
+    for span in busy:
+        spent_s[span.worker].append(span.ended_s - span.began_s)
+    idle = {name: WorkerFacts(name, len(lengths), sum(lengths)) for name, lengths in spent_s.items()}
+    return Crew(
+        tuple(_with_job(one, jobs.get(name)) for name, one in idle.items()),
+        load(
+            busy,
+            others,
+            dry_runs_s=counts["dry_runs_s"],
+            ideas=counts["ideas"],
+            budget_s=night.budget_s,
+            workers=max(workers_meant(night.terms), len(open_ones)),
+        ),
+    )
+
+
+def workers_meant(terms: str) -> int:
+    """Return how many workers the terms of a night name; 1 where they name none."""
+    with suppress(ValueError, TypeError, AttributeError):  # not by Terms, which imports the judge, and that numpy
+        return int(json.loads(terms).get("workers") or 1)
+    return 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunNow:
+    """Hold the run that a worker is busy with."""
+
+    worker: str
+    attempt: int
+    title: str
+    doing: str  # training, scoring or auditing
+    seed: int
+    dawn: int
+    since: str | None  # None: not noted
+
+
+def read_jobs(journal: Journal) -> Mapping[str, RunNow]:
+    """Return the worker → its run, of all that are busy with one, by the last run of each."""
+    found = {}
+    for row in sorted(journal.query(LAST_RUNS), key=lambda row: in_order(row["worker"])):
+        doing, since = None, None
+        if row["ending"] is None:
+            doing, since = "training", row["began"]
+        elif row["ending"] == Ending.FINISHED and row["score_s"] is None:
+            doing, since = "scoring", row["ended"]
+        elif row["ending"] == Ending.FINISHED and row["dawn"] and row["dawn"] == row["open_dawn"] and row["is_last"]:
+            doing = "scoring" if row["holdout"] is None else "auditing"
+        elif row["ending"] == Ending.FINISHED and row["status"] is None and row["is_last"] and row["audit"] is None:
+            doing = "auditing"
+        if doing is not None:
+            facts = row["attempt"], row["title"], doing, row["seed"], row["dawn"], since
+            found[row["worker"]] = RunNow(row["worker"], *facts)
+    return found
+
+
+def _with_job(one: WorkerFacts, job: RunNow | None) -> WorkerFacts:
+    if job is None:
+        return one
+    now = job.attempt, job.title, job.doing, job.seed, job.dawn, job.since
+    return WorkerFacts(one.name, one.runs, one.busy_s, *now)

@@ -1,0 +1,101 @@
+"""Nights of several workers, made up: their journals, as if each idea had taken about five minutes somewhere."""
+
+import random
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from judged import scored_run
+from nights import unigram
+from samples import NIGHT
+
+from agent.experiment import Attempt, Decision, DryRun, Ending, Kind, Proposal, Run
+from agent.records.journal import Journal
+from agent.records.place import Place
+
+GPUS = tuple(f"gpu {number}" for number in range(16))
+MINUTES_S, SCORING_S, BETWEEN_S = 300.0, 14.0, 2.0
+SIGMA_BPB = 0.003
+
+
+def record_crew(
+    place: Place, workers: Sequence[str], ideas: int, *, tag: str = "t", began_s: float = 1767323045.0, jobs: int = 0
+) -> None:
+    """Write the journal of a night whose workers took ideas in turn; so many of them have another run at the end.
+
+    The last of those is scored, the one before it is audited, and the others train.
+    """
+    rng, night = (
+        random.Random(f"{tag} {len(workers)}"),
+        replace(NIGHT, tag=tag, budget_s=MINUTES_S, started=at(began_s)),
+    )
+    free_s = dict.fromkeys(workers, began_s)
+    times: list[tuple[str | None, str | None, int]] = []  # began and ended of each run, by its id
+    with Journal.create(place.journal(tag), night) as journal:
+
+        def run(number: int, seed: int, val_bpb: float) -> None:
+            """Record a run on the worker that is free first."""
+            worker = min(workers, key=lambda name: free_s[name])
+            wall_s = MINUTES_S + rng.uniform(0, 10)
+            run_id = journal.start_run(number, seed, worker=worker)
+            made = replace(scored_run(seed, val_bpb), wall_s=wall_s)
+            journal.end_run(run_id, made)
+            journal.record_score(number, seed, replace(made.score, wall_s=SCORING_S))
+            times.append((at(free_s[worker]), at(free_s[worker] + wall_s), run_id))
+            free_s[worker] += wall_s + SCORING_S + BETWEEN_S
+
+        _enter(journal, 0, None, "baseline", night.started)
+        for seed in range(len(workers) + 1):
+            run(0, seed, 1.2 + rng.gauss(0, SIGMA_BPB))
+        decide(journal, 0, Kind.BASELINE, None)
+        best, best_bpb = 0, 1.2
+        for number in range(1, ideas + 1):
+            _enter(journal, number, best, f"MATRIX_LR 0.02 → 0.0{number:03d}", at(min(free_s.values())))
+            gain_bpb = rng.gauss(-0.004, 0.006)
+            run(number, 0, best_bpb - gain_bpb)
+            kept = gain_bpb > SIGMA_BPB
+            if kept:
+                run(number, 1, best_bpb - gain_bpb + rng.gauss(0, SIGMA_BPB))
+            decide(journal, number, Kind.KEPT if kept else Kind.WORSE, gain_bpb)
+            if kept:
+                best, best_bpb = number, best_bpb - gain_bpb
+        for place_in_line, worker in enumerate(workers[:jobs]):
+            _goes_on(journal, ideas + 1 + place_in_line, best, worker, jobs - place_in_line, at(free_s[worker]), times)
+    with closing(sqlite3.connect(place.journal(tag))) as database:
+        database.executemany("UPDATE runs SET began = ?, ended = ? WHERE id = ?", times)
+        database.commit()
+
+
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def decide(journal: Journal, number: int, kind: Kind, gain_bpb: float | None) -> None:
+    side = "below" if gain_bpb and gain_bpb > 0 else "above"
+    reason = "the baseline" if gain_bpb is None else f"an estimated {abs(gain_bpb):.6f} {side} its parent"
+    journal.record_decision(number, Decision(kind, reason, gain_bpb, None if gain_bpb is None else 0.9))
+    journal.settle(number)
+
+
+def _enter(journal: Journal, number: int, parent: int | None, title: str, started: str) -> Attempt:
+    script = unigram(SHARPNESS=number / 1000)
+    journal.add_attempt(number, parent, Proposal(script, title, "It might be better.", "search"), started)
+    if number:
+        journal.record_dry_run(number, DryRun(1.5, None))
+    return journal.attempt(number)
+
+
+def _goes_on(
+    journal: Journal, number: int, parent: int, worker: str, rank: int, began: str, times: list[tuple[object, ...]]
+) -> None:
+    _enter(journal, number, parent, f"WARMUP_FRACTION 0.0 → 0.0{number:03d}, EMBEDDING_LR 0.3 → 0.25", began)
+    run_id = journal.start_run(number, 0, worker=worker)
+    ended = None
+    if rank < 3:
+        journal.end_run(run_id, Run(0, Ending.FINISHED, 0, MINUTES_S, None, ""))
+        ended = at(datetime.fromisoformat(began).timestamp() + MINUTES_S)
+    if rank == 2:
+        journal.record_score(number, 0, scored_run(0, 1.1).score)
+    times.append((began, ended, run_id))

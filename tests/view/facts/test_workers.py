@@ -1,0 +1,110 @@
+"""Who did what when in a night of several workers, and how busy they were."""
+
+import dataclasses
+import json
+import time
+
+import pytest
+from crews import BETWEEN_S, GPUS, MINUTES_S, SCORING_S, at, record_crew
+from json_page import faults
+from nights import Grounds, make_repository, unigram
+
+from agent.experiment import Ending
+from agent.night.opening.lock import only_night
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.view.facts.read import night_facts
+from agent.view.facts.workers import RunTimes, in_order, load, load_of_history, read_crew, spans, spans_of
+
+JOB_S = MINUTES_S + SCORING_S
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Place:
+    """Night t: four workers, of whom one is scored, one audited, and two train. Night u: one worker."""
+    found = Place.of(make_repository(tmp_path_factory.mktemp("crew") / "repository", unigram()) / "train_mlx.py")
+    record_crew(found, GPUS[:4], 12, jobs=4, began_s=time.time() - 6 * JOB_S)
+    record_crew(found, ("local",), 3, tag="u")
+    return found
+
+
+def ran(worker: str, began_s: float, train_s: float = 100, **facts: object) -> RunTimes:
+    run = RunTimes(worker, 1, 0, 0, Ending.FINISHED, at(began_s), at(began_s + train_s), train_s, 20)
+    return dataclasses.replace(run, **facts)
+
+
+def test_a_worker_is_busy_from_the_begin_of_its_run_to_the_end_of_its_scoring():
+    (first, second) = spans([ran("gpu 1", 1000), ran("gpu 0", 1010)])
+    assert (first.worker, first.began_s, first.ended_s) == ("gpu 0", 1010, 1130)
+    assert (second.worker, second.began_s, second.ended_s) == ("gpu 1", 1000, 1120)
+    early, late = spans([ran("gpu 0", 1000), ran("gpu 0", 1110)])  # scored elsewhere: it trains again already
+    assert (early.ended_s, late.began_s) == (1110, 1110)
+
+
+def test_a_run_that_goes_on_is_told_from_one_that_the_harness_did_not_survive():
+    lost = ran("gpu 0", 1000, ended=None, train_s=0, scoring_s=0, ending=Ending.LOST)
+    (span,) = spans([lost])
+    assert (span.began_s, span.ended_s, span.ending) == (1000, 1000, "lost")
+    (span,) = spans([lost], {"gpu 0"}, now_s=1060)
+    assert (span.ended_s, span.ending) == (1060, None)
+    again = spans([lost, ran("gpu 0", 1100)], {"gpu 0"}, now_s=1300)
+    assert [one.ended_s for one in again] == [1000, 1220]
+
+
+def test_the_time_between_two_calls_of_a_night_is_no_idleness():
+    busy = spans([ran("a", 0), ran("b", 0), ran("a", 120), ran("b", 10_000), ran("b", 10_120)])
+    found = load(busy, [], dry_runs_s=0, ideas=3, budget_s=100)
+    assert (found.workers, found.at_work_s, found.busy_s) == (1, 240 + 240, 600)
+    assert found.utilisation == 600 / (2 * 240 + 240)  # two workers, later one
+    assert found.experiments_an_hour == 3 / (480 / 3600)
+    assert load(busy, [], dry_runs_s=0, ideas=3, budget_s=100, workers=4).utilisation == 600 / (2 * 240 + 4 * 240)
+    asked = load(busy, [(240, 10_000)], dry_runs_s=0, ideas=3, budget_s=100)  # it waited for an idea
+    assert asked.at_work_s == 10_240
+    nothing = load([], [], dry_runs_s=0, ideas=0, budget_s=100)
+    assert (nothing.utilisation, nothing.experiments_an_hour) == (None, None)
+
+
+def test_a_journal_tells_who_is_at_work_and_how_busy_all_were(place):
+    with Journal.read(place.journal("t")) as journal:
+        crew, history = read_crew(journal, time.time()), journal.attempts()
+    assert [one.name for one in crew.workers] == list(GPUS[:4])
+    assert [(one.name, one.doing, one.attempt) for one in crew.at_work] == [
+        *(("gpu 0", "training", 13), ("gpu 1", "training", 14), ("gpu 2", "auditing", 15), ("gpu 3", "scoring", 16)),
+    ]
+    assert crew.load.workers == 4
+    assert 0.5 < crew.load.utilisation <= 1
+    held = load_of_history(history, (), MINUTES_S, busy={"gpu 0", "gpu 1"}, workers=4, now_s=time.time())
+    assert dataclasses.astuple(held) == pytest.approx(dataclasses.astuple(crew.load), rel=1e-3)
+    with Journal.read(place.journal("u")) as journal:
+        alone = read_crew(journal, None)
+    assert not alone.is_several
+    assert alone.load.utilisation == pytest.approx(1 - BETWEEN_S / (JOB_S + 5), abs=0.01)
+
+
+def test_facts_leave_out_every_run_that_goes_on(place):
+    facts = night_facts(place, "t")
+    assert [len(one.runs) for one in facts.attempts[-4:]] == [0, 0, 1, 1]
+    assert {span.worker for span in spans_of(facts)} == set(GPUS[:4])
+
+
+def test_status_has_a_line_for_each_worker_that_is_busy(place):
+    grounds = Grounds(place.repo.root)
+    with only_night(place.repo.common_dir()) as tell:
+        tell("t", place.folder("t"))
+        told = grounds.nightshift("status").stdout
+        answer = json.loads(grounds.nightshift("status", "--json").stdout)
+    assert "\nworkers: 4 of 4 busy now, busy for " in told
+    assert "\n  gpu 0  training, seed 0: #13 WARMUP_FRACTION 0.0 → 0.0013" in told
+    assert "at work: #13" not in told
+    assert faults("status", answer) == []
+    assert [one["doing"] for one in answer["workers"]] == ["training", "training", "auditing", "scoring"]
+    assert "workers" not in grounds.nightshift("status", "--tag", "u").stdout
+
+
+def test_gpu_2_comes_before_gpu_10():
+    assert sorted(["gpu 10", "b", "gpu 2", "10.0.0.7 gpu 0"], key=in_order) == [
+        "10.0.0.7 gpu 0",
+        "b",
+        "gpu 2",
+        "gpu 10",
+    ]
