@@ -18,6 +18,7 @@ from agent.night.opening.stop import Stop, like_ctrl_c
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.terms import Terms
+from agent.view.facts.workers import workers_meant
 from agent.view.live.follow import Follower
 from agent.view.live.screen import Screen
 
@@ -42,6 +43,7 @@ def watch(options: WatchOptions) -> int:
         lambda: stop.after_run,
         calibration=calibration,
         on_stop="the night ends after this run",
+        workers=workers_meant(night.terms),
     )
     screen.said(f"night {who.tag} (pid {who.pid}, since {who.since}) on branch {short(night.branch)}")
     follower = Follower(place.folder(who.tag), place.journal(who.tag), screen)

@@ -4,7 +4,8 @@ Each look opens the journal to read, and closes it again. So no lock and no tran
 kept waiting.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -14,6 +15,7 @@ from agent.experiment import Attempt, Ending, Kind, Left
 from agent.records.journal import Journal
 from agent.records.place import run_folder
 from agent.runs.train import read_progress
+from agent.view.facts.workers import RunNow, read_crew, read_jobs, workers_meant
 from agent.view.live.screen import Screen
 from agent.view.live.so_far import SoFar
 
@@ -73,9 +75,14 @@ class Moment:
 
     @property
     def elapsed_s(self) -> float | None:
-        if self.began is None:
-            return None
-        return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(self.began)).total_seconds())
+        return seconds_since(self.began)
+
+
+def seconds_since(began: str | None) -> float | None:
+    """Return the seconds since a time of the journal; None where no time was noted."""
+    if began is None:
+        return None
+    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(began)).total_seconds())
 
 
 class Follower:
@@ -85,19 +92,30 @@ class Follower:
         self._folder, self._path, self._screen = folder, journal, screen
         self._decision: int | None = None  # the last that was shown
         self._ask = 0
-        self._moment: Moment | None = None
+        self._moment: Moment | None = None  # of a night with one worker
+        self._jobs: Mapping[str, RunNow] | None = None  # of one with several; None: it has one, as far as is known
+        self._begun: set[int] = set()  # attempts whose beginning was shown
 
     def look(self, left: Callable[[int], Left]) -> None:
         """Show what is new; left: what is left of the night, by the number of its ideas without attempt 0."""
         with Journal.read(self._path) as journal:
+            if self._jobs is None and (workers_meant(journal.night().terms) > 1 or len(read_jobs(journal)) > 1):
+                self._jobs = {}
             (marks,) = journal.query(MARKS)
             if self._decision != marks["decision"]:
                 self._show_verdicts(journal)
             if (self._decision, self._ask) != (marks["decision"], marks["ask"]):
-                self._screen.stands(SoFar.read(journal, left(marks["ideas"])))
+                load = None if self._jobs is None else read_crew(journal, time.time()).load
+                self._screen.stands(SoFar.read(journal, left(marks["ideas"]), load))
             self._decision, self._ask = marks["decision"], marks["ask"]
-            self._show_work(journal)
-        self._show_progress()
+            if self._jobs is None:
+                self._show_work(journal)
+            else:
+                self._show_jobs(journal, self._jobs)
+        if self._jobs is None:
+            self._show_progress()
+        else:
+            self._show_progress_of(self._jobs)
 
     def _show_verdicts(self, journal: Journal) -> None:
         since = self._decision
@@ -127,8 +145,7 @@ class Follower:
             case Activity.TRAINING:
                 assert now.seed is not None
                 if now.dawn:
-                    made = journal.query(f"SELECT count(*) AS runs FROM runs WHERE dawn = {now.dawn:d}")[0]["runs"]
-                    self._screen.dawn_began(None, made - 1)
+                    self._screen.dawn_began(None, _runs_of_dawn(journal, now.dawn) - 1)
                 self._screen.run_began(attempt, now.seed)
             case Activity.SCORING:
                 self._screen.scoring_began(attempt)
@@ -142,6 +159,41 @@ class Follower:
         if now.work is Activity.TRAINING and now.seed is not None:
             point = read_progress(run_folder(self._folder, now.attempt, now.seed) / "out")
         self._screen.progressed(point, now.elapsed_s)
+
+    # ---- several workers ---------------------------------------------------------------------------------------------
+
+    def _show_jobs(self, journal: Journal, before: Mapping[str, RunNow]) -> None:
+        """Show what each worker does; dry runs are in no journal before they have ended."""
+        now = self._jobs = read_jobs(journal)
+        attempts = {one.number: one for one in journal.attempts_among({job.attempt for job in now.values()})}
+        for job in now.values():
+            if job == before.get(job.worker):
+                continue
+            attempt = attempts[job.attempt]
+            if attempt.number not in self._begun:
+                self._begun.add(attempt.number)
+                self._screen.attempt_began(attempt)
+            match Activity(job.doing):
+                case Activity.TRAINING:
+                    if job.dawn:
+                        self._screen.dawn_began(None, _runs_of_dawn(journal, job.dawn) - 1)
+                    self._screen.run_began(attempt, job.seed, job.worker)
+                case Activity.SCORING:
+                    self._screen.scoring_began(attempt, job.worker)
+                case Activity.AUDITING:
+                    self._screen.audit_began(attempt, job.worker)
+        for worker in before.keys() - now.keys():
+            self._screen.worker_rests(worker)
+
+    def _show_progress_of(self, jobs: Mapping[str, RunNow]) -> None:
+        for job in jobs.values():
+            trains = job.doing == Activity.TRAINING
+            point = read_progress(run_folder(self._folder, job.attempt, job.seed) / "out") if trains else None
+            self._screen.progressed(point, seconds_since(job.since), job.worker)
+
+
+def _runs_of_dawn(journal: Journal, dawn: int) -> int:
+    return int(journal.query(f"SELECT count(*) AS runs FROM runs WHERE dawn = {dawn:d}")[0]["runs"])
 
 
 def _is_verdict(attempt: Attempt, since: int) -> bool:

@@ -2,40 +2,25 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
-from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from agent.amounts import counted
-from agent.experiment import Attempt, Progress, Status
+from agent.experiment import Status
 from agent.text import shown_difference
+from agent.view.live.at_work import AtWork, bar, fraction, pace_words
 from agent.view.live.columns import as_many_as_fit, shortened, shown
 from agent.view.live.so_far import SoFar
-from agent.view.live.verdicts import COLOURS, progress_words, within_one
+from agent.view.live.verdicts import COLOURS
+from agent.view.live.workers import NAMES as NAMES_OF_SEVERAL
+from agent.view.live.workers import Workers, load_words, worker_lines
 
 NAMES = 7  # columns: the longest name of a line, and a gap
 SHORTEST_BAR, LONGEST_BAR = 10, 40  # columns
+LEFT_FREE = 4  # lines of a terminal that the workers leave to verdicts
 RULE = "─"
-NEARLY = 0.99  # a bar that goes by an estimate waits there
 COUNTED = {Status.KEEP: "kept", Status.DISCARD: "discarded", Status.CRASH: "crashed"}
-
-
-@dataclass(frozen=True, slots=True)
-class AtWork:
-    """Hold what the night does now."""
-
-    title: str
-    why: str = ""
-    doing: str = ""  # such as scoring
-    training: Progress | None = None  # None: no training run, or it has told nothing yet
-    elapsed_s: float | None = None  # None: not known
-    usual_s: float | None = None  # how long the same took last time
-
-    @classmethod
-    def on(cls, attempt: Attempt) -> "AtWork":
-        return cls(f"#{attempt.number} {shown(attempt.proposal.title)}", shown(attempt.proposal.hypothesis))
 
 
 def panel_lines(console: Console, budget_s: float, at_work: AtWork | None, so_far: SoFar | None) -> list[Text]:
@@ -46,6 +31,23 @@ def panel_lines(console: Console, budget_s: float, at_work: AtWork | None, so_fa
     return [Text(RULE * width, "dim"), *lines] if lines else []
 
 
+def lines_of_several(
+    console: Console, budget_s: float, workers: Workers, asking: AtWork | None, so_far: SoFar | None
+) -> list[Text]:
+    """Return the panel of a night with several workers: a line for each that works, as the terminal has room."""
+    width, at_work = console.width - 1, workers.at_work
+    standing = [] if so_far is None else [*_standing(so_far)]
+    told = "workers", load_words(len(at_work), workers, None if so_far is None else so_far.load)
+    at_cost = len(standing) - (standing[-1][0] == "cost") if standing else 0
+    standing = [*standing[:at_cost], told, *standing[at_cost:]]
+    if asking is not None:
+        standing = [("ideas", [asking.title, *pace_words(asking, budget_s)]), *standing]
+    most = max(2, console.height - len(standing) - LEFT_FREE)
+    lines = [*worker_lines(console, budget_s, at_work, width, most)]
+    lines += [_named_line(name, parts, width, NAMES_OF_SEVERAL) for name, parts in standing]
+    return [Text(RULE * width, "dim"), *lines]
+
+
 def _at_work_lines(console: Console, budget_s: float, now: AtWork, width: int) -> Iterator[Text]:
     doing = f" · {now.doing}" if now.doing else ""
     title = shortened(now.title, width - len(doing))
@@ -54,35 +56,10 @@ def _at_work_lines(console: Console, budget_s: float, now: AtWork, width: int) -
     )
     if now.why and now.why not in now.title:
         yield Text(shortened(now.why, width), "italic")
-    words = _pace_words(now, budget_s)
+    words = pace_words(now, budget_s)
     told = as_many_as_fit(words, width - SHORTEST_BAR - 1)
     columns = max(1, min(LONGEST_BAR, width - told.cell_len - 1))
-    yield Text.assemble(_bar(console, _fraction(now), columns), " ", told)
-
-
-def _pace_words(now: AtWork, budget_s: float) -> Sequence[str]:
-    if now.training is not None:
-        return progress_words(now.training, budget_s)
-    if now.elapsed_s is None:
-        return []
-    took = f"{now.elapsed_s:.0f} s"
-    return [took if now.usual_s is None else f"{took} of about {max(now.usual_s, now.elapsed_s):.0f} s"]
-
-
-def _fraction(now: AtWork) -> float | None:
-    if now.training is not None:
-        return within_one(now.training.fraction)
-    if now.elapsed_s is None or not now.usual_s:
-        return None
-    return min(NEARLY, now.elapsed_s / now.usual_s)
-
-
-def _bar(console: Console, fraction: float | None, columns: int) -> Text:
-    """Draw a bar at this fraction, or a pulsing one if the end is not known."""
-    total = None if fraction is None else 1.0
-    bar = ProgressBar(total=total, completed=fraction or 0.0, width=columns, pulse=fraction is None)
-    segments = console.render(bar, console.options.update(width=columns))
-    return Text.assemble(*((segment.text, segment.style or "") for segment in segments if not segment.control))
+    yield Text.assemble(bar(console, fraction(now), columns), " ", told)
 
 
 def _standing(now: SoFar) -> Iterator[tuple[str, Sequence[str | Text]]]:
@@ -136,5 +113,5 @@ def countdown(seconds: float) -> str:
     return f"{minutes} min {rest_s} s" if minutes else f"{rest_s} s"
 
 
-def _named_line(name: str, parts: Sequence[str | Text], width: int) -> Text:
-    return Text.assemble((f"{name:<{NAMES}}", "dim"), as_many_as_fit(parts, width - NAMES))
+def _named_line(name: str, parts: Sequence[str | Text], width: int, names: int = NAMES) -> Text:
+    return Text.assemble((f"{name:<{names}}", "dim"), as_many_as_fit(parts, width - names))

@@ -11,6 +11,7 @@ from agent.judging.noise import noise
 from agent.records.journal import Journal
 from agent.records.standing import Standing
 from agent.view.facts.overview import Scored, gain_of, scored_attempt
+from agent.view.facts.workers import Load
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +47,19 @@ class SoFar:
     cost: CostSoFar
     experiments_left: int | None  # None: no limit
     ends_s: float | None  # of the clock time.time(); None: no limit
+    load: Load | None = None  # of several workers; None: the night has one
 
     @classmethod
-    def of(cls, history: History, asks: Iterable[Ask], left: Left) -> "SoFar":
+    def of(cls, history: History, asks: Iterable[Ask], left: Left, load: Load | None = None) -> "SoFar":
         """Compute it from the attempts that a night holds in memory."""
         counts = Counter(one.status for one in history if one.status is not None)
-        return cls._of(counts, history[0] if history else None, incumbent(history), noise(history), asks, left)
+        return cls._of(counts, history[0] if history else None, incumbent(history), noise(history), asks, left, load)
 
     @classmethod
-    def read(cls, journal: Journal, left: Left) -> "SoFar":
+    def read(cls, journal: Journal, left: Left, load: Load | None = None) -> "SoFar":
         """Compute it from a journal, without reading every attempt."""
         now = Standing.read(journal)
-        return cls._of(now.counts, now.first, now.best, now.noise, journal.asks(), left)
+        return cls._of(now.counts, now.first, now.best, now.noise, journal.asks(), left, load)
 
     @classmethod
     def _of(
@@ -68,9 +70,10 @@ class SoFar:
         found: Noise | None,
         asks: Iterable[Ask],
         left: Left,
+        load: Load | None,
     ) -> "SoFar":
         sigma_bpb = found.sigma_bpb if found is not None else None
         scored, baseline = scored_attempt(best, sigma_bpb), scored_attempt(first, sigma_bpb)
         gain = gain_of(baseline, scored, sigma_bpb)
         ends_s = None if left.seconds is None else time.time() + left.seconds
-        return cls(counts, baseline, scored, gain, found, CostSoFar.of(asks), left.experiments, ends_s)
+        return cls(counts, baseline, scored, gain, found, CostSoFar.of(asks), left.experiments, ends_s, load)
