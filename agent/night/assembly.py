@@ -93,7 +93,7 @@ def open_context(setup: Setup) -> Iterator[NightContext]:
         runs = getattr(choose_judge(terms.judge, terms.confirm), "calibration", 1)
         screen = Screen(
             *(Console(file=stream), night.budget_s, lambda: stop.after_run),
-            calibration=runs, for_author=setup.proposer is not None,
+            calibration=runs, for_author=setup.proposer is not None, workers=terms.workers,
         )  # fmt: skip
         undo.callback(screen.close)
         if before is not None:

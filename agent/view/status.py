@@ -66,6 +66,7 @@ def crew_lines(crew: Crew, *, running: bool) -> list[str]:
     names = max((len(one.name) for one in crew.at_work), default=0)
     return [
         f"workers: {', '.join(parts)}",
+        *([crew.contention.words] if crew.contention is not None and crew.contention.is_notable else []),
         *(f"  {one.name:<{names}}  {one.doing}, seed {one.seed}: #{one.attempt} {one.title}" for one in crew.at_work),
     ]
 

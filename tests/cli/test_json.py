@@ -17,6 +17,7 @@ from agent.experiment import Dawn, Left
 from agent.judging.champion import Edit
 from agent.judging.confirmation import findings
 from agent.judging.intervals import Interval
+from agent.pools.contention import Contention
 from agent.proposers.mix import Share
 from agent.records.journal import Journal
 from agent.records.ledger import COLUMNS
@@ -71,7 +72,8 @@ def test_an_answer_has_the_keys_and_types_of_the_page(night, words):
     [
         ("interval", Interval), ("score", Scored), ("limits", Left), ("early stops", Stopped), ("source", Share),
         ("dawn", DawnFacts), ("attempt", AttemptFacts), ("run", RunFacts), ("decision", DecisionFacts),
-        ("night", NightFacts), ("edit", Edit), ("listed night", NightRow), ("worker", WorkerFacts), ("load", Load),
+        ("night", NightFacts), ("edit", Edit), ("listed night", NightRow),
+        ("worker", WorkerFacts), ("load", Load), ("contention", Contention),
     ],
 )  # fmt: skip
 def test_a_record_that_answers_hold_is_on_the_page_whole(section, record):

@@ -124,7 +124,6 @@ def test_one_worker_has_the_screen_that_it_always_had():
 def test_the_runs_of_a_calibration_that_go_on_beside_each_other_are_counted():
     terminal, screen = screen_on(140, workers=3)
     first = dataclasses.replace(HISTORY[0], decision=None, settled=False)
-    screen._calibration = 4
     for seed, name in enumerate(GPUS[:3], 1):
         screen.run_began(first, seed, name)
     shown = [line.rpartition(" · ")[2] for line in terminal.lines() if line.startswith("gpu")]

@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import chain
 
 from agent.experiment import Ask, Ending, History, Run
+from agent.pools.contention import Contention, contention_of
 from agent.records.journal import Journal
 from agent.view.facts.nouns import NightFacts
 
@@ -41,7 +42,7 @@ Between = tuple[float, float]  # two times of the clock time.time()
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class BusyTime:
     """Hold when a worker was busy with a run: with its training, and with the scoring and the audits after it."""
 
     worker: str
@@ -85,6 +86,7 @@ class Crew:
 
     workers: tuple[WorkerFacts, ...]
     load: Load
+    contention: Contention | None = None  # None: attempt 0 was not measured both alone and beside itself
 
     @property
     def is_several(self) -> bool:
@@ -129,7 +131,7 @@ def in_order(name: str) -> tuple[tuple[str, int], ...]:
 # ---- when each was busy ----------------------------------------------------------------------------------------------
 
 
-def spans(runs: Iterable[RunTimes], busy: Collection[str] = (), now_s: float | None = None) -> list[Span]:
+def spans(runs: Iterable[RunTimes], busy: Collection[str] = (), now_s: float | None = None) -> list[BusyTime]:
     """Return when each worker was busy, by worker and then by time.
 
     busy: workers whose latest run goes on, until now_s. A run that the harness did not survive has no known length.
@@ -148,7 +150,7 @@ def spans(runs: Iterable[RunTimes], busy: Collection[str] = (), now_s: float | N
             ends[-1] = max(own[-1][0], now_s)
         for (began_s, run), ended_s in zip(own, ends, strict=True):
             ending = None if goes_on and run is own[-1][1] else run.ending
-            found.append(Span(worker, run.attempt, run.seed, run.dawn, ending, began_s, max(began_s, ended_s)))
+            found.append(BusyTime(worker, run.attempt, run.seed, run.dawn, ending, began_s, max(began_s, ended_s)))
     return found
 
 
@@ -170,7 +172,7 @@ def _between(started: str | None, wall_s: float | None) -> Iterator[Between]:
         yield began_s, began_s + (wall_s or 0.0)
 
 
-def spans_of(facts: NightFacts) -> list[Span]:
+def spans_of(facts: NightFacts) -> list[BusyTime]:
     """Return when each worker was busy with the runs that have ended."""
     return spans(
         RunTimes(
@@ -185,7 +187,7 @@ def spans_of(facts: NightFacts) -> list[Span]:
 
 
 def load(
-    busy: Sequence[Span],
+    busy: Sequence[BusyTime],
     others: Iterable[Between],
     *,
     dry_runs_s: float,
@@ -214,7 +216,7 @@ def load(
     )
 
 
-def _stretches(busy: Sequence[Span], others: Iterable[Between], pause_s: float) -> list[tuple[float, set[str]]]:
+def _stretches(busy: Sequence[BusyTime], others: Iterable[Between], pause_s: float) -> list[tuple[float, set[str]]]:
     """Return the length of each stretch without a pause, and the workers that had a run in it."""
     every = [(span.began_s, span.ended_s, span.worker) for span in busy]
     every += [(began_s, ended_s, "") for began_s, ended_s in others]
@@ -272,6 +274,7 @@ def read_crew(journal: Journal, now_s: float | None) -> Crew:
             budget_s=night.budget_s,
             workers=max(workers_meant(night.terms), len(open_ones)),
         ),
+        contention_of(journal.attempts_among({0})),  # when there were no other runs
     )
 
 

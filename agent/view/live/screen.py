@@ -46,7 +46,8 @@ class Screen:
         self._budget_s = budget_s
         self._stopping = stopping  # has somebody asked the night to end?
         self._on_stop: str | None = on_stop  # None: it was said
-        self._calibration = calibration  # runs of attempt 0
+        # runs of attempt 0: where workers are several, one alone, and at least one on each beside the others
+        self._calibration = calibration if workers == 1 else max(calibration, 1 + workers)
         self._dawn_runs: tuple[int, int | None] | None = None  # made, and to be made if known; None: it is night
         self._panel = PinnedLines(console) if console.is_terminal and not console.is_dumb_terminal else None
         self._at_work: AtWork | None = None  # of a night with one worker
