@@ -294,6 +294,12 @@ class Briefing:
     broken: Attempt | None = None  # it crashed just now: its maker may repair it, once
     left: Left = Left()
     setting: Setting | None = None  # None: no source of the night can read
+    asked_for: int | None = None  # see `number`
+
+    @property
+    def number(self) -> int:
+        """Return the number that the idea would get as an attempt; of questions asked at once, each has another."""
+        return len(self.history) if self.asked_for is None else self.asked_for
 
 
 class Proposer(Protocol):

@@ -203,7 +203,9 @@ class Driver:
     def _poll(self) -> bool:
         """Record and show what is new; return whether a job has ended or a worker has come or left."""
         watcher = self.context.watcher
-        ended = self.pool.ended(POLL_S)
+        if self.ideas is not None and not self.flight.jobs:
+            self.ideas.wait(POLL_S)
+        ended = self.pool.ended(POLL_S if self.flight.jobs else 0.0)
         errors = [error for one in ended if (error := self._end(one)) is not None]
         if errors:
             raise errors[0]

@@ -1,195 +1,330 @@
-"""Get the next idea of a night: made ahead while runs train, or asked for when a worker is free."""
+"""Get the ideas of a night: made ahead while runs train, or asked for when a worker is free. The driver never waits."""
 
+import threading
 import time
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from enum import Enum, auto
+from itertools import count
 from types import TracebackType
 
-from agent.errors import Exhausted, NoIdea, ScriptError
-from agent.experiment import TITLE_CHARS, Attempt, Briefing, History, Proposal, source_name
+from agent.errors import Exhausted, NightError, NoIdea, ScriptError
+from agent.experiment import TITLE_CHARS, Attempt, Briefing, Proposal, source_name
 from agent.judging.failures import too_slow
 from agent.judging.noise import noise
-from agent.night.briefing.brief import briefing_of, wants_repair
+from agent.night.briefing.brief import briefing_of
+from agent.night.briefing.repairs import Repairs
 from agent.night.context import NightContext
 from agent.night.record import tell_standing, why_and_where
 from agent.night.state import State
-from agent.proposers.ahead import AHEAD, FREE, Question, load, save
-from agent.proposers.checked import check_proposal
-from agent.proposers.pending import is_pending
+from agent.proposers.ahead import FREE, Question
+from agent.proposers.checked import TRIES, Claims, check_proposal
 from agent.proposers.queue import waiting
 from agent.proposers.registry import REPAIRERS
+from agent.proposers.waiting import IdeaAhead, Waiting
 from agent.records.place import read_script
 from agent.records.standing import remember_noise
 from agent.text import one_line
 
-WAITS_S = (30.0, 120.0, 600.0)  # between calls; after the last, the night ends
-POLL_S, CLOSE_S = 0.05, 30.0  # how often an answer is looked for, and how long a question may take to come to its end
+WAITS_S = (30.0, 120.0, 600.0)  # between questions that brought nothing; after the last, the night ends
+CLOSE_S = 30.0  # how long questions may take to come to their end
 REPAIRED = ", repaired"
 
 
 class Supply(Enum):
-    """Whether there is an idea."""
+    """Say whether there was an idea."""
 
-    ENTERED = auto()  # one was entered as an attempt
-    LATER = auto()  # a source was asked and has not answered yet, or will be asked again
-    OVER = auto()  # there will be none
+    ENTERED = auto()  # it is an attempt now
+    LATER = auto()  # a source is being asked, or will be after a pause
+    OVER = auto()  # there will be no further one
 
 
 class Ideas:
-    """Get the next idea: made ahead while a run trains, at most one at a time, or asked for when it is due.
+    """Get ideas without waiting: each question is answered in a thread, several at once where several workers want one.
 
     A night asks ahead if one of its sources may take long, as a language model or an agent does. Search and queue
     answer in a second. On a CPU that second would be taken from the run of every edit, but not from attempt 0's runs.
-    The briefing of a source that is asked ahead includes the attempt in flight, which has no decision yet.
+    The briefing of a source that is asked ahead includes the attempts in flight, which have no decision yet.
     """
 
     def __init__(self, context: NightContext, state: State) -> None:
         self._context, self._state = context, state
-        self._question: Question | None = None  # that is being answered while something runs
-        self._asked_for = 0  # the number that the idea would get which was asked for last
-        self._was_paid_for = False  # a call was recorded since it began
-        known = load(context.runner.folder, AHEAD, state.attempts) if context.outbox is not None else ()
-        self._idea = next(iter(known), None)
+        self._questions: list[Question] = []
+        self._ended = threading.Event()  # a question has ended
+        self._answers: list[IdeaAhead] = []  # to questions that were asked when an idea was due
+        self._ahead: list[IdeaAhead] = []
+        self._failures: list[BaseException] = []  # of questions that were asked when an idea was due
+        self._last_ahead = 0  # the highest number for which an idea was asked ahead
+        self._told_of: Question | None = None  # that the watcher knows of
+        self._repairs = Repairs(state.attempts)
+        self._pauses = 0  # since the last idea
+        self._asks_from_s: float | None = None  # monotonic; None: no pause
+        self._dry: int | None = None  # the incumbent for which all sources were exhausted
+        self._is_over = False
+        self._refused = 0  # answers that could not be tried, since the last that could
+        self._claims = Claims() if context.outbox is None else context.outbox.claims
+        self._claims.follow(lambda: state.attempts)
+        self._waiting = Waiting(context.runner.folder, self._claims)
+        if context.outbox is not None:
+            self._ahead += self._waiting.chosen(state.attempts)
+        for idea in self._ahead:
+            self._claim(idea)
 
     def __enter__(self) -> "Ideas":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Close the outbox, wait at most CLOSE_S for a question in progress, and record its calls."""
+        """Close the outbox, wait at most CLOSE_S for the questions in progress, and record their calls."""
         if self._context.outbox is not None:
             self._context.outbox.close()
-            if self._question is not None:
-                self._question.wait(CLOSE_S)
+            until_s = time.monotonic() + CLOSE_S
+            for question in self._questions:
+                question.wait(max(0.0, until_s - time.monotonic()))
             with nullcontext() if error is None else suppress(Exception):  # which may be about the journal
                 self.note_news()
 
     @property
     def is_one_made(self) -> bool:
-        return self._idea is not None
+        return bool(self._answers or self._ahead)
+
+    def wait(self, most_s: float) -> None:
+        """Wait at most `most_s` seconds for a question to end."""
+        self._ended.wait(most_s)
+        self._ended.clear()
+
+    # ---- the driver's calls ------------------------------------------------------------------------------------------
 
     def note_news(self) -> None:
-        """Record the calls and say the sentences that sources have put into the outbox."""
-        if self._context.outbox is None:
+        """Record the calls and say the sentences that sources have put into the outbox; collect answers."""
+        context = self._context
+        if context.outbox is None:
             return
-        is_over = self._question is not None and self._question.is_over  # its last call is in the outbox then
-        asks = self._context.outbox.take_asks()
+        over = [question for question in self._questions if question.is_over]  # their calls are in the outbox then
+        asks = context.outbox.take_asks()
         for ask in asks:
             self._state.record_ask(ask)
-            self._was_paid_for = True
+            for question in self._questions:
+                question.was_paid_for |= question.briefing.number == ask.attempt
         if asks:
-            tell_standing(self._context, self._state)
-        for sentence in self._context.outbox.take_sentences():
-            self._context.watcher.said(sentence)
-        if self._question is not None and is_over:
-            self._idea, self._question = self._question.idea(was_paid_for=self._was_paid_for), None
-            if self._idea is not None and source_name(self._idea.proposal.source) not in FREE:
-                save(self._context.runner.folder, AHEAD, [self._idea])
+            tell_standing(context, self._state)
+        for sentence in context.outbox.take_sentences():
+            context.watcher.said(sentence)
+        for question in over:
+            self._questions.remove(question)
+            self._collect(question)
 
     def ask_ahead(self) -> None:
-        """Begin to ask for the idea after the attempt in flight, unless no idea will be needed then.
+        """Begin to ask for the ideas after the attempts in flight, one for each worker, unless none will be needed.
 
         Ask once for each attempt: a source that has none, and may cost money, is asked again only in its turn.
         """
         context, state = self._context, self._state
         best, pace = state.best, state.pace
-        if not context.asks_ahead or self._question is not None or self._idea is not None or best is None:
+        if not context.asks_ahead or best is None or context.stop.after_run or self._due_repairs():
             return
-        if (
-            context.stop.after_run
-            or context.limits.reached(state.ideas, pace, pace.run_s)
-            or is_repair_due(state.attempts)
-            or self._asked_for == len(state.attempts)
-        ):
-            return
-        self._asked_for, self._was_paid_for = len(state.attempts), False
-        self._question = Question(context.proposer, replace(brief(context, state, best), broken=None))
+        while (under_way := self._under_way) < state.workers:
+            number = self._free_number([idea.number for idea in self._ahead])
+            if number <= self._last_ahead or context.limits.reached(state.ideas + under_way, pace, pace.run_s):
+                return
+            self._last_ahead = number
+            self._ask(replace(brief(context, state, best), broken=None, asked_for=number), is_ahead=True)
 
     def enter_next(self, idle: int = 1) -> Supply:
-        """Enter the next attempt into the journal, if there is a further idea; idle: how many more are wanted."""
-        context, state = self._context, self._state
-        self._wait_for_question()
-        if state.attempts and context.stop.after_run:
-            return Supply.OVER  # an idea that was paid for is in its file
-        before = self._idea
-        proposal = self._made_ahead()
-        if proposal is None:
-            proposal = self._ask_patiently()
-        if proposal is None:
-            return Supply.OVER
-        best = state.best
-        state.add(best.number if best else None, proposal)
-        if before is not None and self._idea is None and not before.is_free:
-            save(context.runner.folder, AHEAD, ())  # forget it
-        return Supply.ENTERED
+        """Enter an attempt into the journal if there is an idea for it, else see to it that one comes.
 
-    def _made_ahead(self) -> Proposal | None:
-        """Return the idea that was made ahead, if it can be tried now; keep it while a repair is due."""
-        context, state, best = self._context, self._state, self._state.best
-        if self._idea is None or best is None or is_repair_due(state.attempts):
-            return None
-        idea, self._idea = self._idea, None
-        is_free = source_name(idea.proposal.source) in FREE
-        if waiting(context.place.queue) and (
-            is_free or is_pending(idea.proposal, context.runner.folder, state.attempts)
-        ):
-            return None  # somebody has submitted something meanwhile, which is tried first
-        return idea.for_parent(best, state.attempts, context.place.script, context.runner.night.device_kind)
-
-    def _wait_for_question(self) -> None:
-        if self._question is not None:
-            self._context.watcher.asking_began(len(self._state.attempts))
-            self._wait_for(self._question)
-            self.note_news()
-
-    def _wait_for(self, question: Question) -> None:
-        while not question.wait(POLL_S):
-            self.note_news()
-            self._context.watcher.progressed(None, question.asked_s)
-
-    def _ask_patiently(self) -> Proposal | None:
-        """Ask for an idea, again after each of WAITS_S: a server may be down, or the queue empty, for minutes."""
-        context, state = self._context, self._state
-        for wait_s in (*WAITS_S, None):
-            try:
-                return self._ask()
-            except Exhausted as error:
-                context.watcher.said(str(error))
-                return None
-            except NoIdea as error:
-                context.watcher.said(str(error))
-            if wait_s is None or context.limits.reached(state.ideas, state.pace, wait_s) or not wait(context, wait_s):
-                return None
-        return None
-
-    def _ask(self) -> Proposal:
-        """Return the next proposal; for attempt 0, the user's own script. Raise ScriptError if that has no score."""
+        idle: how many further ideas are wanted now.
+        """
         context, state = self._context, self._state
         if not state.attempts:
             script = (context.baseline or read_script)(context.place)
-            return Proposal(script, "baseline", "The script that the night began with.", "you")
+            state.add(None, Proposal(script, "baseline", "The script that the night began with.", "you"))
+            return Supply.ENTERED
+        if context.stop.after_run:
+            return Supply.OVER  # an idea that was paid for is in its file
         best = state.best
         if best is None:
             raise ScriptError(_without_baseline(context, state.first))
-        context.watcher.asking_began(len(state.attempts))
-        proposal = self._answer(brief(context, state, best))
-        check_proposal(proposal, state.attempts, context.place.script)
-        return proposal if proposal.repairs is None else as_repair(proposal, state.attempts[proposal.repairs].proposal)
+        self.note_news()
+        if self._enter(best, idle):
+            self._pauses, self._asks_from_s, self._dry, self._refused = 0, None, None, 0
+            return Supply.ENTERED
+        if self._failures:
+            self._consider_failures(best)
+        if not (self._is_over or self._rests(best)):
+            if context.outbox is None:
+                return self._ask_here(best)
+            self._ask_for(best, idle)
+        if self._questions and state.workers == 1:
+            self._tell_of(self._questions[0])
+        return Supply.OVER if self._is_over else Supply.LATER
 
-    def _answer(self, briefing: Briefing) -> Proposal:
-        """Return the proposer's answer; record its paid calls while it works."""
-        context = self._context
-        if context.outbox is None:
-            try:
-                return context.proposer.propose(briefing)
-            finally:
-                self._state.read_asks()
-        question = Question(context.proposer, briefing)
+    # ---- entering ----------------------------------------------------------------------------------------------------
+
+    def _enter(self, best: Attempt, idle: int) -> bool:
+        """Enter the first idea that can be tried: an answer that was waited for, else one that was made ahead."""
+        while self._answers:
+            idea = self._answers.pop(0)
+            if self._enter_one(idea, best):
+                return True
+            self._refused += 1
+            if self._refused % TRIES == 0:
+                self._failures.append(NoIdea(f"{TRIES} ideas could not be tried: equal ones were, or they conflict"))
+        if idle <= len(self._due_repairs()):
+            return False  # the workers wait for repairs
+        while self._ahead:
+            idea = self._ahead.pop(0)
+            if self._comes_after_queue(idea):
+                self._put_back(idea)
+            elif self._enter_one(idea, best):
+                return True
+        return False
+
+    def _enter_one(self, idea: IdeaAhead, best: Attempt) -> bool:
+        context, state = self._context, self._state
+        script, kind = context.place.script, context.runner.night.device_kind
+        proposal = idea.for_parent(best, state.attempts, script, kind)
+        if proposal is None:
+            self._put_back(idea)
+            return False
+        state.add(best.number, proposal)
+        self._release(idea)
+        if self._is_in_file(idea):
+            self._waiting.forget_entered(state.attempts)
+        return True
+
+    def _comes_after_queue(self, idea: IdeaAhead) -> bool:
+        """Return whether somebody has submitted something meanwhile, which is tried first; a paid idea is not lost."""
+        is_free = source_name(idea.proposal.source) in FREE
+        return (is_free or idea.is_further) and bool(waiting(self._context.place.queue))
+
+    def _put_back(self, idea: IdeaAhead) -> None:
+        self._release(idea)
+        if self._is_in_file(idea):
+            self._waiting.put_back(idea, self._state.attempts)
+
+    def _claim(self, idea: IdeaAhead) -> None:
+        with suppress(NightError):  # that it was tried by now is found out when it is entered
+            self._claims.claim(idea.proposal, idea.parent)
+
+    def _release(self, idea: IdeaAhead) -> None:
+        self._claims.release(idea.proposal)
+
+    def _is_in_file(self, idea: IdeaAhead) -> bool:
+        return source_name(idea.proposal.source) not in FREE
+
+    # ---- asking ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _under_way(self) -> int:
+        """Return how many ideas there are, or may come of the questions."""
+        return len(self._questions) + len(self._ahead) + len(self._answers)
+
+    def _free_number(self, taken: list[int]) -> int:
+        taken = [*taken, *(question.briefing.number for question in self._questions)]
+        return next(number for number in count(len(self._state.attempts)) if number not in taken)
+
+    def _due_repairs(self) -> list[Attempt]:
+        """Return the crashed attempts whose source can read why, and has not answered yet."""
+        due = self._repairs.due(self._state.attempts)
+        return [one for one in due if source_name(one.proposal.source) in REPAIRERS]
+
+    def _ask(self, briefing: Briefing, *, is_ahead: bool) -> None:
+        self._questions.append(Question(self._context.proposer, briefing, self._ended, is_ahead=is_ahead))
+
+    def _ask_for(self, best: Attempt, idle: int) -> None:
+        """Ask for as many ideas as are due and neither made nor asked for; repairs come first."""
+        context, state = self._context, self._state
+        asked = {question.briefing.broken.number for question in self._questions if question.briefing.broken}
+        broken = [one for one in self._due_repairs() if one.number not in asked]
+        left = context.limits.left(state.ideas).experiments
+        wanted = min(idle, idle if left is None else left) - len(self._questions)
+        for _ in range(max(wanted, 0)):
+            briefing = replace(brief(context, state, best), asked_for=self._free_number([]))
+            if broken or state.unsettled or asked:
+                briefing = replace(briefing, broken=broken.pop(0) if broken else None)
+            self._ask(briefing, is_ahead=False)
+
+    def _ask_here(self, best: Attempt) -> Supply:
+        """Ask a proposer that writes to the journal itself, in the driver's thread."""
+        context, state = self._context, self._state
+        context.watcher.asking_began(len(state.attempts))
         try:
-            self._wait_for(question)
+            proposal = context.proposer.propose(brief(context, state, best))
+        except (NoIdea, Exhausted) as error:
+            self._failures.append(error)
+            self._consider_failures(best)
+            return Supply.OVER if self._is_over else Supply.LATER
         finally:
-            self.note_news()
-        return question.answer()
+            state.read_asks()
+        check_proposal(proposal, state.attempts, context.place.script)
+        state.add(best.number, self._named(proposal))
+        self._pauses = 0
+        return Supply.ENTERED
+
+    def _tell_of(self, question: Question) -> None:
+        if question is not self._told_of:
+            self._told_of = question
+            self._context.watcher.asking_began(len(self._state.attempts))
+        self._context.watcher.progressed(None, question.asked_s)
+
+    # ---- answers -----------------------------------------------------------------------------------------------------
+
+    def _collect(self, question: Question) -> None:
+        """Keep the idea of a question that is over, in its file if it was paid for.
+
+        If one that was asked ahead has failed, the sources are asked again when an idea is due, and then say why.
+        """
+        answer, briefing = question.answer, question.briefing
+        if isinstance(answer, BaseException):
+            if not question.is_ahead:
+                self._failures.append(answer)
+            return
+        if briefing.broken is not None:
+            self._repairs.passed(briefing.broken.number)
+        free = source_name(answer.source) in FREE and not question.was_paid_for
+        is_free, number = free and question.is_ahead, len(self._state.attempts)
+        idea = IdeaAhead(self._named(answer), briefing.parent.number, is_free=is_free, number=number)
+        self._claim(idea)
+        if self._is_in_file(idea):
+            idea = self._waiting.choose(idea, self._state.attempts)
+        (self._ahead if question.is_ahead else self._answers).append(idea)
+
+    def _named(self, proposal: Proposal) -> Proposal:
+        if proposal.repairs is None:
+            return proposal
+        return as_repair(proposal, self._state.attempts[proposal.repairs].proposal)
+
+    def _consider_failures(self, best: Attempt) -> None:
+        """Say why there is no idea, and pause; the night ends after the last pause, or if all sources are exhausted.
+
+        While attempts are in flight, exhausted sources may yet be asked about another best script.
+        """
+        context, state = self._context, self._state
+        failures, self._failures = self._failures, []
+        for error in failures:
+            if not isinstance(error, NoIdea | Exhausted):
+                raise error
+        for sentence in dict.fromkeys(map(str, failures)):
+            context.watcher.said(sentence)
+        if any(isinstance(error, Exhausted) for error in failures):
+            self._dry, self._is_over = best.number, not state.unsettled
+        elif not self._questions and not self._answers:
+            wait_s = WAITS_S[self._pauses] if self._pauses < len(WAITS_S) else None
+            self._is_over = wait_s is None or context.limits.reached(state.ideas, state.pace, wait_s)
+            if wait_s is not None and not self._is_over:
+                self._pauses += 1
+                self._asks_from_s = time.monotonic() + wait_s
+                context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
+
+    def _rests(self, best: Attempt) -> bool:
+        """Return whether no source is to be asked now."""
+        if self._dry is not None and self._dry == best.number:
+            self._is_over = not self._state.unsettled
+            return True
+        if self._asks_from_s is not None and time.monotonic() < self._asks_from_s:
+            return True
+        self._dry, self._asks_from_s = None, None
+        return False
 
 
 def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
@@ -206,25 +341,10 @@ def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
     )
 
 
-def is_repair_due(history: History) -> bool:
-    """Return whether the last attempt crashed and its source can read why."""
-    broken = wants_repair(history)
-    return broken is not None and source_name(broken.proposal.source) in REPAIRERS
-
-
 def as_repair(proposal: Proposal, broken: Proposal) -> Proposal:
     """Give a repair the title of the idea that it repairs: its own, "fix the crash", would not name the idea."""
     title = one_line(broken.title, TITLE_CHARS - len(REPAIRED)) + REPAIRED
     return replace(proposal, title=title, hypothesis=broken.hypothesis)
-
-
-def wait(context: NightContext, wait_s: float) -> bool:
-    """Wait for `wait_s` seconds; return False if the user stopped the night meanwhile."""
-    context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
-    deadline = time.monotonic() + wait_s
-    while time.monotonic() < deadline and not context.stop.after_run:
-        time.sleep(min(0.2, wait_s))
-    return not context.stop.after_run
 
 
 def _without_baseline(context: NightContext, first: Attempt) -> str:

@@ -1,16 +1,80 @@
-"""Check a proposal before it costs a run: its script has to keep the contract and must not have been tried."""
+"""Check a proposal before it costs a run: its script has to keep the contract and must not have been tried.
+
+Several questions may be answered at once. So a proposal is claimed before it is handed on: of two equal ones, only the
+first is taken, and the source of the other is asked again.
+"""
 
 import sqlite3
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptError
-from agent.experiment import Briefing, History, Proposal, Proposer, Refusal
+from agent.experiment import Attempt, Briefing, History, Proposal, Proposer, Refusal
 from agent.files import disk_is_broken, disk_is_full
 from agent.script.contract import check_script
 from agent.script.dials import fingerprint, fingerprint_of
 from agent.text import SAID_CHARS, one_line
 
 TRIES = 3
+NOT_BEGUN = "not begun"  # in place of the time at which an attempt was entered
+
+
+class Claims:
+    """Know the proposals that are no attempts yet; used by all threads that ask for ideas."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._held: list[tuple[Proposal, int]] = []  # with the attempt that each edits
+        self._latest: Callable[[], History] | None = None
+
+    def follow(self, latest: Callable[[], History]) -> None:
+        """Take the attempts of the night from here; it is called in any thread."""
+        self._latest = latest
+
+    def told(self, briefing: Briefing) -> Briefing:
+        """Return the briefing as of now: its history ends with the claimed proposals, as attempts in flight.
+
+        A question may wait for its turn while others are answered, so what it was told at first may be old.
+        """
+        with self.lock:
+            held = list(self._held)
+        # read after the claims: what becomes an attempt meanwhile is in both, rather than in neither
+        history = briefing.history if self._latest is None else self._latest()
+        known = {one.proposal.packed.sha256 for one in history} if held else set()
+        new = [(proposal, parent) for proposal, parent in held if proposal.packed.sha256 not in known]
+        claimed = (Attempt(len(history) + at, parent, proposal, NOT_BEGUN) for at, (proposal, parent) in enumerate(new))
+        return replace(briefing, history=(*history, *claimed), asked_for=briefing.number)
+
+    def claim(self, proposal: Proposal, parent: int) -> None:
+        """Claim a proposal, an edit of this attempt; raise NightError if an equal one is claimed, or was tried."""
+        with self.lock:
+            if any(one is proposal for one, _ in self._held):
+                return
+            wanted = fingerprint(proposal.script)
+            if any(fingerprint_of(one.packed) == wanted for one, _ in self._held):
+                raise NightError(
+                    f"{proposal.source} proposed the script of an idea that is about to be tried; "
+                    f"it has to be a new one"
+                )
+            if self._latest is not None:
+                _check_new(proposal, self._latest())
+            self._held.append((proposal, parent))
+
+    def is_claimed(self, matches: Callable[[Proposal], bool]) -> bool:
+        with self.lock:
+            return any(matches(one) for one, _ in self._held)
+
+    def release(self, proposal: Proposal) -> None:
+        """Forget a proposal that has become an attempt, or never will."""
+        with self.lock:
+            sha256 = proposal.packed.sha256
+            self._held = [(one, parent) for one, parent in self._held if one.packed.sha256 != sha256]
+
+
+def begun(history: History) -> Sequence[Attempt]:
+    """Return the attempts of the journal: a history without claimed proposals."""
+    return [one for one in history if one.started != NOT_BEGUN]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +83,19 @@ class Checked:
 
     proposer: Proposer
     script_name: str
+    claims: Claims = field(default_factory=Claims)
 
     def propose(self, briefing: Briefing) -> Proposal:
-        why = ""
+        why, refused = "", briefing.refused
         for _ in range(TRIES):
-            proposal = self._ask(briefing)
+            now = replace(self.claims.told(briefing), refused=refused)
+            proposal = self._ask(now)
             try:
-                check_proposal(proposal, briefing.history, self.script_name)
+                check_proposal(proposal, now.history, self.script_name)
+                self.claims.claim(proposal, briefing.parent.number)
             except NightError as error:
                 why = str(error)
-                briefing = replace(briefing, refused=(*briefing.refused, Refusal(proposal, why)))
+                refused = (*refused, Refusal(proposal, why))
             else:
                 return proposal
         raise NoIdea(f"{TRIES} proposals were refused, the last because {why}")
@@ -59,6 +126,10 @@ def check_proposal(proposal: Proposal, history: History, script: str) -> None:
         check_script(proposal.script, script)
     except ScriptError as error:
         raise NightError(f"{proposal.source} proposed a script that cannot be run: {error}") from error
+    _check_new(proposal, history)
+
+
+def _check_new(proposal: Proposal, history: History) -> None:
     known = tried_as(proposal.script, history)
     if known is not None:
         raise NightError(f"{proposal.source} proposed the script of attempt {known} again; it has to be a new one")

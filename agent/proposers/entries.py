@@ -14,9 +14,9 @@ from agent.proposers.llm.chat import MAX_TOKENS, Patience
 from agent.proposers.llm.llm import LLM, Price
 from agent.proposers.llm.modes import AskMode
 from agent.proposers.mix import USUAL, Prior
-from agent.proposers.pending import Pending, PendingFirst
 from agent.proposers.search.search import Search
 from agent.proposers.source import Need, Source, Surroundings
+from agent.proposers.waiting import FurtherFirst, Waiting
 from agent.records.terms import OF_THE_MODEL, Terms
 from agent.sandbox.environment import SECRET_WORDS
 from agent.sandbox.limits import limits_of_machine
@@ -24,6 +24,7 @@ from agent.script.dials import searched
 
 ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})")  # NAME=value, as after env
 KEY = re.compile(r"\bsk-[\w-]{16,}")  # as providers write theirs
+CALLS_AT_ONCE = 4  # to a language model: providers limit the rate, and a server at home is slower with more
 
 # ---- search ----------------------------------------------------------------------------------------------------------
 
@@ -77,11 +78,11 @@ def model_of(
 
 
 def _modes_of(around: Surroundings) -> dict[str, Proposer]:
-    """Build one model with a proposer for each mode of asking; what is pending is common to them."""
+    """Build one model with a proposer for each mode of asking; further ideas are common to them."""
     outbox = around.outbox
     llm = model_of(around.terms, outbox.record_ask, outbox.stopped, outbox.said)
-    pending = Pending(around.place.folder(around.night.tag), outbox.said)
-    return {mode.value: PendingFirst(partial(llm.ideas, mode=mode), llm.source_of(mode), pending) for mode in AskMode}
+    waiting = Waiting(around.place.folder(around.night.tag), outbox.claims, outbox.said)
+    return {mode.value: FurtherFirst(partial(llm.ideas, mode=mode), llm.source_of(mode), waiting) for mode in AskMode}
 
 
 def _check_model(terms: Terms) -> None:
@@ -95,6 +96,7 @@ MODEL = Source(
     Need("llm", "SPEC", "openai:gpt-5", "a language model", details=(*OF_THE_MODEL, "max_cost")),
     check=_check_model,
     patience_s=lambda terms: Patience().ask_s,
+    at_once=CALLS_AT_ONCE,
     repairs=True,
     # Ideas unlike all others fail more often than the next step. But agents do not explore unless they are told to, and
     # early in a night an idea that works has the most time to be built on.
@@ -133,5 +135,6 @@ AGENT = Source(
     Need("agent", "CMD", "claude -p", "a coding agent"),
     check=_check_keyless,
     patience_s=lambda terms: 60 * terms.agent_minutes,
+    at_once=None,
     repairs=True,
 )

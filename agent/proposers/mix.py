@@ -9,14 +9,17 @@ source stays that good for long, so one that has not been tried yet soon is.
 
 import random
 import statistics
+import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TypeVar
 
 from agent.errors import Exhausted, NoIdea, NotYet, Unanswered
 from agent.experiment import Ask, Briefing, History, Kind, Proposal, Proposer, Status, source_name
+from agent.proposers.checked import Claims
 from agent.records.standing import Brought, brought, gain_bpb
 
 Number = TypeVar("Number", int, float)
@@ -42,7 +45,9 @@ class Mix:
     first: sources that are asked before any is drawn, since a person waits. last: sources that stand in where all
     others fail; `say` is told when they begin and when they end. repairers: sources that can read why something broke.
     alike: for a source, those that make the same calls. priors: of the sources that are not as usual.
-    Equal seeds, histories and asks give equal draws, so a resumed night goes on like an undisturbed one.
+    at_once: how many questions a source is asked at the same time, where that is limited; claims: the proposals that
+    are no attempts yet. Equal seeds, histories and asks give equal draws, so a resumed night goes on like an
+    undisturbed one. Several threads may ask at once: sources are drawn one after the other, and asked side by side.
     """
 
     def __init__(
@@ -55,24 +60,32 @@ class Mix:
         repairers: Collection[str],
         alike: Mapping[str, Collection[str]] | None = None,
         priors: Mapping[str, Prior] | None = None,
+        at_once: Mapping[str, int] | None = None,
+        claims: Claims | None = None,
         say: Callable[[str], None] = lambda sentence: None,
     ) -> None:
-        self._turns = Turns(sources, repairers, alike or {})
+        self._turns = Turns(sources, repairers, alike or {}, at_once or {})
         self._seed = seed
+        self._claims = claims or Claims()
+        self._lock = threading.Lock()  # never held while a source is asked
         self._first, self._last = first, last
         self._priors = priors or {}
         self._say = say
         self._stands_in = False
 
     def propose(self, briefing: Briefing) -> Proposal:
-        names = self._turns.names(briefing)
-        order = by_promise({name: self._priors.get(name, USUAL) for name in names}, briefing, self._seed)
-        order.sort(key=lambda name: (name in self._last, name not in self._first))
-        idea = self._turns.first_idea(order, briefing)
+        briefing = self._claims.told(briefing)
+        with self._lock:
+            priors = {name: self._priors.get(name, USUAL) for name in self._turns.names(briefing)}
+            order = by_promise(priors, briefing, self._seed, asked=self._turns.asked)
+            order.sort(key=lambda name: (name in self._last, name not in self._first))
+            turn = self._turns.begin(order, briefing)
+        idea = self._turns.first_idea(turn)
         stands_in = idea.name in self._last
-        if stands_in is not self._stands_in:
+        with self._lock:
+            has_changed, self._stands_in = stands_in is not self._stands_in, stands_in
+        if has_changed:
             self._say(" · ".join((*(idea.failures if stands_in else ()), f"ideas now come from {idea.name}")))
-        self._stands_in = stands_in
         return idea.proposal
 
 
@@ -94,40 +107,70 @@ class Dry:
     parent: int
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Hold in which order one question goes to the sources."""
+
+    names: tuple[str, ...]
+    briefing: Briefing
+    maker: tuple[str, ...]  # the source of the crash to repair
+    failures: list[str]
+
+
 class Turns:
-    """Ask one source after another; ask an exhausted one again when the script to be edited has changed."""
+    """Ask one source after another; ask an exhausted one again when the script to be edited has changed.
+
+    asked: how many questions each source is being asked.
+    """
 
     def __init__(
-        self, sources: Mapping[str, Proposer], repairers: Collection[str], alike: Mapping[str, Collection[str]]
+        self,
+        sources: Mapping[str, Proposer],
+        repairers: Collection[str],
+        alike: Mapping[str, Collection[str]],
+        at_once: Mapping[str, int],
     ) -> None:
         self._sources = dict(sources)
         self._repairers = repairers
         self._alike = alike
         self._exhausted: dict[str, Dry] = {}
+        self._lock = threading.Lock()
+        self.asked = dict.fromkeys(sources, 0)
+        callers = {name: min([name, *alike.get(name, ())]) for name in at_once}  # that make the same calls
+        slots = {one: threading.BoundedSemaphore(at_once[name]) for name, one in callers.items()}
+        self._slots: dict[str, AbstractContextManager[object]] = {name: slots[one] for name, one in callers.items()}
 
     def names(self, briefing: Briefing) -> tuple[str, ...]:
         """List the sources that may still have ideas."""
-        known = self._exhausted
+        with self._lock:
+            known = dict(self._exhausted)
         return tuple(
             name for name in self._sources if name not in known or known[name].parent != briefing.parent.number
         )
 
-    def first_idea(self, order: Iterable[str], briefing: Briefing) -> Taken:
-        """Return the idea of the first source in this order that has one; the source of a crash to repair comes first.
+    def begin(self, order: Sequence[str], briefing: Briefing) -> Turn:
+        """Return in which order to ask, and count the first source as being asked from now on.
 
-        Sources that rest, after several failures, come last. Raise Exhausted if all sources are, else NoIdea with every
-        reason.
+        The source of a crash to repair comes first. Sources that rest, after several failures, come last.
         """
         until = {name: rest for name in order if (rest := self._rests_until(name, briefing)) is not None}
         failures = [f"{name} failed again and again and rests until attempt {rest}" for name, rest in until.items()]
         maker = self._repairer(briefing)
+        names = tuple(dict.fromkeys((*maker, *(name for name in order if name not in until), *until)))
+        self._count(names[:1], 1)
+        return Turn(names, briefing, maker, failures)
+
+    def first_idea(self, turn: Turn) -> Taken:
+        """Return the idea of the first source that has one; raise Exhausted if all are, or NoIdea with the reasons."""
+        briefing, failures = turn.briefing, turn.failures
         unanswered: set[str] = set()
-        for name in dict.fromkeys((*maker, *(name for name in order if name not in until), *until)):
+        for name in turn.names:
             if name in unanswered:
                 continue
-            mine = briefing if name in maker else replace(briefing, broken=None)
+            mine = briefing if name in turn.maker else replace(briefing, broken=None)
             try:
-                return Taken(name, self._sources[name].propose(mine), tuple(failures))
+                with self._being_asked(name, is_counted=name == turn.names[0]):
+                    return Taken(name, self._sources[name].propose(mine), tuple(failures))
             except NotYet:
                 continue
             except Unanswered as error:
@@ -136,11 +179,29 @@ class Turns:
             except NoIdea as error:
                 failures.append(f"{name}: {error}")
             except Exhausted as error:
-                self._exhausted[name] = Dry(f"{name}: {error}", briefing.parent.number)
+                with self._lock:
+                    self._exhausted[name] = Dry(f"{name}: {error}", briefing.parent.number)
                 failures.append(f"{name}: {error}")
         if not self.names(briefing):
-            raise Exhausted("; ".join(dry.why for dry in self._exhausted.values()))
+            with self._lock:
+                raise Exhausted("; ".join(dry.why for dry in self._exhausted.values()))
         raise NoIdea("; ".join(failures) or "no source can have an idea yet")
+
+    @contextmanager
+    def _being_asked(self, name: str, *, is_counted: bool) -> Iterator[None]:
+        """Wait until the source can be asked, and count it as being asked."""
+        if not is_counted:
+            self._count((name,), 1)
+        try:
+            with self._slots.get(name, nullcontext()):
+                yield
+        finally:
+            self._count((name,), -1)
+
+    def _count(self, names: Iterable[str], more: int) -> None:
+        with self._lock:
+            for name in names:
+                self.asked[name] += more
 
     def _rests_until(self, name: str, briefing: Briefing) -> int | None:
         """Return until when a source rests; one that can repair what crashed is not held to its crashes."""
@@ -172,7 +233,7 @@ def rests_until(
     if len(failed) < RESTS_AFTER:
         return None
     until = max(failed) + 1 + min(MOST_RESTED, 2 ** (len(failed) - RESTS_AFTER))
-    return until if until > len(briefing.history) else None
+    return until if until > briefing.number else None
 
 
 def _failed_last(asks: Iterable[Ask]) -> list[int]:
@@ -233,13 +294,26 @@ def _share(ideas: Brought, asks: Sequence[Ask]) -> Share:
     )
 
 
-def by_promise(priors: Mapping[str, Prior], briefing: Briefing, seed: int | str) -> list[str]:
-    """Order the sources by gains per hour, each drawn from its posterior; one whose first turn is due comes first."""
+def by_promise(
+    priors: Mapping[str, Prior], briefing: Briefing, seed: int | str, *, asked: Mapping[str, int] | None = None
+) -> list[str]:
+    """Order the sources by gains per hour, each drawn from its posterior; one whose first turn is due comes first.
+
+    asked: how many questions each source is being asked. These, and attempts in flight, count as tried with the outcome
+    that is expected of their source: its rate stays, and its posterior narrows, so that workers that want an idea at
+    the same time do not all draw the source that has the widest.
+    """
     history, asks = briefing.history, briefing.asks
-    rng = random.Random(f"{seed} {len(history)} {len(asks)}")
+    rng = random.Random(f"{seed} {briefing.number} {len(asks)}")
     known = {share.source: share for share in shares(history, asks)}
     typical_bpb = statistics.fmean([gain for one in history if (gain := gain_bpb(one, history)) > 0] or [1.0])
-    attempt_h = (statistics.fmean(one.spent_s for one in history if one.is_idea) or briefing.night.budget_s) / 3600
+    done_s = [one.spent_s for one in history if one.is_idea and one.decision is not None]
+    attempt_h = ((statistics.fmean(done_s) if done_s else 0.0) or briefing.night.budget_s) / 3600
+    asked = asked or {}
+    open_h = defaultdict(float, {name: number * attempt_h for name, number in asked.items()})
+    for one in history:
+        if one.is_idea and one.decision is None:
+            open_h[source_name(one.proposal.source)] += max(0.0, attempt_h - one.spent_s / 3600)
     # an edit that was overtaken is no failure: its gain is counted, once, where it is merged and wins again
     overtaken_h: dict[str, float] = defaultdict(float)
     for one in history:
@@ -249,9 +323,12 @@ def by_promise(priors: Mapping[str, Prior], briefing: Briefing, seed: int | str)
     for name, prior in priors.items():
         share = known.get(name)
         keeps, hours = (share.gain_bpb / typical_bpb, share.hours - overtaken_h[name]) if share else (0.0, 0.0)
-        rates[name] = rng.gammavariate(PRIOR_KEEPS + keeps, 1 / (prior.attempts_a_keep * attempt_h + hours))
-    tried = sum(share.attempts for share in known.values())
-    return sorted(rates, key=lambda name: (name in known or tried < priors[name].first_turn, -rates[name]))
+        keeps, hours = PRIOR_KEEPS + keeps, prior.attempts_a_keep * attempt_h + hours
+        narrower = 1 + open_h[name] / hours
+        rates[name] = rng.gammavariate(keeps * narrower, 1 / (hours * narrower))
+    met = {*known, *(name for name, number in asked.items() if number)}
+    tried = sum(share.attempts for share in known.values()) + sum(asked.values())
+    return sorted(rates, key=lambda name: (name in met or tried < priors[name].first_turn, -rates[name]))
 
 
 def _sum(values: Iterable[Number | None]) -> Number | None:

@@ -105,7 +105,7 @@ def proposer_of(around: Surroundings) -> Proposer:
     asked.sort(key=lambda source: (source.last, not source.first))
     proposers = {name: one for source in asked for name, one in source.proposers(around).items()}
     return Mix(
-        {name: Checked(one, around.place.script) for name, one in proposers.items()},
+        {name: Checked(one, around.place.script, around.outbox.claims) for name, one in proposers.items()},
         f"{night.tag} {night.seed}",
         first=[source.name for source in asked if source.first],
         # whatever fails, the night goes on with these
@@ -113,5 +113,7 @@ def proposer_of(around: Surroundings) -> Proposer:
         repairers=REPAIRERS,
         alike={name: tuple(source.priors) for source in asked for name in source.priors},
         priors={name: prior for source in asked for name, prior in source.priors.items()},
+        at_once={name: source.at_once for source in asked for name in source.priors if source.at_once is not None},
+        claims=around.outbox.claims,
         say=around.outbox.said,
     )

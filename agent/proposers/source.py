@@ -63,6 +63,7 @@ class Source:
     # (script, device kind): raises ScriptError for a script that this source could not work on alone
     check_script: Callable[[str, str], object] = read_dials
     patience_s: Callable[[Terms], float] = lambda terms: 0.0  # how long one call to it may take
+    at_once: int | None = 1  # how many questions it is asked at the same time; None: one for each worker
     in_mix: bool = True
     first: bool = False  # asked before all others: a person waits for it
     last: bool = False  # asked where every other fails, so that the night goes on

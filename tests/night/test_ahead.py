@@ -16,10 +16,10 @@ from agent.experiment import Ask, Attempt, Briefing, Proposal, Status
 from agent.experiment.lease import LOCAL
 from agent.night.driver import run_night
 from agent.night.opening.limits import Limits
-from agent.proposers.ahead import AHEAD, IdeaAhead, Outbox, load, save
+from agent.proposers.ahead import Outbox
 from agent.proposers.mix import Mix
-from agent.proposers.pending import Pending, PendingFirst
 from agent.proposers.queue import Queue, submit
+from agent.proposers.waiting import FILE, FurtherFirst, IdeaAhead, Waiting, load, save
 from agent.script.dials import set_dials, values_of
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -285,7 +285,7 @@ def test_it_is_tried_before_a_further_idea_of_an_answer_too_which_then_comes_wit
     with lab_with(grounds, Source(), 3, watcher) as context:
         watcher.context = context
         queue = Queue(context.place.queue, context.place.nights)
-        model = PendingFirst(ideas, "explore:x", Pending(context.runner.folder, watcher.said))
+        model = FurtherFirst(ideas, "explore:x", Waiting(context.runner.folder, context.outbox.claims, watcher.said))
         mix = Mix({"queue": queue, "explore": model}, 0, first=("queue",), repairers=())
         run_night(dataclasses.replace(context, proposer=mix))
     titles = [one.proposal.title for one in grounds.attempts("t")]
@@ -319,7 +319,7 @@ class Dies(Quiet):
 
 
 def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
-    file = grounds.folder("t") / AHEAD
+    file = grounds.folder("t") / FILE
     if (dying := os.fork()) == 0:
         with lab_with(grounds, Paid(whole(WORSE), SHARPER), 2, Dies(file)) as context:
             run_night(context)
@@ -338,27 +338,27 @@ def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
 @pytest.mark.parametrize("text", ["", "null", "[]", '{"proposal": {}, "parent": 0}', '{"proposal": 7}', "[" * 10_000])
 def test_a_file_that_holds_no_idea_is_none(tmp_path, text):
     idea = IdeaAhead(Proposal("A = 1", "title", "why", "llm:x"), 0, is_free=False)
-    save(tmp_path, AHEAD, [idea])
+    save(tmp_path, [idea])
     first = Attempt(0, None, idea.proposal, "now")
-    assert load(tmp_path, AHEAD, [first]) == [idea]
-    assert load(tmp_path, AHEAD, []) == []  # of another night
-    (tmp_path / AHEAD).write_text(text)
-    assert load(tmp_path, AHEAD, [first]) == []
+    assert load(tmp_path, [first]) == [idea]
+    assert load(tmp_path, []) == []  # of another night
+    (tmp_path / FILE).write_text(text)
+    assert load(tmp_path, [first]) == []
 
 
 def test_a_file_without_an_end_or_a_link_is_no_idea_and_its_words_are_made_harmless(tmp_path):
     first = Attempt(0, None, Proposal("A = 0", "baseline", "", "you"), "now")
     proposal = Proposal("A = 1", "\x1b[2Jtitle\tof\ntwo lines \ud800", "why\0", "llm:x")
-    save(tmp_path, AHEAD, [IdeaAhead(proposal, 0, is_free=False)])
-    (found,) = load(tmp_path, AHEAD, [first])
+    save(tmp_path, [IdeaAhead(proposal, 0, is_free=False)])
+    (found,) = load(tmp_path, [first])
     assert found.proposal.title == "\\x1b[2Jtitle of two lines \\ud800"
     assert found.proposal.hypothesis == "why\\x00"
-    (tmp_path / AHEAD).rename(tmp_path / "other")
-    (tmp_path / AHEAD).symlink_to(tmp_path / "other")
-    assert load(tmp_path, AHEAD, [first]) == []
-    (tmp_path / AHEAD).unlink()
-    os.mkfifo(tmp_path / AHEAD)
-    assert load(tmp_path, AHEAD, [first]) == []
+    (tmp_path / FILE).rename(tmp_path / "other")
+    (tmp_path / FILE).symlink_to(tmp_path / "other")
+    assert load(tmp_path, [first]) == []
+    (tmp_path / FILE).unlink()
+    os.mkfifo(tmp_path / FILE)
+    assert load(tmp_path, [first]) == []
 
 
 def test_an_idea_that_was_entered_before_its_night_could_forget_it_is_not_tried_again(tmp_path):
@@ -367,6 +367,6 @@ def test_an_idea_that_was_entered_before_its_night_could_forget_it_is_not_tried_
     in_flight = Attempt(1, 0, Proposal("A = 1", *words), "now")
     entered = Attempt(2, 1, Proposal("A = 1\nB = 2", *words), "now")  # merged with what the run before it has brought
     idea = IdeaAhead(Proposal("A = 0\nB = 2", *words), 0, is_free=False, number=2)
-    save(tmp_path, AHEAD, [idea])
-    assert load(tmp_path, AHEAD, [first, in_flight]) == [idea]
-    assert load(tmp_path, AHEAD, [first, in_flight, entered]) == []
+    save(tmp_path, [idea])
+    assert load(tmp_path, [first, in_flight]) == [idea]
+    assert load(tmp_path, [first, in_flight, entered]) == []

@@ -11,7 +11,7 @@ from nights import Grounds, make_repository, unigram
 
 from agent.errors import NightError
 from agent.experiment import Ask, Attempt, Status
-from agent.proposers.pending import FILE
+from agent.proposers.waiting import FILE
 from agent.records.journal import Journal
 
 TAG = "night"  # its draws begin with exploring

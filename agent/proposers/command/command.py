@@ -70,7 +70,7 @@ class Command:
 
     def propose(self, briefing: Briefing) -> Proposal:
         """Run the agent, record its costs and return its edit; raise NoIdea if it left no whole edit."""
-        number, started = len(briefing.history), utc_now()
+        number, started = briefing.number, utc_now()
         folder = _new_folder(self._folder / "asks", number)
         with throwaway_folder() as aside:
             clone = aside / "clone"
@@ -155,10 +155,14 @@ def split(command: str) -> list[str]:
 def _new_folder(asks: Path, number: int) -> Path:
     """Make a new folder for one call; an attempt may have several."""
     count = 1
-    while (folder := asks / f"{number:04d}-{count}").exists():
-        count += 1
-    folder.mkdir(parents=True)
-    return folder
+    while True:
+        folder = asks / f"{number:04d}-{count}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            count += 1
+        else:
+            return folder
 
 
 def _end_of_log(folder: Path) -> str:

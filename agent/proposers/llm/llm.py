@@ -114,7 +114,7 @@ class LLM:
         asked, wrong, spent_usd = compose(briefing, broken, mode), "", most_spent_usd(briefing.asks)
         for _ in range(TRIES):
             self._check_allowed(spent_usd)
-            reply, ask = self._ask(asked, Ask(len(briefing.history), source, utc_now(), 0.0, self._endpoint.model))
+            reply, ask = self._ask(asked, Ask(briefing.number, source, utc_now(), 0.0, self._endpoint.model))
             try:
                 edits = self._read(reply, briefing, broken, mode)
             except BadReply as error:

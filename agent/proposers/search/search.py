@@ -55,7 +55,7 @@ class Search:
         script, kind = briefing.parent.proposal.script, self._device_kind
         axes, here = _axes(searched(script, kind, legible_dials))
         evidence = evidence_of(axes, here, briefing, kind, self._earlier)
-        rng = random.Random(f"{self._seed} {len(briefing.history)} {len(briefing.refused)}")
+        rng = random.Random(f"{self._seed} {briefing.number} {len(briefing.refused)}")
         sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
         acquisition = Acquisition.of(axes, here, evidence, sigma_bpb, np.random.default_rng(rng.getrandbits(64)))
         memory = Memory.learnt(peaks(briefing, kind, self._earlier), self._memory_limit_gb)

@@ -11,7 +11,8 @@ from judged import decided
 
 from agent.errors import NoIdea
 from agent.experiment import Attempt, Briefing, Proposal, Status
-from agent.proposers.pending import FILE, Pending, PendingFirst
+from agent.proposers.checked import Claims
+from agent.proposers.waiting import FILE, FurtherFirst, Waiting
 from agent.script.dials import set_dials, values_of
 
 SOURCE = "explore:toy"
@@ -35,8 +36,8 @@ class Asked:
         return self.answers[len(self.briefings) - 1]
 
 
-def source(folder: Path, asked: Asked, say: Callable[[str], None] = lambda sentence: None) -> PendingFirst:
-    return PendingFirst(asked, SOURCE, Pending(folder, say))
+def source(folder: Path, asked: Asked, say: Callable[[str], None] = lambda sentence: None) -> FurtherFirst:
+    return FurtherFirst(asked, SOURCE, Waiting(folder, Claims(), say))
 
 
 def entered(briefing: Briefing, proposal: Proposal, status: Status | None = Status.DISCARD) -> Briefing:
@@ -117,7 +118,7 @@ def test_an_idea_that_cannot_be_written_down_is_none(tmp_path):
     facts = {"script": 'x = "\ud800"\n' + SCRIPT, "title": "x", "hypothesis": "x", "source": "llm:m"}
     (tmp_path / FILE).write_text(json.dumps([{"proposal": facts, "parent": 0}]))
     other = attempt(1, SCRIPT.replace("JITTER = 0.0", "JITTER = 0.1"))
-    assert Pending(tmp_path, print).next(replace(BRIEFING, history=(BASELINE, other), parent=other)) is None
+    assert Waiting(tmp_path, Claims(), print).next(replace(BRIEFING, history=(BASELINE, other), parent=other)) is None
 
 
 @pytest.mark.parametrize(
@@ -125,4 +126,4 @@ def test_an_idea_that_cannot_be_written_down_is_none(tmp_path):
 )
 def test_a_file_that_it_did_not_write_holds_no_ideas(tmp_path, content):
     (tmp_path / FILE).write_text(content)
-    assert Pending(tmp_path, print).next(BRIEFING) is None
+    assert Waiting(tmp_path, Claims(), print).next(BRIEFING) is None

@@ -1,0 +1,253 @@
+"""Keep the ideas that are paid for and no attempts yet, in one file of the night, so that a kill loses none.
+
+An idea that was chosen is tried next, as soon as a device is free. The further ideas of an answer wait for their
+source's turn; they come before the next question to it. An idea stays in the file until an attempt has its words, so a
+killed night finds it when it is resumed.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agent.errors import NightError, NoIdea
+from agent.experiment import Attempt, Briefing, History, Proposal
+from agent.files import write_plain
+from agent.proposers.checked import Claims, begun, check_proposal
+from agent.runs.runner import read_end
+from agent.script.contract import MAX_SCRIPT_BYTES
+from agent.script.merge import merged
+
+FILE = "waiting.json"  # in the night's folder
+CHOSEN, FURTHER = "ahead.json", "pending.json"  # where earlier versions kept the chosen idea, and the further ones
+MAX_FILE_BYTES = 512 * MAX_SCRIPT_BYTES  # of four scripts for each of 16 workers: in JSON an odd character takes six
+
+
+@dataclass(frozen=True, slots=True)
+class IdeaAhead:
+    """Hold a proposal that is no attempt yet, and the attempt whose script it edits."""
+
+    proposal: Proposal
+    parent: int
+    is_free: bool = False  # made ahead by a source that costs nothing
+    number: int = 0  # the least that it can get as an attempt
+    is_chosen: bool = True  # to be tried next
+    is_further: bool = False  # of an answer that had several
+
+    def for_parent(self, best: Attempt, history: History, script_name: str, device_kind: str) -> Proposal | None:
+        """Return the proposal as an edit of the incumbent; None if its source has to be asked again.
+
+        A free source is always asked again: that takes less than a second, and it then knows the last run's result.
+        (Without it, the search would propose a place near the one just tried.) An idea of a language model or an agent
+        cost money or minutes. It is used unchanged while its parent is the incumbent; otherwise it is merged onto the
+        incumbent, which takes milliseconds. Its source is asked again only if lines conflict. To judge it against its
+        own parent would cost a run, and to be kept it would still have to be merged.
+        """
+        if self.is_free:
+            return None
+        try:
+            return self.carried_to(best, history, script_name, device_kind)
+        except NightError:
+            return None
+
+    def carried_to(self, best: Attempt, history: History, script_name: str, device_kind: str) -> Proposal:
+        """Return the proposal as an edit of the incumbent; raise NightError if it conflicts, or was tried by now."""
+        proposal = self.proposal
+        if self.parent != best.number:
+            base = history[self.parent].proposal.script
+            script = merged(best.proposal.script, base, self.proposal.script, device_kind)
+            if script is None:
+                raise NightError(f"it conflicts with what was kept since attempt {self.parent}, or adds nothing to it")
+            proposal = replace(self.proposal, script=script)
+        check_proposal(proposal, history, script_name)
+        return proposal
+
+
+class Waiting:
+    """Read and write the file; several of them in one process, with common claims, may have one file.
+
+    say: told of an idea that is dropped.
+    """
+
+    def __init__(self, folder: Path, claims: Claims, say: Callable[[str], None] = lambda sentence: None) -> None:
+        self._folder, self._claims, self._say = folder, claims, say
+
+    # ---- ideas that were chosen --------------------------------------------------------------------------------------
+
+    def chosen(self, history: History) -> list[IdeaAhead]:
+        return [idea for idea in self._load(history) if idea.is_chosen]
+
+    def choose(self, idea: IdeaAhead, history: History) -> IdeaAhead:
+        """Write down that an idea is to be tried next; return it as it stands in the file."""
+        with self._claims.lock:
+            known = self._load(history)
+            same = [one for one in known if words_of(one.proposal) == words_of(idea.proposal)]
+            idea = replace(idea, is_further=any(one.is_further for one in same))
+            others = [one for one in known if one not in same]
+            at = min((known.index(one) for one in same), default=len(others))
+            self._save([*others[:at], idea, *others[at:]])
+            return idea
+
+    def put_back(self, idea: IdeaAhead, history: History) -> None:
+        """Try an idea later: a further one of an answer waits again, any other is forgotten."""
+        with self._claims.lock:
+            known = self._load(history)
+            words = words_of(idea.proposal)
+            kept = (
+                replace(one, is_chosen=False) if words_of(one.proposal) == words else one
+                for one in known
+                if one.is_further or words_of(one.proposal) != words
+            )
+            self._save(list(kept))
+
+    def forget_entered(self, history: History) -> None:
+        """Remove the ideas that are attempts by now."""
+        with self._claims.lock:
+            self._save(self._load(history))
+
+    # ---- further ideas of an answer ----------------------------------------------------------------------------------
+
+    def next(self, briefing: Briefing) -> Proposal | None:
+        """Return the first further idea that can be tried, as an edit of the parent, and claim it.
+
+        Drop those that cannot be tried, with a reason.
+        """
+        night = briefing.night
+        with self._claims.lock:
+            known = self._load(briefing.history)
+            left, found = list(known), None
+            for idea in known:
+                if found is not None or idea.is_chosen or self._is_claimed(idea):
+                    continue
+                try:
+                    proposal = idea.carried_to(briefing.parent, briefing.history, night.script, night.device_kind)
+                    self._claims.claim(proposal, briefing.parent.number)
+                    found = proposal
+                except NightError as error:
+                    self._say(f"an idea of {idea.proposal.source} is dropped, {idea.proposal.title!r}: {error}")
+                    left.remove(idea)
+            if left != known or not known:
+                self._save(left)
+            return found
+
+    def _is_claimed(self, idea: IdeaAhead) -> bool:
+        """Return whether another question has it."""
+        words = words_of(idea.proposal)
+        return self._claims.is_claimed(lambda one: words_of(one) == words)
+
+    def keep(self, proposals: Sequence[Proposal], briefing: Briefing) -> None:
+        """Put the ideas of an answer, which edit the parent's script, at the end."""
+        history = begun(briefing.history)
+        new = [
+            IdeaAhead(proposal, briefing.parent.number, number=len(history), is_chosen=False, is_further=True)
+            for proposal in proposals
+        ]
+        with self._claims.lock:
+            self._save([*self._load(history), *new])
+        self._say(f"{proposals[0].source} had {len(new)} ideas; they are tried one after the other")
+
+    # ---- the file ----------------------------------------------------------------------------------------------------
+
+    def _load(self, history: History) -> list[IdeaAhead]:
+        """Read the ideas that fit this history and are no attempts yet."""
+        with self._claims.lock:
+            return load(self._folder, begun(history))
+
+    def _save(self, ideas: Sequence[IdeaAhead]) -> None:
+        save(self._folder, ideas)
+
+
+def save(folder: Path, ideas: Sequence[IdeaAhead]) -> None:
+    """Write ideas durably to the file of the night; remove it where there are none."""
+    if ideas:
+        write_plain(folder / FILE, json.dumps([asdict(idea) for idea in ideas]) + "\n")
+    for name in (CHOSEN, FURTHER, *(() if ideas else (FILE,))):
+        (folder / name).unlink(missing_ok=True)
+
+
+def load(folder: Path, history: History) -> list[IdeaAhead]:
+    """Read ideas from the file, or those of earlier versions, without what does not fit this history or was entered."""
+    found: list[IdeaAhead] = []
+    for name in (FILE, CHOSEN, FURTHER):
+        said = _read(folder, name)
+        for facts in said if isinstance(said, list) else [said]:
+            idea = _fitting(facts, history, name)
+            if idea is not None:
+                _put(found, idea)
+    return found
+
+
+def _put(found: list[IdeaAhead], idea: IdeaAhead) -> None:
+    """Add an idea to others; earlier versions had a further idea that was chosen in both files."""
+    for at, one in enumerate(found):
+        if words_of(one.proposal) == words_of(idea.proposal):
+            found[at] = replace(one, is_further=one.is_further or idea.is_further)
+            return
+    found.append(idea)
+
+
+def _read(folder: Path, name: str) -> Any:
+    try:
+        return json.loads(read_end(folder.resolve(), name, MAX_FILE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _fitting(said: Any, history: History, name: str) -> IdeaAhead | None:
+    try:
+        facts = said["proposal"]
+        texts = [facts[name] for name in ("script", "title", "hypothesis", "source")]
+        parent, number, repairs = said["parent"], said.get("number", 0), facts.get("repairs")
+        chosen, further = said.get("is_chosen", name == CHOSEN), said.get("is_further", name == FURTHER)
+        texts[0].encode()  # a half of a surrogate pair cannot be merged, and no script of ours has one
+    except (KeyError, TypeError, AttributeError, UnicodeEncodeError):
+        return None
+    if not all(isinstance(text, str) for text in texts) or not isinstance(parent, int) or not isinstance(number, int):
+        return None
+    known = range(len(history))
+    if parent not in known or not (repairs is None or (isinstance(repairs, int) and repairs in known)):
+        return None
+    proposal = Proposal.of(*texts, repairs=repairs)
+    idea = IdeaAhead(proposal, parent, number=number, is_chosen=chosen is True, is_further=further is True)
+    return None if _is_entered(idea, history) else idea
+
+
+def _is_entered(idea: IdeaAhead, history: History) -> bool:
+    """Whether an attempt is this idea, perhaps merged: the night was killed before it could forget the file."""
+    return any(words_of(one.proposal) == words_of(idea.proposal) for one in history[max(1, idea.number) :])
+
+
+def words_of(proposal: Proposal) -> tuple[str, str, str]:
+    """Return what stays the same when an idea is merged."""
+    return proposal.title, proposal.hypothesis, proposal.source
+
+
+# ---- sources that answer with several ideas --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherFirst:
+    """Propose the further ideas of earlier answers before anything is asked; keep what an answer has beside the first.
+
+    ask: returns the ideas of one answer, the one to try first at the beginning.
+    """
+
+    ask: Callable[[Briefing], Sequence[Proposal]]
+    source: str
+    waiting: Waiting
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        if briefing.broken is not None and briefing.broken.proposal.source == self.source:
+            return self.ask(briefing)[0]
+        known = self.waiting.next(briefing)
+        if known is not None:
+            return known
+        ideas = self.ask(briefing)
+        if len(ideas) == 1:
+            return ideas[0]
+        self.waiting.keep(ideas, briefing)  # the first as well, in case the night is killed before it is an attempt
+        first = self.waiting.next(briefing)
+        if first is None:
+            raise NoIdea("no idea of the answer can be tried")
+        return first
