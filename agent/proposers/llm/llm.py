@@ -15,6 +15,7 @@ from agent.clock import utc_now
 from agent.errors import NightError, NoIdea, NotYet, Unanswered
 from agent.experiment import SOURCE_CHARS, Ask, Attempt, Briefing, Proposal, source_name
 from agent.proposers.author.near import to_combine
+from agent.proposers.llm.budget import Budget
 from agent.proposers.llm.chat import CallFailed, Chat, Patience, Reply, ask_in_time
 from agent.proposers.llm.endpoint import Endpoint
 from agent.proposers.llm.likeness import least_alike_first, traits, tried_traits
@@ -77,7 +78,7 @@ class LLM:
         self._api_format = API_FORMATS[self._endpoint.provider]
         self._record, self._stopped, self._patience, self._stream = record, stopped, patience, stream
         self._chat().close()  # find errors of the setup before the night, not in it
-        self._price, self._max_usd = price, max_usd
+        self._price, self._budget = price, Budget(max_usd, stopped)
         self._refused: tuple[str, float] | None = None  # why the server refused, and until when (monotonic) not to ask
         self._model = re.sub(r"[^A-Za-z0-9._:/-]", "_", self._endpoint.model)
         self.source = self.source_of(AskMode.EDIT)
@@ -113,16 +114,17 @@ class LLM:
             raise NotYet("there are no two attempts to combine yet, one of them a near miss")
         asked, wrong, spent_usd = compose(briefing, broken, mode), "", most_spent_usd(briefing.asks)
         for _ in range(TRIES):
-            self._check_allowed(spent_usd)
-            reply, ask = self._ask(asked, Ask(briefing.number, source, utc_now(), 0.0, self._endpoint.model))
-            try:
-                edits = self._read(reply, briefing, broken, mode)
-            except BadReply as error:
-                wrong = f"{error}{_hint(reply, asked)}"
-                self._record(replace(ask, failure=self._presentable(f"the answer cannot be used: {wrong}")))
-                asked, spent_usd = ask_again(asked, reply.text, str(error)), spent_usd + most_spent_usd((ask,))
-                continue
-            self._record(ask)
+            self._check_not_refused()
+            with self._budget.call(self._most_usd(asked) or 0.0, spent_usd):
+                reply, ask = self._ask(asked, Ask(briefing.number, source, utc_now(), 0.0, self._endpoint.model))
+                try:
+                    edits = self._read(reply, briefing, broken, mode)
+                except BadReply as error:
+                    wrong = f"{error}{_hint(reply, asked)}"
+                    self._note(replace(ask, failure=self._presentable(f"the answer cannot be used: {wrong}")))
+                    asked, spent_usd = ask_again(asked, reply.text, str(error)), spent_usd + most_spent_usd((ask,))
+                    continue
+                self._note(ask)
             repairs = broken.number if broken is not None else None
             return tuple(Proposal.of(one.script, one.title, one.hypothesis, source, repairs=repairs) for one in edits)
         raise NoIdea(self._presentable(f"no answer could be used, the last because {wrong}"))
@@ -130,14 +132,15 @@ class LLM:
     def _chat(self) -> Chat:
         return Chat(self._api_format, self._endpoint, self._patience)
 
-    def _check_allowed(self, spent_usd: float) -> None:
-        if self._stopped():
-            raise Unanswered("not asked, because the night is stopping")
-        if self._refused is not None and time.monotonic() < self._refused[1]:
-            raise Unanswered(self._refused[0])
-        if self._max_usd is not None and spent_usd >= self._max_usd:
-            sentence = f"${spent_usd:.2f} of --max-cost {self._max_usd:g} are spent; raise it to ask on"
-            raise Unanswered(sentence)
+    def _check_not_refused(self) -> None:
+        refused = self._refused
+        if refused is not None and time.monotonic() < refused[1] and not self._stopped():
+            raise Unanswered(refused[0])
+
+    def _note(self, ask: Ask) -> None:
+        """Record a call that is over, and count its cost."""
+        self._record(ask)
+        self._budget.spend(most_spent_usd((ask,)))
 
     def _ask(self, asked: Conversation, ask: Ask) -> tuple[Reply, Ask]:
         """Return the reply and its record, not yet recorded; after a failure, record it and raise Unanswered."""
@@ -149,7 +152,7 @@ class LLM:
             if error.lasting:
                 self._refused = (sentence, time.monotonic() + self._patience.rest_s)
             most = self._most_usd(asked) if error.charged else None
-            self._record(replace(ask, wall_s=time.monotonic() - start, failure=sentence, usd_most=most))
+            self._note(replace(ask, wall_s=time.monotonic() - start, failure=sentence, usd_most=most))
             raise Unanswered(sentence) from error
         usd = self._usd(reply)
         most = self._most_usd(asked) if usd is None else None
