@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from agent.errors import NoRepository, RepoError
@@ -78,7 +79,7 @@ class Repo:
 
     def common_dir(self) -> Path:
         """Return the git folder that linked worktrees of one repository share."""
-        return (self.root / self.git("rev-parse", "--git-common-dir")).resolve()
+        return _common_dir(self)
 
     def is_shallow(self) -> bool:
         """Return whether this clone lacks the older part of its history."""
@@ -99,11 +100,19 @@ class Repo:
             note.write_bytes(message.encode())
             blob = self.git("hash-object", "-w", "--no-filters", str(content))
             self.git("read-tree", parent, env=private)
-            entry = f"{self._mode(parent, path)},{blob},{path}"
+            entry = f"{_mode(self, parent, path)},{blob},{path}"
             self.git("update-index", "--add", "--cacheinfo", entry, env=private)
             tree = self.git("write-tree", env=private)
             dates = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
-            return self.git("commit-tree", tree, "-p", parent, "-F", str(note), env={**self.identity(), **dates})
+            commit = ("commit-tree", tree, "-p", parent, "-F", str(note))
+            with suppress(RepoError):  # of a user whom git does not know
+                return self.git("-c", "user.useConfigOnly=true", *commit, env=dates)
+            return self.git(*commit, env={**self.identity(), **dates})
+
+    def set_ref(self, ref: str, new: str, why: str) -> None:
+        """Create a ref that only this night writes, or move it, wherever it was."""
+        self._break_stale_lock(ref)
+        self.git("update-ref", "--create-reflog", "-m", f"nightshift: {why}", ref, new)
 
     def move_ref(self, ref: str, new: str, old: str | None, why: str) -> None:
         """Move a ref by compare-and-swap; raise RepoError if it is neither at old (None: missing) nor at new.
@@ -156,15 +165,22 @@ class Repo:
         found = (f"{one.casefold()}/" for one in tracked if one)
         return any(one.startswith(wanted) or wanted.startswith(one) for one in found)
 
-    def _mode(self, commit: str, path: str) -> str:
-        """Return the file's mode: executable if it was; a link becomes a plain file."""
-        entry = self.git("ls-tree", commit, "--", path)
-        return "100755" if entry.startswith("100755") else "100644"
-
     def identity(self) -> dict[str, str]:
         """Return an author for commits if git has none configured, so that the night can go on; else nothing."""
         status, _, _ = _run(self.root, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
         return {} if status == 0 else dict(NIGHTSHIFT_IDENTITY)
+
+
+@lru_cache(maxsize=1024)  # of a commit, which never changes: most attempts have one of a few parents
+def _mode(repo: Repo, commit: str, path: str) -> str:
+    """Return the file's mode: executable if it was; a link becomes a plain file."""
+    entry = repo.git("ls-tree", commit, "--", path)
+    return "100755" if entry.startswith("100755") else "100644"
+
+
+@lru_cache(maxsize=16)
+def _common_dir(repo: Repo) -> Path:
+    return (repo.root / repo.git("rev-parse", "--git-common-dir")).resolve()
 
 
 def valid_tag(tag: str) -> bool:

@@ -60,7 +60,7 @@ def commit(context: NightContext, state: State, attempt: Attempt) -> None:
     message = f"{proposal.title}\n\n{proposal.hypothesis}\n\n{facts}"
     sha = repo.commit_script(parent, night.script, proposal.script, message, when=attempt.started)
     ref = attempt_ref(night.tag, attempt.number)
-    repo.move_ref(ref, sha, repo.find(ref), f"attempt {attempt.number}")
+    repo.set_ref(ref, sha, f"attempt {attempt.number}")
     state.record_commit(attempt.number, sha)
 
 
