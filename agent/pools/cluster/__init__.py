@@ -1,1 +1,1 @@
-"""Workers on the nodes of a Ray cluster: the same jobs, with all that they need sent by hash."""
+"""Workers on the nodes of a Ray cluster: the same jobs, executed by the same code, wherever a node is."""

@@ -1,0 +1,234 @@
+"""Speak with Ray in a process beside the driver.
+
+Ray's library ends its process when the head of the cluster is gone, and takes over signals. Here it can do both: the
+driver sees that this process has ended, and starts another. It ends when the driver does.
+
+    python -m agent.pools.cluster.broker FD
+"""
+
+import os
+import pickle
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import cloudpickle
+from ray.exceptions import (
+    LocalRayletDiedError,
+    NodeDiedError,
+    RayError,
+    RayTaskError,
+    TaskCancelledError,
+    TaskUnschedulableError,
+    WorkerCrashedError,
+)
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from agent.errors import NightshiftError
+from agent.pools.cluster import bootstrap
+from agent.pools.cluster.content import code_of_harness, pieces
+from agent.pools.cluster.words import (
+    Begin,
+    Connect,
+    Connected,
+    Consult,
+    Consulted,
+    Content,
+    Done,
+    EndJob,
+    FromBroker,
+    Join,
+    Lacks,
+    Look,
+    Missing,
+    NodeCall,
+    NodeJoined,
+    NodeLeft,
+    Progressed,
+    Store,
+    Unreachable,
+    Versions,
+)
+
+WATCH_S = 1.0  # between looks at the nodes and at the progress of jobs
+END_S = 6.0  # that a job has to end in once it was asked to; then its process is killed
+CALLS_OF_A_PROCESS = 200  # starting another Python for every job would take a second of a core each time
+STORE_BYTES = 256 << 20  # of Ray's object store on this machine: results are small, and content goes in pieces
+
+
+@dataclass
+class Broker:
+    """Hold what goes on in the cluster."""
+
+    link: Connection
+    code: tuple[str, Any]  # the checksum of the harness's code, and the reference to it
+    board: Any
+    sender: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    content: Content | None = None
+    nodes: set[str] = field(default_factory=set)
+    jobs: dict[str, Any] = field(default_factory=dict)  # by worker: the reference to its result
+    over: dict[str, float] = field(default_factory=dict)  # by worker: when its job was asked to end
+    sending: threading.Lock = field(default_factory=threading.Lock)
+
+    def tell(self, event: FromBroker) -> None:
+        with self.sending, suppress(OSError):  # the driver may be gone
+            self.link.send(event)
+
+    def call(self, node: str, call: NodeCall, worker: str = "", cpus: float = 0, gpus: int = 0) -> Any:
+        """Return the reference to a node's answer."""
+        task = ray.remote(
+            num_cpus=cpus, num_gpus=gpus, max_retries=0, max_calls=CALLS_OF_A_PROCESS,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        )(bootstrap.answer_with)  # fmt: skip
+        digest, code = self.code
+        return task.remote(digest, [code], pickle.dumps(call), self.board, worker)
+
+    def ask(self, node: str, call: NodeCall, gpus: int = 0) -> Any:
+        return pickle.loads(ray.get(self.call(node, call, gpus=gpus)))
+
+    # ---- nodes ----
+
+    def watch(self) -> None:
+        """Follow nodes and progress until the process ends."""
+        while True:
+            with suppress(RayError):
+                self._look_around()
+                self._exchange()
+            time.sleep(WATCH_S)
+
+    def _look_around(self) -> None:
+        alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+        for node in self.nodes - alive.keys():
+            self.nodes.discard(node)
+            self.tell(NodeLeft(node))
+        for node, facts in alive.items():
+            if self.content is not None and node not in self.nodes:
+                self.nodes.add(node)
+                threading.Thread(target=self._join, args=(facts, self.content), daemon=True).start()
+
+    def _join(self, facts: dict[str, Any], content: Content) -> None:
+        """Bring the content to a node, and tell the driver what device it has."""
+        node, has = facts["NodeID"], facts["Resources"]
+        cpus, gpus = int(has.get("CPU", 0)), int(has.get("GPU", 0))
+        joined = NodeJoined(node, facts["NodeName"], cpus, gpus)
+        if cpus == 0:  # for drivers alone
+            return self.tell(joined)
+        try:
+            places = {Path(content.fixed_at): content.fixed, Path(content.corpus_at): content.corpus}
+            files = {digest: str(place / name) for place, names in places.items() for name, digest in names.items()}
+            joined = replace(joined, versions=self.bring(node, files))
+            return self.tell(replace(joined, device=self.ask(node, Look(content), gpus=min(gpus, 1))))
+        except (RayError, OSError, ImportError, NightshiftError) as error:
+            self.tell(replace(joined, why=sentence(error)))
+
+    def bring(self, node: str, files: Mapping[str, str]) -> Versions:
+        """Send those of the files that a node lacks (sha256 → their path here)."""
+        lacks: Lacks = self.ask(node, Missing(files))
+        for digest in lacks.digests:
+            for offset, piece, last in pieces(Path(files[digest])):
+                self.ask(node, Store(digest, self.sender, offset, piece, last))
+        return lacks.versions
+
+    # ---- jobs ----
+
+    def begin(self, order: Begin) -> None:
+        """Execute a job to its end, and tell the driver."""
+        worker = order.perform.worker
+        try:
+            if order.files:
+                self.bring(order.node, order.files)
+            self.jobs[worker] = self.call(order.node, order.perform, worker, order.cpus, order.gpus)
+            done = Done(worker, pickle.loads(ray.get(self.jobs[worker])))
+        except (RayError, OSError, NightshiftError) as error:
+            done = Done(worker, lost=sentence(error))
+        self.jobs.pop(worker, None)
+        self.over.pop(worker, None)
+        self.tell(done)
+
+    def end(self, worker: str) -> None:
+        self.over.setdefault(worker, time.monotonic())
+
+    def _exchange(self) -> None:
+        """Pass progress on, and the wish to end jobs; end the processes of those that do not."""
+        over = dict(self.over)
+        for worker, asked in over.items():
+            if worker in self.jobs and time.monotonic() - asked > END_S:
+                ray.cancel(self.jobs[worker], force=True)
+        if self.jobs:
+            for worker, point in ray.get(self.board.exchange.remote(set(over)), timeout=10).items():
+                self.tell(Progressed(worker, *pickle.loads(point)))
+
+    def consult(self, order: Consult) -> None:
+        """Make a short call to a node, and tell the driver its answer."""
+        try:
+            self.tell(Consulted(order.number, self.ask(order.node, order.call)))
+        except (RayError, OSError, NightshiftError) as error:
+            self.tell(Consulted(order.number, why=sentence(error)))
+
+
+def sentence(error: Exception) -> str:
+    """Return an error in one line, without the traces of Ray."""
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    known = {
+        WorkerCrashedError: "its process was killed",
+        NodeDiedError: "its node has left",
+        TaskUnschedulableError: "its node has left",
+        LocalRayletDiedError: "its node has left",
+        TaskCancelledError: "it was ended",
+        ModuleNotFoundError: f"its Python lacks {getattr(cause, 'name', None)}: install nightshift's packages there",
+    }
+    said = next((words for kind, words in known.items() if isinstance(cause, kind)), None)
+    return said or next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__
+
+
+def connect(order: Connect) -> None:
+    """Join the cluster, or begin one on this machine that ends with this process."""
+    own: dict[str, Any] = {"_temp_dir": order.temporary, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+    ray.init(
+        address=order.address or "local", log_to_driver=False, configure_logging=False, namespace="nightshift",
+        **({} if order.address else own),
+    )  # fmt: skip
+
+
+def main(link: Connection) -> None:
+    """Connect as the driver's first order says, then follow its orders until it is gone."""
+    try:
+        connect(link.recv())
+        digest, code = code_of_harness()
+        board = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=_here())(bootstrap.Progresses).remote()
+        broker = Broker(link, (digest, ray.put(code)), board)
+    except (RayError, ConnectionError, OSError, RuntimeError, ValueError) as error:
+        link.send(Unreachable(sentence(error)))
+        return
+    broker.tell(Connected(tuple(node["NodeID"] for node in ray.nodes() if node["Alive"])))
+    threading.Thread(target=broker.watch, daemon=True).start()
+    with suppress(EOFError, OSError):
+        while True:
+            match link.recv():
+                case Join(content):
+                    broker.content = content
+                case Begin() as order:
+                    threading.Thread(target=broker.begin, args=(order,), daemon=True).start()
+                case EndJob(worker):
+                    broker.end(worker)
+                case Consult() as order:
+                    threading.Thread(target=broker.consult, args=(order,), daemon=True).start()
+    ray.shutdown()
+
+
+def _here() -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+
+
+if __name__ == "__main__":
+    cloudpickle.register_pickle_by_value(bootstrap)
+    main(Connection(int(sys.argv[1])))
+    os._exit(0)  # threads may wait for answers that will not come

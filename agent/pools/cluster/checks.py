@@ -1,0 +1,48 @@
+"""Decide whether a node can take part in a night: pure functions of its facts."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from agent.experiment import Night
+from agent.pools.cluster.words import NodeDevice, NodeJoined, Versions
+from agent.runs.fixed import protocol
+
+
+def unfit(joined: NodeJoined, own: Versions) -> str | None:
+    """Return why a node can take part in no night of this driver; None if it can."""
+    if joined.why is not None:
+        return f"node {joined.name} is not used: {joined.why}"
+    for name, theirs, ours in (
+        ("Python", joined.versions and joined.versions.python, own.python),
+        ("MLX", joined.versions and joined.versions.mlx, own.mlx),
+    ):
+        if theirs != ours:
+            return f"node {joined.name} is not used: it has {name} {theirs or 'not at all'}, and here it is {ours}"
+    return None
+
+
+def different(joined: NodeJoined, night: Night) -> str | None:
+    """Return why scores of a node would not compare with those of a night; None if they would."""
+    device = joined.device
+    assert device is not None
+    if device.device != night.device:
+        return (
+            f"node {joined.name} is not used: it has {device.device}, and night {night.tag} runs on {night.device}, so "
+            f"scores would not compare"
+        )
+    now = protocol({"fingerprint": device.fingerprint, "device_kind": device.device_kind}, night.budget_s)
+    if now != night.protocol:
+        return (
+            f"node {joined.name} is not used: its corpus gives protocol {now}, and night {night.tag} has "
+            f"{night.protocol}, so scores would not compare"
+        )
+    return None
+
+
+def usual(devices: Sequence[NodeDevice], wanted: str | None = None) -> NodeDevice | None:
+    """Return the device that a night runs on: the wanted one if a node has it, else the one that most nodes have."""
+    if not devices:
+        return None
+    most = Counter(device.device for device in devices).most_common(1)[0][0]
+    name = wanted if wanted in {device.device for device in devices} else most
+    return next(device for device in devices if device.device == name)

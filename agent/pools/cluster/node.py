@@ -1,0 +1,290 @@
+"""Answer the driver's calls on a node: hold content, say what the node is, and execute jobs."""
+
+import fcntl
+import os
+import pickle
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from agent.errors import MachineError
+from agent.experiment import Night, Progress
+from agent.experiment.lease import Lease
+from agent.files import remove
+from agent.pools.cluster.content import PIECE_BYTES, blob, folder_with, home, is_inside, missing, put_file, store
+from agent.pools.cluster.words import (
+    Content,
+    Drop,
+    Enter,
+    Fetch,
+    Lacks,
+    Look,
+    Missing,
+    NodeCall,
+    NodeDevice,
+    NodeShare,
+    Perform,
+    Piece,
+    Returned,
+    Store,
+    Versions,
+)
+from agent.records.checksums import digest
+from agent.runs.execute import execute
+from agent.runs.fixed import probe
+from agent.runs.jobs import Evaluate, Job, Measure, Rehearse
+from agent.runs.runner import Runner, read_end, weights_bytes
+from agent.runs.train import METRICS, METRICS_BYTES, SUMMARY_BYTES
+from agent.sandbox.box import Mode, choose
+from agent.sandbox.limits import limits_of_machine
+from agent.sandbox.process import LOG
+
+LOG_BYTES, LOSSES_BYTES = 1 << 20, 1 << 30  # the most of a file that comes back
+MIN_FREE_BYTES = 1 << 30  # below it a node takes no job: the disk would fill in the middle of one
+REPORT_S = 2.0  # between reports of progress
+DEAF_S = 7.0  # errors in place of the driver's answer for so long: it is gone, and so is the job
+KEPT_S = 7 * 24 * 3600.0  # since its last use: nights and files on a node's disk
+
+
+class Board:
+    """Report progress to the driver's actor, and learn from it whether to end the job."""
+
+    def __init__(self, actor: Any, worker: str) -> None:
+        self._actor = actor
+        self._worker = worker
+        self._point: tuple[Progress | None, float] | None = None
+        self._over = threading.Event()
+        self._ended = threading.Event()
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the job is to end: the driver asked for it, or is gone."""
+        return self._over.is_set()
+
+    def note(self, progress: Progress | None, elapsed_s: float) -> None:
+        self._point = (progress, elapsed_s)
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Report in a thread during the `with` block."""
+        thread = threading.Thread(target=self._report, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+
+    def _report(self) -> None:
+        import ray
+        from ray.exceptions import GetTimeoutError, RayError
+
+        heard = time.monotonic()
+        while not self._ended.wait(REPORT_S if self._point is None else REPORT_S / 2):
+            try:
+                asked = ray.get(
+                    self._actor.report.remote(self._worker, self._point and pickle.dumps(self._point)), timeout=30
+                )
+                heard = time.monotonic()
+            except GetTimeoutError:  # a busy machine: the driver may be well
+                continue
+            except RayError:
+                asked = time.monotonic() - heard > DEAF_S
+            if asked:
+                self._over.set()
+
+
+def answer(call: NodeCall, board: Board | None) -> object:
+    """Answer a call."""
+    match call:
+        case Missing():
+            return Lacks(versions(), missing(call.files))
+        case Store():
+            store(call.digest, call.sender, call.offset, call.piece, last=call.last)
+        case Look():
+            return look(call.content)
+        case Enter():
+            return enter(call.night, call.content)
+        case Fetch():
+            return fetch(call)
+        case Drop():
+            for run in call.runs:
+                _idle_runner(call.night).drop_weights(*run)
+        case Perform():
+            assert board is not None
+            return perform(call, board)
+    return None
+
+
+def versions() -> Versions:
+    try:
+        mlx = version("mlx")
+    except PackageNotFoundError:
+        mlx = None
+    return Versions(f"{sys.version_info.major}.{sys.version_info.minor}", mlx)
+
+
+def look(content: Content) -> NodeDevice:
+    """Look at this node's device as a night on one machine does; raise MachineError where it cannot be used."""
+    fixed, corpus = folder_with("fixed", content.fixed), folder_with("corpora", content.corpus)
+    facts = probe(fixed, str(corpus))
+    names = ("device_kind", "device", "fingerprint", "budget_s", "cores", "memory_bytes")
+    return NodeDevice(**{name: facts[name] for name in names}, box=choose(Mode(content.sandbox)))
+
+
+# ---- the night's folder ----------------------------------------------------------------------------------------------
+
+
+def night_folder(night: Night) -> Path:
+    """Return the folder of a night on this node; another night of the same tag has another one."""
+    began = "".join(one for one in night.started if one.isdigit())
+    return home() / "nights" / f"{night.tag}-{night.protocol}-{began}"
+
+
+def enter(night: Night, content: Content) -> tuple[tuple[int, int], ...]:
+    """Lay out a night's folder as on the driver's machine; return the runs whose weights are in it already."""
+    folder = night_folder(night)
+    if not (folder / "fixed").is_dir():
+        _forget_old(folder.parent)
+        fixed, aside = folder_with("fixed", content.fixed), folder / f"fixed.{os.getpid()}.new"
+        shutil.copytree(fixed, aside)
+        for name in ("kernels", "blas"):  # compiled here when the device was looked at
+            if (home().parent / name).is_dir():
+                shutil.copytree(home().parent / name, folder / "warm" / "cache" / name, dirs_exist_ok=True)
+        with suppress(OSError):  # another worker was faster
+            aside.rename(folder / "fixed")
+        remove(aside)
+    folder.touch()
+    runs = [path for path in sorted(folder.glob("runs/*/seed*")) if weights_bytes(path) is not None]
+    found = [(path.parent.name, path.name.removeprefix("seed")) for path in runs]
+    return tuple((int(attempt), int(seed)) for attempt, seed in found if attempt.isdigit() and seed.isdigit())
+
+
+def _forget_old(nights: Path) -> None:
+    """Delete nights and content that were not used for KEPT_S."""
+    for path in (*nights.glob("*"), *(home() / "files").glob("*"), *home().glob("corpora/*"), *home().glob("code/*")):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > KEPT_S:
+                remove(path)
+
+
+def fetch(call: Fetch) -> Piece:
+    """Return a piece of a run's weights, and the checksum of all with the last one."""
+    weights = _idle_runner(call.night).weights(call.attempt, call.seed)
+    if weights_bytes(weights.parents[1]) is None:
+        raise MachineError(f"the weights of #{call.attempt} with seed {call.seed} are gone")
+    with weights.open("rb") as file:
+        total = os.fstat(file.fileno()).st_size
+        file.seek(call.offset)
+        content = file.read(PIECE_BYTES)
+    return Piece(content, total, digest(weights) if call.offset + len(content) >= total else None)
+
+
+def _idle_runner(night: Night) -> Runner:
+    """Return a runner that starts no process."""
+    box, limits = choose(Mode.OFF), limits_of_machine()
+    return Runner(night, night_folder(night), box, limits, None, lambda: False, lambda progress, elapsed_s: None)
+
+
+# ---- a job -----------------------------------------------------------------------------------------------------------
+
+
+def perform(call: Perform, board: Board) -> Returned:
+    """Execute a job with the part of this node that is free for it; return its result and its small files."""
+    if shutil.disk_usage(home()).free < MIN_FREE_BYTES:
+        return Returned(unwell=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}")
+    corpus = folder_with("corpora", call.content.corpus)
+    enter(call.night, call.content)
+    runner = Runner(
+        replace(call.night, data=str(corpus)), night_folder(call.night), call.box, limits_of_machine(),
+        call.allowance_s, lambda: board.is_over, board.note, root=home(),
+    )  # fmt: skip
+    try:
+        with leased(call.worker, call.share) as lease, board.reporting():
+            for name, checksum in call.sent.items():
+                _receive(runner.folder, name, checksum)
+            result = execute(call.job, replace(runner, lease=lease))
+    except MachineError as error:
+        return Returned(error=str(error), files=small_files(runner, call.job))
+    except OSError as error:
+        return Returned(unwell=f"{error.filename or 'its disk'}: {error.strerror or error}")
+    return Returned(result, files=small_files(runner, call.job))
+
+
+def _receive(folder: Path, name: str, checksum: str) -> None:
+    """Put a file that was sent in its place, unless it is there; as the only name of it: weights are refused else."""
+    at = folder / name
+    if at.is_file() and digest(at) == checksum:
+        return
+    put_file(checksum, at)
+    blob(checksum).unlink(missing_ok=True)
+
+
+@contextmanager
+def leased(worker: str, share: NodeShare) -> Iterator[Lease]:
+    """Yield a lease of cores, and of the GPU that Ray has chosen; other nights and clusters of this machine see it.
+
+    Ray counts cores but does not tell which ones, so each set of them has a file that its worker locks.
+    """
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES") or None
+    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    size = len(usable) if share.cores is None else share.cores
+    sets = [tuple(usable[at : at + size]) for at in range(0, len(usable) - size + 1, size)] if size else [()]
+    with ExitStack() as held:
+        if gpu is not None:
+            held.enter_context(_locked("gpu", [gpu]))
+        cores = held.enter_context(_locked("cores", sets)) if size and sets else ()
+        yield Lease(worker, cores if len(cores) < len(usable) else (), gpu, share.of_memory)
+
+
+@contextmanager
+def _locked(kind: str, wanted: list[Any]) -> Iterator[Any]:
+    """Lock the first of these that is free; raise MachineError if none is."""
+    folder = home() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + 10
+    while True:
+        for one in wanted:
+            name = "-".join(map(str, (one[0], one[-1]))) if isinstance(one, tuple) else str(one).replace("/", "_")
+            with (folder / f"{kind}-{name}").open("w") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                yield one
+                return
+        if time.monotonic() > deadline:
+            raise OSError(0, f"another night uses all its {kind}", None)
+        time.sleep(0.1)
+
+
+def small_files(runner: Runner, job: Job) -> Mapping[str, bytes]:
+    """Return the files of a job that the driver's records and charts are made of, each up to a size."""
+    found: dict[str, bytes] = {}
+    for path, most in _of_interest(runner, job):
+        with suppress(OSError):
+            found[path.relative_to(runner.folder).as_posix()] = read_end(path.parent, path.name, most)
+    return {name: content for name, content in found.items() if is_inside(name)}
+
+
+def _of_interest(runner: Runner, job: Job) -> Iterator[tuple[Path, int]]:
+    yield runner.dry_folder(0) / LOG, LOG_BYTES  # made where a failure may be the machine's
+    if isinstance(job, Rehearse):
+        yield runner.dry_folder(job.attempt) / LOG, LOG_BYTES
+    elif isinstance(job, Measure):
+        out = runner.run_folder(job.attempt, job.seed) / "out"
+        yield out.parent / LOG, LOG_BYTES
+        yield out / METRICS, METRICS_BYTES
+        yield out / "summary.json", SUMMARY_BYTES
+    elif isinstance(job, Evaluate):
+        yield runner.score_folder(job.attempt, job.seed) / LOG, LOG_BYTES
+        yield runner.losses(job.attempt, job.seed, job.split), LOSSES_BYTES
+    else:
+        yield runner.audit_folder(job.attempt, job.seed) / LOG, LOG_BYTES
+        yield runner.evidence(job.attempt, job.seed, job.split), LOSSES_BYTES

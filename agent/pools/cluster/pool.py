@@ -1,0 +1,381 @@
+"""Execute the jobs of a night on the nodes of a Ray cluster. Journal and git stay with the driver."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.errors import MachineError
+from agent.experiment import Ending, Run
+from agent.files import remove
+from agent.pools.cluster.checks import different
+from agent.pools.cluster.cluster import Cluster
+from agent.pools.cluster.content import is_inside
+from agent.pools.cluster.words import (
+    Begin,
+    Consult,
+    Consulted,
+    Done,
+    Drop,
+    EndJob,
+    Enter,
+    Fetch,
+    FromBroker,
+    NodeJoined,
+    NodeLeft,
+    NodeShare,
+    Perform,
+    Piece,
+    Progressed,
+    Returned,
+)
+from agent.pools.pool import Ended, Working
+from agent.records.checksums import digest
+from agent.runs.jobs import Evaluate, Job, Measure, Reexamine
+from agent.runs.runner import Runner
+from hardware import write_atomically
+
+REST_S = {"killed": 5.0, "unwell": 300.0}  # before a worker gets work again
+AGAIN_S = 10.0  # between attempts to reach a cluster that is gone
+FETCH_S = 600.0  # for the weights of a run
+ENTER_S = 120.0  # for a node to lay out the night's folder
+NO_WORKER = "no worker"
+CLOSE_S = 7.0  # that jobs may take to end by themselves
+
+
+@dataclass(slots=True)
+class Slot:
+    """Hold one worker: a share of a node."""
+
+    name: str
+    node: NodeJoined
+    share: NodeShare
+    rests_until: float = 0.0
+    job: Job | None = None
+    began: float = 0.0
+    working: Working = field(default_factory=lambda: Working(None, 0.0))
+
+
+class RayPool:
+    """Execute jobs on workers of a cluster.
+
+    The weights of a run stay on the node that has trained it until the run's attempt is kept. A job that needs them
+    goes there. A lost job is said to be lost once there is a worker that can do it again.
+    """
+
+    def __init__(self, cluster: Cluster, runner: Runner, most: int, share: NodeShare) -> None:
+        self._cluster = cluster
+        self._runner = runner  # of the driver: its folder is the night's
+        self._most = most
+        self._share = share
+        self._slots: dict[str, Slot] = {}
+        self._held: dict[tuple[int, int], set[str]] = {}  # attempt and seed → the nodes that have the weights
+        self._ended: list[Ended] = []
+        self._lost: list[Ended] = []  # to be said once there is a worker
+        self._news: list[str] = []
+        self._answers: dict[int, Consulted] = {}
+        self._asked = 0
+        self._next_start = 0.0
+        self._closing = False
+        self._entering: dict[int, str] = {}  # questions for the weights that a node has from an earlier call
+        for joined in list(cluster.nodes.values()):
+            self._welcome(joined)
+        self._wait_for(lambda: not self._entering, ENTER_S)
+        self._news += sorted(filter(None, cluster.refused.values()))
+        if not self._slots:
+            raise MachineError("; ".join(self._news) or "no node of the Ray cluster has a free device")
+        if len(self._slots) < most:
+            self._news.append(f"the cluster has {len(self._slots)} of {most} workers; nodes that join later add theirs")
+
+    # ---- for the driver ----
+
+    @property
+    def workers(self) -> Sequence[str]:
+        return tuple(self._slots) or (NO_WORKER,)
+
+    @property
+    def at_work(self) -> Mapping[str, Working]:
+        return {slot.name: slot.working for slot in self._slots.values() if slot.job is not None}
+
+    def free_for(self, job: Job) -> str | None:
+        unsaid = {one.worker for one in (*self._ended, *self._lost)}
+        slots = [slot for slot in self._slots.values() if slot.job is None and slot.name not in unsaid]
+        if isinstance(job, (Evaluate, Reexamine)):
+            nodes = self._held.get((job.attempt, job.seed), set()) & self._cluster.nodes.keys()
+            slots = [slot for slot in slots if slot.node.node in nodes] if nodes else slots
+        free = [slot.name for slot in slots if slot.rests_until < time.monotonic()]
+        if free:
+            return free[0]
+        if unsaid or any(slot.job is not None for slot in self._slots.values()):
+            return None
+        return slots[0].name if slots else NO_WORKER  # a job in flight keeps the night waiting for a worker
+
+    def begin(self, worker: str, job: Job) -> None:
+        slot = self._slots.get(worker)
+        if slot is None or slot.rests_until > time.monotonic():
+            self._lost.append(Ended(worker, job, lost="no worker was there for it"))
+            return
+        files = self._files_for(job, slot.node.node)
+        if files is None:
+            self._lost.append(Ended(worker, job, lost="the node with its weights is gone"))
+            return
+        slot.job, slot.began, slot.working = job, time.monotonic(), Working(None, 0.0)
+        self._send(slot, job, files)
+
+    def _send(self, slot: Slot, job: Job, files: Iterable[Path]) -> None:
+        content, device, runner = self._cluster.content, slot.node.device, self._runner
+        assert content is not None
+        assert device is not None
+        sent = {path.relative_to(runner.folder).as_posix(): digest(path) for path in files}
+        perform = Perform(runner.night, content, job, slot.name, slot.share, device.box, runner.allowance_s, sent)
+        places = {checksum: str(runner.folder / name) for name, checksum in sent.items()}
+        cpus, gpus = self._needs(slot.node)
+        self._cluster.send(Begin(slot.node.node, cpus, gpus, perform, places))
+
+    def ended(self, wait_s: float) -> Sequence[Ended]:
+        if self._runner.stopped():
+            self._end_jobs()
+        self._pump(0.0 if self._ended else wait_s)
+        found, self._ended = self._ended, []
+        now = time.monotonic()
+        if self._lost and (self._closing or any(slot.rests_until < now for slot in self._slots.values())):
+            found, self._lost = found + self._lost, []
+        elif self._lost and self._runner.stopped():
+            found, self._lost = found + [Ended(one.worker, one.job) for one in self._lost], []
+        return found
+
+    def news(self) -> Sequence[str]:
+        news, self._news = self._news, []
+        return news
+
+    def bring_weights(self, number: int, seed: int) -> None:
+        """Fetch the weights of a run from a node that has them; without one, they are missed when they are needed."""
+        at = self._runner.weights(number, seed)
+        if at.is_file():
+            return
+        for node in self._held.get((number, seed), set()) & self._cluster.nodes.keys():
+            aside = at.with_name(f"{at.name}.part")
+            try:
+                self._fetch(node, number, seed, aside)
+                aside.rename(at)
+            except (MachineError, OSError) as error:
+                aside.unlink(missing_ok=True)
+                self._news.append(f"the weights of #{number} with seed {seed} stay on their node: {error}")
+            else:
+                return
+
+    def _fetch(self, node: str, number: int, seed: int, at: Path) -> None:
+        at.parent.mkdir(parents=True, exist_ok=True)
+        with at.open("wb") as file:
+            checksum = None
+            while checksum is None:
+                piece = self._ask(node, Fetch(self._runner.night, number, seed, file.tell()))
+                assert isinstance(piece, Piece)
+                file.write(piece.content)
+                checksum = piece.digest
+        if digest(at) != checksum:
+            raise MachineError("they arrived damaged")
+
+    def drop_weights(self, number: int, seed: int) -> None:
+        self._runner.drop_weights(number, seed)
+        for node in self._held.pop((number, seed), set()) & self._cluster.nodes.keys():
+            self._drop(node, [(number, seed)])
+
+    def _drop(self, node: str, runs: Sequence[tuple[int, int]]) -> None:
+        self._asked += 1
+        self._cluster.send(Consult(self._asked, node, Drop(self._runner.night, tuple(runs))))
+
+    def close(self) -> None:
+        self._closing = True
+        self._end_jobs()
+        deadline = time.monotonic() + CLOSE_S
+        while any(slot.job is not None for slot in self._slots.values()) and time.monotonic() < deadline:
+            self._pump(0.1)
+        self._drop_copies()
+        self._lose_all("the night ended")
+        self._cluster.close()
+
+    def _drop_copies(self) -> None:
+        """Delete on the nodes the weights that are here as well."""
+        for node in self._cluster.nodes:
+            runs = [run for run, nodes in self._held.items() if node in nodes and self._runner.weights(*run).is_file()]
+            if runs:
+                self._drop(node, runs)
+
+    # ---- what goes with a job, and comes back ----
+
+    def _needs(self, node: NodeJoined) -> tuple[float, int]:
+        """Return the cores and GPUs that Ray counts for one worker of a node."""
+        if node.device is not None and node.device.device_kind == "cuda":
+            return (self._share.cores or node.cpus // node.gpus or 1, 1)
+        if self._share.cores == 0:
+            return (0.01, 0)
+        return (self._share.cores or node.cpus, 0)
+
+    def _files_for(self, job: Job, node: str) -> list[Path] | None:
+        """Return the files of this machine that the node needs for the job; None if its weights are nowhere."""
+        if not isinstance(job, (Evaluate, Reexamine)):
+            return []
+        runner, files = self._runner, []
+        if node not in self._held.get((job.attempt, job.seed), set()):
+            files.append(runner.weights(job.attempt, job.seed))
+            if not files[0].is_file():
+                return None
+        if isinstance(job, Reexamine):
+            files += [runner.losses(job.attempt, job.seed, job.split)]
+            files += [runner.losses(*job.reference, job.split)] if job.reference else []
+        return [path for path in files if path.is_file()]
+
+    def _take(self, slot: Slot, job: Job, returned: Returned) -> None:
+        """Take a job's result and its files, or decide that it has to be done again."""
+        result = returned.result
+        why = returned.unwell or returned.error
+        if isinstance(result, Run) and result.ending is Ending.BROKEN:
+            why = result.last_lines.rpartition("\n")[2]
+        others = {other.node.node for other in self._slots.values()} - {slot.node.node}
+        if why is not None and (returned.unwell or others):
+            self._rest(slot.node.node, REST_S["unwell"], f"node {slot.node.name} gets no work for a while: {why}")
+            self._lose(slot, why)
+            return
+        if isinstance(job, Measure):
+            remove(self._runner.run_folder(job.attempt, job.seed))
+            if isinstance(result, Run) and result.weights_bytes is not None:
+                self._held[job.attempt, job.seed] = {slot.node.node}
+        for name, content in returned.files.items():
+            if is_inside(name):
+                write_atomically(self._runner.folder / name, content)
+        error = MachineError(returned.error) if returned.error is not None else None
+        self._ended.append(Ended(slot.name, job, result, error))
+
+    # ---- events ----
+
+    def _pump(self, wait_s: float) -> None:
+        """Take the broker's events; reconnect if it has ended."""
+        if not self._cluster.is_started and not self._closing and time.monotonic() > self._next_start:
+            self._next_start = time.monotonic() + AGAIN_S
+            self._cluster.start()
+        try:
+            for event in self._cluster.events(wait_s):
+                self._hear(event)
+        except EOFError:
+            self._lose_all("the connection to the Ray cluster ended")
+            if not self._closing:
+                self._next_start = time.monotonic() + AGAIN_S
+        for slot in self._slots.values():
+            if slot.job is not None:
+                known = slot.working.progress
+                slot.working = Working(known, time.monotonic() - slot.began)
+
+    def _hear(self, event: FromBroker) -> None:
+        match event:
+            case NodeJoined() as joined:
+                if joined.node in self._cluster.nodes:
+                    self._welcome(joined)
+                elif self._cluster.refused.get(joined.node):
+                    self._news.append(self._cluster.refused[joined.node])
+            case NodeLeft(node):
+                gone = [slot for slot in self._slots.values() if slot.node.node == node]
+                if gone:
+                    self._news.append(f"node {gone[0].node.name} has left the cluster")
+                for slot in gone:
+                    self._lose(slot, "its node has left")
+                    del self._slots[slot.name]
+            case Progressed(worker, progress, elapsed_s):
+                at_work = self._slots.get(worker)
+                if at_work is not None and at_work.job is not None:
+                    at_work.working, at_work.began = Working(progress, elapsed_s), time.monotonic() - elapsed_s
+            case Consulted() as consulted:
+                if consulted.number in self._entering:
+                    self._note_weights(consulted)
+                elif isinstance(consulted.answer, Piece) or consulted.why is not None:
+                    self._answers = {consulted.number: consulted}  # one question at a time
+            case Done(worker, returned, lost):
+                self._note_done(worker, returned, lost)
+            case _:
+                pass
+
+    def _note_done(self, worker: str, returned: Returned | None, lost: str | None) -> None:
+        slot = self._slots.get(worker)
+        if slot is None or slot.job is None:
+            return
+        job = slot.job
+        if returned is not None:
+            self._take(slot, job, returned)
+        else:
+            slot.rests_until = time.monotonic() + REST_S["killed"]
+            self._lose(slot, lost or "it is not known why")
+        slot.job = None
+
+    def _welcome(self, joined: NodeJoined) -> None:
+        """Give a node's workers work, unless its scores would not compare, or there are enough workers."""
+        why = different(joined, self._runner.night)
+        if why is not None:
+            self._cluster.refused[joined.node] = why
+            del self._cluster.nodes[joined.node]
+            self._news.append(why)
+            return
+        names = self._names(joined)
+        is_late = bool(self._slots)
+        for name, of_memory in names[: self._most - len(self._slots)]:
+            self._slots[name] = Slot(name, joined, NodeShare(self._share.cores, of_memory))
+        content = self._cluster.content
+        assert content is not None
+        self._asked += 1
+        self._entering[self._asked] = joined.node
+        self._cluster.send(Consult(self._asked, joined.node, Enter(self._runner.night, content)))
+        if is_late:
+            self._news.append(f"node {joined.name} has joined: {joined.device and joined.device.device}")
+
+    def _names(self, joined: NodeJoined) -> list[tuple[str, float]]:
+        """Return the names of a node's workers, each with its part of the memory."""
+        cpus, gpus = self._needs(joined)
+        count = self._most if self._share.cores == 0 else joined.gpus if gpus else int(joined.cpus // cpus)
+        taken = {slot.node.name for slot in self._slots.values()}
+        name = joined.name if joined.name not in taken else f"{joined.name} {joined.node[:4]}"
+        kind = "gpu" if gpus else "share"
+        return [(f"{name} {kind} {place}" if count > 1 or gpus else name, 1 / count) for place in range(count)]
+
+    def _rest(self, node: str, rest_s: float, why: str) -> None:
+        self._news.append(why)
+        for slot in self._slots.values():
+            if slot.node.node == node:
+                slot.rests_until = time.monotonic() + rest_s
+
+    def _lose(self, slot: Slot, why: str) -> None:
+        if slot.job is not None:
+            self._lost.append(Ended(slot.name, slot.job, lost=f"worker {slot.name}: {why}"))
+            slot.job = None
+
+    def _lose_all(self, why: str) -> None:
+        for slot in self._slots.values():
+            self._lose(slot, why)
+        self._slots.clear()
+
+    def _end_jobs(self) -> None:
+        for slot in self._slots.values():
+            if slot.job is not None:
+                self._cluster.send(EndJob(slot.name))
+
+    # ---- questions ----
+
+    def _note_weights(self, consulted: Consulted) -> None:
+        """Take a node's answer on which weights it has from an earlier call of the night."""
+        node = self._entering.pop(consulted.number, None)
+        if node is not None and isinstance(consulted.answer, tuple):
+            for run in consulted.answer:
+                self._held.setdefault(run, set()).add(node)
+
+    def _ask(self, node: str, call: Fetch, most_s: float = FETCH_S) -> object:
+        self._asked += 1
+        number = self._asked
+        self._cluster.send(Consult(number, node, call))
+        self._wait_for(lambda: number in self._answers or node not in self._cluster.nodes, most_s)
+        consulted = self._answers.pop(number, None)
+        if consulted is None or consulted.why is not None:
+            raise MachineError(consulted.why if consulted and consulted.why else "it gave no answer")
+        return consulted.answer
+
+    def _wait_for(self, is_so: Callable[[], bool], most_s: float) -> None:
+        deadline = time.monotonic() + most_s
+        while not is_so() and time.monotonic() < deadline:
+            self._pump(0.1)

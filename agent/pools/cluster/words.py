@@ -1,0 +1,267 @@
+"""The calls that nodes answer, and the orders and events between the driver of a night and its broker."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agent.experiment import Night, Progress
+from agent.runs.execute import Result
+from agent.runs.jobs import Job
+from agent.sandbox.box import Box
+
+Digests = Mapping[str, str]  # the path of a file below its folder → its sha256
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShare:
+    """Hold the part of a node that one worker takes."""
+
+    cores: int | None = None  # None: all of the node's, or of those for one GPU; 0: a worker is not pinned
+    of_memory: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Name, by their checksums, the files that every node needs, and where the driver has them."""
+
+    fixed: Digests
+    corpus: Digests
+    fixed_at: str
+    corpus_at: str
+    sandbox: str  # a value of Mode
+
+
+# ---- calls to a node -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Ask which files a node lacks; it takes a file from its own disk where the path leads to the same content."""
+
+    files: Mapping[str, str]  # sha256 → where the driver has it
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Send a piece of a file to a node; the last piece completes the file if its checksum is right."""
+
+    digest: str
+    sender: str  # a name for its unfinished file: another driver may send the same one
+    offset: int
+    piece: bytes
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Ask a node for its device, measured in the way of a night, once it has all content."""
+
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Have a node lay out its folder of a night."""
+
+    night: Night
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """Have a node execute a job."""
+
+    night: Night
+    content: Content
+    job: Job
+    worker: str
+    share: NodeShare
+    box: Box  # that the node chose when it was looked at
+    allowance_s: float | None
+    sent: Digests  # files of the night's folder that the job needs and another machine made
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Ask a node for a piece of a run's weights."""
+
+    night: Night
+    attempt: int
+    seed: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Have a node delete the weights and losses of runs."""
+
+    night: Night
+    runs: tuple[tuple[int, int], ...]  # attempt and seed
+
+
+NodeCall = Missing | Store | Look | Enter | Perform | Fetch | Drop
+
+
+# ---- answers of a node -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Hold the versions that have to be equal on all nodes of a night."""
+
+    python: str  # 3.11
+    mlx: str | None  # None: it is not installed
+
+
+@dataclass(frozen=True, slots=True)
+class Lacks:
+    """Answer Missing."""
+
+    versions: Versions
+    digests: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDevice:
+    """Answer Look."""
+
+    device_kind: str
+    device: str
+    fingerprint: str  # of the corpus
+    budget_s: float
+    cores: int
+    memory_bytes: int
+    box: Box
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Answer Fetch."""
+
+    content: bytes
+    total_bytes: int
+    digest: str | None  # of the whole file, with the last piece
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Answer Perform: the result and the small files of a job, or why there is none."""
+
+    result: Result | None = None  # with neither of the others: the driver asked to end the job
+    error: str | None = None  # of the machine, as a night on one machine would end with it
+    unwell: str | None = None  # why this node can do no work now
+    files: Mapping[str, bytes] = field(default_factory=dict)  # by their path in the night's folder
+
+
+# ---- orders to the broker --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Have the broker join the cluster at an address, or begin one on this machine."""
+
+    address: str | None
+    temporary: str  # a folder for the files of a cluster on this machine
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Have the broker bring the content to all nodes, those that come later included."""
+
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Have the broker execute a job on a node."""
+
+    node: str
+    cpus: float
+    gpus: int
+    perform: Perform
+    files: Mapping[str, str]  # the files to send first: sha256 → their path here
+
+
+@dataclass(frozen=True, slots=True)
+class EndJob:
+    """Have the broker end a worker's job."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Consult:
+    """Have the broker make a call to a node that is short and takes no part of its device."""
+
+    number: int  # of the answer
+    node: str
+    call: Enter | Drop | Fetch
+
+
+ToBroker = Connect | Join | Begin | EndJob | Consult
+
+
+# ---- events from the broker ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """Say which nodes there are."""
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """Say why there is no cluster."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeJoined:
+    """Say what a node is, or why it cannot be used."""
+
+    node: str
+    name: str
+    cpus: int
+    gpus: int
+    versions: Versions | None = None
+    device: NodeDevice | None = None
+    why: str | None = None  # there is no device
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLeft:
+    """Say that a node is gone."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """Say how far a job is."""
+
+    worker: str
+    progress: Progress | None
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Say how a job ended."""
+
+    worker: str
+    outcome: Returned | None = None
+    lost: str | None = None  # why there is no outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Consulted:
+    """Give the answer of a node, or why there is none."""
+
+    number: int
+    answer: object = None
+    why: str | None = None
+
+
+FromBroker = Connected | Unreachable | NodeJoined | NodeLeft | Progressed | Done | Consulted
