@@ -3,9 +3,10 @@
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -35,6 +36,9 @@ from agent.script.dials import read_dials
 from agent.view.live.screen import Screen
 from agent.view.page.writer import PageWriter
 from agent.view.screen import steadfast
+
+if TYPE_CHECKING:
+    from agent.pools.cluster.cluster import Cluster
 
 DRY_RUN_FROM_S = 60.0  # of budget: below it, a dry run costs about what it saves
 PROFILE_FROM_S = 20.0  # of budget: below it, starting the profiler takes longer than a tenth of a run
@@ -80,7 +84,8 @@ def open_context(setup: Setup) -> Iterator[NightContext]:
         tell = undo.enter_context(only_night(place.repo.common_dir()))
         with like_ctrl_c():
             before, terms = terms_of(place, setup.tag, setup.asked)
-            night, box = _open(setup, terms)
+            cluster = undo.enter_context(cluster_of(terms))
+            night, box = _open(setup, terms, cluster)
         undo.enter_context(_naming(night.tag))
         tell(night.tag, place.folder(night.tag), setup.limits.hours, setup.limits.experiments)
         stop = Stop(place.folder(night.tag))
@@ -99,18 +104,46 @@ def open_context(setup: Setup) -> Iterator[NightContext]:
         if before is not None:
             go_on(before, night, journal, screen)
         context = _put_together(setup, terms, night, journal, box, stop, screen)
+        if cluster is not None:
+            context = undo.enter_context(_on_cluster(context, cluster, terms.workers))
         if terms.report and night.budget_s >= REPORT_FROM_S:
             page = undo.enter_context(PageWriter(place, night.tag, screen.said, lambda: stop.now))
             context = replace(context, attempt_settled=page.attempt_settled)
         yield context
 
 
-def _open(setup: Setup, terms: Terms) -> tuple[Night, Box]:
+@contextmanager
+def cluster_of(terms: Terms) -> Iterator["Cluster | None"]:
+    """Yield the Ray cluster that the terms name, connected; None where the workers are on this machine."""
+    if terms.pool != "ray":
+        yield None
+        return
+    from agent.pools.cluster.cluster import Cluster
+
+    with closing(Cluster(terms.ray_address)) as cluster:
+        cluster.open()
+        yield cluster
+
+
+@contextmanager
+def _on_cluster(context: NightContext, cluster: "Cluster", workers: int) -> Iterator[NightContext]:
+    """Yield the context with workers of a cluster; the time of a step's phases is not measured there."""
+    from agent.pools.cluster.pool import RayPool
+
+    with closing(RayPool(cluster, context.runner, workers)) as pool:
+        yield replace(context, pool=pool, measures_phases=False)
+
+
+def _open(setup: Setup, terms: Terms, cluster: "Cluster | None") -> tuple[Night, Box]:
     """Check sources and sandbox, then open or resume the night: all refusals come from here."""
     if setup.proposer is None:
         check_sources(terms, setup.asked)
     box = choose(Mode(terms.sandbox))
-    request = Request(setup.tag, setup.budget_s, setup.seed, terms, setup.limits.hours, setup.dataset)
+    devices = None
+    if cluster is not None:
+        terms = cluster.divided(terms)
+        devices = partial(cluster.facts, terms)
+    request = Request(setup.tag, setup.budget_s, setup.seed, terms, setup.limits.hours, setup.dataset, devices)
     return open_night(setup.place, request, read_dials if setup.proposer else dial_check(terms)), box
 
 

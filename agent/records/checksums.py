@@ -47,7 +47,11 @@ def digest(path: Path) -> str:
 
 def _files(fixed: Path, data: Path) -> Iterator[tuple[str, Path, list[str]]]:
     """Yield kind, folder and file names; by kind, so that a file of one kind cannot replace one of the other."""
-    code = (path for path in fixed.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    corpus = (path for pattern in SCORED for path in data.glob(pattern))
-    for kind, root, paths in (("fixed", fixed, code), ("corpus", data, corpus)):
-        yield kind, root, [str(path.relative_to(root)) for path in paths]
+    yield "fixed", fixed, names_in(fixed)
+    yield "corpus", data, [path.name for pattern in SCORED for path in data.glob(pattern)]
+
+
+def names_in(fixed: Path) -> list[str]:
+    """Return the files in a folder of fixed files, as paths below it."""
+    found = (path for path in fixed.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return [str(path.relative_to(fixed)) for path in found]

@@ -3,10 +3,11 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError, RepoError
@@ -39,6 +40,8 @@ class Request:
     terms: Terms | None = None  # those of the night, with the changes that were asked for
     hours: float | None = None  # of this call
     dataset: str | None = None  # to be prepared; None: the corpus that is selected
+    devices: Callable[[Path, Sequence[str], Mapping[str, Any], str | None], Mapping[str, Any]] | None = None
+    """Return these facts of this machine, with the device of a cluster in place of its own; None: there is none."""
 
 
 def open_night(place: Place, request: Request, check_dials: Callable[[str, str], object] = read_dials) -> Night:
@@ -90,6 +93,8 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
         )
     terms, lease = _first_lease(place.script_path.parent, request.terms or Terms())
     facts = probe(place.script_path.parent, dataset=request.dataset, lease=lease)
+    if request.devices is not None:
+        facts = dict(request.devices(place.script_path.parent, fixed, facts, None))
     check_dials(script, facts["device_kind"])
     budget_s = request.budget_s or float(facts["budget_s"])
     check_hours(request.hours, Pace.of((), (), budget_s))
@@ -160,9 +165,12 @@ def _resume(place: Place, request: Request, night: Night) -> Night:
         raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {night.script}")
     _check_dataset(night, request.dataset)
     night = check_corpus(night, place.folder(tag))
-    checksums.verify(night, place.folder(tag) / "fixed")
+    fixed = place.folder(tag) / "fixed"
+    checksums.verify(night, fixed)
     goes_on = night if request.terms is None else replace(night, terms=request.terms.as_json())
-    facts = probe(place.folder(tag) / "fixed", night.data, lease=leases_of_night(goes_on)[0])
+    facts = probe(fixed, night.data, lease=leases_of_night(goes_on)[0])
+    if request.devices is not None:
+        facts = dict(request.devices(fixed, checksums.names_in(fixed), facts, night.device))
     check_same_machine(night, facts)
     keep_machine(place.folder(tag), facts)
     return goes_on

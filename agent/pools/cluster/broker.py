@@ -52,6 +52,7 @@ from agent.pools.cluster.words import (
     NodeCall,
     NodeJoined,
     NodeLeft,
+    NodeShare,
     Progressed,
     Store,
     Unreachable,
@@ -116,16 +117,16 @@ class Broker:
 
     def _join(self, facts: dict[str, Any], content: Content) -> None:
         """Bring the content to a node, and tell the driver what device it has."""
-        node, has = facts["NodeID"], facts["Resources"]
-        cpus, gpus = int(has.get("CPU", 0)), int(has.get("GPU", 0))
-        joined = NodeJoined(node, facts["NodeName"], cpus, gpus)
-        if cpus == 0:  # for drivers alone
+        joined = found(facts)
+        node, gpus = joined.node, joined.gpus
+        if joined.cpus == 0:  # for drivers alone
             return self.tell(joined)
         try:
             places = {Path(content.fixed_at): content.fixed, Path(content.corpus_at): content.corpus}
             files = {digest: str(place / name) for place, names in places.items() for name, digest in names.items()}
+            share = NodeShare(content.cores_of(joined.cpus, gpus))
             joined = replace(joined, versions=self.bring(node, files))
-            return self.tell(replace(joined, device=self.ask(node, Look(content), gpus=min(gpus, 1))))
+            return self.tell(replace(joined, device=self.ask(node, Look(content, share), gpus=min(gpus, 1))))
         except (RayError, OSError, ImportError, NightshiftError) as error:
             self.tell(replace(joined, why=sentence(error)))
 
@@ -174,6 +175,12 @@ class Broker:
             self.tell(Consulted(order.number, why=sentence(error)))
 
 
+def found(facts: Mapping[str, Any]) -> NodeJoined:
+    """Return a node as Ray lists it."""
+    has = facts["Resources"]
+    return NodeJoined(facts["NodeID"], facts["NodeName"], int(has.get("CPU", 0)), int(has.get("GPU", 0)))
+
+
 def sentence(error: Exception) -> str:
     """Return an error in one line, without the traces of Ray."""
     cause = error.cause if isinstance(error, RayTaskError) else error
@@ -208,7 +215,7 @@ def main(link: Connection) -> None:
     except (RayError, ConnectionError, OSError, RuntimeError, ValueError) as error:
         link.send(Unreachable(sentence(error)))
         return
-    broker.tell(Connected(tuple(node["NodeID"] for node in ray.nodes() if node["Alive"])))
+    broker.tell(Connected(tuple(found(node) for node in ray.nodes() if node["Alive"])))
     threading.Thread(target=broker.watch, daemon=True).start()
     with suppress(EOFError, OSError):
         while True:

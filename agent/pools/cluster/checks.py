@@ -46,3 +46,9 @@ def usual(devices: Sequence[NodeDevice], wanted: str | None = None) -> NodeDevic
     most = Counter(device.device for device in devices).most_common(1)[0][0]
     name = wanted if wanted in {device.device for device in devices} else most
     return next(device for device in devices if device.device == name)
+
+
+def most_each(nodes: Sequence[NodeJoined], workers: int) -> int:
+    """Return the most cores that each of so many workers can have, all of them as many; at least one."""
+    most = max(node.cpus for node in nodes)
+    return next((each for each in range(most, 1, -1) if sum(node.cpus // each for node in nodes) >= workers), 1)

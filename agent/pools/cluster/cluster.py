@@ -5,9 +5,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -16,10 +16,11 @@ from typing import Any
 
 import psutil
 
+from agent.amounts import counted
 from agent.errors import MachineError, NightError
 from agent.files import remove
 from agent.invocation import command_for
-from agent.pools.cluster.checks import unfit, usual
+from agent.pools.cluster.checks import most_each, unfit, usual
 from agent.pools.cluster.content import digests_of
 from agent.pools.cluster.node import versions
 from agent.pools.cluster.words import (
@@ -34,6 +35,8 @@ from agent.pools.cluster.words import (
     ToBroker,
     Unreachable,
 )
+from agent.pools.leases import SHARED
+from agent.records.terms import Terms
 from agent.sandbox.environment import scrubbed_env
 
 CONNECT_S, LOOK_S = 120.0, 600.0  # to reach a cluster; to bring the content to its nodes
@@ -61,6 +64,7 @@ class Cluster:
         self.address = address
         self.nodes: dict[str, NodeJoined] = {}  # that can take part in a night, by Ray's identifier
         self.refused: dict[str, str] = {}  # with the reason
+        self.found: tuple[NodeJoined, ...] = ()  # all nodes that there were when it was connected
         self.awaited: set[str] = set()  # nodes whose device is not known yet
         self.content: Content | None = None
         # a socket's path has at most 107 characters, and Ray's own part of it takes 70
@@ -121,7 +125,8 @@ class Cluster:
         match event:
             case Connected(nodes):
                 self.is_connected = True
-                self.awaited = set(nodes)
+                self.found = nodes
+                self.awaited = {node.node for node in nodes}
                 if self.content is not None:
                     self.send(Join(self.content))
             case Unreachable(why):
@@ -199,9 +204,33 @@ class Cluster:
             raise MachineError(f"no node of the Ray cluster can take part: {why}")
         return found
 
-    def facts(self, folder: Path, files: tuple[str, ...], sandbox: str, here: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the facts of probe() with the device of the nodes in place of this machine's."""
+    def facts(
+        self, terms: Terms, folder: Path, files: Sequence[str], here: Mapping[str, Any], wanted: str | None = None
+    ) -> dict[str, Any]:
+        """Return the facts of probe() with the device of the nodes, the wanted one if there is, for this machine's."""
         corpus = Path(here["data"])
-        content = Content(digests_of(folder, files), digests_of(corpus), str(folder), str(corpus), sandbox)
-        found = asdict(self.device(content, here.get("wanted")))
+        contents = (digests_of(folder, files), digests_of(corpus), str(folder), str(corpus))
+        found = asdict(self.device(Content(*contents, terms.sandbox, terms.cores_each), wanted))
         return {**here, **{name: found[name] for name in ("device_kind", "device", "cores", "memory_bytes")}}
+
+    def divided(self, terms: Terms) -> Terms:
+        """Return the terms with the cores that each worker has; raise NightError for more workers than the cluster has.
+
+        A night on GPUs, or with one worker, takes those that a node has for it.
+        """
+        nodes, wanted = [node for node in self.found if node.cpus], terms.workers
+        gpus = sum(node.gpus for node in nodes)
+        if gpus or not nodes:
+            self._check_enough(wanted, gpus, "GPU")
+            return terms
+        each = terms.cores_each or (most_each(nodes, wanted) if wanted > 1 else None)
+        if each is not None:
+            self._check_enough(wanted, sum(node.cpus // each for node in nodes), f"worker with {counted(each, 'core')}")
+        return replace(terms, cores_each=each)
+
+    def _check_enough(self, wanted: int, there: int, what: str) -> None:
+        if wanted > there and not self.address:  # to another cluster, nodes may come
+            raise NightError(
+                f"--workers {wanted}: this machine has room for {counted(there, what)}, and {SHARED}; choose --workers "
+                f"{max(1, there)} or fewer"
+            )

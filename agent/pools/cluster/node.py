@@ -16,7 +16,7 @@ from typing import Any
 
 from agent.errors import MachineError
 from agent.experiment import Night, Progress
-from agent.experiment.lease import Lease
+from agent.experiment.lease import LOCAL, Lease
 from agent.files import remove
 from agent.pools.cluster.content import PIECE_BYTES, blob, folder_with, home, is_inside, missing, put_file, store
 from agent.pools.cluster.words import (
@@ -36,6 +36,7 @@ from agent.pools.cluster.words import (
     Store,
     Versions,
 )
+from agent.pools.leases import cores_of_machine, sets_of_cores
 from agent.records.checksums import digest
 from agent.runs.execute import execute
 from agent.runs.fixed import probe
@@ -108,7 +109,7 @@ def answer(call: NodeCall, board: Board | None) -> object:
         case Store():
             store(call.digest, call.sender, call.offset, call.piece, last=call.last)
         case Look():
-            return look(call.content)
+            return look(call.content, call.share)
         case Enter():
             return enter(call.night, call.content)
         case Fetch():
@@ -130,10 +131,11 @@ def versions() -> Versions:
     return Versions(f"{sys.version_info.major}.{sys.version_info.minor}", mlx)
 
 
-def look(content: Content) -> NodeDevice:
+def look(content: Content, share: NodeShare) -> NodeDevice:
     """Look at this node's device as a night on one machine does; raise MachineError where it cannot be used."""
     fixed, corpus = folder_with("fixed", content.fixed), folder_with("corpora", content.corpus)
-    facts = probe(fixed, str(corpus))
+    sets, threads = core_sets(share)
+    facts = probe(fixed, str(corpus), lease=lease_of(LOCAL, share, sets[0] if sets else (), threads))
     names = ("device_kind", "device", "fingerprint", "budget_s", "cores", "memory_bytes")
     return NodeDevice(**{name: facts[name] for name in names}, box=choose(Mode(content.sandbox)))
 
@@ -202,7 +204,8 @@ def perform(call: Perform, board: Board) -> Returned:
     corpus = folder_with("corpora", call.content.corpus)
     enter(call.night, call.content)
     runner = Runner(
-        replace(call.night, data=str(corpus)), night_folder(call.night), call.box, limits_of_machine(),
+        replace(call.night, data=str(corpus)), night_folder(call.night), call.box,
+        limits_of_machine(call.share.of_memory),
         call.allowance_s, lambda: board.is_over, board.note, root=home(),
     )  # fmt: skip
     try:
@@ -232,15 +235,26 @@ def leased(worker: str, share: NodeShare) -> Iterator[Lease]:
 
     Ray counts cores but does not tell which ones, so each set of them has a file that its worker locks.
     """
-    gpu = os.environ.get("CUDA_VISIBLE_DEVICES") or None
-    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    size = len(usable) if share.cores is None else share.cores
-    sets = [tuple(usable[at : at + size]) for at in range(0, len(usable) - size + 1, size)] if size else [()]
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES")
+    sets, threads = core_sets(share)
     with ExitStack() as held:
-        if gpu is not None:
+        if gpu:
             held.enter_context(_locked("gpu", [gpu]))
-        cores = held.enter_context(_locked("cores", sets)) if size and sets else ()
-        yield Lease(worker, cores if len(cores) < len(usable) else (), gpu, share.of_memory)
+        cores = held.enter_context(_locked("cores", sets)) if sets else ()
+        yield lease_of(worker, share, cores, threads)
+
+
+def core_sets(share: NodeShare) -> tuple[list[tuple[int, ...]], int]:
+    """Return the sets of cores that workers of this machine can be pinned to, and the number of its cores."""
+    cores = cores_of_machine() if hasattr(os, "sched_getaffinity") else ()
+    threads = sum(map(len, cores))
+    return sets_of_cores(cores, min(share.cores, threads)) if share.cores and threads else [], threads
+
+
+def lease_of(worker: str, share: NodeShare, cores: tuple[int, ...], threads: int) -> Lease:
+    """Return the lease of a worker; one that has all cores is not pinned, as where a night has one worker."""
+    own = (cores, threads) if len(cores) < threads else ((), None)
+    return Lease(worker, own[0], os.environ.get("CUDA_VISIBLE_DEVICES") or None, share.of_memory, own[1])
 
 
 @contextmanager

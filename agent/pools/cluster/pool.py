@@ -40,6 +40,7 @@ AGAIN_S = 10.0  # between attempts to reach a cluster that is gone
 FETCH_S = 600.0  # for the weights of a run
 ENTER_S = 120.0  # for a node to lay out the night's folder
 NO_WORKER = "no worker"
+NOT_PINNED = 0.001  # cores that Ray counts for a worker that shares them
 CLOSE_S = 7.0  # that jobs may take to end by themselves
 
 
@@ -63,11 +64,10 @@ class RayPool:
     goes there. A lost job is said to be lost once there is a worker that can do it again.
     """
 
-    def __init__(self, cluster: Cluster, runner: Runner, most: int, share: NodeShare) -> None:
+    def __init__(self, cluster: Cluster, runner: Runner, most: int) -> None:
         self._cluster = cluster
         self._runner = runner  # of the driver: its folder is the night's
         self._most = most
-        self._share = share
         self._slots: dict[str, Slot] = {}
         self._held: dict[tuple[int, int], set[str]] = {}  # attempt and seed → the nodes that have the weights
         self._ended: list[Ended] = []
@@ -206,11 +206,9 @@ class RayPool:
 
     def _needs(self, node: NodeJoined) -> tuple[float, int]:
         """Return the cores and GPUs that Ray counts for one worker of a node."""
-        if node.device is not None and node.device.device_kind == "cuda":
-            return (self._share.cores or node.cpus // node.gpus or 1, 1)
-        if self._share.cores == 0:
-            return (0.01, 0)
-        return (self._share.cores or node.cpus, 0)
+        assert self._cluster.content is not None
+        gpus = 1 if node.device is not None and node.device.device_kind == "cuda" else 0
+        return self._cluster.content.cores_of(node.cpus, node.gpus if gpus else 0) or NOT_PINNED, gpus
 
     def _files_for(self, job: Job, node: str) -> list[Path] | None:
         """Return the files of this machine that the node needs for the job; None if its weights are nowhere."""
@@ -314,10 +312,10 @@ class RayPool:
             del self._cluster.nodes[joined.node]
             self._news.append(why)
             return
-        names = self._names(joined)
+        names, (cpus, _) = self._names(joined), self._needs(joined)
         is_late = bool(self._slots)
         for name, of_memory in names[: self._most - len(self._slots)]:
-            self._slots[name] = Slot(name, joined, NodeShare(self._share.cores, of_memory))
+            self._slots[name] = Slot(name, joined, NodeShare(0 if cpus == NOT_PINNED else int(cpus), of_memory))
         content = self._cluster.content
         assert content is not None
         self._asked += 1
@@ -329,7 +327,7 @@ class RayPool:
     def _names(self, joined: NodeJoined) -> list[tuple[str, float]]:
         """Return the names of a node's workers, each with its part of the memory."""
         cpus, gpus = self._needs(joined)
-        count = self._most if self._share.cores == 0 else joined.gpus if gpus else int(joined.cpus // cpus)
+        count = joined.gpus if gpus else self._most if cpus == NOT_PINNED else int(joined.cpus // cpus)
         taken = {slot.node.name for slot in self._slots.values()}
         name = joined.name if joined.name not in taken else f"{joined.name} {joined.node[:4]}"
         kind = "gpu" if gpus else "share"

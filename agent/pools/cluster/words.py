@@ -15,7 +15,7 @@ Digests = Mapping[str, str]  # the path of a file below its folder → its sha25
 class NodeShare:
     """Hold the part of a node that one worker takes."""
 
-    cores: int | None = None  # None: all of the node's, or of those for one GPU; 0: a worker is not pinned
+    cores: int  # 0: it is not pinned
     of_memory: float = 1.0
 
 
@@ -28,6 +28,11 @@ class Content:
     fixed_at: str
     corpus_at: str
     sandbox: str  # a value of Mode
+    cores_each: int | None = None  # that a worker takes; None: all of a node's, or of those for one GPU; 0: not pinned
+
+    def cores_of(self, cpus: int, gpus: int) -> int:
+        """Return the cores of one worker of a node that has these."""
+        return max(1, cpus // max(1, gpus)) if self.cores_each is None else self.cores_each
 
 
 # ---- calls to a node -------------------------------------------------------------------------------------------------
@@ -53,9 +58,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Ask a node for its device, measured in the way of a night, once it has all content."""
+    """Ask a node for its device, as one worker has it, once it has all content."""
 
     content: Content
+    share: NodeShare
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +213,7 @@ ToBroker = Connect | Join | Begin | EndJob | Consult
 class Connected:
     """Say which nodes there are."""
 
-    nodes: tuple[str, ...]
+    nodes: "tuple[NodeJoined, ...]"
 
 
 @dataclass(frozen=True, slots=True)
