@@ -36,7 +36,7 @@ from agent.errors import NightshiftError
 from agent.pools.cluster import bootstrap
 from agent.pools.cluster.content import code_of_harness, pieces
 from agent.pools.cluster.words import (
-    Begin,
+    BeginJob,
     Connect,
     Connected,
     Consult,
@@ -140,7 +140,7 @@ class Broker:
 
     # ---- jobs ----
 
-    def begin(self, order: Begin) -> None:
+    def begin(self, order: BeginJob) -> None:
         """Execute a job to its end, and tell the driver."""
         worker = order.perform.worker
         try:
@@ -222,7 +222,7 @@ def main(link: Connection) -> None:
             match link.recv():
                 case Join(content):
                     broker.content = content
-                case Begin() as order:
+                case BeginJob() as order:
                     threading.Thread(target=broker.begin, args=(order,), daemon=True).start()
                 case EndJob(worker):
                     broker.end(worker)

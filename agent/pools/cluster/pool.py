@@ -12,7 +12,7 @@ from agent.pools.cluster.checks import different
 from agent.pools.cluster.cluster import Cluster
 from agent.pools.cluster.content import is_inside
 from agent.pools.cluster.words import (
-    Begin,
+    BeginJob,
     Consult,
     Consulted,
     Done,
@@ -130,7 +130,7 @@ class RayPool:
         perform = Perform(runner.night, content, job, slot.name, slot.share, device.box, runner.allowance_s, sent)
         places = {checksum: str(runner.folder / name) for name, checksum in sent.items()}
         cpus, gpus = self._needs(slot.node)
-        self._cluster.send(Begin(slot.node.node, cpus, gpus, perform, places))
+        self._cluster.send(BeginJob(slot.node.node, cpus, gpus, perform, places))
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
         if self._runner.stopped():

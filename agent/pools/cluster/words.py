@@ -177,7 +177,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class BeginJob:
     """Have the broker execute a job on a node."""
 
     node: str
@@ -203,7 +203,7 @@ class Consult:
     call: Enter | Drop | Fetch
 
 
-ToBroker = Connect | Join | Begin | EndJob | Consult
+ToBroker = Connect | Join | BeginJob | EndJob | Consult
 
 
 # ---- events from the broker ------------------------------------------------------------------------------------------
