@@ -2,7 +2,7 @@
 
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,6 +13,7 @@ from rich.console import Console
 from agent.clock import kept_awake
 from agent.errors import NightError, NightHalted
 from agent.experiment import Night, Proposer
+from agent.experiment.lease import Lease
 from agent.files import disk_is_full
 from agent.judging.judge import choose_judge
 from agent.night.context import NightContext
@@ -22,6 +23,7 @@ from agent.night.opening.night import Request, open_night, other_data
 from agent.night.opening.stop import Stop, like_ctrl_c
 from agent.night.record import write_ledger
 from agent.pools.leases import leases_of_night
+from agent.pools.local import LocalPool
 from agent.proposers.ahead import Outbox
 from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, proposer_of
 from agent.proposers.source import Surroundings
@@ -106,6 +108,9 @@ def open_context(setup: Setup) -> Iterator[NightContext]:
         context = _put_together(setup, terms, night, journal, box, stop, screen)
         if cluster is not None:
             context = undo.enter_context(_on_cluster(context, cluster, terms.workers))
+        else:
+            pool = undo.enter_context(closing(_pool(context.runner, leases_of_night(night))))
+            context = replace(context, pool=pool)
         if terms.report and night.budget_s >= REPORT_FROM_S:
             page = undo.enter_context(PageWriter(place, night.tag, screen.said, lambda: stop.now))
             context = replace(context, attempt_settled=page.attempt_settled)
@@ -174,6 +179,11 @@ def _put_together(
         dry_runs=terms.dry_run and night.budget_s >= DRY_RUN_FROM_S,
         patience_s=0.0 if setup.proposer else patience_s(terms),
     )
+
+
+def _pool(runner: Runner, leases: Sequence[Lease]) -> LocalPool:
+    """Return the workers of this machine; they divide its memory, and each has its own cores or GPU."""
+    return LocalPool([replace(runner, lease=lease) for lease in leases])
 
 
 def terms_of(place: Place, tag: str | None, asked: Mapping[str, Any]) -> tuple[Night | None, Terms]:

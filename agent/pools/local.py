@@ -7,6 +7,7 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 from agent.experiment import Progress
+from agent.pools.leases import pin
 from agent.pools.pool import Ended, Working
 from agent.runs.execute import execute
 from agent.runs.jobs import Job
@@ -101,6 +102,7 @@ class _LocalWorker:
         self.working = Working(progress, elapsed_s)
 
     def _work(self) -> None:
+        pin(self._runner.lease)  # for what the harness itself computes of a run, such as its score
         while (job := self._jobs.get()) is not None:
             worker = self._runner.lease.worker
             try:

@@ -2,24 +2,28 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 from boxes import bubblewrap, kernels_own, usable
-from nights import SCRIPTS, Grounds, make_repository, options_of
+from nights import PROJECT, Grounds, make_repository, options_of, unigram
 
 import hardware
 from agent.cli import doctor
 from agent.errors import MachineError, NightError
 from agent.experiment import Ending
 from agent.experiment.lease import WHOLE, Lease
-from agent.night.opening.night import Request, open_night
+from agent.night.assembly import Setup, open_context
 from agent.pools.leases import (
     cores_of_machine,
     gpus_of_machine,
@@ -30,6 +34,7 @@ from agent.pools.leases import (
     sets_of_cores,
     spelled,
 )
+from agent.proposers.given import NoSource
 from agent.records.place import Place
 from agent.records.terms import Terms, opened, resumed
 from agent.runs.fixed import check_same_machine
@@ -288,10 +293,19 @@ def test_workers_are_terms_of_the_night():
 @pytest.mark.skipif(hardware.device_kind() != "cpu", reason="the device is a GPU")
 def test_the_cores_of_a_worker_are_part_of_the_nights_device(tmp_path, tiny_data, monkeypatch):
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-    grounds = Grounds(make_repository(tmp_path / "user", (SCRIPTS / "unigram.py").read_text()))
-    place, total = Place.of(grounds.root / "train_mlx.py"), sum(map(len, cores_of_machine()))
-    night = open_night(place, Request("t", 0.05, terms=Terms(workers=2)))
-    each = len(leases_of_night(night)[0].cores)
+    root, total = make_repository(tmp_path / "user", unigram()), sum(map(len, cores_of_machine()))
+    asked = {"workers": 2, "sandbox": "off"}
+    with open_context(Setup(Place.of(root / "train_mlx.py"), "t", 0.05, None, asked, proposer=NoSource())) as context:
+        runner, night, pool = context.runner, context.runner.night, context.pool
+        assert pool is not None
+        assert tuple(pool.workers) == tuple(lease.worker for lease in leases_of_machine("cpu", 2, None))
+        (own,) = (thread for thread in threading.enumerate() if thread.name == f"worker {runner.lease.worker}")
+        deadline = time.monotonic() + 30
+        while os.sched_getaffinity(own.native_id or 0) != {*runner.lease.cores} and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert os.sched_getaffinity(own.native_id or 0) == {*runner.lease.cores}
+    assert runner.resource_limits == limits_of_machine(0.5)
+    each = len(runner.lease.cores)
     assert night.device.endswith(f" ({each} of {total} cores)")
     assert Terms.from_json(night.terms).cores_each == each  # kept, so that it can go on with one worker
     alone = replace(night, terms=replace(Terms.from_json(night.terms), workers=1).as_json())
@@ -303,3 +317,29 @@ def test_the_cores_of_a_worker_are_part_of_the_nights_device(tmp_path, tiny_data
         check_same_machine(night, facts)
     with pytest.raises(NightError, match="scores would not compare; use another --tag"):
         check_same_machine(night, facts | {"device": "another processor (2 cores)"})
+
+
+@pytest.mark.slow
+@two_cores
+@pytest.mark.skipif(hardware.device_kind() != "cpu", reason="the device is a GPU")
+def test_a_night_of_the_real_script_trains_on_two_cores_at_once(tmp_path, own_cache):
+    grounds = Grounds(make_repository(tmp_path / "user", (PROJECT / "train_mlx.py").read_text()))
+    words = ("--workers", "2", "--cores-each", "1", "--budget-s", "2", "--experiments", "2", "--proposer", "search")
+    night, seen = grounds.start("run", "--tag", "t", *words), set()
+    said = ThreadPoolExecutor().submit(night.communicate)  # reads on, so that the pipe does not fill
+    while not said.done():
+        for process in psutil.Process(night.pid).children(recursive=True) if psutil.pid_exists(night.pid) else ():
+            with suppress(psutil.Error):
+                seen |= {tuple(process.cpu_affinity())} if "--no-eval" in process.cmdline() else set()
+        time.sleep(0.05)
+    text = said.result()[0]
+    assert night.returncode == 0, text
+    leases = leases_of_machine("cpu", 2, 1)
+    assert seen == {lease.cores for lease in leases}
+    assert f" (1 of {leases[0].of_cores} cores)" in text
+    assert f"workers  2: {leases[0].worker}; {leases[1].worker}; up to " in text
+    assert re.search(r"workers (slow|do not slow) each other down", text)
+    attempts = grounds.attempts("t")
+    assert [run.worker for run in attempts[0].runs][:1] == [leases[0].worker]
+    assert {run.worker for attempt in attempts for run in attempt.runs} == {lease.worker for lease in leases}
+    assert len(attempts) == 3
