@@ -182,7 +182,9 @@ class Ideas:
     def _enter_one(self, idea: IdeaAhead, best: Attempt) -> bool:
         context, state = self._context, self._state
         script, kind = context.place.script, context.runner.night.device_kind
-        proposal = idea.for_parent(best, state.attempts, script, kind)
+        # for another best script a free source is asked again: it would make another edit of it
+        is_usable = idea.parent == best.number or source_name(idea.proposal.source) not in FREE
+        proposal = idea.for_parent(best, state.attempts, script, kind) if is_usable else None
         if proposal is None:
             self._put_back(idea)
             return False

@@ -18,7 +18,7 @@ from agent.experiment import Attempt, Briefing, History, Proposal, Status
 from agent.files import ignore_all, write_plain
 from agent.git.repo import valid_tag
 from agent.invocation import typed
-from agent.proposers.checked import check_proposal
+from agent.proposers.checked import begun, check_proposal
 from agent.proposers.source import Source
 from agent.records.journal import Journal
 from agent.runs.runner import read_end
@@ -111,8 +111,12 @@ class Queue:
 
     def propose(self, briefing: Briefing) -> Proposal:
         """Return the oldest entry that can be tried, putting the others aside; raise NoIdea while there is none."""
+        history = begun(briefing.history)
+        claimed = briefing.history[len(history) :]
         for path, entry in self._entries():
-            tried = self._tried_as(entry, briefing)
+            if any(_is_of(one, entry) for one in claimed):
+                continue  # another worker has it, and will soon have begun
+            tried = self._tried_as(entry, history, briefing.night.tag)
             if tried is not None:
                 _put_aside(path, DONE, tried)
                 continue
@@ -138,11 +142,11 @@ class Queue:
             except NightError as error:
                 self._refuse(path, str(error))
 
-    def _tried_as(self, entry: QueueEntry, briefing: Briefing) -> str | None:
+    def _tried_as(self, entry: QueueEntry, history: History, tag: str) -> str | None:
         """Name the attempt that it became; None where it was never taken, or the night was killed before it began."""
         if entry.night is None:
             return None
-        history = briefing.history if entry.night == briefing.night.tag else self._history(entry.night)
+        history = history if entry.night == tag else self._history(entry.night)
         known = (one.number for one in history if _is_of(one, entry))
         return next((f"attempt {number} of night {entry.night}" for number in known), None)
 
