@@ -9,10 +9,11 @@ from agent.view.charts.parts.style import chart, layer, pixels, words_at
 from agent.view.charts.parts.symbols import symbol, symbol_channels
 from agent.view.charts.parts.thin import apart, said
 from agent.view.charts.parts.words import anchor, fitting, heading, mark_label, text_px
-from agent.view.facts.lineage import Kept, lineage
+from agent.view.facts.lineage import Kept, lineage, with_overtaken
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 
 WHAT = ["kept edits", "the gain of each over its parent, and how sure it is"]
+MERGE = "dashed: an edit that was overtaken, to the one that merges it"
 MOST_ROWS, MOST_LANES = 60, 6
 ROW_PX, LANE_PX, BAR_PX = 24, 16, 9
 DIGITS_PX, GAP_PX = 96, 10  # a gain in digits with its certainty; between columns
@@ -35,7 +36,8 @@ def lineage_chart(night: NightFacts, width: int, *, several: bool = False) -> Sp
     if len(every) < 2:
         return None
     path = _path(night, every)
-    few = _largest(every, path)
+    kept = _largest(every, path)
+    few = with_overtaken(night, kept)
     rows = _rows(few, path, {one.number: one for one in night.attempts})
     inner, tree_px = width - 8, max(row.x for row in rows) + LANE_PX / 2
     names = [f"#{row.kept.number} {row.kept.title}" for row in rows]
@@ -47,12 +49,14 @@ def lineage_chart(night: NightFacts, width: int, *, several: bool = False) -> Sp
     digits = [{"x": bars_from + bars_px + GAP_PX + DIGITS_PX, "y": row.y, "text": _digits(row)} for row in rows]
     layers = [
         _lines(rows),
+        *([_merges(rows)] if len(few) > len(kept) else []),
         _bars(rows, bars_from, bars_px),
         _nodes(night, rows, inner, several=several),
         *words_at(titles, align="left"),
         *words_at(digits, align="right"),
     ]
-    words = [*WHAT, *said(few, every, "of them, those of the largest gains,")]
+    words = [*WHAT, *said(kept, every, "of them, those of the largest gains,")]
+    words += [MERGE] if len(few) > len(kept) else []
     spec: Spec = {"width": inner, "height": ROW_PX * len(rows), "layer": layers, "title": heading("", words, inner)}
     return chart([spec], f"The tree of {': '.join(WHAT)}.")
 
@@ -86,15 +90,18 @@ def _largest(every: Sequence[Kept], path: Collection[int]) -> list[Kept]:
 
 
 def _rows(few: Sequence[Kept], path: Collection[int], known: Mapping[int, AttemptFacts]) -> list[TreeRow]:
-    lanes = _lanes(few, path)
+    lanes = _lanes(few, path, {one.number: known[one.number].merged_as for one in few})
     return [
         TreeRow(one, known[one.number], (lanes[one.number] + 0.5) * LANE_PX, (at + 0.5) * ROW_PX)
         for at, one in enumerate(few)
     ]
 
 
-def _lanes(few: Sequence[Kept], path: Collection[int]) -> dict[int, int]:
-    """Return the lane of each edit: the first for the best script's ancestors, others as the lines of a git log."""
+def _lanes(few: Sequence[Kept], path: Collection[int], merged_as: Mapping[int, int | None]) -> dict[int, int]:
+    """Return the lane of each edit: the first for the best script's ancestors, others as the lines of a git log.
+
+    The lane of an edit that another one merges is taken until then.
+    """
     at = {one.number: row for row, one in enumerate(few)}
     heir: dict[int, int] = {}  # off the path: the first child goes on in its parent's lane
     for one in few:
@@ -113,7 +120,8 @@ def _lanes(few: Sequence[Kept], path: Collection[int]) -> dict[int, int]:
             while last in heir:
                 last = heir[last]
             lane = next((free for free in range(1, MOST_LANES) if taken_to.get(free, -1) <= begins), MOST_LANES)
-            lanes[one.number], taken_to[lane] = lane, at[last]
+            merge = merged_as[last]
+            lanes[one.number], taken_to[lane] = lane, at[last] if merge is None else at.get(merge, at[last])
     return lanes
 
 
@@ -133,6 +141,20 @@ def _lines(rows: Sequence[TreeRow]) -> Spec:
             values.append({"x": row.x, "y": turn, "x2": row.x, "y2": row.y})
     mark = {"type": "rule", "color": Colour.FAINT, "strokeWidth": 1.25, "aria": False}
     return layer(values, mark, {"x": pixels("x"), "x2": {"field": "x2"}, "y": pixels("y"), "y2": {"field": "y2"}})
+
+
+def _merges(rows: Sequence[TreeRow]) -> Spec:
+    """Draw a dashed line from each edit that was overtaken to the one that merges it: down, then across."""
+    at = {row.kept.number: row for row in rows}
+    values = []
+    for row in rows:
+        merge = at.get(row.attempt.merged_as) if row.attempt.merged_as is not None else None
+        if merge is not None:
+            turn = merge.y - ROW_PX / 2
+            values.append({"x": row.x, "y": row.y, "x2": row.x, "y2": turn})
+            values.append({"x": row.x, "y": turn, "x2": merge.x, "y2": merge.y})
+    mark = {"type": "rule", "color": Colour.KEPT, "strokeWidth": 1.25, "strokeDash": [3, 2], "aria": False}
+    return layer(values, mark, {"x": pixels("x"), "y": pixels("y"), "x2": {"field": "x2"}, "y2": {"field": "y2"}})
 
 
 def _bars(rows: Sequence[TreeRow], left: float, width: float) -> Spec:

@@ -55,6 +55,19 @@ class BusyTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Stretch:
+    """Hold a time in which a night was at work without a pause, and the workers that had a run in it."""
+
+    began_s: float  # of the clock time.time()
+    ended_s: float
+    workers: Collection[str]
+
+    @property
+    def length_s(self) -> float:
+        return self.ended_s - self.began_s
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """Hold how busy the workers of a night were; pauses between its calls do not count."""
 
@@ -183,6 +196,16 @@ def spans_of(facts: NightFacts) -> list[BusyTime]:
     )
 
 
+def others_of(facts: NightFacts) -> list[Between]:
+    """Return when a night asked for ideas and made dry runs, as far as its facts tell."""
+    times = ((seconds(one.started), one) for one in facts.attempts)
+    return [
+        (at_s - one.asked_s, at_s + one.dry_run_s)
+        for at_s, one in times
+        if at_s is not None and one.asked_s + one.dry_run_s > 0
+    ]
+
+
 # ---- how busy all were -----------------------------------------------------------------------------------------------
 
 
@@ -200,12 +223,12 @@ def load(
     others: when the night asked for ideas and made dry runs. ideas: those that were decided. workers: how many its
     latest call has, which may not all have had a run; of earlier calls, the runs tell it.
     """
-    stretches = _stretches(busy, others, max(LEAST_PAUSE_S, budget_s))
-    counts = [len(names) or 1 for _, names in stretches]
+    found = stretches(busy, others, budget_s)
+    counts = [len(one.workers) or 1 for one in found]
     if counts:
         counts[-1] = max(counts[-1], workers)
-    at_work_s = sum(length_s for length_s, _ in stretches)
-    available_s = sum(count * length_s for count, (length_s, _) in zip(counts, stretches, strict=True))
+    at_work_s = sum(one.length_s for one in found)
+    available_s = sum(count * one.length_s for count, one in zip(counts, found, strict=True))
     busy_s = sum(span.ended_s - span.began_s for span in busy) + dry_runs_s
     return Load(
         workers=counts[-1] if counts else workers,
@@ -216,19 +239,32 @@ def load(
     )
 
 
-def _stretches(busy: Sequence[BusyTime], others: Iterable[Between], pause_s: float) -> list[tuple[float, set[str]]]:
-    """Return the length of each stretch without a pause, and the workers that had a run in it."""
-    every = [(span.began_s, span.ended_s, span.worker) for span in busy]
+def stretches(busy: Iterable[BusyTime], others: Iterable[Between], budget_s: float) -> list[Stretch]:
+    """Return the times at which a night was at work, without its pauses."""
+    pause_s = max(LEAST_PAUSE_S, budget_s)
+    every = [(one.began_s, one.ended_s, one.worker) for one in busy]
     every += [(began_s, ended_s, "") for began_s, ended_s in others]
-    found: list[tuple[float, float, set[str]]] = []
+    found: list[Stretch] = []
+    names: set[str] = set()
     for began_s, ended_s, worker in sorted(every):
-        if not found or began_s > found[-1][1] + pause_s:
-            found.append((began_s, ended_s, set()))
-        first_s, last_s, names = found[-1]
+        if not found or began_s > found[-1].ended_s + pause_s:
+            names = set()
+            found.append(Stretch(began_s, ended_s, names))
+        found[-1] = Stretch(found[-1].began_s, max(found[-1].ended_s, ended_s), names)
         if worker:
             names.add(worker)
-        found[-1] = first_s, max(last_s, ended_s), names
-    return [(last_s - first_s, names) for first_s, last_s, names in found]
+    return found
+
+
+def load_of(facts: NightFacts) -> Load:
+    """Return the load of a night by its facts, up to the end of its last run."""
+    return load(
+        spans_of(facts),
+        others_of(facts),
+        dry_runs_s=sum(one.dry_run_s for one in facts.attempts),
+        ideas=sum(one.status is not None for one in facts.ideas),
+        budget_s=facts.budget_s,
+    )
 
 
 def load_of_history(

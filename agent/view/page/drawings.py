@@ -11,6 +11,7 @@ from agent.view.charts.parts.palette import Spec
 from agent.view.charts.progress import progress_chart
 from agent.view.charts.render import png, svg
 from agent.view.charts.tradeoffs import tradeoffs_chart
+from agent.view.charts.workers import workers_chart
 from agent.view.facts.nouns import NightFacts
 
 BROAD_PX, NARROW_PX, PICTURE_PX = 1040, 358, 1000
@@ -30,6 +31,7 @@ def story_parts(night: NightFacts, *, several: bool) -> str:
         "Which edit stands on which": (partial(lineage_chart, night, several=several),),
         "What a score costs": (partial(tradeoffs_chart, night, several=several),),
         "Which dials were turned": (partial(dials_chart, night, several=several),),
+        "What each worker did": (partial(workers_chart, night, several=several),),
         "Hours and sources": (partial(hours_chart, night), partial(sources_chart, night)),
     }
     return "".join(_section(title, *draws) for title, draws in sections.items())

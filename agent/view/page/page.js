@@ -219,8 +219,8 @@ function eventsOf(more) {
 function runsOf(more) {
   if (!more.runs.length) return null;
   const head = ["seed", "val_bpb", "time", "note"].map((name, at) => make("th", { scope: "col", class: at < 3 ? "number" : "" }, name));
-  const rows = more.runs.map(([seed, dawn, ending, bpb, holdout, failure, spent]) => {
-    const notes = [dawn ? `of dawn ${dawn}` : "", holdout === null ? "" : `holdout ${fixed(holdout, 6)}`,
+  const rows = more.runs.map(([seed, dawn, ending, bpb, holdout, failure, spent, worker]) => {
+    const notes = [worker ?? "", dawn ? `of dawn ${dawn}` : "", holdout === null ? "" : `holdout ${fixed(holdout, 6)}`,
       bpb === null ? failure ?? ending : failure ?? ""];
     return make("tr", {}, ...[seed, fixed(bpb, 6), duration(spent)].map((text) => make("td", { class: "number" }, String(text))),
       make("td", {}, notes.filter(Boolean).join(", ")));
@@ -233,7 +233,10 @@ function factsOf(one, more) {
   const list = make("dl", { class: "pairs" });
   const add = (name, value) => value !== null && value !== "" && list.append(make("dt", {}, name), make("dd", {}, value));
   add("val_bpb", one.val_bpb === null ? "" : fixed(one.val_bpb, 6));
-  add("edits", one.parent === null ? "" : make("a", { href: `#attempt-${one.parent}` }, `#${one.parent}`));
+  const link = (number) => (number === null || number === undefined ? "" : make("a", { href: `#attempt-${number}` }, `#${number}`));
+  add("edits", link(one.parent));
+  add("merges", link(more?.merges));
+  add("merged as", link(more?.merged_as));
   add("source", one.source);
   add("spent", duration(one.spent_s));
   if (more) {

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html import escape
 
+from agent.experiment.lease import LOCAL
 from agent.text import percent_sure
 from agent.view.facts.lineage import was_kept
 from agent.view.facts.nouns import AttemptFacts, NightFacts
@@ -64,6 +65,7 @@ def with_gains(night: NightFacts) -> list[AttemptFacts]:
 
 def _details(one: AttemptFacts) -> dict[str, object]:
     decisions = one.decisions if len(one.decisions) > 1 else ()
+    merges = {"merges": one.merges, "merged_as": one.merged_as}
     return {
         "hypothesis": cut(one.hypothesis, TEXT_CHARS),
         "started": one.started,
@@ -72,6 +74,7 @@ def _details(one: AttemptFacts) -> dict[str, object]:
         "params": one.params,
         "tokens_s": _rounded(one.tokens_s, 0),
         "usd": _rounded(one.usd, 4),
+        **{name: number for name, number in merges.items() if number is not None},
         "dials": [[name, repr(before), repr(after)] for name, (before, after) in one.dials.items()],
         "runs": [
             [
@@ -82,6 +85,7 @@ def _details(one: AttemptFacts) -> dict[str, object]:
                 _rounded(run.holdout_bpb),
                 run.failure and cut(run.failure, TITLE_CHARS),
                 _rounded(run.train_s + run.scoring_s, 0),
+                *([] if run.worker == LOCAL else [cut(run.worker, TITLE_CHARS)]),
             ]
             for run in one.runs
         ],

@@ -79,3 +79,21 @@ def test_a_long_night_shows_the_largest_gains_and_says_so():
     assert all(number in shown for number in map(str, range(6, 200, 7)))
     assert len(edges(spec)) == MOST_ROWS - 1  # each from its nearest ancestor that is shown
     assert f"{MOST_ROWS} of 200 of them" in " ".join(spec["title"]["text"])
+
+
+def test_an_edit_that_was_overtaken_is_joined_to_the_one_that_merges_it():
+    attempts = (
+        attempt(0, Kind.BASELINE, 1.2),
+        attempt(1, Kind.KEPT, 1.15, gain_bpb=0.05),
+        attempt(2, Kind.OVERTAKEN, 1.16, "a wider MLP", gain_bpb=0.04, merged_as=3),
+        attempt(3, Kind.KEPT, 1.11, "a wider MLP, merged", gain_bpb=0.04, parent=1, merges=2),
+        attempt(4, Kind.OVERTAKEN, 1.17, "which none merges yet", parent=0),
+    )
+    spec = lineage_chart(night(*attempts), 800)
+    assert nodes(spec) == {"0": (0, 0), "1": (1, 0), "2": (2, 1), "3": (3, 0)}
+    (dashed,) = [layer for layer in layers(spec) if "strokeDash" in layer["mark"]]
+    down, across = dashed["data"]["values"]
+    assert (down["x"], across["x2"]) == (1.5 * LANE_PX, 0.5 * LANE_PX)
+    found = links(tree(spec))
+    assert found["#attempt-2"].startswith("attempt 2: a wider MLP, overtaken, merged as attempt 3, ")
+    assert found["#attempt-3"].startswith("attempt 3: a wider MLP, merged, kept, merges attempt 2, ")

@@ -1,6 +1,6 @@
 """Give each outcome of an attempt a word, a colour and a shape, the same in every chart."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 
 from agent.experiment import NOT_BELIEVED, Kind, Status
@@ -25,6 +25,7 @@ class Symbol(Enum):
 
     KEPT = "kept", Colour.KEPT, "circle", Colour.KEPT
     REVOKED = "revoked later", Colour.REVOKED, SLASHED, HOLLOW
+    OVERTAKEN = "overtaken", Colour.KEPT, "triangle-right", HOLLOW
     DISCARDED = "discarded", Colour.DISCARDED, "circle", HOLLOW
     FAR_OFF = "off the scale", Colour.DISCARDED, "triangle-up", HOLLOW
     DOUBTED = "not believed", Colour.DOUBTED, "diamond", HOLLOW
@@ -42,6 +43,9 @@ class Symbol(Enum):
         self.word, self.colour, self.shape, self.fill = word, colour, shape, fill
 
 
+LIGHTLY = {Symbol.OVERTAKEN: 0.4, Symbol.DISCARDED: 0.5, Symbol.UNSCORED: 0.25}  # how much of a colour a bar has
+
+
 def symbol(attempt: AttemptFacts) -> Symbol:
     """Return what became of an attempt by its latest decision."""
     if attempt.kind in NOT_BELIEVED:
@@ -54,6 +58,8 @@ def symbol(attempt: AttemptFacts) -> Symbol:
         return Symbol.OPEN
     if attempt.val_bpb is None:
         return Symbol.UNSCORED
+    if attempt.kind == Kind.OVERTAKEN:
+        return Symbol.OVERTAKEN
     return Symbol.REVOKED if attempt.kind in TAKEN_BACK or was_kept(attempt) else Symbol.DISCARDED
 
 
@@ -68,19 +74,34 @@ def dot(frame: Frame, one: AttemptFacts, bpb: float | None) -> tuple[Symbol, flo
 
 def symbol_channels(shown: Collection[Symbol], width: float) -> Spec:
     """Return the channels that draw the field `outcome`, with a legend in rows of a width if there is a choice."""
-    order = [one for one in Symbol if one in shown]
-    words = [one.word for one in order]
-    legend = {"title": None, "orient": "top", "columns": _columns(words, width), "symbolSize": 70}
-
-    def channel(values: list[str]) -> Spec:
-        scale = {"domain": words, "range": values}
-        return {"field": "outcome", "type": "nominal", "scale": scale, "legend": legend if len(order) > 1 else None}
-
+    order, channel = _choices(shown, width)
     return {
         "stroke": channel([one.colour for one in order]),
         "fill": channel([one.fill for one in order]),
         "shape": channel([one.shape for one in order]),
     }
+
+
+def colour_channels(shown: Collection[Symbol], width: float) -> Spec:
+    """Return the channels that fill a bar by the field `outcome`: lightly where outcomes share a colour."""
+    order, channel = _choices(shown, width)
+    return {
+        "fill": channel([one.colour for one in order]),
+        "fillOpacity": channel([LIGHTLY.get(one, 0.9) for one in order]),
+    }
+
+
+def _choices(shown: Collection[Symbol], width: float) -> tuple[list[Symbol], Callable[[Sequence[object]], Spec]]:
+    """Return the symbols in the order of legends, and a function that makes a channel of one value for each."""
+    order = [one for one in Symbol if one in shown]
+    words = [one.word for one in order]
+    legend = {"title": None, "orient": "top", "columns": _columns(words, width), "symbolSize": 70}
+
+    def channel(values: Sequence[object]) -> Spec:
+        scale = {"domain": words, "range": list(values)}
+        return {"field": "outcome", "type": "nominal", "scale": scale, "legend": legend if len(order) > 1 else None}
+
+    return order, channel
 
 
 def _columns(words: Sequence[str], width: float) -> int:

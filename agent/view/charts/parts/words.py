@@ -58,7 +58,9 @@ def mark_label(attempt: AttemptFacts, *more: str) -> str:
     score = [] if attempt.val_bpb is None else [f"{attempt.val_bpb:.6f} bpb"]
     gain = [] if attempt.gain_bpb is None else [f"gain {attempt.gain_bpb:+.6f}"]
     sure = [] if attempt.sure is None else [f"{percent_sure(attempt.sure)} sure"]
-    words = [f"attempt {attempt.number}: {one_line(attempt.title, TITLE_CHARS)}", *more, *score, *gain, *sure]
+    merges = [] if attempt.merges is None else [f"merges attempt {attempt.merges}"]
+    merges += [] if attempt.merged_as is None else [f"merged as attempt {attempt.merged_as}"]
+    words = [f"attempt {attempt.number}: {one_line(attempt.title, TITLE_CHARS)}", *more, *merges, *score, *gain, *sure]
     return ", ".join(words)
 
 
