@@ -15,7 +15,7 @@ class Ending(StrEnum):
     SLEPT = "slept"  # the machine slept during it; redone
     STOPPED = "stopped"  # killed because the user asked; redone on resume
     LOST = "lost"  # the harness died during it; redone on resume
-    FELLED = "felled"  # the machine went down during it; redone once
+    FELLED = "felled"  # the machine went down during it, or its keeper was killed; redone once
     DELAYED = "delayed"  # it overran while other programs kept the machine busy; redone once
     STARVED = "starved"  # killed because other programs had used up the machine's memory or disk; redone
     BROKEN = "broken"  # it failed while not even attempt 0 would run on this machine; redone on resume

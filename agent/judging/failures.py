@@ -62,7 +62,7 @@ def training_failure(run: Run) -> str | None:
     if run.ending is Ending.OVERRAN:
         return _with_last_line(f"still running after {run.wall_s:.0f} s", run)
     if run.ending is Ending.FELLED:
-        return "the machine went down during it, twice"
+        return "the machine went down during it, or its keeper was killed, twice"
     if run.ending in (Ending.EXCEEDED, Ending.HOPELESS):
         return run.last_lines.strip().splitlines()[-1]  # which cap, or at what point, in the harness's words
     if run.ending is not Ending.FINISHED:

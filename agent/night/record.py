@@ -102,6 +102,8 @@ def _tell_void(context: NightContext, job: Measure, run: Run) -> None:
         raise MachineError(f"{reason}; {remedy(context.runner)}")
     if run.ending is Ending.SLEPT:
         context.watcher.said("the machine slept during this run: it does not count and is done again")
+    if run.ending is Ending.FELLED and Ending.FELLED not in job.before:
+        context.watcher.said(f"the keeper of this run of #{job.attempt} was killed: it is done again, once")
     if run.ending is Ending.DELAYED:
         why = "; ".join(run.last_lines.split("\n")[-2:])
         context.watcher.said(f"this run of #{job.attempt} overran and is done again, once: {why}")

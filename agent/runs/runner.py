@@ -204,14 +204,14 @@ class Repeats:
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
-        self._late = False
+        self._late = self._felled = False
         self._starved = 0
 
     def wanted(self, ending: Ending, words: str, busy: str | None) -> bool:
         """Return whether to repeat a process that ended like this.
 
-        Repeat it after every sleep of the machine, but only once after an overrun on a busy machine. Raise Starved when
-        memory or disk was used up STARVED_TRIES times.
+        Repeat it after every sleep of the machine, but only once after an overrun on a busy machine, and once after its
+        keeper was killed. Raise Starved when memory or disk was used up STARVED_TRIES times.
         """
         if ending is Ending.STARVED:
             self._starved += 1
@@ -221,6 +221,9 @@ class Repeats:
             return True
         if busy is not None and not self._late:
             self._late = True
+            return True
+        if ending is Ending.FELLED and not self._felled:
+            self._felled = True
             return True
         return ending is Ending.SLEPT
 

@@ -96,6 +96,8 @@ def supervise(
     if ending is not None:
         why = busy(before, Counters.now(cores=lease.cores), found.cpu_s) if ending is Ending.OVERRAN else None
         return Outcome(ending, None, wall_s, words, found.peak_bytes, why)
+    if keeper.returncode < 0:  # the keeper itself was killed, which no boxed script can do
+        return Outcome(Ending.FELLED, keeper.returncode, wall_s, words, found.peak_bytes)
     code = exit_code(keeper.returncode)
     return Outcome(Ending.FINISHED if code == 0 else Ending.CRASHED, code, wall_s, words, found.peak_bytes)
 

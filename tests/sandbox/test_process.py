@@ -53,6 +53,11 @@ def test_a_signal_keeps_its_number(tmp_path):
         assert (outcome.ending, outcome.exit_code) == (Ending.CRASHED, -number)
 
 
+def test_a_run_whose_keeper_was_killed_is_no_crash_of_the_script(tmp_path):
+    outcome = run(tmp_path, "-c", f"import os, time; os.kill(os.getppid(), {signal.SIGKILL:d}); time.sleep(60)")
+    assert (outcome.ending, outcome.exit_code) == (Ending.FELLED, -signal.SIGKILL)
+
+
 def test_a_large_exit_code_is_no_signal(tmp_path):
     assert run(tmp_path, "-c", "import sys; sys.exit(-1)").exit_code == 255
 
