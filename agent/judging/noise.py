@@ -79,7 +79,7 @@ def _measured(latest: Sequence[Attempt], judged: Attempt | None = None) -> tuple
         counts = one is judged or (one.settled and one.decision is not None and is_believed(one.decision))
         if not counts or not (one.parent is None or one.parent in found):
             continue
-        was_compared = one.parent is not None and found[one.parent].scores_bpb and _ended_early(one)
+        was_compared = one.parent is not None and _ended_early(one) and found[one.parent].scores_bpb
         if one.scores_bpb or was_compared:
             found[one.number] = one
     return tuple(found.values())
@@ -205,11 +205,12 @@ def _beyond(attempt: Attempt, parent: Attempt, seeds: Mapping[int, float]) -> tu
     It is not known which of the parent's runs came later, so the lowest mean of any time is taken. All runs of
     attempt 0 come first, so its last mean is right.
     """
+    stopped = _ended_early(attempt)
+    if not stopped:
+        return ()
     scores = parent.scores_bpb
     means = [statistics.fmean(scores[:k]) for k in range(1, len(scores) + 1)]
-    return tuple(
-        (min(means) if parent.number else means[-1]) - seeds.get(run.seed, 0.0) for run in _ended_early(attempt)
-    )
+    return tuple((min(means) if parent.number else means[-1]) - seeds.get(run.seed, 0.0) for run in stopped)
 
 
 @lru_cache(maxsize=8)  # judge and review ask the same; a belief takes 2 KB an attempt
