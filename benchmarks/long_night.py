@@ -30,8 +30,9 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import measure
@@ -50,12 +51,13 @@ from agent.experiment import (
     Run,
     Score,
 )
-from agent.experiment.lease import LOCAL
+from agent.experiment.lease import LOCAL, WHOLE, Lease
 from agent.judging.judge import choose_judge
 from agent.night.context import NightContext
 from agent.night.driver import run_night
 from agent.night.opening.limits import Limits
 from agent.night.opening.stop import Stop
+from agent.pools.local import LocalPool
 from agent.proposers.checked import Checked
 from agent.proposers.search.search import Search
 from agent.records.journal import Journal
@@ -122,6 +124,13 @@ def answer_at_once(bowl: Bowl) -> None:
     def audit(*asked: object) -> Audit:
         return PASSED
 
+    replace_everywhere(train, score, audit)
+
+
+def replace_everywhere(
+    train: Callable[..., Run], score: Callable[..., Score | None], audit: Callable[..., Audit]
+) -> None:
+    """Put these functions in the place of training, scoring and auditing, wherever the harness has imported them."""
     answers = {training.train: train, scoring.score: score, scoring.audit: audit}
     for name, module in list(sys.modules.items()):
         for attribute, value in list(vars(module).items()) if name.startswith("agent.") else ():
@@ -129,7 +138,7 @@ def answer_at_once(bowl: Bowl) -> None:
                 setattr(module, attribute, answers[value])
 
 
-def live_on(root: Path, known: int, steps: int) -> measure.Flat:
+def live_on(root: Path, known: int, steps: int, workers: int = 1) -> measure.Flat:
     """Go on with a night of so many attempts for some experiments more, in this process."""
     place = Place.of(root / measure.SCRIPT.name)
     answer_at_once(Bowl.of(place.script_path.read_text()))
@@ -142,11 +151,14 @@ def live_on(root: Path, known: int, steps: int) -> measure.Flat:
         )
         proposer = Timed(Checked(Search(KIND, f"{night.tag} {night.seed}"), place.script))
         limits = Limits(experiments=known + steps)  # attempt 0 is none, so that there is one more than are timed
-        run_night(
-            NightContext(
-                place, journal, runner, proposer, choose_judge("balanced"), watcher, stop, limits, dry_runs=True
-            )
-        )
+        leases = [WHOLE] if workers == 1 else [Lease(f"worker {number}") for number in range(workers)]
+        with closing(LocalPool([replace(runner, lease=lease) for lease in leases])) as pool:
+            run_night(
+                NightContext(
+                    place, journal, runner, proposer, choose_judge("balanced"), watcher, stop, limits, dry_runs=True,
+                    pool=pool,
+                )
+            )  # fmt: skip
     ends = [at for number, at in sorted(watcher.settled.items()) if number >= known]
     if len(ends) != steps + 1:
         raise measure.Failed(f"{len(ends)} experiments were settled, {steps + 1} were to be")

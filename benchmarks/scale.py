@@ -1,0 +1,299 @@
+"""What do more workers bring? Jobs an hour with 1 to 64 of them, where a run only sleeps.
+
+    python benchmarks/scale.py [--workers 1 2 4 8 16 64] [--run-s 10] [--processes | --ray] [--quick] [--json FILE]
+
+Plan, judge, journal, repository, ledger and pool are real. A run is one of three things:
+
+by default       a worker's thread that sleeps, and scores that are answered at once: the harness itself is the limit
+--processes      a training process that sleeps in the folder of its run, and a process that scores its weights
+--ray            the same processes, started by a Ray cluster of this machine
+
+Jobs an hour are counted while all workers have been given work: the seconds that runs slept, over the seconds that
+passed. The efficiency of N workers is jobs an hour over N times those of one worker.
+
+--sizes N … measures a driver of 16 workers whose runs take no time, in nights of so many attempts: its processor
+seconds for an attempt, those of its git commands, and its memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import faults
+import long_night
+import measure
+import psutil
+from filled_night import PASSED, grow, make_night
+from rich.console import Console
+
+from agent.clock import utc_now
+from agent.errors import Exhausted
+from agent.experiment import Audit, Briefing, Ending, Night, Proposal, Run, Score, Summary, Weights
+from agent.experiment.lease import Lease
+from agent.judging.judge import choose_judge
+from agent.night.context import NightContext
+from agent.night.driver import run_night
+from agent.night.opening.limits import Limits
+from agent.night.opening.night import Request, open_night
+from agent.night.opening.stop import Stop
+from agent.pools.local import LocalPool
+from agent.pools.pool import Pool
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.records.terms import Terms
+from agent.runs.runner import Runner
+from agent.sandbox.box import Open
+from agent.sandbox.limits import limits_of_machine
+
+sys.path.insert(0, str(measure.ROOT / "tests"))
+
+from nights import make_repository
+
+TAG, SLEEPER = "scale", measure.HERE / "sleeper.py"
+WORKERS, QUICK_WORKERS = (1, 2, 4, 8, 16, 64), (1, 4)
+RUN_S, QUICK_RUN_S = 10.0, 1.0
+ROUNDS = 5  # of runs, at least, that each worker makes
+ALLOWANCE_S = 60.0  # on a machine that is busy
+LIMIT_S = 3600.0
+LONG_WORKERS, LONG_STEPS = 16, 64
+SIGMA_BPB = 0.004
+Interval = tuple[float, float]
+
+
+# ---- one night, in a process of its own ------------------------------------------------------------------------------
+
+
+@dataclass
+class Slept:
+    """The seconds, by the clock, in which runs slept."""
+
+    intervals: list[tuple[int, Interval]] = field(default_factory=list)  # of this attempt
+
+    def train(self, runner: Runner, number: int, script: str, seed: int, *rest: object) -> Run:
+        """Sleep instead of training."""
+        budget_s, began = runner.night.budget_s, time.time()
+        time.sleep(budget_s)
+        self.intervals.append((number, (began, time.time())))
+        summary = Summary(budget_s, budget_s, 1.0, 0.1, 1.0, 500, 0.1, 0)
+        weights = Weights(1000, 4000)
+        return Run(
+            seed, Ending.FINISHED, 0, budget_s, summary, "slept",
+            weights_bytes=4096, weights=weights, peak_bytes=1 << 28,
+        )  # fmt: skip
+
+    def score(self, runner: Runner, number: int, script: str, seed: int, *rest: object) -> Score:
+        """Most edits are a little worse than the first script, and some are better."""
+        edit = random.Random(number).gauss(0.3 * SIGMA_BPB, SIGMA_BPB) if number else 0.0
+        return Score(1.2 + edit + random.Random(f"{number} {seed}").gauss(0, SIGMA_BPB), 0.0)
+
+    def audit(self, *asked: object) -> Audit:
+        return PASSED
+
+    def read(self, night: Path) -> None:
+        """Read from the folders of the runs when their processes slept."""
+        for file in sorted(night.glob("runs/*/seed*/out/slept.json")):
+            began, ended = json.loads(file.read_text())
+            self.intervals.append((int(file.parts[-4]), (began, ended)))
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """Proposes one script after another at once; each differs from the others by a number."""
+
+    script: str
+    most: int
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        number = len(briefing.history)
+        if number > self.most:
+            raise Exhausted("there are no more")
+        tilt = random.Random(number).uniform(0.5, 2.0)
+        text = self.script.replace("NOTE = 0", f"NOTE = {number}").replace("TILT = 1.0", f"TILT = {tilt:.4f}")
+        return Proposal(text, f"TILT to {tilt:.4f}", "It might be better.", "scale")
+
+
+def live(root: Path, args: argparse.Namespace) -> measure.Flat:
+    """Make a night of so many workers, in this process."""
+    place, slept = Place.of(root / "train_mlx.py"), Slept()
+    if not (args.processes or args.ray):
+        long_night.replace_everywhere(slept.train, slept.score, slept.audit)
+    night, runs = open_one(place, args), args.live * args.rounds
+    stop, watcher, console = Stop(place.folder(TAG)), long_night.Unseen(), Console(stderr=True)
+    with Journal.resume(place.journal(TAG)) as journal:
+        runner = Runner(
+            night, place.folder(TAG), Open("a benchmark"), limits_of_machine(), ALLOWANCE_S, lambda: stop.now,
+            watcher.progressed,
+        )  # fmt: skip
+        proposer = Numbered(place.script_path.read_text(), runs)
+        before = os.times()
+        with opened_pool(runner, args, console) as pool:
+            run_night(
+                NightContext(
+                    place, journal, runner, proposer, choose_judge("balanced"), watcher, stop,
+                    Limits(experiments=runs), pool=pool,
+                )
+            )  # fmt: skip
+        after = os.times()
+    if args.processes or args.ray:
+        slept.read(place.folder(TAG))
+    spent_s = after.user + after.system - before.user - before.system
+    return {
+        "jobs_hour": jobs_an_hour(slept, args.live, night.budget_s),
+        "driver_cpu_s": spent_s / runs,
+        "settled": len(watcher.settled),
+        "memory_mb": psutil.Process().memory_info().rss / 1e6,
+    }
+
+
+def open_one(place: Place, args: argparse.Namespace) -> Night:
+    """Open a night; one without processes needs neither corpus nor device."""
+    terms = Terms(sandbox="off")  # whose one worker is a lease of the whole machine; the pool has as many as are wanted
+    if args.processes or args.ray:
+        return open_night(place, Request(TAG, args.run_s, terms=terms))
+    night = Night(
+        tag=TAG, branch=f"refs/heads/experiments/{args.run_s:g}s-{TAG}", script=place.script,
+        base=place.repo.find("HEAD") or "", budget_s=args.run_s, seed=0, device_kind="cpu", device="asleep",
+        protocol="0" * 12, data=str(place.repo.root), started=utc_now(), terms=terms.as_json(),
+    )  # fmt: skip
+    with Journal.create(place.journal(TAG), night):
+        return night
+
+
+@contextmanager
+def opened_pool(runner: Runner, args: argparse.Namespace, console: Console) -> Iterator[Pool]:
+    """Open a pool of so many workers; more than there are cores share them, since they sleep."""
+    pool = LocalPool([replace(runner, lease=Lease(f"worker {number}")) for number in range(args.live)])
+    try:
+        yield pool
+    finally:
+        pool.close()
+
+
+def jobs_an_hour(slept: Slept, workers: int, run_s: float) -> float:
+    """Return the runs that sleep in an hour, while all workers have been given work and more is to come."""
+    runs = sorted(interval for number, interval in slept.intervals if number)
+    begins = sorted(began for began, _ in runs)
+    since, until = begins[workers - 1], begins[-1]
+    if until <= since:
+        raise measure.Failed(f"{len(runs)} runs of {workers} workers are too few: give more --rounds")
+    asleep_s = sum(max(0.0, min(ended, until) - max(began, since)) for began, ended in runs)
+    return 3600 * asleep_s / run_s / (until - since)
+
+
+# ---- a driver of a long night ----------------------------------------------------------------------------------------
+
+
+def live_long(root: Path, known: int) -> measure.Flat:
+    """Go on with a night of so many attempts, with 16 workers whose runs take no time."""
+    before, children = os.times(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = long_night.live_on(root, known, LONG_STEPS, workers=LONG_WORKERS)
+    after, children_after = os.times(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    git_s = children_after.ru_utime + children_after.ru_stime - children.ru_utime - children.ru_stime
+    return {
+        "step_s": found["step_s"],
+        "driver_cpu_s": (after.user + after.system - before.user - before.system) / LONG_STEPS,
+        "git_cpu_s": git_s / LONG_STEPS,
+        "memory_mb": found["memory_mb"],
+    }
+
+
+# ---- the program -----------------------------------------------------------------------------------------------------
+
+
+def in_a_process(folder: Path, args: argparse.Namespace, *words: str) -> measure.Flat:
+    kind = ["--processes"] if args.processes else ["--ray"] if args.ray else []
+    options = [*kind, "--run-s", f"{args.run_s:g}", "--rounds", str(args.rounds)]
+    command = [sys.executable, __file__, *words, *options, "--folder", folder]
+    watched = measure.watch(command, env=measure.with_path(), cwd=folder, limit_s=LIMIT_S)
+    return dict(json.loads(watched.lines[-1][1]))
+
+
+def compare(args: argparse.Namespace) -> measure.Flat:
+    with measure.work_folder(args.folder) as folder:
+        return by_size(folder, args) if args.sizes else by_workers(folder, args)
+
+
+def by_workers(folder: Path, args: argparse.Namespace) -> measure.Flat:
+    prefix = "ray_" if args.ray else "process_" if args.processes else ""
+    if args.processes or args.ray:
+        os.environ["NIGHTSHIFT_DATA"] = str(faults.make_corpus(folder))
+    flat: measure.Flat = {}
+    for workers in args.workers:
+        measure.say(f"{workers} workers, runs of {args.run_s:g} s")
+        root = make_repository(folder / f"{workers}", SLEEPER.read_text())
+        found = in_a_process(root, args, "--live", str(workers))
+        measure.say(", ".join(f"{name} {value:.3f}" for name, value in found.items()))
+        flat |= {f"{prefix}{name}_{workers}": value for name, value in found.items() if name != "settled"}
+    one = flat.get(f"{prefix}jobs_hour_1")
+    for workers in args.workers[1:] if one else ():
+        found = measure.ratio(flat[f"{prefix}jobs_hour_{workers}"], workers * one)
+        flat[f"{prefix}efficiency_{workers}"] = found
+    return {"run_s": args.run_s, **flat}
+
+
+def by_size(folder: Path, args: argparse.Namespace) -> measure.Flat:
+    place, flat = make_night(folder / "user"), {}
+    for size in args.sizes:
+        measure.say(f"filling the night up to {size:,} attempts")
+        grow(place, size)
+        found = in_a_process(place.repo.root, args, "--known", str(size))
+        measure.say(", ".join(f"{name} {value:.3f}" for name, value in found.items()))
+        flat |= {f"{name}_{size}": value for name, value in found.items()}
+    first, last = args.sizes[0], args.sizes[-1]
+    for name in ("driver_cpu_s", "memory_mb"):
+        flat[f"{name}_growth"] = measure.ratio(flat[f"{name}_{last}"], flat[f"{name}_{first}"])
+    return flat
+
+
+def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
+    rows = [[name.replace("_", " "), measure.show(value, ",.3f")] for name, value in flat.items()]
+    measure.print_table("Workers that sleep", ("", "measured"), rows)
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, nargs="+", metavar="N", help="default: 1 2 4 8 16 64; quick: 1 4")
+    parser.add_argument("--run-s", type=float, metavar="S", help="that a run sleeps (default: 10; quick: 1)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="runs of each worker (default: %(default)s)")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--processes", action="store_true", help="real processes that sleep and score")
+    kind.add_argument("--ray", action="store_true", help="the same, started by a Ray cluster of this machine")
+    parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help="the driver's cost with so many attempts")
+    parser.add_argument("--quick", action="store_true", help="under a minute")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="work here, and keep it")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
+    parser.add_argument("--live", type=int, help=argparse.SUPPRESS)  # this program, in the measured process
+    parser.add_argument("--known", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    args.workers = tuple(args.workers or (QUICK_WORKERS if args.quick else WORKERS))
+    args.run_s = args.run_s or (QUICK_RUN_S if args.quick else RUN_S)
+    if min(*args.workers, args.rounds - 1, args.run_s, *(args.sizes or [1])) <= 0:
+        parser.error("--workers, --run-s and --sizes must be above zero, and --rounds above one")
+    return args
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.live is not None or args.known is not None:
+        found = live(args.folder, args) if args.live is not None else live_long(args.folder, args.known)
+        print(json.dumps(found))
+        return 0
+    return measure.reported(args, compare, print_results)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse(argv)
+    return measure.guarded("scale", lambda: run(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
