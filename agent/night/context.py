@@ -43,7 +43,8 @@ class NightContext:
 
     def state(self) -> State:
         """Read from the journal what the night knows so far."""
-        return State(self.journal, self.runner.night.budget_s, self.patience_s)
+        workers = 1 if self.pool is None else len(self.pool.workers)
+        return State(self.journal, self.runner.night.budget_s, self.patience_s, workers)
 
     @contextmanager
     def with_pool(self) -> Iterator["NightContext"]:

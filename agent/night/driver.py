@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from agent.clock import boot_id
-from agent.experiment import Attempt, Ending
+from agent.errors import MachineError
+from agent.experiment import Attempt, DryRun, Ending
 from agent.night.context import NightContext
 from agent.night.flight import Flight, InFlight
 from agent.night.ideas import Ideas, Supply
 from agent.night.merging import merge
+from agent.night.next_job import machine_trial
 from agent.night.opening.night import check_disk
 from agent.night.plan import (
     Begin,
@@ -162,7 +164,28 @@ class Driver:
         fresh = [self.state.attempts[number] for number in self._settled]
         self.flight.is_held = is_streak(fresh)
         if self.flight.is_held and not self.flight.jobs:
-            check_streak(self.context, self.state, fresh)
+            check_streak(self.context, self.state, fresh, self._try_first)
+
+    def _try_first(self) -> DryRun | None:
+        """Make a trial run of attempt 0 on a worker, to see whether it still works there; None if the user stopped it.
+
+        Nothing else is in flight.
+        """
+        job, has_begun = Rehearse(trial=machine_trial(self.context, self.state), machine=None), False
+        while has_begun or not self.context.stop.now:
+            worker = None if has_begun else self.pool.free_for(job)
+            if worker is not None:
+                self.pool.begin(worker, job)
+                has_begun = True
+            for ended in self.pool.ended(POLL_S):
+                if isinstance(ended.error, MachineError):
+                    return DryRun(0.0, str(ended.error))
+                if ended.error is not None:
+                    raise ended.error
+                if ended.lost is None:
+                    return ended.result if isinstance(ended.result, DryRun) else None
+                has_begun = False
+        return None
 
     # ---- jobs --------------------------------------------------------------------------------------------------------
 

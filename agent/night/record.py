@@ -29,14 +29,13 @@ from agent.judging.failures import too_slow
 from agent.judging.noise import noise
 from agent.night.briefing.pace import Ahead, experience, pace_words
 from agent.night.context import NightContext
-from agent.night.next_job import machine_trial
 from agent.night.plan import Reconsider
 from agent.night.state import State
 from agent.pools.contention import contention_of
 from agent.records import ledger
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.runs.execute import Result, broken_by, check_machine, is_starved_again, remedy
+from agent.runs.execute import Result, broken_by, is_starved_again, remedy
 from agent.runs.jobs import Evaluate, Job, Measure, OfWeights, Reexamine, Rehearse
 from agent.runs.runner import STARVED_WAIT_S
 from agent.view.status import noise_lines
@@ -214,10 +213,11 @@ def is_streak(fresh: History) -> bool:
     return len(_slow(fresh)) >= SLOW_IN_A_ROW or _are_too_many(_crashes(fresh))
 
 
-def check_streak(context: NightContext, state: State, fresh: History) -> None:
+def check_streak(context: NightContext, state: State, fresh: History, try_first: Callable[[], DryRun | None]) -> None:
     """Raise MachineError if the attempts that were settled last have all failed in the same way.
 
-    Crashes are void if attempt 0 does not run on this machine either; they are repeated when the night goes on.
+    Crashes are void if attempt 0 does not run any more either; they are repeated when the night goes on. try_first:
+    makes its trial run; None if the user stopped it.
     """
     slow, streak = _slow(fresh), _crashes(fresh)
     if len(slow) >= SLOW_IN_A_ROW:
@@ -228,7 +228,7 @@ def check_streak(context: NightContext, state: State, fresh: History) -> None:
         )
     if not _are_too_many(streak):
         return
-    found = check_machine(machine_trial(context, state), context.runner)
+    found = try_first()
     if found is None:
         return  # the user stopped it, and the night with it
     why = broken_by(found, context.runner)

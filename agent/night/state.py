@@ -37,10 +37,10 @@ class State:
     it.
     """
 
-    def __init__(self, journal: Journal, budget_s: float, patience_s: float = 0.0) -> None:
+    def __init__(self, journal: Journal, budget_s: float, patience_s: float = 0.0, workers: int = 1) -> None:
         self._journal, self._budget_s, self._patience_s = journal, budget_s, patience_s
         self._found: dict[str, Any] = {}  # answers that hold as long as no run, score or decision is added
-        self.workers = 1
+        self.workers = max(1, workers)
         self.asks: tuple[Ask, ...] = ()
         self.dawns: tuple[Dawn, ...] = journal.dawns()
         self._asked_s: dict[int, float] = defaultdict(float)

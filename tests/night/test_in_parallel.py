@@ -15,6 +15,8 @@ from agent.night.driver import run_night
 from agent.night.opening.limits import Limits
 from agent.night.opening.stop import AFTER_RUN, NOW
 from agent.pools.local import LocalPool
+from agent.pools.pool import Ended
+from agent.runs.jobs import Evaluate, Job
 
 WORKERS = ("left", "right")
 TRAINS = "    while (elapsed := "
@@ -39,9 +41,26 @@ class Watching(Quiet):
         self.settled.append(attempt.number)
 
 
-def with_workers(context: NightContext, watcher: Quiet, names: Sequence[str] = WORKERS) -> NightContext:
-    runners = [dataclasses.replace(context.runner, lease=Lease(name)) for name in names]
-    return dataclasses.replace(context, watcher=watcher, pool=LocalPool(runners))
+class Careless(LocalPool):
+    """Loses the weights of one attempt, the first time that they are to be scored."""
+
+    loses: int | None = None
+
+    def ended(self, wait_s: float) -> Sequence[Ended]:
+        return [self._lost(one) if self._is_lost(one.job) else one for one in super().ended(wait_s)]
+
+    def _is_lost(self, job: Job) -> bool:
+        return isinstance(job, Evaluate) and job.attempt == self.loses
+
+    def _lost(self, ended: Ended) -> Ended:
+        self.loses = None
+        return Ended(ended.worker, ended.job, lost="the weights are gone")
+
+
+def with_workers(context: NightContext, watcher: Quiet, *, loses: int | None = None) -> NightContext:
+    pool = Careless([dataclasses.replace(context.runner, lease=Lease(name)) for name in WORKERS])
+    pool.loses = loses
+    return dataclasses.replace(context, watcher=watcher, pool=pool)
 
 
 @dataclass(frozen=True)
@@ -63,7 +82,7 @@ def parallel(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Paral
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
         with scripted_context(grounds.root, "t", scripts) as context:
-            run_night(dataclasses.replace(with_workers(context, watcher), limits=Limits(experiments=3)))
+            run_night(dataclasses.replace(with_workers(context, watcher, loses=3), limits=Limits(experiments=3)))
     return Parallel(grounds, watcher, grounds.attempts("t"))
 
 
@@ -84,6 +103,12 @@ def test_two_workers_train_at_the_same_time_and_attempts_settle_in_any_order(par
 
 def test_as_many_experiments_are_made_as_were_asked_for(parallel):
     assert [one.settled for one in parallel.attempts] == [True] * 4
+
+
+def test_a_run_whose_weights_are_lost_is_void_and_made_again(parallel):
+    assert [run.ending for run in parallel.attempts[3].runs] == [Ending.LOST, Ending.FINISHED]
+    assert parallel.attempts[3].seeds == 1
+    assert "this run of #3 does not count and is done again: the weights are gone" in parallel.watcher.sentences
 
 
 def test_the_first_script_runs_alone_and_then_beside_itself_on_all_workers(parallel):

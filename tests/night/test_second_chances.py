@@ -221,9 +221,9 @@ def test_ten_that_were_too_slow_end_the_night_as_a_slow_machine_and_count_as_no_
     slow = [dataclasses.replace(SLOW[0], number=n, decision=Decision(Kind.TOO_SLOW, "too slow"), settled=True)
             for n in range(1, 11)]  # fmt: skip
     with scripted_context(grounds.root, "t", []) as context:
-        check_streak(context, context.state(), slow[:9])
+        check_streak(context, context.state(), slow[:9], lambda: None)
         with pytest.raises(
             MachineError, match=r"10 attempts in a row were too slow, .* this machine is slower"
         ) as told:
-            check_streak(context, context.state(), slow)
+            check_streak(context, context.state(), slow, lambda: None)
     assert str(told.value).endswith(" run --tag t, or allow more with --allowance-s in a new night")  # it is fixed
