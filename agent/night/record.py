@@ -195,14 +195,26 @@ def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> Non
 
     live: the running night and its attempts, whose journal may have been deleted meanwhile.
     """
-    nights = [] if live is None else [live]
-    for tag in place.tags():
-        if live is not None and tag == live[0].tag:
-            continue
-        with suppress(NightError), Journal.read(place.journal(tag)) as journal:
-            nights.append((journal.night(), journal.attempts()))
-    nights.sort(key=lambda pair: pair[0].started)
+    tag = None if live is None else live[0].tag
+    nights = [
+        night for at in sorted(place.nights.glob("*/journal.sqlite")) if at.parent.name != tag for night in _read(at)
+    ]
+    nights = sorted([*nights, *([] if live is None else [live])], key=lambda pair: pair[0].started)
     write_plain(place.ledger, ledger.render(read_plain(place.ledger), nights))
+
+
+_known: dict[Path, tuple[tuple[float, ...], list[tuple[Night, History]]]] = {}  # journals of other nights
+
+
+def _read(path: Path) -> list[tuple[Night, History]]:
+    """Return the night of a journal; none if it cannot be read. Read it again only where its files have changed."""
+    files = [file.stat() for file in sorted(path.parent.glob(f"{path.name}*")) if not file.name.endswith("-shm")]
+    stamp = tuple(fact for file in files for fact in (file.st_mtime_ns, file.st_size, file.st_ino))
+    if path not in _known or _known[path][0] != stamp:
+        _known[path] = stamp, []
+        with suppress(NightError), Journal.read(path) as journal:
+            _known[path] = stamp, [(journal.night(), journal.attempts())]
+    return _known[path][1]
 
 
 # ---- one failure after another: is it the machine or the ideas? ------------------------------------------------------

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from dawns import BEST, LUCKY, SHARPER, START, remember
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.experiment import Attempt, Ending, Run
 from agent.experiment.lease import LOCAL, Lease
 from agent.night.context import NightContext
+from agent.night.dawn import confirm
 from agent.night.driver import run_night
 from agent.night.opening.limits import Limits
 from agent.night.opening.stop import AFTER_RUN, NOW
@@ -136,3 +138,26 @@ def test_a_wish_to_end_lets_all_runs_in_flight_be_settled_and_a_second_one_ends_
         assert not any("does not count" in one for one in watcher.sentences)
         ended = context.journal.attempts()[3:]
     assert [[run.ending for run in one.runs] for one in ended] == [[Ending.STOPPED, Ending.FINISHED]] * 2
+
+
+@pytest.mark.slow
+def test_dawn_keeps_all_workers_busy_and_asks_for_as_many_runs_as_it_was_given(grounds):
+    (grounds.root / "train_mlx.py").write_text(START)
+    grounds.try_scripts("t", [SHARPER, LUCKY, BEST])
+    for number, aboves in {0: (0.004, 0.001), 3: (0.008, 0.002)}.items():
+        remember(grounds, number, aboves)
+    with scripted_context(grounds.root, "t", []) as context:
+        watcher = Watching()
+        found = confirm(with_workers(context, watcher), 8)
+    attempts = grounds.attempts("t")
+    assert found is not None
+    runs = [run for one in attempts for run in one.dawn_runs()]
+    assert len(runs) == 4 + 8
+    assert [run.seed for run in attempts[0].dawn_runs()] == [run.seed for run in attempts[3].dawn_runs()]
+    assert all(run.score is not None and run.holdout is not None for run in runs)
+    assert all(run.holdout.audit is not None for run in attempts[3].dawn_runs()[2:] if run.holdout is not None)
+    began = {(one.number, run.seed): run for one in attempts for run in one.dawn_runs() if run.worker in WORKERS}
+    assert overlap(began[0, 1002], began[3, 1002])
+    asked = [one for one in attempts if one.proposal.without]
+    assert asked
+    assert [one.settled for one in attempts] == [True] * len(attempts)
