@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agent.amounts import counted
-from agent.experiment import History, Run
+from agent.experiment import Ending, History, Run
 
 NOTABLE = 0.02  # of the speed; less is said nowhere
 ALONE, BESIDE = 0.1, 0.5  # of a run's time with other runs of the night: at most, at least; in between it says nothing
@@ -70,7 +70,7 @@ class _Timed:
     """Hold a run's speed, and how much company it had."""
 
     worker: str
-    speed: float  # tokens a second
+    speed: float  # steps a second
     span: Span
     shared: float  # the share of its time in which other runs went on
 
@@ -94,8 +94,11 @@ def _span(run: Run) -> Span | None:
 
 
 def _speed(run: Run) -> float | None:
-    """Return tokens by second of training, the start left out, which is longer while caches are cold."""
+    """Return steps by second of training, without the start, which takes longer while caches are cold.
+
+    All runs are of one script, so steps compare. They are exact, while a short run has few thousands of tokens.
+    """
     said = run.summary
-    if run.tokens_s is None or said is None or said.total_tokens_M is None or not said.training_seconds:
-        return run.tokens_s
-    return 1e6 * said.total_tokens_M / said.training_seconds
+    if run.ending is not Ending.FINISHED or said is None or not said.num_steps or not said.training_seconds:
+        return None
+    return said.num_steps / said.training_seconds

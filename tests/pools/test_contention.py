@@ -9,12 +9,12 @@ from agent.experiment import Attempt, Ending, Run, Summary
 from agent.pools.contention import Contention, contention_of, covered
 
 
-def made_run(seed: int, began_s: int, tokens_M: float, worker: str = "gpu 0", length_s: int = 300) -> Run:
+def made_run(seed: int, began_s: int, steps: int, worker: str = "gpu 0", length_s: int = 300) -> Run:
     """A run that began so many seconds after midnight, and took ten seconds to start."""
     began, ended = (
         f"2026-11-22T{at // 3600:02d}:{at // 60 % 60:02d}:{at % 60:02d}.000Z" for at in (began_s, began_s + length_s)
     )
-    summary = Summary(training_seconds=length_s - 10.0, total_tokens_M=tokens_M)
+    summary = Summary(training_seconds=length_s - 10.0, num_steps=steps)
     return replace(
         scored_run(seed, 1.0), wall_s=float(length_s), summary=summary, worker=worker, began=began, ended=ended
     )
@@ -25,8 +25,8 @@ def calibrated(*runs: Run, number: int = 0) -> Attempt:
 
 
 def test_the_baseline_alone_is_compared_with_itself_beside_others():
-    first = made_run(0, 0, 100.0)
-    beside = made_run(1, 300, 93.0), made_run(2, 301, 95.0, "gpu 1")
+    first = made_run(0, 0, 1000)
+    beside = made_run(1, 300, 930), made_run(2, 301, 950, "gpu 1")
     found = contention_of([calibrated(first, *beside)])
     assert found == Contention(pytest.approx(0.06), alone=1, beside=2, workers=2)
     assert found.is_notable
@@ -38,8 +38,8 @@ def test_the_baseline_alone_is_compared_with_itself_beside_others():
 
 
 def test_two_percent_or_less_is_no_contention():
-    for tokens_M in (98.1, 101.0):
-        runs = made_run(0, 0, 100.0), made_run(1, 300, tokens_M), made_run(2, 300, tokens_M, "gpu 1")
+    for steps in (981, 1010):
+        runs = made_run(0, 0, 1000), made_run(1, 300, steps), made_run(2, 300, steps, "gpu 1")
         found = contention_of([calibrated(*runs)])
         assert found is not None
         assert not found.is_notable
@@ -48,9 +48,9 @@ def test_two_percent_or_less_is_no_contention():
 
 def test_a_cold_start_is_no_speed():
     """The first run compiles: it is longer, and trains for as long."""
-    first = made_run(0, 0, 100.0)
+    first = made_run(0, 0, 1000)
     cold = replace(first, wall_s=400.0, began="2026-11-21T23:58:20.000Z")
-    beside = made_run(1, 300, 100.0), made_run(2, 300, 100.0, "gpu 1")
+    beside = made_run(1, 300, 1000), made_run(2, 300, 1000, "gpu 1")
     found = contention_of([calibrated(cold, *beside)])
     assert found is not None
     assert found.slowdown == pytest.approx(0.0)
@@ -58,8 +58,8 @@ def test_a_cold_start_is_no_speed():
 
 def test_other_attempts_are_company_too():
     """Attempt 0 is measured again late in the night, while the others go on."""
-    first, again = made_run(0, 0, 100.0), made_run(1, 4000, 90.0)
-    edit = calibrated(made_run(0, 3900, 50.0, "gpu 1"), number=1)
+    first, again = made_run(0, 0, 1000), made_run(1, 4000, 900)
+    edit = calibrated(made_run(0, 3900, 500, "gpu 1"), number=1)
     found = contention_of([calibrated(first, again), edit])
     assert found is not None
     assert (found.slowdown, found.alone, found.beside) == (pytest.approx(0.1), 1, 1)
@@ -67,7 +67,7 @@ def test_other_attempts_are_company_too():
 
 def test_what_attempt_0_met_later_is_not_taken_for_solitude():
     """Its own runs are enough to know: one that none of them accompanied may have had other attempts beside it."""
-    runs = made_run(0, 0, 100.0), made_run(1, 300, 95.0), made_run(2, 300, 95.0, "gpu 1"), made_run(3, 4000, 80.0)
+    runs = made_run(0, 0, 1000), made_run(1, 300, 950), made_run(2, 300, 950, "gpu 1"), made_run(3, 4000, 800)
     found = contention_of([calibrated(*runs)])
     assert found is not None
     assert (found.slowdown, found.alone, found.beside) == (pytest.approx(0.05), 1, 2)
@@ -75,19 +75,19 @@ def test_what_attempt_0_met_later_is_not_taken_for_solitude():
 
 def test_a_night_with_one_worker_says_nothing_of_it():
     assert contention_of([]) is None
-    assert contention_of([calibrated(made_run(0, 0, 100.0), made_run(1, 300, 90.0))]) is None
-    together = calibrated(made_run(0, 0, 100.0), made_run(1, 0, 90.0, "gpu 1"))
+    assert contention_of([calibrated(made_run(0, 0, 1000), made_run(1, 300, 900))]) is None
+    together = calibrated(made_run(0, 0, 1000), made_run(1, 0, 900, "gpu 1"))
     assert contention_of([together]) is None  # none was alone
-    hardly = calibrated(made_run(0, 0, 100.0), made_run(1, 300, 90.0), made_run(2, 500, 90.0, "gpu 1"))
+    hardly = calibrated(made_run(0, 0, 1000), made_run(1, 300, 900), made_run(2, 500, 900, "gpu 1"))
     assert contention_of([hardly]) is None  # a third of it
 
 
 def test_runs_that_tell_no_speed_or_no_time_do_not_count():
-    first = made_run(0, 0, 100.0)
-    beside = made_run(1, 300, 90.0), made_run(2, 300, 90.0, "gpu 1")
+    first = made_run(0, 0, 1000)
+    beside = made_run(1, 300, 900), made_run(2, 300, 900, "gpu 1")
     silent = replace(beside[0], summary=None), replace(beside[1], began=None)
     assert contention_of([calibrated(first, *silent)]) is None
-    crashed = replace(made_run(3, 300, 10.0, "gpu 2"), ending=Ending.CRASHED)
+    crashed = replace(made_run(3, 300, 100, "gpu 2"), ending=Ending.CRASHED)
     found = contention_of([calibrated(first, *beside, crashed)])
     assert found is not None
     assert found.slowdown == pytest.approx(0.1)
