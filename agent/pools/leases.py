@@ -91,7 +91,8 @@ def _on_cores(workers: int, cores_each: int | None, cores: Cores) -> tuple[Lease
     sets = sets_of_cores(cores, each)
     if len(sets) < workers:
         raise NightError(_too_many(workers, cores_each, cores, len(sets)))
-    return tuple(Lease(f"cores {spelled(one)}", one, None, 1 / workers, threads) for one in sets[:workers])
+    of_cores = threads if each < threads else None
+    return tuple(Lease(f"cores {spelled(one)}", one, None, 1 / workers, of_cores) for one in sets[:workers])
 
 
 def _most_each(cores: Cores, workers: int) -> int:

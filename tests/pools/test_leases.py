@@ -94,6 +94,8 @@ def test_workers_on_a_cpu_have_their_own_cores():
     assert (first.worker, first.of_cores, first.share) == (f"cores {first.cores[0]}", sum(map(len, cores)), 0.5)
     assert len(first.cores) == len(second.cores) == 1
     assert first.cores != second.cores
+    threads = sum(map(len, cores))
+    assert leases_of_machine("cpu", 1, threads)[0].of_cores is None  # its device is the machine
     halves = leases_of_machine("cpu", 2, None)
     assert len(halves[0].cores) == len(halves[1].cores) >= 1
     assert not {*halves[0].cores} & {*halves[1].cores}
@@ -328,8 +330,8 @@ def test_a_night_of_the_real_script_trains_on_two_cores_at_once(tmp_path, own_ca
     night, seen = grounds.start("run", "--tag", "t", *words), set()
     said = ThreadPoolExecutor().submit(night.communicate)  # reads on, so that the pipe does not fill
     while not said.done():
-        for process in psutil.Process(night.pid).children(recursive=True) if psutil.pid_exists(night.pid) else ():
-            with suppress(psutil.Error):
+        with suppress(psutil.Error):  # one that has just ended
+            for process in psutil.Process(night.pid).children(recursive=True):
                 seen |= {tuple(process.cpu_affinity())} if "--no-eval" in process.cmdline() else set()
         time.sleep(0.05)
     text = said.result()[0]
