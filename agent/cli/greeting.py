@@ -93,6 +93,8 @@ def _pace(context: NightContext, state: State, calibration: int) -> list[str]:
 
 def _workers(night: Night, leases: Sequence[Lease]) -> list[str]:
     """Return the part of the machine that each worker has; for a single one, the other GPUs that there are."""
+    if Terms.from_json(night.terms).pool != "local":
+        return []
     if night.device_kind == "cuda" and leases == (WHOLE,):
         with suppress(MachineError):  # without nvidia-smi there is no telling
             return [f"1; {line}" for line in gpus_unused(gpus_of_machine(), night.tag)]
