@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from enum import Enum, auto
@@ -123,7 +124,7 @@ class Ideas:
         if not context.asks_ahead or best is None or context.stop.after_run or self._due_repairs():
             return
         while (under_way := self._under_way) < state.workers:
-            number = self._free_number([idea.number for idea in self._ahead])
+            number = self._free_number(self._ahead)
             if number <= self._last_ahead or context.limits.reached(state.ideas + under_way, pace, pace.run_s):
                 return
             self._last_ahead = number
@@ -221,8 +222,10 @@ class Ideas:
         """Return how many ideas there are, or may come of the questions."""
         return len(self._questions) + len(self._ahead) + len(self._answers)
 
-    def _free_number(self, taken: list[int]) -> int:
-        taken = [*taken, *(question.briefing.number for question in self._questions)]
+    def _free_number(self, made: Sequence[IdeaAhead] = ()) -> int:
+        """Return the lowest number for which no question is asked, and neither an answer nor one of `made` was."""
+        taken = {question.briefing.number for question in self._questions}
+        taken.update(idea.asked_for for idea in (*self._answers, *made) if idea.asked_for is not None)
         return next(number for number in count(len(self._state.attempts)) if number not in taken)
 
     def _due_repairs(self) -> list[Attempt]:
@@ -241,7 +244,7 @@ class Ideas:
         left = context.limits.left(state.ideas).experiments
         wanted = min(idle, idle if left is None else left) - len(self._questions)
         for _ in range(max(wanted, 0)):
-            briefing = replace(brief(context, state, best), asked_for=self._free_number([]))
+            briefing = replace(brief(context, state, best), asked_for=self._free_number())
             if broken or state.unsettled or asked:
                 briefing = replace(briefing, broken=broken.pop(0) if broken else None)
             self._ask(briefing, is_ahead=False)
@@ -285,7 +288,9 @@ class Ideas:
             self._repairs.passed(briefing.broken.number)
         free = source_name(answer.source) in FREE and not question.was_paid_for
         is_free, number = free and question.is_ahead, len(self._state.attempts)
-        idea = IdeaAhead(self._named(answer), briefing.parent.number, is_free=is_free, number=number)
+        idea = IdeaAhead(
+            self._named(answer), briefing.parent.number, is_free=is_free, number=number, asked_for=briefing.number
+        )
         self._claim(idea)
         if self._is_in_file(idea):
             idea = self._waiting.choose(idea, self._state.attempts)

@@ -34,6 +34,7 @@ class IdeaAhead:
     number: int = 0  # the least that it can get as an attempt
     is_chosen: bool = True  # to be tried next
     is_further: bool = False  # of an answer that had several
+    asked_for: int | None = None  # the number of the question that it answers
 
     def for_parent(self, best: Attempt, history: History, script_name: str, device_kind: str) -> Proposal | None:
         """Return the proposal as an edit of the incumbent; None if its source has to be asked again.
@@ -200,6 +201,7 @@ def _fitting(said: Any, history: History, name: str) -> IdeaAhead | None:
         texts = [facts[name] for name in ("script", "title", "hypothesis", "source")]
         parent, number, repairs = said["parent"], said.get("number", 0), facts.get("repairs")
         chosen, further = said.get("is_chosen", name == CHOSEN), said.get("is_further", name == FURTHER)
+        asked_for = said.get("asked_for")
         texts[0].encode()  # a half of a surrogate pair cannot be merged, and no script of ours has one
     except (KeyError, TypeError, AttributeError, UnicodeEncodeError):
         return None
@@ -209,7 +211,14 @@ def _fitting(said: Any, history: History, name: str) -> IdeaAhead | None:
     if parent not in known or not (repairs is None or (isinstance(repairs, int) and repairs in known)):
         return None
     proposal = Proposal.of(*texts, repairs=repairs)
-    idea = IdeaAhead(proposal, parent, number=number, is_chosen=chosen is True, is_further=further is True)
+    idea = IdeaAhead(
+        proposal,
+        parent,
+        number=number,
+        is_chosen=chosen is True,
+        is_further=further is True,
+        asked_for=asked_for if isinstance(asked_for, int) else None,
+    )
     return None if _is_entered(idea, history) else idea
 
 

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,24 @@ def test_an_idea_that_cannot_be_written_down_is_none(tmp_path):
 def test_a_file_that_it_did_not_write_holds_no_ideas(tmp_path, content):
     (tmp_path / FILE).write_text(content)
     assert Waiting(tmp_path, Claims(), print).next(BRIEFING) is None
+
+
+def test_the_files_of_a_night_that_an_earlier_version_began_are_read_and_joined(tmp_path):
+    chosen, waits = ({"proposal": asdict(one), "parent": 0, "is_free": False, "number": 1} for one in (SMOOTH, SHARE))
+    (tmp_path / "ahead.json").write_text(json.dumps(chosen))  # of the first versions: not in a list
+    (tmp_path / "pending.json").write_text(json.dumps([chosen, waits]))
+    waiting = Waiting(tmp_path, Claims())
+    (first,) = waiting.chosen((BASELINE,))
+    assert (first.proposal, first.is_further) == (SMOOTH, True)
+    waiting.put_back(first, (BASELINE,))
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+    assert waiting.next(BRIEFING) == SMOOTH
+    assert waiting.next(BRIEFING) == SHARE  # another worker has the first
+
+
+def test_of_eight_who_ask_at_once_each_gets_another_of_the_ideas_that_wait(tmp_path):
+    claims = Claims()
+    Waiting(tmp_path, claims).keep([idea(f"to {value}", SMOOTHING=value) for value in range(2, 10)], BRIEFING)
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: Waiting(tmp_path, claims).next(BRIEFING), range(8)))
+    assert sorted(one.title for one in found if one) == [f"to {value}" for value in range(2, 10)]
