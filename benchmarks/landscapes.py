@@ -1,11 +1,13 @@
 """How proposers of dials do in simulated nights, where the truth is known: what the search's design was decided by.
 
     python benchmarks/landscapes.py [--nights 12] [--runs 40 96] [--judge greedy] [--arms search random …]
-                                    [--kinds bowl …] [--workers 2] [--quick] [--json FILE]
+                                    [--kinds bowl …] [--workers 1 4 16] [--processes 2] [--quick] [--json FILE]
 
 A landscape is a bowl over the project's own dials, of which four to six matter; two pairs of them act together, and
 beyond a cliff a run crashes. Everything is in sigma, the noise of one run; each proposer has the same landscapes and
 noise. The project's own judges decide; runs that repeat an attempt count as runs. Gains are the champion's true ones.
+With several workers, a proposal does not know the results of the runs in flight, and an edit whose parent is no longer
+the best is merged onto the best script. Attempt 0 has the runs that it has with one worker.
 
     bowl     8 sigma to be had        loud    4        quiet    30        tuned    3, and close by
     short    30, most of it in BATCH_ROWS, DEPTH and ASPECT_RATIO         cliffs   10, and six cliffs
@@ -15,9 +17,10 @@ noise. The project's own judges decide; runs that repeat an attempt count as run
     steps    one to three dials, a small step    tpe      Optuna's TPE over all dials at once (multivariate)
     cma      CMA-ES over all dials at once (separable, from the start's dials, sigma an eighth of a range)
 
-Flat keys of --json, for each arm and number of runs: ARM_RUNS_share, the mean over the first six kinds of the share of
-what was to be had; ARM_RUNS_share_stderr, its standard error; ARM_RUNS_tried, the same for the best place that was
-tried; ARM_RUNS_crashes of a night, and ARM_RUNS_attempts; ARM_KIND_RUNS_gain, ARM_KIND_RUNS_stderr.
+Flat keys of --json, for each arm (search_w4 with four workers) and number of runs: ARM_RUNS_share, the mean over the
+first six kinds of the share of what was to be had; ARM_RUNS_share_stderr, its standard error; ARM_RUNS_tried, the same
+for the best place that was tried; ARM_RUNS_crashes of a night, and ARM_RUNS_attempts; ARM_KIND_RUNS_gain,
+ARM_KIND_RUNS_stderr.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import os
 import random
 import statistics
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -57,7 +61,9 @@ from agent.experiment import (
 )
 from agent.judging.judge import JUDGES, choose_judge
 from agent.judging.noise import noise as noise_of
+from agent.proposers.checked import tried_as
 from agent.proposers.search.search import Search
+from agent.script.merge import merged
 
 MEANT = tuple(GAINS)[:6]  # the kinds that a share is the mean over
 SIGMA_BPB, BEST_BPB = 0.005, 1.0
@@ -135,6 +141,7 @@ ARMS: dict[str, Callable[[int], Propose]] = {
     "tpe": tpe,
     "cma": cma,
 }
+ONE_BY_ONE = frozenset({"tpe", "cma"})  # arms that need the result of each proposal before the next
 
 
 # ---- nights ----------------------------------------------------------------------------------------------------------
@@ -149,37 +156,75 @@ class Outcome:
 
 
 class SimulatedNight:
-    """Runs, judges and keeps as a night does; only the scores are drawn from a landscape."""
+    """Runs, judges and keeps as a night does; only the scores are drawn from a landscape.
 
-    def __init__(self, kind: str, seed: int, judge: str) -> None:
+    All runs take the same time: with several workers, a proposal does not know the results of the runs in flight.
+    """
+
+    def __init__(self, kind: str, seed: int, judge: str, workers: int = 1) -> None:
         self._land, self._noise = Landscape(kind, seed), random.Random(f"noise {kind} {seed}")
         self._judge, self._told = choose_judge(judge), judge == "greedy"  # it repeats no run that would tell sigma
+        self._workers = workers
         self.history: list[Attempt] = []
+        self._flight = deque[int]()  # attempts that are being measured, the first to end first
         self._runs, self._outcomes = 0, dict[int, Outcome]()
 
     def live(self, propose: Propose, marks: Sequence[int]) -> dict[int, Outcome]:
         """Number of runs → what the night has come to then."""
         while self._runs < max(marks):
-            best = incumbent(self.history)
-            proposal = Proposal(SCRIPT, "", "", "you") if best is None else propose(self._briefing(best))
-            attempt = Attempt(len(self.history), best.number if best else None, proposal, "", "c")
-            decision = Decision(Kind.UNDECIDED, "not measured yet")
-            while decision.status is None and self._runs < max(marks):
-                attempt = self._measured(attempt)
-                decision = self._judge.judge(attempt, self.history)
-                if self._runs in marks and decision.status is None:
-                    self._note()
-            if decision.status is None:
-                decision = Decision(Kind.WORSE, "the night is over")
-            self.history.append(replace(attempt, decision=decision, settled=True))
+            while len(self._flight) < (self._workers if incumbent(self.history) else 1):
+                self._flight.append(self._next(propose))
+            number = self._flight.popleft()
+            attempt = self.history[number] = self._measured(self.history[number])
+            if attempt.decision is None:
+                decision = self._judge.judge(attempt, (*self.history[:number], *self.history[number + 1 :]))
+                if decision.status is None:
+                    self._flight.append(number)
+                else:
+                    self.history[number] = replace(attempt, decision=decision, settled=True)
+            if self.history[number].decision is not None:
+                self._review()
             if self._runs in marks:
                 self._note()
-            self._think_again(max(marks), marks)
         return self._outcomes
+
+    def _next(self, propose: Propose) -> int:
+        """The attempt to be measured next: what the judge doubts, what was overtaken, or a new idea."""
+        again = self._review()
+        if again is not None and again not in self._flight:
+            return again
+        best = incumbent(self.history)
+        proposal = (
+            Proposal(SCRIPT, "", "", "you") if best is None else self._merge(best) or propose(self._briefing(best))
+        )
+        self.history.append(Attempt(len(self.history), best.number if best else None, proposal, "", "c"))
+        return len(self.history) - 1
+
+    def _merge(self, best: Attempt) -> Proposal | None:
+        """The first overtaken edit that is not merged yet, made in the best script; one that conflicts is stale."""
+        known = {one.proposal.merges for one in self.history}
+        for one in self.history:
+            if one.kind is not Kind.OVERTAKEN or one.number in known:
+                continue
+            base, script = self.history[one.parent or 0], one.proposal.script
+            found = merged(best.proposal.script, base.proposal.script, script, KIND) if base is not best else None
+            if found is not None and tried_as(found, self.history) is None:
+                return replace(one.proposal, script=found, merges=one.number)
+            self.history[one.number] = replace(one, decision=Decision(Kind.STALE, "it conflicts"))
+        return None
+
+    def _review(self) -> int | None:
+        """Follow the judge's review; the attempt that it wants to measure again."""
+        while True:
+            review = self._judge.review(self.history)
+            for number, decision in review.decisions.items():
+                self.history[number] = replace(self.history[number], decision=decision)
+            if not review.decisions:
+                return review.again
 
     def _briefing(self, best: Attempt) -> Briefing:
         known = Noise(SIGMA_BPB, 5, 2.8 * SIGMA_BPB) if self._told else noise_of(self.history)
-        return Briefing(NIGHT, self.history, best, noise=known)
+        return Briefing(NIGHT, tuple(self.history), best, noise=known)
 
     def _measured(self, attempt: Attempt) -> Attempt:
         """The attempt with one run more."""
@@ -192,19 +237,6 @@ class SimulatedNight:
         run = Run(len(attempt.runs), ending, 0 if score else 1, 1.0, None, "", score)
         return replace(attempt, runs=(*attempt.runs, run))
 
-    def _think_again(self, most: int, marks: Sequence[int]) -> None:
-        """Follow the judge's review until it asks for nothing further."""
-        while True:
-            review = self._judge.review(self.history)
-            for number, decision in review.decisions.items():
-                self.history[number] = replace(self.history[number], decision=decision)
-            if review.again is not None and self._runs < most:
-                self.history[review.again] = self._measured(self.history[review.again])
-            elif not review.decisions:
-                return
-            if self._runs in marks:
-                self._note()
-
     def _note(self) -> None:
         """Set down how things stand; the last word after a run counts."""
         champion, start = incumbent(self.history), self._land.loss(START)
@@ -213,29 +245,37 @@ class SimulatedNight:
             start - self._land.loss(place_of(champion.proposal.script)) if champion else 0.0,
             start - min(map(self._land.loss, places), default=start),
             sum(one.status is Status.CRASH for one in self.history),
-            len(self.history),
+            sum(bool(one.runs) for one in self.history),
         )
 
 
-def live_through(job: tuple[str, str, int, str, tuple[int, ...]]) -> dict[int, Outcome]:
-    arm, kind, seed, judge, marks = job
-    return SimulatedNight(kind, seed, judge).live(ARMS[arm](seed), marks)
+Job = tuple[str, int, str, int, str, tuple[int, ...]]  # arm, workers, kind of landscape, seed, judge, marks
+
+
+def live_through(job: Job) -> dict[int, Outcome]:
+    arm, workers, kind, seed, judge, marks = job
+    return SimulatedNight(kind, seed, judge, workers).live(ARMS[arm](seed), marks)
+
+
+def named(arm: str, workers: int) -> str:
+    return arm if workers == 1 else f"{arm}_w{workers}"
 
 
 def compare(args: argparse.Namespace) -> measure.Flat:
     jobs = [
-        (arm, kind, seed, args.judge, tuple(args.runs))
+        (arm, workers, kind, seed, args.judge, tuple(args.runs))
         for seed in args.seeds
         for kind in args.kinds
         for arm in args.arms
+        for workers in args.workers
     ]
-    with ProcessPoolExecutor(args.workers) as pool:
+    with ProcessPoolExecutor(args.processes) as pool:
         found: dict[tuple[str, str], list[dict[int, Outcome]]] = {}
-        for (arm, kind, seed, *_), outcome in zip(jobs, pool.map(live_through, jobs), strict=True):
-            found.setdefault((arm, kind), []).append(outcome)
-            measure.say(f"{arm}: {kind} {seed}")
+        for (arm, workers, kind, seed, *_), outcome in zip(jobs, pool.map(live_through, jobs), strict=True):
+            found.setdefault((named(arm, workers), kind), []).append(outcome)
+            measure.say(f"{named(arm, workers)}: {kind} {seed}")
     flat: measure.Flat = {}
-    for arm in args.arms:
+    for arm in arms(args):
         for runs in args.runs:
             flat |= summary(f"{arm}_{runs}", {kind: [one[runs] for one in found[arm, kind]] for kind in args.kinds})
             for kind in args.kinds:
@@ -243,6 +283,11 @@ def compare(args: argparse.Namespace) -> measure.Flat:
                 flat[f"{arm}_{kind}_{runs}_gain"] = statistics.fmean(gains)
                 flat[f"{arm}_{kind}_{runs}_stderr"] = stderr(gains)
     return flat
+
+
+def arms(args: argparse.Namespace) -> list[str]:
+    """Each arm with each number of workers, by the names of the keys."""
+    return [named(arm, workers) for arm in args.arms for workers in args.workers]
 
 
 def summary(prefix: str, nights: dict[str, list[Outcome]]) -> measure.Flat:
@@ -284,7 +329,7 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
                     for key, form in (("tried", ".0%"), ("crashes", ".1f"), ("attempts", ".0f"))
                 ),
             ]
-            for arm in args.arms
+            for arm in arms(args)
         ]
         title = (
             f"True gain in sigma of {len(args.seeds)} nights after {runs} runs, judge {args.judge} (± standard error)"
@@ -303,14 +348,24 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--judge", choices=JUDGES, default="greedy", help="default: %(default)s")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--kinds", nargs="+", choices=GAINS, default=list(GAINS))
-    parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        nargs="+",
+        default=[1],
+        help="of a night, which runs as many attempts at once (default: 1)",
+    )
+    parser.add_argument("--processes", type=int, default=2, help="nights simulated at the same time (default: 2)")
     parser.add_argument("--quick", action="store_true", help="under a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
     args = parser.parse_args(argv)
     args.nights = (1 if args.quick else 12) if args.nights is None else args.nights
     args.runs = sorted(set(args.runs or ([12] if args.quick else [40, 96])))
-    if args.nights < 1 or args.runs[0] < 2 or args.workers < 1:
-        parser.error("--nights and --workers must be above zero, --runs above one")
+    args.workers = sorted(set(args.workers))
+    if args.nights < 1 or args.runs[0] < 2 or args.workers[0] < 1 or args.processes < 1:
+        parser.error("--nights, --workers and --processes must be above zero, --runs above one")
+    if args.workers[-1] > 1 and not ONE_BY_ONE.isdisjoint(args.arms):
+        parser.error(f"{' and '.join(sorted(ONE_BY_ONE))} know nothing of runs in flight; name other --arms")
     args.seeds = range(args.first_seed, args.first_seed + args.nights)
     return args
 

@@ -11,13 +11,15 @@ sys.path.insert(0, str(PROJECT / "benchmarks"))
 
 import landscapes
 
+from agent.experiment import Kind
+
 
 def test_simulated_nights_are_the_same_for_everybody_and_every_time(tmp_path: Path):
     flats = []
     for name in ("one.json", "other.json"):
         options = [
             "--quick",
-            "--workers",
+            "--processes",
             "1",
             "--runs",
             "5",
@@ -43,6 +45,30 @@ def test_runs_that_repeat_an_attempt_count_as_runs():
     assert sum(len(one.runs) for one in night.history) == 12
     assert outcomes.keys() == {4, 12}
     assert outcomes[12].attempts == len(night.history) <= 10
+
+
+def test_with_several_workers_proposals_do_not_wait_for_results_and_no_run_is_lost():
+    night, told = landscapes.SimulatedNight("loud", 0, "greedy", workers=4), []
+
+    def propose(briefing):
+        told.append(sum(one.decision is None for one in briefing.history))
+        return landscapes.ARMS["random"](0)(briefing)
+
+    outcomes = night.live(propose, (12,))
+    assert told[:4] == [0, 1, 2, 3]
+    assert set(told[4:]) == {3}
+    assert sum(len(one.runs) for one in night.history) == 12
+    assert outcomes[12].attempts == sum(bool(one.runs) for one in night.history)
+
+
+def test_an_edit_that_was_overtaken_is_merged_and_has_to_win_again():
+    night = landscapes.SimulatedNight("quiet", 0, "greedy", workers=8)
+    night.live(landscapes.ARMS["random"](0), (30,))
+    merges = [one for one in night.history if one.proposal.merges is not None]
+    assert merges
+    for one in merges:
+        assert night.history[one.proposal.merges].kind is Kind.OVERTAKEN
+        assert one.parent > night.history[one.proposal.merges].parent
 
 
 def test_edges_have_cliffs_on_both_sides_of_the_start():

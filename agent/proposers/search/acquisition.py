@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ MOST_TURNED = 8  # dials at once
 LEAST = 0.05  # sigma: what a dial's turn has to bring
 SOME = 4  # draws whose mean is a candidate, too: nearer to the mean of all
 CRASH = 4.0  # sigma: what a crash costs
+BELIEVED_NOISE = 1.0  # sigma
 DRAWN = 400  # places near the incumbent, for when all others were tried
 
 
@@ -40,12 +41,20 @@ class Acquisition:
         sigma_bpb: float | None,
         rng: np.random.Generator,
     ) -> "Acquisition":
-        """Fit the curves to all evidence; the centre is a place of this night."""
+        """Fit the curves to all evidence; the centre is a place of this night that has a score.
+
+        What is in flight has none yet. It counts with a score that is drawn from what is known (the kriging believer of
+        Ginsbourger et al. 2010, randomised): so places near it promise less news, and several proposals at once differ.
+        """
         ordered = np.array([axis.ordered for axis in axes])
         fine = [one for one in evidence if one.bpb is not None and not one.crashed]
         running = {one.group for one in fine}  # a script that never ran crashed for other reasons than its dials
         crashed = [one.place for one in evidence if one.crashed and one.group in running]
         curves = Curves.fitted(_scores(axes, fine), here, sigma_bpb, rng)
+        pending = [one for one in evidence if one.is_pending and one.group in running]
+        if pending:
+            believed = _believed(curves, fine, pending, rng)
+            curves = Curves.fitted(_scores(axes, [*fine, *believed]), here, sigma_bpb, rng)
         ran = np.array([here, *(one.place for one in fine)])
         tonight = np.array([here, *(one.place for one in fine if one.number is not None)])
         centre = tonight[np.argmin(curves.at(tonight, curves.mean).sum(axis=-1))]
@@ -97,6 +106,21 @@ class Acquisition:
             if gains[dial] > LEAST * self.curves.unit:
                 place[dial] = options[at[dial], dial]
         return place
+
+
+def _believed(
+    curves: Curves, fine: Sequence[Evidence], pending: Sequence[Evidence], rng: np.random.Generator
+) -> list[Evidence]:
+    """Return what is pending with scores by one sample of the curves, at the level of its group."""
+    drawn = curves.samples[rng.integers(len(curves.samples))]
+    found = []
+    for one in pending:
+        alike = [other for other in fine if other.group == one.group]
+        parts = curves.at(np.array([other.place for other in alike]), drawn).sum(axis=-1)
+        level = float(np.median(np.array([other.bpb for other in alike], np.float64) - parts))
+        bpb = level + float(curves.at(one.place, drawn).sum()) + BELIEVED_NOISE * curves.unit * rng.standard_normal()
+        found.append(replace(one, bpb=bpb))
+    return found
 
 
 def _scores(axes: Sequence[Axis], fine: Sequence[Evidence]) -> Scores:

@@ -26,6 +26,7 @@ class Evidence:
     crashed: bool  # or overran: both happen beyond some edge among the dials
     group: str
     number: int | None  # tonight's attempt
+    is_pending: bool = False  # it is measured now, and has no score yet
 
 
 def evidence_of(
@@ -75,7 +76,9 @@ def _of_tonight(axes: Sequence[Axis], here: Coordinates, history: History, devic
         if place is not None:
             group = _group("", skeleton_in(attempt.proposal.packed, device_kind))
             runs = max(1, len(attempt.scores_bpb))
-            yield Evidence(place, _score_of(attempt, history), runs, crashed(attempt), group, attempt.number)
+            bpb = _score_of(attempt, history)
+            pending = bpb is None and attempt.decision is None
+            yield Evidence(place, bpb, runs, crashed(attempt), group, attempt.number, is_pending=pending)
 
 
 def _of_earlier(
