@@ -16,7 +16,6 @@ MOST_TURNED = 8  # dials at once
 LEAST = 0.05  # sigma: what a dial's turn has to bring
 SOME = 4  # draws whose mean is a candidate, too: nearer to the mean of all
 CRASH = 4.0  # sigma: what a crash costs
-BELIEVED_NOISE = 1.0  # sigma
 DRAWN = 400  # places near the incumbent, for when all others were tried
 
 
@@ -50,11 +49,10 @@ class Acquisition:
         fine = [one for one in evidence if one.bpb is not None and not one.crashed]
         running = {one.group for one in fine}  # a script that never ran crashed for other reasons than its dials
         crashed = [one.place for one in evidence if one.crashed and one.group in running]
-        curves = Curves.fitted(_scores(axes, fine), here, sigma_bpb, rng)
         pending = [one for one in evidence if one.is_pending and one.group in running]
-        if pending:
-            believed = _believed(curves, fine, pending, rng)
-            curves = Curves.fitted(_scores(axes, [*fine, *believed]), here, sigma_bpb, rng)
+        drawn = Curves.fitted(_scores(axes, fine), here, sigma_bpb, rng, draws=1) if pending else None
+        believed = _believed(drawn, fine, pending) if drawn is not None else []
+        curves = Curves.fitted(_scores(axes, [*fine, *believed]), here, sigma_bpb, rng)
         ran = np.array([here, *(one.place for one in fine)])
         tonight = np.array([here, *(one.place for one in fine if one.number is not None)])
         centre = tonight[np.argmin(curves.at(tonight, curves.mean).sum(axis=-1))]
@@ -108,18 +106,14 @@ class Acquisition:
         return place
 
 
-def _believed(
-    curves: Curves, fine: Sequence[Evidence], pending: Sequence[Evidence], rng: np.random.Generator
-) -> list[Evidence]:
-    """Return what is pending with scores by one sample of the curves, at the level of its group."""
-    drawn = curves.samples[rng.integers(len(curves.samples))]
-    found = []
+def _believed(curves: Curves, fine: Sequence[Evidence], pending: Sequence[Evidence]) -> list[Evidence]:
+    """Return what is pending with scores by the first sample of the curves, at the level of its group."""
+    drawn, found = curves.samples[0], []
     for one in pending:
         alike = [other for other in fine if other.group == one.group]
         parts = curves.at(np.array([other.place for other in alike]), drawn).sum(axis=-1)
         level = float(np.median(np.array([other.bpb for other in alike], np.float64) - parts))
-        bpb = level + float(curves.at(one.place, drawn).sum()) + BELIEVED_NOISE * curves.unit * rng.standard_normal()
-        found.append(replace(one, bpb=bpb))
+        found.append(replace(one, bpb=level + float(curves.at(one.place, drawn).sum())))
     return found
 
 

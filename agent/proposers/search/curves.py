@@ -87,8 +87,10 @@ class Curves:
     unit: float  # bpb: the noise of one run, or what passes for it where that is not known
 
     @classmethod
-    def fitted(cls, scores: Scores, origin: Array, sigma_bpb: float | None, rng: np.random.Generator) -> "Curves":
-        """Sample the posterior; sigma_bpb: the noise of one run, None where it is not known."""
+    def fitted(
+        cls, scores: Scores, origin: Array, sigma_bpb: float | None, rng: np.random.Generator, draws: int = DRAWS
+    ) -> "Curves":
+        """Sample the posterior `draws` times; sigma_bpb: the noise of one run, None where it is not known."""
         bpb, names = scores.bpb.copy(), np.unique(scores.groups)
         for group in names:
             bpb[scores.groups == group] = _tempered(bpb[scores.groups == group], sigma_bpb)
@@ -96,7 +98,7 @@ class Curves:
         blocks = Blocks.of(scores.words)
         features = blocks.features(scores.places[tells], origin)
         gibbs = Gibbs(features, bpb[tells], scores.runs[tells], scores.groups[tells], blocks.bends, sigma_bpb)
-        mean, samples = gibbs.sample(rng)
+        mean, samples = gibbs.sample(rng, draws)
         return cls(origin, blocks, mean * gibbs.unit, samples * gibbs.unit, gibbs.unit)
 
     def at(self, places: Array, coefficients: Array) -> Array:
@@ -147,10 +149,10 @@ class Gibbs:
         self._weights = np.full(len(SCALES), 1 / len(SCALES))
         self._choose_variance(0)
 
-    def sample(self, rng: np.random.Generator) -> tuple[Array, Array]:
+    def sample(self, rng: np.random.Generator, draws: int) -> tuple[Array, Array]:
         """Return the mean coefficients (K, 2) and samples of them (S, K, 2)."""
         means, samples = [], []
-        for _ in range(BURNT + DRAWS):
+        for _ in range(BURNT + draws):
             for some in np.array_split(rng.permutation(self._blocks), min(PARTS, self._blocks)):
                 self._draw_scales(some, rng)
             counts = (self._scales[:, None] == SCALES).sum(axis=0)
