@@ -3,11 +3,12 @@
 Ray's library ends its process when the head of the cluster is gone, and takes over signals. Here it can do both: the
 driver sees that this process has ended, and starts another. It ends when the driver does.
 
-    python -m agent.pools.cluster.broker FD
+    python -m agent.pools.cluster.broker SOCKET
 """
 
 import os
 import pickle
+import socket
 import sys
 import threading
 import time
@@ -237,5 +238,7 @@ def _here() -> NodeAffinitySchedulingStrategy:
 
 if __name__ == "__main__":
     cloudpickle.register_pickle_by_value(bootstrap)
-    main(Connection(int(sys.argv[1])))
+    door = socket.socket(socket.AF_UNIX)
+    door.connect(sys.argv[1])
+    main(Connection(door.detach()))
     os._exit(0)  # threads may wait for answers that will not come

@@ -1,27 +1,19 @@
 """Reach a Ray cluster through a broker, a process of its own, and learn which devices its nodes have."""
 
-import os
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.util import find_spec
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from agent.amounts import counted
 from agent.errors import MachineError, NightError
-from agent.files import remove
 from agent.invocation import command_for
 from agent.pools.cluster.checks import most_each, unfit, usual
 from agent.pools.cluster.content import digests_of
+from agent.pools.cluster.link import Link
 from agent.pools.cluster.node import versions
 from agent.pools.cluster.words import (
     Connect,
@@ -37,20 +29,8 @@ from agent.pools.cluster.words import (
 )
 from agent.pools.leases import SHARED
 from agent.records.terms import Terms
-from agent.sandbox.environment import scrubbed_env
 
 CONNECT_S, LOOK_S = 120.0, 600.0  # to reach a cluster; to bring the content to its nodes
-END_S = 8.0  # that the broker and a cluster of ours have to end in
-LOG_BYTES = 10 << 20  # of each of Ray's own logs
-SETTINGS = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # it would send the working directory of `uv run` to every node
-    "RAY_ROTATION_MAX_BYTES": str(LOG_BYTES),
-    "RAY_ROTATION_BACKUP_COUNT": "1",
-    "RAY_memory_monitor_refresh_ms": "0",  # the harness watches memory itself, and knows whose fault a shortage is
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # then the head is gone
-    "RAY_DEDUP_LOGS": "0",
-}
 
 
 class Cluster:
@@ -67,10 +47,7 @@ class Cluster:
         self.found: tuple[NodeJoined, ...] = ()  # all nodes that there were when it was connected
         self.awaited: set[str] = set()  # nodes whose device is not known yet
         self.content: Content | None = None
-        # a socket's path has at most 107 characters, and Ray's own part of it takes 70
-        self._folder = Path(tempfile.mkdtemp(prefix="nightshift-ray-", dir="/tmp"))
-        self._process: subprocess.Popen[bytes] | None = None
-        self._link: Connection | None = None
+        self._link: Link | None = None
         self.is_connected = False
         self.why_not: str | None = None
 
@@ -82,43 +59,26 @@ class Cluster:
 
     def start(self) -> None:
         """Start a broker, which connects; return at once."""
-        ours, theirs = Pipe()
-        with theirs, (self._folder / "broker.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "agent.pools.cluster.broker", str(theirs.fileno())],
-                env=self._environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                pass_fds=(theirs.fileno(),), start_new_session=True,
-            )  # fmt: skip
-        self._link, self.why_not = ours, None
-        self.send(Connect(self.address, str(self._folder / "ray")))
-
-    def _environment(self) -> dict[str, str]:
-        """Return the environment of the broker, and of a cluster on this machine: no keys, and settings of Ray."""
-        own = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
-        local = {} if self.address else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": os.urandom(32).hex()}
-        path = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])])
-        known = scrubbed_env(os.environ.get("NIGHTSHIFT_DATA", ""))
-        return known | own | SETTINGS | local | {"PYTHONPATH": path}
+        self._link, self.why_not = Link(is_own_cluster=self.address is None), None
+        self.send(Connect(self.address, str(self._link.folder / "ray")))
 
     def send(self, order: ToBroker) -> None:
         if self._link is not None:
-            with suppress(OSError):  # events() says that it is gone
-                self._link.send(order)
+            self._link.send(order)
 
     def events(self, wait_s: float) -> list[FromBroker]:
         """Return what the broker has said; wait at most wait_s for the first. Raise EOFError if it has ended."""
         if self._link is None:
             time.sleep(wait_s)
             return []
-        found: list[FromBroker] = []
         try:
-            while self._link.poll(0 if found else wait_s):
-                event = self._link.recv()
-                self._note(event)
-                found.append(event)
-        except (EOFError, OSError):
-            self.stop()
-            raise EOFError from None
+            found = self._link.receive(wait_s)
+        except EOFError:
+            self.why_not = self.why_not or self._link.last_line
+            self.close()
+            raise
+        for event in found:
+            self._note(event)
         return found
 
     def _note(self, event: FromBroker) -> None:
@@ -143,31 +103,14 @@ class Cluster:
                 self.nodes.pop(node, None)
                 self.refused.pop(node, None)
 
-    def stop(self) -> None:
-        """End the broker, and with it a cluster of ours; return after END_S at most."""
+    def close(self) -> None:
+        """End the broker, and with it a cluster of ours."""
         self.is_connected = False
         self.nodes.clear()
         self.refused.clear()
         if self._link is not None:
-            self._link.close()  # its sign to end
+            self._link.close()
             self._link = None
-        process, self._process = self._process, None
-        if process is None:
-            return
-        tree = []
-        with suppress(psutil.Error):
-            tree = psutil.Process(process.pid).children(recursive=True)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(END_S)
-        process.kill()
-        process.wait()
-        for one in tree:  # psutil compares the time of its start: not another process with its id
-            with suppress(psutil.Error):
-                one.kill()
-
-    def close(self) -> None:
-        self.stop()
-        remove(self._folder)
 
     # ---- its devices ----
 
@@ -176,22 +119,16 @@ class Cluster:
         self.start()
         self._wait_for(lambda: self.is_connected, CONNECT_S)
 
-    def _wait_for(self, is_so: Any, most_s: float) -> None:
+    def _wait_for(self, is_so: Callable[[], bool], most_s: float) -> None:
         deadline = time.monotonic() + most_s
+        at = f"the Ray cluster at {self.address}" if self.address else "a Ray cluster on this machine"
         while not is_so():
-            try:
+            with suppress(EOFError):
                 self.events(0.2)
-            except EOFError:
-                raise MachineError(f"Ray ended while it started: {self._last_line()}") from None
             if self.why_not is not None:
-                at = f"the Ray cluster at {self.address}" if self.address else "a Ray cluster on this machine"
                 raise MachineError(f"{at} cannot be used: {self.why_not}")
             if time.monotonic() > deadline:
-                raise MachineError(f"Ray gave no answer in {most_s:.0f} s; look at: ray status")
-
-    def _last_line(self) -> str:
-        log = (self._folder / "broker.log").read_text(errors="replace").strip().splitlines()
-        return log[-1] if log else "it said nothing"
+                raise MachineError(f"{at} gave no answer in {most_s:.0f} s; look at: ray status")
 
     def device(self, content: Content, wanted: str | None) -> NodeDevice:
         """Bring the content to all nodes, and return the device of a night; raise MachineError if no node is fit."""

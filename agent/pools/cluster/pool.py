@@ -256,9 +256,10 @@ class RayPool:
             for event in self._cluster.events(wait_s):
                 self._hear(event)
         except EOFError:
-            self._lose_all("the connection to the Ray cluster ended")
-            if not self._closing:
-                self._next_start = time.monotonic() + AGAIN_S
+            if self._slots:
+                self._news.append(f"the Ray cluster is gone, and is asked for again: {self._cluster.why_not}")
+            self._lose_all("the Ray cluster is gone")
+            self._next_start = time.monotonic() + AGAIN_S
         for slot in self._slots.values():
             if slot.job is not None:
                 known = slot.working.progress
