@@ -135,7 +135,8 @@ def _on_cluster(context: NightContext, cluster: "Cluster", workers: int) -> Iter
     """Yield the context with workers of a cluster; the time of a step's phases is not measured there."""
     from agent.pools.cluster.pool import RayPool
 
-    with closing(RayPool(cluster, context.runner, workers)) as pool:
+    first = next((attempt.done_runs for attempt in context.journal.attempts()), ())
+    with closing(RayPool(cluster, context.runner, workers, first)) as pool:
         yield replace(context, pool=pool, measures_phases=False)
 
 

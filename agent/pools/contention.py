@@ -52,9 +52,9 @@ def contention_of(history: History) -> Contention | None:
     """
     spans = [(run, span) for attempt in history for run in attempt.runs if (span := _span(run)) is not None]
     made = [
-        _Timed(run.worker, speed, own, covered(own, (span for other, span in spans if other is not run)))
+        _Timed(run.worker, tokens_s, own, covered(own, (span for other, span in spans if other is not run)))
         for run in (history[0].done_runs if history else ())
-        if (own := _span(run)) is not None and (speed := _speed(run)) is not None
+        if (own := _span(run)) is not None and (tokens_s := speed(run)) is not None
     ]
     beside = [run for run in made if run.shared >= BESIDE]
     began_s = min((run.span[0] for run in beside), default=0.0)
@@ -93,10 +93,10 @@ def _span(run: Run) -> Span | None:
     return (began, ended) if ended > began else None
 
 
-def _speed(run: Run) -> float | None:
+def speed(run: Run) -> float | None:
     """Return steps by second of training, without the start, which takes longer while caches are cold.
 
-    All runs are of one script, so steps compare. They are exact, while a short run has few thousands of tokens.
+    Runs of one script compare by it. They are exact, while a short run has few thousands of tokens.
     """
     said = run.summary
     if run.ending is not Ending.FINISHED or said is None or not said.num_steps or not said.training_seconds:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import MachineError
@@ -11,6 +11,8 @@ from agent.files import remove
 from agent.pools.cluster.checks import different
 from agent.pools.cluster.cluster import Cluster
 from agent.pools.cluster.content import is_inside
+from agent.pools.cluster.slots import NOT_PINNED, Slot, names_of
+from agent.pools.cluster.speeds import SlowNodes
 from agent.pools.cluster.words import (
     BeginJob,
     Consult,
@@ -35,26 +37,12 @@ from agent.runs.jobs import Evaluate, Job, Measure, Reexamine
 from agent.runs.runner import Runner
 from hardware import write_atomically
 
-REST_S = {"killed": 5.0, "unwell": 300.0}  # before a worker gets work again
+REST_S = {"killed": 5.0, "unwell": 300.0, "slow": 300.0}  # before a worker gets work again
 AGAIN_S = 10.0  # between attempts to reach a cluster that is gone
 FETCH_S = 600.0  # for the weights of a run
 ENTER_S = 120.0  # for a node to lay out the night's folder
 NO_WORKER = "no worker"
-NOT_PINNED = 0.001  # cores that Ray counts for a worker that shares them
 CLOSE_S = 7.0  # that jobs may take to end by themselves
-
-
-@dataclass(slots=True)
-class Slot:
-    """Hold one worker: a share of a node."""
-
-    name: str
-    node: NodeJoined
-    share: NodeShare
-    rests_until: float = 0.0
-    job: Job | None = None
-    began: float = 0.0
-    working: Working = field(default_factory=lambda: Working(None, 0.0))
 
 
 class RayPool:
@@ -64,7 +52,8 @@ class RayPool:
     goes there. A lost job is said to be lost once there is a worker that can do it again.
     """
 
-    def __init__(self, cluster: Cluster, runner: Runner, most: int) -> None:
+    def __init__(self, cluster: Cluster, runner: Runner, most: int, first: Sequence[Run] = ()) -> None:
+        """Give work to at most so many workers; `first` are attempt 0's runs so far, which tell how fast nodes are."""
         self._cluster = cluster
         self._runner = runner  # of the driver: its folder is the night's
         self._most = most
@@ -77,6 +66,7 @@ class RayPool:
         self._asked = 0
         self._next_start = 0.0
         self._closing = False
+        self._slow = SlowNodes(first)
         self._entering: dict[int, str] = {}  # questions for the weights that a node has from an earlier call
         for joined in list(cluster.nodes.values()):
             self._welcome(joined)
@@ -95,7 +85,7 @@ class RayPool:
 
     @property
     def at_work(self) -> Mapping[str, Working]:
-        return {slot.name: slot.working for slot in self._slots.values() if slot.job is not None}
+        return {slot.name: slot.working for slot in self._slots.values() if self._works(slot)}
 
     def free_for(self, job: Job) -> str | None:
         unsaid = {one.worker for one in (*self._ended, *self._lost)}
@@ -103,16 +93,16 @@ class RayPool:
         if isinstance(job, (Evaluate, Reexamine)):
             nodes = self._held.get((job.attempt, job.seed), set()) & self._cluster.nodes.keys()
             slots = [slot for slot in slots if slot.node.node in nodes] if nodes else slots
-        free = [slot.name for slot in slots if slot.rests_until < time.monotonic()]
+        free = [slot.name for slot in slots if self._is_ready(slot)]
         if free:
             return free[0]
-        if unsaid or any(slot.job is not None for slot in self._slots.values()):
+        if unsaid or any(map(self._works, self._slots.values())):
             return None
         return slots[0].name if slots else NO_WORKER  # a job in flight keeps the night waiting for a worker
 
     def begin(self, worker: str, job: Job) -> None:
         slot = self._slots.get(worker)
-        if slot is None or slot.rests_until > time.monotonic():
+        if slot is None or not self._is_ready(slot):
             self._lost.append(Ended(worker, job, lost="no worker was there for it"))
             return
         files = self._files_for(job, slot.node.node)
@@ -132,13 +122,21 @@ class RayPool:
         cpus, gpus = self._needs(slot.node)
         self._cluster.send(BeginJob(slot.node.node, cpus, gpus, perform, places))
 
+    def _works(self, slot: Slot) -> bool:
+        """Return whether a worker has a job of the night."""
+        return slot.job is not None and slot.name not in self._slow.trials
+
+    def _is_ready(self, slot: Slot) -> bool:
+        on_trial = {self._slots[name].node.node for name in self._slow.trials if name in self._slots}
+        return slot.is_free and slot.node.node not in on_trial
+
     def ended(self, wait_s: float) -> Sequence[Ended]:
         if self._runner.stopped():
             self._end_jobs()
+        self._begin_trials()
         self._pump(0.0 if self._ended else wait_s)
         found, self._ended = self._ended, []
-        now = time.monotonic()
-        if self._lost and (self._closing or any(slot.rests_until < now for slot in self._slots.values())):
+        if self._lost and (self._closing or any(map(self._is_ready, self._slots.values()))):
             found, self._lost = found + self._lost, []
         elif self._lost and self._runner.stopped():
             found, self._lost = found + [Ended(one.worker, one.job) for one in self._lost], []
@@ -236,6 +234,11 @@ class RayPool:
             self._lose(slot, why)
             return
         if isinstance(job, Measure):
+            slow = self._slow.why_slow(slot.name, slot.node.name, job, result)
+            if slow is not None:
+                self._rest(slot.node.node, REST_S["slow"], slow)
+                self._lose(slot, "its node is slow")
+                return
             remove(self._runner.run_folder(job.attempt, job.seed))
             if isinstance(result, Run) and result.weights_bytes is not None:
                 self._held[job.attempt, job.seed] = {slot.node.node}
@@ -298,7 +301,9 @@ class RayPool:
         if slot is None or slot.job is None:
             return
         job = slot.job
-        if returned is not None:
+        if worker in self._slow.trials:
+            self._end_trial(slot, returned)
+        elif returned is not None:
             self._take(slot, job, returned)
         else:
             slot.rests_until = time.monotonic() + REST_S["killed"]
@@ -313,7 +318,10 @@ class RayPool:
             del self._cluster.nodes[joined.node]
             self._news.append(why)
             return
-        names, (cpus, _) = self._names(joined), self._needs(joined)
+        if joined.name in {slot.node.name for slot in self._slots.values()}:
+            joined = replace(joined, name=f"{joined.name} {joined.node[:4]}")
+        cpus, gpus = self._needs(joined)
+        names = names_of(joined, cpus, gpus, self._most)
         is_late = bool(self._slots)
         for name, of_memory in names[: self._most - len(self._slots)]:
             self._slots[name] = Slot(name, joined, NodeShare(0 if cpus == NOT_PINNED else int(cpus), of_memory))
@@ -325,25 +333,33 @@ class RayPool:
         if is_late:
             self._news.append(f"node {joined.name} has joined: {joined.device and joined.device.device}")
 
-    def _names(self, joined: NodeJoined) -> list[tuple[str, float]]:
-        """Return the names of a node's workers, each with its part of the memory."""
-        cpus, gpus = self._needs(joined)
-        count = joined.gpus if gpus else self._most if cpus == NOT_PINNED else int(joined.cpus // cpus)
-        taken = {slot.node.name for slot in self._slots.values()}
-        name = joined.name if joined.name not in taken else f"{joined.name} {joined.node[:4]}"
-        kind = "gpu" if gpus else "share"
-        return [(f"{name} {kind} {place}" if count > 1 or gpus else name, 1 / count) for place in range(count)]
+    # ---- slow nodes ----
 
-    def _rest(self, node: str, rest_s: float, why: str) -> None:
-        self._news.append(why)
+    def _begin_trials(self) -> None:
+        """Train attempt 0 on slow nodes that have rested."""
+        for name, trial in self._slow.trials.items():
+            slot = self._slots.get(name)
+            if slot is not None and slot.is_free and not self._closing:
+                slot.job = trial
+                self._send(slot, trial, [])
+
+    def _end_trial(self, slot: Slot, returned: Returned | None) -> None:
+        """Give a node work again if attempt 0 has trained there as fast as elsewhere."""
+        slot.job, node = None, slot.node
+        is_well = self._slow.is_well_again(slot.name, node.name, returned.result if returned is not None else None)
+        said = f"node {node.name} trains attempt 0 well again, and gets work" if is_well else None
+        self._rest(node.node, 0.0 if is_well else REST_S["slow"], said)
+
+    def _rest(self, node: str, rest_s: float, why: str | None) -> None:
+        self._news += [why] if why is not None else []
         for slot in self._slots.values():
             if slot.node.node == node:
                 slot.rests_until = time.monotonic() + rest_s
 
     def _lose(self, slot: Slot, why: str) -> None:
-        if slot.job is not None:
+        if self._works(slot) and slot.job is not None:
             self._lost.append(Ended(slot.name, slot.job, lost=f"worker {slot.name}: {why}"))
-            slot.job = None
+        slot.job = None
 
     def _lose_all(self, why: str) -> None:
         for slot in self._slots.values():

@@ -1,0 +1,87 @@
+"""Tell by the speed of runs whether a node is slower than the others, and try it again before it gets work.
+
+Attempt 0 is the measure: every node has trained it. An edit may be slower by itself, so a single run of one tells
+nothing. Several in a row that are slow, while those of other nodes are not, are a reason to try attempt 0 there.
+"""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from agent.experiment import Run
+from agent.pools.cluster.slots import node_of
+from agent.pools.contention import speed
+from agent.runs.jobs import Measure
+
+SLOW = 0.10  # of the others' speed: runs that lose more train too few steps to be compared
+IN_A_ROW = 3  # runs of edits that are looked at together
+TRIAL_SEED = 999_983  # of no run that counts
+MOST_SPEEDS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpeed:
+    """Hold the speed of one run."""
+
+    node: str
+    attempt: int
+    tokens_s: float
+
+
+def speed_on(node: str, attempt: int, run: Run) -> NodeSpeed | None:
+    """Return the speed of a finished run; None where its script counts no tokens."""
+    tokens_s = speed(run)
+    return None if tokens_s is None else NodeSpeed(node, attempt, tokens_s)
+
+
+def slowness(own: NodeSpeed, known: Iterable[NodeSpeed]) -> float | None:
+    """Return by which share a run is slower than those of the same attempt on other nodes; None without such runs."""
+    others = [one.tokens_s for one in known if one.attempt == own.attempt and one.node != own.node]
+    return 1 - own.tokens_s / statistics.median(others) if others else None
+
+
+def seems_slow(node: str, known: Sequence[NodeSpeed]) -> bool:
+    """Return whether the last edits that a node has trained were slow, measured by those of the other nodes."""
+    edits = [one for one in known if one.attempt]
+    own = [one.tokens_s for one in edits if one.node == node][-IN_A_ROW:]
+    others = [one.tokens_s for one in edits if one.node != node][-4 * IN_A_ROW :]
+    if len(own) < IN_A_ROW or len(others) < IN_A_ROW:
+        return False
+    return max(own) < (1 - SLOW) * statistics.median(others)
+
+
+class SlowNodes:
+    """Remember the speeds of a night's runs, and the nodes that have to train attempt 0 before they get work."""
+
+    def __init__(self, first: Iterable[Run]) -> None:
+        self._known = [one for run in first if (one := speed_on(node_of(run.worker), 0, run)) is not None]
+        self.trials: dict[str, Measure] = {}  # of attempt 0, by the worker that is to make it
+
+    def why_slow(self, worker: str, node: str, job: Measure, run: object) -> str | None:
+        """Return a sentence if a run shows that its node is slow, which then makes a trial; else note its speed."""
+        own = speed_on(node, job.attempt, run) if isinstance(run, Run) else None
+        if own is None:
+            return None
+        lost = slowness(own, self._known)
+        if lost is not None and lost > SLOW:
+            why = f"it trains #{job.attempt} {lost:.0%} slower than others"
+        elif seems_slow(node, [*self._known, own]):
+            why = f"its last {IN_A_ROW} runs were more than {SLOW:.0%} slower than those of others"
+        else:
+            self._known = [*self._known, own][-MOST_SPEEDS:]
+            return None
+        script, allowance_s = job.machine.script, job.machine.allowance_s
+        self.trials[worker] = replace(
+            job, attempt=0, script=script, seed=TRIAL_SEED, allowance_s=allowance_s, dawn=0, bounds=()
+        )
+        return f"node {node} gets no work until attempt 0 trains well there: {why}"
+
+    def is_well_again(self, worker: str, node: str, run: object) -> bool:
+        """Return whether a trial was as fast as attempt 0 elsewhere; if so, the node's earlier speeds are forgotten."""
+        own = speed_on(node, 0, run) if isinstance(run, Run) else None
+        lost = slowness(own, self._known) if own is not None else None
+        if own is None or (lost is not None and lost > SLOW):
+            return False
+        del self.trials[worker]
+        self._known = [one for one in self._known if one.attempt == 0 or one.node != node]
+        return True

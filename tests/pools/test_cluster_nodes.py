@@ -1,0 +1,130 @@
+"""Which nodes of a cluster take part in a night, which are slow, and what their workers are called."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent.experiment import Ending, Night, Run, Summary
+from agent.pools.cluster.checks import different, most_each, unfit, usual
+from agent.pools.cluster.slots import NOT_PINNED, names_of, node_of
+from agent.pools.cluster.speeds import SlowNodes
+from agent.pools.cluster.words import NodeDevice, NodeJoined, Versions
+from agent.runs.fixed import protocol
+from agent.runs.jobs import Measure, Trial
+from agent.sandbox.box import Open
+
+FACTS = {"fingerprint": "text", "device_kind": "cuda"}
+NIGHT = Night(
+    tag="t", branch="b", script="train_mlx.py", base="", budget_s=300.0, seed=0, device_kind="cuda", device="H200",
+    protocol=protocol(FACTS, 300.0), data="/data", started="2026-01-31T23:59:59Z",
+)  # fmt: skip
+H200 = NodeDevice("cuda", "H200", "text", 300.0, 16, 1 << 37, Open("a test"))
+OURS = Versions("3.11", "0.32.4")
+NODE = NodeJoined("0a1b2c", "10.0.0.7", 16, 2, OURS, H200)
+TRIAL = Trial(attempt=0, script="first", allowance_s=10.0, scoring_s=10.0, usual_bytes=None)
+
+
+def run(tokens_s: float, worker: str = "10.0.0.7 gpu 0") -> Run:
+    said = Summary(training_seconds=300.0, total_tokens_M=300.0 * tokens_s / 1e6)
+    return Run(0, Ending.FINISHED, 0, 310.0, said, "", worker=worker)
+
+
+def measure(attempt: int) -> Measure:
+    return Measure(attempt=attempt, script=f"{attempt}", seed=0, allowance_s=10.0, usual_bytes=None, machine=TRIAL)
+
+
+def test_a_node_like_the_driver_takes_part():
+    assert unfit(NODE, OURS) is None
+    assert different(NODE, NIGHT) is None
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        (replace(NODE, versions=Versions("3.12", "0.32.4")), "it has Python 3.12, and here it is 3.11"),
+        (replace(NODE, versions=Versions("3.11", "0.32.9")), "it has MLX 0.32.9, and here it is 0.32.4"),
+        (replace(NODE, versions=Versions("3.11", None)), "it has MLX not at all, and here it is 0.32.4"),
+        (replace(NODE, device=None, why="its Python lacks psutil"), "its Python lacks psutil"),
+    ],
+)
+def test_a_node_with_other_software_is_refused(node, words):
+    assert words in (unfit(node, OURS) or "")
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [
+        (replace(H200, device="H100"), "it has H100, and night t runs on H200"),
+        (replace(H200, fingerprint="another text"), f"and night t has {NIGHT.protocol}"),
+    ],
+)
+def test_a_node_whose_scores_would_not_compare_is_refused(device, words):
+    assert words in (different(replace(NODE, device=device), NIGHT) or "")
+
+
+def test_a_night_runs_on_the_device_that_most_nodes_have_unless_it_has_one():
+    h100 = replace(H200, device="H100")
+    assert usual([h100, H200, H200]) == H200
+    assert usual([h100, H200, H200], "H100") == h100
+    assert usual([h100], "A100") == h100  # and the night says that it runs on another device
+    assert usual([]) is None
+
+
+def test_cores_are_divided_so_that_all_workers_have_as_many():
+    nodes = [replace(NODE, cpus=8), replace(NODE, cpus=6)]
+    assert [most_each(nodes, workers) for workers in (1, 2, 3, 14, 20)] == [8, 6, 4, 1, 1]
+
+
+def test_workers_are_named_after_their_node():
+    assert names_of(NODE, 8, 1, 4) == [("10.0.0.7 gpu 0", 0.5), ("10.0.0.7 gpu 1", 0.5)]
+    assert names_of(NODE, 16, 0, 4) == [("10.0.0.7", 1.0)]
+    assert [name for name, _ in names_of(NODE, 4, 0, 4)][:2] == ["10.0.0.7 share 0", "10.0.0.7 share 1"]
+    assert len(names_of(NODE, NOT_PINNED, 0, 64)) == 64
+    assert {node_of(name) for name in ("10.0.0.7 gpu 0", "10.0.0.7", "10.0.0.7 share 11")} == {"10.0.0.7"}
+
+
+# ---- slow nodes ------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_trains_attempt_0_slowly_gets_work_again_once_it_trains_it_well():
+    nodes = SlowNodes([run(1000.0), run(1010.0)])
+    why = nodes.why_slow("10.0.0.8", "10.0.0.8", measure(0), run(800.0))
+    assert why == "node 10.0.0.8 gets no work until attempt 0 trains well there: it trains #0 20% slower than others"
+    trial = nodes.trials["10.0.0.8"]
+    assert (trial.attempt, trial.script, trial.dawn) == (0, "first", 0)
+    assert not nodes.is_well_again("10.0.0.8", "10.0.0.8", run(850.0))
+    assert not nodes.is_well_again("10.0.0.8", "10.0.0.8", None)
+    assert nodes.trials
+    assert nodes.is_well_again("10.0.0.8", "10.0.0.8", run(950.0))
+    assert not nodes.trials
+
+
+def test_a_slow_edit_is_no_slow_node():
+    nodes = SlowNodes([run(1000.0), run(1000.0, "10.0.0.8")])
+    assert [nodes.why_slow("w", node, measure(place), run(speed)) for place, (node, speed) in enumerate([
+        ("10.0.0.8", 990.0), ("10.0.0.7", 900.0), ("10.0.0.7", 1000.0), ("10.0.0.8", 400.0), ("10.0.0.7", 600.0),
+        ("10.0.0.8", 1000.0), ("10.0.0.7", 1000.0), ("10.0.0.8", 700.0),
+    ])] == [None] * 8  # fmt: skip
+
+
+def test_a_node_whose_edits_are_all_slow_is_tried():
+    nodes = SlowNodes([run(1000.0), run(1000.0, "10.0.0.8")])
+    for attempt in range(1, 5):
+        assert nodes.why_slow("w", "10.0.0.7", measure(attempt), run(1000.0)) is None
+    assert nodes.why_slow("w", "10.0.0.8", measure(5), run(700.0)) is None
+    assert nodes.why_slow("w", "10.0.0.8", measure(6), run(720.0)) is None
+    assert "its last 3 runs were more than 10% slower" in (
+        nodes.why_slow("w", "10.0.0.8", measure(7), run(710.0)) or ""
+    )
+
+
+def test_the_same_edit_tells_two_nodes_apart():
+    nodes = SlowNodes([])
+    assert nodes.why_slow("w", "10.0.0.7", measure(3), run(500.0)) is None
+    assert nodes.why_slow("w", "10.0.0.8", measure(3), run(480.0)) is None
+    assert "it trains #3 29% slower" in (nodes.why_slow("w", "10.0.0.8", measure(3), run(355.0)) or "")
+
+
+def test_a_script_that_counts_no_tokens_makes_no_node_slow():
+    nodes = SlowNodes([run(1000.0)])
+    assert nodes.why_slow("w", "10.0.0.8", measure(0), replace(run(1.0), summary=None)) is None
