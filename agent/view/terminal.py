@@ -1,7 +1,7 @@
 """Write the ledger, one attempt in full, and a night's state as lines for a terminal."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -10,7 +10,6 @@ from agent.amounts import counted
 from agent.experiment import (
     Attempt,
     Audit,
-    Ending,
     Entry,
     Night,
     Run,
@@ -18,10 +17,12 @@ from agent.experiment import (
     Status,
     attempt_ref,
 )
+from agent.experiment.lease import LOCAL
 from agent.proposers.mix import Share
 from agent.records.ledger import Row, memory_mb, number_of
 from agent.text import SAID_CHARS, harmless_lines, one_line, percent_sure, shown_difference
 from agent.view import table
+from agent.view.facts.journal import runs_apart
 from agent.view.live.verdicts import COLOURS
 from agent.view.table import Column
 
@@ -109,9 +110,18 @@ def _share(row: Share) -> tuple[str, ...]:
 
 
 def attempt_lines(
-    night: Night, attempt: Attempt, folder: Path, width: int | None = None, *, running: bool = False
+    night: Night,
+    attempt: Attempt,
+    folder: Path,
+    width: int | None = None,
+    *,
+    at_work: Collection[int] = (),
+    merged_as: int | None = None,
 ) -> list[Text]:
-    """Return all facts about one attempt; `running` says whether its last run is in progress."""
+    """Return all facts about one attempt.
+
+    at_work: the seeds of its runs that go on. merged_as: the attempt that carries its edit on, if it was overtaken.
+    """
     decision, peak_mb = attempt.decision, memory_mb(night, attempt)
     facts = (
         ("attempt", f"{attempt.number} of night {night.tag}"),
@@ -119,6 +129,8 @@ def attempt_lines(
         ("hypothesis", attempt.proposal.hypothesis),
         ("source", attempt.proposal.source),
         ("parent", "" if attempt.parent is None else f"#{attempt.parent}"),
+        ("merges", "" if attempt.proposal.merges is None else f"#{attempt.proposal.merges}, which was overtaken"),
+        ("merged as", "" if merged_as is None else f"#{merged_as}"),
         ("decision", f"{decision.status}: {decision.words}" if decision else "none yet"),
         ("before", "\n".join(_entry_words(entry) for entry in _earlier(attempt))),
         ("val_bpb", "" if attempt.val_bpb is None else f"{attempt.val_bpb:.6f}"),
@@ -129,9 +141,8 @@ def attempt_lines(
         ("started", attempt.started),
         ("folder", str(folder)),
     )
-    going_on = running and bool(attempt.runs) and attempt.runs[-1].ending is Ending.LOST
-    ended = attempt.runs[:-1] if going_on else attempt.runs
-    now = [Text(""), Text(f"run with seed {attempt.runs[-1].seed}: going on")] if going_on else []
+    ended, going_on = runs_apart(attempt.runs, at_work)
+    now = [line for run in going_on for line in (Text(""), Text(f"run with seed {run.seed}{_where(run)}: going on"))]
     shown = (line for name, value in facts if value for line in fact_lines(name, value, width))
     return [*shown, *(line for run in ended for line in _run_lines(run, width)), *now]
 
@@ -183,10 +194,14 @@ def _run_lines(run: Run, width: int | None) -> list[Text]:
     why = f", {run.score.failure}" if run.score and run.score.failure else ""
     audit = f", {_audit_words(run.score.audit)}" if run.score and run.score.audit else ""
     dawn = " at dawn" if run.dawn else ""
-    text = f"run{dawn} with seed {run.seed}: {run.ending}{code}, {run.wall_s:.1f} s{score}{why}{audit}"
+    text = f"run{dawn} with seed {run.seed}{_where(run)}: {run.ending}{code}, {run.wall_s:.1f} s{score}{why}{audit}"
     text += _holdout_words(run.holdout)
     log = [f"    {line}" for line in run.last_lines.splitlines()]
     return [Text(""), *(Text(harmless_lines(line)) for line in (*_wrapped(text, width), *log))]
+
+
+def _where(run: Run) -> str:
+    return "" if run.worker == LOCAL else f" on {harmless_lines(run.worker)}"
 
 
 def _holdout_words(held: Score | None) -> str:

@@ -193,7 +193,7 @@ def test_a_keep_that_fresh_seeds_put_above_the_baseline_is_told_as_such():
 def test_a_run_that_goes_on_is_not_called_lost():
     lost = dataclasses.replace(HISTORY[3].runs[0], ending=Ending.LOST, score=None)
     at_work = dataclasses.replace(HISTORY[3], runs=(lost, lost), decision=None, settled=False)
-    there = plain(report.attempt_lines(NIGHT, at_work, Path("runs"), running=True))
+    there = plain(report.attempt_lines(NIGHT, at_work, Path("runs"), at_work=[0]))
     gone = plain(report.attempt_lines(NIGHT, at_work, Path("runs")))
     assert [line for line in there if "run with" in line] == [
         "run with seed 0: lost, exit code 0, 31.5 s",
@@ -201,9 +201,30 @@ def test_a_run_that_goes_on_is_not_called_lost():
     ]
     assert sum("lost" in line for line in gone) == 2
     kept = dataclasses.replace(HISTORY[1], runs=(*HISTORY[1].runs, dataclasses.replace(lost, dawn=1)))
-    again = plain(report.attempt_lines(NIGHT, kept, Path("runs"), running=True))
+    again = plain(report.attempt_lines(NIGHT, kept, Path("runs"), at_work=[0]))
     assert "run with seed 0: going on" in again
     assert not any("lost" in line for line in again)
+
+
+def test_a_run_names_its_worker_where_there_are_several_and_two_may_go_on():
+    first, second = (
+        dataclasses.replace(HISTORY[3].runs[0], seed=seed, worker=f"gpu {seed}", ending=Ending.LOST) for seed in (1, 2)
+    )
+    runs = first, dataclasses.replace(HISTORY[3].runs[0], worker="gpu 0"), second
+    lines = plain(report.attempt_lines(NIGHT, dataclasses.replace(HISTORY[3], runs=runs), FOLDER, at_work=[1, 2]))
+    assert [line for line in lines if line.startswith("run with")] == [
+        "run with seed 0 on gpu 0: finished, exit code 0, 31.5 s, val_bpb 1.750000",
+        "run with seed 1 on gpu 1: going on",
+        "run with seed 2 on gpu 2: going on",
+    ]
+
+
+def test_an_edit_that_was_overtaken_and_its_merge_name_each_other():
+    told = plain(report.attempt_lines(NIGHT, HISTORY[3], FOLDER, merged_as=12))
+    assert "merged as   #12" in told
+    merge = dataclasses.replace(HISTORY[3], proposal=dataclasses.replace(HISTORY[3].proposal, merges=9))
+    assert "merges      #9, which was overtaken" in plain(report.attempt_lines(NIGHT, merge, FOLDER))
+    assert not any(line.startswith("merge") for line in plain(report.attempt_lines(NIGHT, HISTORY[3], FOLDER)))
 
 
 def test_attempts_that_were_made_void_are_unfinished_each():

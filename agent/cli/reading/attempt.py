@@ -1,6 +1,7 @@
 """One attempt in full, its log, and its edit: nightshift show, nightshift diff."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.cli.reading.scripts import attempt_in, facts_of, not_here
@@ -9,7 +10,7 @@ from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import positive_int
 from agent.cli.words.values import seed as seed_of
 from agent.errors import NightError
-from agent.experiment import Attempt, Ending, Night, attempt_ref
+from agent.experiment import Attempt, Ending, Night, Run, attempt_ref
 from agent.invocation import typed
 from agent.model.best_script import BestScript
 from agent.night.opening.lock import holder
@@ -20,6 +21,7 @@ from agent.sandbox.process import LOG
 from agent.text import harmless_lines
 from agent.view import terminal
 from agent.view.answer import Answer, AnswersTo
+from agent.view.facts.journal import at_work_in, runs_apart
 from agent.view.facts.json import plain
 from agent.view.facts.read import LOG_LINES, log_tail
 from agent.view.scoring_words import without_scoring_words
@@ -63,29 +65,32 @@ def _named(options: ShowOptions | DiffOptions) -> tuple[Place, Night, tuple[Atte
 
 
 def show(options: ShowOptions) -> int:
-    place, night, _, attempt = _named(options)
+    place, night, history, attempt = _named(options)
     if options.log:
         return _show_log(options, place, night, attempt)
     if options.seed is not None:
         raise NightError("--seed chooses a log; add --log")
     who = holder(place.repo.common_dir())
     with Journal.read(place.journal(night.tag)) as journal:
-        running = who is not None and who.tag == night.tag and journal.at_work() == attempt.number
+        at_work = at_work_in(journal).get(attempt.number, ())
+    is_running = who is not None and who.tag == night.tag
     if options.answer.on_stdout:
-        options.answer.give(_told(place, night, attempt, running=running))
+        ended, going_on = runs_apart(attempt.runs, at_work)
+        options.answer.give(_told(place, night, attempt, ended, running=is_running and bool(going_on)))
         return 0
     folder = run_folder(place.folder(night.tag), attempt.number, night.seed).parent
-    print_lines(terminal.attempt_lines(night, attempt, folder, terminal_width(), running=running))
+    merged_as = max((one.number for one in history if one.proposal.merges == attempt.number), default=None)
+    shown = at_work if is_running else ()  # else it was killed
+    print_lines(terminal.attempt_lines(night, attempt, folder, terminal_width(), at_work=shown, merged_as=merged_as))
     return 0
 
 
-def _told(place: Place, night: Night, attempt: Attempt, *, running: bool) -> dict[str, object]:
+def _told(place: Place, night: Night, attempt: Attempt, ended: Sequence[Run], *, running: bool) -> dict[str, object]:
     """Return all facts about an attempt for programs; a folder or log that is gone is None."""
     facts = facts_of(place, night.tag)
     shape = without_scoring_words(plain(attempt_in(facts, attempt.number)))
-    for facts_of_run, run in zip(shape["runs"], attempt.runs, strict=False):  # a run at work is in the second alone
+    for facts_of_run, run in zip(shape["runs"], ended, strict=False):
         facts_of_run |= {"exit_code": run.exit_code, **_kept(place, night.tag, attempt.number, run.seed)}
-    ended = attempt.runs[: len(shape["runs"])]
     failed = ended[-1] if ended and ended[-1].ending is Ending.CRASHED else None
     latest = attempt.runs[-1].seed if attempt.runs else night.seed
     return {

@@ -21,7 +21,7 @@ Turned = Mapping[str, tuple[Value, Value]]
 def of_journal(journal: Journal) -> NightFacts:
     night, history, asks, dawns = journal.night(), journal.outlines(), journal.asks(), journal.dawns()
     turned = _turned(night, history, journal)
-    found, best, at_work = noise_of_night(journal), incumbent(history), _at_work(journal)
+    found, best, at_work = noise_of_night(journal), incumbent(history), at_work_in(journal)
     called: dict[int, list[Ask]] = defaultdict(list)
     for ask in asks:
         called[ask.attempt].append(ask)
@@ -50,7 +50,7 @@ def _attempt(
     decision, proposal, peak_mb, millions = (
         attempt.decision, attempt.proposal, memory_mb(night, attempt), params_M(attempt),
     )  # fmt: skip
-    runs = _ended(attempt.runs, at_work) if at_work else attempt.runs
+    runs, _ = runs_apart(attempt.runs, at_work)
     costs = [ask.usd for ask in asks if ask.usd is not None]
     return AttemptFacts(
         number=attempt.number,
@@ -89,7 +89,7 @@ def with_merges(attempts: Iterable[AttemptFacts]) -> tuple[AttemptFacts, ...]:
     return tuple(replace(one, merged_as=merged_as[one.number]) if one.number in merged_as else one for one in found)
 
 
-def _at_work(journal: Journal) -> Mapping[int, list[int]]:
+def at_work_in(journal: Journal) -> Mapping[int, list[int]]:
     """Return attempt → the seeds of its runs that have not ended; asked for after the attempts were read."""
     found: dict[int, list[int]] = defaultdict(list)
     for row in journal.query("SELECT attempt, seed FROM runs WHERE ending IS NULL"):
@@ -97,11 +97,15 @@ def _at_work(journal: Journal) -> Mapping[int, list[int]]:
     return found
 
 
-def _ended(runs: Sequence[Run], at_work: Collection[int]) -> tuple[Run, ...]:
-    """Leave out the runs with these seeds that go on: the last of each, unless it began after the runs were read."""
+def runs_apart(runs: Sequence[Run], at_work: Collection[int]) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+    """Return the runs that have ended, and those that go on: of each of these seeds the last.
+
+    One that began after the runs were read is not among them.
+    """
     last = {run.seed: at for at, run in enumerate(runs)}
     going_on = {last[seed] for seed in at_work if seed in last and runs[last[seed]].ending is Ending.LOST}
-    return tuple(run for at, run in enumerate(runs) if at not in going_on)
+    ended = tuple(run for at, run in enumerate(runs) if at not in going_on)
+    return ended, tuple(runs[at] for at in sorted(going_on))
 
 
 def _run(run: Run) -> RunFacts:
