@@ -49,13 +49,15 @@ class GrowingNight:
         self.place.repo.move_ref(attempt_ref(self.tag, number), commit, None, "a test")
         return number
 
-    def train(self, number: int, seed: int = 0, curve: str = "", log: bytes = b"") -> Callable[[float, Status], None]:
+    def train(
+        self, number: int, seed: int = 0, curve: str = "", log: bytes = b"", worker: str = "local"
+    ) -> Callable[[float, Status], None]:
         """Begin a run that has left this curve and this log; return the function that ends it."""
         folder = self.place.folder(self.tag) / "runs" / f"{number:04d}" / f"seed{seed}"
         (folder / "out").mkdir(parents=True)
         (folder / "out" / "metrics.jsonl").write_text(curve)
         (folder / "log.txt").write_bytes(log)
-        run = self.journal.start_run(number, seed)
+        run = self.journal.start_run(number, seed, worker=worker)
 
         def end(val_bpb: float, status: Status) -> None:
             done = scored_run(seed, val_bpb)

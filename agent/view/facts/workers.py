@@ -334,6 +334,21 @@ class RunNow:
     since: str | None  # None: not noted
 
 
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Hold the runs that several workers are busy with now."""
+
+    workers: int  # those that rest among them
+    jobs: tuple[RunNow, ...]  # in the order of the workers' names
+
+
+def read_busy(journal: Journal) -> Busy | None:
+    """Return what several workers do now; None where the night has one, as far as is known."""
+    jobs = read_jobs(journal)
+    workers = max(workers_meant(journal.night().terms), len(jobs))
+    return Busy(workers, tuple(jobs.values())) if workers > 1 else None
+
+
 def read_jobs(journal: Journal) -> Mapping[str, RunNow]:
     """Return the worker → its run, of all that are busy with one, by the last run of each."""
     found = {}

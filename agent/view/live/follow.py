@@ -15,7 +15,7 @@ from agent.experiment import Attempt, Ending, Kind, Left
 from agent.records.journal import Journal
 from agent.records.place import run_folder
 from agent.runs.train import read_progress
-from agent.view.facts.workers import RunNow, read_crew, read_jobs, workers_meant
+from agent.view.facts.workers import RunNow, read_busy, read_crew, read_jobs
 from agent.view.live.screen import Screen
 from agent.view.live.so_far import SoFar
 
@@ -99,7 +99,7 @@ class Follower:
     def look(self, left: Callable[[int], Left]) -> None:
         """Show what is new; left: what is left of the night, by the number of its ideas without attempt 0."""
         with Journal.read(self._path) as journal:
-            if self._jobs is None and (workers_meant(journal.night().terms) > 1 or len(read_jobs(journal)) > 1):
+            if self._jobs is None and read_busy(journal) is not None:
                 self._jobs = {}
             (marks,) = journal.query(MARKS)
             if self._decision != marks["decision"]:

@@ -35,9 +35,9 @@ def attempt_named(facts: NightFacts, number: str, tag: str | None) -> AttemptFac
 def log_of(snapshot: Snapshot, attempt: AttemptFacts, seed: str | None) -> str:
     """Return the end of a run's log; where the file is gone, the last lines that the journal keeps."""
     place, tag, number = snapshot.watched.place, snapshot.facts.tag, attempt.number
-    at_work = (
-        [snapshot.now.seed] if snapshot.now and snapshot.now.attempt == number and snapshot.now.seed is not None else []
-    )
+    now = [(snapshot.now.attempt, snapshot.now.seed)] if snapshot.now is not None else []
+    now += [(job.attempt, job.seed) for job in snapshot.busy.jobs] if snapshot.busy is not None else []
+    at_work = [running for one, running in now if one == number and running is not None]
     chosen = _chosen(attempt, [*(run.seed for run in attempt.runs), *at_work], seed)
     tail = log_tail(place, tag, number, chosen)
     if tail is not None:

@@ -16,6 +16,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.facts.nouns import NightFacts
 from agent.view.facts.read import curve, log_tail, night_facts, rounded
+from agent.view.facts.workers import Busy, read_busy
 from agent.view.live.follow import Activity, Moment
 from agent.view.serve import present
 
@@ -45,6 +46,7 @@ class Snapshot:
     version: str  # changes with the facts
     stamp: Stamp = ()
     now: Moment | None = None
+    busy: Busy | None = None  # of several workers; None: the night has one
     notice: str | None = None  # why it could not be read just now
     count: int = 0
     events: Mapping[str, tuple[int, bytes]] = field(default_factory=dict)
@@ -97,7 +99,7 @@ class Feed:
         try:
             return self._told(self._refreshed(old))
         except (NightError, OSError, sqlite3.OperationalError) as error:
-            return self._told(replace(old, notice=str(error), now=None))
+            return self._told(replace(old, notice=str(error), now=None, busy=None))
 
     def _refreshed(self, old: Snapshot) -> Snapshot:
         watched = self._follow()
@@ -108,9 +110,8 @@ class Feed:
         if facts.lost and watched.tag == old.facts.tag and not old.facts.lost:
             raise NightError(f"the journal of night {watched.tag} was removed; this page shows what it last held")
         version = old.version if facts == old.facts else self._next_version()
-        return replace(
-            old, watched=watched, facts=facts, version=version, stamp=stamp, now=_moment_of(watched), notice=None
-        )
+        now, busy = _now(watched)
+        return replace(old, watched=watched, facts=facts, version=version, stamp=stamp, now=now, busy=busy, notice=None)
 
     def _told(self, snapshot: Snapshot) -> Snapshot:
         watched, now, facts = snapshot.watched, snapshot.now, snapshot.facts
@@ -123,14 +124,17 @@ class Feed:
             "until": watched.until,
             "experiments_left": _experiments_left(snapshot),
         }
-        snapshot = snapshot.telling("night", told)
+        several = None
+        if snapshot.busy is not None:
+            several = present.workers_of(watched.place, watched.tag, snapshot.busy)
+        snapshot = snapshot.telling("night", told).telling("workers", several)
         if now is None:
             return snapshot.telling("now", None).telling("curve", None).telling("log", "")
         attempt = facts.attempts[now.attempt] if now.attempt < len(facts.attempts) else None
         words = {} if attempt is None else {"title": attempt.title, "why": attempt.hypothesis, "source": attempt.source}
         where = {"attempt": now.attempt, "seed": now.seed, "dawn": now.dawn, "work": now.work}
         times = {"elapsed_s": None if now.elapsed_s is None else round(now.elapsed_s), "budget_s": facts.budget_s}
-        progress = present.progress_of(watched.place, watched.tag, now)
+        progress = present.progress_of(watched.place, watched.tag, now.attempt, now.seed, now.work)
         snapshot = snapshot.telling("now", {**where, **times, **progress, **words})
         if now.seed is None:
             return snapshot.telling("curve", None).telling("log", "")
@@ -145,11 +149,13 @@ class Feed:
         return f"{self._start}-{self._versions}"
 
 
-def _moment_of(watched: Watched) -> Moment | None:
+def _now(watched: Watched) -> tuple[Moment | None, Busy | None]:
+    """Return what the one worker of a night does now, or what several do."""
     if not watched.is_running:
-        return None
+        return None, None
     with Journal.read(watched.place.journal(watched.tag)) as journal:
-        return Moment.read(journal)
+        busy = read_busy(journal)
+        return (Moment.read(journal), None) if busy is None else (None, busy)
 
 
 def _experiments_left(snapshot: Snapshot) -> int | None:

@@ -28,10 +28,12 @@
   bar.max = 1;
   bar.setAttribute("aria-label", "Progress of the run");
   const figure = make("figure"), log = make("details"), lines = make("pre");
+  const crew = make("ul", "crew");
+  crew.setAttribute("aria-label", "The workers now");
   log.append(make("summary", "", "End of the log"), lines);
   lines.tabIndex = 0;
-  panel.append(state, notice, tried, why, bar, pace, figure, log);
-  for (const part of [notice, tried, why, bar, pace, figure, log]) part.hidden = true;
+  panel.append(state, notice, tried, why, bar, pace, figure, log, crew);
+  for (const part of [notice, tried, why, bar, pace, figure, log, crew]) part.hidden = true;
   document.querySelector("main").prepend(panel);
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(style);
@@ -48,18 +50,19 @@
   };
 
   const night = { running: false, notice: null, until: null, experiments_left: null };
-  let now = null;
+  let now = null, workers = null;  // what one worker does, or several
 
   const DOING = {
     preparing: () => "is prepared",
-    training: () => `trains with seed ${now.seed}${now.dawn ? ", to confirm it" : ""}`,
+    training: (run) => `trains with seed ${run.seed}${run.dawn ? ", to confirm it" : ""}`,
     scoring: () => "is scored",
     auditing: () => "is audited",
   };
 
   function headline() {
     if (!night.running) return `Night ${tag} is not running`;
-    return now && DOING[now.work] ? `Attempt ${now.attempt} ${DOING[now.work]()}` : "Asks for the next idea";
+    if (workers?.busy.length) return `${workers.busy.length} of ${workers.count} workers busy`;
+    return now && DOING[now.work] ? `Attempt ${now.attempt} ${DOING[now.work](now)}` : "Asks for the next idea";
   }
 
   /** Say what is left of the night, as far as it has limits. */
@@ -94,9 +97,27 @@
       pair.append(make("dt", "", name), make("dd", "", value));
       return pair;
     }));
+    showWorkers();
     const share = fraction === null ? "" : `${Math.floor(100 * fraction)} % `;
     const claim = document.querySelector("h1")?.textContent ?? "";
-    document.title = night.running && now ? `${share}#${now.attempt} · ${tag}` : `${tag}: ${claim}`;
+    const at = now ? `${share}#${now.attempt}` : workers ? `${workers.busy.length} of ${workers.count}` : "";
+    document.title = night.running && at ? `${at} · ${tag}` : `${tag}: ${claim}`;
+  }
+
+  /** Show a line for each of several workers that is busy: its name, a bar, how far it is, its attempt. */
+  function showWorkers() {
+    crew.hidden = !night.running || !workers?.busy.length;
+    crew.replaceChildren(...(crew.hidden ? [] : workers.busy).map((run) => {
+      const line = make("li"), bar = make("progress"), fraction = run.fraction ?? null;
+      bar.setAttribute("aria-label", `Progress of ${run.worker}`);
+      if (fraction !== null) bar.value = fraction;
+      const far = fraction !== null ? `${Math.floor(100 * fraction)} %` : run.elapsed_s != null ? clock(run.elapsed_s) : "";
+      const what = make("span", "what"), link = make("a", "", `#${run.attempt} ${run.title}`);
+      link.href = `#attempt-${run.attempt}`;
+      what.append(link, ` ${DOING[run.work](run)}`, run.loss != null ? `, loss ${run.loss.toFixed(3)}` : "");
+      line.append(make("span", "worker", run.worker), bar, make("span", "far", far), what);
+      return line;
+    }));
   }
 
   // ---- the curve ----
@@ -220,6 +241,7 @@
     refresh();
   });
   hear("now", (said) => { now = said; showNow(); });
+  hear("workers", (said) => { workers = said; showNow(); });
   hear("curve", showCurve);
   hear("log", showLog);
   source.onerror = () => {

@@ -1,16 +1,17 @@
-"""Read how far the run at work has come. A script writes that file, so its numbers are kept within their bounds."""
+"""Read how far the runs at work have come. A script writes that file, so its numbers are kept within their bounds."""
 
 from agent.records.place import Place, run_folder
 from agent.runs.train import read_progress
-from agent.view.live.follow import Activity, Moment
+from agent.view.facts.workers import Busy, RunNow
+from agent.view.live.follow import Activity, seconds_since
 from agent.view.live.verdicts import within_one
 
 
-def progress_of(place: Place, tag: str, now: Moment) -> dict[str, object]:
+def progress_of(place: Place, tag: str, attempt: int, seed: int | None, work: str) -> dict[str, object]:
     """Return how far a training run has come, as numbers; empty before its first step, and while none trains."""
-    if now.work is not Activity.TRAINING or now.seed is None:
+    if work != Activity.TRAINING or seed is None:
         return {}
-    found = read_progress(run_folder(place.folder(tag), now.attempt, now.seed) / "out")
+    found = read_progress(run_folder(place.folder(tag), attempt, seed) / "out")
     if found is None:
         return {}
     return {
@@ -18,4 +19,23 @@ def progress_of(place: Place, tag: str, now: Moment) -> dict[str, object]:
         "loss": found.loss,
         "step": found.step,
         "tokens_s": found.tokens_s,
+    }
+
+
+def workers_of(place: Place, tag: str, busy: Busy) -> dict[str, object]:
+    """Return what each of several workers does now, in the order of their names."""
+    return {"count": busy.workers, "busy": [_job(place, tag, job) for job in busy.jobs]}
+
+
+def _job(place: Place, tag: str, job: RunNow) -> dict[str, object]:
+    elapsed_s = seconds_since(job.since)
+    return {
+        "worker": job.worker,
+        "attempt": job.attempt,
+        "title": job.title,
+        "work": job.doing,
+        "seed": job.seed,
+        "dawn": job.dawn,
+        "elapsed_s": None if elapsed_s is None else round(elapsed_s),
+        **progress_of(place, tag, job.attempt, job.seed, job.doing),
     }

@@ -90,6 +90,25 @@ def test_a_run_is_followed_and_its_attempt_arrives_when_it_is_decided(client: Cl
     assert "a new idea" in json.dumps(state["state"])
 
 
+def test_several_workers_are_followed_and_the_log_of_each_can_be_read(client: Client, night: GrowingNight):
+    with client.events() as events:
+        events.until("night", lambda told: told["running"])
+        ends = []
+        for at in (10, 9):
+            number = night.begin(f"an idea of gpu {at}")
+            ends.append(night.train(number, at, points(5.0, 4.0), f"log of gpu {at}\n".encode(), f"gpu {at}"))
+        told = events.until("workers", lambda told: told and len(told["busy"]) == 2)
+        assert told["count"] == 2
+        assert [(one["worker"], one["attempt"], one["title"], one["loss"], one["work"]) for one in told["busy"]] == [
+            ("gpu 9", number, "an idea of gpu 9", 4.0, "training"),
+            ("gpu 10", number - 1, "an idea of gpu 10", 4.0, "training"),
+        ]
+        assert client.ask(f"/attempt/{number - 1}/log")[2] == "log of gpu 10"
+        for end in ends:
+            end(1.6, Status.DISCARD)
+        events.until("workers", lambda told: told is None)
+
+
 def test_every_commit_to_a_journal_is_noticed(night: GrowingNight):
     watched = Watched(night.place, "first", is_running=True)
     stamps = [stamp_of(watched)]
