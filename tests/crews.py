@@ -16,6 +16,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 
 GPUS = tuple(f"gpu {number}" for number in range(16))
+OVERTAKEN_AT = 5  # one idea in so many was made from an older script, is better than that, and is merged by the next
 MINUTES_S, SCORING_S, BETWEEN_S = 300.0, 14.0, 2.0
 SIGMA_BPB = 0.003
 
@@ -50,16 +51,22 @@ def record_crew(
         for seed in range(len(workers) + 1):
             run(0, seed, 1.2 + rng.gauss(0, SIGMA_BPB))
         decide(journal, 0, Kind.BASELINE, None)
-        best, best_bpb = 0, 1.2
+        best, best_bpb, overtaken = 0, 1.2, None
         for number in range(1, ideas + 1):
-            _enter(journal, number, best, f"MATRIX_LR 0.02 → 0.0{number:03d}", at(min(free_s.values())))
+            title = f"MATRIX_LR 0.02 → 0.0{number:03d}" + (", merged" if overtaken else "")
+            parent = 0 if number % OVERTAKEN_AT == 0 else best
+            _enter(journal, number, parent, title, at(min(free_s.values())), merges=overtaken)
             gain_bpb = rng.gauss(-0.004, 0.006)
+            if overtaken is not None or number % OVERTAKEN_AT == 0:
+                gain_bpb = 2 * SIGMA_BPB
             run(number, 0, best_bpb - gain_bpb)
             kept = gain_bpb > SIGMA_BPB
             if kept:
                 run(number, 1, best_bpb - gain_bpb + rng.gauss(0, SIGMA_BPB))
-            decide(journal, number, Kind.KEPT if kept else Kind.WORSE, gain_bpb)
-            if kept:
+            overtaken = number if parent != best else None
+            kind = Kind.OVERTAKEN if overtaken else Kind.KEPT if kept else Kind.WORSE
+            decide(journal, number, kind, gain_bpb)
+            if kept and not overtaken:
                 best, best_bpb = number, best_bpb - gain_bpb
         for place_in_line, worker in enumerate(workers[:jobs]):
             _goes_on(journal, ideas + 1 + place_in_line, best, worker, jobs - place_in_line, at(free_s[worker]), times)
@@ -79,9 +86,11 @@ def decide(journal: Journal, number: int, kind: Kind, gain_bpb: float | None) ->
     journal.settle(number)
 
 
-def _enter(journal: Journal, number: int, parent: int | None, title: str, started: str) -> Attempt:
-    script = unigram(SHARPNESS=number / 1000)
-    journal.add_attempt(number, parent, Proposal(script, title, "It might be better.", "search"), started)
+def _enter(
+    journal: Journal, number: int, parent: int | None, title: str, started: str, merges: int | None = None
+) -> Attempt:
+    proposal = Proposal(unigram(SHARPNESS=number / 1000), title, "It might be better.", "search", merges=merges)
+    journal.add_attempt(number, parent, proposal, started)
     if number:
         journal.record_dry_run(number, DryRun(1.5, None))
     return journal.attempt(number)

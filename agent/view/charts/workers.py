@@ -7,7 +7,7 @@ from agent.amounts import counted, duration
 from agent.text import one_line
 from agent.view.charts.parts.palette import Colour, Spec
 from agent.view.charts.parts.style import chart, layer, pixels, words_at
-from agent.view.charts.parts.symbols import Symbol, colour_channels, symbol
+from agent.view.charts.parts.symbols import FULL, LIGHTLY, Symbol, colour_channels, symbol
 from agent.view.charts.parts.words import FONT_PX, anchor, fitting, heading, mark_label, text_px
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.workers import BusyTime, Stretch, in_order, load_of, others_of, spans_of, stretches
@@ -97,14 +97,15 @@ def _bars(
 ) -> Spec:
     values = []
     for run in runs:
-        left, right = line.at(run.began_s), line.at(run.ended_s)
+        left, right, what = line.at(run.began_s), line.at(run.ended_s), symbol(known[run.attempt])
         values.append(
             {
                 "x": round(left, 1),
                 "x2": round(max(left + 0.5, right - (right - left > LEAST_GAP_PX)), 1),
                 "y": rows[run.worker] + 2,
                 "y2": rows[run.worker] + row_px - 2,
-                "outcome": symbol(known[run.attempt]).word,
+                "outcome": what.word,
+                "strength": LIGHTLY.get(what, FULL),
                 "href": anchor(night, run.attempt, several=several),
                 "label": _label(run, known[run.attempt]),
             }

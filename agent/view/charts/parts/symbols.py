@@ -43,7 +43,8 @@ class Symbol(Enum):
         self.word, self.colour, self.shape, self.fill = word, colour, shape, fill
 
 
-LIGHTLY = {Symbol.OVERTAKEN: 0.4, Symbol.DISCARDED: 0.5, Symbol.UNSCORED: 0.25}  # how much of a colour a bar has
+FULL = 0.9  # how much of its colour a bar has
+LIGHTLY = {Symbol.OVERTAKEN: 0.45, Symbol.DISCARDED: 0.5, Symbol.UNSCORED: 0.25}
 
 
 def symbol(attempt: AttemptFacts) -> Symbol:
@@ -83,12 +84,10 @@ def symbol_channels(shown: Collection[Symbol], width: float) -> Spec:
 
 
 def colour_channels(shown: Collection[Symbol], width: float) -> Spec:
-    """Return the channels that fill a bar by the field `outcome`: lightly where outcomes share a colour."""
+    """Return the channels that fill bars by the field `outcome`, as strongly as the field `strength` says."""
     order, channel = _choices(shown, width)
-    return {
-        "fill": channel([one.colour for one in order]),
-        "fillOpacity": channel([LIGHTLY.get(one, 0.9) for one in order]),
-    }
+    strength = {"field": "strength", "type": "quantitative", "scale": None, "legend": None}
+    return {"fill": channel([one.colour for one in order]), "fillOpacity": strength}
 
 
 def _choices(shown: Collection[Symbol], width: float) -> tuple[list[Symbol], Callable[[Sequence[object]], Spec]]:
