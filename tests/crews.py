@@ -51,10 +51,10 @@ def record_crew(
         for seed in range(len(workers) + 1):
             run(0, seed, 1.2 + rng.gauss(0, SIGMA_BPB))
         decide(journal, 0, Kind.BASELINE, None)
-        best, best_bpb, overtaken = 0, 1.2, None
+        best, best_bpb, earlier, overtaken = 0, 1.2, 0, None
         for number in range(1, ideas + 1):
             title = f"MATRIX_LR 0.02 → 0.0{number:03d}" + (", merged" if overtaken else "")
-            parent = 0 if number % OVERTAKEN_AT == 0 else best
+            parent = earlier if number % OVERTAKEN_AT == 0 else best
             _enter(journal, number, parent, title, at(min(free_s.values())), merges=overtaken)
             gain_bpb = rng.gauss(-0.004, 0.006)
             if overtaken is not None or number % OVERTAKEN_AT == 0:
@@ -67,7 +67,7 @@ def record_crew(
             kind = Kind.OVERTAKEN if overtaken else Kind.KEPT if kept else Kind.WORSE
             decide(journal, number, kind, gain_bpb)
             if kept and not overtaken:
-                best, best_bpb = number, best_bpb - gain_bpb
+                earlier, best, best_bpb = best, number, best_bpb - gain_bpb
         for place_in_line, worker in enumerate(workers[:jobs]):
             _goes_on(journal, ideas + 1 + place_in_line, best, worker, jobs - place_in_line, at(free_s[worker]), times)
     with closing(sqlite3.connect(place.journal(tag))) as database:

@@ -25,7 +25,7 @@ def of_journal(journal: Journal) -> NightFacts:
     called: dict[int, list[Ask]] = defaultdict(list)
     for ask in asks:
         called[ask.attempt].append(ask)
-    attempts = tuple(
+    attempts = with_merges(
         _attempt(night, one, called[one.number], turned.get(one.number, {}), at_work.get(one.number, ()))
         for one in history
     )

@@ -13,7 +13,9 @@ from agent.experiment import Ending
 from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.records.shipped import ship
 from agent.view.facts.read import night_facts
+from agent.view.facts.records import of_record
 from agent.view.facts.workers import RunTimes, in_order, load, load_of_history, read_crew, spans, spans_of
 
 JOB_S = MINUTES_S + SCORING_S
@@ -85,6 +87,19 @@ def test_facts_leave_out_every_run_that_goes_on(place):
     facts = night_facts(place, "t")
     assert [len(one.runs) for one in facts.attempts[-4:]] == [0, 0, 1, 1]
     assert {span.worker for span in spans_of(facts)} == set(GPUS[:4])
+
+
+def test_an_overtaken_attempt_and_its_merge_name_each_other_in_journal_and_record(place):
+    facts = night_facts(place, "t")
+    assert (facts.attempts[5].kind, facts.attempts[5].merged_as, facts.attempts[6].merges) == ("overtaken", 6, 5)
+    assert [one.number for one in facts.attempts if one.merges is not None] == [6, 11]
+    ship(place, "t", place.shipped / "t")
+    told = of_record(place.shipped / "t", ())
+    assert [(one.merges, one.merged_as) for one in told.attempts] == [
+        (one.merges, one.merged_as) for one in facts.attempts
+    ]
+    assert [run.worker for run in told.attempts[0].runs] == [run.worker for run in facts.attempts[0].runs]
+    assert len(spans_of(told)) == len(spans_of(facts))
 
 
 def test_status_has_a_line_for_each_worker_that_is_busy(place):
