@@ -5,8 +5,8 @@
 Plan, judge, journal, repository, ledger and pool are real. A run is one of three things:
 
 by default       a worker's thread that sleeps, and scores that are answered at once: the harness itself is the limit
+--ray            the same in tasks of a Ray cluster of this machine, to which a copy of the harness goes that does so
 --processes      a training process that sleeps in the folder of its run, and a process that scores its weights
---ray            the same processes, started by a Ray cluster of this machine
 
 Jobs an hour are counted while all workers have been given work: the seconds that runs slept, over the seconds that
 passed. The efficiency of N workers is jobs an hour over N times those of one worker.
@@ -22,23 +22,24 @@ import json
 import os
 import random
 import resource
+import shutil
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+import asleep
 import faults
 import long_night
 import measure
 import psutil
-from filled_night import PASSED, grow, make_night
-from rich.console import Console
+from filled_night import grow, make_night
 
 from agent.clock import utc_now
 from agent.errors import Exhausted
-from agent.experiment import Audit, Briefing, Ending, Night, Proposal, Run, Score, Summary, Weights
+from agent.experiment import Briefing, Night, Proposal
 from agent.experiment.lease import Lease
 from agent.judging.judge import choose_judge
 from agent.night.context import NightContext
@@ -66,44 +67,10 @@ ROUNDS = 5  # of runs, at least, that each worker makes
 ALLOWANCE_S = 60.0  # on a machine that is busy
 LIMIT_S = 3600.0
 LONG_WORKERS, LONG_STEPS = 16, 64
-SIGMA_BPB = 0.004
 Interval = tuple[float, float]
 
 
 # ---- one night, in a process of its own ------------------------------------------------------------------------------
-
-
-@dataclass
-class Slept:
-    """The seconds, by the clock, in which runs slept."""
-
-    intervals: list[tuple[int, Interval]] = field(default_factory=list)  # of this attempt
-
-    def train(self, runner: Runner, number: int, script: str, seed: int, *rest: object) -> Run:
-        """Sleep instead of training."""
-        budget_s, began = runner.night.budget_s, time.time()
-        time.sleep(budget_s)
-        self.intervals.append((number, (began, time.time())))
-        summary = Summary(budget_s, budget_s, 1.0, 0.1, 1.0, 500, 0.1, 0)
-        weights = Weights(1000, 4000)
-        return Run(
-            seed, Ending.FINISHED, 0, budget_s, summary, "slept",
-            weights_bytes=4096, weights=weights, peak_bytes=1 << 28,
-        )  # fmt: skip
-
-    def score(self, runner: Runner, number: int, script: str, seed: int, *rest: object) -> Score:
-        """Most edits are a little worse than the first script, and some are better."""
-        edit = random.Random(number).gauss(0.3 * SIGMA_BPB, SIGMA_BPB) if number else 0.0
-        return Score(1.2 + edit + random.Random(f"{number} {seed}").gauss(0, SIGMA_BPB), 0.0)
-
-    def audit(self, *asked: object) -> Audit:
-        return PASSED
-
-    def read(self, night: Path) -> None:
-        """Read from the folders of the runs when their processes slept."""
-        for file in sorted(night.glob("runs/*/seed*/out/slept.json")):
-            began, ended = json.loads(file.read_text())
-            self.intervals.append((int(file.parts[-4]), (began, ended)))
 
 
 @dataclass(frozen=True)
@@ -124,19 +91,18 @@ class Numbered:
 
 def live(root: Path, args: argparse.Namespace) -> measure.Flat:
     """Make a night of so many workers, in this process."""
-    place, slept = Place.of(root / "train_mlx.py"), Slept()
-    if not (args.processes or args.ray):
-        long_night.replace_everywhere(slept.train, slept.score, slept.audit)
-    night, runs = open_one(place, args), args.live * args.rounds
-    stop, watcher, console = Stop(place.folder(TAG)), long_night.Unseen(), Console(stderr=True)
-    with Journal.resume(place.journal(TAG)) as journal:
+    place, runs = Place.of(root / "train_mlx.py"), args.live * args.rounds
+    if not args.processes:
+        long_night.replace_everywhere(asleep.train, asleep.score, asleep.audit)
+    stop, watcher = Stop(place.folder(TAG)), long_night.Unseen()
+    with opened_night(place, args) as (night, opened_pool), Journal.resume(place.journal(TAG)) as journal:
         runner = Runner(
             night, place.folder(TAG), Open("a benchmark"), limits_of_machine(), ALLOWANCE_S, lambda: stop.now,
             watcher.progressed,
         )  # fmt: skip
         proposer = Numbered(place.script_path.read_text(), runs)
         before = os.times()
-        with opened_pool(runner, args, console) as pool:
+        with closing(opened_pool(runner)) as pool:
             run_night(
                 NightContext(
                     place, journal, runner, proposer, choose_judge("balanced"), watcher, stop,
@@ -144,44 +110,49 @@ def live(root: Path, args: argparse.Namespace) -> measure.Flat:
                 )
             )  # fmt: skip
         after = os.times()
-    if args.processes or args.ray:
-        slept.read(place.folder(TAG))
     spent_s = after.user + after.system - before.user - before.system
     return {
-        "jobs_hour": jobs_an_hour(slept, args.live, night.budget_s),
+        "jobs_hour": jobs_an_hour(place.folder(TAG), args.live, night.budget_s),
         "driver_cpu_s": spent_s / runs,
         "settled": len(watcher.settled),
         "memory_mb": psutil.Process().memory_info().rss / 1e6,
     }
 
 
-def open_one(place: Place, args: argparse.Namespace) -> Night:
-    """Open a night; one without processes needs neither corpus nor device."""
-    terms = Terms(sandbox="off")  # whose one worker is a lease of the whole machine; the pool has as many as are wanted
-    if args.processes or args.ray:
-        return open_night(place, Request(TAG, args.run_s, terms=terms))
+@contextmanager
+def opened_night(place: Place, args: argparse.Namespace) -> Iterator[tuple[Night, Callable[[Runner], Pool]]]:
+    """Open a night, and yield it with the function that makes its pool; more workers than cores share them."""
+    if args.ray:
+        from agent.pools.cluster.cluster import Cluster
+        from agent.pools.cluster.pool import RayPool
+
+        terms = Terms(sandbox="off", workers=args.live, pool="ray", cores_each=0)  # 0: they are not pinned
+        with closing(Cluster(None)) as cluster:
+            cluster.open()
+            request = Request(TAG, args.run_s, terms=terms, devices=partial(cluster.facts, terms))
+            yield open_night(place, request), lambda runner: RayPool(cluster, runner, args.live)
+        return
+
+    def local(runner: Runner) -> LocalPool:
+        return LocalPool([replace(runner, lease=Lease(f"worker {number}")) for number in range(args.live)])
+
+    terms = Terms(sandbox="off")  # whose one worker has the whole machine: the pool has as many as are wanted
+    if args.processes:
+        yield open_night(place, Request(TAG, args.run_s, terms=terms)), local
+        return
     night = Night(
         tag=TAG, branch=f"refs/heads/experiments/{args.run_s:g}s-{TAG}", script=place.script,
         base=place.repo.find("HEAD") or "", budget_s=args.run_s, seed=0, device_kind="cpu", device="asleep",
         protocol="0" * 12, data=str(place.repo.root), started=utc_now(), terms=terms.as_json(),
     )  # fmt: skip
     with Journal.create(place.journal(TAG), night):
-        return night
+        yield night, local
 
 
-@contextmanager
-def opened_pool(runner: Runner, args: argparse.Namespace, console: Console) -> Iterator[Pool]:
-    """Open a pool of so many workers; more than there are cores share them, since they sleep."""
-    pool = LocalPool([replace(runner, lease=Lease(f"worker {number}")) for number in range(args.live)])
-    try:
-        yield pool
-    finally:
-        pool.close()
-
-
-def jobs_an_hour(slept: Slept, workers: int, run_s: float) -> float:
+def jobs_an_hour(night: Path, workers: int, run_s: float) -> float:
     """Return the runs that sleep in an hour, while all workers have been given work and more is to come."""
-    runs = sorted(interval for number, interval in slept.intervals if number)
+    summaries = [file for file in night.glob("runs/*/seed*/out/summary.json") if file.parts[-4] != "0000"]
+    runs: list[Interval] = sorted(json.loads(file.read_text())["slept"] for file in summaries)
     begins = sorted(began for began, _ in runs)
     since, until = begins[workers - 1], begins[-1]
     if until <= since:
@@ -210,12 +181,28 @@ def live_long(root: Path, known: int) -> measure.Flat:
 # ---- the program -----------------------------------------------------------------------------------------------------
 
 
-def in_a_process(folder: Path, args: argparse.Namespace, *words: str) -> measure.Flat:
+def in_a_process(program: Path, folder: Path, args: argparse.Namespace, *words: str) -> measure.Flat:
     kind = ["--processes"] if args.processes else ["--ray"] if args.ray else []
     options = [*kind, "--run-s", f"{args.run_s:g}", "--rounds", str(args.rounds)]
-    command = [sys.executable, __file__, *words, *options, "--folder", folder]
-    watched = measure.watch(command, env=measure.with_path(), cwd=folder, limit_s=LIMIT_S)
+    command = [sys.executable, program, *words, *options, "--folder", folder]
+    watched = measure.watch(command, env=with_path(program), cwd=folder, limit_s=LIMIT_S)
     return dict(json.loads(watched.lines[-1][1]))
+
+
+def with_path(program: Path) -> dict[str, str]:
+    """This environment, the repository of the program first on Python's path."""
+    env = measure.with_path()
+    return env | {"PYTHONPATH": os.pathsep.join([str(program.parents[1]), env["PYTHONPATH"]])}
+
+
+def sleeping_copy(to: Path) -> Path:
+    """Copy the repository, so that runs sleep in its harness, wherever the code goes; return this program in it."""
+    left_out = shutil.ignore_patterns(".*", "__pycache__", "experiments", "docs")
+    shutil.copytree(measure.ROOT, to, ignore=left_out)
+    shutil.copyfile(measure.HERE / "asleep.py", to / "agent" / "runs" / "asleep.py")
+    with (to / "agent" / "runs" / "execute.py").open("a") as execute:
+        execute.write("\n\nfrom agent.runs.asleep import audit, score, train\n")
+    return to / "benchmarks" / Path(__file__).name
 
 
 def compare(args: argparse.Namespace) -> measure.Flat:
@@ -225,13 +212,16 @@ def compare(args: argparse.Namespace) -> measure.Flat:
 
 def by_workers(folder: Path, args: argparse.Namespace) -> measure.Flat:
     prefix = "ray_" if args.ray else "process_" if args.processes else ""
+    program = Path(__file__)
     if args.processes or args.ray:
         os.environ["NIGHTSHIFT_DATA"] = str(faults.make_corpus(folder))
+    if args.ray:
+        program = sleeping_copy(folder / "copy")
     flat: measure.Flat = {}
     for workers in args.workers:
         measure.say(f"{workers} workers, runs of {args.run_s:g} s")
         root = make_repository(folder / f"{workers}", SLEEPER.read_text())
-        found = in_a_process(root, args, "--live", str(workers))
+        found = in_a_process(program, root, args, "--live", str(workers))
         measure.say(", ".join(f"{name} {value:.3f}" for name, value in found.items()))
         flat |= {f"{prefix}{name}_{workers}": value for name, value in found.items() if name != "settled"}
     one = flat.get(f"{prefix}jobs_hour_1")
@@ -246,7 +236,7 @@ def by_size(folder: Path, args: argparse.Namespace) -> measure.Flat:
     for size in args.sizes:
         measure.say(f"filling the night up to {size:,} attempts")
         grow(place, size)
-        found = in_a_process(place.repo.root, args, "--known", str(size))
+        found = in_a_process(Path(__file__), place.repo.root, args, "--known", str(size))
         measure.say(", ".join(f"{name} {value:.3f}" for name, value in found.items()))
         flat |= {f"{name}_{size}": value for name, value in found.items()}
     first, last = args.sizes[0], args.sizes[-1]

@@ -1,6 +1,6 @@
 """A training script that sleeps for its budget: it costs a machine little, so that one machine serves many workers.
 
-benchmarks/scale.py and benchmarks/crews.py put it in the place of train_mlx.py.
+benchmarks/scale.py puts it in the place of train_mlx.py.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def main() -> None:
     options = parser.parse_args()
     began = time.time()
     time.sleep(options.budget_s)
-    (options.out / "slept.json").write_text(json.dumps([began, time.time()]))
+    ended = time.time()
     vocabulary = 512
     tilt = TILT + JITTER * random.Random(options.seed).uniform(-1, 1)
     save(options.out / "model.safetensors", [-tilt * at / vocabulary for at in range(vocabulary)])
@@ -43,6 +43,7 @@ def main() -> None:
         "peak_vram_mb": 1.0, "mfu_percent": 0.1, "total_tokens_M": 1.0,
         "num_steps": 500,  # or the night would call it a script that hardly trains
         "num_params_M": vocabulary / 1e6, "depth": 0,
+        "slept": [began, ended],
     }  # fmt: skip
     (options.out / "summary.json").write_text(json.dumps(summary))
 
