@@ -121,6 +121,8 @@ class Ended:
 class Victim:
     """Hold one night in its own repository, and all that is known about it after each kill."""
 
+    orphan_s = ORPHAN_S
+
     def __init__(self, folder: Path, budget_s: float = 0.05, experiments: int = 2, options: Sequence[str] = ()) -> None:
         self.root, self.budget_s, self.experiments, self.options = folder / "user", budget_s, experiments, options
         self.said = folder / "said.txt"
@@ -193,7 +195,7 @@ class Victim:
         """Orphans become children of this process (see adopt_orphans), so none can hide."""
         known = {process for process, _ in self._left}
         now = time.monotonic()
-        self._left += [(process, now + ORPHAN_S) for process in running() if process not in known]
+        self._left += [(process, now + self.orphan_s) for process in running() if process not in known]
         self.count_orphans()
 
     def count_orphans(self) -> None:

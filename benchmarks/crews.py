@@ -1,0 +1,195 @@
+"""Is anything lost where several workers are at work? Nights of two workers whose processes are killed at random.
+
+    python benchmarks/crews.py [--kills 200] [--seed K] [--pool local|ray] [--quick] [--json FILE]
+
+Every few seconds SIGKILL hits a process of the night: its driver, the keeper of a run or of a scoring, a process in the
+box, or, with --pool ray, any process of the Ray cluster. After the driver's death the same command goes on with the
+night. After every end journal, ledger, repository and the user's files are looked at. At its end a night has to hold as
+many attempts and runs as an undisturbed one, each counted once, and none of its processes may live on.
+
+A process in the box that is killed counts as a crash of its script, which may have done it itself. So such an attempt
+may have crashed; any other that has is an error. Exit code 1 when anything was lost, counted twice, or left running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import faults
+import kills
+import measure
+import psutil
+
+from agent.experiment import Attempt, Ending, Status
+from agent.records.journal import Journal
+
+WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
+PAUSE_S = (0.3, 4.0)  # between two kills
+ORPHAN_S = 10.0
+SHARES = {"driver": 3, "keeper": 5, "boxed": 2, "ray": 3}  # of each kind in the kills that are tried
+COUNTS = ("lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
+POOLS = {
+    "local": ("--workers", str(WORKERS), "--cores-each", "1"),
+    "ray": ("--workers", str(WORKERS), "--cores-each", "1", "--pool", "ray"),
+}
+
+
+class Crew(kills.Victim):
+    """Hold a night of several workers, and what was killed of it."""
+
+    orphan_s = ORPHAN_S
+
+    def __init__(self, folder: Path, pool: str, rng: random.Random) -> None:
+        super().__init__(folder, BUDGET_S, EXPERIMENTS, POOLS[pool])
+        self._rng = rng
+        self._hit: set[str] = set()  # folders of runs and scorings whose keeper was killed
+        self._blamed: set[str] = set()  # attempts of which a boxed process was killed
+        self.killed: Counter[str] = Counter()  # by kind
+
+    def live(self, most: int) -> None:
+        """Begin the night, kill at most so many processes, and let it end."""
+        loop = self.start()
+        while self.killed.total() < most:
+            with suppress(subprocess.TimeoutExpired):
+                loop.wait(self._rng.uniform(*PAUSE_S))
+            if loop.poll() is None:
+                self._kill_one(loop)
+            if loop.poll() is not None:
+                end = self.ended(loop)
+                if end.code == 0:
+                    break
+                loop = self.start()
+        else:
+            self.ended(loop)
+        self.end_well()
+        self._check_whole()
+
+    def _kill_one(self, loop: subprocess.Popen[bytes]) -> None:
+        """Kill a process of a kind that is drawn first; none, where there is no such process now."""
+        kind = self._rng.choices(list(SHARES), list(SHARES.values()))[0]
+        found = self._processes(loop.pid).get(kind)
+        if not found:
+            return
+        process, folder = self._rng.choice(found)
+        with suppress(psutil.Error):
+            process.kill()
+            self.killed[kind] += 1
+            if kind == "keeper":
+                self._hit.add(folder)
+            if kind == "boxed":
+                self._blamed.add(Path(folder).parent.name)
+            if kind == "driver":
+                loop.wait()
+
+    def _processes(self, pid: int) -> dict[str, list[tuple[psutil.Process, str]]]:
+        """Return the processes that may be killed, by kind, each with the folder that it works in."""
+        found: dict[str, list[tuple[psutil.Process, str]]] = {"driver": [(psutil.Process(pid), "")]}
+        keepers = {}
+        for process in kills.running():
+            with suppress(psutil.Error):
+                words = " ".join(process.cmdline())
+                if "keeper.py" in words:
+                    keepers[process.pid] = process.cwd()
+                    if process.cwd() not in self._hit:
+                        found.setdefault("keeper", []).append((process, process.cwd()))
+                elif any(above.pid in keepers for above in process.parents()):
+                    folder = next(keepers[above.pid] for above in process.parents() if above.pid in keepers)
+                    if Path(folder).parent.name != "0000":  # without attempt 0 there is no night
+                        found.setdefault("boxed", []).append((process, folder))
+                elif "ray" in words and "agent run" not in words:
+                    found.setdefault("ray", []).append((process, ""))
+        return found
+
+    def _check_whole(self) -> None:
+        """Compare with what an undisturbed night of greedy judging holds: one run an attempt, more of attempt 0."""
+        _, history = self.journal()
+        due = set(range(EXPERIMENTS + 1))
+        missing = due - {attempt.number for attempt in history if attempt.settled}
+        self.tally.blame("lost", f"attempts {sorted(missing)}", len(missing))
+        for attempt in history:
+            self._check_attempt(attempt)
+        with Journal.read(self.folder / "journal.sqlite") as journal:
+            (open_runs,) = journal.query("SELECT count(*) FROM runs WHERE ending IS NULL")[0]
+        self.tally.blame("lost", "runs without an end", open_runs)
+        rows, refs = len(self.outcome().rows), len(self.outcome().refs)
+        self.tally.blame("wrong_rows", f"{rows} rows of {len(history)} attempts", abs(rows - len(history)))
+        self.tally.blame("damaged", f"{refs} refs of {len(history)} attempts", abs(refs - len(history)))
+
+    def _check_attempt(self, attempt: Attempt) -> None:
+        seeds = [run.seed for run in attempt.counted_runs]
+        scores = sum(run.score is not None for run in attempt.counted_runs)
+        due = 1 + WORKERS if attempt.number == 0 else 1
+        self.tally.blame("doubled", f"#{attempt.number} has runs with the seeds {seeds}", max(0, len(seeds) - due))
+        self.tally.blame("doubled", f"#{attempt.number} has two runs of a seed: {seeds}", len(seeds) - len(set(seeds)))
+        self.tally.blame("lost", f"#{attempt.number} has {len(seeds)} of {due} runs", max(0, due - len(seeds)))
+        finished = sum(run.ending is Ending.FINISHED for run in attempt.counted_runs)
+        self.tally.blame("lost", f"#{attempt.number} has {scores} scores of {finished} runs", finished - scores)
+        if attempt.status is Status.CRASH and f"{attempt.number:04d}" not in self._blamed:
+            self.tally.blame("lost", f"#{attempt.number} counts as crashed: {attempt.decision}")
+
+
+def compare(args: argparse.Namespace) -> measure.Flat:
+    rng, tally, killed, nights = random.Random(args.seed), kills.Tally(), Counter[str](), 0
+    with measure.work_folder(args.folder) as folder:
+        os.environ["NIGHTSHIFT_DATA"] = str(faults.make_corpus(folder))
+        os.environ["TMPDIR"] = str(folder / "tmp")
+        (folder / "tmp").mkdir(exist_ok=True)
+        kills.adopt_orphans()
+        while killed.total() < args.kills:
+            crew = Crew(folder / f"night-{nights}", args.pool, rng)
+            crew.live(args.kills - killed.total())
+            tally.add(crew.tally)
+            killed += crew.killed
+            nights += 1
+            told = ", ".join(f"{count} {kind}" for kind, count in sorted(killed.items()))
+            measure.say(f"{time.strftime('%H:%M:%S')} {nights} nights: {told}; {len(tally.notes)} wrong")
+            for note in crew.tally.notes:
+                measure.say(f"  {note}")
+    by_kind = {f"kills_{kind}": count for kind, count in sorted(killed.items())}
+    return {"kills": killed.total(), "nights": nights, **by_kind, **{name: getattr(tally, name) for name in COUNTS}}
+
+
+def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
+    rows = [[name.replace("_", " "), str(value)] for name, value in flat.items()]
+    measure.print_table(f"Two workers, pool {args.pool}", ("", "counted"), rows)
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, metavar="N", help="default: 200; quick: 10")
+    parser.add_argument("--seed", type=int, default=0, metavar="K", help="of the random moments (default: %(default)s)")
+    parser.add_argument("--pool", choices=POOLS, default="local", help="default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="about a minute: 10 kills")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="work here, and keep it")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the counts as flat keys")
+    args = parser.parse_args(argv)
+    args.kills = args.kills or (10 if args.quick else 200)
+    return args
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+
+    def body() -> int:
+        if sys.platform != "linux":
+            raise measure.Misuse("processes that survive a kill are counted as Linux does it: run it there")
+        measure.check_writable(args.json)
+        flat = compare(args)
+        print_results(args, flat)
+        measure.write_json(args.json, flat)
+        return int(any(flat[name] for name in COUNTS))
+
+    return measure.guarded("crews", body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
