@@ -21,7 +21,7 @@ import tempfile
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 DeviceKind = Literal["cpu", "metal", "cuda"]
 
@@ -163,9 +163,22 @@ def device_kind() -> DeviceKind:
     return "cuda" if mx.cuda.is_available() else "cpu"
 
 
+@cache
+def preset() -> DeviceKind:
+    """Return the kind of device whose dials and operations a script takes: $NIGHTSHIFT_PRESET, or this machine's own.
+
+    With NIGHTSHIFT_PRESET=metal any machine runs what a Mac runs: plain operations, bfloat16 and a compiled step.
+    """
+    wanted = os.environ.get("NIGHTSHIFT_PRESET") or device_kind()
+    if wanted not in get_args(DeviceKind):
+        print(f"hardware: NIGHTSHIFT_PRESET is {wanted!r}: write cpu, metal or cuda, or leave it out", file=sys.stderr)
+        raise SystemExit(2)
+    return cast(DeviceKind, wanted)
+
+
 def by_device(*, cpu: Any, metal: Any, cuda: Any) -> Any:
     """Return the value for this machine's kind of device, so that one script has suitable dials everywhere."""
-    return {"cpu": cpu, "metal": metal, "cuda": cuda}[device_kind()]
+    return {"cpu": cpu, "metal": metal, "cuda": cuda}[preset()]
 
 
 @cache

@@ -64,7 +64,7 @@ def kernel_device() -> Device | None:
     if wanted not in ("", "plain"):
         print(f"kernels: NIGHTSHIFT_KERNELS is {wanted!r}: write plain, or leave it out", file=sys.stderr)
         raise SystemExit(2)
-    if kind == "metal" or wanted == "plain":
+    if "metal" in (kind, hardware.preset()) or wanted == "plain":
         return None
     found = _module(kind)
     reason = found.available()
