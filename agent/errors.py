@@ -7,7 +7,7 @@ NightshiftError
 │   └── NoRepository  there is none, or it has no commits
 ├── NightError     tags, locks, journals, options that the night cannot use
 ├── MachineError   disk, data, devices, missing packages
-│   └── Starved    other programs have repeatedly used up memory or disk
+│   └── Starved    other programs have repeatedly used up memory or disk, or the driver has ended it
 ├── NoIdea         a proposer has no idea this time; another proposer may have one
 │   ├── NotYet     it cannot have one before the night has gone on
 │   └── Unanswered no call is possible now, whatever it would ask for
@@ -52,7 +52,7 @@ class MachineError(NightshiftError):
 
 
 class Starved(MachineError):
-    """Say that a process was ended several times because other programs had used up memory or disk."""
+    """Say that a process was ended several times: other programs had used up memory or disk, or the driver ended it."""
 
 
 class NoIdea(NightshiftError):

@@ -18,11 +18,13 @@ class Ending(StrEnum):
     FELLED = "felled"  # the machine went down during it, or its keeper was killed; redone once
     DELAYED = "delayed"  # it overran while other programs kept the machine busy; redone once
     STARVED = "starved"  # killed because other programs had used up the machine's memory or disk; redone
+    DISRUPTED = "disrupted"  # the driver or the system ended it: a GPU's watchdog, a lost GPU; redone twice
     BROKEN = "broken"  # it failed while not even attempt 0 would run on this machine; redone on resume
 
 
 ABSURD_M = 1e9  # no run trains on as many millions of tokens, whatever its script says
-VOID = frozenset({Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.DELAYED, Ending.STARVED, Ending.BROKEN})
+DENIED = frozenset({Ending.STARVED, Ending.DISRUPTED})  # the machine did not let it run
+VOID = frozenset({Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.DELAYED, Ending.BROKEN}) | DENIED
 
 
 @dataclass(frozen=True, slots=True)

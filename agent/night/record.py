@@ -35,7 +35,7 @@ from agent.pools.contention import contention_of
 from agent.records import ledger
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.runs.execute import Result, broken_by, is_starved_again, remedy
+from agent.runs.execute import Result, broken_by, is_denied_again, remedy
 from agent.runs.jobs import Evaluate, Job, Measure, OfWeights, Reexamine, Rehearse
 from agent.runs.runner import STARVED_WAIT_S
 from agent.view.status import noise_lines
@@ -97,8 +97,8 @@ def _tell_void(context: NightContext, job: Measure, run: Run) -> None:
     reason = run.last_lines.rpartition("\n")[2]
     if run.ending is Ending.BROKEN:
         raise MachineError(f"{reason}; repair that and give the same command: the run is done again")
-    if is_starved_again(run.ending, job.before):
-        raise MachineError(f"{reason}; {remedy(context.runner)}")
+    if is_denied_again(run.ending, job.before):
+        raise MachineError(f"{reason}; {remedy(context.runner, run.ending)}")
     if run.ending is Ending.SLEPT:
         context.watcher.said("the machine slept during this run: it does not count and is done again")
     if run.ending is Ending.FELLED and Ending.FELLED not in job.before:
@@ -106,6 +106,8 @@ def _tell_void(context: NightContext, job: Measure, run: Run) -> None:
     if run.ending is Ending.DELAYED:
         why = "; ".join(run.last_lines.split("\n")[-2:])
         context.watcher.said(f"this run of #{job.attempt} overran and is done again, once: {why}")
+    if run.ending is Ending.DISRUPTED:
+        context.watcher.said(f"this run of #{job.attempt} does not count and is done again: {reason}")
     if run.ending is Ending.STARVED:
         again = f"is done again in {STARVED_WAIT_S:.0f} s: other programs took its room"
         context.watcher.said(f"this run of #{job.attempt} does not count and {again} ({reason})")

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from agent.errors import MachineError, Starved
 from agent.experiment import Audit, DryRun, Ending, Run, Score
+from agent.experiment.runs import DENIED
 from agent.invocation import typed
+from agent.judging.machine_words import sentence, told_by
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse, Trial
 from agent.runs.runner import STARVED_TRIES, Runner
 from agent.runs.score import audit, score
@@ -51,7 +53,8 @@ def _measure(job: Measure, runner: Runner) -> Run:
     fair = fair_runner(runner, job.usual_bytes)
     run = train(fair, job.attempt, job.script, job.seed, job.allowance_s, job.bounds)
     run = given_a_second_chance(run, job.before, was_in_time=job.was_in_time)
-    if (run.ending in FAILED and (job.dawn or job.has_run_well)) or is_starved_again(run.ending, job.before):
+    run = _unless_machine_ended_it(job, runner, run)
+    if (run.ending in FAILED and (job.dawn or job.has_run_well)) or is_denied_again(run.ending, job.before):
         run = _unless_machine_is_broken(job, runner, run)
     return run
 
@@ -98,9 +101,10 @@ def given_a_second_chance(run: Run, before: Sequence[Ending], *, was_in_time: bo
     return run
 
 
-def is_starved_again(ending: Ending, before: Sequence[Ending]) -> bool:
-    """Return whether the last STARVED_TRIES runs all lacked memory or disk that other programs had taken."""
-    return [*before, ending][-STARVED_TRIES:] == [Ending.STARVED] * STARVED_TRIES
+def is_denied_again(ending: Ending, before: Sequence[Ending]) -> bool:
+    """Return whether the last STARVED_TRIES runs all lacked what other programs had taken, or were disrupted."""
+    latest = [*before, ending][-STARVED_TRIES:]
+    return len(latest) == STARVED_TRIES and DENIED.issuperset(latest)
 
 
 # ---- whose fault it is -----------------------------------------------------------------------------------------------
@@ -135,24 +139,42 @@ def broken_by(found: DryRun, runner: Runner) -> str | None:
     return f"not even attempt 0 trains here any more: {found.failure} (log: {runner.dry_folder(0) / LOG})"
 
 
-def remedy(runner: Runner) -> str:
-    """Return advice for a machine whose memory or disk other programs have filled."""
+def remedy(runner: Runner, ending: Ending = Ending.STARVED) -> str:
+    """Return advice for a machine whose memory or disk other programs have filled, or whose driver ends runs."""
+    first = "free some and " if ending is Ending.STARVED else ""
     again = typed("run", "--tag", runner.night.tag)
-    return f"free some and go on with: {again} (what was cut off does not count and is done again)"
+    return f"{first}go on with: {again} (what was cut off does not count and is done again)"
+
+
+def _unless_machine_ended_it(job: Measure, runner: Runner, run: Run) -> Run:
+    """Return a crash as void if the driver or the system says that it ended the process.
+
+    Words that a script's own fault causes as well count only if attempt 0 fails, too.
+    """
+    message = told_by(run.last_lines) if run.ending is Ending.CRASHED else None
+    if message is None:
+        return run
+    if message.is_doubtful:
+        found = check_machine(job.machine, runner)
+        if found is None:
+            return replace(run, ending=Ending.STOPPED)
+        if found.failure is None:
+            return run
+    return replace(run, ending=Ending.DISRUPTED, last_lines=f"{run.last_lines}\n{sentence(message)}")
 
 
 def _unless_machine_is_broken(job: Measure, runner: Runner, run: Run) -> Run:
     """Return a failed run that counts only if attempt 0 still succeeds; else mark it as the machine's fault.
 
-    A run that lacked room counts as too large if there is room for attempt 0.
+    A run that lacked room, or was disrupted, again and again counts as too large if attempt 0 runs.
     """
-    if run.ending is Ending.STARVED and job.attempt == 0:
+    if run.ending in DENIED and job.attempt == 0:
         return run
     found = check_machine(job.machine, runner)
     if found is None:
         return replace(run, ending=Ending.STOPPED)
     why = broken_by(found, runner)
-    if run.ending is Ending.STARVED:
+    if run.ending in DENIED:
         return replace(run, ending=Ending.EXCEEDED) if why is None else run
     return run if why is None else replace(run, ending=Ending.BROKEN, last_lines=f"{run.last_lines}\n{why}".strip())
 

@@ -21,6 +21,7 @@ from agent.errors import Starved
 from agent.experiment import Ending, Night, Progress, Run
 from agent.experiment.lease import LOCAL, WHOLE, Lease
 from agent.files import remove
+from agent.judging.machine_words import sentence, told_by
 from agent.records.place import run_folder
 from agent.sandbox.box import Box, View
 from agent.sandbox.environment import TMP, boxed_env
@@ -205,14 +206,21 @@ class Repeats:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._late = self._felled = False
-        self._starved = 0
+        self._starved = self._disrupted = 0
 
     def wanted(self, ending: Ending, words: str, busy: str | None) -> bool:
         """Return whether to repeat a process that ended like this.
 
         Repeat it after every sleep of the machine, but only once after an overrun on a busy machine, and once after its
-        keeper was killed. Raise Starved when memory or disk was used up STARVED_TRIES times.
+        keeper was killed. Raise Starved when memory or disk was used up STARVED_TRIES times, or the driver ended it as
+        often.
         """
+        message = told_by(words) if ending is Ending.CRASHED else None
+        if message is not None and not message.is_doubtful:
+            self._disrupted += 1
+            if self._disrupted >= STARVED_TRIES:
+                raise Starved(sentence(message))
+            return True
         if ending is Ending.STARVED:
             self._starved += 1
             if self._starved >= STARVED_TRIES:

@@ -1,0 +1,115 @@
+"""What ended at the hands of a driver or of a full machine is void and redone, and never an edit's crash."""
+
+from pathlib import Path
+
+import pytest
+from nights import Grounds, scripted_context, unigram
+
+from agent.errors import Starved
+from agent.experiment import Ending, Status
+from agent.judging.machine_words import MESSAGES, sentence, told_by
+from agent.night.driver import run_night
+from agent.runs.execute import is_denied_again
+from agent.runs.runner import Repeats
+
+WATCHDOG = (
+    "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution "
+    "failed: Impacting Interactivity (0000000e:kIOGPUCommandBufferCallbackErrorImpactingInteractivity)."
+)
+LOGS = {
+    WATCHDOG: "impacting interactivity",
+    "RuntimeError: [METAL] Command buffer execution failed: Caused GPU Timeout Error "
+    "(00000002:kIOGPUCommandBufferCallbackErrorTimeout).": "caused gpu timeout error",
+    "[METAL] Command buffer execution failed: Insufficient Memory "
+    "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)": "insufficient memory",
+    "RuntimeError: [metal::malloc] Resource limit (499000) exceeded.": "[metal::malloc] resource limit",
+    "RuntimeError: cudaStreamSynchronize(stream) failed: unspecified launch failure": "unspecified launch failure",
+    "RuntimeError: cudaEventSynchronize(event) failed: uncorrectable ECC error encountered": "uncorrectable ecc error",
+    "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.": "fallen off the bus",
+    "RuntimeError: cudaMallocAsync failed: out of memory": "out of memory",
+    "OSError: [Errno 28] No space left on device: 'out/model.safetensors'": "no space left on device",
+}
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_the_words_of_each_platform_are_known(log):
+    message = told_by(f"step 12\n{log}")
+    assert message is not None
+    assert message.words == LOGS[log]
+    assert message.remedy in sentence(message)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "", "ValueError: no such width", "train_mlx: the loss became nan at step 4: lower a learning rate",
+        "AssertionError", WATCHDOG + "\nstep" * 20, "a memory of bigrams\nKeyError: 'device'",
+    ],
+)  # fmt: skip
+def test_what_a_script_says_of_its_own_faults_is_not_the_machines(log):
+    assert told_by(log) is None
+
+
+def test_every_message_has_a_source_and_is_written_as_it_is_compared():
+    assert all(message.source and message.words == message.words.lower() for message in MESSAGES)
+    assert len({message.words for message in MESSAGES}) == len(MESSAGES)
+
+
+def test_a_process_that_no_journal_lists_is_redone_twice_then_said(grounds):
+    with scripted_context(grounds.root, "t", []) as context:
+        repeats = Repeats(context.runner)
+        assert [repeats.wanted(Ending.CRASHED, WATCHDOG, None) for _ in range(2)] == [True, True]
+        with pytest.raises(Starved, match=r"^the GPU's watchdog ended it"):
+            repeats.wanted(Ending.CRASHED, WATCHDOG, None)
+        assert not Repeats(context.runner).wanted(Ending.FINISHED, WATCHDOG, None)
+        assert not Repeats(context.runner).wanted(Ending.CRASHED, "cudaMallocAsync failed: out of memory", None)
+
+
+@pytest.mark.parametrize(
+    ("before", "ending", "again"),
+    [
+        ((), Ending.DISRUPTED, False),
+        ((Ending.DISRUPTED,), Ending.DISRUPTED, False),
+        ((Ending.DISRUPTED, Ending.STARVED), Ending.DISRUPTED, True),
+        ((Ending.DISRUPTED, Ending.SLEPT, Ending.DISRUPTED), Ending.DISRUPTED, False),
+        ((Ending.DISRUPTED, Ending.DISRUPTED), Ending.FINISHED, False),
+    ],
+)
+def test_three_in_a_row_are_enough(before, ending, again):
+    assert is_denied_again(ending, before) is again
+
+
+# ---- a night ---------------------------------------------------------------------------------------------------------
+
+LOADS = "    data = prepare.load_data(verify=False)\n"
+
+
+def dies(notes: Path, deaths: int, words: str, **dials: object) -> str:
+    """A script whose first runs are ended by the driver, as the last line of its log says; its dry run is not."""
+    code = f"""
+    notes = Path({str(notes)!r})
+    if "dry" not in Path.cwd().name and (not notes.exists() or len(notes.read_text()) < {deaths}):
+        notes.open("a").write("x")
+        raise RuntimeError({words!r})
+"""
+    return unigram(**dials).replace(LOADS, f"{code.lstrip(chr(10))}{LOADS}")
+
+
+@pytest.mark.slow  # 14 processes
+def test_a_night_redoes_what_the_driver_ended_twice_before_it_blames_an_edit(grounds: Grounds, tmp_path):
+    scripts = [
+        dies(tmp_path / "once", 1, WATCHDOG, SHARPNESS=0.6),
+        dies(tmp_path / "always", 99, WATCHDOG, SHARPNESS=0.7),
+        dies(tmp_path / "greedy", 99, "cudaMallocAsync failed: out of memory", SHARPNESS=0.8),
+    ]
+    with scripted_context(grounds.root, "t", scripts) as context:
+        run_night(context)
+    _, once, always, greedy = grounds.attempts("t")
+    assert [run.ending for run in once.runs] == [Ending.DISRUPTED, Ending.FINISHED]
+    assert once.status is Status.KEEP
+    assert [run.ending for run in always.runs] == [Ending.DISRUPTED, Ending.DISRUPTED, Ending.EXCEEDED]
+    assert always.decision.reason.startswith("the GPU's watchdog ended it")
+    assert [run.ending for run in greedy.runs] == [Ending.CRASHED]  # attempt 0 has memory: it is the edit's own fault
+    said = [sentence for sentence in context.watcher.sentences if "does not count and is done again" in sentence]
+    assert [sentence[:14] for sentence in said] == ["this run of #1", "this run of #2", "this run of #2"]
+    assert all("the GPU's watchdog ended it" in sentence for sentence in said)
