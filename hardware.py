@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -204,6 +205,11 @@ def usable_cores() -> int:
         return cores
 
 
+MEMORY_SHARE = 0.9  # of what a device calls its memory; on a Mac that is two thirds to three quarters of the machine's
+WATCHED_STEPS = 10  # the first of a run, whose memory is compared with the estimate
+OUTGROWN, SLACK_GB = 1.5, 0.25  # times the estimate, and what MLX fills beside arrays of any size
+
+
 def memory_bytes() -> int:
     """Return the bytes that training may fill: the GPU's memory, Metal's part of a Mac's, or the machine's.
 
@@ -237,11 +243,34 @@ def limit_memory() -> int:
     """
     import mlx.core as mx
 
-    limit = int(0.9 * memory_bytes())
+    limit = int(MEMORY_SHARE * memory_bytes())
     mx.set_memory_limit(limit)
-    if device_kind() == "metal":
+    if preset() == "metal":
         mx.set_cache_limit(limit // 4)  # memory that MLX caches is missing for the user's other programs
     return limit
+
+
+def score_bytes(windows: Sequence[int], itemsize: int) -> int:
+    """Return the bytes of attention scores that a training step keeps, for each query and head of all layers.
+
+    On a Mac: the probabilities of every layer for the backward pass, and four arrays as large as the widest layer's
+    scores. So it is without a fused backward pass; MLX 0.32.4 has one on Metal, but not for heads of 32 channels, and
+    what that one fills has not been measured.
+    """
+    if preset() == "cuda":
+        return 0
+    return 4 * sum(windows) if preset() == "cpu" else itemsize * (sum(windows) + 4 * max(windows))
+
+
+def outgrown_gb(estimated_gb: float) -> float | None:
+    """Return the gigabytes that MLX has filled, if that is half more than was estimated and they are the screen's, too.
+
+    None elsewhere than on a Mac: a GPU that has memory of its own, and a box on Linux, refuse what is too much.
+    """
+    import mlx.core as mx
+
+    peak_gb = mx.get_peak_memory() / 1e9
+    return peak_gb if preset() == "metal" and peak_gb > OUTGROWN * estimated_gb + SLACK_GB else None
 
 
 # Peak dense half-precision TFLOP/s. Apple publishes none: M1 to M4 are GPU cores × 128 lanes × 2 × clock of the largest

@@ -462,28 +462,46 @@ def make_step(model: GPT, optimizer: MuonAdamW):
 # ---------------------------------------------------------------------------
 
 
-def refuse_what_cannot_fit(model: GPT, limit_gb: float) -> None:
-    """Size a step's arrays before they freeze the screen: on a Mac the GPU's memory is the system's.
-
-    Raises Refused, naming the sizes and the dials. The factors were fitted to measured peaks, a little above them.
-    """
+def gigabytes_of_a_step(model: GPT) -> dict[str, float]:
+    """The sizes of a step's arrays; the factors were fitted to measured peaks, a little above them."""
     config, tokens, device = model.config, BATCH_ROWS * model.config.seq_len, kernels.kernel_device()
     fused = device is not None and device.DTYPE == DTYPE
     logits = 2 * DTYPE.size if fused else 16  # bytes: they and their gradient, or four float32 copies
     channels = 14 + 3 * config.mlp_ratio if fused else 16 + 5 * config.mlp_ratio  # of a layer, per channel of the width
-    scores = 4 if hardware.device_kind() == "cpu" else 0  # bytes of a probability, where they are kept
-    gigabytes = {
+    return {
         "logits": tokens * config.vocab_size * logits / 1e9,
         "activations": tokens * config.depth * config.width * channels * DTYPE.size / 1e9,
-        "attention": tokens * config.heads * sum(config.windows) * scores / 1e9,
+        "attention": tokens * config.heads * hardware.score_bytes(config.windows, DTYPE.size) / 1e9,
         "weights": 32 * num_params(model) / 1e9,  # float32: parameters, gradients, two moments, and the new ones
     }
+
+
+def fit_into_memory(model: GPT, limit_gb: float) -> None:
+    """Size a step's arrays before they freeze the screen: on a Mac the GPU's memory is the system's.
+
+    There the batch is cut until it fits: half the rows in twice the micro-steps make the same update. Raises Refused,
+    naming the sizes and the dials.
+    """
+    global BATCH_ROWS, MICRO_STEPS
+    while hardware.preset() == "metal" and BATCH_ROWS % 2 == 0 and sum(gigabytes_of_a_step(model).values()) > limit_gb:
+        BATCH_ROWS, MICRO_STEPS = BATCH_ROWS // 2, 2 * MICRO_STEPS
+    gigabytes = gigabytes_of_a_step(model)
     needed = sum(gigabytes.values())
     if needed > limit_gb:
         parts = ", ".join(f"{name} {size:.1f}" for name, size in gigabytes.items())
         raise Refused(
             f"a step of {BATCH_ROWS} rows would need about {needed:.1f} GB ({parts}), and {hardware.device_name()} "
             f"allows {limit_gb:.1f} GB: lower BATCH_ROWS (raise MICRO_STEPS), DEPTH or ASPECT_RATIO"
+        )
+
+
+def refuse_growth(model: GPT) -> None:
+    """End a run on a Mac that takes half more memory than was estimated. Raises Refused."""
+    estimated_gb = sum(gigabytes_of_a_step(model).values())
+    if peak_gb := hardware.outgrown_gb(estimated_gb):
+        raise Refused(
+            f"the first steps took {peak_gb:.1f} GB where {estimated_gb:.1f} GB were estimated, and more would freeze "
+            "the screen: lower BATCH_ROWS (raise MICRO_STEPS), or count what is new in gigabytes_of_a_step"
         )
 
 
@@ -540,6 +558,8 @@ def train(model: GPT, data: prepare.Data, *, budget_s: float, seed: int, max_ste
         smooth_loss = loss if smooth_loss is None else 0.9 * smooth_loss + 0.1 * loss
         step_s = time.perf_counter() - start - elapsed_s
         elapsed_s += step_s
+        if steps <= hardware.WATCHED_STEPS:
+            refuse_growth(model)
         log.step(
             step=steps,
             t_s=elapsed_s,
@@ -600,7 +620,7 @@ def run(args: argparse.Namespace) -> dict[str, float | None]:
     log = Log(args.out, args.budget_s)
     mx.random.seed(args.seed)
     model = GPT(config_from_dials(vocab_size=data.vocab_size, seq_len=data.seq_len))
-    refuse_what_cannot_fit(model, limit_gb=hardware.limit_memory() / 1e9)
+    fit_into_memory(model, limit_gb=hardware.limit_memory() / 1e9)
     log.say(
         f"{hardware.device_name()}, MLX {mx.__version__}, {num_params(model) / 1e6:.1f} M parameters, {model.config}"
     )

@@ -25,6 +25,7 @@ import train_mlx  # noqa: E402
 
 B, T, C, V, H, D = 2, 32, 64, 96, 2, 32
 STEPS = 6
+ROWS = train_mlx.BATCH_ROWS
 SHAPE = {"heads": H, "kv_heads": H, "head_dim": D, "window": T // 2, "rope_base": 1000.0}
 ADAM = {"lr": mx.array(0.01), "beta1": 0.8, "beta2": 0.95, "eps": 1e-10, "step": mx.array(2.0)}
 
@@ -122,6 +123,46 @@ def losses(dtype: mx.Dtype) -> list[float]:
     return found
 
 
+def model_of(depth: int, width: int, heads: int, seq_len: int, vocab_size: int) -> train_mlx.GPT:
+    letters = [train_mlx.WINDOW_PATTERN[i % len(train_mlx.WINDOW_PATTERN)] for i in range(depth - 1)] + ["L"]
+    windows = tuple({"S": seq_len // 2, "L": seq_len}[letter] for letter in letters)
+    return train_mlx.GPT(train_mlx.GPTConfig(vocab_size, seq_len, depth, width, heads, heads, windows, 4, 15.0, 1e4))
+
+
+def batches_that_fit(depth: int, limits_gb: list[float]) -> list[tuple[int, int, float] | str]:
+    """Return for each limit the rows and micro-steps of a step of the Metal preset, and the gigabytes that it needs."""
+    model, found = model_of(depth, 64 * depth, depth, 1024, 8192), []  # its weights are never evaluated
+    for limit_gb in limits_gb:
+        train_mlx.BATCH_ROWS, train_mlx.MICRO_STEPS = ROWS, 1
+        try:
+            train_mlx.fit_into_memory(model, limit_gb)
+        except train_mlx.Refused as error:
+            found.append(str(error))
+        else:
+            needed_gb = sum(train_mlx.gigabytes_of_a_step(model).values())
+            found.append((train_mlx.BATCH_ROWS, train_mlx.MICRO_STEPS, round(needed_gb, 2)))
+    return found
+
+
+def peak_and_estimate(seq_len: int) -> tuple[float, float]:
+    """Return the megabytes that a step fills, most of them attention scores, and those that were estimated."""
+    train_mlx.BATCH_ROWS, train_mlx.MICRO_STEPS, train_mlx.COMPILE = 4, 1, False
+    model = model_of(2, 32, 2, seq_len, 32)
+    params = dict(tree_flatten(model.trainable_parameters()))
+    optimizer = train_mlx.MuonAdamW(params, 32)
+    mx.eval(params, state := optimizer.init(params))
+    mx.reset_peak_memory()
+    mx.eval(train_mlx.make_step(model, optimizer)(params, state, repeat(np.zeros((4, seq_len + 1), np.int32)),
+                                                  train_mlx.schedule(0, 0.0)))  # fmt: skip
+    return mx.get_peak_memory() / 1e6, 1e3 * sum(train_mlx.gigabytes_of_a_step(model).values())
+
+
+def outgrown_gb() -> list[float | None]:
+    """Return what is said of a peak of 0.4 GB, where little and where enough was estimated."""
+    mx.eval(mx.zeros(10**8))
+    return [hardware.outgrown_gb(estimated_gb) for estimated_gb in (0.05, 0.2)]
+
+
 def main() -> int:
     public = {name for name in kernels.__all__ if name not in OTHERS}
     assert public == set(CASES), f"no case for {sorted(public ^ set(CASES))}"
@@ -131,8 +172,15 @@ def main() -> int:
         "depth": train_mlx.DEPTH, "kernels": kernels.kernel_device() is not None,
     }  # fmt: skip
     errors = {name: worst_error(name) for name in CASES}
-    here = losses(train_mlx.DTYPE), losses(mx.float32)
-    print(json.dumps({"preset": preset, "errors": errors, "losses": here[0], "losses_float32": here[1]}))
+    dtype = train_mlx.DTYPE
+    here = losses(dtype), losses(mx.float32)
+    train_mlx.DTYPE = dtype
+    fits = {depth: batches_that_fit(depth, json.loads(sys.argv[1])) for depth in (6, 12)} if sys.argv[1:] else {}
+    told = {
+        "preset": preset, "errors": errors, "losses": here[0], "losses_float32": here[1], "fits": fits,
+        "peak_mb": peak_and_estimate(512), "outgrown_gb": outgrown_gb(),
+    }  # fmt: skip
+    print(json.dumps(told))
     return 0
 
 

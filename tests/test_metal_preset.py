@@ -1,8 +1,10 @@
 """What a Mac runs trains, is scored and agrees with float32, on the device of this machine."""
 
 import json
+import re
 import subprocess
 import sys
+from typing import NamedTuple
 
 import pytest
 from nights import PROJECT, Grounds, environment, make_repository
@@ -19,6 +21,29 @@ LOSS_NATS = 0.05  # of a small model after some steps, the same in bfloat16 and 
 SMALL = {"DEPTH": 2, "ASPECT_RATIO": 32, "HEAD_DIM": 32, "BATCH_ROWS": 2, "LOG_EVERY_S": 0.0}
 
 
+class Mac(NamedTuple):
+    """Hold what was computed by hand for a Mac: how the shipped preset, and one of twice the depth, are cut."""
+
+    memory_gb: int  # as it is sold: binary gigabytes
+    working_set_gb: float  # recommendedMaxWorkingSetSize in 10⁹ bytes, as llama.cpp's logs have it on such Macs
+    limit_gb: float  # 0.9 of that
+    shipped: tuple[int, int, float]  # rows, micro-steps, gigabytes of a step
+    deeper: tuple[int, int, float] | str  # with DEPTH = 12, or why it is refused
+
+
+# By hand for 16 rows of 1024 tokens, depth 6, width 384, vocabulary 8192, 38.9 M parameters, in 10⁹ bytes:
+# logits 16384·8192·16 = 2.15; activations 16384·6·384·36·2 = 2.72; scores, 4 windows of 512 and 2 of 1024, and four
+# arrays of the widest: 16384·6·2·(4·512 + 2·1024 + 4·1024) = 1.61; weights 38.9 M · 32 = 1.25. Together 7.72; with half
+# the rows 4.48. With depth 12 and width 768, 160 M parameters: 2.15 + 10.87 + 4.63 + 5.13 = 22.78; 4 rows 9.55.
+MACS = (
+    Mac(8, 5.73, 5.15, (8, 2, 4.48), "a step of 1 rows would need about 6.2 GB"),
+    Mac(16, 11.45, 10.31, (16, 1, 7.72), (4, 4, 9.55)),
+    Mac(36, 28.99, 26.09, (16, 1, 7.72), (16, 1, 22.78)),
+    Mac(64, 51.54, 46.39, (16, 1, 7.72), (16, 1, 22.78)),
+    Mac(128, 103.08, 92.77, (16, 1, 7.72), (16, 1, 22.78)),
+)
+
+
 def with_preset(preset: str, *command: object, **more: str) -> subprocess.CompletedProcess[str]:
     env = environment(NIGHTSHIFT_PRESET=preset, **more)
     return subprocess.run([sys.executable, *map(str, command)], env=env, capture_output=True, text=True, check=False)
@@ -27,7 +52,7 @@ def with_preset(preset: str, *command: object, **more: str) -> subprocess.Comple
 @pytest.fixture(scope="module")
 def told() -> dict:
     """What the branch of a Mac has computed; not compiled, which takes a C++ compiler most of a minute."""
-    process = with_preset("metal", BRANCH, MLX_DISABLE_COMPILE="1")
+    process = with_preset("metal", BRANCH, json.dumps([mac.limit_gb for mac in MACS]), MLX_DISABLE_COMPILE="1")
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
 
@@ -49,6 +74,42 @@ def test_the_step_of_the_preset_learns_as_in_float32(told):
     assert rounded != exact
     assert rounded[-1] < rounded[0] - 1
     assert max(abs(one - other) for one, other in zip(rounded, exact, strict=True)) < LOSS_NATS
+
+
+def test_the_batch_is_cut_to_the_memory_of_a_mac_as_computed_by_hand(told):
+    assert [round(0.9 * mac.working_set_gb, 2) for mac in MACS] == pytest.approx(
+        [mac.limit_gb for mac in MACS], abs=0.01
+    )
+    assert [tuple(fit) for fit in told["fits"]["6"]] == [mac.shipped for mac in MACS]
+    for mac, fit in zip(MACS, told["fits"]["12"], strict=True):
+        assert fit.startswith(mac.deeper) if isinstance(mac.deeper, str) else tuple(fit) == mac.deeper
+    assert told["fits"]["12"][0].endswith("lower BATCH_ROWS (raise MICRO_STEPS), DEPTH or ASPECT_RATIO")
+
+
+def test_the_estimate_is_above_what_attention_scores_fill_and_not_far_above(told):
+    peak_mb, estimated_mb = told["peak_mb"]
+    assert peak_mb < estimated_mb < 2 * peak_mb
+
+
+def test_a_peak_that_is_half_above_the_estimate_is_told(told):
+    little, enough = told["outgrown_gb"]
+    assert 0.4 <= little < 0.6
+    assert enough is None
+
+
+@pytest.mark.slow
+def test_a_run_that_grows_past_its_estimate_ends_with_a_sentence(tiny_data, tmp_path):
+    greedy = small_script().replace(
+        "return mx.mean(model.losses(", "return mx.mean(mx.zeros(10**8)) + mx.mean(model.losses("
+    )
+    script = tmp_path / "train_mlx.py"
+    script.write_text(greedy)
+    process = with_preset(
+        "metal", script, "--max-steps", "3", "--no-eval", NIGHTSHIFT_DATA=str(tiny_data), MLX_DISABLE_COMPILE="1"
+    )
+    assert process.returncode == 2, process.stderr
+    assert re.search(r"train_mlx: the first steps took 0\.[4-9] GB where 0\.0 GB were estimated", process.stderr)
+    assert "Traceback" not in process.stderr
 
 
 def test_a_preset_that_does_not_exist_is_refused():
