@@ -34,7 +34,9 @@ from agent.records.journal import Journal
 
 WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
 PAUSE_S = (0.3, 4.0)  # between two kills
-ORPHAN_S = 10.0
+ORPHAN_S, LIMIT_S = 10.0, 900.0
+BROKER = "agent.pools.cluster.broker"
+OF_RAY = (BROKER, "ray::", "/ray/core/", "/ray/_private/", "/ray/autoscaler/", "/ray/dashboard/")  # in a command line
 SHARES = {"driver": 3, "keeper": 5, "boxed": 2, "ray": 3}  # of each kind in the kills that are tried
 COUNTS = ("lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
 POOLS = {
@@ -46,7 +48,7 @@ POOLS = {
 class Crew(kills.Victim):
     """Hold a night of several workers, and what was killed of it."""
 
-    orphan_s = ORPHAN_S
+    orphan_s, limit_s = ORPHAN_S, LIMIT_S
 
     def __init__(self, folder: Path, pool: str, rng: random.Random) -> None:
         super().__init__(folder, BUDGET_S, EXPERIMENTS, POOLS[pool])
@@ -93,19 +95,21 @@ class Crew(kills.Victim):
     def _processes(self, pid: int) -> dict[str, list[tuple[psutil.Process, str]]]:
         """Return the processes that may be killed, by kind, each with the folder that it works in."""
         found: dict[str, list[tuple[psutil.Process, str]]] = {"driver": [(psutil.Process(pid), "")]}
-        keepers = {}
+        words, folders = {}, {}
         for process in kills.running():
             with suppress(psutil.Error):
-                words = " ".join(process.cmdline())
-                if "keeper.py" in words:
-                    keepers[process.pid] = process.cwd()
-                    if process.cwd() not in self._hit:
-                        found.setdefault("keeper", []).append((process, process.cwd()))
-                elif any(above.pid in keepers for above in process.parents()):
-                    folder = next(keepers[above.pid] for above in process.parents() if above.pid in keepers)
-                    if Path(folder).parent.name != "0000":  # without attempt 0 there is no night
-                        found.setdefault("boxed", []).append((process, folder))
-                elif "ray" in words and "agent run" not in words:
+                words[process] = " ".join(process.cmdline())
+                if "keeper.py" in words[process] and BROKER not in words[process]:
+                    folders[process] = process.cwd()
+                    if folders[process] not in self._hit:
+                        found.setdefault("keeper", []).append((process, folders[process]))
+        for process in words.keys() - folders.keys():
+            with suppress(psutil.Error):
+                keeper = next((above for above in process.parents() if "keeper.py" in words.get(above, "")), None)
+                if keeper in folders:
+                    if Path(folders[keeper]).parent.name != "0000":  # without attempt 0 there is no night
+                        found.setdefault("boxed", []).append((process, folders[keeper]))
+                elif any(mark in words[process] for mark in OF_RAY):
                     found.setdefault("ray", []).append((process, ""))
         return found
 

@@ -121,7 +121,7 @@ class Ended:
 class Victim:
     """Hold one night in its own repository, and all that is known about it after each kill."""
 
-    orphan_s = ORPHAN_S
+    orphan_s, limit_s = ORPHAN_S, LIMIT_S
 
     def __init__(self, folder: Path, budget_s: float = 0.05, experiments: int = 2, options: Sequence[str] = ()) -> None:
         self.root, self.budget_s, self.experiments, self.options = folder / "user", budget_s, experiments, options
@@ -158,10 +158,10 @@ class Victim:
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:
         """Wait, and look at everything that a night leaves."""
         try:
-            code = process.wait(LIMIT_S)
+            code = process.wait(self.limit_s)
         except subprocess.TimeoutExpired:
             process.kill()
-            self.tally.blame("tracebacks", f"still running after {LIMIT_S:.0f} s", 1)
+            self.tally.blame("tracebacks", f"still running after {self.limit_s:.0f} s", 1)
             code = process.wait()
         end = Ended(code, self.said.read_text(errors="replace"))
         self.tally.kills += end.killed
