@@ -16,7 +16,7 @@ from agent.invocation import typed
 from agent.judging.judge import JUDGES
 from agent.night.briefing.pace import Ahead, clock, experience, few_steps, pace_words
 from agent.night.context import NightContext
-from agent.night.opening.limits import expected_run_s
+from agent.night.opening.limits import calibration_rounds, expected_run_s
 from agent.night.state import State
 from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, spelled
 from agent.proposers.registry import ideas_from
@@ -39,7 +39,7 @@ def greet(context: NightContext) -> None:
     say(f"  script   {context.place.script_path}")
     say(f"  device   {night.device} ({night.device_kind})")
     say(f"  budget   {night.budget_s:g} s of training a run; {_until(context, state)}")
-    calibration = 0 if state.best else getattr(context.judge, "calibration", 1)
+    calibration = 0 if state.best else calibration_rounds(getattr(context.judge, "calibration", 1), terms.workers)
     for line in _pace(context, state, calibration):
         say(f"  {line}")
     leases = leases_of_night(night)
@@ -54,7 +54,7 @@ def greet(context: NightContext) -> None:
     for gap in runner.box.uncovered:
         say(f"           not covered: {gap}")
     say(f"  logs     {runner.folder / 'runs'}")
-    shortage = context.limits.shortage(state.pace, calibration)
+    shortage = context.limits.shortage(replace(state.pace, workers=terms.workers), calibration)
     if shortage:
         say(f"  hours    {shortage}")
     say("  Ctrl-C ends after the current run, a second one ends the run too")
@@ -81,13 +81,14 @@ def _until(context: NightContext, state: State) -> str:
 def _pace(context: NightContext, state: State, calibration: int) -> list[str]:
     """Return the lines on how fast the night will go, each with its label."""
     night, limits = context.runner.night, context.limits
+    workers = Terms.from_json(night.terms).workers
     known = experience(context.place, night, state.attempts)
     if known is None:
-        guess = 3600 / expected_run_s(night.budget_s)
+        guess = workers * 3600 / expected_run_s(night.budget_s)
         return [f"pace     at a guess {guess:.0f} experiments an hour; the runs of attempt 0 will tell"]
-    dawn = limits.runs_at_dawn(replace(state.pace, run_s=known.run_s))
+    dawn = limits.runs_at_dawn(replace(state.pace, run_s=known.run_s, workers=workers))
     few = few_steps(known)
-    words = pace_words(known, Ahead(limits.left(state.ideas), calibration, dawn))
+    words = pace_words(known, Ahead(limits.left(state.ideas), calibration, dawn, workers))
     return [f"pace     {words}", *([f"steps    {few}"] if few else [])]
 
 

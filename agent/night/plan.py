@@ -16,6 +16,7 @@ from agent.night import merging
 from agent.night.context import NightContext
 from agent.night.flight import Flight
 from agent.night.next_job import evaluation, measure, reexamination, rehearsal
+from agent.night.opening.limits import calibration_runs
 from agent.night.state import State, unaudited, unscored
 from agent.runs.jobs import Evaluate, Job, Reexamine
 from agent.runs.train import learnt_bounds, read_losses
@@ -226,7 +227,7 @@ def _calibrate(
     if finished is not None:
         return evaluation(context, state, first, finished)
     found = plan_attempt(context, state, flight, first) if not busy else None
-    wanted = max(getattr(context.judge, "calibration", 1), 1 + len(flight.pool.workers))
+    wanted = calibration_runs(getattr(context.judge, "calibration", 1), len(flight.pool.workers))
     begun = {*busy, *(run.seed for run in first.done_runs)}
     if not first.scores_bpb or failure(first) is not None or len(begun) >= wanted:
         return found

@@ -160,7 +160,9 @@ def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
     known = experience(context.place, context.runner.night, state.attempts) if attempt.number == 0 else None
     if known is not None and known.tag is None:
         dawn = context.limits.runs_at_dawn(replace(state.pace, run_s=known.run_s))
-        context.watcher.said(f"pace: {pace_words(known, Ahead(context.limits.left(state.ideas), 0, dawn))}")
+        context.watcher.said(
+            f"pace: {pace_words(known, Ahead(context.limits.left(state.ideas), 0, dawn, state.workers))}"
+        )
     tell_standing(context, state)
 
 

@@ -18,7 +18,7 @@ from agent.cli.greeting import busy_lines, greet
 from agent.experiment import Left
 from agent.night.briefing.pace import Ahead, Experience, clock, experience, few_steps, pace_words
 from agent.night.context import NightContext
-from agent.night.opening.limits import Limits
+from agent.night.opening.limits import Limits, calibration_rounds
 from agent.night.record import tell_settled
 from agent.pools.leases import leases_of_machine
 from agent.records.terms import Terms
@@ -67,6 +67,12 @@ def test_a_limit_of_experiments_says_when_they_end():
     assert said == "about 10 experiments an hour, 6 min each; 3 experiments will take until about 23:40"
     both = pace_words(LEARNT, Ahead(Left(experiments=3, seconds=3600), calibration=0, dawn=0), EVENING)
     assert "about 3 experiments fit until Mon 00:12" in both
+
+
+def test_several_workers_make_experiments_side_by_side():
+    said = pace_words(LEARNT, Ahead(Left(experiments=6), calibration=2, dawn=0, workers=2), EVENING)
+    assert said == ("about 20 experiments an hour, 6 min each, 2 at a time; 6 experiments will take until about 23:40")
+    assert [calibration_rounds(3, workers) for workers in (1, 2, 4, 16)] == [3, 2, 2, 2]
 
 
 def test_hours_that_are_too_short_fit_nothing():

@@ -3,6 +3,7 @@
 Before attempt 0 has run, the pace is that of the latest night here on the same device by the same protocol.
 """
 
+import math
 import statistics
 from contextlib import suppress
 from dataclasses import dataclass
@@ -61,24 +62,27 @@ class Ahead:
     """Hold what a night has before it."""
 
     left: Left
-    calibration: int  # runs of attempt 0 that are still to come
+    calibration: int  # runs of attempt 0 that are still to come, one after another
     dawn: int  # runs that are kept for dawn
+    workers: int = 1  # which make experiments side by side
 
 
 def pace_words(known: Experience, ahead: Ahead, now: datetime | None = None) -> str:
     """Return how many experiments an hour are to be expected, how many fit, and until when; now: local, for a test."""
     source = f" as in night {known.tag}" if known.tag is not None else ""
-    an_hour = 3600 / known.experiment_s
+    every_s = known.experiment_s / ahead.workers
+    an_hour = 3600 / every_s
     rate = f"{an_hour:.0f}" if an_hour >= 10 else f"{an_hour:.2g}"
-    words = f"about {rate} experiments an hour{source}, {duration(known.experiment_s / 3600)} each"
+    beside_others = "" if ahead.workers == 1 else f", {ahead.workers} at a time"
+    words = f"about {rate} experiments an hour{source}, {duration(known.experiment_s / 3600)} each{beside_others}"
     first_s, left, now = known.run_s * ahead.calibration, ahead.left, now or datetime.now()
     if left.seconds is not None:
-        fit = max(0, int((left.seconds - first_s - ahead.dawn * known.run_s) / known.experiment_s))
+        fit = max(0, int((left.seconds - first_s - math.ceil(ahead.dawn / ahead.workers) * known.run_s) / every_s))
         fit = fit if left.experiments is None else min(fit, left.experiments)
         beside = f", beside {counted(ahead.dawn, 'run')} for dawn" if ahead.dawn else ""
         return f"{words}; about {counted(fit, 'experiment')} fit until {clock(now, left.seconds)}{beside}"
     if left.experiments:
-        ends = clock(now, first_s + left.experiments * known.experiment_s)
+        ends = clock(now, first_s + math.ceil(left.experiments / ahead.workers) * known.experiment_s)
         return f"{words}; {counted(left.experiments, 'experiment')} will take until about {ends}"
     return words
 

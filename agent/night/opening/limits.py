@@ -94,7 +94,7 @@ class Limits:
         """Return a warning if the hours may end before an edit is tried, after `calibration` runs; else None."""
         if self.hours is None:
             return None
-        kept = self.runs_at_dawn(pace) if self.dawn_runs is not None else 0
+        kept = math.ceil(self.runs_at_dawn(pace) / pace.workers) if self.dawn_runs is not None else 0
         least = advised_hours((calibration + 1 + kept) * pace.run_s + pace.asking_s + pace.dry_run_s)
         if self.hours >= least:
             return None
@@ -120,6 +120,16 @@ def check_hours(hours: float | None, pace: Pace) -> None:
             f"--hours {hours:g} is less than one run takes, about {pace.run_s:.0f} s with start and scoring; "
             f"give it {advised_hours(pace.run_s):g} at least"
         )
+
+
+def calibration_runs(of_judge: int, workers: int) -> int:
+    """Return how often attempt 0 runs first: with several workers alone, and then on all of them beside itself."""
+    return of_judge if workers == 1 else max(of_judge, 1 + workers)
+
+
+def calibration_rounds(of_judge: int, workers: int) -> int:
+    """Return how many runs the calibration takes one after another."""
+    return 1 + math.ceil((calibration_runs(of_judge, workers) - 1) / workers)
 
 
 def advised_hours(needed_s: float) -> float:
