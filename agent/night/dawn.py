@@ -167,7 +167,7 @@ def _next_step(driver: Driver, impossible: set[Edits], until: int) -> NextStep |
         return step
     fallen = fallen_keeps(state.attempts, state.kept)
     if fallen:
-        return waits or Reconsider(fallen)
+        return Reconsider(fallen)
     if dawn is None or flight.idle == 0 or context.limits.dawn_is_over(state.pace):
         return waits
     return _next_run(driver, dawn, impossible, until) or waits

@@ -44,7 +44,7 @@ from agent.night.record import (
     tell_settled,
     tell_standing,
 )
-from agent.night.state import State
+from agent.night.state import State, unscored
 from agent.pools.pool import Ended
 from agent.profile.of_night import is_measured, limit_s, measure_phases
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
@@ -59,7 +59,7 @@ def run_night(context: NightContext) -> None:
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
     tell_standing(context, state)
-    with at_work(context, state) as driver, Ideas(driver.context, state) as ideas:
+    with Ideas(context, state) as ideas, at_work(context, state) as driver:
         driver.ideas = ideas
         while driver.take_a_step():
             pass
@@ -155,7 +155,7 @@ class Driver:
         return not context.limits.reached(state.ideas, state.pace, limit_s(context.runner.night.budget_s, state.first))
 
     def _settle(self, number: int) -> None:
-        settle(self.context, self.state, number)
+        settle(self.context, self.state, number, self.flight.seeds_of(number))
         self._introduced.discard(number)
         tell_settled(self.context, self.state, self.state.attempts[number])
 
@@ -267,6 +267,15 @@ class Driver:
             self._starved.add(job.attempt)
         if attempt.settled:
             self._introduced.discard(job.attempt)
+            self._drop_late(attempt, job)
+
+    def _drop_late(self, attempt: Attempt, job: Job) -> None:
+        """Drop the weights of a run whose attempt was revoked meanwhile, once they are scored."""
+        if attempt.number in self.state.kept or isinstance(job, Rehearse) or not attempt.is_idea:
+            return
+        due = unscored(attempt)
+        if due is None or due.seed != job.seed:
+            self.pool.drop_weights(job.attempt, job.seed)
 
     def _introduce(self, attempt: Attempt) -> None:
         if attempt.number not in self._introduced:

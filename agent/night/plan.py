@@ -111,8 +111,7 @@ def _go_on(context: NightContext, state: State, flight: Flight, *, idea_is_made:
     """Return what begins, or is decided once more, beside the attempts that have no decision yet."""
     review = state.once("review", lambda: second_thoughts(context, state))
     if review.decisions:
-        # a run in flight may change them, and its weights are still needed
-        return None if any(map(flight.has, review.decisions)) else Reconsider(review.decisions)
+        return Reconsider(review.decisions)
     pace = state.pace
     if context.limits.has_enough_ideas(state.ideas) or 0 in state.unsettled or flight.idle == 0:
         return None
@@ -131,21 +130,21 @@ def _go_on(context: NightContext, state: State, flight: Flight, *, idea_is_made:
                 return step
         if unmeasured is not None:
             return None  # edits made from it are compared with these runs
-    at_once = replace(pace, asking_s=0.0)
-    overtaken = merging.due(state)
+    wanted, overtaken = _ideas_wanted(context, state, flight), merging.due(state)
+    at_once = replace(pace, asking_s=0.0) if idea_is_made or overtaken is not None else pace
+    if wanted < 1 or context.limits.reached(state.ideas, at_once):
+        return None
     if overtaken is not None:
-        return None if context.limits.reached(state.ideas, at_once) else Merge(overtaken)
-    wanted = _ideas_wanted(context, state, flight)
-    pace = at_once if idea_is_made else pace
-    return NextIdea(wanted) if wanted > 0 and not context.limits.reached(state.ideas, pace) else None
+        return Merge(overtaken)
+    return None if flight.awaits_idea or flight.is_out_of_ideas else NextIdea(wanted)
 
 
 def _ideas_wanted(context: NightContext, state: State, flight: Flight) -> int:
-    """Return how many ideas could be tried now: no more than there are workers without a job."""
-    if flight.awaits_idea or flight.is_out_of_ideas:
-        return 0
+    """Return how many ideas could be tried now: as many as workers have neither a job nor an attempt that waits."""
+    waiting = sum(not flight.has(number) for number in state.unsettled)
     left = context.limits.left(state.ideas).experiments
-    return flight.idle if left is None or not state.attempts else min(flight.idle, left)
+    free = flight.idle - waiting
+    return free if left is None or not state.attempts else min(free, left)
 
 
 def _begin(flight: Flight, job: Job) -> Begin | None:
@@ -159,17 +158,20 @@ def _begin(flight: Flight, job: Job) -> Begin | None:
 def step_of_attempts(
     context: NightContext, state: State, flight: Flight, numbers: Iterable[int], *, stops: bool
 ) -> NextStep | None:
-    """Return the first step that one of these unsettled attempts can take now."""
-    steps = (_step_of(context, state, flight, state.attempts[number], stops=stops) for number in sorted(numbers))
+    """Return the first step that one of these unsettled attempts can take now; those with a decision come first."""
+    attempts = sorted(
+        (state.attempts[number] for number in numbers), key=lambda one: (one.decision is None, one.number)
+    )
+    steps = (_step_of(context, state, flight, attempt, stops=stops) for attempt in attempts)
     return next((step for step in steps if step is not None), None)
 
 
 def _step_of(context: NightContext, state: State, flight: Flight, attempt: Attempt, *, stops: bool) -> NextStep | None:
     calibrates = attempt.number == 0 and attempt.decision is None and len(flight.pool.workers) > 1
+    if attempt.decision is not None:
+        return Settle(attempt.number)  # even with a run in flight: others are judged by what is settled
     if attempt.number in flight.left or (flight.has(attempt.number) and not calibrates):
         return None
-    if attempt.decision is not None:
-        return Settle(attempt.number)
     if attempt.commit is None:
         return Commit(attempt.number)
     found = (_calibrate if calibrates else plan_attempt)(context, state, flight, attempt)

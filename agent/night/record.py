@@ -3,7 +3,7 @@
 Each record is made before the next step is planned. Making it twice does no harm.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
@@ -130,15 +130,18 @@ def reconsider(context: NightContext, state: State, step: Reconsider) -> None:
         state.decide(number, step.decisions[number])
 
 
-def settle(context: NightContext, state: State, number: int) -> None:
-    """Make branch, ledger and weights follow the decision; the weights of dawn's questions are dawn's to drop."""
+def settle(context: NightContext, state: State, number: int, in_flight: Collection[int] = ()) -> None:
+    """Make branch, ledger and weights follow the decision; the weights of dawn's questions are dawn's to drop.
+
+    in_flight: seeds of its runs whose weights are still needed.
+    """
     attempt, best, pool = state.attempts[number], state.best, context.pool
     assert pool is not None
     for run in attempt.runs:
         if number in state.kept:
             if run.ending is Ending.FINISHED:
                 pool.bring_weights(number, run.seed)
-        elif attempt.is_idea or not run.dawn:
+        elif (attempt.is_idea or not run.dawn) and run.seed not in in_flight:
             pool.drop_weights(number, run.seed)
     if best is not None and best.commit is not None:
         point_branch(context, state, context.runner.night.branch, best.commit, f"best is attempt {best.number}")
