@@ -15,8 +15,8 @@ from agent.clock import utc_now
 from agent.errors import NightError, NoIdea, NotYet, Unanswered
 from agent.experiment import SOURCE_CHARS, Ask, Attempt, Briefing, Proposal, source_name
 from agent.proposers.author.near import to_combine
-from agent.proposers.llm.budget import Budget
 from agent.proposers.llm.chat import CallFailed, Chat, Patience, Reply, ask_in_time
+from agent.proposers.llm.cost_cap import CostCap
 from agent.proposers.llm.endpoint import Endpoint
 from agent.proposers.llm.likeness import least_alike_first, traits, tried_traits
 from agent.proposers.llm.modes import SOURCES, AskMode
@@ -78,7 +78,7 @@ class LLM:
         self._api_format = API_FORMATS[self._endpoint.provider]
         self._record, self._stopped, self._patience, self._stream = record, stopped, patience, stream
         self._chat().close()  # find errors of the setup before the night, not in it
-        self._price, self._budget = price, Budget(max_usd, stopped)
+        self._price, self._cap = price, CostCap(max_usd, stopped)
         self._refused: tuple[str, float] | None = None  # why the server refused, and until when (monotonic) not to ask
         self._model = re.sub(r"[^A-Za-z0-9._:/-]", "_", self._endpoint.model)
         self.source = self.source_of(AskMode.EDIT)
@@ -115,7 +115,7 @@ class LLM:
         asked, wrong, spent_usd = compose(briefing, broken, mode), "", most_spent_usd(briefing.asks)
         for _ in range(TRIES):
             self._check_not_refused()
-            with self._budget.call(self._most_usd(asked) or 0.0, spent_usd):
+            with self._cap.call(self._most_usd(asked) or 0.0, spent_usd):
                 reply, ask = self._ask(asked, Ask(briefing.number, source, utc_now(), 0.0, self._endpoint.model))
                 try:
                     edits = self._read(reply, briefing, broken, mode)
@@ -140,7 +140,7 @@ class LLM:
     def _note(self, ask: Ask) -> None:
         """Record a call that is over, and count its cost."""
         self._record(ask)
-        self._budget.spend(most_spent_usd((ask,)))
+        self._cap.spend(most_spent_usd((ask,)))
 
     def _ask(self, asked: Conversation, ask: Ask) -> tuple[Reply, Ask]:
         """Return the reply and its record, not yet recorded; after a failure, record it and raise Unanswered."""

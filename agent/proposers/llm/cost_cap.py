@@ -9,7 +9,7 @@ from agent.errors import Unanswered
 POLL_S = 0.1  # how often a thread that waits looks whether the night is stopping
 
 
-class Budget:
+class CostCap:
     """Count calls that are over with their costs, and calls in flight with the most that each may cost.
 
     max_usd: the cap; None: there is none. stopped: whether the night is stopping.
