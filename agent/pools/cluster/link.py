@@ -22,6 +22,8 @@ SETTINGS = {
     "RAY_ROTATION_MAX_BYTES": str(LOG_BYTES),
     "RAY_ROTATION_BACKUP_COUNT": "1",
     "RAY_memory_monitor_refresh_ms": "0",  # the harness watches memory itself, and knows whose fault a shortage is
+    "RAY_worker_niceness": "0",  # Ray's own is 15: other programs of the machine would go first
+    "RAY_raylet_start_wait_time_s": "120",  # on a busy machine
     "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # then the head is gone
 }
 
