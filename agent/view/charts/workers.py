@@ -7,7 +7,7 @@ from agent.amounts import counted, duration
 from agent.text import one_line
 from agent.view.charts.parts.palette import Colour, Spec
 from agent.view.charts.parts.style import chart, layer, pixels, words_at
-from agent.view.charts.parts.symbols import FULL, LIGHTLY, Symbol, colour_channels, symbol
+from agent.view.charts.parts.symbols import Symbol, bar_channels, symbol
 from agent.view.charts.parts.words import FONT_PX, anchor, fitting, heading, mark_label, text_px
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.workers import BusyTime, Stretch, in_order, load_of, others_of, spans_of, stretches
@@ -17,7 +17,7 @@ MOST_NAMES_PX, GAP_PX, AXIS_PX = 130.0, 10.0, 18.0
 ROW_PX, LOW_ROW_PX, MANY = 20, 13, 24  # rows of more workers are lower
 STEPS_H = (1 / 60, 1 / 12, 1 / 6, 1 / 2, 1, 2, 5, 10, 24, 48, 120, 240)  # between two ticks
 TICK_PX = 60
-LEAST_GAP_PX = 3.0  # bars that are wider have a pixel of paper between them
+LEAST_GAP_PX = 4.0  # bars that are wider have paper between them
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def workers_chart(night: NightFacts, width: int, *, several: bool = False) -> Sp
     labels = [{"x": 0, "y": y + row_px / 2, "text": fitting(name, MOST_NAMES_PX)} for name, y in rows.items()]
     layers = [
         _rules(line, height),
-        _bars(night, few, known, line, rows, row_px, colour_channels(shown, inner), several=several),
+        _bars(night, few, known, line, rows, row_px, bar_channels(shown, inner), several=several),
         *words_at(labels, align="left"),
         *_ticks(line, height),
     ]
@@ -97,22 +97,22 @@ def _bars(
 ) -> Spec:
     values = []
     for run in runs:
-        left, right, what = line.at(run.began_s), line.at(run.ended_s), symbol(known[run.attempt])
+        left, right = line.at(run.began_s), line.at(run.ended_s)
+        edge = 1.0 if right - left > LEAST_GAP_PX else 0.0
         values.append(
             {
-                "x": round(left, 1),
-                "x2": round(max(left + 0.5, right - (right - left > LEAST_GAP_PX)), 1),
+                "x": round(left + edge / 2, 1),
+                "x2": round(max(left + 0.5, right - edge), 1),
                 "y": rows[run.worker] + 2,
                 "y2": rows[run.worker] + row_px - 2,
-                "outcome": what.word,
-                "strength": LIGHTLY.get(what, FULL),
+                "outcome": symbol(known[run.attempt]).word,
                 "href": anchor(night, run.attempt, several=several),
                 "label": _label(run, known[run.attempt]),
             }
         )
     ends = {"x": pixels("x"), "x2": {"field": "x2"}, "y": pixels("y"), "y2": {"field": "y2"}}
     links = {"href": {"field": "href"}, "description": {"field": "label"}}
-    return layer(values, {"type": "rect"}, ends | colours | links)
+    return layer(values, {"type": "rect", "opacity": 0.75, "strokeWidth": 1}, ends | colours | links)
 
 
 def _label(run: BusyTime, attempt: AttemptFacts) -> str:

@@ -43,8 +43,7 @@ class Symbol(Enum):
         self.word, self.colour, self.shape, self.fill = word, colour, shape, fill
 
 
-FULL = 0.9  # how much of its colour a bar has
-LIGHTLY = {Symbol.OVERTAKEN: 0.45, Symbol.DISCARDED: 0.5, Symbol.UNSCORED: 0.25}
+HOLLOW_BARS = frozenset({Symbol.OVERTAKEN, Symbol.UNSCORED})
 
 
 def symbol(attempt: AttemptFacts) -> Symbol:
@@ -83,11 +82,13 @@ def symbol_channels(shown: Collection[Symbol], width: float) -> Spec:
     }
 
 
-def colour_channels(shown: Collection[Symbol], width: float) -> Spec:
-    """Return the channels that fill bars by the field `outcome`, as strongly as the field `strength` says."""
+def bar_channels(shown: Collection[Symbol], width: float) -> Spec:
+    """Return the channels that draw bars by the field `outcome`: hollow where another outcome has the same colour."""
     order, channel = _choices(shown, width)
-    strength = {"field": "strength", "type": "quantitative", "scale": None, "legend": None}
-    return {"fill": channel([one.colour for one in order]), "fillOpacity": strength}
+    return {
+        "stroke": channel([one.colour for one in order]),
+        "fill": channel([HOLLOW if one in HOLLOW_BARS else one.colour for one in order]),
+    }
 
 
 def _choices(shown: Collection[Symbol], width: float) -> tuple[list[Symbol], Callable[[Sequence[object]], Spec]]:
