@@ -1,11 +1,12 @@
-"""Measure time awake and asleep, keep a Mac awake, and identify a start of the machine."""
+"""Measure time awake and asleep, keep a Mac or a desktop awake, and identify a start of the machine."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -56,24 +57,32 @@ def boot_id(platform: str = sys.platform) -> str:
 
 @contextmanager
 def kept_awake(platform: str = sys.platform) -> Iterator[None]:
-    """Keep a Mac from falling asleep during the `with` block; do nothing elsewhere, or without caffeinate."""
-    caffeinate = _caffeinate() if platform == "darwin" else None
+    """Keep a Mac, or a Linux desktop, from falling asleep during the `with` block.
+
+    On a Mac by caffeinate, which ends with us however we end; on a desktop by its session bus. Where neither is there,
+    as on a server, do nothing; where it fails, go on all the same: sleep is measured, and a run that slept is redone.
+    The display may sleep, which is good: the watchdog of a Mac's GPU spares what runs while it does.
+    """
+    with ExitStack() as undo:
+        if platform == "darwin" or (platform == "linux" and os.environ.get("DBUS_SESSION_BUS_ADDRESS")):
+            from wakepy import keep  # takes a third of a second
+
+            with out_of_reach_of_ctrl_c():
+                undo.enter_context(keep.running(on_fail="pass"))
+        yield
+
+
+@contextmanager
+def out_of_reach_of_ctrl_c() -> Iterator[None]:
+    """Keep Ctrl-C and a closed terminal from children that start during the `with` block: a run may go on for minutes.
+
+    Children inherit which signals are held back; one that comes to us meanwhile is delivered at the end.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:
-        if caffeinate is not None:
-            caffeinate.terminate()
-            caffeinate.wait()
-
-
-def _caffeinate() -> subprocess.Popen[bytes] | None:
-    try:
-        return subprocess.Popen(
-            ["caffeinate", "-i", "-w", str(os.getpid())],  # -w: it ends with us, however we end
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-    except OSError:
-        return None
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def utc_now() -> str:

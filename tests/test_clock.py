@@ -1,14 +1,16 @@
-"""Sleep is measured apart from work, and a Mac is kept awake."""
+"""Sleep is measured apart from work, and a Mac or a desktop is kept awake."""
 
-import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from nights import PROJECT
+from wakepy import global_modes
 
-from agent.clock import SLEEP_TOLERANCE_S, Stopwatch, clocks, kept_awake
+from agent.clock import SLEEP_TOLERANCE_S, Stopwatch, clocks, kept_awake, out_of_reach_of_ctrl_c
 
 
 class Machine:
@@ -73,53 +75,55 @@ def test_a_mac_is_asked_for_its_raw_clocks(monkeypatch):
 
 
 @pytest.fixture
-def caffeinate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Install a stand-in that records its calls and its end, and runs until it is ended."""
-    program, notes = tmp_path / "bin" / "caffeinate", tmp_path / "notes"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\ntrap 'echo ended >> {notes}; kill $!; exit' TERM\n"
-                       f"echo $$ \"$@\" > {notes}\nsleep 60 &\nwait\n")  # fmt: skip
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    return notes
+def bus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Tell of a session bus that nobody serves."""
+    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", f"unix:path={tmp_path / 'bus'}")
+    return tmp_path / "bus"
 
 
-def called_with(notes: Path) -> list[str]:
-    deadline = time.monotonic() + 10
-    while not (notes.exists() and notes.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return notes.read_text().split()
-
-
-def test_a_mac_stays_awake_for_as_long_as_it_holds(caffeinate):
-    with kept_awake("darwin"):
-        pid, *arguments = called_with(caffeinate)
-        assert arguments == ["-i", "-w", str(os.getpid())]
-        os.kill(int(pid), 0)
-    assert caffeinate.read_text().endswith("ended\n")
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid), 0)
-
-
-def test_an_error_ends_it_as_well(caffeinate):
-    def work() -> None:
-        with kept_awake("darwin"):
-            called_with(caffeinate)
-            raise ValueError("mine")
-
-    with pytest.raises(ValueError, match="mine"):
-        work()
-    assert caffeinate.read_text().endswith("ended\n")
-
-
-def test_without_caffeinate_the_night_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with kept_awake("darwin"):
-        pass
-
-
-def test_elsewhere_nothing_is_started(caffeinate):
+def test_where_the_bus_of_a_desktop_does_not_answer_the_night_goes_on(bus):
     with kept_awake("linux"):
         subprocess.run(["true"], check=True)
-    assert not caffeinate.exists()
+
+
+def test_a_desktop_is_kept_awake_for_as_long_as_it_holds(bus, monkeypatch):
+    monkeypatch.setenv("WAKEPY_FAKE_SUCCESS", "1")  # wakepy's own way to test without a desktop
+    with kept_awake("linux"):
+        assert [mode.active for mode in global_modes()] == [True]
+    assert global_modes() == []
+
+
+def test_an_error_ends_it_as_well(bus, monkeypatch):
+    monkeypatch.setenv("WAKEPY_FAKE_SUCCESS", "1")
+    with pytest.raises(ValueError, match="mine"), kept_awake("linux"):
+        raise ValueError("mine")
+    assert global_modes() == []
+
+
+def test_a_server_has_no_bus_and_loads_nothing(monkeypatch):
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
+    code = (
+        "import sys\nfrom agent.clock import kept_awake\nwith kept_awake('linux'): assert 'wakepy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=PROJECT)
+
+
+@pytest.mark.skipif(sys.platform != "darwin", reason="caffeinate is part of macOS")
+def test_a_mac_holds_an_assertion_against_idle_sleep():
+    with kept_awake():
+        held = subprocess.run(["pmset", "-g", "assertions"], capture_output=True, text=True, check=True).stdout
+    assert "caffeinate" in held
+
+
+def test_ctrl_c_does_not_reach_what_keeps_awake():
+    with out_of_reach_of_ctrl_c():
+        child = subprocess.Popen(["sleep", "60"])
+    try:
+        for ignored in (signal.SIGINT, signal.SIGHUP):
+            child.send_signal(ignored)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(0.1)
+    finally:
+        child.terminate()
+    assert child.wait() == -signal.SIGTERM
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

@@ -31,41 +31,42 @@ KERNEL_FACTS = (
 def profile(read: Sequence[Path], write: Sequence[Path]) -> str:
     """Return Seatbelt's rules for a process that reads the system and these paths, and writes only below `write`."""
     readable, writable = [_below(path) for path in read], [_below(path) for path in write]
-    system = [f"(subpath {_quoted(place)})" for place in SYSTEM]
-    return "\n".join(
-        [
-            "(version 1)",
-            "(deny default)",
-            "; the GPU: its driver, the shared events that order MLX's work, and the compiler of its kernels",
-            _allow("iokit-open", _named("iokit-user-client-class", "AGXDeviceUserClient", "IOSurfaceRootUserClient")),
-            _allow("mach-lookup", _named("global-name", "com.apple.MTLCompilerService")),
-            "; facts about the machine that libraries read, none about other processes",
-            _allow("sysctl-read", _named("sysctl-name-prefix", *FACTS)),
+    programs = [*(f"(subpath {_quoted(place)})" for place in SYSTEM), *readable]
+    compiler = _named("global-name", "com.apple.MTLCompilerService")
+    gpu = _named("iokit-user-client-class", "AGXDeviceUserClient", "IOSurfaceRootUserClient")
+    rules = (
+        ("the GPU's driver, and the shared events that order MLX's work", _allow("iokit-open", gpu)),
+        (
+            "the compiler of Metal's kernels",
+            _allow("mach-lookup", compiler),
+        ),
+        ("facts about the machine that libraries read", _allow("sysctl-read", _named("sysctl-name-prefix", *FACTS))),
+        (
+            "facts about the kernel, none about other processes",
             _allow("sysctl-read", _named("sysctl-name", *(f"kern.{name}" for name in KERNEL_FACTS))),
-            "; itself, and a Python that becomes another Python; it starts no other process, which might outlive it",
-            "(allow process-info* (target self))",
-            "(allow signal (target self))",
-            _allow("process-exec*", readable),
-            "(deny process-fork)",
-            "; no network, not even to this machine",
-            "(deny network*)",
-            "; every folder on the way to a path is asked about, and dyld wants to read the first of them",
-            "(allow file-read-metadata)",
-            '(allow file-read* (literal "/"))',
-            "; programs and libraries: the system's, and those that the run may read",
-            _allow("file-read*", [*system, *readable]),
-            _allow("file-map-executable", [*system, *readable]),
-            "; devices without data of their own",
+        ),
+        ("psutil and threads ask about the process itself", "(allow process-info* (target self))"),
+        ("abort() and Python's own handlers signal the process itself", "(allow signal (target self))"),
+        ("a Python of a virtual environment becomes another Python", _allow("process-exec*", readable)),
+        ("it starts no other process, which might outlive it", "(deny process-fork)"),
+        ("no network, not even to this machine", "(deny network*)"),
+        ("every folder on the way to a path is asked about", "(allow file-read-metadata)"),
+        ("dyld wants to read the first of these folders", '(allow file-read* (literal "/"))'),
+        ("programs, libraries and data: the system's, and what the run may read", _allow("file-read*", programs)),
+        ("libraries are mapped as code", _allow("file-map-executable", programs)),
+        (
+            "devices without data of their own",
             _allow("file-read*", _named("literal", "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")),
-            _allow("file-write-data", _named("literal", "/dev/null")),
-            "; its own folder",
-            _allow("file-read*", writable),
-            _allow("file-write*", writable),
-            "; all users' files under another name, should a path above have opened it",
+        ),
+        ("what a program throws away", _allow("file-write-data", _named("literal", "/dev/null"))),
+        ("its own folder, to read", _allow("file-read*", writable)),
+        ("its own folder, to write", _allow("file-write*", writable)),
+        (
+            "all users' files under another name, should a path above have opened it",
             '(deny file-read* file-write* (subpath "/System/Volumes/Data"))',
-            "",
-        ]
+        ),
     )
+    return "\n".join(["(version 1)", "(deny default)", *(f"; {reason}\n{rule}" for reason, rule in rules), ""])
 
 
 def wrap(text: str, command: Sequence[str]) -> list[str]:

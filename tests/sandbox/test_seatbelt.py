@@ -11,6 +11,16 @@ from agent.sandbox import seatbelt
 from agent.sandbox.seatbelt import profile, unusable, wrap
 
 READ, WRITE = Path("/opt/python"), Path("/runs/0001")
+# Names that the profiles in /System/Library/Sandbox/Profiles use. Seatbelt refuses a profile with a name unknown to it.
+OPERATIONS = {
+    *("default", "file-map-executable", "file-read*", "file-read-metadata", "file-write*", "file-write-data"),
+    *("iokit-open", "mach-lookup", "network*", "process-exec*", "process-fork", "process-info*", "signal"),
+    "sysctl-read",
+}  # fmt: skip
+FILTERS = {
+    *("subpath", "literal", "regex", "target", "global-name", "iokit-user-client-class", "sysctl-name"),
+    "sysctl-name-prefix",
+}  # fmt: skip
 EVERYWHERE = {"file-read-metadata"}  # allowed without a filter
 
 
@@ -63,6 +73,23 @@ def test_every_filter_names_what_it_means_in_quotes(rules):
         assert filters or operation in EVERYWHERE
         assert all(isinstance(it[1], Text) or it == ["target", "self"] for it in filters)
         assert all(len(it) == 2 for it in filters)
+
+
+def test_every_operation_and_filter_is_one_that_seatbelt_knows(rules):
+    for _, *words in rules[1:]:
+        operations = [word for word in words if not isinstance(word, list)]
+        assert operations
+        assert set(operations) <= OPERATIONS
+        assert {word[0] for word in words if isinstance(word, list)} <= FILTERS
+
+
+@pytest.mark.parametrize("write", [[WRITE], []])
+def test_every_rule_has_its_reason_above_it(write):
+    _, _, *lines = profile([READ], write).splitlines()
+    reasons, rules = lines[::2], lines[1::2]
+    assert all(re.fullmatch(r"; [a-zA-Z].{10,}", reason) for reason in reasons)
+    assert len(set(reasons)) == len(reasons) == len(rules)
+    assert all(rule.startswith(("(allow ", "(deny ", "; no ")) for rule in rules)
 
 
 def test_it_writes_in_its_own_folder_alone(rules):
