@@ -183,6 +183,15 @@ def test_hours_keep_an_eighth_for_dawn():
     assert Limits(hours=160 / 3600, _start=limits._start - 159).dawn_is_over(pace)
 
 
+def test_several_workers_have_as_many_times_more_runs_at_dawn_in_the_same_time():
+    alone, four = Pace(run_s=10.0), Pace(run_s=10.0, workers=4)
+    limits = Limits(hours=800 / 3600)
+    assert (limits.runs_at_dawn(alone), limits.runs_at_dawn(four)) == (10, 40)
+    for left_s, is_over in ((115, False), (105, True)):  # a run, and 100 s for dawn
+        later = Limits(hours=800 / 3600, _start=limits._start - 800 + left_s)
+        assert [later.reached(2, pace) for pace in (alone, four)] == [is_over] * 2
+
+
 def test_dawn_has_the_runs_it_was_given_over_the_whole_night_and_none_without_hours():
     pace = Pace(run_s=2.0)
     assert Limits().runs_at_dawn(pace) == 0
