@@ -8,12 +8,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from nights import Grounds, command, environment
 
 RAY = Path(sys.executable).with_name("ray")
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
@@ -33,20 +35,21 @@ class Nodes:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def start(self, name: str, cpus: int = 1, **environment: str) -> None:
-        """The first one is the head."""
-        ports = ["--address", self.address] if self.running else ["--head", "--port", str(self.port)]
-        words = [str(RAY), "start", *ports, "--node-name", name]
-        words += ["--num-cpus", str(cpus), "--object-store-memory", str(100 << 20), "--include-dashboard", "false"]
-        words += ["--temp-dir", str(self.folder / name[:2]), "--disable-usage-stats", "--block"]
-        if self.running:
-            words.remove("--include-dashboard"), words.remove("false")
-        self.running[name] = subprocess.Popen(
-            words, env={**os.environ, **TOKEN, "NIGHTSHIFT_CACHE": str(self.cache(name)), **environment},
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        if len(self.running) == 1:
-            assert wait_until(lambda: is_open(self.port), 60)
+    def start(self, name: str, cpus: int = 1) -> None:
+        """Start a node and wait for it; the first one is the head."""
+        head = ["--head", "--port", str(self.port), "--include-dashboard", "false"]
+        words = [str(RAY), "start", *(["--address", self.address] if self.running else head), "--node-name", name]
+        words += ["--num-cpus", str(cpus), "--object-store-memory", str(100 << 20), "--disable-usage-stats", "--block"]
+        words += ["--temp-dir", str(self.folder / name)]
+        environment = {**os.environ, **TOKEN, "NIGHTSHIFT_CACHE": str(self.cache(name))}
+        with self.log(name).open("wb") as log:
+            self.running[name] = subprocess.Popen(
+                words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        assert wait_until(lambda: "Ray runtime started" in self.log(name).read_text(), 200), self.log(name).read_text()
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
 
     def cache(self, name: str) -> Path:
         return self.folder / f"cache-{name}"
@@ -79,9 +82,30 @@ def cluster() -> Iterator[Nodes]:
                 nodes.kill(name)
 
 
-def is_open(port: int) -> bool:
-    with socket.socket() as door:
-        return door.connect_ex(("127.0.0.1", port)) == 0
+class Followed:
+    """A night in a process, and the lines that it has printed so far."""
+
+    def __init__(self, grounds: Grounds, *words: str) -> None:
+        self.process = subprocess.Popen(
+            command("run", *words), cwd=grounds.root, env=environment(**TOKEN), text=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self.said = ""
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said += line
+
+    def says(self, words: str) -> bool:
+        return wait_until(lambda: words in self.said or self.process.poll() is not None, 400) and words in self.said
+
+    def end(self) -> int:
+        code = self.process.wait(900)
+        self._thread.join()
+        return code
 
 
 def wait_until(is_so: Callable[[], object], most_s: float) -> bool:

@@ -2,15 +2,14 @@
 
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import psutil
 import pytest
 from nights import Grounds
-from rays import SWEEP_S, processes_in, wait_until
+from rays import SWEEP_S, Followed, processes_in, wait_until
 
-from agent.experiment import Attempt, Ending, Status
+from agent.experiment import Attempt, Status
 from agent.pools.leases import cores_of_machine
 
 pytest.importorskip("ray", reason="Ray comes with uv run --group proofs")
@@ -58,7 +57,6 @@ def test_a_night_on_ray_has_the_records_of_one_on_this_machine(grounds):
     assert len({run.worker for attempt in theirs for run in attempt.runs}) == 2
     assert grounds.nightshift("show", "--tag", "r", "0").returncode == 0
     kept = [attempt.number for attempt in theirs if attempt.status is Status.KEEP]
-    assert grounds.nightshift("export", "--tag", "r", "--help").returncode == 0
     assert kept[0] == 0
     nodes = list((Path(os.environ["NIGHTSHIFT_CACHE"]) / "ray" / "nights").glob("r-*"))
     assert len(nodes) == 1
@@ -66,36 +64,26 @@ def test_a_night_on_ray_has_the_records_of_one_on_this_machine(grounds):
 
 
 def test_whatever_is_killed_of_a_night_on_ray_it_goes_on_and_nothing_is_left(grounds):
-    words = ("run", "--tag", "k", *RAY, "--budget-s", "3", *SHORT[2:])
-    night = begin(grounds, words)
+    words = ("--tag", "k", *RAY, "--budget-s", "3", *SHORT[2:])
+    night = Followed(grounds, *words)
     assert wait_until(lambda: trains(grounds), 300)
-    night.kill()
+    night.process.kill()
     assert wait_until(lambda: left_of(grounds) == [], SWEEP_S), left_of(grounds)
-    night = begin(grounds, words)
+    night = Followed(grounds, *words)
     assert wait_until(lambda: trains(grounds), 300)
     worker = next(process for process in psutil.process_iter(["name"]) if holds_run(process, grounds))
     worker.send_signal(signal.SIGKILL)
-    assert wait_until(lambda: lost(grounds) > 1, 120)
-    broker = next(one for one in psutil.Process(night.pid).children(recursive=True) if "cluster.broker" in line(one))
-    broker.send_signal(signal.SIGKILL)
-    said, _ = night.communicate(timeout=600)
-    assert night.returncode == 0, said
-    assert "its process was killed" in said
-    assert "the Ray cluster is gone, and is asked for again" in said
+    assert night.says("its process was killed"), night.said
+    below = psutil.Process(night.process.pid).children(recursive=True)
+    next(one for one in below if "cluster.broker" in line(one)).send_signal(signal.SIGKILL)
+    assert night.says("the Ray cluster is gone, and is asked for again"), night.said
+    assert night.end() == 0, night.said
     check_whole(grounds, "k", grounds.attempts("k"))
     assert left_of(grounds) == []
 
 
-def begin(grounds: Grounds, words: tuple[str, ...]) -> subprocess.Popen[str]:
-    return grounds.start(*words)
-
-
 def trains(grounds: Grounds) -> bool:
     return any("train_mlx.py" in words for words in left_of(grounds))
-
-
-def lost(grounds: Grounds) -> int:
-    return sum(run.ending is Ending.LOST for attempt in grounds.attempts("k") for run in attempt.runs)
 
 
 def holds_run(process: psutil.Process, grounds: Grounds) -> bool:
