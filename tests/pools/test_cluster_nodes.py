@@ -25,7 +25,7 @@ TRIAL = Trial(attempt=0, script="first", allowance_s=10.0, scoring_s=10.0, usual
 
 
 def run(tokens_s: float, worker: str = "10.0.0.7 gpu 0") -> Run:
-    said = Summary(training_seconds=300.0, total_tokens_M=300.0 * tokens_s / 1e6)
+    said = Summary(training_seconds=300.0, total_tokens_M=310.0 * tokens_s / 1e6, num_steps=int(3 * tokens_s))
     return Run(0, Ending.FINISHED, 0, 310.0, said, "", worker=worker)
 
 
@@ -125,6 +125,6 @@ def test_the_same_edit_tells_two_nodes_apart():
     assert "it trains #3 29% slower" in (nodes.why_slow("w", "10.0.0.8", measure(3), run(355.0)) or "")
 
 
-def test_a_script_that_counts_no_tokens_makes_no_node_slow():
+def test_a_script_that_counts_nothing_makes_no_node_slow():
     nodes = SlowNodes([run(1000.0)])
     assert nodes.why_slow("w", "10.0.0.8", measure(0), replace(run(1.0), summary=None)) is None

@@ -25,19 +25,20 @@ class NodeSpeed:
 
     node: str
     attempt: int
-    tokens_s: float
+    steps_s: float  # runs of one attempt compare by it
+    tokens_s: float  # those of different ones, as long as edits change a step in the same way everywhere
 
 
 def speed_on(node: str, attempt: int, run: Run) -> NodeSpeed | None:
-    """Return the speed of a finished run; None where its script counts no tokens."""
-    tokens_s = speed(run)
-    return None if tokens_s is None else NodeSpeed(node, attempt, tokens_s)
+    """Return the speed of a finished run; None where its script does not count steps and tokens."""
+    steps_s, tokens_s = speed(run), run.tokens_s
+    return None if steps_s is None or tokens_s is None else NodeSpeed(node, attempt, steps_s, tokens_s)
 
 
 def slowness(own: NodeSpeed, known: Iterable[NodeSpeed]) -> float | None:
     """Return by which share a run is slower than those of the same attempt on other nodes; None without such runs."""
-    others = [one.tokens_s for one in known if one.attempt == own.attempt and one.node != own.node]
-    return 1 - own.tokens_s / statistics.median(others) if others else None
+    others = [one.steps_s for one in known if one.attempt == own.attempt and one.node != own.node]
+    return 1 - own.steps_s / statistics.median(others) if others else None
 
 
 def seems_slow(node: str, known: Sequence[NodeSpeed]) -> bool:
