@@ -9,7 +9,7 @@ from agent.records.standing import Standing, Stopped
 from agent.text import harmless, shown_difference
 from agent.view.facts.nouns import DawnFacts
 from agent.view.facts.overview import Overview, overview
-from agent.view.facts.workers import Crew
+from agent.view.facts.workers import Crew, crew_of
 
 
 def status_lines(
@@ -24,7 +24,7 @@ def status_lines(
     """Return a few lines on a night's state from its attempts: counts, best score, dawn, noise, work in progress."""
     dawns = () if dawn is None else (dawn,)
     now = overview(night, Standing.of(history), asks, dawns, lambda number: history[number].proposal.title)
-    return overview_lines(now, pid=pid, stopping=stopping)
+    return overview_lines(now, pid=pid, stopping=stopping, crew=crew_of(night, history, asks))
 
 
 def overview_lines(

@@ -13,7 +13,7 @@ from rich.console import Console
 from samples import HISTORY
 from terminals import Emulator
 
-from agent.experiment import Attempt, Left, Progress, Proposal, Run
+from agent.experiment import Attempt, Left, Progress, Proposal, Run, Score
 from agent.experiment.lease import LOCAL
 from agent.records.place import Place
 from agent.view.live.follow import Follower
@@ -153,7 +153,18 @@ def test_the_panel_says_how_busy_the_workers_were_and_how_many_experiments_an_ho
     terminal, screen = busy(2)
     began_s = time.time() - 3600
     runs = [
-        Run(0, "finished", 0, 1.0, None, "", worker=name, began=iso(began_s), ended=iso(began_s + length_s))
+        Run(
+            0,
+            "finished",
+            0,
+            1.0,
+            None,
+            "",
+            Score(1.5, 0.0),
+            worker=name,
+            began=iso(began_s),
+            ended=iso(began_s + length_s),
+        )
         for name, length_s in (("gpu 0", 3600), ("gpu 1", 1800))
     ]
     first = dataclasses.replace(scored_attempt(0), runs=tuple(runs))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 
-from agent.experiment import Ask, Ending, History, Run
+from agent.experiment import Ask, Ending, History, Night, Run
 from agent.pools.contention import Contention, contention_of
 from agent.records.journal import Journal
 from agent.view.facts.nouns import NightFacts
@@ -19,7 +19,8 @@ NUMBERS = re.compile(r"(\d+)")
 SCORING_S = """total(score_s) + total(json_extract(audit, '$.wall_s'))
     + total(json_extract(holdout, '$.wall_s')) + total(json_extract(holdout, '$.audit.wall_s'))"""
 RUNS = f"""
-    SELECT worker, attempt, seed, dawn, ending, began, ended, coalesce(wall_s, 0) AS train_s, {SCORING_S} AS scoring_s
+    SELECT worker, attempt, seed, dawn, ending, began, ended, coalesce(wall_s, 0) AS train_s, {SCORING_S} AS scoring_s,
+        score_s IS NOT NULL AS is_scored
     FROM runs GROUP BY id ORDER BY id
 """
 OTHERS = """
@@ -123,16 +124,21 @@ class RunTimes:
     ended: str | None
     train_s: float
     scoring_s: float
+    is_scored: bool = True
 
     @classmethod
     def of(cls, attempt: int, run: Run) -> "RunTimes":
         times = run.began, run.ended, run.wall_s, run.spent_s - run.wall_s
-        return cls(run.worker, attempt, run.seed, run.dawn, run.ending, *times)
+        return cls(run.worker, attempt, run.seed, run.dawn, run.ending, *times, is_scored=run.score is not None)
 
     @property
     def is_cut_off(self) -> bool:
         """Return whether nothing tells when it ended: it goes on, or the harness died during it."""
         return self.ended is None and not self.train_s
+
+    @property
+    def is_unscored(self) -> bool:
+        return self.ending == Ending.FINISHED and not self.is_scored
 
 
 def in_order(name: str) -> tuple[tuple[str, int], ...]:
@@ -147,7 +153,7 @@ def in_order(name: str) -> tuple[tuple[str, int], ...]:
 def spans(runs: Iterable[RunTimes], busy: Collection[str] = (), now_s: float | None = None) -> list[BusyTime]:
     """Return when each worker was busy, by worker and then by time.
 
-    busy: workers whose latest run goes on, until now_s. A run that the harness did not survive has no known length.
+    busy: workers that have a job now, which is at now_s. A run that the harness did not survive has no known length.
     """
     by_worker: dict[str, list[tuple[float, RunTimes]]] = defaultdict(list)
     for run in runs:
@@ -156,13 +162,14 @@ def spans(runs: Iterable[RunTimes], busy: Collection[str] = (), now_s: float | N
     found = []
     for worker in sorted(by_worker, key=in_order):
         own = sorted(by_worker[worker], key=lambda one: one[0])
-        goes_on = own[-1][1].is_cut_off and worker in busy and now_s is not None
+        last = own[-1][1]
+        goes_on = (last.is_cut_off or last.is_unscored) and worker in busy and now_s is not None
         ends = [_ended_s(began_s, run) for began_s, run in own]
         ends = [min(end_s, later_s) for end_s, (later_s, _) in zip(ends, own[1:], strict=False)] + ends[-1:]
         if goes_on and now_s is not None:
             ends[-1] = max(own[-1][0], now_s)
         for (began_s, run), ended_s in zip(own, ends, strict=True):
-            ending = None if goes_on and run is own[-1][1] else run.ending
+            ending = None if goes_on and run is last and run.is_cut_off else run.ending
             found.append(BusyTime(worker, run.attempt, run.seed, run.dawn, ending, began_s, max(began_s, ended_s)))
     return found
 
@@ -284,6 +291,23 @@ def load_of_history(
     )
 
 
+def _each(busy: Iterable[BusyTime]) -> list[WorkerFacts]:
+    """Sum up the runs of each worker."""
+    spent_s: dict[str, list[float]] = defaultdict(list)
+    for one in busy:
+        spent_s[one.worker].append(one.ended_s - one.began_s)
+    return [WorkerFacts(name, len(lengths), sum(lengths)) for name, lengths in spent_s.items()]
+
+
+def crew_of(night: Night, history: History, asks: Iterable[Ask]) -> Crew | None:
+    """Return the workers of a night that is over and held in memory; None where it has had one."""
+    if len({run.worker for one in history for run in one.runs}) < 2:
+        return None
+    found = load_of_history(history, asks, night.budget_s, busy=(), workers=workers_meant(night.terms), now_s=0.0)
+    each = _each(spans(RunTimes.of(one.number, run) for one in history for run in one.runs))
+    return Crew(tuple(each), found, contention_of(history))
+
+
 # ---- of a journal ----------------------------------------------------------------------------------------------------
 
 
@@ -293,22 +317,17 @@ def read_crew(journal: Journal, now_s: float | None) -> Crew:
     made = [RunTimes(**dict(row)) for row in journal.query(RUNS)]
     (counts,) = journal.query(COUNTS)
     others = chain.from_iterable(_between(*row) for row in journal.query(OTHERS))
-    open_ones = {run.worker for run in made if run.ending is None} if now_s is not None else set()
-    busy = spans(made, open_ones, now_s)
     jobs = {} if now_s is None else read_jobs(journal)
-    spent_s: dict[str, list[float]] = defaultdict(list)
-    for span in busy:
-        spent_s[span.worker].append(span.ended_s - span.began_s)
-    idle = {name: WorkerFacts(name, len(lengths), sum(lengths)) for name, lengths in spent_s.items()}
+    busy = spans(made, jobs.keys(), now_s)
     return Crew(
-        tuple(_with_job(one, jobs.get(name)) for name, one in idle.items()),
+        tuple(_with_job(one, jobs.get(one.name)) for one in _each(busy)),
         load(
             busy,
             others,
             dry_runs_s=counts["dry_runs_s"],
             ideas=counts["ideas"],
             budget_s=night.budget_s,
-            workers=max(workers_meant(night.terms), len(open_ones)),
+            workers=max(workers_meant(night.terms), len(jobs)),
         ),
         contention_of(journal.attempts_among({0})),  # when there were no other runs
     )

@@ -49,6 +49,9 @@ def test_a_run_that_goes_on_is_told_from_one_that_the_harness_did_not_survive():
     assert (span.began_s, span.ended_s, span.ending) == (1000, 1000, "lost")
     (span,) = spans([lost], {"gpu 0"}, now_s=1060)
     assert (span.ended_s, span.ending) == (1060, None)
+    unscored = ran("gpu 0", 1000, scoring_s=0, is_scored=False)
+    assert [one.ended_s for one in spans([unscored])] == [1100]
+    assert [one.ended_s for one in spans([unscored], {"gpu 0"}, now_s=1130)] == [1130]
     again = spans([lost, ran("gpu 0", 1100)], {"gpu 0"}, now_s=1300)
     assert [one.ended_s for one in again] == [1000, 1220]
 
@@ -75,7 +78,7 @@ def test_a_journal_tells_who_is_at_work_and_how_busy_all_were(place):
     ]
     assert crew.load.workers == 4
     assert 0.5 < crew.load.utilisation <= 1
-    held = load_of_history(history, (), MINUTES_S, busy={"gpu 0", "gpu 1"}, workers=4, now_s=time.time())
+    held = load_of_history(history, (), MINUTES_S, busy={"gpu 0", "gpu 1", "gpu 3"}, workers=4, now_s=time.time())
     assert dataclasses.astuple(held) == pytest.approx(dataclasses.astuple(crew.load), rel=1e-3)
     with Journal.read(place.journal("u")) as journal:
         alone = read_crew(journal, None)
