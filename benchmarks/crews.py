@@ -145,8 +145,9 @@ def compare(args: argparse.Namespace) -> measure.Flat:
     rng, tally, killed, nights = random.Random(args.seed), kills.Tally(), Counter[str](), 0
     with measure.work_folder(args.folder) as folder:
         os.environ["NIGHTSHIFT_DATA"] = str(faults.make_corpus(folder))
-        os.environ["TMPDIR"] = str(folder / "tmp")
-        (folder / "tmp").mkdir(exist_ok=True)
+        if args.pool == "local":  # what killed processes leave goes with the folder; sockets of Ray have short paths
+            (folder / "tmp").mkdir(exist_ok=True)
+            os.environ["TMPDIR"] = str(folder / "tmp")
         kills.adopt_orphans()
         while killed.total() < args.kills:
             crew = Crew(folder / f"night-{nights}", args.pool, rng)
