@@ -116,6 +116,7 @@ class Balanced:
     price: float = 0.35  # sigma
     patience: float = 0.5  # a further run has to be worth this many fresh ideas, which bring less than their promise
     most: int = 6  # runs of one attempt
+    lead: float = 0.5  # sigma, over the incumbent, from which an edit of another script is kept in its place
 
     def judge(self, attempt: Attempt, history: History) -> Decision:
         settled = _settled_at_once(attempt, history, self.calibration)
@@ -130,8 +131,8 @@ class Balanced:
             verdict = _without_noise(attempt, rival, best)
             return _overtaken(verdict, best) if rival is not best and verdict.status is Status.KEEP else verdict
         doubt = self._doubt(known, attempt, history)
-        if rival is not best and (doubt.worth > 0 or self._wants_run(known, doubt)):
-            return _overtaken(doubt.told(Kind.OVERTAKEN, doubt.so_far), best)
+        if rival is not best:
+            return self._elsewhere(known, doubt, rival, best)
         if self._wants_run(known, doubt):
             return doubt.told(
                 Kind.UNDECIDED, f"{percent_sure(doubt.sure)} sure: another seed tells more than another idea"
@@ -144,8 +145,25 @@ class Balanced:
             return doubt.told(Kind.UNDECIDED, "the noise is hardly known: another seed has to confirm it")
         return doubt.told(doubt.kind_in_favour, doubt.in_favour)
 
+    def _elsewhere(self, known: Knowledge, doubt: "Doubt", parent: Attempt, best: Attempt) -> Decision:
+        """Decide about an edit of a script that is not the incumbent any more.
+
+        Of two edits of one script, the second to end has to be merged onto the first, or the first onto the second: the
+        one that brings less is measured again. A merge costs a run, so it has to promise more than a fresh idea.
+        """
+        leads = known.drift(doubt.attempt.number, best.number) >= self.lead
+        if parent.status is Status.KEEP and doubt.sure >= CONFIRMED and leads:
+            return doubt.told(doubt.kind_in_favour, f"{doubt.in_favour}, and better than #{best.number}")
+        promises = doubt.worth + doubt.value_of_run > known.belief.value_of_idea(self.price)
+        if doubt.worth > 0 and (promises or doubt.simpler is not None):
+            return _overtaken(doubt.told(Kind.OVERTAKEN, doubt.so_far), best)
+        return doubt.told(doubt.kind_against, doubt.against)
+
     def review(self, history: History) -> Review:
         """Revoke the last keeps where later scores contradict them, confirm others, or ask for another run."""
+        beside = self._beside_the_incumbent(history)
+        if beside:
+            return Review(decisions=beside)
         known = know(measured(history))
         chain = [one for one in kept(history) if one.number and one.is_idea]
         if known is None or not chain or any(one.number not in known.place for one in chain):
@@ -164,6 +182,19 @@ class Balanced:
         }
         again = chain[-1].number if self._wants_run(known, doubts[-1]) else None
         return Review(again, confirmed)
+
+    def _beside_the_incumbent(self, history: History) -> dict[int, Decision]:
+        """Return decisions on keeps that the incumbent was not made from: they are overtaken."""
+        keeps = kept(history)
+        if not keeps:
+            return {}
+        one = best = keeps[-1]
+        line = {best.number}
+        while one.parent is not None:
+            one = history[one.parent]
+            line.add(one.number)
+        beside = (one for one in keeps if one.number not in line)
+        return {one.number: _overtaken(one.decision, best) for one in beside if one.decision is not None}
 
     def _doubt(self, known: Knowledge, attempt: Attempt, history: History) -> "Doubt":
         return Doubt.of(known, attempt, history, self.price)
@@ -286,8 +317,8 @@ def _orphaned(attempt: Attempt) -> Decision:
 def _overtaken(found: Decision, best: Attempt) -> Decision:
     """Decide about an edit that looks better than its parent, while another one has become the incumbent.
 
-    It is not kept, however sure it is, since the sum of two gains was not measured. Nor does it get another seed: the
-    merged attempt's first run tells as much about the edit, and that attempt can be kept.
+    The sum of their gains was not measured, so it has to win again. It gets no other seed: the merged attempt's first
+    run tells as much about the edit, and that attempt can be kept.
     """
     return replace(found, kind=Kind.OVERTAKEN, reason=f"{found.reason}; to be merged onto #{best.number}")
 
