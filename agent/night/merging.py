@@ -15,46 +15,78 @@ from agent.script.merge import merged
 from agent.text import one_line, paragraphs
 
 MERGED = ", merged"
+EXPECTED = 0.2  # share of the attempts in flight for whose merges a night leaves room before it enters its last ideas
+SURE_BASE = 0.9  # how sure of a gain a merge has to be, so that others are merged onto it before it is measured
 
 
 def due(state: State) -> int | None:
-    """Return the first overtaken attempt that no other merges yet; None if there is none."""
-    return min(state.overtaken - state.merged, default=None)
+    """Return the surest overtaken attempt that no other merges yet; None if there is none.
+
+    The surest comes first, since others are merged on top of it while it is measured.
+    """
+    waiting = state.overtaken.difference(state.merges.values())
+    return min(waiting, key=lambda number: (-_sure(state.attempts[number]), number), default=None)
 
 
 def merge(context: NightContext, state: State, number: int) -> None:
     """Enter the edit of an overtaken attempt as an edit of the incumbent; decide that it is stale where that cannot be.
 
-    It asks no source, and counts as an attempt of the source that had the idea.
+    Several edits may be overtaken at once. Each is merged onto the one before, which is being measured itself: one
+    round of runs can keep all of them, instead of one a round. Where that one is discarded, those above it were made
+    from a script that is not kept, and are merged once more.
+
+    A merge asks no source, and counts as an attempt of the source that had the idea.
     """
     best = state.best
     assert best is not None
-    try:
-        state.add(best.number, carried(context, state, number, best))
-    except NightError as error:
-        state.decide(number, Decision(Kind.STALE, f"better than its parent, but {error}", *_measured(state, number)))
+    for onto in dict.fromkeys((tip(state, best).number, best.number)):
+        try:
+            state.add(onto, carried(context, state, number, state.attempts[onto]))
+        except NightError as error:
+            why = f"better than its parent, but {error}"
+        else:
+            return
+    found = state.attempts[number].decision
+    assert found is not None
+    state.decide(number, Decision(Kind.STALE, why, found.gain_bpb, found.sure))
 
 
-def carried(context: NightContext, state: State, number: int, best: Attempt) -> Proposal:
-    """Return the proposal that makes an attempt's edit in the incumbent; raise NightError where it cannot."""
+def tip(state: State, best: Attempt) -> Attempt:
+    """Return the incumbent with the likely gains that are being measured in it, merged one on top of the other."""
+    for number in sorted(state.unsettled):
+        one = state.attempts[number]
+        merges = one.proposal.merges if one.decision is None and one.parent == best.number else None
+        if merges is not None and _sure(state.attempts[merges]) >= SURE_BASE:
+            best = one
+    return best
+
+
+def waits(state: State, attempt: Attempt) -> bool:
+    """Return whether an attempt is measured before its parent is decided: it is judged after that."""
+    parent = state.parent_of(attempt)
+    return parent is not None and parent.decision is None
+
+
+def carried(context: NightContext, state: State, number: int, onto: Attempt) -> Proposal:
+    """Return the proposal that makes an attempt's edit in another script; raise NightError where it cannot."""
     overtaken = state.attempts[number]
     base = state.parent_of(overtaken)
     assert base is not None
     script: str | None = overtaken.proposal.script
-    if base.number != best.number:  # it is again where the keeps since were revoked: then the very script is run again
+    if base.number != onto.number:  # it is again where the keeps since were revoked: then the very script is run again
         kind = context.runner.night.device_kind
-        script = merged(best.proposal.script, base.proposal.script, overtaken.proposal.script, kind)
+        script = merged(onto.proposal.script, base.proposal.script, overtaken.proposal.script, kind)
     if script is None:
         raise NightError(f"it conflicts with what was kept since #{base.number}, or adds nothing to it")
-    tried = tried_as(script, state.others(number) if base.number == best.number else state.attempts)
+    tried = tried_as(script, state.others(number) if base.number == onto.number else state.attempts)
     if tried is not None:
-        raise NightError(f"in #{best.number}, it makes the script of #{tried}, which was tried")
+        raise NightError(f"in #{onto.number}, it makes the script of #{tried}, which was tried")
     idea = first_of(state, overtaken)
     return replace(
         idea.proposal,
         script=script,
         title=one_line(idea.proposal.title, TITLE_CHARS - len(MERGED)) + MERGED,
-        hypothesis=paragraphs(_hypothesis(overtaken, best, idea), HYPOTHESIS_CHARS),
+        hypothesis=paragraphs(_hypothesis(overtaken, onto, idea), HYPOTHESIS_CHARS),
         repairs=None,
         merges=number,
     )
@@ -67,13 +99,12 @@ def first_of(state: State, attempt: Attempt) -> Attempt:
     return attempt
 
 
-def _hypothesis(overtaken: Attempt, best: Attempt, idea: Attempt) -> str:
+def _hypothesis(overtaken: Attempt, onto: Attempt, idea: Attempt) -> str:
     found = overtaken.decision
     gain = "" if found is None or found.gain_bpb is None else f" by an estimated {found.gain_bpb:.6f}"
-    edit = f"Makes the edit of #{overtaken.number}, better than #{overtaken.parent}{gain}, in #{best.number}."
+    edit = f"Makes the edit of #{overtaken.number}, better than #{overtaken.parent}{gain}, in #{onto.number}."
     return f"{edit}\n\n{idea.proposal.hypothesis}".strip()
 
 
-def _measured(state: State, number: int) -> tuple[float | None, float | None]:
-    found = state.attempts[number].decision
-    return (found.gain_bpb, found.sure) if found is not None else (None, None)
+def _sure(attempt: Attempt) -> float:
+    return (attempt.decision.sure if attempt.decision is not None else None) or 0.0

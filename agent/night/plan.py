@@ -136,14 +136,18 @@ def _go_on(context: NightContext, state: State, flight: Flight, *, idea_is_made:
         return None
     if overtaken is not None:
         return Merge(overtaken)
-    return None if flight.awaits_idea or flight.is_out_of_ideas else NextIdea(wanted)
+    left = context.limits.left(state.ideas).experiments
+    if left is not None and state.attempts:  # merges count as well: leave room for those of the attempts in flight
+        wanted = min(wanted, left - int(merging.EXPECTED * len(flight.jobs)))
+    return None if flight.awaits_idea or flight.is_out_of_ideas or wanted < 1 else NextIdea(wanted)
 
 
 def _ideas_wanted(context: NightContext, state: State, flight: Flight) -> int:
-    """Return how many ideas could be tried now: as many as workers have neither a job nor an attempt that waits."""
-    waiting = sum(not flight.has(number) for number in state.unsettled)
+    """Return how many ideas could be tried now: as many as workers have neither a job nor an attempt that needs one."""
+    unsettled = (state.attempts[number] for number in state.unsettled if not flight.has(number))
+    queued = sum(not (one.done_runs and merging.waits(state, one)) for one in unsettled)
     left = context.limits.left(state.ideas).experiments
-    free = flight.idle - waiting
+    free = flight.idle - queued
     return free if left is None or not state.attempts else min(free, left)
 
 
@@ -186,8 +190,10 @@ def _step_of(context: NightContext, state: State, flight: Flight, attempt: Attem
             return None if stops else _begin(flight, job)
 
 
-def plan_attempt(context: NightContext, state: State, flight: Flight, attempt: Attempt) -> Job | Decision | Unfinished:
-    """Return the next job of an attempt without a decision, or the decision itself."""
+def plan_attempt(
+    context: NightContext, state: State, flight: Flight, attempt: Attempt
+) -> Job | Decision | Unfinished | None:
+    """Return the next job of an attempt without a decision, or the decision itself; None: its parent comes first."""
     if not attempt.is_idea:
         return Decision(Kind.QUESTION, QUESTION)
     if attempt.dry_run is None and _wants_dry_run(context, state, attempt):
@@ -202,6 +208,8 @@ def plan_attempt(context: NightContext, state: State, flight: Flight, attempt: A
         return evaluation(context, state, attempt, finished)
     if not attempt.done_runs:
         return in_time(context, state, attempt, measure(context, state, attempt))
+    if merging.waits(state, attempt):
+        return None
     given_up = _hopeless(context, state, attempt)
     if given_up is not None:
         return given_up

@@ -55,7 +55,7 @@ class State:
         self.unsettled: set[int] = set()
         self.kept: set[int] = set()
         self.overtaken: set[int] = set()
-        self.merged: set[int] = set()  # overtaken ones that another attempt has carried onto the incumbent
+        self.merges: dict[int, int] = {}  # which overtaken attempt another one carries onto the incumbent
         self.loose: set[int] = set()  # whose runs have to be scored or audited still
         self.at_dawn: set[int] = set()  # that have runs at a dawn
         self._runs_at_dawns = 0
@@ -206,6 +206,7 @@ class State:
         """Take an attempt out of the sums; the longest times stay."""
         self.ideas -= attempt.is_idea
         self._runs_at_dawns -= len(attempt.dawn_runs())
+        self.merges.pop(attempt.number, None)
         for numbers in (self.unsettled, self.kept, self.overtaken, self.loose, self.at_dawn):
             numbers.discard(attempt.number)
 
@@ -222,8 +223,8 @@ class State:
         ):
             if is_one:
                 numbers.add(number)
-        if attempt.proposal.merges is not None:
-            self.merged.add(attempt.proposal.merges)
+        if attempt.proposal.merges is not None and attempt.kind is not Kind.ORPHANED:
+            self.merges[number] = attempt.proposal.merges
         runs_s = [run.spent_s for run in attempt.counted_runs]
         if runs_s:
             self._longest_run_s = max(self._longest_run_s or 0.0, *runs_s)

@@ -8,7 +8,7 @@ from nights import make_repository, scripted_context, unigram
 
 from agent.experiment import Decision, Kind, Proposal
 from agent.night.context import NightContext
-from agent.night.merging import due, merge
+from agent.night.merging import due, merge, waits
 from agent.night.state import State
 
 TURNED = unigram(SMOOTHING=0.5)
@@ -32,7 +32,9 @@ def night(opened) -> Iterator[NightContext]:
         opened.journal._db.execute(f"DELETE FROM {table}")
 
 
-def enter(context: NightContext, kind: Kind, script: str, parent: int | None = 0, **more: object) -> State:
+def enter(
+    context: NightContext, kind: Kind, script: str, parent: int | None = 0, sure: float = 0.9, **more: object
+) -> State:
     """An attempt that is decided, measured and settled; in a state that is read from the journal."""
     state = context.state()
     title = str(more.pop("title", "an edit"))
@@ -40,7 +42,7 @@ def enter(context: NightContext, kind: Kind, script: str, parent: int | None = 0
     journal = context.journal
     journal.end_run(journal.start_run(number, 0), scored_run(0, 1.5 - 0.01 * number))
     journal.record_score(number, 0, scored_run(0, 1.5 - 0.01 * number).score)  # type: ignore[arg-type]
-    journal.record_decision(number, Decision(kind, "so it is", 0.01, 0.9))
+    journal.record_decision(number, Decision(kind, "so it is", 0.01, sure))
     journal.settle(number)
     return context.state()
 
@@ -67,12 +69,50 @@ def test_what_was_overtaken_is_due_until_another_attempt_merges_it(night):
     assert rest == ["It learns more."]
 
 
-def test_the_first_of_several_is_merged_first_and_what_merges_counts_as_an_attempt(night):
+def test_of_several_each_is_merged_onto_the_one_before_which_is_being_measured(night):
+    overtaken(night, unigram(SHARPNESS=0.9), TURNED)
+    state = enter(night, Kind.OVERTAKEN, LINES, sure=0.99)
+    assert [due(state), state.ideas] == [3, 4]  # the surest
+    merge(night, state, 3)
+    assert [due(state), state.ideas] == [2, 5]
+    merge(night, state, 2)
+    assert [due(state), state.ideas] == [None, 6]
+    first, second = state.attempts[4:]
+    assert (first.parent, second.parent) == (1, 4)
+    assert second.proposal.script == first.proposal.script.replace("SMOOTHING = 1.0", "SMOOTHING = 0.5")
+    assert not waits(state, first)
+    assert waits(state, second)
+
+
+@pytest.mark.parametrize("kind", [Kind.KEPT, Kind.WORSE, Kind.CRASHED])
+def test_what_stands_on_another_merge_is_judged_once_that_is_decided(night, kind):
     overtaken(night, unigram(SHARPNESS=0.9), TURNED)
     state = enter(night, Kind.OVERTAKEN, LINES)
-    assert [due(state), state.ideas] == [2, 4]
     merge(night, state, 2)
-    assert [due(state), state.ideas] == [3, 5]
+    merge(night, state, 3)
+    state.decide(4, Decision(kind, "so it is"))
+    assert not waits(state, state.attempts[5])
+    assert due(state) is None
+
+
+def test_what_stood_on_a_script_that_does_not_count_is_merged_once_more(night):
+    overtaken(night, unigram(SHARPNESS=0.9), TURNED)
+    state = enter(night, Kind.OVERTAKEN, LINES)
+    merge(night, state, 2)
+    merge(night, state, 3)
+    state.decide(4, Decision(Kind.CRASHED, "exit code 1"))
+    state.decide(5, Decision(Kind.ORPHANED, "made from #4, whose scores do not count any more"))
+    assert due(state) == due(night.state()) == 3
+    merge(night, state, 3)
+    assert (state.attempts[6].parent, state.attempts[6].proposal.merges) == (1, 3)
+
+
+def test_what_conflicts_with_a_merge_that_is_being_measured_is_merged_beside_it(night):
+    overtaken(night, unigram(SHARPNESS=0.9), TURNED)
+    state = enter(night, Kind.OVERTAKEN, unigram(SMOOTHING=0.25))
+    merge(night, state, 2)
+    merge(night, state, 3)
+    assert [one.parent for one in state.attempts[4:]] == [1, 1]
 
 
 def test_lines_are_merged_where_both_changed_others(night):
