@@ -1,6 +1,7 @@
 """What a judge is worth: simulated nights in which the truth is known, judged by the very code that real nights use.
 
-    python benchmarks/judge_power.py [--nights 300] [--other-nights 100] [--workers 2] [--quick] [--json FILE]
+    python benchmarks/judge_power.py [--nights 300] [--other-nights 100] [--parallel-nights 100] [--workers 2]
+                                     [--quick] [--json FILE]
 
 A night has 96 runs, those that calibrate included. Its edits do harm, nothing or good, by amounts in units of sigma,
 the noise of one run; sigma itself differs from night to night and no judge is told. Scenarios:
@@ -27,6 +28,13 @@ P_worthless (share of the keeps whose true effect is not above zero), P_runs_per
 without effect that are kept, of 100 tried); P_true_gain_error is a standard error. These are of the usual scenario
 with Gaussian noise; others begin with its name: heavy_, rarer_, rarer_heavy_, peaked_, peaked_heavy_, sources_,
 sources_heavy_, dials_, dials_heavy_.
+
+Nights with 1, 4 and 16 workers (benchmarks/parallel_nights.py), judged by balanced in the usual scenario: each edit is
+made from the incumbent of its time, and one that is overtaken is merged and has to win again. For each number of
+workers W: async_gain_W, the true gain of as many runs as above; async_cost_W, the share of the gain of one worker that
+is lost, with its standard error async_cost_W_error; async_merges_W. async_cost_W_calibrated: where W workers calibrate
+as real nights do, with 1 + W runs. hours_gain_W: the true gain in the time of 24 runs, in which W workers make W times
+as many (calibrated like real nights).
 """
 
 from __future__ import annotations
@@ -46,101 +54,33 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side 
 
 import measure
 import numpy as np
+from parallel_nights import ParallelNight
+from simulated import MIXTURES, RUNS, World
 
 from agent.experiment import (
     Attempt,
     Decision,
-    Ending,
     History,
     Judge,
     Kind,
     Proposal,
     Review,
-    Run,
-    Score,
     Status,
     incumbent,
 )
-from agent.experiment.parts import edit_of, is_half, part_of
+from agent.experiment.parts import is_half
 from agent.judging.confirmation import Again, Findings, Without, findings, next_run
 from agent.judging.judge import Balanced, Greedy, Strict
 
-RUNS, DAWN_RUNS = 96, 30
+DAWN_RUNS = 30
+CALIBRATION = Balanced().calibration
 POLICIES = ("greedy", "gate", "strict", "balanced", "dawn")
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """Shares of harm, nothing and gain when the night begins and ends; mean sizes in sigma."""
-
-    begin: tuple[float, float, float]
-    end: tuple[float, float, float]
-    harm: float
-    gain: float
-    shape: float = 1.0  # of the gamma distribution of sizes: 1 is exponential
-    dials: int = 1  # that an edit turns; of many, two help and two harm, and the shares do not count
-
-
-USUAL = (0.70, 0.18, 0.12)
-PEAKED = (0.60, 0.28, 0.12)
-GOOD, POOR = (0.40, 0.35, 0.25), (0.85, 0.12, 0.03)
-MIXTURES = {  # one of each source
-    "usual": (Mixture(USUAL, USUAL, 3.0, 1.5),),
-    "rarer": (Mixture((0.58, 0.18, 0.24), (0.82, 0.18, 0.0), 3.0, 1.5),),
-    "peaked": (Mixture(PEAKED, PEAKED, 4.0, 1.5, shape=3.0),),
-    "sources": (Mixture(GOOD, GOOD, 3.0, 1.5), Mixture(POOR, POOR, 3.0, 1.5)),
-    "dials": (Mixture(USUAL, USUAL, 3.0, 1.0, dials=8),),
-}
 
 
 def policies(mixture: str) -> tuple[str, ...]:
     told = ("untold",) * (len(MIXTURES[mixture]) > 1)
     divided = ("undivided",) * (MIXTURES[mixture][0].dials > 1)
     return *POLICIES[:-2], *told, "balanced", *divided, "dawn"
-
-
-class World:
-    """What is true in one night: the same for every policy, edit by edit and run by run."""
-
-    def __init__(self, seed: int, mixtures: tuple[Mixture, ...], heavy: bool) -> None:
-        rng = np.random.default_rng(seed)
-        self.sigma_bpb = float(np.exp(rng.uniform(math.log(0.001), math.log(0.03))))
-        self.level_bpb = float(rng.uniform(0.5, 2.0))
-        luck = rng.random(RUNS)
-        first = mixtures[0]  # all have the same sizes
-        sizes = rng.gamma(first.shape, 1 / first.shape, size=RUNS)
-        self.sources = rng.integers(len(mixtures), size=RUNS)  # of every attempt
-        every = np.stack([np.linspace(one.begin, one.end, RUNS).cumsum(axis=1) for one in mixtures])
-        shares = every[self.sources, np.arange(RUNS)]
-        kinds = [-first.harm * sizes, np.zeros(RUNS), first.gain * sizes]
-        self.dials = np.select([luck < shares[:, 0], luck < shares[:, 1]], kinds[:2], kinds[2])[:, None]  # sigma
-        if first.dials > 1:
-            signs = np.array([first.gain] * 2 + [-first.harm] * 2 + [0.0] * (first.dials - 4))
-            self.dials = rng.permuted(signs * rng.exponential(size=(RUNS, first.dials)), axis=1)
-        self.effects = self.dials.sum(axis=1)  # by attempt
-        self._seed, self._heavy = seed, heavy
-
-    def merit(self, attempt: Attempt, history: History) -> float:
-        """In sigma above attempt 0."""
-        if attempt.parent is None:
-            return 0.0
-        parent = self.merit(history[attempt.parent], history)
-        if attempt.proposal.without:
-            return parent - sum(map(self.worth, attempt.proposal.without))
-        return parent + self.worth(attempt.number)
-
-    def worth(self, number: int) -> float:
-        """What an edit or a half brings, in sigma."""
-        return float(sum(part_of(number, self.dials[edit_of(number)].tolist())))
-
-    def run(self, attempt: Attempt, history: History, *, dawn: int = 0) -> Attempt:
-        """The attempt, measured once more."""
-        seed = 1000 * dawn + sum(run.dawn == dawn for run in attempt.runs)
-        rng = np.random.default_rng((self._seed, attempt.number, seed))
-        error = rng.standard_t(3) / math.sqrt(3) if self._heavy else rng.normal()
-        val_bpb = self.level_bpb - self.sigma_bpb * (self.merit(attempt, history) + float(error))
-        run = Run(seed, Ending.FINISHED, 0, 300.0, None, "", Score(val_bpb, 1.0), dawn=dawn)
-        return replace(attempt, runs=(*attempt.runs, run))
 
 
 @dataclass(frozen=True)
@@ -209,6 +149,75 @@ def a_dawn(world: World, history: list[Attempt], divisible: Collection[int] = ()
             case Again(number):
                 history[number], runs = world.run(history[number], history, dawn=1), runs + 1
     return runs
+
+
+WORKERS = 1, 4, 16
+HOURS = 24  # lengths of a run
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """What the same edits came to with several workers."""
+
+    gain: float  # sigma
+    calibrated: float  # where attempt 0 has a run beside itself on every worker
+    merges: int
+
+
+def simulate_parallel(job: tuple[int, int]) -> Parallel:
+    seed, workers = job
+    nights = [
+        ParallelNight(Balanced(), World(seed, MIXTURES["usual"], False), workers, RUNS, calibration)
+        for calibration in (CALIBRATION, max(CALIBRATION, 1 + workers))[: 1 + (workers > 1)]
+    ]
+    for night in nights:
+        night.simulate()
+    return Parallel(nights[0].true_gain, nights[-1].true_gain, len(nights[0].merges))
+
+
+def simulate_hours(job: tuple[int, int]) -> float:
+    seed, workers = job
+    runs, calibration = HOURS * workers, max(CALIBRATION, 1 + workers)
+    world = World(seed, MIXTURES["usual"], False, edits=runs)
+    night = ParallelNight(Balanced(), world, workers, runs, calibration if workers > 1 else CALIBRATION)
+    night.simulate()
+    return night.true_gain
+
+
+def compare_workers(args: argparse.Namespace, pool: ProcessPoolExecutor) -> measure.Flat:
+    flat: measure.Flat = {"parallel_nights": args.parallel_nights}
+    seeds = range(args.first_seed, args.first_seed + args.parallel_nights)
+    alone = np.zeros(0)
+    for workers in WORKERS if seeds else ():
+        measure.say(f"{len(seeds)} nights: {workers} worker{'s' * (workers > 1)}")
+        found = list(pool.map(simulate_parallel, [(seed, workers) for seed in seeds]))
+        gains = np.array([one.gain for one in found])
+        alone = gains if workers == 1 else alone
+        flat[f"async_gain_{workers}"] = float(gains.mean())
+        flat[f"async_merges_{workers}"] = float(np.mean([one.merges for one in found]))
+        if workers > 1:
+            lost = (alone - gains) / alone.mean()
+            flat[f"async_cost_{workers}"] = float(lost.mean())
+            flat[f"async_cost_{workers}_error"] = float(lost.std()) / math.sqrt(len(seeds))
+            flat[f"async_cost_{workers}_calibrated"] = float(
+                1 - np.mean([one.calibrated for one in found]) / alone.mean()
+            )
+        some = seeds[: max(1, len(seeds) // 5)]
+        flat[f"hours_gain_{workers}"] = float(np.mean(list(pool.map(simulate_hours, [(one, workers) for one in some]))))
+    return flat
+
+
+def print_workers(flat: measure.Flat) -> None:
+    columns = ("workers", "true gain, σ", "cost", "with their calibration", "merges", f"gain in {HOURS} runs' time")
+    rows = []
+    for workers in WORKERS:
+        cost = calibrated = "-"
+        if workers > 1:
+            cost = f"{flat[f'async_cost_{workers}']:.1%} ± {flat[f'async_cost_{workers}_error']:.1%}"
+            calibrated = f"{flat[f'async_cost_{workers}_calibrated']:.1%}"
+        gain, hours = (f"{flat[f'{name}_gain_{workers}']:.2f}" for name in ("async", "hours"))
+        rows.append([str(workers), gain, cost, calibrated, f"{flat[f'async_merges_{workers}']:.1f}", hours])
+    measure.print_table(f"several workers, {flat['parallel_nights']} nights of {RUNS} runs", columns, rows)
 
 
 @dataclass(frozen=True)
@@ -302,7 +311,7 @@ def compare(args: argparse.Namespace) -> measure.Flat:
                 )
             flat[f"{prefix}balanced_over_greedy"] = quotient(flat, prefix, "balanced", "greedy")
             flat[f"{prefix}dawn_over_balanced"] = quotient(flat, prefix, "dawn", "balanced")
-    return flat
+        return flat | compare_workers(args, pool)
 
 
 def summary(nights: list[Outcome]) -> measure.Flat:
@@ -343,12 +352,15 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
         ]
         noise = "heavy-tailed" if heavy else "Gaussian"
         measure.print_table(f"{mixture}, {noise} noise, {nights} nights of {RUNS} runs", columns, rows)
+    if args.parallel_nights:
+        print_workers(flat)
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nights", type=int, help="of the usual scenario (default: 300; quick: 4)")
     parser.add_argument("--other-nights", type=int, help="of each other scenario (default: 100; quick: 0)")
+    parser.add_argument("--parallel-nights", type=int, help="with several workers (default: 100; quick: 2)")
     parser.add_argument("--first-seed", type=int, default=10_000, help="choices were made on seeds below 1,000")
     parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
     parser.add_argument("--quick", action="store_true", help="under a minute")
@@ -356,7 +368,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     args.nights = (4 if args.quick else 300) if args.nights is None else args.nights
     args.other_nights = (0 if args.quick else 100) if args.other_nights is None else args.other_nights
-    if args.nights < 1 or args.other_nights < 0 or args.workers < 1:
+    args.parallel_nights = (2 if args.quick else 100) if args.parallel_nights is None else args.parallel_nights
+    if args.nights < 0 or min(args.other_nights, args.parallel_nights) < 0 or args.workers < 1:
         parser.error("--nights and --workers must be above zero")
     return args
 

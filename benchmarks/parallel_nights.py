@@ -10,6 +10,7 @@ import heapq
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from simulated import World, first_of
 
 from agent.experiment import Attempt, Decision, Entry, Judge, Kind, Proposal, Status, incumbent
 from agent.night.merging import EXPECTED, SURE_BASE
