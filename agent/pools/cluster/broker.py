@@ -59,6 +59,7 @@ from agent.pools.cluster.words import (
     Unreachable,
     Versions,
 )
+from hardware import usable_cores
 
 WATCH_S = 1.0  # between looks at the nodes and at the progress of jobs
 END_S = 6.0  # that a job has to end in once it was asked to; then its process is killed
@@ -199,7 +200,12 @@ def sentence(error: Exception) -> str:
 
 def connect(order: Connect) -> None:
     """Join the cluster, or begin one on this machine that ends with this process."""
-    own: dict[str, Any] = {"_temp_dir": order.temporary, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+    own: dict[str, Any] = {
+        "_temp_dir": order.temporary,
+        "num_cpus": usable_cores(),
+        "object_store_memory": STORE_BYTES,
+        "include_dashboard": False,
+    }
     ray.init(
         address=order.address or "local", log_to_driver=False, configure_logging=False, namespace="nightshift",
         **({} if order.address else own),

@@ -30,7 +30,7 @@ def code_of_harness() -> tuple[str, bytes]:
         for path in sorted(path for path in paths if path.exists() and "__pycache__" not in path.parts):
             name = zipfile.ZipInfo(path.relative_to(ABOVE).as_posix(), FIRST_DATE)
             name.external_attr = 0o644 << 16
-            code.writestr(name, path.read_bytes(), zipfile.ZIP_DEFLATED)
+            code.writestr(name, path.read_bytes())
     return hashlib.sha256(file.getvalue()).hexdigest(), file.getvalue()
 
 

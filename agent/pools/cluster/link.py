@@ -24,6 +24,7 @@ SETTINGS = {
     "RAY_memory_monitor_refresh_ms": "0",  # the harness watches memory itself, and knows whose fault a shortage is
     "RAY_worker_niceness": "0",  # Ray's own is 15: other programs of the machine would go first
     "RAY_raylet_start_wait_time_s": "120",  # on a busy machine
+    "RAY_num_workers_soft_limit": "1024",  # keep the processes of workers that wait: starting one takes a second
     "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # then the head is gone
 }
 

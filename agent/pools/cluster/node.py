@@ -1,5 +1,6 @@
 """Answer the driver's calls on a node: hold content, say what the node is, and execute jobs."""
 
+import errno
 import fcntl
 import os
 import pickle
@@ -199,20 +200,20 @@ def _idle_runner(night: Night) -> Runner:
 
 def perform(call: Perform, board: Board) -> Returned:
     """Execute a job with the part of this node that is free for it; return its result and its small files."""
+    home().mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(home()).free < MIN_FREE_BYTES:
         return Returned(unwell=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}")
-    corpus = folder_with("corpora", call.content.corpus)
-    enter(call.night, call.content)
     runner = Runner(
-        replace(call.night, data=str(corpus)), night_folder(call.night), call.box,
-        limits_of_machine(call.share.of_memory),
-        call.allowance_s, lambda: board.is_over, board.note, root=home(),
+        call.night, night_folder(call.night), call.box, limits_of_machine(call.share.of_memory), call.allowance_s,
+        lambda: board.is_over, board.note, root=home(),
     )  # fmt: skip
     try:
+        night = replace(call.night, data=str(folder_with("corpora", call.content.corpus)))
+        enter(call.night, call.content)
         with leased(call.worker, call.share) as lease, board.reporting():
             for name, checksum in call.sent.items():
                 _receive(runner.folder, name, checksum)
-            result = execute(call.job, replace(runner, lease=lease))
+            result = execute(call.job, replace(runner, night=night, lease=lease))
     except MachineError as error:
         return Returned(error=str(error), files=small_files(runner, call.job))
     except OSError as error:
@@ -274,7 +275,7 @@ def _locked(kind: str, wanted: list[Any]) -> Iterator[Any]:
                 yield one
                 return
         if time.monotonic() > deadline:
-            raise OSError(0, f"another night uses all its {kind}", None)
+            raise OSError(errno.EBUSY, "another night uses all of them", f"its {kind}")
         time.sleep(0.1)
 
 

@@ -1,0 +1,128 @@
+"""Content by its checksum: what goes to a node arrives whole, or not at all."""
+
+import hashlib
+import io
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+from nights import mounted
+
+from agent.errors import MachineError
+from agent.experiment import Night
+from agent.pools.cluster import content
+from agent.pools.cluster.content import blob, code_of_harness, digests_of, folder_with, missing, pieces, put_file, store
+from agent.pools.cluster.node import Board, answer, core_sets, leased, night_folder
+from agent.pools.cluster.words import Content, Drop, Fetch, Lacks, Missing, NodeShare, Perform, Piece, Returned
+from agent.runs.jobs import Rehearse, Trial
+from agent.sandbox.box import Open
+
+NIGHT = Night(
+    tag="t", branch="b", script="train_mlx.py", base="", budget_s=1.0, seed=0, device_kind="cpu", device="here",
+    protocol="0" * 12, data="/data", started="2026-01-31T23:59:59Z",
+)  # fmt: skip
+TEXT = b"0123456789" * 10
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a node for nights of a cluster."""
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "ray"
+
+
+def sent(text: bytes = TEXT) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def test_the_code_that_is_sent_runs_and_has_the_same_checksum_each_time():
+    digest, code = code_of_harness()
+    assert (digest, code) == code_of_harness()
+    names = zipfile.ZipFile(io.BytesIO(code)).namelist()
+    assert {"agent/pools/cluster/node.py", "agent/sandbox/keeper.py", "prepare.py", "kernels/cpu.c"} <= {*names}
+    assert not any("__pycache__" in name or name.startswith("tests") for name in names)
+
+
+def test_a_file_arrives_in_pieces_and_takes_its_name_once_it_is_whole(node, tmp_path, monkeypatch):
+    monkeypatch.setattr(content, "PIECE_BYTES", 33)
+    (tmp_path / "file").write_bytes(TEXT)
+    for offset, piece, last in pieces(tmp_path / "file"):
+        assert not blob(sent()).exists()
+        store(sent(), "driver", offset, piece, last=last)
+    assert blob(sent()).read_bytes() == TEXT
+    assert missing({sent(): "/elsewhere"}) == ()
+
+
+def test_an_empty_file_is_one_piece(tmp_path):
+    (tmp_path / "file").touch()
+    assert [*pieces(tmp_path / "file")] == [(0, b"", True)]
+
+
+def test_a_damaged_file_is_refused_and_asked_for_again(node):
+    with pytest.raises(MachineError, match="arrived damaged"):
+        store(sent(), "driver", 0, TEXT[:-1] + b"x", last=True)
+    assert missing({sent(): "/elsewhere"}) == (sent(),)
+    store(sent(), "driver", 0, TEXT, last=True)
+    blob(sent()).write_bytes(b"changed later")
+    assert missing({sent(): "/elsewhere"}) == (sent(),)
+
+
+def test_a_node_takes_the_same_file_from_its_own_disk(node, tmp_path):
+    (tmp_path / "file").write_bytes(TEXT)
+    lacks = answer(Missing({sent(): str(tmp_path / "file"), sent(b"other"): str(tmp_path / "file")}), None)
+    assert isinstance(lacks, Lacks)
+    assert lacks.digests == (sent(b"other"),)
+
+
+def test_a_folder_is_made_of_its_files_and_made_again_if_one_is_gone(node, tmp_path):
+    (tmp_path / "one" / "sub").mkdir(parents=True)
+    for name in ("a", "sub/b"):
+        (tmp_path / "one" / name).write_text(name)
+    files = digests_of(tmp_path / "one", ("a", "sub/b"))
+    assert missing({checksum: str(tmp_path / "one" / name) for name, checksum in files.items()}) == ()
+    folder = folder_with("fixed", files)
+    assert digests_of(folder, ("a", "sub/b")) == files
+    (folder / "a").unlink()
+    assert digests_of(folder_with("fixed", files), ("a", "sub/b")) == files
+    with pytest.raises(MachineError, match="is gone"):
+        put_file(sent(b"never sent"), tmp_path / "elsewhere")
+
+
+def test_weights_are_fetched_in_pieces_with_a_checksum_and_dropped(node, monkeypatch):
+    monkeypatch.setattr("agent.pools.cluster.node.PIECE_BYTES", 60)
+    weights = night_folder(NIGHT) / "runs" / "0003" / "seed7" / "out" / "model.safetensors"
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(TEXT)
+    first, last = (answer(Fetch(NIGHT, 3, 7, offset), None) for offset in (0, 60))
+    assert isinstance(first, Piece)
+    assert isinstance(last, Piece)
+    assert (first.content + last.content, first.digest, last.digest) == (TEXT, None, sent())
+    answer(Drop(NIGHT, ((3, 7),)), None)
+    with pytest.raises(MachineError, match="the weights of #3 with seed 7 are gone"):
+        answer(Fetch(NIGHT, 3, 7, 0), None)
+
+
+def test_a_node_whose_disk_is_full_takes_no_job(tmp_path, monkeypatch):
+    with mounted(tmp_path / "small", "size=1m") as small:
+        monkeypatch.setenv("NIGHTSHIFT_CACHE", str(small))
+        trial = Trial(attempt=0, script="", allowance_s=1.0, scoring_s=1.0, usual_bytes=None)
+        asked = Perform(
+            NIGHT, Content({}, {}, "", "", "off"), Rehearse(trial=trial, machine=None), "w", NodeShare(1),
+            Open("a test"), None, {},
+        )  # fmt: skip
+        returned = answer(asked, Board(None, "w"))
+    assert isinstance(returned, Returned)
+    assert "less than 1 GB are free on the disk" in (returned.unwell or "")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="cores cannot be pinned here")
+def test_two_workers_of_a_machine_have_different_cores(node):
+    sets, threads = core_sets(NodeShare(1))
+    if threads < 2:
+        pytest.skip("there is one core")
+    with leased("a", NodeShare(1)) as one, leased("b", NodeShare(1)) as other:
+        assert (one.cores, other.cores) == tuple(sets[:2])
+        assert one.of_cores == threads
+    with leased("c", NodeShare(threads)) as whole, leased("d", NodeShare(0)) as unpinned:
+        assert whole.cores == unpinned.cores == ()
