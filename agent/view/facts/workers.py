@@ -1,13 +1,16 @@
 """Tell which worker of a night did what when, how busy all of them were, and how many experiments an hour that made."""
 
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
+from itertools import chain, pairwise
+from operator import itemgetter
+from typing import NamedTuple
 
 from agent.experiment import Ask, Ending, History, Night, Run
 from agent.pools.contention import Contention, contention_of
@@ -16,16 +19,21 @@ from agent.view.facts.nouns import NightFacts
 
 LEAST_PAUSE_S = 60.0  # with nothing at work, so long and a run's budget: the night itself was not at work
 NUMBERS = re.compile(r"(\d+)")
+UNIX = "(julianday({}) - 2440587.5) * 86400"  # in a fifth of Python's time
 SCORING_S = """total(score_s) + total(json_extract(audit, '$.wall_s'))
     + total(json_extract(holdout, '$.wall_s')) + total(json_extract(holdout, '$.audit.wall_s'))"""
 RUNS = f"""
-    SELECT worker, attempt, seed, dawn, ending, began, ended, coalesce(wall_s, 0) AS train_s, {SCORING_S} AS scoring_s,
-        score_s IS NOT NULL AS is_scored
+    SELECT worker, attempt, seed, dawn, ending, {UNIX.format("began")}, {UNIX.format("ended")}, coalesce(wall_s, 0),
+        {SCORING_S}, score_s IS NOT NULL
     FROM runs GROUP BY id ORDER BY id
 """
-OTHERS = """
-    SELECT started, wall_s FROM asks
-    UNION ALL SELECT started, json_extract(dry_run, '$.wall_s') FROM attempts WHERE dry_run IS NOT NULL
+OTHERS = f"""
+    WITH others AS (
+        SELECT {UNIX.format("started")} AS began_s, coalesce(wall_s, 0) AS wall_s FROM asks
+        UNION ALL SELECT {UNIX.format("started")}, coalesce(json_extract(dry_run, '$.wall_s'), 0)
+        FROM attempts WHERE dry_run IS NOT NULL
+    )
+    SELECT began_s, began_s + wall_s FROM others WHERE began_s IS NOT NULL
 """
 COUNTS = """
     SELECT (SELECT total(json_extract(dry_run, '$.wall_s')) FROM attempts) AS dry_runs_s,
@@ -42,8 +50,7 @@ LAST_RUNS = """
 Between = tuple[float, float]  # two times of the clock time.time()
 
 
-@dataclass(frozen=True, slots=True)
-class BusyTime:
+class BusyTime(NamedTuple):  # and no dataclass: ten thousand are made in a tenth of a second
     """Hold when a worker was busy with a run: with its training, and with the scoring and the audits after it."""
 
     worker: str
@@ -111,8 +118,7 @@ class Crew:
         return tuple(one for one in self.workers if one.attempt is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class RunTimes:
+class RunTimes(NamedTuple):
     """Hold the facts of a run that tell when its worker was busy."""
 
     worker: str
@@ -120,21 +126,21 @@ class RunTimes:
     seed: int
     dawn: int
     ending: str | None  # None: it goes on
-    began: str | None
-    ended: str | None
+    began_s: float | None  # of the clock time.time()
+    trained_s: float | None  # when its training ended
     train_s: float
     scoring_s: float
     is_scored: bool = True
 
     @classmethod
     def of(cls, attempt: int, run: Run) -> "RunTimes":
-        times = run.began, run.ended, run.wall_s, run.spent_s - run.wall_s
+        times = seconds(run.began), seconds(run.ended), run.wall_s, run.spent_s - run.wall_s
         return cls(run.worker, attempt, run.seed, run.dawn, run.ending, *times, is_scored=run.score is not None)
 
     @property
     def is_cut_off(self) -> bool:
         """Return whether nothing tells when it ended: it goes on, or the harness died during it."""
-        return self.ended is None and not self.train_s
+        return self.trained_s is None and not self.train_s
 
     @property
     def is_unscored(self) -> bool:
@@ -157,26 +163,20 @@ def spans(runs: Iterable[RunTimes], busy: Collection[str] = (), now_s: float | N
     """
     by_worker: dict[str, list[tuple[float, RunTimes]]] = defaultdict(list)
     for run in runs:
-        if (began_s := seconds(run.began)) is not None:
-            by_worker[run.worker].append((began_s, run))
+        if run.began_s is not None:
+            by_worker[run.worker].append((run.began_s, run))
     found = []
     for worker in sorted(by_worker, key=in_order):
-        own = sorted(by_worker[worker], key=lambda one: one[0])
-        last = own[-1][1]
+        own = sorted(by_worker[worker], key=itemgetter(0))
+        _, last = own[-1]
         goes_on = (last.is_cut_off or last.is_unscored) and worker in busy and now_s is not None
-        ends = [_ended_s(began_s, run) for began_s, run in own]
-        ends = [min(end_s, later_s) for end_s, (later_s, _) in zip(ends, own[1:], strict=False)] + ends[-1:]
-        if goes_on and now_s is not None:
-            ends[-1] = max(own[-1][0], now_s)
-        for (began_s, run), ended_s in zip(own, ends, strict=True):
+        for (began_s, run), (later_s, _) in pairwise([*own, (math.inf, last)]):
+            trained_s = began_s + run.train_s if run.trained_s is None else run.trained_s
+            ended_s = now_s if goes_on and run is last and now_s is not None else trained_s + run.scoring_s
             ending = None if goes_on and run is last and run.is_cut_off else run.ending
-            found.append(BusyTime(worker, run.attempt, run.seed, run.dawn, ending, began_s, max(began_s, ended_s)))
+            ended_s = max(began_s, min(ended_s, later_s))
+            found.append(BusyTime(worker, run.attempt, run.seed, run.dawn, ending, began_s, ended_s))
     return found
-
-
-def _ended_s(began_s: float, run: RunTimes) -> float:
-    trained_s = seconds(run.ended)
-    return (began_s + run.train_s if trained_s is None else trained_s) + run.scoring_s
 
 
 def seconds(at: str | None) -> float | None:
@@ -196,7 +196,8 @@ def spans_of(facts: NightFacts) -> list[BusyTime]:
     """Return when each worker was busy with the runs that have ended."""
     return spans(
         RunTimes(
-            run.worker, one.number, run.seed, run.dawn, run.ending, run.began, run.ended, run.train_s, run.scoring_s
+            *(run.worker, one.number, run.seed, run.dawn, run.ending),
+            *(seconds(run.began), seconds(run.ended), run.train_s, run.scoring_s),
         )
         for one in facts.attempts
         for run in one.runs
@@ -252,15 +253,15 @@ def stretches(busy: Iterable[BusyTime], others: Iterable[Between], budget_s: flo
     every = [(one.began_s, one.ended_s, one.worker) for one in busy]
     every += [(began_s, ended_s, "") for began_s, ended_s in others]
     found: list[Stretch] = []
-    names: set[str] = set()
+    first_s, last_s, names = math.inf, math.inf, set[str]()
     for began_s, ended_s, worker in sorted(every):
-        if not found or began_s > found[-1].ended_s + pause_s:
-            names = set()
-            found.append(Stretch(began_s, ended_s, names))
-        found[-1] = Stretch(found[-1].began_s, max(found[-1].ended_s, ended_s), names)
+        if began_s > last_s + pause_s:
+            found.append(Stretch(first_s, last_s, names))
+            first_s, last_s, names = began_s, ended_s, set()
+        first_s, last_s = min(first_s, began_s), ended_s if last_s == math.inf else max(last_s, ended_s)
         if worker:
             names.add(worker)
-    return found
+    return [*found, Stretch(first_s, last_s, names)] if every else []
 
 
 def load_of(facts: NightFacts) -> Load:
@@ -314,9 +315,9 @@ def crew_of(night: Night, history: History, asks: Iterable[Ask]) -> Crew | None:
 def read_crew(journal: Journal, now_s: float | None) -> Crew:
     """Return the workers of a night; now_s: the time where the night runs, None where it does not."""
     night = journal.night()
-    made = [RunTimes(**dict(row)) for row in journal.query(RUNS)]
+    made = [RunTimes(*row) for row in journal.query(RUNS)]
     (counts,) = journal.query(COUNTS)
-    others = chain.from_iterable(_between(*row) for row in journal.query(OTHERS))
+    others = [(began_s, ended_s) for began_s, ended_s in journal.query(OTHERS)]
     jobs = {} if now_s is None else read_jobs(journal)
     busy = spans(made, jobs.keys(), now_s)
     return Crew(

@@ -22,7 +22,7 @@ from agent.view.live.workers import Workers
 
 PLAIN_EVERY_S = 60.0
 DRAWN_EVERY_S = 0.2  # a drawing takes a millisecond, which a run on a CPU would have used
-LOAD_EVERY_S = 5.0  # it takes a hundredth of a second after 10,000 attempts
+LOAD_EVERY_S, LOAD_SHARE = 5.0, 0.01  # at most so often, and of the time: after 10,000 attempts it takes a while
 ALIKE = frozenset({"dry run", "scoring", "auditing"})  # take about as long each time
 ENDS_AFTER_RUN = "the night ends after this run; Ctrl-C again ends the run too"
 
@@ -54,7 +54,7 @@ class Screen:
         self._workers = Workers(workers)
         self._asking: AtWork | None = None  # of a night with several
         self._load: Load | None = None
-        self._load_at_s = 0.0
+        self._load_due_s = 0.0
         self._so_far: SoFar | None = None
         self._usual_s: dict[str, float] = {}  # how long each kind of work took last
         self._said_s: dict[str, float] = {}  # worker → when its run was last told of in a log
@@ -68,10 +68,11 @@ class Screen:
 
     def _load_of(self, history: History, asks: Sequence[Ask]) -> Load | None:
         """Return how busy several workers were, as it was computed a moment ago; None with one worker."""
-        if self._workers.are_several and (self._load is None or time.monotonic() - self._load_at_s >= LOAD_EVERY_S):
+        began_s = time.monotonic()
+        if self._workers.are_several and (self._load is None or began_s >= self._load_due_s):
             busy, workers = self._workers.at_work.keys(), self._workers.count
             self._load = load_of_history(history, asks, self._budget_s, busy=busy, workers=workers, now_s=time.time())
-            self._load_at_s = time.monotonic()
+            self._load_due_s = began_s + max(LOAD_EVERY_S, (time.monotonic() - began_s) / LOAD_SHARE)
         return self._load
 
     def stands(self, so_far: SoFar) -> None:

@@ -5,7 +5,7 @@ import json
 import time
 
 import pytest
-from crews import BETWEEN_S, GPUS, MINUTES_S, SCORING_S, at, record_crew
+from crews import BETWEEN_S, GPUS, MINUTES_S, SCORING_S, record_crew
 from json_page import faults
 from nights import Grounds, make_repository, unigram
 
@@ -31,8 +31,7 @@ def place(tmp_path_factory) -> Place:
 
 
 def ran(worker: str, began_s: float, train_s: float = 100, **facts: object) -> RunTimes:
-    run = RunTimes(worker, 1, 0, 0, Ending.FINISHED, at(began_s), at(began_s + train_s), train_s, 20)
-    return dataclasses.replace(run, **facts)
+    return RunTimes(worker, 1, 0, 0, Ending.FINISHED, began_s, began_s + train_s, train_s, 20)._replace(**facts)
 
 
 def test_a_worker_is_busy_from_the_begin_of_its_run_to_the_end_of_its_scoring():
@@ -44,7 +43,7 @@ def test_a_worker_is_busy_from_the_begin_of_its_run_to_the_end_of_its_scoring():
 
 
 def test_a_run_that_goes_on_is_told_from_one_that_the_harness_did_not_survive():
-    lost = ran("gpu 0", 1000, ended=None, train_s=0, scoring_s=0, ending=Ending.LOST)
+    lost = ran("gpu 0", 1000, trained_s=None, train_s=0, scoring_s=0, ending=Ending.LOST)
     (span,) = spans([lost])
     assert (span.began_s, span.ended_s, span.ending) == (1000, 1000, "lost")
     (span,) = spans([lost], {"gpu 0"}, now_s=1060)
