@@ -158,7 +158,7 @@ def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
     for line in noise_lines(found) if found is not None else ():
         context.watcher.said(line)
     beside = contention_of(state.attempts) if attempt.number == 0 else None
-    if beside is not None:
+    if beside is not None and beside.is_notable:
         context.watcher.said(beside.words)
     known = experience(context.place, context.runner.night, state.attempts) if attempt.number == 0 else None
     if known is not None and known.tag is None:
