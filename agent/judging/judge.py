@@ -132,7 +132,7 @@ class Balanced:
             return _overtaken(verdict, best) if rival is not best and verdict.status is Status.KEEP else verdict
         doubt = self._doubt(known, attempt, history)
         if rival is not best:
-            return self._elsewhere(known, doubt, rival, best)
+            return self._elsewhere(known, doubt, best)
         if self._wants_run(known, doubt):
             return doubt.told(
                 Kind.UNDECIDED, f"{percent_sure(doubt.sure)} sure: another seed tells more than another idea"
@@ -145,14 +145,15 @@ class Balanced:
             return doubt.told(Kind.UNDECIDED, "the noise is hardly known: another seed has to confirm it")
         return doubt.told(doubt.kind_in_favour, doubt.in_favour)
 
-    def _elsewhere(self, known: Knowledge, doubt: "Doubt", parent: Attempt, best: Attempt) -> Decision:
+    def _elsewhere(self, known: Knowledge, doubt: "Doubt", best: Attempt) -> Decision:
         """Decide about an edit of a script that is not the incumbent any more.
 
         Of two edits of one script, the second to end has to be merged onto the first, or the first onto the second: the
-        one that brings less is measured again. A merge costs a run, so it has to promise more than a fresh idea.
+        one that brings less is measured again. That holds for an edit of a revoked script, too, since both together
+        were measured. A merge costs a run, so it has to promise more than a fresh idea.
         """
         leads = known.drift(doubt.attempt.number, best.number) >= self.lead
-        if parent.status is Status.KEEP and doubt.sure >= CONFIRMED and leads:
+        if doubt.sure >= CONFIRMED and leads:
             return doubt.told(doubt.kind_in_favour, f"{doubt.in_favour}, and better than #{best.number}")
         promises = doubt.worth + doubt.value_of_run > known.belief.value_of_idea(self.price)
         if doubt.worth > 0 and (promises or doubt.simpler is not None):

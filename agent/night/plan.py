@@ -22,6 +22,8 @@ from agent.runs.jobs import Evaluate, Job, Reexamine
 from agent.runs.train import learnt_bounds, read_losses
 from agent.script.dials import only_dials_differ
 
+MEASURED = frozenset({Kind.REVOKED, Kind.PASSENGER, Kind.OVERTAKEN})  # an edit of such a script may make up for it
+
 
 @dataclass(frozen=True, slots=True)
 class Begin:
@@ -325,7 +327,8 @@ def fallen_keeps(history: History, kept: Iterable[int]) -> dict[int, Decision]:
 def _fall(attempt: Attempt, history: History) -> Decision | None:
     if attempt.decision is None or attempt.status is not Status.KEEP:
         return None
-    if attempt.parent is not None and history[attempt.parent].status is not Status.KEEP:
+    parent = None if attempt.parent is None else history[attempt.parent]
+    if parent is not None and parent.status is not Status.KEEP and parent.kind not in MEASURED:
         return Decision(Kind.ORPHANED, f"made from #{attempt.parent}, which is no longer kept")
     slow = too_slow(attempt)
     if slow is not None:

@@ -106,17 +106,22 @@ def test_what_is_simpler_at_the_same_score_is_merged_as_well():
 # ---- the parent is not kept any more ---------------------------------------------------------------------------------
 
 
-def fallen(kind: Kind) -> list[Attempt]:
-    return [BASELINE, replace(BEST, decision=Decision(kind, "")), *losers(2, 10, 0, 1.5)]
+def fallen(kind: Kind, val_bpb: float = 1.4) -> list[Attempt]:
+    scores = (val_bpb, val_bpb + 0.001, val_bpb - 0.001)
+    return [BASELINE, scored_attempt(1, *scores, parent=0, kind=kind), *losers(2, 10, 0, 1.5)]
 
 
 @pytest.mark.parametrize("judge", JUDGES)
 def test_an_edit_of_a_revoked_script_is_worth_as_much_in_another(judge):
     for kind in (Kind.REVOKED, Kind.PASSENGER):
-        decision = judge.judge(undecided(12, 1.35, parent=1), fallen(kind))
-        assert decision.kind is Kind.OVERTAKEN  # with its parent's edit, it is not kept
+        decision = judge.judge(undecided(12, 1.53, parent=1), fallen(kind, 1.58))
+        assert decision.kind is Kind.OVERTAKEN
         assert decision.reason.endswith("to be merged onto #0")
-        assert judge.judge(undecided(12, 1.45, parent=1), fallen(kind)).kind is Kind.WORSE
+        assert judge.judge(undecided(12, 1.61, parent=1), fallen(kind, 1.58)).kind is Kind.WORSE
+
+
+def test_where_it_makes_up_for_the_revoked_edit_both_are_kept():
+    assert Balanced().judge(undecided(12, 1.40, parent=1), fallen(Kind.REVOKED, 1.58)).kind is Kind.KEPT
 
 
 @pytest.mark.parametrize("judge", JUDGES)
