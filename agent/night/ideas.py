@@ -1,5 +1,6 @@
 """Get the ideas of a night: made ahead while runs train, or asked for when a worker is free. The driver never waits."""
 
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -123,12 +124,14 @@ class Ideas:
         best, pace = state.best, state.pace
         if not context.asks_ahead or best is None or context.stop.after_run or self._due_repairs():
             return
+        told = None
         while (under_way := self._under_way) < state.workers:
             number = self._free_number(self._ahead)
             if number <= self._last_ahead or context.limits.reached(state.ideas + under_way, pace, pace.run_s):
                 return
             self._last_ahead = number
-            self._ask(replace(brief(context, state, best), broken=None, asked_for=number), is_ahead=True)
+            told = told or replace(brief(context, state, best), broken=None)
+            self._ask(replace(told, asked_for=number), is_ahead=True)
 
     def enter_next(self, idle: int = 1) -> Supply:
         """Enter an attempt into the journal if there is an idea for it, else see to it that one comes.
@@ -243,8 +246,11 @@ class Ideas:
         broken = [one for one in self._due_repairs() if one.number not in asked]
         left = context.limits.left(state.ideas).experiments
         wanted = min(idle, idle if left is None else left) - len(self._questions)
-        for _ in range(max(wanted, 0)):
-            briefing = replace(brief(context, state, best), asked_for=self._free_number())
+        if wanted <= 0:
+            return
+        told = brief(context, state, best)
+        for _ in range(wanted):
+            briefing = replace(told, asked_for=self._free_number())
             if broken or state.unsettled or asked:
                 briefing = replace(briefing, broken=broken.pop(0) if broken else None)
             self._ask(briefing, is_ahead=False)
@@ -258,6 +264,7 @@ class Ideas:
         except (NoIdea, Exhausted) as error:
             self._failures.append(error)
             self._consider_failures(best)
+            self._rests(best)
             return Supply.OVER if self._is_over else Supply.LATER
         finally:
             state.read_asks()
@@ -314,21 +321,23 @@ class Ideas:
         for sentence in dict.fromkeys(map(str, failures)):
             context.watcher.said(sentence)
         if any(isinstance(error, Exhausted) for error in failures):
-            self._dry, self._is_over = best.number, not state.unsettled
-        elif not self._questions and not self._answers:
-            wait_s = WAITS_S[self._pauses] if self._pauses < len(WAITS_S) else None
-            self._is_over = wait_s is None or context.limits.reached(state.ideas, state.pace, wait_s)
-            if wait_s is not None and not self._is_over:
-                self._pauses += 1
-                self._asks_from_s = time.monotonic() + wait_s
+            self._dry = best.number
+        elif self._asks_from_s is None:
+            wait_s = WAITS_S[self._pauses] if self._pauses < len(WAITS_S) else math.inf
+            if wait_s < math.inf and not context.limits.reached(state.ideas, state.pace, wait_s):
                 context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
+                self._asks_from_s = time.monotonic() + wait_s
+            else:
+                self._asks_from_s = math.inf
+            self._pauses += 1
 
     def _rests(self, best: Attempt) -> bool:
-        """Return whether no source is to be asked now."""
+        """Return whether no source is to be asked now; find out whether none will be."""
         if self._dry is not None and self._dry == best.number:
-            self._is_over = not self._state.unsettled
+            self._is_over = not (self._state.unsettled or self._questions)
             return True
         if self._asks_from_s is not None and time.monotonic() < self._asks_from_s:
+            self._is_over = self._asks_from_s == math.inf and not self._questions
             return True
         self._dry, self._asks_from_s = None, None
         return False
@@ -341,7 +350,7 @@ def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
         context.runner.night,
         state.attempts,
         best,
-        remember_noise(context.journal, noise(state.attempts)),
+        state.once("noise", lambda: remember_noise(context.journal, noise(state.attempts))),
         asks=state.asks,
         left=context.limits.left(state.ideas),
         has_reader=context.has_reader,

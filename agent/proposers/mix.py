@@ -11,8 +11,8 @@ import random
 import statistics
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TypeVar
@@ -79,7 +79,7 @@ class Mix:
             priors = {name: self._priors.get(name, USUAL) for name in self._turns.names(briefing)}
             order = by_promise(priors, briefing, self._seed, asked=self._turns.asked)
             order.sort(key=lambda name: (name in self._last, name not in self._first))
-            turn = self._turns.begin(order, briefing)
+            turn = self._turns.begin(order, briefing, self._first)
         idea = self._turns.first_idea(turn)
         stands_in = idea.name in self._last
         with self._lock:
@@ -114,6 +114,8 @@ class Turn:
     names: tuple[str, ...]
     briefing: Briefing
     maker: tuple[str, ...]  # the source of the crash to repair
+    uncounted: Collection[str]  # sources that answer at once, mostly with nothing
+    expected: str | None  # the source that counts as being asked until another one is
     failures: list[str]
 
 
@@ -148,8 +150,8 @@ class Turns:
             name for name in self._sources if name not in known or known[name].parent != briefing.parent.number
         )
 
-    def begin(self, order: Sequence[str], briefing: Briefing) -> Turn:
-        """Return in which order to ask, and count the first source as being asked from now on.
+    def begin(self, order: Sequence[str], briefing: Briefing, uncounted: Collection[str]) -> Turn:
+        """Return in which order to ask, and count the source that comes first as being asked from now on.
 
         The source of a crash to repair comes first. Sources that rest, after several failures, come last.
         """
@@ -157,51 +159,49 @@ class Turns:
         failures = [f"{name} failed again and again and rests until attempt {rest}" for name, rest in until.items()]
         maker = self._repairer(briefing)
         names = tuple(dict.fromkeys((*maker, *(name for name in order if name not in until), *until)))
-        self._count(names[:1], 1)
-        return Turn(names, briefing, maker, failures)
+        expected = next((name for name in names if name not in uncounted), None)
+        self._count(None, expected)
+        return Turn(names, briefing, maker, uncounted, expected, failures)
 
     def first_idea(self, turn: Turn) -> Taken:
         """Return the idea of the first source that has one; raise Exhausted if all are, or NoIdea with the reasons."""
-        briefing, failures = turn.briefing, turn.failures
+        briefing, failures, at = turn.briefing, turn.failures, turn.expected
         unanswered: set[str] = set()
-        for name in turn.names:
-            if name in unanswered:
-                continue
-            mine = briefing if name in turn.maker else replace(briefing, broken=None)
-            try:
-                with self._being_asked(name, is_counted=name == turn.names[0]):
-                    return Taken(name, self._sources[name].propose(mine), tuple(failures))
-            except NotYet:
-                continue
-            except Unanswered as error:
-                unanswered.update(self._alike.get(name, ()))
-                failures.append(f"{name}: {error}")
-            except NoIdea as error:
-                failures.append(f"{name}: {error}")
-            except Exhausted as error:
-                with self._lock:
-                    self._exhausted[name] = Dry(f"{name}: {error}", briefing.parent.number)
-                failures.append(f"{name}: {error}")
+        try:
+            for name in turn.names:
+                if name in unanswered:
+                    continue
+                if name not in turn.uncounted:
+                    self._count(at, name)
+                    at = name
+                mine = briefing if name in turn.maker else replace(briefing, broken=None)
+                try:
+                    with self._slots.get(name, nullcontext()):
+                        return Taken(name, self._sources[name].propose(mine), tuple(failures))
+                except NotYet:
+                    continue
+                except Unanswered as error:
+                    unanswered.update(self._alike.get(name, ()))
+                    failures.append(f"{name}: {error}")
+                except NoIdea as error:
+                    failures.append(f"{name}: {error}")
+                except Exhausted as error:
+                    with self._lock:
+                        self._exhausted[name] = Dry(f"{name}: {error}", briefing.parent.number)
+                    failures.append(f"{name}: {error}")
+        finally:
+            self._count(at, None)
         if not self.names(briefing):
             with self._lock:
                 raise Exhausted("; ".join(dry.why for dry in self._exhausted.values()))
         raise NoIdea("; ".join(failures) or "no source can have an idea yet")
 
-    @contextmanager
-    def _being_asked(self, name: str, *, is_counted: bool) -> Iterator[None]:
-        """Wait until the source can be asked, and count it as being asked."""
-        if not is_counted:
-            self._count((name,), 1)
-        try:
-            with self._slots.get(name, nullcontext()):
-                yield
-        finally:
-            self._count((name,), -1)
-
-    def _count(self, names: Iterable[str], more: int) -> None:
+    def _count(self, before: str | None, now: str | None) -> None:
+        """Count one source as being asked instead of another; None: instead of none, or no other."""
         with self._lock:
-            for name in names:
-                self.asked[name] += more
+            for name, more in ((before, -1), (now, 1)):
+                if name is not None:
+                    self.asked[name] += more
 
     def _rests_until(self, name: str, briefing: Briefing) -> int | None:
         """Return until when a source rests; one that can repair what crashed is not held to its crashes."""
