@@ -56,6 +56,7 @@ class Ideas:
         self._answers: list[IdeaAhead] = []  # to questions that were asked when an idea was due
         self._ahead: list[IdeaAhead] = []
         self._failures: list[BaseException] = []  # of questions that were asked when an idea was due
+        self._entered: set[int] = set()  # questions whose ideas became attempts with lower numbers
         self._last_ahead = 0  # the highest number for which an idea was asked ahead
         self._told_of: Question | None = None  # that the watcher knows of
         self._repairs = Repairs(state.attempts)
@@ -193,6 +194,8 @@ class Ideas:
             self._put_back(idea)
             return False
         state.add(best.number, proposal)
+        if idea.asked_for is not None:
+            self._entered = {number for number in (*self._entered, idea.asked_for) if number >= len(state.attempts)}
         self._release(idea)
         if self._is_in_file(idea):
             self._waiting.forget_entered(state.attempts)
@@ -227,7 +230,7 @@ class Ideas:
 
     def _free_number(self, made: Sequence[IdeaAhead] = ()) -> int:
         """Return the lowest number for which no question is asked, and neither an answer nor one of `made` was."""
-        taken = {question.briefing.number for question in self._questions}
+        taken = self._entered | {question.briefing.number for question in self._questions}
         taken.update(idea.asked_for for idea in (*self._answers, *made) if idea.asked_for is not None)
         return next(number for number in count(len(self._state.attempts)) if number not in taken)
 
