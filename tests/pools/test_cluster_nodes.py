@@ -68,6 +68,8 @@ def test_a_night_runs_on_the_device_that_most_nodes_have_unless_it_has_one():
     assert usual([h100, H200, H200], "H100") == h100
     assert usual([h100], "A100") == h100  # and the night says that it runs on another device
     assert usual([]) is None
+    cpu = replace(H200, device_kind="cpu", device="AMD EPYC")
+    assert usual([cpu, cpu, h100]) == h100
 
 
 def test_cores_are_divided_so_that_all_workers_have_as_many():

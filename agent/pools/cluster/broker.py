@@ -74,6 +74,7 @@ class Broker:
     link: Connection
     code: tuple[str, Any]  # the checksum of the harness's code, and the reference to it
     board: Any
+    task: Any  # made once: Ray keeps a copy of the function for each that is made
     sender: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     content: Content | None = None
     nodes: set[str] = field(default_factory=set)
@@ -87,10 +88,8 @@ class Broker:
 
     def call(self, node: str, call: NodeCall, worker: str = "", cpus: float = 0, gpus: int = 0) -> Any:
         """Return the reference to a node's answer."""
-        task = ray.remote(
-            num_cpus=cpus, num_gpus=gpus, max_retries=0, max_calls=CALLS_OF_A_PROCESS,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-        )(bootstrap.answer_with)  # fmt: skip
+        there = NodeAffinitySchedulingStrategy(node, soft=False)
+        task = self.task.options(num_cpus=cpus, num_gpus=gpus, scheduling_strategy=there)
         digest, code = self.code
         return task.remote(digest, [code], pickle.dumps(call), self.board, worker)
 
@@ -202,6 +201,7 @@ def connect(order: Connect) -> None:
     """Join the cluster, or begin one on this machine that ends with this process."""
     own: dict[str, Any] = {
         "_temp_dir": order.temporary,
+        "_node_name": "ray",
         "num_cpus": usable_cores(),
         "object_store_memory": STORE_BYTES,
         "include_dashboard": False,
@@ -218,7 +218,8 @@ def main(link: Connection) -> None:
         connect(link.recv())
         digest, code = code_of_harness()
         board = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=_here())(bootstrap.Progresses).remote()
-        broker = Broker(link, (digest, ray.put(code)), board)
+        task = ray.remote(max_retries=0, max_calls=CALLS_OF_A_PROCESS)(bootstrap.answer_with)
+        broker = Broker(link, (digest, ray.put(code)), board, task)
     except (RayError, ConnectionError, OSError, RuntimeError, ValueError) as error:
         link.send(Unreachable(sentence(error)))
         return

@@ -40,10 +40,14 @@ def different(joined: NodeJoined, night: Night) -> str | None:
 
 
 def usual(devices: Sequence[NodeDevice], wanted: str | None = None) -> NodeDevice | None:
-    """Return the device that a night runs on: the wanted one if a node has it, else the one that most nodes have."""
+    """Return the device that a night runs on: the wanted one if a node has it, else the one that most nodes have.
+
+    A node without a GPU among nodes with GPUs is left out.
+    """
     if not devices:
         return None
-    most = Counter(device.device for device in devices).most_common(1)[0][0]
+    gpus = [device for device in devices if device.device_kind != "cpu"]
+    most = Counter(device.device for device in gpus or devices).most_common(1)[0][0]
     name = wanted if wanted in {device.device for device in devices} else most
     return next(device for device in devices if device.device == name)
 

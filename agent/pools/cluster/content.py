@@ -13,7 +13,9 @@ from agent.errors import MachineError
 from agent.files import remove
 from agent.invocation import ABOVE, DATA
 from agent.records.checksums import digest
-from hardware import cache_root
+from agent.runs.jobs import Job, OfWeights, Reexamine
+from agent.runs.runner import Runner
+from hardware import cache_root, write_atomically
 
 PIECE_BYTES = 32 << 20  # of a file, in one message
 CODE = (*DATA, "hardware.py")  # what the harness imports beside its own package
@@ -135,3 +137,34 @@ def put_file(checksum: str, at: Path) -> None:
         raise MachineError(f"{at.name} is gone from {home()}; it comes again with the next night") from None
     except OSError:
         shutil.copyfile(blob(checksum), at)
+
+
+# ---- with a job ------------------------------------------------------------------------------------------------------
+
+
+def files_for(runner: Runner, job: Job, *, has_weights: bool) -> list[Path] | None:
+    """Return the files of this machine that a node needs for a job; None if the weights are on neither of them."""
+    if not isinstance(job, OfWeights):
+        return []
+    weights, files = runner.weights(job.attempt, job.seed), []
+    if not has_weights:
+        if not weights.is_file():
+            return None
+        files.append(weights)
+    if isinstance(job, Reexamine):
+        files += [runner.losses(job.attempt, job.seed, job.split)]
+        files += [runner.losses(*job.reference, job.split)] if job.reference else []
+    return [path for path in files if path.is_file()]
+
+
+def take_files(runner: Runner, files: Mapping[str, bytes]) -> None:
+    """Write files of a node to the night's folder; losses are on the disk before the journal records their score."""
+    for name, content in files.items():
+        at = runner.folder / name
+        if not is_inside(name):
+            continue
+        if at.suffix == ".f32":
+            write_atomically(at, content)
+        else:
+            at.parent.mkdir(parents=True, exist_ok=True)
+            at.write_bytes(content)

@@ -10,9 +10,9 @@ from agent.experiment import Ending, Run
 from agent.files import remove
 from agent.pools.cluster.checks import different
 from agent.pools.cluster.cluster import Cluster
-from agent.pools.cluster.content import is_inside
+from agent.pools.cluster.content import files_for, take_files
 from agent.pools.cluster.slots import NOT_PINNED, Slot, names_of
-from agent.pools.cluster.speeds import SlowNodes
+from agent.pools.cluster.speeds import TRIAL_SEED, SlowNodes
 from agent.pools.cluster.words import (
     BeginJob,
     Consult,
@@ -33,9 +33,8 @@ from agent.pools.cluster.words import (
 )
 from agent.pools.pool import Ended, Working
 from agent.records.checksums import digest
-from agent.runs.jobs import Evaluate, Job, Measure, Reexamine
+from agent.runs.jobs import Job, Measure, OfWeights
 from agent.runs.runner import Runner
-from hardware import write_atomically
 
 REST_S = {"killed": 5.0, "unwell": 300.0, "slow": 300.0}  # before a worker gets work again
 AGAIN_S = 10.0  # between attempts to reach a cluster that is gone
@@ -65,12 +64,13 @@ class RayPool:
         self._answers: dict[int, Consulted] = {}
         self._asked = 0
         self._next_start = 0.0
-        self._closing = False
+        self._is_open = self._closing = False
         self._slow = SlowNodes(first)
         self._entering: dict[int, str] = {}  # questions for the weights that a node has from an earlier call
         for joined in list(cluster.nodes.values()):
             self._welcome(joined)
         self._wait_for(lambda: not self._entering, ENTER_S)
+        self._is_open = True
         self._news += sorted(filter(None, cluster.refused.values()))
         if not self._slots:
             raise MachineError("; ".join(self._news) or "no node of the Ray cluster has a free device")
@@ -85,15 +85,15 @@ class RayPool:
 
     @property
     def at_work(self) -> Mapping[str, Working]:
-        return {slot.name: slot.working for slot in self._slots.values() if self._works(slot)}
+        return {slot.name: slot.working_now for slot in self._slots.values() if self._works(slot)}
 
     def free_for(self, job: Job) -> str | None:
         unsaid = {one.worker for one in (*self._ended, *self._lost)}
         slots = [slot for slot in self._slots.values() if slot.job is None and slot.name not in unsaid]
-        if isinstance(job, (Evaluate, Reexamine)):
+        if isinstance(job, OfWeights):
             nodes = self._held.get((job.attempt, job.seed), set()) & self._cluster.nodes.keys()
             slots = [slot for slot in slots if slot.node.node in nodes] if nodes else slots
-        free = [slot.name for slot in slots if self._is_ready(slot)]
+        free = [slot.name for slot in slots if self._is_ready_for(slot, job)]
         if free:
             return free[0]
         if unsaid or any(map(self._works, self._slots.values())):
@@ -102,14 +102,14 @@ class RayPool:
 
     def begin(self, worker: str, job: Job) -> None:
         slot = self._slots.get(worker)
-        if slot is None or not self._is_ready(slot):
+        if slot is None or not self._is_ready_for(slot, job):
             self._lost.append(Ended(worker, job, lost="no worker was there for it"))
             return
-        files = self._files_for(job, slot.node.node)
+        files = files_for(self._runner, job, has_weights=self._has_weights(slot, job))
         if files is None:
             self._lost.append(Ended(worker, job, lost="the node with its weights is gone"))
             return
-        slot.job, slot.began, slot.working = job, time.monotonic(), Working(None, 0.0)
+        slot.begin(job)
         self._send(slot, job, files)
 
     def _send(self, slot: Slot, job: Job, files: Iterable[Path]) -> None:
@@ -124,11 +124,23 @@ class RayPool:
 
     def _works(self, slot: Slot) -> bool:
         """Return whether a worker has a job of the night."""
-        return slot.job is not None and slot.name not in self._slow.trials
+        return slot.job is not None and slot.job is not self._slow.trials.get(slot.name)
+
+    def _is_ready_for(self, slot: Slot, job: Job) -> bool:
+        """Return whether a worker can take a job now; a slow node may still look at the weights that it has."""
+        may_look = slot.job is None and slot.node.node in self._on_trial
+        return self._is_ready(slot) or (may_look and self._has_weights(slot, job))
+
+    def _has_weights(self, slot: Slot, job: Job) -> bool:
+        return isinstance(job, OfWeights) and slot.node.node in self._held.get((job.attempt, job.seed), ())
+
+    @property
+    def _on_trial(self) -> set[str]:
+        """Return the nodes that have to train attempt 0 before they get work."""
+        return {self._slots[name].node.node for name in self._slow.trials if name in self._slots}
 
     def _is_ready(self, slot: Slot) -> bool:
-        on_trial = {self._slots[name].node.node for name in self._slow.trials if name in self._slots}
-        return slot.is_free and slot.node.node not in on_trial
+        return slot.is_free and slot.node.node not in self._on_trial
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
         if self._runner.stopped():
@@ -208,20 +220,6 @@ class RayPool:
         gpus = 1 if node.device is not None and node.device.device_kind == "cuda" else 0
         return self._cluster.content.cores_of(node.cpus, node.gpus if gpus else 0) or NOT_PINNED, gpus
 
-    def _files_for(self, job: Job, node: str) -> list[Path] | None:
-        """Return the files of this machine that the node needs for the job; None if its weights are nowhere."""
-        if not isinstance(job, (Evaluate, Reexamine)):
-            return []
-        runner, files = self._runner, []
-        if node not in self._held.get((job.attempt, job.seed), set()):
-            files.append(runner.weights(job.attempt, job.seed))
-            if not files[0].is_file():
-                return None
-        if isinstance(job, Reexamine):
-            files += [runner.losses(job.attempt, job.seed, job.split)]
-            files += [runner.losses(*job.reference, job.split)] if job.reference else []
-        return [path for path in files if path.is_file()]
-
     def _take(self, slot: Slot, job: Job, returned: Returned) -> None:
         """Take a job's result and its files, or decide that it has to be done again."""
         result = returned.result
@@ -238,13 +236,12 @@ class RayPool:
             if slow is not None:
                 self._rest(slot.node.node, REST_S["slow"], slow)
                 self._lose(slot, "its node is slow")
+                self._drop(slot.node.node, [(job.attempt, job.seed)])
                 return
             remove(self._runner.run_folder(job.attempt, job.seed))
             if isinstance(result, Run) and result.weights_bytes is not None:
                 self._held[job.attempt, job.seed] = {slot.node.node}
-        for name, content in returned.files.items():
-            if is_inside(name):
-                write_atomically(self._runner.folder / name, content)
+        take_files(self._runner, returned.files)
         error = MachineError(returned.error) if returned.error is not None else None
         self._ended.append(Ended(slot.name, job, result, error))
 
@@ -263,10 +260,6 @@ class RayPool:
                 self._news.append(f"the Ray cluster is gone, and is asked for again: {self._cluster.why_not}")
             self._lose_all("the Ray cluster is gone")
             self._next_start = time.monotonic() + AGAIN_S
-        for slot in self._slots.values():
-            if slot.job is not None:
-                known = slot.working.progress
-                slot.working = Working(known, time.monotonic() - slot.began)
 
     def _hear(self, event: FromBroker) -> None:
         match event:
@@ -282,10 +275,12 @@ class RayPool:
                 for slot in gone:
                     self._lose(slot, "its node has left")
                     del self._slots[slot.name]
+                at_work = {slot.node.node for slot in self._slots.values()}
+                for spare in [joined for joined in self._cluster.nodes.values() if joined.node not in at_work]:
+                    self._welcome(spare)
             case Progressed(worker, progress, elapsed_s):
-                at_work = self._slots.get(worker)
-                if at_work is not None and at_work.job is not None:
-                    at_work.working, at_work.began = Working(progress, elapsed_s), time.monotonic() - elapsed_s
+                if worker in self._slots and self._slots[worker].job is not None:
+                    self._slots[worker].note(progress, elapsed_s)
             case Consulted() as consulted:
                 if consulted.number in self._entering:
                     self._note_weights(consulted)
@@ -301,7 +296,7 @@ class RayPool:
         if slot is None or slot.job is None:
             return
         job = slot.job
-        if worker in self._slow.trials:
+        if not self._works(slot):
             self._end_trial(slot, returned)
         elif returned is not None:
             self._take(slot, job, returned)
@@ -322,15 +317,15 @@ class RayPool:
             joined = replace(joined, name=f"{joined.name} {joined.node[:4]}")
         cpus, gpus = self._needs(joined)
         names = names_of(joined, cpus, gpus, self._most)
-        is_late = bool(self._slots)
         for name, of_memory in names[: self._most - len(self._slots)]:
-            self._slots[name] = Slot(name, joined, NodeShare(0 if cpus == NOT_PINNED else int(cpus), of_memory))
+            share = NodeShare(0 if cpus == NOT_PINNED else int(cpus), of_memory)
+            self._slots[name] = Slot(name, joined, share, rests_until=time.monotonic() + ENTER_S)
         content = self._cluster.content
         assert content is not None
         self._asked += 1
         self._entering[self._asked] = joined.node
         self._cluster.send(Consult(self._asked, joined.node, Enter(self._runner.night, content)))
-        if is_late:
+        if self._is_open:
             self._news.append(f"node {joined.name} has joined: {joined.device and joined.device.device}")
 
     # ---- slow nodes ----
@@ -340,15 +335,16 @@ class RayPool:
         for name, trial in self._slow.trials.items():
             slot = self._slots.get(name)
             if slot is not None and slot.is_free and not self._closing:
-                slot.job = trial
+                slot.begin(trial)
                 self._send(slot, trial, [])
 
     def _end_trial(self, slot: Slot, returned: Returned | None) -> None:
         """Give a node work again if attempt 0 has trained there as fast as elsewhere."""
-        slot.job, node = None, slot.node
+        node = slot.node
         is_well = self._slow.is_well_again(slot.name, node.name, returned.result if returned is not None else None)
         said = f"node {node.name} trains attempt 0 well again, and gets work" if is_well else None
         self._rest(node.node, 0.0 if is_well else REST_S["slow"], said)
+        self._drop(node.node, [(0, TRIAL_SEED)])
 
     def _rest(self, node: str, rest_s: float, why: str | None) -> None:
         self._news += [why] if why is not None else []
@@ -379,6 +375,7 @@ class RayPool:
         if node is not None and isinstance(consulted.answer, tuple):
             for run in consulted.answer:
                 self._held.setdefault(run, set()).add(node)
+            self._rest(node, 0.0, None)
 
     def _ask(self, node: str, call: Fetch, most_s: float = FETCH_S) -> object:
         self._asked += 1

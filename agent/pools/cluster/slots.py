@@ -2,8 +2,9 @@
 
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from agent.experiment import Progress
 from agent.pools.cluster.words import NodeJoined, NodeShare
 from agent.pools.pool import Working
 from agent.runs.jobs import Job
@@ -21,7 +22,18 @@ class Slot:
     rests_until: float = 0.0
     job: Job | None = None
     began: float = 0.0
-    working: Working = field(default_factory=lambda: Working(None, 0.0))
+    progress: Progress | None = None
+
+    def begin(self, job: Job) -> None:
+        self.job, self.began, self.progress = job, time.monotonic(), None
+
+    def note(self, progress: Progress | None, elapsed_s: float) -> None:
+        """Note how far the worker is; elapsed_s: of the process that runs now."""
+        self.progress, self.began = progress, time.monotonic() - elapsed_s
+
+    @property
+    def working_now(self) -> Working:
+        return Working(self.progress, time.monotonic() - self.began)
 
     @property
     def is_free(self) -> bool:
