@@ -36,7 +36,7 @@ from agent.records.checksums import digest
 from agent.runs.jobs import Job, Measure, OfWeights
 from agent.runs.runner import Runner
 
-REST_S = {"killed": 5.0, "unwell": 300.0, "slow": 300.0}  # before a worker gets work again
+REST_S = {"killed": 5.0, "unwell": 60.0, "slow": 300.0}  # before a worker gets work again
 AGAIN_S = 10.0  # between attempts to reach a cluster that is gone
 FETCH_S = 600.0  # for the weights of a run
 ENTER_S = 120.0  # for a node to lay out the night's folder
