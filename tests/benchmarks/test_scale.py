@@ -49,7 +49,7 @@ def test_several_workers_make_more_jobs_than_one(tmp_path, kind):
 
 @pytest.mark.slow
 def test_nothing_is_lost_where_workers_and_drivers_are_killed(tmp_path):
-    command = [sys.executable, BENCHMARKS / "crews.py", "--quick", "--json", tmp_path / "flat.json"]
+    command = [sys.executable, BENCHMARKS / "crew_kills.py", "--quick", "--json", tmp_path / "flat.json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads((tmp_path / "flat.json").read_text())["kills"] == 10

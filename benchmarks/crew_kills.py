@@ -1,6 +1,6 @@
 """Is anything lost where several workers are at work? Nights of two workers whose processes are killed at random.
 
-    python benchmarks/crews.py [--kills 200] [--seed K] [--pool local|ray] [--quick] [--json FILE]
+    python benchmarks/crew_kills.py [--kills 200] [--seed K] [--pool local|ray] [--quick] [--json FILE]
 
 Every few seconds SIGKILL hits a process of the night: its driver, the keeper of a run or of a scoring, a process in the
 box, or, with --pool ray, any process of the Ray cluster. After the driver's death the same command goes on with the
@@ -193,7 +193,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         measure.write_json(args.json, flat)
         return int(any(flat[name] for name in COUNTS))
 
-    return measure.guarded("crews", body)
+    return measure.guarded("crew_kills", body)
 
 
 if __name__ == "__main__":
