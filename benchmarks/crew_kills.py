@@ -33,7 +33,7 @@ from agent.experiment import Attempt, Ending, Status
 from agent.records.journal import Journal
 
 WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
-PAUSE_S = (0.3, 4.0)  # between two kills
+PAUSES_S = {"local": (0.3, 4.0), "ray": (2.0, 25.0)}  # between two kills: a cluster takes seconds to begin
 ORPHAN_S, LIMIT_S = 10.0, 900.0
 BROKER = "agent.pools.cluster.broker"
 OF_RAY = (BROKER, "ray::", "/ray/core/", "/ray/_private/", "/ray/autoscaler/", "/ray/dashboard/")  # in a command line
@@ -52,7 +52,7 @@ class Crew(kills.Victim):
 
     def __init__(self, folder: Path, pool: str, rng: random.Random) -> None:
         super().__init__(folder, BUDGET_S, EXPERIMENTS, POOLS[pool])
-        self._rng = rng
+        self._rng, self._pause_s = rng, PAUSES_S[pool]
         self._hit: set[str] = set()  # folders of runs and scorings whose keeper was killed
         self._blamed: set[str] = set()  # attempts of which a boxed process was killed
         self.killed: Counter[str] = Counter()  # by kind
@@ -62,7 +62,7 @@ class Crew(kills.Victim):
         loop = self.start()
         while self.killed.total() < most:
             with suppress(subprocess.TimeoutExpired):
-                loop.wait(self._rng.uniform(*PAUSE_S))
+                loop.wait(self._rng.uniform(*self._pause_s))
             if loop.poll() is None:
                 self._kill_one(loop)
             if loop.poll() is not None:
