@@ -114,7 +114,7 @@ def live(root: Path, args: argparse.Namespace) -> measure.Flat:
     return {
         "jobs_hour": jobs_an_hour(place.folder(TAG), args.live, night.budget_s),
         "driver_cpu_s": spent_s / runs,  # for an attempt
-        "git_cpu_s": (0.0 if args.processes else git_s) / runs,
+        "git_cpu_s": (0.0 if args.processes or args.ray else git_s) / runs,
         "settled": len(watcher.settled),
         "memory_mb": psutil.Process().memory_info().rss / 1e6,
     }

@@ -19,6 +19,7 @@ from agent.model.weights import NAME
 from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.records.terms import Terms
 from agent.sandbox.environment import TMP
 
 PACK_TEXT = (
@@ -117,12 +118,19 @@ def _named(options: str) -> str:
 
 
 def _other_device(night: Night) -> str | None:
-    """Return the name of this device where it is not the night's."""
+    """Return the name of this device where the night cannot go on here; None also where `run` has to find out.
+
+    Of a night whose workers have some cores each, only the processor is compared, and of one on a cluster nothing.
+    """
     import hardware
 
     hardware.tune()
-    here = hardware.device_name()
-    return None if here == night.device else here
+    here, terms = hardware.device_name(), Terms.from_json(night.terms)
+    if terms.pool != "local":
+        return None
+    names = here, night.device
+    is_same = len({name.rpartition(" (")[0] if terms.cores_each else name for name in names}) == 1
+    return None if is_same else here
 
 
 def _pack_words(words: argparse.ArgumentParser) -> None:
