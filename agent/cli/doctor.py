@@ -7,7 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +85,9 @@ class Finding:
         return {"name": self.name, "ok": self.good, "detail": self.what, "remedy": remedy, "essential": self.essential}
 
 
+Check = Callable[[], Iterator[Finding]]
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """Hold what a short process has measured of the device."""
@@ -103,10 +106,10 @@ class Device:
         return self.others > self.machine_cores - (1 - CONTENDED_SHARE) * self.cores
 
 
-def examine(console: Console, script: Path, answer: Answer) -> int:
+def examine(console: Console, script: Path, answer: Answer, more: Sequence[Check] = ()) -> int:
     """Print every finding as it is made, or all as JSON if that is asked for; 1 if something essential is missing."""
     found: list[Finding] = []
-    checks = (_python, _mlx, _device, _kernels, lambda: _script(script), _git, _sandbox, _disk, _memory, _data)
+    checks = (_python, _mlx, _device, _kernels, lambda: _script(script), _git, _sandbox, _disk, _memory, _data, *more)
     for check in checks:
         if check in OF_MLX and any(not finding.good for finding in found if finding.name == "mlx"):
             continue
@@ -152,7 +155,7 @@ def _mlx_command() -> str:
 
 
 def _device() -> Iterator[Finding]:
-    found = _ask(DEVICE)
+    found = ask(DEVICE)
     if not isinstance(found, dict):
         yield Finding("device", False, f"MLX does not run ({found})", f"reinstall it: {_mlx_command()}")
         return
@@ -191,7 +194,7 @@ def speed(device: Device) -> Finding:
 
 
 def _kernels() -> Iterator[Finding]:
-    found = _ask(KERNELS)
+    found = ask(KERNELS)
     if not isinstance(found, list):
         yield Finding("kernels", False, f"kernels: {found}", "plain MLX trains", essential=False)
         return
@@ -248,7 +251,7 @@ def _memory() -> Iterator[Finding]:
 
 
 def _data() -> Iterator[Finding]:
-    match _ask(DATA):
+    match ask(DATA):
         case [folder, fingerprint]:
             yield Finding("data", True, f"data: {folder} ({fingerprint}), checksums verified")
         case None:
@@ -263,7 +266,7 @@ def _data() -> Iterator[Finding]:
 OF_MLX = (_device, _kernels, _sandbox)  # a box is tried with a program that imports MLX
 
 
-def _ask(program: str) -> object:
+def ask(program: str) -> object:
     """Run a short Python program; return the JSON that it prints, or the last line of its error as a string."""
     try:
         command = [sys.executable, "-c", program]

@@ -62,18 +62,26 @@ PROFILE = Subcommand(
 @dataclass(frozen=True, slots=True)
 class DoctorOptions:
     script: Path
+    verify: bool
     answer: Answer
 
 
 def doctor(options: DoctorOptions) -> int:
     from agent.cli.doctor import examine
+    from agent.cli.verify import verified
 
-    return examine(Console(), options.script, options.answer)
+    return examine(Console(), options.script, options.answer, [verified] if options.verify else [])
 
 
 def _doctor_words(words: argparse.ArgumentParser) -> None:
     add_script(words)
     words.add_argument("--json", action="store_true", help="print the checks as JSON: nothing else on stdout")
+    words.add_argument(
+        "--verify",
+        action="store_true",
+        help="then run for some minutes: operations against float32, sandbox, clocks, a night of one experiment; write "
+        "verify.json",
+    )
 
 
 DOCTOR = Subcommand(

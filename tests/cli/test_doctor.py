@@ -62,7 +62,7 @@ def test_what_other_programs_use_is_measured():
     spinner = multiprocessing.get_context("spawn").Process(target=_spin, daemon=True)
     spinner.start()
     try:
-        found = doctor._ask(DEVICE)
+        found = doctor.ask(DEVICE)
     finally:
         spinner.kill()
         spinner.join()
