@@ -22,11 +22,11 @@ def verdicts(lines: list[str]) -> list[str]:
     return [line for line in lines if re.match(r"#\d+ · ", line)]
 
 
-def night_and_watcher(grounds: Grounds, *options: str) -> tuple[Terminal, Terminal]:
+def night_and_watcher(grounds: Grounds, *options: str, begun: str = "1,000,000 tokens/s") -> tuple[Terminal, Terminal]:
     """A night on a terminal of 80 columns, and one of 140 from which it is watched by another process."""
     run = command("run", "--proposer", "search", "--experiments", "1", *options, "--tag", "t")
     with Terminal(run, grounds.root, columns=80, rows=40) as night:
-        night.until(lambda: night.has_shown("#0 baseline", "1,000,000 tokens/s"))
+        night.until(lambda: night.has_shown("#0 baseline", begun))
         night.process.send_signal(signal.SIGSTOP)  # until the other process has begun to watch
         with Terminal(command("watch"), grounds.root, columns=140, rows=30) as watch:
             watch.until(lambda: watch.has_shown("#0 baseline"))
@@ -66,6 +66,19 @@ def test_calibration_and_dawn_are_told_apart_by_night_and_watcher(tmp_path):
     noise = " ".join(line.strip() for line in night.lines() if re.search("^noise: |may be luck", line))
     assert noise.startswith("noise: σ 0.00")
     assert noise.split(" noise: ")[0] in grounds.nightshift("status").stdout  # folded between words
+
+
+@pytest.mark.slow
+def test_two_workers_are_shown_by_night_and_watcher(tmp_path):
+    grounds = Grounds(make_repository(tmp_path / "user", unigram(JITTER=0.002)))
+    options = ("--workers", "2", "--cores-each", "1", "--dawn", "0", "--budget-s", "2", "--experiments", "3")
+    for terminal in night_and_watcher(grounds, *options, begun="run 1 of 3"):
+        assert terminal.has_shown("calibration run 2 of 3, seed 1", "calibration run 3 of 3, seed 2", "2 of 2 busy")
+        assert terminal.has_shown("#1 SH", "#2 SH", "workers 2 of 2 busy · ")
+        assert len(verdicts(terminal.lines())) >= 4
+        assert max(map(len, terminal.lines())) <= 140
+    told = grounds.nightshift("status").stdout
+    assert re.search(r"^workers: 2, busy for \d+% of the .* at work, \d+ experiments an hour$", told, re.MULTILINE)
 
 
 def begin_run(grounds: Grounds, proposal: Proposal, seed: int) -> None:
