@@ -87,6 +87,7 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
 
 
+@pytest.mark.slow
 def test_a_closed_terminal_ends_the_night_after_its_run(grounds):
     outer, inner = pty.openpty()
     night = subprocess.Popen(
@@ -169,6 +170,7 @@ def test_stop_and_a_second_night_meet_the_first(grounds):
     assert "no night is running" in refused(grounds.nightshift("stop"))
 
 
+@pytest.mark.slow
 def test_tags_of_the_day_follow_one_another(grounds):
     today = time.strftime("%b%d").lower()
     prepare = grounds.root / "prepare.py"
@@ -292,6 +294,7 @@ def test_files_that_cannot_be_used_are_named(grounds, tmp_path):
     assert "results.tsv: Is a directory; check its path" in refused(grounds.nightshift("run", "--tag", "t"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/mounts").exists(), reason="mounts a disk")
 def test_a_repository_that_cannot_be_written(tmp_path):
     with mounted(tmp_path / "disk", "size=2g") as disk:

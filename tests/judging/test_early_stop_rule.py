@@ -168,6 +168,7 @@ def morning(tmp_path_factory, tiny_data):
     return grounds
 
 
+@pytest.mark.slow
 def test_a_hopeless_run_is_stopped_and_is_a_discard_without_a_score(morning):
     bad = morning.attempts("t")[LEAST_RUNS]
     run = bad.runs[0]
@@ -177,27 +178,32 @@ def test_a_hopeless_run_is_stopped_and_is_a_discard_without_a_score(morning):
     assert bad.decision.gain_bpb < -0.1  # what its curve forecast, for those who learn from scores
 
 
+@pytest.mark.slow
 def test_what_came_before_enough_was_known_ran_to_its_end(morning):
     assert {run.ending for attempt in morning.attempts("t")[:LEAST_RUNS] for run in attempt.runs} == {Ending.FINISHED}
 
 
+@pytest.mark.slow
 def test_a_better_run_is_finished_and_is_what_later_ones_are_held_to(morning):
     good, later = morning.attempts("t")[LEAST_RUNS + 1 : LEAST_RUNS + 3]
     assert (good.status, good.runs[0].ending) == (Status.KEEP, Ending.FINISHED)
     assert later.decision.reason.startswith("stopped early at 40%: its loss was 0.700 above the incumbent's")
 
 
+@pytest.mark.slow
 def test_a_loss_that_means_something_else_misleads_which_is_why_it_is_off_by_default(morning):
     misled = morning.attempts("t")[LEAST_RUNS + 3]
     assert misled.runs[0].ending is Ending.HOPELESS
 
 
+@pytest.mark.slow
 def test_a_script_that_hides_its_curve_gets_the_time_that_it_would_have_had(morning):
     unseen = morning.attempts("t")[LEAST_RUNS + 4]
     assert unseen.runs[0].ending is Ending.FINISHED
     assert unseen.val_bpb is not None
 
 
+@pytest.mark.slow
 def test_the_morning_tells_how_many_were_stopped_and_what_it_saved(morning):
     runs = [run for attempt in morning.attempts("t") for run in attempt.done_runs]
     stopped = Stopped.of([(run.ending, run.wall_s) for run in runs])

@@ -149,6 +149,7 @@ def test_the_next_idea_is_made_while_the_current_one_trains(grounds):
     assert len(listener.threads) == 1
 
 
+@pytest.mark.slow
 def test_no_idea_is_asked_for_that_the_night_would_not_try(grounds):
     source = Source(whole(WORSE), SHARPER)
     night(grounds, source, experiments=1)
@@ -322,6 +323,7 @@ class Dies(Quiet):
             os.kill(os.getpid(), 9)
 
 
+@pytest.mark.slow
 def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
     file = grounds.folder("t") / FILE
     if (dying := os.fork()) == 0:

@@ -162,6 +162,7 @@ def vandal(deed: str) -> str:
     return (SCRIPTS / "vandal.py").read_text().replace("nothing", deed)
 
 
+@pytest.mark.slow
 def test_a_streak_of_crashes_ends_the_night_and_resuming_goes_on(grounds):
     crashing = [DIVERGES.replace("9.0", f"9.{number}") for number in range(1, 9)]
     with pytest.raises(
@@ -242,6 +243,7 @@ def test_another_device_of_the_same_kind_is_refused(grounds):
         grounds.try_scripts("t", [])
 
 
+@pytest.mark.slow
 def test_journals_that_cannot_be_read_keep_their_rows(grounds):
     for tag, whole_bytes in (("t", 0), ("u", 4096)):  # no journal at all; a good first page and bad ones
         grounds.try_scripts(tag, [])
@@ -329,6 +331,7 @@ class Visitor(Quiet):
             git(self.root, "checkout", "-q", "-")
 
 
+@pytest.mark.slow
 def test_a_branch_that_somebody_has_checked_out_waits_for_them(grounds):
     with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.6), BETTER]) as context:
         watcher = Visitor()

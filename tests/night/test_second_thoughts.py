@@ -69,6 +69,7 @@ def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
     assert weights == ["0000", "0003"]
 
 
+@pytest.mark.slow
 def test_a_settled_attempt_is_measured_again_scored_and_audited(grounds):
     night(grounds, [unigram(SHARPNESS=0.8, JITTER=0.1)], Doubtful(again={2: 1}), limits=Limits(experiments=2))
     again = grounds.attempts("t")[1]
@@ -93,6 +94,7 @@ def test_an_edit_that_crashes_with_another_seed_is_no_longer_kept(grounds):
 BREAKS_AT_THE_END = BEST.replace('"logits": mx.array', '"other": mx.array')
 
 
+@pytest.mark.slow
 def test_what_breaks_in_scoring_is_found_before_the_minutes(grounds):
     night(grounds, [BREAKS_AT_THE_END, BEST], Doubtful(), dry_runs=True)
     attempts = grounds.attempts("t")

@@ -100,21 +100,18 @@ def test_a_diff_of_the_users_own_edit_is_queued_and_tried(grounds, tmp_path):
     assert grounds.attempts("t")[1].proposal.script == BETTER
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (unigram(), "is the script as it was committed; change something first"),
-        (unigram() + "\n# a word\n", "is the script as it was committed; change something first"),
-        (BETTER, "is attempt 1 of night t, the best script so far; change something first"),
-        ("", "is empty; a diff of two equal files is"),
-        (" \n", "is empty; a diff of two equal files is"),
-    ],
-)
-def test_what_changes_nothing_is_refused_at_once(grounds, tmp_path, text, sentence):
+def test_what_changes_nothing_is_refused_at_once(grounds, tmp_path):
     grounds.try_scripts("t", [BETTER])
-    (tmp_path / "idea.py").write_text(text)
-    assert sentence in refused(grounds.nightshift("submit", str(tmp_path / "idea.py"), "-m", "an idea"))
-    assert not (grounds.root / "experiments" / "queue").exists()
+    for text, sentence in {
+        unigram(): "is the script as it was committed; change something first",
+        unigram() + "\n# a word\n": "is the script as it was committed; change something first",
+        BETTER: "is attempt 1 of night t, the best script so far; change something first",
+        "": "is empty; a diff of two equal files is",
+        " \n": "is empty; a diff of two equal files is",
+    }.items():
+        (tmp_path / "idea.py").write_text(text)
+        assert sentence in refused(grounds.nightshift("submit", str(tmp_path / "idea.py"), "-m", "an idea"))
+        assert not (grounds.root / "experiments" / "queue").exists()
 
 
 def test_a_patch_that_changes_no_code_is_refused_at_once(grounds, tmp_path):

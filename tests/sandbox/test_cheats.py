@@ -15,7 +15,7 @@ from agent.script.dials import normalised
 
 EVERY = (*CHEATS, *HONEST, *KNOWN)
 # `python benchmarks/cheats.py --quick` tries one of each kind
-TOLD_APART = ("peeks_at_1_in_1000", "lies_in_cross_entropy", "writes_outside", "computes_in_bfloat16")
+TOLD_APART = ("peeks_at_1_in_1000", "writes_outside", "computes_in_bfloat16")
 QUICK_BASE = BASE.replace("STEPS = 80", "STEPS = 20")
 
 
@@ -35,7 +35,7 @@ def test_there_are_many_and_no_two_are_the_same():
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory, tiny_data) -> dict[str, Trial]:
-    """Run three cheats and an honest script in one night."""
+    """Run two cheats and an honest script in one night."""
     box = choose(Mode.AUTO)
     if box.name.startswith("no sandbox"):
         pytest.skip(box.name)
@@ -53,7 +53,7 @@ def test_cheats_come_to_nothing_and_honest_scripts_are_kept(trials, name):
 
 def test_what_cheats_about_the_score_is_found_by_the_audit(trials):
     found = {name for name, trial in trials.items() if trial.how == "audit"}
-    assert found == {"lies_in_cross_entropy", "peeks_at_1_in_1000"}
+    assert found == {"peeks_at_1_in_1000"}
 
 
 def test_what_a_script_left_in_place_of_its_log_holds_nobody_up(tmp_path):

@@ -123,7 +123,7 @@ def last_link(folder: Path) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt")
-@pytest.mark.parametrize("pause_s", [0.0, 0.001])
+@pytest.mark.parametrize("pause_s", [pytest.param(0.0, marks=pytest.mark.slow), 0.001])
 @pytest.mark.parametrize(("lasts_s", "limit_s", "ending"), [(1, 30, Ending.FINISHED), (60, 1.5, Ending.OVERRAN)])
 def test_a_chain_of_forks_ends_and_leaves_no_zombies(tmp_path, pause_s, lasts_s, limit_s, ending):
     code = CHAIN.replace("PAUSE", str(pause_s)) + f"time.sleep({lasts_s})"
@@ -142,6 +142,7 @@ def test_a_chain_of_forks_ends_and_leaves_no_zombies(tmp_path, pause_s, lasts_s,
     assert max(zombies) < 400
 
 
+@pytest.mark.slow
 def test_a_keeper_has_the_time_to_sweep():
     """In the worst case the keeper waits for its grace, and then for the kernel to end the group."""
     slow = "import signal, sys, time; told = []; signal.signal(signal.SIGTERM, lambda *_: told.append(1))\n"
