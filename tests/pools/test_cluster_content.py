@@ -13,8 +13,8 @@ from agent.errors import MachineError
 from agent.experiment import Night
 from agent.pools.cluster import content
 from agent.pools.cluster.content import blob, code_of_harness, digests_of, folder_with, missing, pieces, put_file, store
+from agent.pools.cluster.messages import Content, Drop, Fetch, Lacks, Missing, NodeShare, Perform, Piece, Returned
 from agent.pools.cluster.node import Board, answer, core_sets, leased, night_folder
-from agent.pools.cluster.words import Content, Drop, Fetch, Lacks, Missing, NodeShare, Perform, Piece, Returned
 from agent.runs.jobs import Rehearse, Trial
 from agent.sandbox.box import Open
 

@@ -6,9 +6,9 @@ import pytest
 
 from agent.experiment import Ending, Night, Run, Summary
 from agent.pools.cluster.checks import different, most_each, unfit, usual
+from agent.pools.cluster.messages import NodeDevice, NodeJoined, Versions
 from agent.pools.cluster.slots import NOT_PINNED, names_of, node_of
 from agent.pools.cluster.speeds import SlowNodes
-from agent.pools.cluster.words import NodeDevice, NodeJoined, Versions
 from agent.runs.fixed import protocol
 from agent.runs.jobs import Measure, Trial
 from agent.sandbox.box import Open

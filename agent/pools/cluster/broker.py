@@ -36,7 +36,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from agent.errors import NightshiftError
 from agent.pools.cluster import bootstrap
 from agent.pools.cluster.content import code_of_harness, pieces
-from agent.pools.cluster.words import (
+from agent.pools.cluster.messages import (
     BeginJob,
     Connect,
     Connected,

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agent.experiment import Night
-from agent.pools.cluster.words import NodeDevice, NodeJoined, Versions
+from agent.pools.cluster.messages import NodeDevice, NodeJoined, Versions
 from agent.runs.fixed import protocol
 
 

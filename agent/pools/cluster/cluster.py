@@ -14,8 +14,7 @@ from agent.invocation import command_for
 from agent.pools.cluster.checks import most_each, unfit, usual
 from agent.pools.cluster.content import digests_of
 from agent.pools.cluster.link import Link
-from agent.pools.cluster.node import versions
-from agent.pools.cluster.words import (
+from agent.pools.cluster.messages import (
     Connect,
     Connected,
     Content,
@@ -27,6 +26,7 @@ from agent.pools.cluster.words import (
     ToBroker,
     Unreachable,
 )
+from agent.pools.cluster.node import versions
 from agent.pools.leases import SHARED
 from agent.records.terms import Terms
 

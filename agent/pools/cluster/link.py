@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from agent.files import throwaway_folder
-from agent.pools.cluster.words import FromBroker, ToBroker
+from agent.pools.cluster.messages import FromBroker, ToBroker
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.process import LOG, end, open_log, start_keeper
 

@@ -20,7 +20,7 @@ from agent.experiment import Night, Progress
 from agent.experiment.lease import LOCAL, Lease
 from agent.files import remove
 from agent.pools.cluster.content import PIECE_BYTES, blob, folder_with, home, is_inside, missing, put_file, store
-from agent.pools.cluster.words import (
+from agent.pools.cluster.messages import (
     Content,
     Drop,
     Enter,

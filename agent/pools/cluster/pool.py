@@ -11,9 +11,7 @@ from agent.files import remove
 from agent.pools.cluster.checks import different
 from agent.pools.cluster.cluster import Cluster
 from agent.pools.cluster.content import files_for, take_files
-from agent.pools.cluster.slots import NOT_PINNED, Slot, names_of
-from agent.pools.cluster.speeds import TRIAL_SEED, SlowNodes
-from agent.pools.cluster.words import (
+from agent.pools.cluster.messages import (
     BeginJob,
     Consult,
     Consulted,
@@ -31,6 +29,8 @@ from agent.pools.cluster.words import (
     Progressed,
     Returned,
 )
+from agent.pools.cluster.slots import NOT_PINNED, Slot, names_of
+from agent.pools.cluster.speeds import TRIAL_SEED, SlowNodes
 from agent.pools.pool import Ended, Working
 from agent.records.checksums import digest
 from agent.runs.jobs import Job, Measure, OfWeights

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 from agent.experiment import Progress
-from agent.pools.cluster.words import NodeJoined, NodeShare
+from agent.pools.cluster.messages import NodeJoined, NodeShare
 from agent.pools.pool import Working
 from agent.runs.jobs import Job
 
