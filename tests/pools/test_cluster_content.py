@@ -14,7 +14,7 @@ from agent.experiment import Night
 from agent.pools.cluster import content
 from agent.pools.cluster.content import blob, code_of_harness, digests_of, folder_with, missing, pieces, put_file, store
 from agent.pools.cluster.messages import Content, Drop, Fetch, Lacks, Missing, NodeShare, Perform, Piece, Returned
-from agent.pools.cluster.node import Board, answer, core_sets, leased, night_folder
+from agent.pools.cluster.node import Reporter, answer, core_sets, leased, night_folder
 from agent.runs.jobs import Rehearse, Trial
 from agent.sandbox.box import Open
 
@@ -111,7 +111,7 @@ def test_a_node_whose_disk_is_full_takes_no_job(tmp_path, monkeypatch):
             NIGHT, Content({}, {}, "", "", "off"), Rehearse(trial=trial, machine=None), "w", NodeShare(1),
             Open("a test"), None, {},
         )  # fmt: skip
-        returned = answer(asked, Board(None, "w"))
+        returned = answer(asked, Reporter(None, "w"))
     assert isinstance(returned, Returned)
     assert "less than 1 GB are free on the disk" in (returned.unwell or "")
 

@@ -39,23 +39,23 @@ def answer_with(digest: str, code: list[Any], call: bytes, board: Any, worker: s
         os.environ.pop("OMP_NUM_THREADS", None)  # Ray's own default; a run takes the cores that it is pinned to
     from agent.pools.cluster import node
 
-    return pickle.dumps(node.answer(pickle.loads(call), node.Board(board, worker) if worker else None))
+    return pickle.dumps(node.answer(pickle.loads(call), node.Reporter(board, worker) if worker else None))
 
 
-class Progresses:
+class Board:
     """Collect the progress of jobs as pickled data, and tell them whether to end; an actor beside the driver."""
 
     def __init__(self) -> None:
         self._points: dict[str, bytes] = {}
-        self._over: set[str] = set()
+        self._ending: set[str] = set()
 
     def report(self, worker: str, point: bytes | None) -> bool:
         """Take a job's progress; return whether it is to end."""
         if point is not None:
             self._points[worker] = point
-        return worker in self._over
+        return worker in self._ending
 
-    def exchange(self, over: set[str]) -> dict[str, bytes]:
+    def exchange(self, ending: set[str]) -> dict[str, bytes]:
         """Take the names of the jobs that are to end; return the progress since the last call."""
-        points, self._points, self._over = self._points, {}, over
+        points, self._points, self._ending = self._points, {}, ending
         return points

@@ -73,28 +73,29 @@ class Broker:
 
     link: Connection
     code: tuple[str, Any]  # the checksum of the harness's code, and the reference to it
-    board: Any
+    board: Any  # the actor bootstrap.Board
     task: Any  # made once: Ray keeps a copy of the function for each that is made
     sender: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     content: Content | None = None
     nodes: set[str] = field(default_factory=set)
     jobs: dict[str, Any] = field(default_factory=dict)  # by worker: the reference to its result
-    over: dict[str, float] = field(default_factory=dict)  # by worker: when its job was asked to end
+    ending: dict[str, float] = field(default_factory=dict)  # by worker: when its job was asked to end
     sending: threading.Lock = field(default_factory=threading.Lock)
 
     def tell(self, event: FromBroker) -> None:
         with self.sending, suppress(OSError):  # the driver may be gone
             self.link.send(event)
 
-    def call(self, node: str, call: NodeCall, worker: str = "", cpus: float = 0, gpus: int = 0) -> Any:
+    def call(self, node_id: str, call: NodeCall, worker: str = "", cpus: float = 0, gpus: int = 0) -> Any:
         """Return the reference to a node's answer."""
-        there = NodeAffinitySchedulingStrategy(node, soft=False)
+        there = NodeAffinitySchedulingStrategy(node_id, soft=False)
         task = self.task.options(num_cpus=cpus, num_gpus=gpus, scheduling_strategy=there)
         digest, code = self.code
         return task.remote(digest, [code], pickle.dumps(call), self.board, worker)
 
-    def ask(self, node: str, call: NodeCall, gpus: int = 0) -> Any:
-        return pickle.loads(ray.get(self.call(node, call, gpus=gpus)))
+    def ask(self, node_id: str, call: NodeCall, gpus: int = 0) -> Any:
+        """Return a node's answer once it is there."""
+        return pickle.loads(ray.get(self.call(node_id, call, gpus=gpus)))
 
     # ---- nodes ----
 
@@ -108,35 +109,34 @@ class Broker:
 
     def _look_around(self) -> None:
         alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
-        for node in self.nodes - alive.keys():
-            self.nodes.discard(node)
-            self.tell(NodeLeft(node))
-        for node, facts in alive.items():
-            if self.content is not None and node not in self.nodes:
-                self.nodes.add(node)
+        for node_id in self.nodes - alive.keys():
+            self.nodes.discard(node_id)
+            self.tell(NodeLeft(node_id))
+        for node_id, facts in alive.items():
+            if self.content is not None and node_id not in self.nodes:
+                self.nodes.add(node_id)
                 threading.Thread(target=self._join, args=(facts, self.content), daemon=True).start()
 
     def _join(self, facts: dict[str, Any], content: Content) -> None:
         """Bring the content to a node, and tell the driver what device it has."""
-        joined = found(facts)
-        node, gpus = joined.node, joined.gpus
-        if joined.cpus == 0:  # for drivers alone
-            return self.tell(joined)
+        joined = as_listed(facts)
         try:
-            places = {Path(content.fixed_at): content.fixed, Path(content.corpus_at): content.corpus}
-            files = {digest: str(place / name) for place, names in places.items() for name, digest in names.items()}
-            share = NodeShare(content.cores_of(joined.cpus, gpus))
-            joined = replace(joined, versions=self.bring(node, files))
-            return self.tell(replace(joined, device=self.ask(node, Look(content, share), gpus=min(gpus, 1))))
+            if joined.cpus:  # without any, it is for drivers alone
+                places = {Path(content.fixed_at): content.fixed, Path(content.corpus_at): content.corpus}
+                files = {digest: str(place / name) for place, names in places.items() for name, digest in names.items()}
+                joined = replace(joined, versions=self.bring(joined.id, files))
+                look = Look(content, NodeShare(content.cores_of(joined.cpus, joined.gpus)))
+                joined = replace(joined, device=self.ask(joined.id, look, gpus=min(joined.gpus, 1)))
         except (RayError, OSError, ImportError, NightshiftError) as error:
-            self.tell(replace(joined, why=sentence(error)))
+            joined = replace(joined, why=sentence(error))
+        self.tell(joined)
 
-    def bring(self, node: str, files: Mapping[str, str]) -> Versions:
+    def bring(self, node_id: str, files: Mapping[str, str]) -> Versions:
         """Send those of the files that a node lacks (sha256 → their path here)."""
-        lacks: Lacks = self.ask(node, Missing(files))
+        lacks: Lacks = self.ask(node_id, Missing(files))
         for digest in lacks.digests:
             for offset, piece, last in pieces(Path(files[digest])):
-                self.ask(node, Store(digest, self.sender, offset, piece, last))
+                self.ask(node_id, Store(digest, self.sender, offset, piece, last))
         return lacks.versions
 
     # ---- jobs ----
@@ -146,37 +146,38 @@ class Broker:
         worker = order.perform.worker
         try:
             if order.files:
-                self.bring(order.node, order.files)
-            self.jobs[worker] = self.call(order.node, order.perform, worker, order.cpus, order.gpus)
+                self.bring(order.node_id, order.files)
+            self.jobs[worker] = self.call(order.node_id, order.perform, worker, order.cpus, order.gpus)
             done = Done(worker, pickle.loads(ray.get(self.jobs[worker])))
         except (RayError, OSError, NightshiftError) as error:
             done = Done(worker, lost=sentence(error))
         self.jobs.pop(worker, None)
-        self.over.pop(worker, None)
+        self.ending.pop(worker, None)
         self.tell(done)
 
     def end(self, worker: str) -> None:
-        self.over.setdefault(worker, time.monotonic())
+        """Ask a job to end; the next exchange passes that on."""
+        self.ending.setdefault(worker, time.monotonic())
 
     def _exchange(self) -> None:
         """Pass progress on, and the wish to end jobs; end the processes of those that do not."""
-        over = dict(self.over)
-        for worker, asked in over.items():
+        ending = dict(self.ending)
+        for worker, asked in ending.items():
             if worker in self.jobs and time.monotonic() - asked > END_S:
                 ray.cancel(self.jobs[worker], force=True)
         if self.jobs:
-            for worker, point in ray.get(self.board.exchange.remote(set(over)), timeout=10).items():
+            for worker, point in ray.get(self.board.exchange.remote(set(ending)), timeout=10).items():
                 self.tell(Progressed(worker, *pickle.loads(point)))
 
     def consult(self, order: Consult) -> None:
         """Make a short call to a node, and tell the driver its answer."""
         try:
-            self.tell(Consulted(order.number, self.ask(order.node, order.call)))
+            self.tell(Consulted(order.number, self.ask(order.node_id, order.call)))
         except (RayError, OSError, NightshiftError) as error:
             self.tell(Consulted(order.number, why=sentence(error)))
 
 
-def found(facts: Mapping[str, Any]) -> NodeJoined:
+def as_listed(facts: Mapping[str, Any]) -> NodeJoined:
     """Return a node as Ray lists it."""
     has = facts["Resources"]
     return NodeJoined(facts["NodeID"], facts["NodeName"], int(has.get("CPU", 0)), int(has.get("GPU", 0)))
@@ -217,13 +218,13 @@ def main(link: Connection) -> None:
     try:
         connect(link.recv())
         digest, code = code_of_harness()
-        board = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=_here())(bootstrap.Progresses).remote()
+        board = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=_here())(bootstrap.Board).remote()
         task = ray.remote(max_retries=0, max_calls=CALLS_OF_A_PROCESS)(bootstrap.answer_with)
         broker = Broker(link, (digest, ray.put(code)), board, task)
     except (RayError, ConnectionError, OSError, RuntimeError, ValueError) as error:
         link.send(Unreachable(sentence(error)))
         return
-    broker.tell(Connected(tuple(found(node) for node in ray.nodes() if node["Alive"])))
+    broker.tell(Connected(tuple(as_listed(node) for node in ray.nodes() if node["Alive"])))
     threading.Thread(target=broker.watch, daemon=True).start()
     with suppress(EOFError, OSError):
         while True:

@@ -86,22 +86,22 @@ class Cluster:
             case Connected(nodes):
                 self.is_connected = True
                 self.found = nodes
-                self.awaited = {node.node for node in nodes}
+                self.awaited = {node.id for node in nodes}
                 if self.content is not None:
                     self.send(Join(self.content))
             case Unreachable(why):
                 self.why_not = why
             case NodeJoined() as joined:
-                self.awaited.discard(joined.node)
-                unusable = unfit(joined, versions()) if joined.cpus else ""  # without cores: for drivers alone
-                if unusable is None:
-                    self.nodes[joined.node] = joined
-                else:
-                    self.refused[joined.node] = unusable
-            case NodeLeft(node):
-                self.awaited.discard(node)
-                self.nodes.pop(node, None)
-                self.refused.pop(node, None)
+                self.awaited.discard(joined.id)
+                unusable = unfit(joined, versions()) if joined.cpus else None  # without any, it is for drivers alone
+                if unusable is not None:
+                    self.refused[joined.id] = unusable
+                elif joined.cpus:
+                    self.nodes[joined.id] = joined
+            case NodeLeft(node_id):
+                self.awaited.discard(node_id)
+                self.nodes.pop(node_id, None)
+                self.refused.pop(node_id, None)
 
     def close(self) -> None:
         """End the broker, and with it a cluster of ours."""
@@ -137,7 +137,7 @@ class Cluster:
         self._wait_for(lambda: not self.awaited, LOOK_S)
         found = usual([node.device for node in self.nodes.values() if node.device is not None], wanted)
         if found is None:
-            why = "; ".join(sorted(filter(None, self.refused.values()))) or "none has cores for tasks"
+            why = "; ".join(sorted(self.refused.values())) or "none has cores for tasks"
             raise MachineError(f"no node of the Ray cluster can take part: {why}")
         return found
 

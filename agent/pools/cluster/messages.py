@@ -180,7 +180,7 @@ class Join:
 class BeginJob:
     """Have the broker execute a job on a node."""
 
-    node: str
+    node_id: str
     cpus: float
     gpus: int
     perform: Perform
@@ -199,7 +199,7 @@ class Consult:
     """Have the broker make a call to a node that is short and takes no part of its device."""
 
     number: int  # of the answer
-    node: str
+    node_id: str
     call: Enter | Drop | Fetch
 
 
@@ -227,7 +227,7 @@ class Unreachable:
 class NodeJoined:
     """Say what a node is, or why it cannot be used."""
 
-    node: str
+    id: str  # Ray's own
     name: str
     cpus: int
     gpus: int
@@ -240,7 +240,7 @@ class NodeJoined:
 class NodeLeft:
     """Say that a node is gone."""
 
-    node: str
+    node_id: str
 
 
 @dataclass(frozen=True, slots=True)

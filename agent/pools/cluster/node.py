@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from agent.errors import MachineError
 from agent.experiment import Night, Progress
@@ -52,23 +52,27 @@ LOG_BYTES, LOSSES_BYTES = 1 << 20, 1 << 30  # the most of a file that comes back
 MIN_FREE_BYTES = 1 << 30  # below it a node takes no job: the disk would fill in the middle of one
 REPORT_S = 2.0  # between reports of progress
 DEAF_S = 7.0  # errors in place of the driver's answer for so long: it is gone, and so is the job
+LOCK_S = 10.0  # that a worker which has just ended may hold its part of the machine
 KEPT_S = 7 * 24 * 3600.0  # since its last use: nights and files on a node's disk
 
 
-class Board:
-    """Report progress to the driver's actor, and learn from it whether to end the job."""
+Part = TypeVar("Part")
 
-    def __init__(self, actor: Any, worker: str) -> None:
-        self._actor = actor
+
+class Reporter:
+    """Report a job's progress to the board beside the driver, and learn from it whether to end the job."""
+
+    def __init__(self, board: Any, worker: str) -> None:
+        self._board = board  # the actor bootstrap.Board
         self._worker = worker
         self._point: tuple[Progress | None, float] | None = None
-        self._over = threading.Event()
-        self._ended = threading.Event()
+        self._to_end = threading.Event()
+        self._done = threading.Event()
 
     @property
-    def is_over(self) -> bool:
+    def is_to_end(self) -> bool:
         """Return whether the job is to end: the driver asked for it, or is gone."""
-        return self._over.is_set()
+        return self._to_end.is_set()
 
     def note(self, progress: Progress | None, elapsed_s: float) -> None:
         self._point = (progress, elapsed_s)
@@ -81,29 +85,28 @@ class Board:
         try:
             yield
         finally:
-            self._ended.set()
+            self._done.set()
 
     def _report(self) -> None:
         import ray
         from ray.exceptions import GetTimeoutError, RayError
 
         heard = time.monotonic()
-        while not self._ended.wait(REPORT_S if self._point is None else REPORT_S / 2):
+        while not self._done.wait(REPORT_S if self._point is None else REPORT_S / 2):
             try:
-                asked = ray.get(
-                    self._actor.report.remote(self._worker, self._point and pickle.dumps(self._point)), timeout=30
-                )
+                point = self._point and pickle.dumps(self._point)
+                asked = ray.get(self._board.report.remote(self._worker, point), timeout=30)
                 heard = time.monotonic()
             except GetTimeoutError:  # a busy machine: the driver may be well
                 continue
             except RayError:
                 asked = time.monotonic() - heard > DEAF_S
             if asked:
-                self._over.set()
+                self._to_end.set()
 
 
-def answer(call: NodeCall, board: Board | None) -> object:
-    """Answer a call."""
+def answer(call: NodeCall, reporter: Reporter | None) -> object:
+    """Answer a call; only a job, which takes long, has a reporter."""
     match call:
         case Missing():
             return Lacks(versions(), missing(call.files))
@@ -119,8 +122,8 @@ def answer(call: NodeCall, board: Board | None) -> object:
             for run in call.runs:
                 _idle_runner(call.night).drop_weights(*run)
         case Perform():
-            assert board is not None
-            return perform(call, board)
+            assert reporter is not None
+            return perform(call, reporter)
     return None
 
 
@@ -198,19 +201,19 @@ def _idle_runner(night: Night) -> Runner:
 # ---- a job -----------------------------------------------------------------------------------------------------------
 
 
-def perform(call: Perform, board: Board) -> Returned:
+def perform(call: Perform, reporter: Reporter) -> Returned:
     """Execute a job with the part of this node that is free for it; return its result and its small files."""
     home().mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(home()).free < MIN_FREE_BYTES:
         return Returned(unwell=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}")
     runner = Runner(
         call.night, night_folder(call.night), call.box, limits_of_machine(call.share.of_memory), call.allowance_s,
-        lambda: board.is_over, board.note, root=home(),
+        lambda: reporter.is_to_end, reporter.note, root=home(),
     )  # fmt: skip
     try:
         night = replace(call.night, data=str(folder_with("corpora", call.content.corpus)))
         enter(call.night, call.content)
-        with leased(call.worker, call.share) as lease, board.reporting():
+        with leased(call.worker, call.share) as lease, reporter.reporting():
             for name, checksum in call.sent.items():
                 _receive(runner.folder, name, checksum)
             result = execute(call.job, replace(runner, night=night, lease=lease))
@@ -240,8 +243,9 @@ def leased(worker: str, share: NodeShare) -> Iterator[Lease]:
     sets, threads = core_sets(share)
     with ExitStack() as held:
         if gpu:
-            held.enter_context(_locked("gpu", [gpu]))
-        cores = held.enter_context(_locked("cores", sets)) if sets else ()
+            held.enter_context(_locked("gpu", {gpu.replace("/", "_"): gpu}))
+        named = {f"{own[0]}-{own[-1]}": own for own in sets}
+        cores = held.enter_context(_locked("cores", named)) if named else ()
         yield lease_of(worker, share, cores, threads)
 
 
@@ -259,20 +263,19 @@ def lease_of(worker: str, share: NodeShare, cores: tuple[int, ...], threads: int
 
 
 @contextmanager
-def _locked(kind: str, wanted: list[Any]) -> Iterator[Any]:
-    """Lock the first of these that is free; raise MachineError if none is."""
+def _locked(kind: str, wanted: Mapping[str, Part]) -> Iterator[Part]:
+    """Yield the first of these parts of the machine whose file could be locked; raise OSError if none could."""
     folder = home() / "locks"
     folder.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LOCK_S
     while True:
-        for one in wanted:
-            name = "-".join(map(str, (one[0], one[-1]))) if isinstance(one, tuple) else str(one).replace("/", "_")
+        for name, part in wanted.items():
             with (folder / f"{kind}-{name}").open("w") as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     continue
-                yield one
+                yield part
                 return
         if time.monotonic() > deadline:
             raise OSError(errno.EBUSY, "another night uses all of them", f"its {kind}")

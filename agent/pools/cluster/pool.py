@@ -36,7 +36,7 @@ from agent.records.checksums import digest
 from agent.runs.jobs import Job, Measure, OfWeights
 from agent.runs.runner import Runner
 
-REST_S = {"killed": 5.0, "unwell": 60.0, "slow": 300.0}  # before a worker gets work again
+KILLED_REST_S, UNWELL_REST_S, SLOW_REST_S = 5.0, 60.0, 300.0  # before a worker gets work again
 AGAIN_S = 10.0  # between attempts to reach a cluster that is gone
 FETCH_S = 600.0  # for the weights of a run
 ENTER_S = 120.0  # for a node to lay out the night's folder
@@ -48,7 +48,8 @@ class RayPool:
     """Execute jobs on workers of a cluster.
 
     The weights of a run stay on the node that has trained it until the run's attempt is kept. A job that needs them
-    goes there. A lost job is said to be lost once there is a worker that can do it again.
+    goes there. A lost job is said to be lost once there is a worker that can do it again. Where no worker can take a
+    job and none is at work, it is begun all the same, and lost: a night in which nothing is in flight would be over.
     """
 
     def __init__(self, cluster: Cluster, runner: Runner, most: int, first: Sequence[Run] = ()) -> None:
@@ -57,21 +58,21 @@ class RayPool:
         self._runner = runner  # of the driver: its folder is the night's
         self._most = most
         self._slots: dict[str, Slot] = {}
-        self._held: dict[tuple[int, int], set[str]] = {}  # attempt and seed → the nodes that have the weights
+        self._held: dict[tuple[int, int], set[str]] = {}  # attempt and seed → ids of the nodes that have the weights
         self._ended: list[Ended] = []
         self._lost: list[Ended] = []  # to be said once there is a worker
         self._news: list[str] = []
-        self._answers: dict[int, Consulted] = {}
-        self._asked = 0
+        self._asked = self._awaited = 0  # the last question to a node, and the last whose answer is waited for
+        self._answer: Consulted | None = None  # to the latter
         self._next_start = 0.0
         self._is_open = self._closing = False
         self._slow = SlowNodes(first)
-        self._entering: dict[int, str] = {}  # questions for the weights that a node has from an earlier call
+        self._entering: dict[int, str] = {}  # question → the node that lays out the night's folder
         for joined in list(cluster.nodes.values()):
             self._welcome(joined)
         self._wait_for(lambda: not self._entering, ENTER_S)
         self._is_open = True
-        self._news += sorted(filter(None, cluster.refused.values()))
+        self._news += sorted(cluster.refused.values())
         if not self._slots:
             raise MachineError("; ".join(self._news) or "no node of the Ray cluster has a free device")
         if len(self._slots) < most:
@@ -92,13 +93,13 @@ class RayPool:
         slots = [slot for slot in self._slots.values() if slot.job is None and slot.name not in unsaid]
         if isinstance(job, OfWeights):
             nodes = self._held.get((job.attempt, job.seed), set()) & self._cluster.nodes.keys()
-            slots = [slot for slot in slots if slot.node.node in nodes] if nodes else slots
+            slots = [slot for slot in slots if slot.node.id in nodes] if nodes else slots
         free = [slot.name for slot in slots if self._is_ready_for(slot, job)]
         if free:
             return free[0]
         if unsaid or any(map(self._works, self._slots.values())):
             return None
-        return slots[0].name if slots else NO_WORKER  # a job in flight keeps the night waiting for a worker
+        return slots[0].name if slots else NO_WORKER
 
     def begin(self, worker: str, job: Job) -> None:
         slot = self._slots.get(worker)
@@ -120,7 +121,7 @@ class RayPool:
         perform = Perform(runner.night, content, job, slot.name, slot.share, device.box, runner.allowance_s, sent)
         places = {checksum: str(runner.folder / name) for name, checksum in sent.items()}
         cpus, gpus = self._needs(slot.node)
-        self._cluster.send(BeginJob(slot.node.node, cpus, gpus, perform, places))
+        self._cluster.send(BeginJob(slot.node.id, cpus, gpus, perform, places))
 
     def _works(self, slot: Slot) -> bool:
         """Return whether a worker has a job of the night."""
@@ -128,19 +129,19 @@ class RayPool:
 
     def _is_ready_for(self, slot: Slot, job: Job) -> bool:
         """Return whether a worker can take a job now; a slow node may still look at the weights that it has."""
-        may_look = slot.job is None and slot.node.node in self._on_trial
+        may_look = slot.job is None and slot.node.id in self._on_trial
         return self._is_ready(slot) or (may_look and self._has_weights(slot, job))
 
     def _has_weights(self, slot: Slot, job: Job) -> bool:
-        return isinstance(job, OfWeights) and slot.node.node in self._held.get((job.attempt, job.seed), ())
+        return isinstance(job, OfWeights) and slot.node.id in self._held.get((job.attempt, job.seed), ())
 
     @property
     def _on_trial(self) -> set[str]:
         """Return the nodes that have to train attempt 0 before they get work."""
-        return {self._slots[name].node.node for name in self._slow.trials if name in self._slots}
+        return {self._slots[name].node.id for name in self._slow.trials if name in self._slots}
 
     def _is_ready(self, slot: Slot) -> bool:
-        return slot.is_free and slot.node.node not in self._on_trial
+        return slot.is_free and slot.node.id not in self._on_trial
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
         if self._runner.stopped():
@@ -163,10 +164,10 @@ class RayPool:
         at = self._runner.weights(number, seed)
         if at.is_file():
             return
-        for node in self._held.get((number, seed), set()) & self._cluster.nodes.keys():
+        for node_id in self._held.get((number, seed), set()) & self._cluster.nodes.keys():
             aside = at.with_name(f"{at.name}.part")
             try:
-                self._fetch(node, number, seed, aside)
+                self._fetch(node_id, number, seed, aside)
                 aside.rename(at)
             except (MachineError, OSError) as error:
                 aside.unlink(missing_ok=True)
@@ -174,12 +175,12 @@ class RayPool:
             else:
                 return
 
-    def _fetch(self, node: str, number: int, seed: int, at: Path) -> None:
+    def _fetch(self, node_id: str, number: int, seed: int, at: Path) -> None:
         at.parent.mkdir(parents=True, exist_ok=True)
         with at.open("wb") as file:
             checksum = None
             while checksum is None:
-                piece = self._ask(node, Fetch(self._runner.night, number, seed, file.tell()))
+                piece = self._ask(node_id, Fetch(self._runner.night, number, seed, file.tell()))
                 assert isinstance(piece, Piece)
                 file.write(piece.content)
                 checksum = piece.digest
@@ -188,12 +189,11 @@ class RayPool:
 
     def drop_weights(self, number: int, seed: int) -> None:
         self._runner.drop_weights(number, seed)
-        for node in self._held.pop((number, seed), set()) & self._cluster.nodes.keys():
-            self._drop(node, [(number, seed)])
+        for node_id in self._held.pop((number, seed), set()) & self._cluster.nodes.keys():
+            self._drop(node_id, [(number, seed)])
 
-    def _drop(self, node: str, runs: Sequence[tuple[int, int]]) -> None:
-        self._asked += 1
-        self._cluster.send(Consult(self._asked, node, Drop(self._runner.night, tuple(runs))))
+    def _drop(self, node_id: str, runs: Sequence[tuple[int, int]]) -> None:
+        self._consult(node_id, Drop(self._runner.night, tuple(runs)))
 
     def close(self) -> None:
         self._closing = True
@@ -207,10 +207,11 @@ class RayPool:
 
     def _drop_copies(self) -> None:
         """Delete on the nodes the weights that are here as well."""
-        for node in self._cluster.nodes:
-            runs = [run for run, nodes in self._held.items() if node in nodes and self._runner.weights(*run).is_file()]
+        here = {run: nodes for run, nodes in self._held.items() if self._runner.weights(*run).is_file()}
+        for node_id in self._cluster.nodes:
+            runs = [run for run, nodes in here.items() if node_id in nodes]
             if runs:
-                self._drop(node, runs)
+                self._drop(node_id, runs)
 
     # ---- what goes with a job, and comes back ----
 
@@ -226,21 +227,21 @@ class RayPool:
         why = returned.unwell or returned.error
         if isinstance(result, Run) and result.ending is Ending.BROKEN:
             why = result.last_lines.rpartition("\n")[2]
-        others = {other.node.node for other in self._slots.values()} - {slot.node.node}
+        others = {other.node.id for other in self._slots.values()} - {slot.node.id}
         if why is not None and (returned.unwell or others):
-            self._rest(slot.node.node, REST_S["unwell"], f"node {slot.node.name} gets no work for a while: {why}")
+            self._rest(slot.node.id, UNWELL_REST_S, f"node {slot.node.name} gets no work for a while: {why}")
             self._lose(slot, why)
             return
         if isinstance(job, Measure):
             slow = self._slow.why_slow(slot.name, slot.node.name, job, result)
             if slow is not None:
-                self._rest(slot.node.node, REST_S["slow"], slow)
+                self._rest(slot.node.id, SLOW_REST_S, slow)
                 self._lose(slot, "its node is slow")
-                self._drop(slot.node.node, [(job.attempt, job.seed)])
+                self._drop(slot.node.id, [(job.attempt, job.seed)])
                 return
             remove(self._runner.run_folder(job.attempt, job.seed))
             if isinstance(result, Run) and result.weights_bytes is not None:
-                self._held[job.attempt, job.seed] = {slot.node.node}
+                self._held[job.attempt, job.seed] = {slot.node.id}
         take_files(self._runner, returned.files)
         error = MachineError(returned.error) if returned.error is not None else None
         self._ended.append(Ended(slot.name, job, result, error))
@@ -263,33 +264,32 @@ class RayPool:
 
     def _hear(self, event: FromBroker) -> None:
         match event:
-            case NodeJoined() as joined:
-                if joined.node in self._cluster.nodes:
-                    self._welcome(joined)
-                elif self._cluster.refused.get(joined.node):
-                    self._news.append(self._cluster.refused[joined.node])
-            case NodeLeft(node):
-                gone = [slot for slot in self._slots.values() if slot.node.node == node]
-                if gone:
-                    self._news.append(f"node {gone[0].node.name} has left the cluster")
-                for slot in gone:
-                    self._lose(slot, "its node has left")
-                    del self._slots[slot.name]
-                at_work = {slot.node.node for slot in self._slots.values()}
-                for spare in [joined for joined in self._cluster.nodes.values() if joined.node not in at_work]:
-                    self._welcome(spare)
-            case Progressed(worker, progress, elapsed_s):
-                if worker in self._slots and self._slots[worker].job is not None:
-                    self._slots[worker].note(progress, elapsed_s)
-            case Consulted() as consulted:
-                if consulted.number in self._entering:
-                    self._note_weights(consulted)
-                elif isinstance(consulted.answer, Piece) or consulted.why is not None:
-                    self._answers = {consulted.number: consulted}  # one question at a time
+            case NodeJoined() as joined if joined.id in self._cluster.nodes:
+                self._welcome(joined)
+            case NodeJoined() as joined if joined.id in self._cluster.refused:
+                self._news.append(self._cluster.refused[joined.id])
+            case NodeLeft(node_id):
+                self._part_with(node_id)
+            case Progressed(worker, progress, elapsed_s) if worker in self._slots:
+                self._slots[worker].note(progress, elapsed_s)
+            case Consulted(number) as consulted if number in self._entering:
+                self._note_weights(self._entering.pop(number), consulted.answer)
+            case Consulted(number) as consulted if number == self._awaited:
+                self._answer = consulted
             case Done(worker, returned, lost):
                 self._note_done(worker, returned, lost)
-            case _:
-                pass
+
+    def _part_with(self, node_id: str) -> None:
+        """Lose the jobs of a node that has left, and give its place to nodes that had none."""
+        gone = [slot for slot in self._slots.values() if slot.node.id == node_id]
+        if gone:
+            self._news.append(f"node {gone[0].node.name} has left the cluster")
+        for slot in gone:
+            self._lose(slot, "its node has left")
+            del self._slots[slot.name]
+        at_work = {slot.node.id for slot in self._slots.values()}
+        for spare in [joined for joined in self._cluster.nodes.values() if joined.id not in at_work]:
+            self._welcome(spare)
 
     def _note_done(self, worker: str, returned: Returned | None, lost: str | None) -> None:
         slot = self._slots.get(worker)
@@ -301,7 +301,7 @@ class RayPool:
         elif returned is not None:
             self._take(slot, job, returned)
         else:
-            slot.rests_until = time.monotonic() + REST_S["killed"]
+            slot.rests_until = time.monotonic() + KILLED_REST_S
             self._lose(slot, lost or "it is not known why")
         slot.job = None
 
@@ -309,12 +309,12 @@ class RayPool:
         """Give a node's workers work, unless its scores would not compare, or there are enough workers."""
         why = different(joined, self._runner.night)
         if why is not None:
-            self._cluster.refused[joined.node] = why
-            del self._cluster.nodes[joined.node]
+            self._cluster.refused[joined.id] = why
+            del self._cluster.nodes[joined.id]
             self._news.append(why)
             return
         if joined.name in {slot.node.name for slot in self._slots.values()}:
-            joined = replace(joined, name=f"{joined.name} {joined.node[:4]}")
+            joined = replace(joined, name=f"{joined.name} {joined.id[:4]}")
         cpus, gpus = self._needs(joined)
         names = names_of(joined, cpus, gpus, self._most)
         for name, of_memory in names[: self._most - len(self._slots)]:
@@ -322,9 +322,7 @@ class RayPool:
             self._slots[name] = Slot(name, joined, share, rests_until=time.monotonic() + ENTER_S)
         content = self._cluster.content
         assert content is not None
-        self._asked += 1
-        self._entering[self._asked] = joined.node
-        self._cluster.send(Consult(self._asked, joined.node, Enter(self._runner.night, content)))
+        self._entering[self._consult(joined.id, Enter(self._runner.night, content))] = joined.id
         if self._is_open:
             self._news.append(f"node {joined.name} has joined: {joined.device and joined.device.device}")
 
@@ -343,13 +341,13 @@ class RayPool:
         node = slot.node
         is_well = self._slow.is_well_again(slot.name, node.name, returned.result if returned is not None else None)
         said = f"node {node.name} trains attempt 0 well again, and gets work" if is_well else None
-        self._rest(node.node, 0.0 if is_well else REST_S["slow"], said)
-        self._drop(node.node, [(0, TRIAL_SEED)])
+        self._rest(node.id, 0.0 if is_well else SLOW_REST_S, said)
+        self._drop(node.id, [(0, TRIAL_SEED)])
 
-    def _rest(self, node: str, rest_s: float, why: str | None) -> None:
+    def _rest(self, node_id: str, rest_s: float, why: str | None) -> None:
         self._news += [why] if why is not None else []
         for slot in self._slots.values():
-            if slot.node.node == node:
+            if slot.node.id == node_id:
                 slot.rests_until = time.monotonic() + rest_s
 
     def _lose(self, slot: Slot, why: str) -> None:
@@ -369,20 +367,24 @@ class RayPool:
 
     # ---- questions ----
 
-    def _note_weights(self, consulted: Consulted) -> None:
-        """Take a node's answer on which weights it has from an earlier call of the night."""
-        node = self._entering.pop(consulted.number, None)
-        if node is not None and isinstance(consulted.answer, tuple):
-            for run in consulted.answer:
-                self._held.setdefault(run, set()).add(node)
-            self._rest(node, 0.0, None)
+    def _note_weights(self, node_id: str, runs: object) -> None:
+        """Note which weights a node has from an earlier call of the night, if it answers: it gets work from now on."""
+        if isinstance(runs, tuple):
+            for run in runs:
+                self._held.setdefault(run, set()).add(node_id)
+            self._rest(node_id, 0.0, None)
 
-    def _ask(self, node: str, call: Fetch, most_s: float = FETCH_S) -> object:
+    def _consult(self, node_id: str, call: Enter | Drop | Fetch) -> int:
+        """Send a question to a node, and return its number."""
         self._asked += 1
-        number = self._asked
-        self._cluster.send(Consult(number, node, call))
-        self._wait_for(lambda: number in self._answers or node not in self._cluster.nodes, most_s)
-        consulted = self._answers.pop(number, None)
+        self._cluster.send(Consult(self._asked, node_id, call))
+        return self._asked
+
+    def _ask(self, node_id: str, call: Fetch, most_s: float = FETCH_S) -> object:
+        """Return a node's answer; raise MachineError without one."""
+        self._answer, self._awaited = None, self._consult(node_id, call)
+        self._wait_for(lambda: self._answer is not None or node_id not in self._cluster.nodes, most_s)
+        consulted = self._answer
         if consulted is None or consulted.why is not None:
             raise MachineError(consulted.why if consulted and consulted.why else "it gave no answer")
         return consulted.answer
