@@ -10,10 +10,10 @@ import heapq
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from simulated import World, first_of
+from simulated import World
 
 from agent.experiment import Attempt, Decision, Entry, Judge, Kind, Proposal, Status, incumbent
-from agent.night.merging import EXPECTED, SURE_BASE
+from agent.night.merging import EXPECTED, first_of, sureness, tip
 
 LENGTHS = 0.95, 1.05  # of a run: attempts end in an order that is not quite that of their beginnings
 
@@ -70,7 +70,7 @@ class ParallelNight:
         merged = {one.proposal.merges for one in self.history if one.kind is not Kind.ORPHANED}
         overtaken = [one for one in self.history if one.kind is Kind.OVERTAKEN and one.number not in merged]
         if overtaken:
-            return self._enter(max(overtaken, key=_sure))
+            return self._enter(max(overtaken, key=sureness))
         return None if self.runs - self.begun <= EXPECTED * len(busy) else self._enter(None)
 
     def _enter(self, overtaken: Attempt | None) -> int:
@@ -79,19 +79,12 @@ class ParallelNight:
         if overtaken is None:
             proposal = Proposal("", "", "", f"source {self.world.sources[number]}")
         else:
-            proposal, parent = replace(overtaken.proposal, merges=overtaken.number), self._tip()
+            assert best is not None
+            undecided = [one.number for one in self.history if one.decision is None]
+            parent = tip(self.history, undecided, best).number
+            proposal = replace(overtaken.proposal, merges=overtaken.number)
         self.history.append(Attempt(number, parent, proposal, "", commit="c"))
         return number
-
-    def _tip(self) -> int:
-        best = incumbent(self.history)
-        assert best is not None
-        tip = best.number
-        for one in self.history[tip:]:
-            merges = one.proposal.merges if one.decision is None and one.parent == tip else None
-            if merges is not None and _sure(self.history[merges]) >= SURE_BASE:
-                tip = one.number
-        return tip
 
     # ---- what is decided ---------------------------------------------------------------------------------------------
 
@@ -140,8 +133,4 @@ class ParallelNight:
         return [one for one in self.history[1:] if one.status is Status.KEEP]
 
     def worth(self, attempt: Attempt) -> float:
-        return self.world.worth(first_of(attempt, self.history))
-
-
-def _sure(attempt: Attempt) -> float:
-    return (attempt.decision.sure if attempt.decision is not None else None) or 0.0
+        return self.world.worth(first_of(attempt, self.history).number)

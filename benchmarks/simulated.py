@@ -7,6 +7,7 @@ import numpy as np
 
 from agent.experiment import Attempt, Ending, History, Run, Score
 from agent.experiment.parts import edit_of, part_of
+from agent.night.merging import first_of
 
 RUNS = 96  # of a night
 
@@ -63,7 +64,7 @@ class World:
         parent = self.merit(history[attempt.parent], history)
         if attempt.proposal.without:
             return parent - sum(map(self.worth, attempt.proposal.without))
-        return parent + self.worth(first_of(attempt, history))
+        return parent + self.worth(first_of(attempt, history).number)
 
     def worth(self, number: int) -> float:
         """What an edit or a half brings, in sigma."""
@@ -77,10 +78,3 @@ class World:
         val_bpb = self.level_bpb - self.sigma_bpb * (self.merit(attempt, history) + float(error))
         run = Run(seed, Ending.FINISHED, 0, 300.0, None, "", Score(val_bpb, 1.0), dawn=dawn)
         return replace(attempt, runs=(*attempt.runs, run))
-
-
-def first_of(attempt: Attempt, history: History) -> int:
-    """The attempt that made this edit first."""
-    while attempt.proposal.merges is not None:
-        attempt = history[attempt.proposal.merges]
-    return attempt.number

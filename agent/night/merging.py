@@ -4,10 +4,11 @@ Pure but for the one record at the end, so a kill in between leads to the same m
 attempt that merges it says so in the journal.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from agent.errors import NightError
-from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, Kind, Proposal
+from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, History, Kind, Proposal
 from agent.night.context import NightContext
 from agent.night.state import State
 from agent.proposers.checked import tried_as
@@ -25,7 +26,7 @@ def due(state: State) -> int | None:
     The surest comes first, since others are merged on top of it while it is measured.
     """
     waiting = state.overtaken.difference(state.merges.values())
-    return min(waiting, key=lambda number: (-_sure(state.attempts[number]), number), default=None)
+    return min(waiting, key=lambda number: (-sureness(state.attempts[number]), number), default=None)
 
 
 def merge(context: NightContext, state: State, number: int) -> None:
@@ -39,7 +40,7 @@ def merge(context: NightContext, state: State, number: int) -> None:
     """
     best = state.best
     assert best is not None
-    for onto in dict.fromkeys((tip(state, best).number, best.number)):
+    for onto in dict.fromkeys((tip(state.attempts, state.unsettled, best).number, best.number)):
         try:
             state.add(onto, carried(context, state, number, state.attempts[onto]))
         except NightError as error:
@@ -51,12 +52,12 @@ def merge(context: NightContext, state: State, number: int) -> None:
     state.decide(number, Decision(Kind.STALE, why, found.gain_bpb, found.sure))
 
 
-def tip(state: State, best: Attempt) -> Attempt:
+def tip(history: History, unsettled: Iterable[int], best: Attempt) -> Attempt:
     """Return the incumbent with the likely gains that are being measured in it, merged one on top of the other."""
-    for number in sorted(state.unsettled):
-        one = state.attempts[number]
+    for number in sorted(unsettled):
+        one = history[number]
         merges = one.proposal.merges if one.decision is None and one.parent == best.number else None
-        if merges is not None and _sure(state.attempts[merges]) >= SURE_BASE:
+        if merges is not None and sureness(history[merges]) >= SURE_BASE:
             best = one
     return best
 
@@ -81,7 +82,7 @@ def carried(context: NightContext, state: State, number: int, onto: Attempt) -> 
     tried = tried_as(script, state.others(number) if base.number == onto.number else state.attempts)
     if tried is not None:
         raise NightError(f"in #{onto.number}, it makes the script of #{tried}, which was tried")
-    idea = first_of(state, overtaken)
+    idea = first_of(overtaken, state.attempts)
     return replace(
         idea.proposal,
         script=script,
@@ -92,10 +93,10 @@ def carried(context: NightContext, state: State, number: int, onto: Attempt) -> 
     )
 
 
-def first_of(state: State, attempt: Attempt) -> Attempt:
+def first_of(attempt: Attempt, history: History) -> Attempt:
     """Return the attempt that had the idea which this one merges, perhaps after others; itself if it merges none."""
     while attempt.proposal.merges is not None:
-        attempt = state.attempts[attempt.proposal.merges]
+        attempt = history[attempt.proposal.merges]
     return attempt
 
 
@@ -106,5 +107,6 @@ def _hypothesis(overtaken: Attempt, onto: Attempt, idea: Attempt) -> str:
     return f"{edit}\n\n{idea.proposal.hypothesis}".strip()
 
 
-def _sure(attempt: Attempt) -> float:
+def sureness(attempt: Attempt) -> float:
+    """Return how sure the judge is of the gain of an attempt, 0 to 1; 0 if it does not say."""
     return (attempt.decision.sure if attempt.decision is not None else None) or 0.0
