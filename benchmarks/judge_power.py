@@ -29,12 +29,7 @@ without effect that are kept, of 100 tried); P_true_gain_error is a standard err
 with Gaussian noise; others begin with its name: heavy_, rarer_, rarer_heavy_, peaked_, peaked_heavy_, sources_,
 sources_heavy_, dials_, dials_heavy_.
 
-Nights with 1, 4 and 16 workers (benchmarks/parallel_nights.py), judged by balanced in the usual scenario: each edit is
-made from the incumbent of its time, and one that is overtaken is merged and has to win again. For each number of
-workers W: async_gain_W, the true gain of as many runs as above; async_cost_W, the share of the gain of one worker that
-is lost, with its standard error async_cost_W_error; async_merges_W. async_cost_W_calibrated: where W workers calibrate
-as real nights do, with 1 + W runs. hours_gain_W: the true gain in the time of 24 runs, in which W workers make W times
-as many (calibrated like real nights).
+Nights with several workers are those of benchmarks/parallel_nights.py, whose keys it lists.
 """
 
 from __future__ import annotations
@@ -54,7 +49,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side 
 
 import measure
 import numpy as np
-from parallel_nights import ParallelNight
+from parallel_nights import compare_workers, print_workers
 from simulated import MIXTURES, RUNS, World
 
 from agent.experiment import (
@@ -73,7 +68,6 @@ from agent.judging.confirmation import Again, Findings, Without, findings, next_
 from agent.judging.judge import Balanced, Greedy, Strict
 
 DAWN_RUNS = 30
-CALIBRATION = Balanced().calibration
 POLICIES = ("greedy", "gate", "strict", "balanced", "dawn")
 
 
@@ -149,75 +143,6 @@ def a_dawn(world: World, history: list[Attempt], divisible: Collection[int] = ()
             case Again(number):
                 history[number], runs = world.run(history[number], history, dawn=1), runs + 1
     return runs
-
-
-WORKERS = 1, 4, 16
-HOURS = 24  # lengths of a run
-
-
-@dataclass(frozen=True)
-class Parallel:
-    """What the same edits came to with several workers."""
-
-    gain: float  # sigma
-    calibrated: float  # where attempt 0 has a run beside itself on every worker
-    merges: int
-
-
-def simulate_parallel(job: tuple[int, int]) -> Parallel:
-    seed, workers = job
-    nights = [
-        ParallelNight(Balanced(), World(seed, MIXTURES["usual"], False), workers, RUNS, calibration)
-        for calibration in (CALIBRATION, max(CALIBRATION, 1 + workers))[: 1 + (workers > 1)]
-    ]
-    for night in nights:
-        night.simulate()
-    return Parallel(nights[0].true_gain, nights[-1].true_gain, len(nights[0].merges))
-
-
-def simulate_hours(job: tuple[int, int]) -> float:
-    seed, workers = job
-    runs, calibration = HOURS * workers, max(CALIBRATION, 1 + workers)
-    world = World(seed, MIXTURES["usual"], False, edits=runs)
-    night = ParallelNight(Balanced(), world, workers, runs, calibration if workers > 1 else CALIBRATION)
-    night.simulate()
-    return night.true_gain
-
-
-def compare_workers(args: argparse.Namespace, pool: ProcessPoolExecutor) -> measure.Flat:
-    flat: measure.Flat = {"parallel_nights": args.parallel_nights}
-    seeds = range(args.first_seed, args.first_seed + args.parallel_nights)
-    alone = np.zeros(0)
-    for workers in WORKERS if seeds else ():
-        measure.say(f"{len(seeds)} nights: {workers} worker{'s' * (workers > 1)}")
-        found = list(pool.map(simulate_parallel, [(seed, workers) for seed in seeds]))
-        gains = np.array([one.gain for one in found])
-        alone = gains if workers == 1 else alone
-        flat[f"async_gain_{workers}"] = float(gains.mean())
-        flat[f"async_merges_{workers}"] = float(np.mean([one.merges for one in found]))
-        if workers > 1:
-            lost = (alone - gains) / alone.mean()
-            flat[f"async_cost_{workers}"] = float(lost.mean())
-            flat[f"async_cost_{workers}_error"] = float(lost.std()) / math.sqrt(len(seeds))
-            flat[f"async_cost_{workers}_calibrated"] = float(
-                1 - np.mean([one.calibrated for one in found]) / alone.mean()
-            )
-        some = seeds[: max(1, len(seeds) // 5)]
-        flat[f"hours_gain_{workers}"] = float(np.mean(list(pool.map(simulate_hours, [(one, workers) for one in some]))))
-    return flat
-
-
-def print_workers(flat: measure.Flat) -> None:
-    columns = ("workers", "true gain, σ", "cost", "with their calibration", "merges", f"gain in {HOURS} runs' time")
-    rows = []
-    for workers in WORKERS:
-        cost = calibrated = "-"
-        if workers > 1:
-            cost = f"{flat[f'async_cost_{workers}']:.1%} ± {flat[f'async_cost_{workers}_error']:.1%}"
-            calibrated = f"{flat[f'async_cost_{workers}_calibrated']:.1%}"
-        gain, hours = (f"{flat[f'{name}_gain_{workers}']:.2f}" for name in ("async", "hours"))
-        rows.append([str(workers), gain, cost, calibrated, f"{flat[f'async_merges_{workers}']:.1f}", hours])
-    measure.print_table(f"several workers, {flat['parallel_nights']} nights of {RUNS} runs", columns, rows)
 
 
 @dataclass(frozen=True)

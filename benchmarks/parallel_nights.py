@@ -1,25 +1,46 @@
 """Simulated nights with several workers, for judge_power.py: attempts end in any order, and the judge is the real one.
 
 Whenever a worker is free, it begins what agent/night/plan.py would begin: a further seed of an undecided attempt, the
-second thoughts' run, a merge (agent/night/merging.py), or an edit of the incumbent as it is then.
+second thoughts' run, a merge (agent/night/merging.py), or an edit of the incumbent as it is then. So each edit is made
+from the incumbent of its time, and one that is overtaken is merged and has to win again.
+
+judge_power.py has nights with 1, 4 and 16 workers judged by balanced, in the usual scenario. Keys of its JSON, for each
+number of workers W:
+
+  async_gain_W              the true gain of 96 runs, in sigma
+  async_cost_W              the share of the gain of one worker that is lost, and async_cost_W_error, its standard error
+  async_cost_W_calibrated   the same where W workers calibrate as real nights do, with 1 + W runs
+  async_merges_W            merges
+  hours_gain_W              the true gain in the time of 24 runs, in which W workers make W times as many, calibrated so
 """
 
 from __future__ import annotations
 
+import argparse
 import heapq
+import math
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 
+import measure
 import numpy as np
-from simulated import World
+from simulated import MIXTURES, RUNS, World
 
-from agent.experiment import Attempt, Decision, Entry, Judge, Kind, Proposal, Status, incumbent
-from agent.night.merging import EXPECTED, first_of, sureness, tip
+from agent.experiment import Attempt, Decision, Entry, Judge, Kind, Proposal, incumbent
+from agent.judging.judge import Balanced
+from agent.night.merging import EXPECTED, sureness, tip
+from agent.night.opening.limits import calibration_runs
 
+WORKERS = 1, 4, 16
+HOURS = 24  # lengths of a run
+CALIBRATION = Balanced().calibration
 LENGTHS = 0.95, 1.05  # of a run: attempts end in an order that is not quite that of their beginnings
 
 
 @dataclass
 class ParallelNight:
+    """Hold one night, and simulate it."""
+
     judge: Judge
     world: World
     workers: int
@@ -125,12 +146,70 @@ class ParallelNight:
         return 0.0 if best is None else self.world.merit(best, self.history)
 
     @property
-    def merges(self) -> list[Attempt]:
-        return [one for one in self.history if one.proposal.merges is not None]
+    def merges(self) -> int:
+        return sum(one.proposal.merges is not None for one in self.history)
 
-    @property
-    def keeps(self) -> list[Attempt]:
-        return [one for one in self.history[1:] if one.status is Status.KEEP]
 
-    def worth(self, attempt: Attempt) -> float:
-        return self.world.worth(first_of(attempt, self.history).number)
+# ---- many nights -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Hold how the same edits ended with several workers."""
+
+    gain: float  # sigma
+    calibrated: float  # the gain where attempt 0 has a run beside itself on every worker
+    merges: int
+
+
+def simulated(seed: int, workers: int, runs: int, calibration: int) -> ParallelNight:
+    night = ParallelNight(Balanced(), World(seed, MIXTURES["usual"], False, edits=runs), workers, runs, calibration)
+    night.simulate()
+    return night
+
+
+def simulate_parallel(job: tuple[int, int]) -> Parallel:
+    seed, workers = job
+    plain = simulated(seed, workers, RUNS, CALIBRATION)
+    real = plain if workers == 1 else simulated(seed, workers, RUNS, calibration_runs(CALIBRATION, workers))
+    return Parallel(plain.true_gain, real.true_gain, plain.merges)
+
+
+def simulate_hours(job: tuple[int, int]) -> float:
+    seed, workers = job
+    return simulated(seed, workers, HOURS * workers, calibration_runs(CALIBRATION, workers)).true_gain
+
+
+def compare_workers(args: argparse.Namespace, pool: ProcessPoolExecutor) -> measure.Flat:
+    flat: measure.Flat = {"parallel_nights": args.parallel_nights}
+    seeds = range(args.first_seed, args.first_seed + args.parallel_nights)
+    alone = np.zeros(0)
+    for workers in WORKERS if seeds else ():
+        measure.say(f"{len(seeds)} nights: {workers} worker{'s' * (workers > 1)}")
+        found = list(pool.map(simulate_parallel, [(seed, workers) for seed in seeds]))
+        gains = np.array([one.gain for one in found])
+        alone = gains if workers == 1 else alone
+        flat[f"async_gain_{workers}"] = float(gains.mean())
+        flat[f"async_merges_{workers}"] = float(np.mean([one.merges for one in found]))
+        if workers > 1:
+            lost = (alone - gains) / alone.mean()
+            flat[f"async_cost_{workers}"] = float(lost.mean())
+            flat[f"async_cost_{workers}_error"] = float(lost.std()) / math.sqrt(len(seeds))
+            calibrated = float(np.mean([one.calibrated for one in found]))
+            flat[f"async_cost_{workers}_calibrated"] = 1 - calibrated / float(alone.mean())
+        some = seeds[: max(1, len(seeds) // 5)]
+        flat[f"hours_gain_{workers}"] = float(np.mean(list(pool.map(simulate_hours, [(one, workers) for one in some]))))
+    return flat
+
+
+def print_workers(flat: measure.Flat) -> None:
+    columns = ("workers", "true gain, σ", "cost", "with their calibration", "merges", f"gain in {HOURS} runs' time")
+    rows = []
+    for workers in WORKERS:
+        cost = calibrated = "-"
+        if workers > 1:
+            cost = f"{flat[f'async_cost_{workers}']:.1%} ± {flat[f'async_cost_{workers}_error']:.1%}"
+            calibrated = f"{flat[f'async_cost_{workers}_calibrated']:.1%}"
+        gain, hours = (f"{flat[f'{name}_gain_{workers}']:.2f}" for name in ("async", "hours"))
+        rows.append([str(workers), gain, cost, calibrated, f"{flat[f'async_merges_{workers}']:.1f}", hours])
+    measure.print_table(f"several workers, {flat['parallel_nights']} nights of {RUNS} runs", columns, rows)
