@@ -14,6 +14,8 @@ MOST_DEPTH = 64  # of folders in a night's folder
 
 @dataclass(frozen=True, slots=True)
 class PackedFile:
+    """Hold the facts of one file, by which it is verified and restored."""
+
     bytes: int
     sha256: str
     mtime_ns: int

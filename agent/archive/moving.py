@@ -10,16 +10,17 @@ second call would not do again in the same way.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from agent.archive.away import check_free, check_refs, extract_night, flush, give_name, work_folder
 from agent.archive.contents import Contents
 from agent.archive.reading import BUNDLE, read_contents
-from agent.archive.writing import find, write
+from agent.archive.steps import check_free, check_refs, extract_night, flush, give_name, work_folder, write_night
+from agent.archive.writing import find
 from agent.errors import NightError
 from agent.experiment import Night
-from agent.git.bundle import read_bundle, refs_of_night, write_bundle
+from agent.git.bundle import read_bundle, refs_of_night
 from agent.git.repo import valid_tag
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -33,7 +34,7 @@ def pack(
 ) -> Contents:
     """Write a night into a new file; raise NightError for one that cannot be packed as it is.
 
-    No night may be running, and summary has to be such as JSON has.
+    No night may be running. The file holds the summary as JSON.
     """
     if to.exists() or to.is_symlink():
         raise NightError(f"{to} is there already; name another file, or delete it")
@@ -45,15 +46,10 @@ def pack(
             night = journal.night()
         beside = {PROGRAM: place.script_path.parent / PROGRAM, MANIFEST: Path(night.data) / "manifest.json"}
         there = {path: file for path, file in beside.items() if file.is_file() and not file.is_symlink()}
-        refs = refs_of_night(place.repo, tag)
-        if refs:  # a clone without its whole history cannot hand on more than it has
-            write_bundle(place.repo, aside / BUNDLE, refs, night.base if place.repo.is_shallow() else "")
-        found = find(place.folder(tag), is_left_out, there)
-        contents = found.contents(night, summary, refs)
+        base = night.base if place.repo.is_shallow() else ""  # such a clone cannot hand on more than it has
+        parts = partial(find, place.folder(tag), is_left_out, there)
         try:
-            write(contents, found, aside / BUNDLE, written)
-            if find(place.folder(tag), is_left_out, there).times() != found.times():
-                raise NightError(f"night {tag} changed while it was packed; end what writes there, and pack it again")
+            contents = write_night(place, night, summary, aside, written, base=base, parts=parts)
             written.rename(to)
         finally:
             written.unlink(missing_ok=True)
@@ -66,6 +62,8 @@ def pack(
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
+    """Hold a night that was unpacked, and what of it is not as it was."""
+
     contents: Contents
     night: Night  # as it goes on here
     has_corpus: bool

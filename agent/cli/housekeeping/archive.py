@@ -57,7 +57,8 @@ def archive(options: ArchiveOptions) -> int:
 
 
 def _pack(place: Place, options: ArchiveOptions) -> None:
-    from agent.archive.away import pack, sweep_aside
+    from agent.archive.away import pack
+    from agent.archive.steps import sweep_aside
     from agent.night.record import write_ledger
 
     tag = options.tag
