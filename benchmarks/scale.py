@@ -127,7 +127,7 @@ def opened_night(place: Place, args: argparse.Namespace) -> Iterator[tuple[Night
         from agent.pools.cluster.cluster import Cluster
         from agent.pools.cluster.pool import RayPool
 
-        terms = Terms(sandbox="off", workers=args.live, pool="ray", cores_each=0)  # 0: they are not pinned
+        terms = Terms(sandbox="off", workers=args.live, pool="ray", cores_each=1)
         with closing(Cluster(None)) as cluster:
             cluster.open()
             request = Request(TAG, args.run_s, terms=terms, devices=partial(cluster.facts, terms))
@@ -196,13 +196,20 @@ def with_path(program: Path) -> dict[str, str]:
     return env | {"PYTHONPATH": os.pathsep.join([str(program.parents[1]), env["PYTHONPATH"]])}
 
 
-def sleeping_copy(to: Path) -> Path:
-    """Copy the repository, so that runs sleep in its harness, wherever the code goes; return this program in it."""
+def sleeping_copy(to: Path, cores: int) -> Path:
+    """Copy the repository and return this program in it: its runs sleep, and its machine seems to have so many cores.
+
+    The copy reaches the nodes as any code of the harness does. Its workers share the cores that there are.
+    """
     left_out = shutil.ignore_patterns(".*", "__pycache__", "experiments", "docs")
     shutil.copytree(measure.ROOT, to, ignore=left_out)
     shutil.copyfile(measure.HERE / "asleep.py", to / "agent" / "runs" / "asleep.py")
     with (to / "agent" / "runs" / "execute.py").open("a") as execute:
         execute.write("\n\nfrom agent.runs.asleep import audit, score, train\n")
+    with (to / "hardware.py").open("a") as hardware:
+        hardware.write(f"\n\ndef usable_cores():\n    return {cores}\n")
+    with (to / "agent" / "pools" / "cluster" / "node.py").open("a") as node:
+        node.write("\n\ndef core_sets(share):\n    return [], 0  # they are not pinned\n")
     return to / "benchmarks" / Path(__file__).name
 
 
@@ -217,7 +224,7 @@ def by_workers(folder: Path, args: argparse.Namespace) -> measure.Flat:
     if args.processes or args.ray:
         os.environ["NIGHTSHIFT_DATA"] = str(faults.make_corpus(folder))
     if args.ray:
-        program = sleeping_copy(folder / "copy")
+        program = sleeping_copy(folder / "copy", max(args.workers))
     flat: measure.Flat = {}
     for workers in args.workers:
         measure.say(f"{workers} workers, runs of {args.run_s:g} s")

@@ -86,7 +86,7 @@ class Broker:
         with self.sending, suppress(OSError):  # the driver may be gone
             self.link.send(event)
 
-    def call(self, node_id: str, call: NodeCall, worker: str = "", cpus: float = 0, gpus: int = 0) -> Any:
+    def call(self, node_id: str, call: NodeCall, worker: str = "", cpus: int = 0, gpus: int = 0) -> Any:
         """Return the reference to a node's answer."""
         there = NodeAffinitySchedulingStrategy(node_id, soft=False)
         task = self.task.options(num_cpus=cpus, num_gpus=gpus, scheduling_strategy=there)

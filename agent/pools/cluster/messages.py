@@ -15,7 +15,7 @@ Digests = Mapping[str, str]  # the path of a file below its folder → its sha25
 class NodeShare:
     """Hold the part of a node that one worker takes."""
 
-    cores: int  # 0: it is not pinned
+    cores: int
     of_memory: float = 1.0
 
 
@@ -28,11 +28,11 @@ class Content:
     fixed_at: str
     corpus_at: str
     sandbox: str  # a value of Mode
-    cores_each: int | None = None  # that a worker takes; None: all of a node's, or of those for one GPU; 0: not pinned
+    cores_each: int | None = None  # that a worker takes; None: all of a node's, or of those for one GPU
 
     def cores_of(self, cpus: int, gpus: int) -> int:
         """Return the cores of one worker of a node that has these."""
-        return max(1, cpus // max(1, gpus)) if self.cores_each is None else self.cores_each
+        return self.cores_each or max(1, cpus // max(1, gpus))
 
 
 # ---- calls to a node -------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class BeginJob:
     """Have the broker execute a job on a node."""
 
     node_id: str
-    cpus: float
+    cpus: int
     gpus: int
     perform: Perform
     files: Mapping[str, str]  # the files to send first: sha256 → their path here

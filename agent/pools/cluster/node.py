@@ -253,7 +253,7 @@ def core_sets(share: NodeShare) -> tuple[list[tuple[int, ...]], int]:
     """Return the sets of cores that workers of this machine can be pinned to, and the number of its cores."""
     cores = cores_of_machine() if hasattr(os, "sched_getaffinity") else ()
     threads = sum(map(len, cores))
-    return sets_of_cores(cores, min(share.cores, threads)) if share.cores and threads else [], threads
+    return sets_of_cores(cores, min(share.cores, threads)) if threads else [], threads
 
 
 def lease_of(worker: str, share: NodeShare, cores: tuple[int, ...], threads: int) -> Lease:

@@ -23,13 +23,12 @@ from agent.pools.cluster.messages import (
     FromBroker,
     NodeJoined,
     NodeLeft,
-    NodeShare,
     Perform,
     Piece,
     Progressed,
     Returned,
 )
-from agent.pools.cluster.slots import NOT_PINNED, Slot, names_of
+from agent.pools.cluster.slots import Slot, shares_of
 from agent.pools.cluster.speeds import TRIAL_SEED, SlowNodes
 from agent.pools.pool import Ended, Working
 from agent.records.checksums import digest
@@ -215,11 +214,11 @@ class RayPool:
 
     # ---- what goes with a job, and comes back ----
 
-    def _needs(self, node: NodeJoined) -> tuple[float, int]:
-        """Return the cores and GPUs that Ray counts for one worker of a node."""
+    def _needs(self, node: NodeJoined) -> tuple[int, int]:
+        """Return the cores and GPUs of one worker of a node."""
         assert self._cluster.content is not None
         gpus = 1 if node.device is not None and node.device.device_kind == "cuda" else 0
-        return self._cluster.content.cores_of(node.cpus, node.gpus if gpus else 0) or NOT_PINNED, gpus
+        return self._cluster.content.cores_of(node.cpus, node.gpus * gpus), gpus
 
     def _take(self, slot: Slot, job: Job, returned: Returned) -> None:
         """Take a job's result and its files, or decide that it has to be done again."""
@@ -315,10 +314,8 @@ class RayPool:
             return
         if joined.name in {slot.node.name for slot in self._slots.values()}:
             joined = replace(joined, name=f"{joined.name} {joined.id[:4]}")
-        cpus, gpus = self._needs(joined)
-        names = names_of(joined, cpus, gpus, self._most)
-        for name, of_memory in names[: self._most - len(self._slots)]:
-            share = NodeShare(0 if cpus == NOT_PINNED else int(cpus), of_memory)
+        shares = shares_of(joined, *self._needs(joined))
+        for name, share in list(shares.items())[: self._most - len(self._slots)]:
             self._slots[name] = Slot(name, joined, share, rests_until=time.monotonic() + ENTER_S)
         content = self._cluster.content
         assert content is not None

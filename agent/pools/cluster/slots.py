@@ -9,8 +9,6 @@ from agent.pools.cluster.messages import NodeJoined, NodeShare
 from agent.pools.pool import Working
 from agent.runs.jobs import Job
 
-NOT_PINNED = 0.001  # cores that Ray counts for a worker that shares them
-
 
 @dataclass(slots=True)
 class Slot:
@@ -40,11 +38,11 @@ class Slot:
         return self.job is None and self.rests_until < time.monotonic()
 
 
-def names_of(node: NodeJoined, cpus: float, gpus: int, most: int) -> list[tuple[str, float]]:
-    """Return the names of a node's workers, each with its part of the memory; Ray counts cpus and gpus for each."""
-    count = node.gpus if gpus else most if cpus == NOT_PINNED else int(node.cpus // cpus)
-    kind = "gpu" if gpus else "share"
-    return [(f"{node.name} {kind} {place}" if count > 1 or gpus else node.name, 1 / count) for place in range(count)]
+def shares_of(node: NodeJoined, cpus: int, gpus: int) -> dict[str, NodeShare]:
+    """Return the name of each worker of a node → its share of it, where each takes so many cores and GPUs."""
+    count, kind = (node.gpus, "gpu") if gpus else (node.cpus // cpus, "share")
+    names = [f"{node.name} {kind} {place}" for place in range(count)] if count > 1 or gpus else [node.name] * count
+    return {name: NodeShare(cpus, 1 / count) for name in names}
 
 
 def node_of(worker: str) -> str:
