@@ -39,7 +39,7 @@ ALONE = 0.25  # the probability that an edit's effect on one script says nothing
 ROUNDS, EM_STEPS = 3, 30
 TINY = 1e-200
 ABOVE_CEILING = 48  # points of the window of an attempt without scores: 6 sigma
-AT_ONCE = 256  # attempts whose messages are computed together: their spectra take some 10 MB
+REMEMBERED = 1536  # messages of leaves, 14 KB each: of all recent attempts, at the three sigmas that are compared
 
 
 def effects(differences: NDArray[np.int64]) -> Array:  # (K, differences)
@@ -151,6 +151,7 @@ class Leaves:
     """Hold the attempts without children: most of a night; their messages do not depend on the weights."""
 
     places: tuple[int, ...]
+    centres: tuple[int, ...]  # of the windows of all attempts, in their order
     own: Array  # (L, SIZE): likelihoods
     messages: Array  # (L, K, SIZE): to the parents, by component
 
@@ -158,17 +159,22 @@ class Leaves:
     def of(cls, nodes: tuple[Node, ...]) -> "Leaves":
         inner = {node.parent for node in nodes}
         places = tuple(i for i in range(len(nodes)) if i not in inner)
+        centres = tuple(node.centre for node in nodes)
         if not places:
-            return cls((), np.ones((0, SIZE)), np.ones((0, len(PRIOR), SIZE)))
-        own = np.stack([likelihood(nodes[i].scores, nodes[i].centre, nodes[i].ceilings) for i in places])
-        offsets = [nodes[i].centre - nodes[nodes[i].parent].centre for i in places]
-        messages = np.empty((len(places), len(PRIOR), SIZE))
-        for k in range(0, len(places), AT_ONCE):
-            messages[k : k + AT_ONCE] = upward(own[k : k + AT_ONCE], offsets[k : k + AT_ONCE])
-        for k, i in enumerate(places):
-            if nodes[i].is_censored:
-                messages[k] += beneath(offsets[k])
-        return cls(places, own, messages)
+            return cls((), centres, np.ones((0, SIZE)), np.ones((0, len(PRIOR), SIZE)))
+        found = [leaf(nodes[i].scores, nodes[i].ceilings, centres[i], centres[nodes[i].parent]) for i in places]
+        own, messages = (np.stack(parts) for parts in zip(*found, strict=True))
+        return cls(places, centres, own, messages)
+
+
+@lru_cache(maxsize=REMEMBERED)  # from one decision to the next, one leaf is new
+def leaf(
+    scores: tuple[float, ...], ceilings: tuple[float, ...], centre: int, parent: int
+) -> tuple[Array, Array]:  # (SIZE,), (K, SIZE)
+    """Return the likelihood of an attempt without children, and its message to its parent, whose centre is `parent`."""
+    own, offset = likelihood(scores, centre, ceilings), centre - parent
+    message: Array = upward(own[None], [offset])[0]
+    return own, message if scores else message + beneath(offset)
 
 
 @dataclass(frozen=True)
@@ -191,7 +197,7 @@ class Belief:
         """Compute the posterior in two passes along the tree: from the leaves up, then from the root down."""
         leaves = leaves or Leaves.of(nodes)
         own = np.tile(weights, (len(nodes), 1)) if own is None else own
-        centres = [node.centre for node in nodes]
+        centres = leaves.centres
         offsets = tuple(centre - centres[node.parent] for node, centre in zip(nodes, centres, strict=True))
         inner = sorted({node.parent for node in nodes})
         below, merged = np.empty((len(nodes), SIZE)), np.zeros((len(nodes), SIZE))

@@ -101,10 +101,14 @@ def readings(attempts: Sequence[Attempt], seeds: Mapping[int, float]) -> tuple[t
 def scored(attempt: Attempt) -> dict[int, float]:
     """Return seed → bits per byte; equal scores count once, since the script ignores its seed."""
     found: dict[int, float] = {}
+    values: list[float] = []  # in order: the one that is like a score is beside it
     for run in attempt.done_runs:
         value = run.score.val_bpb if run.score else None
-        if value is not None and not any(math.isclose(value, other, rel_tol=SAME) for other in found.values()):
-            found[run.seed] = value
+        if value is not None:
+            at = bisect_right(values, value)
+            if not any(math.isclose(value, other, rel_tol=SAME) for other in values[max(0, at - 1) : at + 1]):
+                values.insert(at, value)
+                found[run.seed] = value
     return found
 
 
