@@ -151,11 +151,15 @@ def opened_night(place: Place, args: argparse.Namespace) -> Iterator[tuple[Night
 
 
 def jobs_an_hour(night: Path, workers: int, run_s: float) -> float:
-    """Return the runs that sleep in an hour, while all workers have been given work and more is to come."""
+    """Return the runs that sleep in an hour, from when all workers have been given work.
+
+    At its end a night holds ideas back for merges, and its last workers rest: as many runs as there are workers, the
+    last ones, do not count.
+    """
     summaries = [file for file in night.glob("runs/*/seed*/out/summary.json") if file.parts[-4] != "0000"]
     runs: list[Interval] = sorted(json.loads(file.read_text())["slept"] for file in summaries)
     begins = sorted(began for began, _ in runs)
-    since, until = begins[workers - 1], begins[-1]
+    since, until = begins[workers - 1], begins[-workers]
     if until <= since:
         raise measure.Failed(f"{len(runs)} runs of {workers} workers are too few: give more --rounds")
     asleep_s = sum(max(0.0, min(ended, until) - max(began, since)) for began, ended in runs)
