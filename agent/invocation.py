@@ -19,6 +19,10 @@ DATA = ("prepare.py", "corpus.py", "corpus_sources.py", "corpus_workers.py", "en
 SKILL = ".agents/skills/nightshift/SKILL.md"  # what coding agents read
 OWN = (SCRIPT, *DATA, "hardware.py", "kernels", "program.md")
 ABOVE = Path(__file__).resolve().parents[1]  # a clone's root, or the folder of installed packages
+AS_MODULE = (  # python -m agent, also where it is not installed and another folder is the current one
+    f"import runpy, sys; above = {str(ABOVE)!r}; above in sys.path or sys.path.insert(0, above); "
+    "runpy.run_module('agent', run_name='__main__', alter_sys=True)"
+)
 
 # ---- how it is started ----
 
@@ -37,7 +41,7 @@ def own_command(*words: str) -> list[str]:
     """Return a command for a process of this program, started as it was itself, since its sentences name commands."""
     started = Path(sys.argv[0])
     by_name = started.name == "nightshift" and started.is_file()
-    program = [str(started.absolute())] if by_name else ["-m", "agent"]
+    program = [str(started.absolute())] if by_name else ["-c", AS_MODULE]
     return [sys.executable, "-P", *program, *words]  # -P: the folder may hold agent/
 
 

@@ -73,6 +73,22 @@ def test_a_pasted_word_is_the_word(word):
 def test_its_own_processes_are_started_as_it_was_itself(tmp_path):
     command = tmp_path / "nightshift"
     for name in (str(command), "nightshift"):  # there is no such file
-        assert printed([sys.executable, "-c", OWN.format(name)], PROJECT) == f"{sys.executable} -P -m agent status"
+        said = printed([sys.executable, "-c", OWN.format(name)], PROJECT)
+        assert said.startswith(f"{sys.executable} -P -c ")
+        assert said.endswith(" status")
     command.touch()
     assert printed([sys.executable, "-c", OWN.format(str(command))], tmp_path).endswith(f" -P {command} status")
+
+
+def test_its_own_processes_run_its_own_code_from_any_folder_also_where_that_is_not_installed(tmp_path):
+    clone, elsewhere = tmp_path / "clone", tmp_path / "elsewhere"
+    shutil.copytree(PROJECT / "agent", clone / "agent", ignore=shutil.ignore_patterns("__pycache__"))
+    (clone / "train_mlx.py").touch()
+    (clone / "pyproject.toml").write_text('[project]\nname = "nightshift-mlx"\nversion = "123.4"\n')
+    elsewhere.mkdir()
+    starts_its_own = (
+        "import os, subprocess, sys; sys.path.insert(0, sys.argv[1]); from agent.invocation import own_command; "
+        "subprocess.run(own_command('--version'), cwd=sys.argv[2], check=True)"
+    )
+    said = printed([sys.executable, "-c", starts_its_own, str(clone), str(elsewhere)], elsewhere)
+    assert said.endswith("123.4")

@@ -4,7 +4,6 @@ The night never waits for it and never fails with it: one process at most, and a
 """
 
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import IO
 
-from agent.invocation import typed
+from agent.invocation import own_command, typed
 from agent.records.place import Place
 from agent.text import SAID_CHARS, one_line
 
@@ -66,7 +65,7 @@ class PageWriter:
         try:
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115, it is read when the process has ended
             self._child = subprocess.Popen(
-                [*gently, sys.executable, "-P", "-m", "agent", *words],
+                [*gently, *own_command(*words)],
                 cwd=self._root,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from commands import wait_until
 from made_facts import record_nights
-from nights import PROJECT, Grounds, make_repository, unigram
+from nights import Grounds, make_repository, unigram
 
 from agent.records.place import Place
 from agent.view.page import writer
@@ -35,8 +35,7 @@ class Ended:
 
 
 @pytest.fixture
-def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ended:
-    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+def night(tmp_path: Path) -> Ended:
     return Ended(record_nights(tmp_path / "user", t=("LR 0.1 → 0.2", "another")))
 
 
