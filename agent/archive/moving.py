@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from agent.archive.checks import check_facts
 from agent.archive.contents import Contents
 from agent.archive.reading import BUNDLE, read_contents
 from agent.archive.steps import check_free, check_refs, extract_night, flush, give_name, work_folder, write_night
@@ -80,6 +81,7 @@ def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -
     with work_folder(place) as aside:
         contents = extract_night(file, there, aside)
         with Journal.resume(aside / contents.tag / "journal.sqlite") as journal:  # of an older format, it is migrated
+            check_facts(journal, file)
             night = journal.night()
             home = at_home(night)
             if home is not None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from agent.archive.checks import check_passive
 from agent.archive.contents import Contents
 from agent.archive.reading import BUNDLE, extract
 from agent.archive.writing import Parts, write
@@ -49,6 +50,7 @@ def extract_night(file: Path, there: Contents, aside: Path) -> Contents:
             f"night {there.tag} takes {needed_gb:.2f} GB, and {free_gb:.2f} GB are free here; free some, and try again"
         )
     contents = extract(file, aside)
+    check_passive(aside / contents.tag / "journal.sqlite", file)
     with Journal.read(aside / contents.tag / "journal.sqlite") as journal:
         if (journal.night().tag, journal.night().started) != (there.tag, there.started):
             raise NightError(f"the journal in {file} is that of another night; put it back from a backup")

@@ -11,6 +11,7 @@ from agent.cli.words.parser import Subcommand, parse
 from agent.errors import NightHalted, NightshiftError, UsageError
 from agent.files import disk_is_broken, disk_is_full
 from agent.invocation import typed
+from agent.text import harmless_lines
 from agent.view.answer import Answer
 
 # The file of each command, in the order of `nightshift --help`. To add one, describe it there as a Subcommand under the
@@ -100,7 +101,7 @@ def _main(commands: Sequence[Subcommand[Any]], words: Sequence[str], answer: Ans
 
 def _refuse(answer: Answer, sentence: str, exit_code: int = 2) -> int:
     with suppress(OSError):  # the terminal may be gone
-        print(f"nightshift: {sentence}", file=sys.stderr)
+        print(f"nightshift: {harmless_lines(sentence)}", file=sys.stderr)
     answer.fail(sentence, exit_code)
     return exit_code
 

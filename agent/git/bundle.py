@@ -43,10 +43,13 @@ def read_bundle(repo: Repo, file: Path, refs: Mapping[str, str]) -> tuple[str, .
     """
     repo.git("bundle", "verify", "--quiet", str(file))
     repo.git("bundle", "unbundle", str(file))
-    moved = []
     for ref, sha in refs.items():
         if repo.find(sha) is None:
             raise RepoError(f"{file} lacks commit {sha[:7]}, which {ref} is to name; it is damaged")
+    # with a ref to a commit whose trees or files are missing, the user's own `git gc` would fail
+    repo.git("rev-list", "--objects", "--quiet", *refs.values(), "--not", "--all")
+    moved = []
+    for ref, sha in refs.items():
         now = repo.find(ref)
         if now is None:
             repo.move_ref(ref, sha, None, "unpacked")

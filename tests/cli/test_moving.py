@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +194,16 @@ def path_above(said: dict[str, Any], members: list[Any]) -> None:
     said["files"]["../u/journal.sqlite"] = said["files"].pop("notes.md")
 
 
+def other_device(said: dict[str, Any], members: list[Any]) -> None:
+    at = next(at for at, (one, _) in enumerate(members) if one.name == "night/journal.sqlite")
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+        database.deserialize(members[at][1].replace(b"\x02\x02", b"\x01\x01", 1))  # a WAL cannot be in memory
+        database.execute("UPDATE night SET value = 'a GPU\x1b[2K' WHERE fact = 'device'")
+        content = database.serialize()
+    members[at][0].size, members[at] = len(content), (members[at][0], content)
+    said["files"]["journal.sqlite"] |= {"bytes": len(content), "sha256": sha256(content).hexdigest()}
+
+
 def tag_above(said: dict[str, Any], members: list[Any]) -> None:
     said["tag"] = "../u"
 
@@ -216,6 +229,16 @@ def test_a_hostile_file_puts_nothing_anywhere(file, other, tmp_path, change, sai
     before = everything(other.root)
     assert said in refused(other.nightshift("unpack", str(tmp_path / "hostile")))
     assert everything(other.root) == before
+
+
+def test_programs_in_a_file_are_named_also_where_its_night_cannot_go_on(file, other, tmp_path):
+    """`replay` runs them on any device."""
+    shutil.copyfile(file, tmp_path / "hostile")
+    tampered(tmp_path / "hostile", other_device)
+    said = other.nightshift("unpack", str(tmp_path / "hostile")).stdout
+    assert "night t ran on a GPU\\x1b[2K, this is" in said
+    assert "run and replay execute programs that are in the file, and with --sandbox off, outside of" in said
+    assert f"{other.root / 'program.md'} is the night's" in said
 
 
 # ---- killed ----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.terms import Terms
 from agent.sandbox.environment import TMP
+from agent.text import harmless
 
 PACK_TEXT = (
     "Write a copy of a night into one file, for another machine, where nightshift unpack puts it beside the nights "
@@ -91,7 +92,9 @@ def unpack(options: UnpackOptions) -> int:
     from agent.night.record import write_ledger
 
     place, file = Place.of(SCRIPT), options.file.expanduser()
+    program = place.script_path.parent / moving.PROGRAM
     with only_night(place.repo.common_dir()):
+        had_program = program.exists()
         with working(f"unpacking {file}"):
             arrived = moving.unpack(place, file, at_home)
         write_ledger(place)
@@ -99,17 +102,20 @@ def unpack(options: UnpackOptions) -> int:
     print(f"unpacked night {night.tag} from {file}: {size_words(arrived.contents.all_bytes)}")
     if arrived.other_program is not None:
         print(f"the program.md here is another than the night's, and stays; the night's is {arrived.other_program}")
+    elif program.exists() and not had_program:
+        print(f"{program} is the night's, and is told to all who propose edits here")
     elsewhere = _other_device(night)
     if elsewhere is not None:
-        print(f"night {night.tag} ran on {night.device}, this is {elsewhere}: it can be read here, and not go on")
-        return 0
-    if not arrived.has_corpus:
+        there = harmless(night.device)
+        print(f"night {night.tag} ran on {there}, this is {elsewhere}: it can be read and replayed here, and not go on")
+    elif not arrived.has_corpus:
         print(missing(night, place.folder(night.tag)))
     print(
-        f"it goes on with programs that are in the file{_named(outside(place, night.tag))}, outside of the sandbox: "
-        f"where the file is somebody else's, look at {place.folder(night.tag) / 'fixed'} first"
+        f"run and replay execute programs that are in the file{_named(outside(place, night.tag))}, outside of the "
+        f"sandbox: where the file is somebody else's, look at {place.folder(night.tag) / 'fixed'} first"
     )
-    print(f"go on with: {typed('run', '--tag', night.tag)}")
+    if elsewhere is None:
+        print(f"go on with: {typed('run', '--tag', night.tag)}")
     return 0
 
 

@@ -1,0 +1,89 @@
+"""A journal that came in a file from elsewhere: what in it is refused before anything is believed."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from samples import HISTORY, NIGHT, enter
+
+from agent.archive.checks import check_facts, check_passive
+from agent.errors import NightError
+from agent.records.journal import Journal
+
+FILE = Path("night.tgz")
+WITHOUT_END = "WITH RECURSIVE one(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM one) SELECT x FROM one"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("written") / "journal.sqlite"
+    with Journal.create(path, NIGHT) as journal:
+        for attempt in HISTORY:
+            enter(journal, attempt)
+            journal.record_commit(attempt.number, attempt.commit or "")
+    return path
+
+
+def changed(written: Path, to: Path, statement: str) -> Path:
+    shutil.copyfile(written, to)
+    with closing(sqlite3.connect(to, isolation_level=None)) as database:
+        database.execute(statement)
+    return to
+
+
+def test_a_nights_own_journal_passes(written):
+    check_passive(written, FILE)
+    with Journal.read(written) as journal:
+        check_facts(journal, FILE)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        (f"CREATE VIEW more AS {WITHOUT_END}", "the view 'more'"),
+        ("CREATE TRIGGER soon AFTER INSERT ON runs BEGIN UPDATE runs SET val_bpb = 0; END", "the trigger 'soon'"),
+        ("ALTER TABLE night ADD COLUMN big AS (zeroblob(999999999))", "the column 'night.big'"),
+        ("CREATE INDEX slow ON runs (hex(zeroblob(attempt)))", "the index 'slow'"),
+        ("CREATE VIRTUAL TABLE words USING fts5(text)", "the table 'words'"),
+    ],
+)
+def test_a_journal_in_which_sqlite_would_compute_is_refused(written, tmp_path, statement, said):
+    with pytest.raises(NightError, match=f"the journal in night.tgz has {said}"):
+        check_passive(changed(written, tmp_path / "journal.sqlite", statement), FILE)
+
+
+def test_what_is_no_journal_is_refused(tmp_path):
+    (tmp_path / "journal.sqlite").write_bytes(b"no journal" * 100)
+    with pytest.raises(NightError, match="no readable journal"):
+        check_passive(tmp_path / "journal.sqlite", FILE)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        (
+            "UPDATE night SET value = 'refs/heads/main' WHERE fact = 'branch'",
+            "would move main, which is not",
+        ),
+        (
+            "UPDATE night SET value = 'refs/heads/experiments/30s-u' WHERE fact = 'branch'",
+            "would move experiments/30s-u",
+        ),
+        ("UPDATE night SET value = '../train_mlx.py' WHERE fact = 'script'", "no path in a repository"),
+        ("UPDATE night SET value = '--output=/tmp/mine' WHERE fact = 'base'", "names a commit that is none"),
+        ("UPDATE attempts SET commit_sha = '--output=/tmp/mine' WHERE number = 1", "names a commit that is none"),
+        ("UPDATE runs SET seed = '0/../../../mine'", "has runs whose numbers are none"),
+        ("UPDATE night SET value = 'many' WHERE fact = 'budget_s'", "has a seed or budget that is no number"),
+        ("UPDATE night SET value = '[]' WHERE fact = 'pins'", "has checksums that are none"),
+        ("UPDATE night SET value = 7 WHERE fact = 'device'", "has a fact of the night that is no text"),
+        ("UPDATE night SET value = '{\"rights\": 1}' WHERE fact = 'terms'", "terms are damaged"),
+    ],
+)
+def test_records_that_lead_elsewhere_are_refused(written, tmp_path, statement, said):
+    with (
+        Journal.read(changed(written, tmp_path / "journal.sqlite", statement)) as journal,
+        pytest.raises(NightError, match=said),
+    ):
+        check_facts(journal, FILE)
