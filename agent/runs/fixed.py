@@ -16,7 +16,7 @@ from agent.experiment.lease import WHOLE, Lease
 from agent.files import throwaway_folder, write_plain
 from agent.invocation import typed
 from agent.runs.probe import KIND
-from agent.sandbox.environment import leased_env
+from agent.sandbox.environment import leased_env, settings_in
 from agent.sandbox.process import end
 
 MACHINE = "machine.json"
@@ -44,7 +44,7 @@ def probe(folder: Path, data: str | None = None, dataset: str | None = None, lea
     if "error" in facts:
         told = {"nightshift doctor": typed("doctor"), "python prepare.py": typed("prepare")}
         raise MachineError(re.sub("|".join(told), lambda found: told[found[0]], facts["error"]))  # as we were begun
-    return dict(facts)
+    return {**facts, "settings": settings_in(environment, facts["device_kind"])}
 
 
 def keep_machine(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -73,9 +73,17 @@ def _call(command: list[str], folder: Path, environment: Mapping[str, str]) -> i
 
 
 def protocol(facts: Mapping[str, Any], budget_s: float) -> str:
-    """Fingerprint the conditions under which scores compare: data, evaluation rows, budget, kind of device."""
+    """Fingerprint the conditions under which scores compare: data, evaluation rows, budget, kind of device.
+
+    Settings that are not as usual follow in words: `0123456789ab+MLX_ENABLE_TF32=0`.
+    """
     text = f"{facts['fingerprint']} {budget_s:g} {facts['device_kind']}"
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return "+".join(filter(None, [hashlib.sha256(text.encode()).hexdigest()[:12], facts["settings"]]))
+
+
+def settings_of(protocol: str) -> str:
+    """Return the settings of a protocol; none where they are as usual."""
+    return protocol.partition("+")[2]
 
 
 def check_same_machine(night: Night, facts: Mapping[str, Any]) -> None:
@@ -87,12 +95,22 @@ def check_same_machine(night: Night, facts: Mapping[str, Any]) -> None:
             f"night {night.tag} runs on {night.device}, this is {facts['device']}: it trains faster or slower, so "
             f"scores would not compare; {remedy} another --tag"
         )
+    then, here = settings_of(night.protocol), facts["settings"]
+    if then != here:
+        raise NightError(
+            f"night {night.tag} was begun with {_listed(then)}, here and now {_listed(here)}: scores would not "
+            f"compare; set them as they were, or use another --tag"
+        )
     now = protocol(facts, night.budget_s)
     if now != night.protocol:
         raise NightError(
-            f"night {night.tag} has protocol {night.protocol}, here and now it would be {now}: the data are others, "
-            f"so scores would not compare; use another --tag"
+            f"night {night.tag} has protocol {night.protocol}, here and now it would be {now}: the data or the preset "
+            f"are others, so scores would not compare; use another --tag"
         )
+
+
+def _listed(settings: str) -> str:
+    return settings.replace("+", " and ") or "all settings as usual"
 
 
 def _without_cores(device: str) -> str:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 KIND = "--kind"
 
@@ -49,7 +50,7 @@ def look(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:
 
     hardware.tune()
     if dataset == KIND:
-        return {"device_kind": hardware.device_kind()}
+        return {"device_kind": kind_of_preset(hardware)}
     import prepare
     from corpus import DataError
 
@@ -61,7 +62,7 @@ def look(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:
     if cores:
         os.sched_setaffinity(0, cores)
     return {
-        "device_kind": hardware.device_kind(),
+        "device_kind": kind_of_preset(hardware),
         "device": hardware.device_name(),
         "data": str(data.folder),
         "fingerprint": data.fingerprint,
@@ -69,6 +70,14 @@ def look(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:
         "cores": getattr(hardware, "usable_cores", int)(),  # a user's own file may lack these two
         "memory_bytes": getattr(hardware, "memory_bytes", int)(),
     }
+
+
+def kind_of_preset(hardware: ModuleType) -> str:
+    """Return the kind of device whose dials a script has here, and a search turns: the preset's, where one is set.
+
+    A user's own file may know no presets, and then has none.
+    """
+    return str(getattr(hardware, "preset", hardware.device_kind)())
 
 
 def compile_kernels() -> None:

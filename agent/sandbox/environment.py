@@ -1,12 +1,15 @@
 """Build the environment of a night's processes: where programs, libraries and devices are, without any keys.
 
-A process that has a lease gets the part of the machine that the lease names, and is told how large it is.
+A process that has a lease gets the part of the machine that the lease names, and is told how large it is. Variables
+that change how the same script computes its numbers pass, and are part of a night's protocol.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from agent.experiment.lease import WHOLE, Lease
 
@@ -20,7 +23,35 @@ LANGUAGE = frozenset(
 PREFIXES = ("MLX_", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "OPENBLAS_", "MKL_", "NIGHTSHIFT_")
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class Variable(NamedTuple):
+    """Name a variable that changes precision, or the code that computes, on these kinds of device."""
+
+    name: str
+    kinds: str
+    usual: str  # a regular expression: values with the same effect as none
+
+
+ZERO, NOT_ZERO = r"(?!\s*[+-]?0*[1-9]).*", r"\s*[+-]?0*[1-9].*"  # as C's atoi reads them for MLX: 0 where no digit is
+SETTINGS = (
+    Variable("MLX_ENABLE_TF32", "cuda metal", NOT_ZERO),  # 0: products of float32 keep all bits
+    Variable("NVIDIA_TF32_OVERRIDE", "cuda", NOT_ZERO),  # 0: the same, for all of NVIDIA's libraries
+    Variable("MLX_CUDA_USE_CUDNN_SDPA", "cuda", NOT_ZERO),  # 0: another attention
+    Variable("MLX_SDPA_VJP_FALLBACK", "metal", ZERO),  # another backward pass of attention
+    Variable("MLX_METAL_GPU_ARCH", "metal", ""),  # the generation for which MLX chooses its kernels
+    Variable("MLX_DISABLE_COMPILE", "cpu cuda metal", r"(?!)"),  # even as 0
+    Variable("NIGHTSHIFT_KERNELS", "cpu cuda", ""),
+    Variable("NIGHTSHIFT_BLAS", "cpu", r"(?!off$).*"),
+)
 PYTHON = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def settings_in(environment: Mapping[str, str], device_kind: str) -> str:
+    """Return the settings that are not as usual, for instance MLX_ENABLE_TF32=0; several are joined by a plus."""
+    given = [(one, environment.get(one.name)) for one in SETTINGS if device_kind in one.kinds]
+    unusual = [(one.name, value) for one, value in given if value is not None and not re.fullmatch(one.usual, value)]
+    return "+".join(f"{name}={re.sub(r'[^A-Za-z0-9_.-]', '_', value)}" for name, value in unusual)
 
 
 def scrubbed_env(data: str) -> dict[str, str]:

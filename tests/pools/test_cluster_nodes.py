@@ -13,7 +13,7 @@ from agent.runs.fixed import protocol
 from agent.runs.jobs import Measure, Trial
 from agent.sandbox.box import Open
 
-FACTS = {"fingerprint": "text", "device_kind": "cuda"}
+FACTS = {"fingerprint": "text", "device_kind": "cuda", "settings": ""}
 NIGHT = Night(
     tag="t", branch="b", script="train_mlx.py", base="", budget_s=300.0, seed=0, device_kind="cuda", device="H200",
     protocol=protocol(FACTS, 300.0), data="/data", started="2026-01-31T23:59:59Z",

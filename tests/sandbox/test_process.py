@@ -15,7 +15,7 @@ from nights import PROJECT, SCRIPTS, mounted
 from agent.experiment import Ending
 from agent.sandbox import process
 from agent.sandbox.box import View
-from agent.sandbox.environment import scrubbed_env
+from agent.sandbox.environment import SETTINGS, scrubbed_env
 from agent.sandbox.process import Outcome, supervise
 
 
@@ -259,10 +259,12 @@ def test_a_full_disk_is_no_spoilt_log(tmp_path, monkeypatch):
 def test_keys_do_not_reach_the_run(tmp_path, monkeypatch):
     for name in ("OPENAI_API_KEY", "NIGHTSHIFT_API_KEY", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "MLX_TOKEN"):
         monkeypatch.setenv(name, "secret")
-    monkeypatch.setenv("MLX_PTX_CACHE_DIR", "/cache")
+    for name in ("MLX_PTX_CACHE_DIR", *(one.name for one in SETTINGS)):
+        monkeypatch.setenv(name, "/cache")
     run(tmp_path, "-c", "import json, os; print(json.dumps(dict(os.environ)))")
     seen = json.loads((tmp_path / "log.txt").read_text())
     assert "secret" not in seen.values()
+    assert {one.name: seen[one.name] for one in SETTINGS} == {one.name: "/cache" for one in SETTINGS}
     assert (seen["NIGHTSHIFT_DATA"], seen["MLX_PTX_CACHE_DIR"], seen["PATH"]) == ("/data", "/cache", os.environ["PATH"])
 
 

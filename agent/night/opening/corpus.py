@@ -13,7 +13,7 @@ from agent.errors import NightError
 from agent.experiment import Night
 from agent.invocation import typed
 from agent.records.checksums import digest
-from agent.runs.fixed import protocol
+from agent.runs.fixed import protocol, settings_of
 from agent.text import harmless
 from corpus import DataError
 from hardware import cache_root
@@ -26,7 +26,8 @@ def at_home(night: Night) -> Night | None:
     for folder in _corpora():
         with suppress(DataError, OSError):
             facts = {"fingerprint": prepare.load_data(folder, verify=False).fingerprint}
-            if protocol(facts | {"device_kind": night.device_kind}, night.budget_s) == night.protocol:
+            then = {"device_kind": night.device_kind, "settings": settings_of(night.protocol)}
+            if protocol(facts | then, night.budget_s) == night.protocol:
                 return replace(night, data=str(folder), pins=_pins_here(night, folder))
     return None
 

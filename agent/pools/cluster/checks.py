@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from agent.experiment import Night
 from agent.pools.cluster.messages import NodeDevice, NodeJoined, Versions
@@ -30,10 +31,10 @@ def different(joined: NodeJoined, night: Night) -> str | None:
             f"node {joined.name} is not used: it has {device.device}, and night {night.tag} runs on {night.device}, so "
             f"scores would not compare"
         )
-    now = protocol({"fingerprint": device.fingerprint, "device_kind": device.device_kind}, night.budget_s)
+    now = protocol(asdict(device), night.budget_s)
     if now != night.protocol:
         return (
-            f"node {joined.name} is not used: its corpus gives protocol {now}, and night {night.tag} has "
+            f"node {joined.name} is not used: its corpus and settings give protocol {now}, and night {night.tag} has "
             f"{night.protocol}, so scores would not compare"
         )
     return None

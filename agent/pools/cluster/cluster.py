@@ -148,7 +148,8 @@ class Cluster:
         corpus = Path(here["data"])
         contents = (digests_of(folder, files), digests_of(corpus), str(folder), str(corpus))
         found = asdict(self.device(Content(*contents, terms.sandbox, terms.cores_each), wanted))
-        return {**here, **{name: found[name] for name in ("device_kind", "device", "cores", "memory_bytes")}}
+        names = ("device_kind", "device", "cores", "memory_bytes", "settings")
+        return {**here, **{name: found[name] for name in names}}
 
     def divided(self, terms: Terms) -> Terms:
         """Return the terms with the cores that each worker has; raise NightError for more workers than the cluster has.

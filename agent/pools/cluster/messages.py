@@ -137,6 +137,7 @@ class NodeDevice:
     cores: int
     memory_bytes: int
     box: Box
+    settings: str = ""  # that are not as usual there
 
 
 @dataclass(frozen=True, slots=True)

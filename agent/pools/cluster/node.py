@@ -140,7 +140,7 @@ def look(content: Content, share: NodeShare) -> NodeDevice:
     fixed, corpus = folder_with("fixed", content.fixed), folder_with("corpora", content.corpus)
     sets, threads = core_sets(share)
     facts = probe(fixed, str(corpus), lease=lease_of(LOCAL, share, sets[0] if sets else (), threads))
-    names = ("device_kind", "device", "fingerprint", "budget_s", "cores", "memory_bytes")
+    names = ("device_kind", "device", "fingerprint", "budget_s", "cores", "memory_bytes", "settings")
     return NodeDevice(**{name: facts[name] for name in names}, box=choose(Mode(content.sandbox)))
 
 
