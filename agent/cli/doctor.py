@@ -268,11 +268,16 @@ OF_MLX = (_device, _kernels, _sandbox)  # a box is tried with a program that imp
 
 def ask(program: str) -> object:
     """Run a short Python program; return the JSON that it prints, or the last line of its error as a string."""
+    return ask_python("-c", program)
+
+
+def ask_python(*arguments: str, limit_s: float = LOOK_S, **variables: str) -> object:
+    """Run Python with these arguments and environment variables, and return as ask() does."""
     try:
-        command = [sys.executable, "-c", program]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LOOK_S, check=False)
+        command, env = [sys.executable, *arguments], {**os.environ, **variables}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, env=env)
     except subprocess.TimeoutExpired:
-        return f"no answer within {LOOK_S} s"
+        return f"no answer within {limit_s} s"
     if done.returncode == 0:
         return json.loads(done.stdout)
     lines = done.stderr.strip().splitlines()

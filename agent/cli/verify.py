@@ -3,31 +3,45 @@
 `nightshift doctor --verify` does this after its other checks, above all on a kind of machine that has not run it yet.
 """
 
+import getpass
+import importlib.metadata
+import ipaddress
 import json
+import os
 import platform
+import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
-from agent.cli.doctor import Finding, ask
+from agent.cli.doctor import Finding, ask, ask_python
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch, kept_awake
 from agent.experiment import Status
 from agent.files import throwaway_folder
-from agent.invocation import SCRIPT, own_command, version
+from agent.invocation import ABOVE, DISTRIBUTION, SCRIPT, own_command, version
+from agent.profile import steps
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.sandbox.box import Mode, Open, View, choose
-from agent.sandbox.environment import TMP, boxed_env
+from agent.sandbox.environment import TMP, boxed_env, settings_in
+from hardware import MEMORY_SHARE
 
 BUDGET_S = 20.0
 NIGHT_S = 1800  # corpus, start and compilation come on top of the budgets
+STEPS_S = 600  # of a machine that is busy; most of it is MLX's compiler
 TAG = "verify"
 REPORT = "verify.json"
 CLOSE = {"mlx.core.float32": 1e-4, "mlx.core.bfloat16": 0.02, "mlx.core.float16": 0.02}  # relative
+NATS = {"bfloat16": 0.05, "float32": 0.02}  # of a loss beside float32 on a CPU; TF32 rounds to three bits more
+COMPILED_NATS = {"bfloat16": 0.05, "float32": 0.001}  # a compiled step rounds less often
 OPERATIONS = "from kernels.check import main; main()"
+COMMON = {"root", "user", "localhost", "linux", "darwin", "mac", "macbook", "ubuntu", "cpu", "cuda", "metal", "runner"}
 DEVICE = "import hardware, json; hardware.tune(); print(json.dumps(hardware.describe()))"
 # Prints what a script in the box can do: compute, read a file of the user, reach a server on this machine.
 INSIDE = """
@@ -52,13 +66,15 @@ print(json.dumps(told))
 
 def verified(budget_s: float = BUDGET_S) -> Iterator[Finding]:
     """Yield each finding as it is made, and write them all into verify.json in this folder."""
-    found: list[Finding] = []
-    for check in (_operations, _box, _clock, _assertion, lambda: _night(budget_s)):
+    found: list[tuple[Finding, float]] = []
+    began = time.monotonic()
+    for check in (_operations, _steps, _estimate, _box, _clock, _assertion, lambda: _night(budget_s)):
         for finding in check():
-            found.append(finding)
+            found.append((finding, time.monotonic() - began))
+            began = time.monotonic()
             yield finding
     Path(REPORT).write_text(json.dumps(_report(found), indent=2) + "\n")
-    what = f"{REPORT}: written; it has no names and no paths, so attach it to an issue of nightshift"
+    what = f"{REPORT}: written, without names and paths; open an issue in {_repository()} and attach it"
     yield Finding("report", True, what, essential=False)
 
 
@@ -72,6 +88,64 @@ def _operations() -> Iterator[Finding]:
             yield Finding("operations", good, what, f"beyond {CLOSE[dtype]:g}: train with NIGHTSHIFT_KERNELS=plain")
         case failure:
             yield Finding("operations", False, f"operations: {failure}")
+
+
+def _steps() -> Iterator[Finding]:
+    """Compare losses of the script's own step with those of plain MLX on the CPU, and compiled with uncompiled."""
+    truth, here = _of_step("truth", NIGHTSHIFT_KERNELS="plain"), _of_step("here")
+    for failure in (truth, here):
+        if isinstance(failure, str):
+            yield Finding("step", False, f"step: {failure}", f"if you changed {SCRIPT}, verify with the shipped one")
+            return
+    assert isinstance(truth, list)
+    assert isinstance(here, dict)
+    apart = {name: _apart(here[name], truth) for name in NATS}
+    said = " and ".join(f"{nats:.1e} nats in {name}" for name, nats in apart.items())
+    good = all(apart[name] < nats for name, nats in NATS.items())
+    remedy = f"more than {' or '.join(f'{nats:g}' for nats in NATS.values())}: gradients on this device are wrong"
+    yield Finding("step", good, f"step: {len(truth)} losses are off those of float32 on the CPU by {said}", remedy)
+    own, compiled = here["own"], here["compiled"]
+    if isinstance(compiled, str):
+        remedy = "install a C++ compiler such as g++, which MLX calls on a CPU; scripts that do not compile need none"
+        yield Finding("compiled", False, f"compiled: {compiled}", remedy, essential=here["compiles"])
+        return
+    nats = _apart(compiled, here[own])
+    what = f"compiled: the step's losses are off those without mx.compile by {nats:.1e} nats in {own}"
+    yield Finding("compiled", nats < COMPILED_NATS[own], what, "set COMPILE = False", essential=here["compiles"])
+
+
+def _estimate() -> Iterator[Finding]:
+    """Compare the memory that a step was estimated to fill with what it fills, where half of the free memory is enough.
+
+    A step is allowed MEMORY_SHARE of the device's memory, so an estimate may be short by the rest.
+    """
+    match _of_step("memory"):
+        case {"rows": [], "allowed_gb": allowed_gb}:
+            what = f"estimate: not checked, since one row takes more than {allowed_gb:.1f} GB, half of what is free"
+            yield Finding("estimate", False, what, "close other programs", essential=False)
+        case {"rows": list(rows), "estimated_gb": list(estimated), "filled_gb": list(filled)}:
+            good = all(full <= told / MEMORY_SHARE for full, told in zip(filled, estimated, strict=True))
+            what = (
+                f"estimate: {_listed(rows, 'd')} rows fill {_listed(filled, '.2f')} GB, "
+                f"and {_listed(estimated, '.2f')} GB were estimated"
+            )
+            yield Finding("estimate", good, what, "correct gigabytes_of_a_step", essential=False)
+        case failure:
+            yield Finding("estimate", False, f"estimate: {failure}", essential=False)
+
+
+def _of_step(way: str, **variables: str) -> object:
+    return ask_python("-P", steps.__file__, str(ABOVE / SCRIPT), way, limit_s=STEPS_S, **variables)
+
+
+def _apart(some: Sequence[float], others: Sequence[float]) -> float:
+    """Return the largest distance; infinite where a loss is no number."""
+    distances = [abs(one - other) for one, other in zip(some, others, strict=True)]
+    return max(distances) if all(distance >= 0 for distance in distances) else float("inf")
+
+
+def _listed(numbers: Sequence[float], style: str) -> str:
+    return ", ".join(format(one, style) for one in numbers)
 
 
 def _box() -> Iterator[Finding]:
@@ -143,11 +217,74 @@ def _night(budget_s: float) -> Iterator[Finding]:
     yield Finding("night", good, what, "attempt 0 should be kept and every audit passed")
 
 
-def _report(found: list[Finding]) -> dict[str, object]:
+# ---- the report ------------------------------------------------------------------------------------------------------
+
+
+def _report(found: Sequence[tuple[Finding, float]]) -> Any:
     """Return what a stranger may read: no path and no name of a user or a machine."""
     device = ask(DEVICE)
     facts = {key: device[key] for key in ("kind", "name", "memory_bytes", "mlx")} if isinstance(device, dict) else {}
-    home = str(Path.home())
-    checks = [{"name": one.name, "ok": one.good, "detail": one.what.replace(home, "~")} for one in found]
+    settings = settings_in(os.environ, facts["kind"]) if facts else ""
+    checks = [{"name": one.name, "ok": one.good, "detail": one.what, "wall_s": round(took, 1)} for one, took in found]
     system = {"system": platform.system(), "release": platform.release(), "machine": platform.machine()}
-    return {"nightshift": version(), "python": platform.python_version(), **system, "device": facts, "checks": checks}
+    told = {"nightshift": version(), "python": platform.python_version(), **system, "device": facts}
+    return anonymous({**told, "settings": settings, "checks": checks}, private_words())
+
+
+def private_words() -> frozenset[str]:
+    """Return the names of this user and of this machine, unless thousands have them."""
+    names = {socket.gethostname(), socket.gethostname().partition(".")[0], platform.node(), Path.home().name}
+    with suppress(KeyError, OSError):  # a container's user may have no name
+        names.add(getpass.getuser())
+    return frozenset(name for name in names if name and name.lower() not in COMMON)
+
+
+def anonymous(value: Any, words: frozenset[str]) -> Any:
+    """Return a value with each text in it freed of paths, addresses and these words."""
+    if isinstance(value, Mapping):
+        return {key: anonymous(one, words) for key, one in value.items()}
+    if isinstance(value, list):
+        return [anonymous(one, words) for one in value]
+    if not isinstance(value, str):
+        return value
+    for path in sorted({str(Path.home()), str(Path.cwd())} - {"/"}, key=len, reverse=True):  # with spaces, perhaps
+        value = value.replace(path, "/")
+    value = re.sub(r"(['\"])[~/].*?\1", "…", value)
+    value = re.sub(r"(?<![\w/])(?:[\w.+-]+@[\w.-]+|(?:\w+:/|~)?/[^\s'\",;()]*)", "…", value)
+    longest_first = [rf"\b{re.escape(word)}\b" for word in sorted(words, key=len, reverse=True)]
+    return re.sub("|".join(longest_first) or r"(?!)", "…", value, flags=re.IGNORECASE)
+
+
+def _repository() -> str:
+    """Return where an issue can be opened: the project's tracker, else the clone's public address, if it has one."""
+    return _tracker() or public_address(_origin()) or "the repository that you cloned"
+
+
+def _tracker() -> str | None:
+    with suppress(importlib.metadata.PackageNotFoundError):
+        urls = importlib.metadata.metadata(DISTRIBUTION).get_all("Project-URL") or ()
+        named = {label.lower(): url for label, _, url in (one.partition(", ") for one in urls)}
+        return named.get("issues") or named.get("tracker")
+    return None
+
+
+def _origin() -> str:
+    if not (ABOVE / ".git").exists():
+        return ""
+    command = ["git", "-C", str(ABOVE), "remote", "get-url", "origin"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def public_address(url: str) -> str | None:
+    """Return the address of a repository without .git, if everybody can open it by its looks; else None."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return None
+    is_name = "." in host and not host.endswith((".local", ".lan", ".internal", ".home", ".corp", ".intranet"))
+    with suppress(ValueError):
+        ipaddress.ip_address(host)
+        is_name = False
+    plain = parts.scheme == "https" and port is None and "@" not in parts.netloc and not parts.query + parts.fragment
+    return url.removesuffix("/").removesuffix(".git") if plain and is_name and len(parts.path) > 1 else None
