@@ -444,7 +444,8 @@ def test_all_ideas_that_were_paid_for_are_tried_once_after_a_kill(grounds):
             run_night(context)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -9
-    known = {one["proposal"]["title"] for one in json.loads(file.read_text())}
+    ideas = json.loads(file.read_text())
+    known = {one["proposal"]["title"] for one in ideas}
     assert len(known) >= 2
     (grounds.root / "gate").touch()
     source = Together(workers, script)
@@ -454,7 +455,10 @@ def test_all_ideas_that_were_paid_for_are_tried_once_after_a_kill(grounds):
     titles = [one.proposal.title for one in grounds.attempts("t")[1:]]
     assert len(titles) == len(set(titles)) == 6
     assert known <= set(titles)
-    assert len(asks) == len(set(asks))
+    # a call may be recorded an instant before its idea is: that one is asked for again, and no other
+    again = [number for number in asks if asks.count(number) > 1]
+    assert not {one["asked_for"] for one in ideas} & set(again)
+    assert all(asks.count(number) <= 2 for number in again)
 
 
 def test_each_crash_is_due_for_repair_once_though_it_is_not_the_last_attempt():
