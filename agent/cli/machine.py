@@ -79,8 +79,8 @@ def _doctor_words(words: argparse.ArgumentParser) -> None:
     words.add_argument(
         "--verify",
         action="store_true",
-        help="then run for some minutes: operations and steps against float32, memory, sandbox, clocks, a night of "
-        "one experiment; write verify.json",
+        help="also try out the machine, which takes minutes: operations and steps against float32, memory, sandbox, "
+        "clocks, and a night of one experiment; writes verify.json",
     )
 
 

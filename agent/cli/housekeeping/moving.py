@@ -24,13 +24,13 @@ from agent.sandbox.environment import TMP
 from agent.text import harmless
 
 PACK_TEXT = (
-    "Write a copy of a night into one file, for another machine, where nightshift unpack puts it beside the nights "
-    "there: journal, commits and all history below them, logs, curves, notes, program.md, and the weights of the best "
-    "attempt. The night stays here as it is. It may not be running."
+    "Write a copy of a night into one file, to go on with it on another machine: nightshift unpack puts it beside the "
+    "nights there. The file holds journal, commits with all history below them, logs, curves, notes, program.md, and "
+    "the weights of the best attempt. The night also stays here. It may not be running."
 )
 UNPACK_TEXT = (
-    "Put a night that nightshift pack has written beside the nights of this repository. It goes on here on a device of "
-    "the same name, with the same corpus, which is looked for by its hashes. Nothing that is here is overwritten."
+    "Put a night from a file of nightshift pack beside the nights of this repository. It can go on here if the device "
+    "has the same name and the same corpus is here, which is found by its hashes. Nothing that is here is overwritten."
 )
 LOSSES = re.compile(r".*\.f32")
 
@@ -140,13 +140,21 @@ def _other_device(night: Night) -> str | None:
 
 
 def _pack_words(words: argparse.ArgumentParser) -> None:
-    words.add_argument("file", metavar="FILE", nargs="?", type=Path, help="new (default: nightshift-TAG.tar.gz)")
-    words.add_argument("--tag", metavar="TAG", help="of this night (default: the latest)")
-    words.add_argument("--all-weights", action="store_true", help="pack the weights of all attempts that have some")
+    words.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        type=Path,
+        help="to write; it must not exist (default: nightshift-TAG.tar.gz)",
+    )
+    words.add_argument("--tag", metavar="TAG", help="the night's name (default: the latest)")
+    words.add_argument(
+        "--all-weights", action="store_true", help="add the weights of all other attempts that have some"
+    )
 
 
 def _unpack_words(words: argparse.ArgumentParser) -> None:
-    words.add_argument("file", metavar="FILE", type=Path, help="as nightshift pack has written it")
+    words.add_argument("file", metavar="FILE", type=Path, help="that nightshift pack has written")
 
 
 def _pack_again(options: PackOptions, tag: str | None) -> str:
@@ -162,6 +170,6 @@ PACK = Subcommand(
     resume=_pack_again,
 )  # fmt: skip
 UNPACK = Subcommand(
-    "unpack", "put a night beside the others that was packed elsewhere", UnpackOptions, unpack, _unpack_words,
+    "unpack", "put a night that was packed elsewhere beside those here", UnpackOptions, unpack, _unpack_words,
     UNPACK_TEXT, resume=_unpack_again,
 )  # fmt: skip

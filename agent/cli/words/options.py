@@ -156,26 +156,26 @@ def add_workers(words: argparse.ArgumentParser) -> None:
         "--workers",
         type=positive_int,
         metavar="N",
-        help="train N experiments at the same time, each on a device of its own: a GPU, or a set of cores; never more "
-        f"than there are (default: {Terms().workers})",
+        help="train N experiments at the same time, each on its own device: a GPU, or a set of cores; no two share one "
+        f"(default: {Terms().workers})",
     )
     workers.add_argument(
         "--cores-each",
         type=positive_int,
         metavar="C",
-        help="pin every worker to C cores, also a single one, which leaves the others free (default: an equal share; "
-        "a single worker uses all)",
+        help="give each worker C cores; with one worker, this leaves the other cores free (default: all cores, divided "
+        "evenly)",
     )
     workers.add_argument(
         "--pool",
         choices=POOLS,
-        help="local: workers on this machine; ray: workers on a Ray cluster, which has no access control, so bind it "
-        f"to a private network (default: {Terms().pool})",
+        help="local: workers on this machine; ray: on a Ray cluster; keep it in a private network, since anyone who "
+        f"reaches its ports can run programs there (default: {Terms().pool})",
     )
     workers.add_argument(
         "--ray-address",
         metavar="A",
-        help="of the cluster, as ray.init takes it: HOST:PORT, or auto (default: one is started on this machine)",
+        help="of the cluster's head: HOST:PORT, or auto for one that runs on this machine (default: start one)",
     )
 
 
