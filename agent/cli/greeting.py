@@ -18,7 +18,7 @@ from agent.night.briefing.pace import Ahead, clock, experience, few_steps, pace_
 from agent.night.context import NightContext
 from agent.night.opening.limits import calibration_rounds, expected_run_s
 from agent.night.state import State
-from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, spelled
+from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, ranges
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place
 from agent.records.terms import Terms
@@ -103,7 +103,7 @@ def _workers(night: Night, leases: Sequence[Lease]) -> list[str]:
         return []
     each = [lease.worker for lease in leases]
     if leases[0].gpu is not None and leases[0].cores:
-        each = [f"{lease.worker} with the cores {spelled(lease.cores)}" for lease in leases]
+        each = [f"{lease.worker} with the cores {ranges(lease.cores)}" for lease in leases]
     memory_gb = limits_of_machine(leases[0].share).memory_bytes / 2**30
     of_each = " each" if len(leases) > 1 else ""
     return [f"{len(leases)}: {'; '.join(each)}; up to {memory_gb:.1f} GB of the machine's memory{of_each}"]

@@ -1,7 +1,7 @@
 """Divide a machine among the workers of a night: a GPU each, or a set of cores each.
 
 Two workers on one device would share its time, and each run would train fewer steps in the same budget. So there are at
-most as many workers as devices. Cores are devices by whole: the threads of one core belong to one worker.
+most as many workers as devices. The threads of one core belong to one worker.
 """
 
 import os
@@ -34,7 +34,7 @@ def leases_of_machine(device_kind: str, workers: int, cores_each: int | None) ->
         return (WHOLE,)
     if device_kind == "metal" or not hasattr(os, "sched_setaffinity"):
         raise NightError(
-            f"{_spelled(workers, cores_each)}: a Mac has one GPU, and its cores cannot be divided; {SHARED}; leave the "
+            f"{_options(workers, cores_each)}: a Mac has one GPU, and its cores cannot be divided; {SHARED}; leave the "
             f"option out"
         )
     if device_kind == "cuda":
@@ -62,14 +62,15 @@ def pin(lease: Lease) -> None:
 def cores_of_machine(cpus: Path = CPUS, lent: Iterable[int] | None = None, most: int | None = None) -> Cores:
     """Return the physical cores that this process may use, each with its threads.
 
-    Where a container may use less time than its cores have, as many threads as it has time for, on different cores.
+    Where a container may use less time than its cores have, return as many threads as it has time for: one of each core
+    first.
     """
     together: dict[str, list[int]] = {}
     for number in sorted(os.sched_getaffinity(0) if lent is None else lent):
         together.setdefault(_read(cpus, number, "thread_siblings_list") or f"{number}", []).append(number)
     found = sorted(together.values(), key=lambda core: (int(_read(cpus, core[0], "physical_package_id") or 0), core))
-    first = sorted((place, at, number) for at, core in enumerate(found) for place, number in enumerate(core))
-    taken = {number for _, _, number in first[: most or usable_cores()]}
+    turns = sorted((turn, at, number) for at, core in enumerate(found) for turn, number in enumerate(core))
+    taken = {number for _, _, number in turns[: most or usable_cores()]}
     return tuple(kept for core in found if (kept := tuple(number for number in core if number in taken)))
 
 
@@ -92,7 +93,7 @@ def _on_cores(workers: int, cores_each: int | None, cores: Cores) -> tuple[Lease
     if len(sets) < workers:
         raise NightError(_too_many(workers, cores_each, cores, len(sets)))
     of_cores = threads if each < threads else None
-    return tuple(Lease(f"cores {spelled(one)}", one, None, 1 / workers, of_cores) for one in sets[:workers])
+    return tuple(Lease(f"cores {ranges(one)}", one, None, 1 / workers, of_cores) for one in sets[:workers])
 
 
 def _most_each(cores: Cores, workers: int) -> int:
@@ -108,23 +109,23 @@ def _too_many(workers: int, cores_each: int | None, cores: Cores, possible: int)
         lends = f"this machine lends {threads} threads of {counted(len(cores), 'core')}"
     if not possible:
         return f"--cores-each {cores_each}: {lends}; choose at most {threads}"
-    return f"{_spelled(workers, cores_each)}: {lends}, and {SHARED}; choose --workers {possible} or fewer"
+    return f"{_options(workers, cores_each)}: {lends}, and {SHARED}; choose --workers {possible} or fewer"
 
 
-def _spelled(workers: int, cores_each: int | None) -> str:
+def _options(workers: int, cores_each: int | None) -> str:
     words = [f"--workers {workers}"] if workers > 1 else []
     return " with ".join([*words, *([f"--cores-each {cores_each}"] if cores_each else [])])
 
 
-def spelled(cores: Sequence[int]) -> str:
+def ranges(cores: Sequence[int]) -> str:
     """Write cores as Linux does: 0-3,8."""
-    runs: list[list[int]] = []
+    found: list[list[int]] = []
     for core in cores:
-        if runs and core == runs[-1][-1] + 1:
-            runs[-1].append(core)
+        if found and core == found[-1][-1] + 1:
+            found[-1].append(core)
         else:
-            runs.append([core])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+            found.append([core])
+    return ",".join(f"{one[0]}-{one[-1]}" if len(one) > 1 else f"{one[0]}" for one in found)
 
 
 def _read(cpus: Path, number: int, fact: str) -> str:

@@ -31,8 +31,8 @@ from agent.pools.leases import (
     leases_of_machine,
     leases_of_night,
     pin,
+    ranges,
     sets_of_cores,
-    spelled,
 )
 from agent.proposers.given import NoSource
 from agent.records.place import Place
@@ -79,7 +79,7 @@ def test_the_threads_of_a_core_are_lent_together(tmp_path):
 
 
 def test_cores_are_written_as_the_kernel_writes_them():
-    assert [spelled(cores) for cores in ((0,), (0, 1, 2, 5), (3, 7))] == ["0", "0-2,5", "3,7"]
+    assert [ranges(cores) for cores in ((0,), (0, 1, 2, 5), (3, 7))] == ["0", "0-2,5", "3,7"]
 
 
 def test_one_worker_has_the_machine_as_it_is():
