@@ -10,9 +10,8 @@ from agent.experiment import NOT_BELIEVED, Status
 from agent.judging.intervals import Interval, Spread, difference
 from agent.script.dials import Value
 from agent.text import SCORE_DECIMALS, percent_sure, shorten, shown_difference
-from agent.view.facts.hours import hours
 from agent.view.facts.nouns import AttemptFacts, NightFacts, RunFacts
-from agent.view.facts.overview import cost_usd, scored_of
+from agent.view.facts.overview import cost_usd, hours, scored_of
 from agent.view.terminal import memory
 
 TITLE_CHARS = 40

@@ -23,9 +23,10 @@ from agent.records.journal import Journal
 from agent.records.ledger import COLUMNS
 from agent.records.standing import Stopped
 from agent.view.answer import SCHEMA_VERSION
+from agent.view.facts.load import Load
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
 from agent.view.facts.overview import Scored
-from agent.view.facts.workers import Load, WorkerFacts
+from agent.view.facts.workers import WorkerFacts
 
 BETTER = unigram(SHARPNESS=0.9)
 

@@ -7,7 +7,7 @@ import pytest
 from agent.experiment import Ending, Night, Run, Summary
 from agent.pools.cluster.checks import different, most_each, unfit, usual
 from agent.pools.cluster.messages import NodeDevice, NodeJoined, NodeShare, Versions
-from agent.pools.cluster.slots import node_of, shares_of
+from agent.pools.cluster.slots import node_of, shares_of_node
 from agent.pools.cluster.speeds import SlowNodes
 from agent.runs.fixed import protocol
 from agent.runs.jobs import Measure, Trial
@@ -78,10 +78,10 @@ def test_cores_are_divided_so_that_all_workers_have_as_many():
 
 
 def test_workers_are_named_after_their_node():
-    assert shares_of(NODE, 8, 1) == dict.fromkeys(("10.0.0.7 gpu 0", "10.0.0.7 gpu 1"), NodeShare(8, 0.5))
-    assert shares_of(NODE, 16, 0) == {"10.0.0.7": NodeShare(16, 1.0)}
-    assert shares_of(NODE, 5, 0) == {f"10.0.0.7 share {place}": NodeShare(5, 1 / 3) for place in range(3)}
-    assert shares_of(NODE, 17, 0) == {}
+    assert shares_of_node(NODE, 8, 1) == dict.fromkeys(("10.0.0.7 gpu 0", "10.0.0.7 gpu 1"), NodeShare(8, 0.5))
+    assert shares_of_node(NODE, 16, 0) == {"10.0.0.7": NodeShare(16, 1.0)}
+    assert shares_of_node(NODE, 5, 0) == {f"10.0.0.7 share {place}": NodeShare(5, 1 / 3) for place in range(3)}
+    assert shares_of_node(NODE, 17, 0) == {}
     assert {node_of(name) for name in ("10.0.0.7 gpu 0", "10.0.0.7", "10.0.0.7 share 11")} == {"10.0.0.7"}
 
 

@@ -28,7 +28,7 @@ from agent.pools.cluster.messages import (
     Progressed,
     Returned,
 )
-from agent.pools.cluster.slots import Slot, shares_of
+from agent.pools.cluster.slots import Slot, shares_of_node
 from agent.pools.cluster.speeds import TRIAL_SEED, SlowNodes
 from agent.pools.pool import Ended, Working
 from agent.records.checksums import digest
@@ -314,7 +314,7 @@ class RayPool:
             return
         if joined.name in {slot.node.name for slot in self._slots.values()}:
             joined = replace(joined, name=f"{joined.name} {joined.id[:4]}")
-        shares = shares_of(joined, *self._needs(joined))
+        shares = shares_of_node(joined, *self._needs(joined))
         for name, share in list(shares.items())[: self._most - len(self._slots)]:
             self._slots[name] = Slot(name, joined, share, rests_until=time.monotonic() + ENTER_S)
         content = self._cluster.content

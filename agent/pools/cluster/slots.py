@@ -38,7 +38,7 @@ class Slot:
         return self.job is None and self.rests_until < time.monotonic()
 
 
-def shares_of(node: NodeJoined, cpus: int, gpus: int) -> dict[str, NodeShare]:
+def shares_of_node(node: NodeJoined, cpus: int, gpus: int) -> dict[str, NodeShare]:
     """Return the name of each worker of a node → its share of it, where each takes so many cores and GPUs."""
     count, kind = (node.gpus, "gpu") if gpus else (node.cpus // cpus, "share")
     names = [f"{node.name} {kind} {place}" for place in range(count)] if count > 1 or gpus else [node.name] * count

@@ -10,8 +10,8 @@ from agent.view.charts.parts.palette import Spec
 from agent.view.charts.parts.style import chart
 from agent.view.charts.parts.thin import said
 from agent.view.charts.parts.words import heading, text_px
-from agent.view.facts.hours import hours
 from agent.view.facts.nouns import NightFacts
+from agent.view.facts.overview import hours
 
 MOST_SOURCES = 12
 NAMES_PX, MOST_NAMES_PX, LEAST_PX, GAP_PX = 76, 130, 150, 22

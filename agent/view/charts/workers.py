@@ -9,8 +9,8 @@ from agent.view.charts.parts.palette import Colour, Spec
 from agent.view.charts.parts.style import chart, layer, pixels, words_at
 from agent.view.charts.parts.symbols import Symbol, bar_channels, symbol
 from agent.view.charts.parts.words import FONT_PX, anchor, fitting, heading, mark_label, text_px
+from agent.view.facts.load import BusyTime, Stretch, busy_times_of, in_order, load_of, others_of, stretches
 from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.workers import BusyTime, Stretch, in_order, load_of, others_of, spans_of, stretches
 
 MOST_RUNS = 2000  # bars; of a longer night, the latest runs are drawn
 MOST_NAMES_PX, GAP_PX, AXIS_PX = 130.0, 10.0, 18.0
@@ -49,7 +49,7 @@ class Timeline:
 def workers_chart(night: NightFacts, width: int, *, several: bool = False) -> Spec | None:
     """Draw the runs of all workers; None where one worker made them all."""
     names = sorted({run.worker for one in night.attempts for run in one.runs}, key=in_order)
-    every = spans_of(night) if len(names) > 1 else []
+    every = busy_times_of(night) if len(names) > 1 else []
     if not every:
         return None
     few = sorted(every, key=lambda one: one.began_s)[-MOST_RUNS:]

@@ -13,8 +13,7 @@ from typing import Any
 from agent.experiment import VOID, Ask, Attempt, Dawn, Ending, Night, Status, short, source_name
 from agent.judging.intervals import Interval
 from agent.proposers.mix import Share, shares_of
-from agent.records.standing import Brought, Standing, Stopped, by_source
-from agent.view.facts.hours import hours
+from agent.records.standing import REPEATED, Brought, Standing, Stopped, by_source
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts, RunFacts
 
 
@@ -235,3 +234,23 @@ def gain_bpb(attempt: AttemptFacts, known: Mapping[int, AttemptFacts]) -> float 
 def kept_gain_bpb(attempt: AttemptFacts, known: Mapping[int, AttemptFacts]) -> float:
     """Return the gain of a kept attempt; 0 if it is not kept."""
     return max(0.0, gain_bpb(attempt, known) or 0.0) if attempt.status == Status.KEEP else 0.0
+
+
+def hours(facts: NightFacts) -> tuple[tuple[str, float], ...]:
+    """Return the hours of training, scoring and asking; other: of dry runs, and of runs that had to be repeated.
+
+    Ideas are asked for while runs go on, so the sum may exceed the hours by the clock.
+    """
+    runs = [run for one in facts.attempts for run in one.runs]
+    void_s = sum(run.train_s for run in runs if run.ending in REPEATED)
+    untold_s = sum(one.spent_s for one in facts.attempts if not one.runs)  # rows have one time for all that was trained
+    asked_s = sum(one.asked_s for one in facts.attempts)
+    ideas_s = sum(one.spent_s for one in facts.ideas)
+    seconds = {
+        "training": sum(run.train_s for run in runs) - void_s + untold_s,
+        "scoring": sum(run.scoring_s for run in runs),
+        # sources were asked for the next idea, too, which is no attempt yet
+        "asking": max(asked_s, sum(3600 * one.hours for one in facts.sources) - ideas_s),
+        "other": void_s + sum(one.dry_run_s for one in facts.attempts),
+    }
+    return tuple((what, spent_s / 3600) for what, spent_s in seconds.items())

@@ -11,7 +11,7 @@ from agent.experiment import Ask, Attempt, History, Left
 from agent.experiment import Progress as Point
 from agent.experiment.lease import LOCAL
 from agent.text import harmless, harmless_lines
-from agent.view.facts.workers import Load, load_of_history
+from agent.view.facts.load import Load, load_of_history
 from agent.view.live.at_work import AtWork
 from agent.view.live.columns import folded
 from agent.view.live.panel import lines_of_several, panel_lines

@@ -10,8 +10,8 @@ from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.records.journal import Journal
 from agent.records.standing import Standing
+from agent.view.facts.load import Load
 from agent.view.facts.overview import Scored, gain_of, scored_attempt
-from agent.view.facts.workers import Load
 
 
 @dataclass(frozen=True, slots=True)

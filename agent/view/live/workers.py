@@ -9,7 +9,7 @@ from rich.text import Text
 
 from agent.amounts import counted
 from agent.experiment import Progress
-from agent.view.facts.workers import Load, in_order
+from agent.view.facts.load import Load, in_order
 from agent.view.live.at_work import AtWork, bar, fraction, pace_words
 from agent.view.live.columns import BETWEEN, shortened
 

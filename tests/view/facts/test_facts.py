@@ -22,12 +22,11 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.shipped import ship
 from agent.view.charts.tradeoffs import front
-from agent.view.facts.hours import hours
 from agent.view.facts.json import as_json, plain
 from agent.view.facts.lineage import lineage
 from agent.view.facts.moves import Move, moves
 from agent.view.facts.nouns import NightFacts
-from agent.view.facts.overview import overview_of
+from agent.view.facts.overview import hours, overview_of
 from agent.view.facts.read import MOST_POINTS, curve, known_tags, night_facts, thinned
 from agent.view.facts.series import Stair, progress
 

@@ -14,9 +14,10 @@ from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.shipped import ship
+from agent.view.facts.load import RunTimes, busy_times, busy_times_of, in_order, load, load_of_history
 from agent.view.facts.read import night_facts
 from agent.view.facts.records import of_record
-from agent.view.facts.workers import RunTimes, in_order, load, load_of_history, read_crew, spans, spans_of
+from agent.view.facts.workers import read_crew
 
 JOB_S = MINUTES_S + SCORING_S
 
@@ -35,28 +36,28 @@ def ran(worker: str, began_s: float, train_s: float = 100, **facts: object) -> R
 
 
 def test_a_worker_is_busy_from_the_begin_of_its_run_to_the_end_of_its_scoring():
-    (first, second) = spans([ran("gpu 1", 1000), ran("gpu 0", 1010)])
+    (first, second) = busy_times([ran("gpu 1", 1000), ran("gpu 0", 1010)])
     assert (first.worker, first.began_s, first.ended_s) == ("gpu 0", 1010, 1130)
     assert (second.worker, second.began_s, second.ended_s) == ("gpu 1", 1000, 1120)
-    early, late = spans([ran("gpu 0", 1000), ran("gpu 0", 1110)])  # scored elsewhere: it trains again already
+    early, late = busy_times([ran("gpu 0", 1000), ran("gpu 0", 1110)])  # scored elsewhere: it trains again already
     assert (early.ended_s, late.began_s) == (1110, 1110)
 
 
 def test_a_run_that_goes_on_is_told_from_one_that_the_harness_did_not_survive():
     lost = ran("gpu 0", 1000, trained_s=None, train_s=0, scoring_s=0, ending=Ending.LOST)
-    (span,) = spans([lost])
+    (span,) = busy_times([lost])
     assert (span.began_s, span.ended_s, span.ending) == (1000, 1000, "lost")
-    (span,) = spans([lost], {"gpu 0"}, now_s=1060)
+    (span,) = busy_times([lost], {"gpu 0"}, now_s=1060)
     assert (span.ended_s, span.ending) == (1060, None)
     unscored = ran("gpu 0", 1000, scoring_s=0, is_scored=False)
-    assert [one.ended_s for one in spans([unscored])] == [1100]
-    assert [one.ended_s for one in spans([unscored], {"gpu 0"}, now_s=1130)] == [1130]
-    again = spans([lost, ran("gpu 0", 1100)], {"gpu 0"}, now_s=1300)
+    assert [one.ended_s for one in busy_times([unscored])] == [1100]
+    assert [one.ended_s for one in busy_times([unscored], {"gpu 0"}, now_s=1130)] == [1130]
+    again = busy_times([lost, ran("gpu 0", 1100)], {"gpu 0"}, now_s=1300)
     assert [one.ended_s for one in again] == [1000, 1220]
 
 
 def test_the_time_between_two_calls_of_a_night_is_no_idleness():
-    busy = spans([ran("a", 0), ran("b", 0), ran("a", 120), ran("b", 10_000), ran("b", 10_120)])
+    busy = busy_times([ran("a", 0), ran("b", 0), ran("a", 120), ran("b", 10_000), ran("b", 10_120)])
     found = load(busy, [], dry_runs_s=0, ideas=3, budget_s=100)
     assert (found.workers, found.at_work_s, found.busy_s) == (1, 240 + 240, 600)
     assert found.utilisation == 600 / (2 * 240 + 240)  # two workers, later one
@@ -88,7 +89,7 @@ def test_a_journal_tells_who_is_at_work_and_how_busy_all_were(place):
 def test_facts_leave_out_every_run_that_goes_on(place):
     facts = night_facts(place, "t")
     assert [len(one.runs) for one in facts.attempts[-4:]] == [0, 0, 1, 1]
-    assert {span.worker for span in spans_of(facts)} == set(GPUS[:4])
+    assert {span.worker for span in busy_times_of(facts)} == set(GPUS[:4])
 
 
 def test_an_overtaken_attempt_and_its_merge_name_each_other_in_journal_and_record(place):
@@ -101,7 +102,7 @@ def test_an_overtaken_attempt_and_its_merge_name_each_other_in_journal_and_recor
         (one.merges, one.merged_as) for one in facts.attempts
     ]
     assert [run.worker for run in told.attempts[0].runs] == [run.worker for run in facts.attempts[0].runs]
-    assert len(spans_of(told)) == len(spans_of(facts))
+    assert len(busy_times_of(told)) == len(busy_times_of(facts))
 
 
 def test_status_has_a_line_for_each_worker_that_is_busy(place):
