@@ -62,8 +62,7 @@ class Ideas:
         self._repairs = Repairs(state.attempts)
         self._pauses = 0  # since the last idea
         self._asks_from_s: float | None = None  # monotonic; None: no pause
-        self._dry: int | None = None  # the incumbent for which all sources were exhausted
-        self._is_over = False
+        self._exhausted_at: int | None = None  # the incumbent for which all sources were exhausted
         self._refused = 0  # answers that could not be tried, since the last that could
         self._claims = Claims() if context.outbox is None else context.outbox.claims
         self._claims.follow(lambda: state.attempts)
@@ -151,17 +150,18 @@ class Ideas:
             raise ScriptError(_without_baseline(context, state.first))
         self.note_news()
         if self._enter(best, idle):
-            self._pauses, self._asks_from_s, self._dry, self._refused = 0, None, None, 0
+            self._pauses, self._asks_from_s, self._exhausted_at, self._refused = 0, None, None, 0
             return Supply.ENTERED
         if self._failures:
             self._consider_failures(best)
-        if not (self._is_over or self._rests(best)):
+        if not self._rests(best):
+            self._exhausted_at = self._asks_from_s = None
             if context.outbox is None:
                 return self._ask_here(best)
             self._ask_for(best, idle)
         if self._questions and state.workers == 1:
             self._tell_of(self._questions[0])
-        return Supply.OVER if self._is_over else Supply.LATER
+        return self._none_yet(best)
 
     # ---- entering ----------------------------------------------------------------------------------------------------
 
@@ -267,8 +267,7 @@ class Ideas:
         except (NoIdea, Exhausted) as error:
             self._failures.append(error)
             self._consider_failures(best)
-            self._rests(best)
-            return Supply.OVER if self._is_over else Supply.LATER
+            return self._none_yet(best)
         finally:
             state.read_asks()
         check_proposal(proposal, state.attempts, context.place.script)
@@ -324,7 +323,7 @@ class Ideas:
         for sentence in dict.fromkeys(map(str, failures)):
             context.watcher.said(sentence)
         if any(isinstance(error, Exhausted) for error in failures):
-            self._dry = best.number
+            self._exhausted_at = best.number
         elif self._asks_from_s is None:
             wait_s = WAITS_S[self._pauses] if self._pauses < len(WAITS_S) else math.inf
             if wait_s < math.inf and not context.limits.reached(state.ideas, state.pace, wait_s):
@@ -335,15 +334,15 @@ class Ideas:
             self._pauses += 1
 
     def _rests(self, best: Attempt) -> bool:
-        """Return whether no source is to be asked now; find out whether none will be."""
-        if self._dry is not None and self._dry == best.number:
-            self._is_over = not (self._state.unsettled or self._questions)
-            return True
-        if self._asks_from_s is not None and time.monotonic() < self._asks_from_s:
-            self._is_over = self._asks_from_s == math.inf and not self._questions
-            return True
-        self._dry, self._asks_from_s = None, None
-        return False
+        """Return whether no source is to be asked now."""
+        pauses = self._asks_from_s is not None and time.monotonic() < self._asks_from_s
+        return pauses or self._exhausted_at == best.number
+
+    def _none_yet(self, best: Attempt) -> Supply:
+        """Return whether an idea may come later: from a question, after a pause, or once another script is the best."""
+        if self._exhausted_at == best.number:
+            return Supply.LATER if self._state.unsettled or self._questions else Supply.OVER
+        return Supply.OVER if self._asks_from_s == math.inf and not self._questions else Supply.LATER
 
 
 def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
