@@ -1,6 +1,6 @@
 """Git by plumbing: the user's working tree, index and HEAD are never touched, and nothing is ever deleted.
 
-Every commit is made on a private index; every ref moves by compare-and-swap.
+Every commit is made without an index; every ref moves by compare-and-swap.
 """
 
 import errno
@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from agent.errors import NoRepository, RepoError
-from agent.files import throwaway_folder
 from agent.git.run import git
 from agent.invocation import command_to_begin
 
@@ -56,9 +55,9 @@ class Repo:
             raise RepoError(f"git refuses {folder}: {' '.join(said.removeprefix('fatal:').split())}")
         return cls(Path(top)) if status == 0 else None
 
-    def git(self, *arguments: str, env: Mapping[str, str] | None = None) -> str:
-        """Run one plumbing command; raise RepoError with git's message, or OSError if the disk is full."""
-        status, out, err = _run(self.root, *arguments, env=env)
+    def git(self, *arguments: str, env: Mapping[str, str] | None = None, told: str = "") -> str:
+        """Run one plumbing command, which reads `told`; raise RepoError with git's message, OSError on a full disk."""
+        status, out, err = _run(self.root, *arguments, env=env, told=told)
         if status != 0 and any(words in err for words in NO_SPACE):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.root))
         if status != 0:
@@ -93,21 +92,27 @@ class Repo:
         return self._commit_script(parent, path, script, message, when)
 
     def _commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
-        with throwaway_folder() as folder:
-            private = {"GIT_INDEX_FILE": str(folder / "index")}
-            content, note = folder / "script", folder / "message"
-            content.write_bytes(script.encode())
-            note.write_bytes(message.encode())
-            blob = self.git("hash-object", "-w", "--no-filters", str(content))
-            self.git("read-tree", parent, env=private)
-            entry = f"{_mode(self, parent, path)},{blob},{path}"
-            self.git("update-index", "--add", "--cacheinfo", entry, env=private)
-            tree = self.git("write-tree", env=private)
-            dates = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
-            commit = ("commit-tree", tree, "-p", parent, "-F", str(note))
-            with suppress(RepoError):  # of a user whom git does not know
-                return self.git("-c", "user.useConfigOnly=true", *commit, env=dates)
-            return self.git(*commit, env={**self.identity(), **dates})
+        tree = self._tree_with(parent, path, script)
+        dates = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
+        commit = ("commit-tree", tree, "-p", parent)
+        with suppress(RepoError):  # of a user whom git does not know
+            return self.git("-c", "user.useConfigOnly=true", *commit, env=dates, told=message)
+        return self.git(*commit, env={**self.identity(), **dates}, told=message)
+
+    def _tree_with(self, parent: str, path: str, script: str) -> str:
+        """Write the parent's tree with one file replaced, folder by folder from the file up; return its name."""
+        made = self.git("hash-object", "-w", "--no-filters", "--stdin", told=script)
+        names = path.split("/")
+        for depth in reversed(range(len(names))):
+            entries = _entries(self, parent, "/".join(names[:depth]))
+            if depth == len(names) - 1:  # executable if it was; a link becomes a plain file
+                is_executable = entries.get(names[depth], "").startswith("100755")
+                entry = f"{'100755' if is_executable else '100644'} blob {made}"
+            else:
+                entry = f"040000 tree {made}"
+            lines = (f"{entry}\t{name}\0" for name, entry in {**entries, names[depth]: entry}.items())
+            made = self.git("mktree", "-z", told="".join(lines))
+        return made
 
     def set_ref(self, ref: str, new: str, why: str) -> None:
         """Create a ref that only this night writes, or move it, wherever it was."""
@@ -171,11 +176,12 @@ class Repo:
         return {} if status == 0 else dict(NIGHTSHIFT_IDENTITY)
 
 
-@lru_cache(maxsize=1024)  # of a commit, which never changes: most attempts have one of a few parents
-def _mode(repo: Repo, commit: str, path: str) -> str:
-    """Return the file's mode: executable if it was; a link becomes a plain file."""
-    entry = repo.git("ls-tree", commit, "--", path)
-    return "100755" if entry.startswith("100755") else "100644"
+@lru_cache(maxsize=16)  # of a commit, which never changes: most attempts have one of a few parents
+def _entries(repo: Repo, commit: str, folder: str) -> Mapping[str, str]:
+    """Return name → mode, type and object of everything in a folder of a commit; nothing where there is none."""
+    listed = repo.git("ls-tree", "-z", "--full-tree", commit, *([f"{folder}/"] if folder else [])).split("\0")
+    entries = (line.split("\t", 1) for line in listed if line)
+    return {name.removeprefix(f"{folder}/"): facts for facts, name in entries}
 
 
 @lru_cache(maxsize=16)
@@ -192,8 +198,8 @@ def valid_tag(tag: str) -> bool:
     )
 
 
-def _run(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+def _run(folder: Path, *arguments: str, env: Mapping[str, str] | None = None, told: str = "") -> tuple[int, str, str]:
     """Return exit status, output without its last line end, and errors."""
-    done = git(folder, *arguments, env=env)
+    done = git(folder, *arguments, env=env, told=told.encode(errors="surrogateescape"))
     out, err = (text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
     return done.returncode, out.removesuffix("\n"), err

@@ -17,9 +17,14 @@ IN_ENGLISH = {"LC_ALL": "C", "LANGUAGE": "C"}  # some of git's messages are sear
 NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
-def git(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
-    """Run one command in the user's repository, with the user's settings. Its objects and refs are flushed to disk."""
-    return _run(folder, (*SAFE, DURABLE), arguments, {**os.environ, **(env or {})})
+def git(
+    folder: Path, *arguments: str, env: Mapping[str, str] | None = None, told: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run one command in the user's repository, with the user's settings. Its objects and refs are flushed to disk.
+
+    told: what the command reads.
+    """
+    return _run(folder, (*SAFE, DURABLE), arguments, {**os.environ, **(env or {})}, told)
 
 
 def detached_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -29,7 +34,7 @@ def detached_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[b
 
 
 def _run(
-    folder: Path, settings: tuple[str, ...], arguments: tuple[str, ...], env: Mapping[str, str]
+    folder: Path, settings: tuple[str, ...], arguments: tuple[str, ...], env: Mapping[str, str], told: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git in a new session, so that a Ctrl-C meant for the night does not interrupt it."""
     command = ["git", *(word for setting in settings for word in ("-c", setting)), *arguments]
@@ -38,7 +43,7 @@ def _run(
             command,
             cwd=folder,
             env={**env, **IN_ENGLISH},
-            stdin=subprocess.DEVNULL,
+            input=told,
             capture_output=True,
             check=False,
             start_new_session=True,
