@@ -1,7 +1,8 @@
-"""A script as a night holds it: compressed, with its hash, so that ten thousand of them fit into memory."""
+"""A script as a night holds it: by its hash, and compressed, or only with the way to have it so."""
 
 import hashlib
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ class Script:
     """Hold a script's text compressed, with its hash; equal texts give equal records."""
 
     sha256: str  # of the text, in hexadecimal
-    packed: bytes = field(compare=False, repr=False)  # the text, compressed by zlib
+    held: bytes | Callable[[str], bytes] = field(compare=False, repr=False)  # packed, or a function of the hash for it
     fingerprint: str | None = field(default=None, compare=False)  # dials.normalised of it; None: look into the text
 
     @classmethod
@@ -25,6 +26,11 @@ class Script:
             return text
         content = text.encode(errors="surrogatepass")
         return cls(hashlib.sha256(content).hexdigest(), zlib.compress(content, level))
+
+    @property
+    def packed(self) -> bytes:
+        """Return the text, compressed by zlib."""
+        return self.held if isinstance(self.held, bytes) else self.held(self.sha256)
 
     def __str__(self) -> str:
         """Return the text. Raises NightError where what a journal holds of it is damaged."""

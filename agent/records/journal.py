@@ -36,6 +36,7 @@ from agent.files import disk_is_broken, disk_is_full
 from agent.invocation import typed
 from agent.records.rows import PYTHON, attempt_of, entry_of, run_of, script_of
 from agent.records.schema import SCHEMA, VERSION, connect
+from agent.records.shelf import Shelf
 from agent.script.dials import fingerprint_of
 
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
@@ -52,6 +53,7 @@ class Journal:
         self._db.row_factory = sqlite3.Row
         self._inode = path.stat().st_ino
         self._reserve: Path | None = None  # of one that is open for writing
+        self._shelf: Shelf | None = None  # of one that is open for writing, for which a night holds all its attempts
 
     @classmethod
     def create(cls, path: Path, night: Night) -> "Journal":
@@ -84,6 +86,7 @@ class Journal:
             reserve.unlink(missing_ok=True)
             raise
         journal._reserve = reserve
+        journal._shelf = Shelf(path)
         return journal
 
     @classmethod
@@ -96,6 +99,8 @@ class Journal:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.give_reserve()
+        if self._shelf is not None:
+            self._shelf.close()  # first: the last to close takes the write-ahead log away, and has to be a writer
         self._db.close()
 
     @property
@@ -136,13 +141,15 @@ class Journal:
         with self._legible():
             return self._db.execute(sql).fetchall()
 
-    def _attempts(self, which: str, values: Sequence[object], of_scripts: str = "*") -> tuple[Attempt, ...]:
+    def _attempts(self, which: str, values: Sequence[object], of_scripts: str = "") -> tuple[Attempt, ...]:
+        shelf = None if self._shelf is None or of_scripts else self._shelf.packed
+        of_scripts = of_scripts or ("*" if shelf is None else "sha256, fingerprint, python")
         attempts = f"(SELECT *, number AS attempt FROM attempts) {which}"
         used = f"SELECT {of_scripts} FROM scripts WHERE sha256 IN (SELECT script FROM {attempts})"
         with self._legible(), self._one_moment():
             runs = self._by_attempt("runs", which, values, run_of)
             decisions = self._by_attempt("decisions", which, values, entry_of)
-            scripts = {row["sha256"]: script_of(row) for row in self._db.execute(used, values)}
+            scripts = {row["sha256"]: script_of(row, shelf) for row in self._db.execute(used, values)}
             return tuple(
                 attempt_of(row, scripts[row["script"]], runs.get(row["number"], ()), decisions.get(row["number"], ()))
                 for row in self._db.execute(f"SELECT * FROM {attempts} ORDER BY number", values)

@@ -3,6 +3,7 @@
 import json
 import platform
 import sqlite3
+from collections.abc import Callable
 from typing import Any, cast
 
 from agent.experiment import (
@@ -41,8 +42,9 @@ def attempt_of(row: sqlite3.Row, script: Script, runs: tuple[Run, ...], decision
     )
 
 
-def script_of(row: sqlite3.Row) -> Script:
-    return Script(row["sha256"], row["packed"], row["fingerprint"] if row["python"] == PYTHON else None)
+def script_of(row: sqlite3.Row, packed: Callable[[str], bytes] | None = None) -> Script:
+    """Return the script of a row; packed: how to get its text later, which the row then lacks."""
+    return Script(row["sha256"], packed or row["packed"], row["fingerprint"] if row["python"] == PYTHON else None)
 
 
 def _proposal(row: sqlite3.Row, script: Script) -> Proposal:

@@ -3,8 +3,11 @@
 import dataclasses
 import math
 import os
+import random
 import re
 import sqlite3
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,27 @@ def propose(journal: Journal, number: int = 0) -> None:
 
 def test_a_night_comes_back_as_it_went_in(journal):
     assert journal.night() == NIGHT
+
+
+def test_a_night_reads_scripts_from_its_file_in_any_thread_where_it_was_removed_and_once_it_is_closed(path):
+    def text(number: int) -> str:
+        return f"A = {number}  # {random.Random(number).randbytes(4000).hex()}"
+
+    with Journal.create(path, NIGHT) as journal:
+        for number in range(20):
+            journal.add_attempt(number, None, Proposal(text(number), "title", "why", "you"), "now")
+        tracemalloc.start()
+        attempts = journal.attempts()
+        held_bytes, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert held_bytes < 20 * 4000
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(lambda one: one.proposal.script, attempts[:10])) == [*map(text, range(10))]
+        path.rename(path.with_name("elsewhere"))
+        assert attempts[10].proposal.script == text(10)
+        path.with_name("elsewhere").rename(path)
+    assert [one.name for one in path.parent.iterdir()] == ["journal.sqlite"]
+    assert attempts[11].proposal.script == text(11)
 
 
 def test_an_attempt_grows_step_by_step(journal):
