@@ -1,6 +1,6 @@
 """Folders that are gone afterwards, files that are written whole, and disks that are full.
 
-Every folder of the harness in TMPDIR is made here. Its process holds a lock on it, which the kernel releases when the
+Every temporary folder of the harness is made here. Its process holds a lock on it, which the kernel releases when the
 process ends. So the folders of killed processes are unlocked, and are removed when the next folder is made.
 """
 
@@ -26,10 +26,14 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @contextmanager
-def throwaway_folder() -> Iterator[Path]:
-    """Make a folder for the `with` block, and remove it afterwards even if it holds links, pipes or closed folders."""
-    sweep(Path(tempfile.gettempdir()))
-    folder, lock = _made()
+def throwaway_folder(place: Path | None = None) -> Iterator[Path]:
+    """Make a folder for the `with` block, and remove it afterwards even if it holds links, pipes or closed folders.
+
+    It is in TMPDIR unless another place is named.
+    """
+    place = place or Path(tempfile.gettempdir())
+    sweep(place)
+    folder, lock = _made(place)
     try:
         yield folder
     finally:
@@ -37,10 +41,10 @@ def throwaway_folder() -> Iterator[Path]:
         os.close(lock)
 
 
-def _made() -> tuple[Path, int]:
+def _made(place: Path) -> tuple[Path, int]:
     """Make a folder and lock it; try again if another process swept it before the lock."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX)).resolve()
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX, dir=place)).resolve()
         with suppress(FileNotFoundError):
             lock = os.open(folder, FOLDER)
             with suppress(OSError):  # a network disk may have no locks; then sweep() cannot lock it either

@@ -58,6 +58,15 @@ def test_what_only_looks_like_one_stays(tmp_path):
     assert {*tmp_path.iterdir()} == before
 
 
+def test_a_folder_can_be_made_in_a_named_place_which_is_swept_too(tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / f"{PREFIX}left{SUFFIX}").mkdir()
+    with throwaway_folder(place) as mine:
+        assert [*place.iterdir()] == [mine]
+    assert [*place.iterdir()] == []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_what_is_somebody_elses_stays(tmp_path):
     (tmp_path / f"{PREFIX}other{SUFFIX}").mkdir()

@@ -43,7 +43,10 @@ def left_of(grounds: Grounds) -> list[str]:
     return processes_in(grounds.root.parent, Path(os.environ["NIGHTSHIFT_CACHE"]))
 
 
-def test_a_night_on_ray_has_the_records_of_one_on_this_machine(grounds):
+def test_a_night_on_ray_has_the_records_of_one_on_this_machine(grounds, monkeypatch):
+    long = grounds.root.parent / ("long" * 25)  # a socket's path has 107 bytes at most
+    long.mkdir()
+    monkeypatch.setenv("TMPDIR", str(long))
     on_ray = grounds.nightshift_process("run", "--tag", "r", *RAY, *SHORT)
     assert on_ray.returncode == 0, on_ray.stdout + on_ray.stderr
     assert left_of(grounds) == []

@@ -15,6 +15,7 @@ from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.process import LOG, end, open_log, start_keeper
 
 END_S = 6.0  # that the broker and a cluster of ours may take to end by themselves
+SHORT = Path("/tmp")  # TMPDIR may be long, and the path of a socket of Ray has 107 bytes at most
 LOG_BYTES = 10 << 20  # of each of Ray's own logs
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -34,7 +35,7 @@ class Link:
 
     def __init__(self, *, is_own_cluster: bool) -> None:
         self._undo = ExitStack()
-        self.folder = self._undo.enter_context(throwaway_folder())
+        self.folder = self._undo.enter_context(throwaway_folder(SHORT))
         self._door = socket.socket(socket.AF_UNIX)
         self._door.bind(str(self.folder / "door"))
         self._door.listen()
