@@ -43,9 +43,10 @@ def greet(context: NightContext) -> None:
     for line in _pace(context, state, calibration):
         say(f"  {line}")
     leases = leases_of_night(night)
-    for line in _workers(night, leases):
+    for line in _on_cluster(context, terms) if terms.pool == "ray" else _workers(night, leases):
         say(f"  workers  {line}")
-    for line in busy_lines(night, leases) if night.budget_s >= LOOKED_FROM_S else ():
+    trains_here = terms.ray_address is None  # on a cluster of other machines, this one's company says nothing
+    for line in busy_lines(night, leases) if night.budget_s >= LOOKED_FROM_S and trains_here else ():
         say(f"  busy     {line}")
     say(f"  data     {night.data} (protocol {night.protocol})")
     say(f"  judge    {JUDGES[terms.judge]}")
@@ -92,10 +93,14 @@ def _pace(context: NightContext, state: State, calibration: int) -> list[str]:
     return [f"pace     {words}", *([f"steps    {few}"] if few else [])]
 
 
+def _on_cluster(context: NightContext, terms: Terms) -> list[str]:
+    """Return the workers that a cluster has for the night now."""
+    names = context.pool.workers if context.pool is not None else ()
+    return [f"{len(names)}: {'; '.join(names)}, of the Ray cluster {terms.ray_address or 'on this machine'}"]
+
+
 def _workers(night: Night, leases: Sequence[Lease]) -> list[str]:
     """Return the part of the machine that each worker has; for a single one, the other GPUs that there are."""
-    if Terms.from_json(night.terms).pool != "local":
-        return []
     if night.device_kind == "cuda" and leases == (WHOLE,):
         with suppress(MachineError):  # without nvidia-smi there is no telling
             return [f"1; {line}" for line in gpus_unused(gpus_of_machine(), night.tag)]

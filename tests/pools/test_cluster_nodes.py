@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from agent.errors import NightError
 from agent.experiment import Ending, Night, Run, Summary
 from agent.pools.cluster.checks import different, most_each, unfit, usual
+from agent.pools.cluster.cluster import Cluster
 from agent.pools.cluster.messages import NodeDevice, NodeJoined, NodeShare, Versions
 from agent.pools.cluster.slots import node_of, shares_of_node
 from agent.pools.cluster.speeds import SlowNodes
@@ -49,6 +51,19 @@ def test_a_node_like_the_driver_takes_part():
 )
 def test_a_node_with_other_software_is_refused(node, words):
     assert words in (unfit(node, OURS) or "")
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "ray://10.0.0.1:10001", "10.0.0.1:port", "10.0.0.1:6379/", "::1"])
+def test_an_address_without_its_port_is_refused_before_ray_is_asked(address):
+    pytest.importorskip("ray", reason="Ray comes with uv run --group proofs")
+    with pytest.raises(NightError, match="is no HOST:PORT"):
+        Cluster(address)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:6379", "head:6379", "[::1]:6379", "auto", None])
+def test_an_address_with_a_port_is_taken(address):
+    pytest.importorskip("ray", reason="Ray comes with uv run --group proofs")
+    assert Cluster(address).address == address
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from pathlib import Path
 
 import psutil
@@ -105,3 +106,14 @@ def line(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""
+
+
+def test_an_address_where_no_head_answers_is_said_in_one_sentence(grounds):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        done = grounds.nightshift_process("run", "--tag", "x", *RAY, "--ray-address", address, *SHORT)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"nightshift: the Ray cluster at {address} cannot be used: no head answers there;")
+    assert done.stderr.count("\n") == 1
+    assert left_of(grounds) == []

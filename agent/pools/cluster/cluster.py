@@ -1,5 +1,6 @@
 """Reach a Ray cluster through a broker, a process of its own, and learn which devices its nodes have."""
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -30,7 +31,17 @@ from agent.pools.cluster.node import versions
 from agent.pools.leases import SHARED
 from agent.records.terms import Terms
 
+ADDRESS = r"auto|([^:/\s]+|\[[0-9a-fA-F:]+\]):\d{1,5}"
 CONNECT_S, LOOK_S = 120.0, 600.0  # to reach a cluster; to bring the content to its nodes
+
+
+def in_words(why: str) -> str:
+    """Return why a cluster was not reached, with the remedy where Ray's own words name none."""
+    if "Failed to connect to GCS" in why:
+        return "no head answers there; start one as docs/devices.md says, or correct the address"
+    if why.startswith("Failed to connect to Ray cluster"):  # a head answers
+        return "it did not let this machine in; set RAY_AUTH_MODE=token, and copy ~/.ray/auth_token of the head to here"
+    return why
 
 
 class Cluster:
@@ -39,7 +50,7 @@ class Cluster:
     def __init__(self, address: str | None) -> None:
         if find_spec("ray") is None:
             raise NightError(f"--pool ray needs the package ray; install it with: {command_for('ray')}")
-        if address is not None and "://" in address:
+        if address is not None and not re.fullmatch(ADDRESS, address):
             raise NightError(f"--ray-address {address} is no HOST:PORT, such as 10.0.0.1:6379, of the cluster's head")
         self.address = address
         self.nodes: dict[str, NodeJoined] = {}  # that can take part in a night, by Ray's identifier
@@ -126,7 +137,7 @@ class Cluster:
             with suppress(EOFError):
                 self.events(0.2)
             if self.why_not is not None:
-                raise MachineError(f"{at} cannot be used: {self.why_not}")
+                raise MachineError(f"{at} cannot be used: {in_words(self.why_not)}")
             if time.monotonic() > deadline:
                 raise MachineError(f"{at} gave no answer in {most_s:.0f} s; look at: ray status")
 
