@@ -17,6 +17,7 @@ ROOMS = (
     "agent.script",
     "agent.sandbox",
     "agent.judging",
+    "agent.drift",
     "agent.records",
     "agent.archive",
     "agent.runs",

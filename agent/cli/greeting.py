@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from agent.amounts import counted
+from agent.drift.power import Power
 from agent.errors import MachineError
 from agent.experiment import Night, short
 from agent.experiment.lease import WHOLE, Lease
@@ -48,6 +49,9 @@ def greet(context: NightContext) -> None:
     trains_here = terms.ray_address is None  # on a cluster of other machines, this one's company says nothing
     for line in busy_lines(night, leases) if night.budget_s >= LOOKED_FROM_S and trains_here else ():
         say(f"  busy     {line}")
+    power = Power.now().advice
+    if power is not None:
+        say(f"  power    {power}")
     say(f"  data     {night.data} (protocol {night.protocol})")
     say(f"  judge    {JUDGES[terms.judge]}")
     say(f"  ideas    {ideas_from(terms)}")

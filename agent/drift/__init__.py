@@ -1,0 +1,1 @@
+"""Whether the machine is as fast as before: the speeds of runs of one script, and what gives the machine its power."""
