@@ -19,12 +19,13 @@ class Ending(StrEnum):
     DELAYED = "delayed"  # it overran while other programs kept the machine busy; redone once
     STARVED = "starved"  # killed because other programs had used up the machine's memory or disk; redone
     DISRUPTED = "disrupted"  # the driver or the system ended it: a GPU's watchdog, a lost GPU; redone twice
+    SLOWED = "slowed"  # the machine was slow during it: throttled, or busy; redone twice
     BROKEN = "broken"  # it failed while not even attempt 0 would run on this machine; redone on resume
 
 
 ABSURD_M = 1e9  # no run trains on as many millions of tokens, whatever its script says
 DENIED = frozenset({Ending.STARVED, Ending.DISRUPTED})  # the machine did not let it run
-VOID = frozenset({Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.DELAYED, Ending.BROKEN}) | DENIED
+VOID = frozenset({Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.DELAYED, Ending.SLOWED, Ending.BROKEN}) | DENIED
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,23 @@
 
 from collections.abc import Collection
 from itertools import count
+from statistics import median
 from typing import Any
 
+from agent.drift.speeds import IN_A_ROW, Usual, least_tokens_s, speeds, step_at, threshold
 from agent.experiment import Attempt, Ending, History, Run
 from agent.judging.early_stop import Bound
 from agent.night.context import NightContext
 from agent.night.state import State
-from agent.runs.jobs import Evaluate, Measure, Reexamine, Rehearse, Trial
-from agent.runs.runner import Runner
+from agent.runs.jobs import Evaluate, Measure, Reexamine, Reference, Rehearse, Trial
+from agent.runs.runner import STARVED_WAIT_S, Runner
 from agent.runs.score import Split, scoring_limit_s, too_heavy
-from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds
+from agent.runs.train import FIRST_ALLOWANCE_S, curve_of_finished, learnt_allowance_s, learnt_bounds
 
+LATEST = 100  # attempts whose speeds are compared, beside attempt 0 and the incumbent
+REFERENCE_SHARE, REFERENCE_STEPS, REFERENCE_S = 0.05, 20, 5.0  # of a run: how long the reference is trained, at least …
+MOST_REFERENCE = 0.25  # … and at most: else a void run would hardly cost more
+COOL_SHARE = 0.2  # of the budget: the pause before a run that was slowed is done again
 DAWN_SEED = 1000  # from one dawn to the next: each confirms with seeds that no choice before it has seen
 
 
@@ -24,8 +30,10 @@ def measure(
     in_flight: seeds of its runs that have begun.
     """
     done = attempt.dawn_runs(dawn) if dawn else attempt.done_runs
-    taken = {*in_flight, *(run.seed for run in done)}
+    taken, budget_s = {*in_flight, *(run.seed for run in done)}, context.runner.night.budget_s
     seed = next(seed for seed in count(context.runner.night.seed + DAWN_SEED * dawn) if seed not in taken)
+    before = tuple(run.ending for run in attempt.runs if run.seed == seed)
+    usual = _usual(state, attempt)
     return Measure(
         attempt=attempt.number,
         script=attempt.proposal.script,
@@ -35,9 +43,12 @@ def measure(
         machine=machine_trial(context, state),
         dawn=dawn,
         bounds=() if dawn else _bounds_ahead(context, state, attempt),
-        before=tuple(run.ending for run in attempt.runs if run.seed == seed),
+        before=before,
         has_run_well=has_run_well(attempt),
         was_in_time=was_always_in_time(attempt),
+        usual=usual,
+        reference=None if usual.same else _reference(context, state),
+        wait_s=min(STARVED_WAIT_S, COOL_SHARE * budget_s) if before[-1:] == (Ending.SLOWED,) else 0.0,
     )
 
 
@@ -121,7 +132,64 @@ def _bounds_ahead(context: NightContext, state: State, attempt: Attempt) -> tupl
     """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""
     if not context.early_stop or attempt.number == 0 or attempt.decision is not None or attempt.done_runs:
         return ()
-    return learnt_bounds(context.runner, state.others(attempt.number), state.parent_of(attempt))
+    since = state.paces[-1] if state.paces else ""  # curves of another pace would stop any run
+    others = [one for one in state.others(attempt.number) if all((run.began or "") >= since for run in one.done_runs)]
+    parent = state.parent_of(attempt)
+    return learnt_bounds(context.runner, others, parent if parent in others else None)
+
+
+def _usual(state: State, attempt: Attempt) -> Usual:
+    """Return how fast runs of the attempt are at the machine's present pace, as far as the night knows."""
+    since = state.paces[-1] if state.paces else ""
+    known = state.once("speeds", lambda: _speeds(state, since))
+    most = state.once("threshold", lambda: threshold(list(known.values())))
+    same, parent = speeds(attempt, since), state.parent_of(attempt)
+    if same or parent is None or parent.tokens_s is None:
+        return Usual(most, same)
+    return Usual(most, least_tokens_s=least_tokens_s(_shares(state, since, attempt.number), parent.tokens_s, most))
+
+
+def _speeds(state: State, since: str) -> dict[int, tuple[float, ...]]:
+    """Return the speeds of the runs of attempts by number: of attempt 0, the incumbent and the latest."""
+    asked = {one.number: one for one in (*state.attempts[:1], *state.attempts[-LATEST:], state.best) if one is not None}
+    return {number: speeds(one, since) for number, one in sorted(asked.items())}
+
+
+def _shares(state: State, since: str, number: int) -> list[float]:
+    """Return the speeds of the latest edits before an attempt, each as a share of its parent's."""
+    found = []
+    for one in state.attempts[max(1, number - 4 * IN_A_ROW) : number]:
+        parent = state.parent_of(one)
+        if parent is not None and one.is_idea and speeds(one, since) and one.tokens_s and parent.tokens_s:
+            found.append(one.tokens_s / parent.tokens_s)
+    return found
+
+
+def _reference(context: NightContext, state: State) -> Reference | None:
+    """Return how to find out whether the machine is slow now: by attempt 0, else by the incumbent; None: by neither."""
+    since = state.paces[-1] if state.paces else ""
+    asked = [one for one in (*state.attempts[:1], state.best) if one is not None]
+    known = (_reference_by(context, state, one, since) for one in asked)
+    return next((reference for reference in known if reference is not None), None)
+
+
+def _reference_by(context: NightContext, state: State, attempt: Attempt, since: str) -> Reference | None:
+    """Return the reference by an attempt, if a moment of its training is enough; its curves tell the steps until then.
+
+    A moment costs about a tenth of a run, and a void one all of it: so only a run that may be void is worth it.
+    """
+    budget_s, runner = context.runner.night.budget_s, context.runner
+    runs = [run for run in attempt.done_runs[attempt.number == 0 :] if (run.began or "") >= since and run.score]
+    curves = [curve_of_finished(runner.run_folder(attempt.number, run.seed) / "out") for run in runs]
+    steps = [curve[-1][1] for curve in curves if curve and curve[-1][1] > 0]
+    if not steps:
+        return None
+    share = max(REFERENCE_SHARE, REFERENCE_STEPS / median(steps), REFERENCE_S / budget_s)
+    reached = [step for curve in curves if (step := step_at(curve, share)) is not None]
+    if share > MOST_REFERENCE or not reached:
+        return None
+    moment_s = share * budget_s
+    return Reference(trial=_trial(context, state, attempt), budget_s=moment_s, steps_s=median(reached) / moment_s)
 
 
 def reference_of(runner: Runner, state: State, number: int, run: Run, split: Split) -> tuple[int, int] | None:

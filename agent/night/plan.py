@@ -7,6 +7,7 @@ anything, so after a kill the same state leads to the same step.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from agent.drift.paces import is_measured
 from agent.experiment import Attempt, Decision, History, Kind, Review, Status
 from agent.invocation import typed
 from agent.judging.confirmation import QUESTION, adoption
@@ -121,7 +122,7 @@ def _go_on(context: NightContext, state: State, flight: Flight, *, idea_is_made:
     if confirmed:
         waits = bool(flight.jobs) or context.limits.reached(state.ideas, pace)
         return None if waits else _go_on_from(confirmed, state.attempts)
-    unmeasured = state.once("unmeasured", lambda: _adopted_and_unmeasured(context, state))
+    unmeasured = state.once("unmeasured", lambda: _unmeasured_incumbent(context, state))
     again = review.again if unmeasured is None else unmeasured.number
     if again is not None:
         if not flight.has(again):
@@ -212,10 +213,14 @@ def plan_attempt(
         return in_time(context, state, attempt, measure(context, state, attempt))
     if merging.waits(state, attempt):
         return None
+    if state.best is not None and attempt.number != state.best.number and not is_measured(state.best, state.paces):
+        return _measure_incumbent(context, state, flight, state.best, attempt)
     given_up = _hopeless(context, state, attempt)
     if given_up is not None:
         return given_up
-    decision = context.judge.judge(attempt, state.others(attempt.number))
+    known = state.comparable
+    others = (*known[: attempt.number], *known[attempt.number + 1 :])
+    decision = context.judge.judge(known[attempt.number], others)
     if decision.status is None:
         return in_time(context, state, attempt, measure(context, state, attempt))
     if decision.status is Status.KEEP:
@@ -225,6 +230,15 @@ def plan_attempt(
     if decision.status is Status.KEEP or decision.kind is Kind.OVERTAKEN:
         decision = trusted(decision, attempt, state.parent_of(attempt), context.plausible_gain)
     return decision
+
+
+def _measure_incumbent(
+    context: NightContext, state: State, flight: Flight, best: Attempt, attempt: Attempt
+) -> Job | Unfinished | None:
+    """Return a run of the incumbent at the machine's present pace, before the attempt is compared with it."""
+    if flight.has(best.number) or unscored(best) is not None:
+        return None
+    return in_time(context, state, attempt, measure(context, state, best))
 
 
 def _calibrate(
@@ -313,7 +327,7 @@ def second_thoughts(context: NightContext, state: State) -> Review:
     fallen = fallen_keeps(state.attempts, state.kept)
     if fallen:
         return Review(decisions=fallen)
-    review = context.judge.review(state.attempts)
+    review = context.judge.review(state.comparable)
     again = review.again if review.again is None or failure(state.attempts[review.again]) is None else None
     return Review(again, review.decisions)
 
@@ -349,12 +363,15 @@ def _go_on_from(decisions: Mapping[int, Decision], history: History) -> Reconsid
     return Reconsider(decisions, tuple(sentences))
 
 
-def _adopted_and_unmeasured(context: NightContext, state: State) -> Attempt | None:
+def _unmeasured_incumbent(context: NightContext, state: State) -> Attempt | None:
     """Return the script that dawn has confirmed, while it has fewer runs of the night than a fresh edit would get.
 
-    Edits made from it are compared with these runs: the night must not choose by dawn's scores.
+    Edits made from it are compared with these runs: the night must not choose by dawn's scores. So is any incumbent
+    measured again where the machine has become slower for good.
     """
     best = state.best
+    if best is not None and not is_measured(best, state.paces):
+        return best
     if best is None or best.is_idea:
         return None
     if best.done_runs:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
+from agent.drift.paces import lasting
+from agent.drift.speeds import MOST_VOIDS
 from agent.errors import MachineError, NightError
 from agent.experiment import (
     Attempt,
@@ -68,8 +70,10 @@ def record(context: NightContext, state: State, job: Job, result: Result, run_id
     match result:
         case Run():
             assert isinstance(job, Measure)
+            before = state.paces
             state.end_run(job.attempt, run_id, result)
             _tell_void(context, job, result)
+            _tell_pace(context, state, job, before)
         case DryRun():
             state.record_dry_run(job.attempt, result)
         case Score():
@@ -106,11 +110,24 @@ def _tell_void(context: NightContext, job: Measure, run: Run) -> None:
     if run.ending is Ending.DELAYED:
         why = "; ".join(run.last_lines.split("\n")[-2:])
         context.watcher.said(f"this run of #{job.attempt} overran and is done again, once: {why}")
-    if run.ending is Ending.DISRUPTED:
+    if run.ending in (Ending.DISRUPTED, Ending.SLOWED):
         context.watcher.said(f"this run of #{job.attempt} does not count and is done again: {reason}")
     if run.ending is Ending.STARVED:
         again = f"is done again in {STARVED_WAIT_S:.0f} s: other programs took its room"
         context.watcher.said(f"this run of #{job.attempt} does not count and {again} ({reason})")
+
+
+def _tell_pace(context: NightContext, state: State, job: Measure, before: tuple[str, ...]) -> None:
+    """Say that the machine trains at another pace for good, if this run has shown it."""
+    if state.paces == before:
+        return
+    is_slow = any(run.began == state.paces[-1] for run in lasting(state.attempts[job.attempt]))
+    how = f"slow {MOST_VOIDS + 1} times in a row, so it counts" if is_slow else "much faster than before"
+    measured = "the incumbent" if state.best is None else f"#{state.best.number}"
+    context.watcher.said(
+        f"this run of #{job.attempt} was {how}: the machine trains at another pace now; {measured} is measured again, "
+        f"and scores from before are compared by its difference"
+    )
 
 
 def _tell_holdout(context: NightContext, state: State, job: Evaluate, held: Score) -> None:

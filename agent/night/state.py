@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agent.clock import boot_id, utc_now
+from agent.drift.paces import changes, restated
 from agent.experiment import (
     Ask,
     Attempt,
@@ -56,6 +57,7 @@ class State:
         self.kept: set[int] = set()
         self.overtaken: set[int] = set()
         self.merges: dict[int, int] = {}  # which overtaken attempt another one carries onto the incumbent
+        self.slowed: set[int] = set()  # that have a run which was void for its speed
         self.loose: set[int] = set()  # whose runs have to be scored or audited still
         self.at_dawn: set[int] = set()  # that have runs at a dawn
         self._runs_at_dawns = 0
@@ -84,6 +86,21 @@ class State:
     def others(self, number: int) -> tuple[Attempt, ...]:
         """Return all attempts but one: what it is judged in the light of. Attempts may end in any order."""
         return (*self.attempts[:number], *self.attempts[number + 1 :])
+
+    @property
+    def paces(self) -> tuple[str, ...]:
+        """Return since when the machine is slower for good, or no longer; the last time is that of its present pace."""
+        if not self.slowed:
+            return ()
+        slowed, others = ([self.attempts[number] for number in sorted(them)] for them in (self.slowed, self.kept))
+        return self.once("paces", lambda: changes(slowed, others))
+
+    @property
+    def comparable(self) -> tuple[Attempt, ...]:
+        """Return all attempts, with the scores of earlier paces as they would be now."""
+        if not self.paces:
+            return self.attempts
+        return self.once("comparable", lambda: restated(self.attempts, self.paces))
 
     @property
     def last_dawn(self) -> Dawn | None:
@@ -207,7 +224,7 @@ class State:
         self.ideas -= attempt.is_idea
         self._runs_at_dawns -= len(attempt.dawn_runs())
         self.merges.pop(attempt.number, None)
-        for numbers in (self.unsettled, self.kept, self.overtaken, self.loose, self.at_dawn):
+        for numbers in (self.unsettled, self.kept, self.overtaken, self.slowed, self.loose, self.at_dawn):
             numbers.discard(attempt.number)
 
     def _count(self, attempt: Attempt) -> None:
@@ -218,6 +235,7 @@ class State:
             (self.unsettled, not attempt.settled),
             (self.kept, attempt.status is Status.KEEP),
             (self.overtaken, attempt.kind is Kind.OVERTAKEN),
+            (self.slowed, any(run.ending is Ending.SLOWED for run in attempt.runs)),
             (self.loose, unscored(attempt) or (attempt.status is Status.KEEP and unaudited(attempt))),
             (self.at_dawn, at_dawn),
         ):

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agent.amounts import counted
-from agent.experiment import Ending, History, Run
+from agent.drift.speeds import speed
+from agent.experiment import History, Run
 
 NOTABLE = 0.02  # of the speed; less is said nowhere
 ALONE, BESIDE = 0.1, 0.5  # of a run's time with other runs of the night: at most, at least; in between it says nothing
@@ -91,14 +92,3 @@ def _span(run: Run) -> Span | None:
         return None
     began, ended = (datetime.fromisoformat(at).timestamp() for at in (run.began, run.ended))
     return (began, ended) if ended > began else None
-
-
-def speed(run: Run) -> float | None:
-    """Return steps by second of training, without the start, which takes longer while caches are cold.
-
-    Runs of one script compare by it. They are exact, while a short run has few thousands of tokens.
-    """
-    said = run.summary
-    if run.ending is not Ending.FINISHED or said is None or not said.num_steps or not said.training_seconds:
-        return None
-    return said.num_steps / said.training_seconds

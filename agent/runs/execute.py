@@ -6,15 +6,17 @@ If a failure may be the machine's fault, attempt 0 is tried here before the atte
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agent.drift.power import Power
+from agent.drift.speeds import MOST_VOIDS, Usual, points_of, slowness, speed
 from agent.errors import MachineError, Starved
 from agent.experiment import Audit, DryRun, Ending, Run, Score
 from agent.experiment.runs import DENIED
 from agent.invocation import typed
 from agent.judging.machine_words import sentence, told_by
-from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse, Trial
+from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Reference, Rehearse, Trial
 from agent.runs.runner import STARVED_TRIES, Runner
 from agent.runs.score import audit, score
-from agent.runs.train import train
+from agent.runs.train import read_curve, train, train_in
 from agent.runs.trial import rehearse
 from agent.sandbox.limits import fair_to
 from agent.sandbox.process import LOG
@@ -56,7 +58,7 @@ def _measure(job: Measure, runner: Runner) -> Run:
     run = _unless_machine_ended_it(job, runner, run)
     if (run.ending in FAILED and (job.dawn or job.has_run_well)) or is_denied_again(run.ending, job.before):
         run = _unless_machine_is_broken(job, runner, run)
-    return run
+    return run if job.usual is None else _unless_machine_is_slow(job, job.usual, runner, run)
 
 
 def _evaluate(job: Evaluate, runner: Runner) -> Score | None:
@@ -177,6 +179,44 @@ def _unless_machine_is_broken(job: Measure, runner: Runner, run: Run) -> Run:
     if run.ending in DENIED:
         return replace(run, ending=Ending.EXCEEDED) if why is None else run
     return run if why is None else replace(run, ending=Ending.BROKEN, last_lines=f"{run.last_lines}\n{why}".strip())
+
+
+def _unless_machine_is_slow(job: Measure, usual: Usual, runner: Runner, run: Run) -> Run:
+    """Return a run that the machine has slowed as void; one that is slow for the third time counts, and says so."""
+    if run.ending is not Ending.FINISHED:
+        return run
+    lost, than = usual.lost(run), "other runs of its script"
+    if lost is None and job.reference is not None and _is_suspect(job, usual, runner, run):
+        lost, than = _lost_by(job.reference, runner), f"usual, as #{job.reference.trial.attempt} did just after it"
+        if runner.stopped():
+            return replace(run, ending=Ending.STOPPED)
+    if lost is None or lost <= usual.threshold:
+        return run
+    is_last = job.before.count(Ending.SLOWED) >= MOST_VOIDS
+    power = f", {words}" if (words := Power.now().words) is not None else ""
+    told = (
+        f"{'it counts all the same' if is_last else 'the machine was slow'}{power}: it trained {lost:.0%} slower than "
+        f"{than} (at most {usual.threshold:.0%} is chance)"
+    )
+    ending = run.ending if is_last else Ending.SLOWED
+    return replace(run, ending=ending, last_lines=f"{run.last_lines}\n{told}".strip())
+
+
+def _is_suspect(job: Measure, usual: Usual, runner: Runner, run: Run) -> bool:
+    """Return whether the reference has to tell if the machine slowed the run: always where it did the time before."""
+    if Ending.SLOWED in job.before:
+        return not usual.same
+    return usual.is_suspect(run, points_of(read_curve(runner.run_folder(job.attempt, job.seed) / "out")))
+
+
+def _lost_by(reference: Reference, runner: Runner) -> float | None:
+    """Train the reference for a moment; return which share of its speed is lost, None if it did not finish."""
+    trial, folder = reference.trial, runner.dry_folder(0)
+    fair = fair_runner(runner, trial.usual_bytes)
+    run = train_in(fair, folder, trial.script, runner.night.seed, reference.budget_s, trial.allowance_s)
+    runner.drop_all_but_log(folder)
+    own = speed(run)
+    return None if own is None else slowness(own, [reference.steps_s])
 
 
 def _unless_machine_is_full(machine: Trial | None, runner: Runner, error: Starved) -> str | None:

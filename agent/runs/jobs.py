@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from agent.drift.speeds import Usual
 from agent.experiment import Ending
 from agent.judging.early_stop import Bound
 from agent.runs.score import Split
@@ -34,6 +35,15 @@ class Rehearse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """Train a script whose speed is known for a moment, to see whether this machine is slow now."""
+
+    trial: Trial
+    budget_s: float
+    steps_s: float  # that its runs made in so much time from their start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
     """Train an attempt's script with one seed, to the end or to the first bound that is exceeded."""
 
@@ -48,7 +58,9 @@ class Measure:
     before: tuple[Ending, ...] = ()  # how earlier runs with this seed ended
     has_run_well: bool = False  # a run of the attempt was scored
     was_in_time: bool = False  # and none was done again for its time
-    wait_s: float = 0.0  # before it begins, so that other programs have time to free memory and disk
+    usual: Usual | None = None  # what is known of its speed; None: nothing
+    reference: Reference | None = None  # None: none is cheap enough
+    wait_s: float = 0.0  # before it begins, so that other programs end, or the machine cools down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

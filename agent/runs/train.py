@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from agent.drift.speeds import Points, points_of
 from agent.experiment import Attempt, Ending, History, Progress, Run, Summary, Weights
 from agent.judging.early_stop import Bound, Finished, Losses, bounds, is_finite, losses
 from agent.runs.runner import WEIGHTS, Runner, open_plain, read_end, weights_bytes
@@ -132,10 +133,21 @@ def _losses_of_finished(out: Path) -> Losses:
 
 def read_losses(out: Path) -> Losses:
     """Return the training losses so far; empty if there are none."""
+    return losses(read_curve(out))
+
+
+@cache
+def curve_of_finished(out: Path) -> Points:
+    """Return how many steps a finished run had made when."""
+    return points_of(read_curve(out))
+
+
+def read_curve(out: Path) -> bytes:
+    """Return the end of a run's metrics.jsonl; empty where it has none."""
     try:
-        return losses(read_end(out, METRICS, METRICS_BYTES))
+        return read_end(out, METRICS, METRICS_BYTES)
     except OSError:
-        return {}
+        return b""
 
 
 # ---- the script's own files ------------------------------------------------------------------------------------------

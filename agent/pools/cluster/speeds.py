@@ -4,17 +4,15 @@ Attempt 0 is the measure: every node has trained it. An edit may be slower by it
 nothing. Several in a row that are slow, while those of other nodes are not, are a reason to try attempt 0 there.
 """
 
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from agent.drift.speeds import IN_A_ROW, are_slow, slowness, speed
 from agent.experiment import Run
 from agent.pools.cluster.slots import node_of
-from agent.pools.contention import speed
 from agent.runs.jobs import Measure
 
 SLOW = 0.10  # of the others' speed: runs that lose more train too few steps to be compared
-IN_A_ROW = 3  # runs of edits that are looked at together
 TRIAL_SEED = 999_983  # of no run that counts
 MOST_SPEEDS = 400
 
@@ -35,10 +33,9 @@ def speed_on(node: str, attempt: int, run: Run) -> NodeSpeed | None:
     return None if steps_s is None or tokens_s is None else NodeSpeed(node, attempt, steps_s, tokens_s)
 
 
-def slowness(own: NodeSpeed, known: Iterable[NodeSpeed]) -> float | None:
+def slowness_of(own: NodeSpeed, known: Iterable[NodeSpeed]) -> float | None:
     """Return by which share a run is slower than those of the same attempt on other nodes; None without such runs."""
-    others = [one.steps_s for one in known if one.attempt == own.attempt and one.node != own.node]
-    return 1 - own.steps_s / statistics.median(others) if others else None
+    return slowness(own.steps_s, [one.steps_s for one in known if one.attempt == own.attempt and one.node != own.node])
 
 
 def seems_slow(node: str, known: Sequence[NodeSpeed]) -> bool:
@@ -46,9 +43,7 @@ def seems_slow(node: str, known: Sequence[NodeSpeed]) -> bool:
     edits = [one for one in known if one.attempt]
     own = [one.tokens_s for one in edits if one.node == node][-IN_A_ROW:]
     others = [one.tokens_s for one in edits if one.node != node][-4 * IN_A_ROW :]
-    if len(own) < IN_A_ROW or len(others) < IN_A_ROW:
-        return False
-    return max(own) < (1 - SLOW) * statistics.median(others)
+    return min(len(own), len(others)) >= IN_A_ROW and are_slow(own, others, SLOW)
 
 
 class SlowNodes:
@@ -63,7 +58,7 @@ class SlowNodes:
         own = speed_on(node, job.attempt, run) if isinstance(run, Run) else None
         if own is None:
             return None
-        lost = slowness(own, self._known)
+        lost = slowness_of(own, self._known)
         if lost is not None and lost > SLOW:
             why = f"it trains #{job.attempt} {lost:.0%} slower than others"
         elif seems_slow(node, [*self._known, own]):
@@ -80,7 +75,7 @@ class SlowNodes:
     def is_well_again(self, worker: str, node: str, run: object) -> bool:
         """Return whether a trial was as fast as attempt 0 elsewhere; if so, the node's earlier speeds are forgotten."""
         own = speed_on(node, 0, run) if isinstance(run, Run) else None
-        lost = slowness(own, self._known) if own is not None else None
+        lost = slowness_of(own, self._known) if own is not None else None
         if own is None or (lost is not None and lost > SLOW):
             return False
         del self.trials[worker]

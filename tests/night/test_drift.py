@@ -1,0 +1,140 @@
+"""A night on one core that other programs take: slow runs are void, done again, and in the end they count."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from nights import Grounds, Quiet, Scripted, run_once, scripted_context, unigram
+
+from agent.drift.speeds import speed
+from agent.experiment import Attempt, Ending
+from agent.experiment.lease import LOCAL, Lease
+from agent.night.context import NightContext
+from agent.night.driver import run_night
+from agent.records.place import run_folder
+
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]
+
+BUDGET_S = 3.0
+CORE = max(os.sched_getaffinity(0))
+LOOPS = 8  # on the run's own core, of which it keeps little then, even on a machine that is busy anyway
+LOOP = """  # spins while a run trains whose curve is named in a file
+import os, sys, time
+os.sched_setaffinity(0, {int(sys.argv[2])})
+while True:
+    try:
+        while os.path.exists(open(sys.argv[1]).read()):
+            sum(range(1_000_000))
+    except OSError:
+        pass
+    time.sleep(0.02)
+"""
+
+
+def working(**dials: object) -> str:
+    """The deterministic test script, whose steps are work for the processor."""
+    script = unigram(**dials)
+    for before, after in (
+        ("    while (elapsed", "    steps = 0\n    while (elapsed"),
+        ('{"step": 1,', '{"step": steps,'),
+        ("        time.sleep(0.02)", "        steps += bool(sum(range(100_000)))"),
+        ('"num_steps": 500,', '"num_steps": steps,'),
+    ):
+        assert script.count(before) == 1
+        script = script.replace(before, after)
+    return script
+
+
+class Disturbed(Quiet):
+    """A watcher on whose machine other programs take the run's core while the first runs train, so many of them."""
+
+    def __init__(self, runs: int, folder: Path) -> None:
+        super().__init__()
+        self.runs, self.folder, self.named = runs, folder, folder.with_name("taken")
+        self.named.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-c", LOOP, str(self.named), str(CORE)]
+        # in sessions of their own, or Linux would give all of them together the share of the run
+        self.loops = [subprocess.Popen(command, start_new_session=True) for _ in range(LOOPS)]
+
+    @property
+    def taken_s(self) -> float:
+        return sum(sum(psutil.Process(loop.pid).cpu_times()[:2]) for loop in self.loops)
+
+    def run_began(self, attempt: Attempt, seed: int, worker: str = LOCAL) -> None:
+        self.free()
+        if self.runs:
+            self.named.write_text(str(run_folder(self.folder, attempt.number, seed) / "out" / "metrics.jsonl"))
+
+    def said(self, sentence: str) -> None:
+        super().said(sentence)
+        self.free()
+
+    def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
+        self.free()
+
+    def free(self) -> None:
+        """Free the core: a run has ended."""
+        self.runs -= self.named.exists()
+        self.named.unlink(missing_ok=True)
+
+    def end(self) -> None:
+        for loop in self.loops:
+            loop.kill()
+            loop.wait()
+
+
+def on_its_core(context: NightContext, watcher: Disturbed) -> NightContext:
+    runner = replace(context.runner, lease=Lease(cores=(CORE,)))
+    return replace(context, runner=runner, watcher=watcher)
+
+
+def disturbed(grounds: Grounds, runs: int, scripts: list[str] | None = None) -> tuple[Attempt, Disturbed]:
+    """Two runs of attempt 0 on a quiet machine, then others until one more counts, the first of them disturbed."""
+    (grounds.root / "train_mlx.py").write_text(working())
+    watcher = Disturbed(0, grounds.folder("t"))
+    try:
+        with scripted_context(grounds.root, "t", scripts or [], budget_s=BUDGET_S) as context:
+            night = on_its_core(context, watcher)
+            run_night(replace(night, proposer=Scripted([])))
+            run_once(night, 0)
+            watcher.runs, before_s = runs, watcher.taken_s
+            while len(night.journal.attempt(0).done_runs) < 3:
+                run_once(night, 0)
+            if scripts:
+                run_night(night)
+        assert watcher.taken_s - before_s > BUDGET_S / 4, "the loops really had the core"
+    finally:
+        watcher.end()
+    return grounds.attempts("t")[0], watcher
+
+
+def test_a_run_whose_core_is_taken_is_void_and_done_again_when_it_is_free(grounds):
+    first, watcher = disturbed(grounds, 1)
+    runs = [run for run in first.runs if run.seed == first.runs[2].seed]
+    assert runs[0].ending is Ending.SLOWED
+    assert runs[-1].ending is Ending.FINISHED
+    assert speed(runs[-1]) > 1.25 * speed(runs[0])
+    assert "the machine was slow: it trained " in runs[0].last_lines
+    assert any(
+        said.startswith("this run of #0 does not count and is done again: the machine was slow: it trained ")
+        for said in watcher.sentences
+    )
+
+
+def test_a_core_that_stays_taken_is_accepted_and_the_incumbent_is_measured_at_its_new_pace(grounds):
+    first, watcher = disturbed(grounds, 99, [working(SHARPNESS=0.9)])
+    endings = [run.ending for run in first.runs]
+    assert endings[:5] == [Ending.FINISHED] * 2 + [Ending.SLOWED] * 2 + [Ending.FINISHED]
+    accepted, again = first.runs[4], first.runs[5]
+    assert "it counts all the same: it trained " in accepted.last_lines
+    assert sum("slow 3 times in a row, so it counts: the machine trains at another pace now" in said
+               for said in watcher.sentences) == 1  # fmt: skip
+    assert again.ending is Ending.FINISHED, "the slow pace is the usual one now"
+    edit = grounds.attempts("t")[1]
+    assert edit.runs[0].began > again.began, "the incumbent came first"
+    assert edit.runs[0].ending is Ending.FINISHED
+    assert edit.decision is not None
