@@ -10,6 +10,8 @@ from agent.experiment import Attempt, Ending, History, Run
 from agent.judging.early_stop import Bound
 from agent.night.context import NightContext
 from agent.night.state import State
+from agent.pools.cluster.slots import node_of
+from agent.records.terms import Terms
 from agent.runs.jobs import Evaluate, Measure, Reexamine, Reference, Rehearse, Trial
 from agent.runs.runner import STARVED_WAIT_S, Runner
 from agent.runs.score import Split, scoring_limit_s, too_heavy
@@ -33,7 +35,7 @@ def measure(
     taken, budget_s = {*in_flight, *(run.seed for run in done)}, context.runner.night.budget_s
     seed = next(seed for seed in count(context.runner.night.seed + DAWN_SEED * dawn) if seed not in taken)
     before = tuple(run.ending for run in attempt.runs if run.seed == seed)
-    usual = _usual(state, attempt)
+    usual = _usual(state, attempt) if _is_one_machine(context) else None
     return Measure(
         attempt=attempt.number,
         script=attempt.proposal.script,
@@ -47,7 +49,7 @@ def measure(
         has_run_well=has_run_well(attempt),
         was_in_time=was_always_in_time(attempt),
         usual=usual,
-        reference=None if usual.same else _reference(context, state),
+        reference=None if usual is None or usual.same else _reference(context, state),
         wait_s=min(STARVED_WAIT_S, COOL_SHARE * budget_s) if before[-1:] == (Ending.SLOWED,) else 0.0,
     )
 
@@ -132,10 +134,18 @@ def _bounds_ahead(context: NightContext, state: State, attempt: Attempt) -> tupl
     """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""
     if not context.early_stop or attempt.number == 0 or attempt.decision is not None or attempt.done_runs:
         return ()
-    since = state.paces[-1] if state.paces else ""  # curves of another pace would stop any run
-    others = [one for one in state.others(attempt.number) if all((run.began or "") >= since for run in one.done_runs)]
+    others = state.others(attempt.number)
+    if state.paces:  # curves of another pace would stop any run
+        since = state.paces[-1]
+        others = tuple(one for one in others if all((run.began or "") >= since for run in one.done_runs))
     parent = state.parent_of(attempt)
     return learnt_bounds(context.runner, others, parent if parent in others else None)
+
+
+def _is_one_machine(context: NightContext) -> bool:
+    """Return whether all runs are made on one machine; nodes of a cluster are compared with each other by the pool."""
+    workers = () if context.pool is None else context.pool.workers
+    return Terms.from_json(context.runner.night.terms).pool == "local" or len({node_of(one) for one in workers}) <= 1
 
 
 def _usual(state: State, attempt: Attempt) -> Usual:

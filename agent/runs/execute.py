@@ -185,9 +185,10 @@ def _unless_machine_is_slow(job: Measure, usual: Usual, runner: Runner, run: Run
     """Return a run that the machine has slowed as void; one that is slow for the third time counts, and says so."""
     if run.ending is not Ending.FINISHED:
         return run
-    lost, than = usual.lost(run), "other runs of its script"
+    lost, how = usual.lost(run), "it trained {:.0%} slower than other runs of its script"
     if lost is None and job.reference is not None and _is_suspect(job, usual, runner, run):
-        lost, than = _lost_by(job.reference, runner), f"usual, as #{job.reference.trial.attempt} did just after it"
+        lost = _lost_by(job.reference, runner)
+        how = f"#{job.reference.trial.attempt}, trained for a moment after it, was {{:.0%}} slower than in its own runs"
         if runner.stopped():
             return replace(run, ending=Ending.STOPPED)
     if lost is None or lost <= usual.threshold:
@@ -195,8 +196,8 @@ def _unless_machine_is_slow(job: Measure, usual: Usual, runner: Runner, run: Run
     is_last = job.before.count(Ending.SLOWED) >= MOST_VOIDS
     power = f", {words}" if (words := Power.now().words) is not None else ""
     told = (
-        f"{'it counts all the same' if is_last else 'the machine was slow'}{power}: it trained {lost:.0%} slower than "
-        f"{than} (at most {usual.threshold:.0%} is chance)"
+        f"{'it counts all the same' if is_last else 'the machine was slow'}{power}: {how.format(lost)} "
+        f"(at most {usual.threshold:.0%} is chance)"
     )
     ending = run.ending if is_last else Ending.SLOWED
     return replace(run, ending=ending, last_lines=f"{run.last_lines}\n{told}".strip())

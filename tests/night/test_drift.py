@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,17 +12,24 @@ import psutil
 import pytest
 from nights import Grounds, Quiet, Scripted, run_once, scripted_context, unigram
 
-from agent.drift.speeds import speed
-from agent.experiment import Attempt, Ending
+from agent.drift.speeds import points_of, slowed_within, speed
+from agent.experiment import Attempt, Ending, Progress
 from agent.experiment.lease import LOCAL, Lease
+from agent.night import next_job
 from agent.night.context import NightContext
 from agent.night.driver import run_night
 from agent.records.place import run_folder
+from agent.runs.train import read_curve
 
-pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.usefixtures("own_cache"),
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="a run is kept on a core"),
+]
 
 BUDGET_S = 3.0
-CORE = max(os.sched_getaffinity(0))
+BY_REFERENCE = "the machine was slow: #0, trained for a moment after it, was "
+CORE = max(os.sched_getaffinity(0)) if sys.platform == "linux" else 0
 LOOPS = 8  # on the run's own core, of which it keeps little then, even on a machine that is busy anyway
 LOOP = """  # spins while a run trains whose curve is named in a file
 import os, sys, time
@@ -52,9 +61,10 @@ def working(**dials: object) -> str:
 class Disturbed(Quiet):
     """A watcher on whose machine other programs take the run's core while the first runs train, so many of them."""
 
-    def __init__(self, runs: int, folder: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__()
-        self.runs, self.folder, self.named = runs, folder, folder.with_name("taken")
+        self.runs, self.folder, self.named = 0, folder, folder.with_name("taken")
+        self.in_the_middle = False  # of a run, which then slows down within itself
         self.named.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-c", LOOP, str(self.named), str(CORE)]
         # in sessions of their own, or Linux would give all of them together the share of the run
@@ -64,9 +74,13 @@ class Disturbed(Quiet):
     def taken_s(self) -> float:
         return sum(sum(psutil.Process(loop.pid).cpu_times()[:2]) for loop in self.loops)
 
+    def progressed(self, progress: Progress | None, elapsed_s: float, worker: str = LOCAL) -> None:
+        if self.in_the_middle and self.runs and progress is not None and 0.4 < progress.fraction < 0.9:
+            self.named.write_text(str(self.folder))
+
     def run_began(self, attempt: Attempt, seed: int, worker: str = LOCAL) -> None:
         self.free()
-        if self.runs:
+        if self.runs and not self.in_the_middle:
             self.named.write_text(str(run_folder(self.folder, attempt.number, seed) / "out" / "metrics.jsonl"))
 
     def said(self, sentence: str) -> None:
@@ -87,29 +101,41 @@ class Disturbed(Quiet):
             loop.wait()
 
 
-def on_its_core(context: NightContext, watcher: Disturbed) -> NightContext:
-    runner = replace(context.runner, lease=Lease(cores=(CORE,)))
-    return replace(context, runner=runner, watcher=watcher)
-
-
-def disturbed(grounds: Grounds, runs: int, scripts: list[str] | None = None) -> tuple[Attempt, Disturbed]:
-    """Two runs of attempt 0 on a quiet machine, then others until one more counts, the first of them disturbed."""
+@contextmanager
+def night_after_two_runs(grounds: Grounds, scripts: Sequence[str]) -> Iterator[tuple[NightContext, Disturbed]]:
+    """A night whose attempt 0 was run twice on its core, which others want from now on."""
     (grounds.root / "train_mlx.py").write_text(working())
-    watcher = Disturbed(0, grounds.folder("t"))
+    watcher = Disturbed(grounds.folder("t"))
     try:
-        with scripted_context(grounds.root, "t", scripts or [], budget_s=BUDGET_S) as context:
-            night = on_its_core(context, watcher)
+        with scripted_context(grounds.root, "t", scripts, budget_s=BUDGET_S) as context:
+            runner = replace(context.runner, lease=Lease(cores=(CORE,)))
+            night = replace(context, runner=runner, watcher=watcher)
             run_night(replace(night, proposer=Scripted([])))
             run_once(night, 0)
-            watcher.runs, before_s = runs, watcher.taken_s
-            while len(night.journal.attempt(0).done_runs) < 3:
-                run_once(night, 0)
-            if scripts:
-                run_night(night)
-        assert watcher.taken_s - before_s > BUDGET_S / 4, "the loops really had the core"
+            yield night, watcher
     finally:
         watcher.end()
+
+
+def disturbed(grounds: Grounds, runs: int, scripts: Sequence[str] = ()) -> tuple[Attempt, Disturbed]:
+    """Attempt 0, run until one more run counts, and the scripts; the core is taken during so many runs."""
+    with night_after_two_runs(grounds, scripts) as (night, watcher):
+        watcher.runs, before_s = runs, watcher.taken_s
+        while len(night.journal.attempt(0).done_runs) < 3:
+            run_once(night, 0)
+        if scripts:
+            run_night(night)
+        assert watcher.taken_s - before_s > BUDGET_S / 4, "the loops really had the core"
     return grounds.attempts("t")[0], watcher
+
+
+def edited(grounds: Grounds, script: str, runs: int, monkeypatch: pytest.MonkeyPatch) -> Attempt:
+    """An edit, tried while the core is taken from the middle of its first runs on."""
+    monkeypatch.setattr(next_job, "REFERENCE_S", 0.5)  # a moment of toys
+    with night_after_two_runs(grounds, [script]) as (night, watcher):
+        watcher.runs, watcher.in_the_middle = runs, True
+        run_night(night)
+    return grounds.attempts("t")[1]
 
 
 def test_a_run_whose_core_is_taken_is_void_and_done_again_when_it_is_free(grounds):
@@ -138,3 +164,20 @@ def test_a_core_that_stays_taken_is_accepted_and_the_incumbent_is_measured_at_it
     assert edit.runs[0].began > again.began, "the incumbent came first"
     assert edit.runs[0].ending is Ending.FINISHED
     assert edit.decision is not None
+
+
+def test_an_edit_that_slows_down_is_void_where_attempt_0_trains_slowly_as_well(grounds, monkeypatch):
+    edit = edited(grounds, working(SHARPNESS=0.9), 1, monkeypatch)
+    assert edit.runs[0].ending is Ending.SLOWED
+    assert BY_REFERENCE in edit.runs[0].last_lines
+    assert edit.done_runs[0].seed == edit.runs[0].seed
+    assert edit.decision is not None
+
+
+def test_an_edit_that_slows_down_by_itself_is_void_only_where_attempt_0_is_slow(grounds, monkeypatch):
+    growing = working(SHARPNESS=0.9).replace("range(100_000)", "range(100_000 if elapsed < 1.5 else 400_000)")
+    edit = edited(grounds, growing, 0, monkeypatch)
+    curve = points_of(read_curve(run_folder(grounds.folder("t"), 1, 0) / "out"))
+    assert (slowed_within(curve) or 0.0) > 0.25
+    assert edit.decision is not None
+    assert all(BY_REFERENCE in run.last_lines for run in edit.runs if run.ending is Ending.SLOWED), "a busy machine"
