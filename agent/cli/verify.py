@@ -194,8 +194,9 @@ def _assertion() -> Iterator[Finding]:
 def _night(budget_s: float) -> Iterator[Finding]:
     """Run attempt 0 and one experiment in a new folder, with scores and audits."""
     with throwaway_folder() as folder:
-        options = ("--tag", TAG, "--experiments", "1", "--budget-s", f"{budget_s:g}", "--sandbox", "auto")
-        for words in (("init", str(folder / "night")), ("run", *options)):
+        # greedy: one run of attempt 0 is enough, since no noise has to be known here
+        options = ("--tag", TAG, "--experiments", "1", "--budget-s", f"{budget_s:g}", "--judge", "greedy")
+        for words in (("init", str(folder / "night")), ("run", *options, "--sandbox", "auto")):
             cwd = folder if words[0] == "init" else folder / "night"
             try:
                 done = subprocess.run(
