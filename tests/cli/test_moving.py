@@ -182,6 +182,14 @@ def test_nothing_is_packed_or_unpacked_while_a_night_runs(left, file, tmp_path):
 # ---- hostile files ---------------------------------------------------------------------------------------------------
 
 
+def test_a_folder_without_a_repository_misses_that_and_no_script(tmp_path):
+    (tmp_path / "empty").mkdir()
+    grounds = Grounds(tmp_path / "empty")
+    assert f"{grounds.root} is not in a git repository; run: " in refused(grounds.nightshift("unpack", "../night"))
+    git(grounds.root, "init", "-q")
+    assert f"{grounds.root} has no commits yet; run: " in refused(grounds.nightshift("unpack", "../night"))
+
+
 def foreign_ref(said: dict[str, Any], members: list[Any]) -> None:
     said["refs"]["refs/heads/main"] = next(iter(said["refs"].values()))
 

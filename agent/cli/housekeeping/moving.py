@@ -14,6 +14,7 @@ from agent.cli.reading.which import known_tag
 from agent.cli.words.options import SCRIPT
 from agent.cli.words.parser import Subcommand
 from agent.experiment import Night
+from agent.git.repo import Repo
 from agent.invocation import typed
 from agent.model.weights import NAME
 from agent.night.opening.lock import only_night
@@ -91,6 +92,7 @@ def unpack(options: UnpackOptions) -> int:
     from agent.night.opening.corpus import at_home, missing
     from agent.night.record import write_ledger
 
+    Repo.containing(Path.cwd())  # a night can arrive where no script is, and only the repository is missed
     place, file = Place.of(SCRIPT), options.file.expanduser()
     program = place.script_path.parent / moving.PROGRAM
     with only_night(place.repo.common_dir()):
