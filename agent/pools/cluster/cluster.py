@@ -40,7 +40,10 @@ def in_words(why: str) -> str:
     if "Failed to connect to GCS" in why:
         return "no head answers there; start one as docs/devices.md says, or correct the address"
     if why.startswith("Failed to connect to Ray cluster"):  # a head answers
-        return "it did not let this machine in; set RAY_AUTH_MODE=token, and copy ~/.ray/auth_token of the head to here"
+        return (
+            "its head answers, and does not let this machine in; start Ray here, too, with RAY_AUTH_MODE=token and the "
+            "head's ~/.ray/auth_token, as docs/devices.md says"
+        )
     return why
 
 
