@@ -71,6 +71,7 @@ def test_an_address_with_a_port_is_taken(address):
     [
         (replace(H200, device="H100"), "it has H100, and night t runs on H200"),
         (replace(H200, fingerprint="another text"), f"and night t has {NIGHT.protocol}"),
+        (replace(H200, settings="MLX_ENABLE_TF32=0"), f"settings give protocol {NIGHT.protocol}+MLX_ENABLE_TF32=0"),
     ],
 )
 def test_a_node_whose_scores_would_not_compare_is_refused(device, words):
