@@ -12,11 +12,23 @@ from nights import mounted
 from agent.errors import MachineError
 from agent.experiment import Night
 from agent.pools.cluster import content
-from agent.pools.cluster.content import blob, code_of_harness, digests_of, folder_with, missing, pieces, put_file, store
+from agent.pools.cluster.content import (
+    blob,
+    code_of_harness,
+    digests_of,
+    folder_with,
+    missing,
+    pieces,
+    put_file,
+    store,
+    take_files,
+)
 from agent.pools.cluster.messages import Content, Drop, Fetch, Lacks, Missing, NodeShare, Perform, Piece, Returned
 from agent.pools.cluster.node import Reporter, answer, core_sets, leased, night_folder
-from agent.runs.jobs import Rehearse, Trial
+from agent.runs.jobs import Evaluate, Rehearse, Trial
+from agent.runs.runner import Runner
 from agent.sandbox.box import Open
+from agent.sandbox.limits import ResourceLimits
 
 NIGHT = Night(
     tag="t", branch="b", script="train_mlx.py", base="", budget_s=1.0, seed=0, device_kind="cpu", device="here",
@@ -101,6 +113,63 @@ def test_weights_are_fetched_in_pieces_with_a_checksum_and_dropped(node, monkeyp
     answer(Drop(NIGHT, ((3, 7),)), None)
     with pytest.raises(MachineError, match="the weights of #3 with seed 7 are gone"):
         answer(Fetch(NIGHT, 3, 7, 0), None)
+
+
+def test_a_changed_file_is_replaced_when_the_node_is_looked_at_again(node, tmp_path):
+    """It has the same name as before, and the file by its checksum may be the same one: both were changed."""
+    (tmp_path / "a").write_bytes(TEXT)
+    files = digests_of(tmp_path, ("a",))
+    there = {checksum: str(tmp_path / name) for name, checksum in files.items()}
+    assert missing(there) == ()
+    folder = folder_with("corpora", files)
+    (folder / "a").write_bytes(b"changed later")
+    assert missing(there) == ()
+    assert digests_of(folder_with("corpora", files, verify=True)) == files
+
+
+class Alone(Reporter):
+    """Of a node whose driver is never asked, as Ray need not be installed here."""
+
+    def _report(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("left", ["runs/0003/seed7/out", "runs/0003/seed7/out/model.safetensors"])
+def test_weights_are_not_received_through_a_link_that_a_script_has_left(node, tmp_path, left):
+    """It had run there before: its run was lost, and made again on another node, which is gone."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "model.safetensors").write_bytes(b"precious")
+    link = night_folder(NIGHT) / left
+    link.parent.mkdir(parents=True)
+    link.symlink_to(mine if left.endswith("out") else mine / "model.safetensors")
+    for text in (TEXT, b"other"):
+        store(sent(text), "driver", 0, text, last=True)
+    other, trial = {"a": sent(b"other")}, Trial(attempt=0, script="", allowance_s=1.0, scoring_s=1.0, usual_bytes=None)
+    score = Evaluate(attempt=3, script="", seed=7, limit_s=1.0, usual_bytes=None, machine=trial)
+    weights = {"runs/0003/seed7/out/model.safetensors": sent()}
+    there = Content(other, other, "", "", "off")
+    asked = Perform(NIGHT, there, score, "w", NodeShare(0), Open("a test"), None, weights)
+    returned = answer(asked, Alone(None, "w"))
+    assert isinstance(returned, Returned)
+    assert "took no checksums" in (returned.error or "")  # the weights were there by then
+    assert (mine / "model.safetensors").read_bytes() == b"precious"
+    assert (night_folder(NIGHT) / "runs/0003/seed7/out/model.safetensors").read_bytes() == TEXT
+
+
+def test_files_of_a_node_are_not_written_through_what_a_script_has_left(tmp_path):
+    """As in a night that went on with --pool ray after it had run on this machine."""
+    mine, folder = tmp_path / "mine", tmp_path / "night"
+    mine.write_text("precious")
+    (folder / "runs" / "0003" / "dry").mkdir(parents=True)
+    (folder / "runs" / "0003" / "dry" / "log.txt").symlink_to(mine)
+    os.mkfifo(folder / "runs" / "0003" / "seed7")
+    box = Open("a test")
+    runner = Runner(NIGHT, folder, box, ResourceLimits(1, 1, 1), None, lambda: False, lambda progress, elapsed_s: None)
+    files = {"runs/0003/dry/log.txt": b"of a script", "runs/0003/seed7/out/metrics.jsonl": b"{}"}
+    take_files(runner, files)
+    assert mine.read_text() == "precious"
+    assert {name: (folder / name).read_bytes() for name in files} == files
 
 
 def test_a_node_whose_disk_is_full_takes_no_job(tmp_path, monkeypatch):

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from agent.errors import NightError
-from agent.experiment import Ending, Night, Run, Summary
-from agent.pools.cluster.checks import different, most_each, unfit, usual
+from agent.experiment import DryRun, Ending, Night, Run, Score, Summary
+from agent.pools.cluster.checks import different, most_each, unfit, unusable, usual
 from agent.pools.cluster.cluster import Cluster
-from agent.pools.cluster.messages import NodeDevice, NodeJoined, NodeShare, Versions
+from agent.pools.cluster.messages import NodeDevice, NodeJoined, NodeShare, Returned, Versions
 from agent.pools.cluster.slots import node_of, shares_of_node
 from agent.pools.cluster.speeds import SlowNodes
 from agent.runs.fixed import protocol
-from agent.runs.jobs import Measure, Trial
+from agent.runs.jobs import Evaluate, Measure, Trial
 from agent.sandbox.box import Open
 
 FACTS = {"fingerprint": "text", "device_kind": "cuda", "settings": ""}
@@ -76,6 +76,31 @@ def test_an_address_with_a_port_is_taken(address):
 )
 def test_a_node_whose_scores_would_not_compare_is_refused(device, words):
     assert words in (different(replace(NODE, device=device), NIGHT) or "")
+
+
+SCORE = Evaluate(attempt=3, script="3", seed=0, limit_s=10.0, usual_bytes=None, machine=TRIAL)
+LOSSES = {"runs/0003/seed0.losses.f32": b"\0\0\x80?"}
+
+
+@pytest.mark.parametrize(
+    ("job", "returned", "words"),
+    [
+        (measure(3), Returned(run(100.0)), None),
+        (measure(3), Returned(error="the disk is gone"), None),
+        (measure(3), Returned(), None),  # it was ended
+        (measure(3), Returned(DryRun(1.0, None)), "a DryRun in answer to another job"),
+        (measure(3), Returned(replace(run(100.0), seed=5)), "a run with seed 5 for one with seed 0"),
+        (SCORE, Returned(Score(1.5, 2.0), files=LOSSES), None),
+        (SCORE, Returned(Score(None, 2.0, "it overran")), None),
+        (SCORE, Returned(Score(1.5, 2.0)), "none of the losses"),
+        (SCORE, Returned(Score(float("nan"), 2.0), files=LOSSES), "a score that is no number"),
+        (SCORE, Returned(Score(1.5, 2.0), files=LOSSES | {"journal.sqlite": b""}), "a file that no job has"),
+        (SCORE, Returned(Score(1.5, 2.0), files=LOSSES | {"runs/../stop": b""}), "a file that no job has"),
+    ],
+)
+def test_a_node_whose_answer_is_no_result_of_its_job_is_not_believed(job, returned, words):
+    found = unusable(job, returned)
+    assert (found is None) if words is None else (words in (found or ""))
 
 
 def test_a_night_runs_on_the_device_that_most_nodes_have_unless_it_has_one():

@@ -33,7 +33,7 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from agent.errors import NightshiftError
+from agent.errors import MachineError, NightshiftError
 from agent.pools.cluster import bootstrap
 from agent.pools.cluster.content import code_of_harness, pieces
 from agent.pools.cluster.messages import (
@@ -95,14 +95,14 @@ class Broker:
 
     def ask(self, node_id: str, call: NodeCall, gpus: int = 0) -> Any:
         """Return a node's answer once it is there."""
-        return pickle.loads(ray.get(self.call(node_id, call, gpus=gpus)))
+        return read(ray.get(self.call(node_id, call, gpus=gpus)))
 
     # ---- nodes ----
 
     def watch(self) -> None:
         """Follow nodes and progress until the process ends."""
         while True:
-            with suppress(RayError):
+            with suppress(RayError, MachineError):
                 self._look_around()
                 self._exchange()
             time.sleep(WATCH_S)
@@ -148,7 +148,7 @@ class Broker:
             if order.files:
                 self.bring(order.node_id, order.files)
             self.jobs[worker] = self.call(order.node_id, order.perform, worker, order.cpus, order.gpus)
-            done = Done(worker, pickle.loads(ray.get(self.jobs[worker])))
+            done = Done(worker, read(ray.get(self.jobs[worker])))
         except (RayError, OSError, NightshiftError) as error:
             done = Done(worker, lost=sentence(error))
         self.jobs.pop(worker, None)
@@ -167,7 +167,7 @@ class Broker:
                 ray.cancel(self.jobs[worker], force=True)
         if self.jobs:
             for worker, point in ray.get(self.board.exchange.remote(set(ending)), timeout=10).items():
-                self.tell(Progressed(worker, *pickle.loads(point)))
+                self.tell(Progressed(worker, *read(point)))
 
     def consult(self, order: Consult) -> None:
         """Make a short call to a node, and tell the driver its answer."""
@@ -175,6 +175,14 @@ class Broker:
             self.tell(Consulted(order.number, self.ask(order.node_id, order.call)))
         except (RayError, OSError, NightshiftError) as error:
             self.tell(Consulted(order.number, why=sentence(error)))
+
+
+def read(answer: bytes) -> Any:
+    """Unpickle a node's answer; raise MachineError where it cannot be."""
+    try:
+        return pickle.loads(answer)
+    except Exception as error:  # as many kinds as there are ways for it to be damaged
+        raise MachineError(f"its answer cannot be read ({type(error).__name__}: {error})") from error
 
 
 def as_listed(facts: Mapping[str, Any]) -> NodeJoined:

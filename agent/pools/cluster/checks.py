@@ -1,12 +1,17 @@
 """Decide whether a node can take part in a night: pure functions of its facts."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from agent.experiment import Night
-from agent.pools.cluster.messages import NodeDevice, NodeJoined, Versions
+from agent.experiment import Audit, DryRun, Night, Run, Score
+from agent.pools.cluster.content import is_inside
+from agent.pools.cluster.messages import NodeDevice, NodeJoined, Returned, Versions
 from agent.runs.fixed import protocol
+from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
+
+RESULTS = {Rehearse: DryRun, Measure: Run, Evaluate: Score, Reexamine: Audit}
 
 
 def unfit(joined: NodeJoined, own: Versions) -> str | None:
@@ -37,6 +42,24 @@ def different(joined: NodeJoined, night: Night) -> str | None:
             f"node {joined.name} is not used: its corpus and settings give protocol {now}, and night {night.tag} has "
             f"{night.protocol}, so scores would not compare"
         )
+    return None
+
+
+def unusable(job: Job, returned: Returned) -> str | None:
+    """Return why what a node has sent cannot be the result of this job; None if it can, and where there is none."""
+    result, sent = returned.result, returned.files
+    if not all(name.startswith("runs/") and is_inside(name) for name in sent):
+        return "it sent a file that no job has"
+    if result is None:
+        return None
+    if not isinstance(result, RESULTS[type(job)]):
+        return f"it sent a {type(result).__name__} in answer to another job"
+    if isinstance(job, Measure) and isinstance(result, Run) and result.seed != job.seed:
+        return f"it sent a run with seed {result.seed} for one with seed {job.seed}"
+    if isinstance(job, Evaluate) and isinstance(result, Score) and result.val_bpb is not None:
+        losses = [content for name, content in sent.items() if name.endswith(".f32")]
+        if not math.isfinite(result.val_bpb) or not any(losses):
+            return "it sent a score that is no number, or none of the losses that it is of"
     return None
 
 

@@ -65,6 +65,18 @@ def is_inside(name: str) -> bool:
     return not Path(name).is_absolute() and ".." not in Path(name).parts
 
 
+def place_in(folder: Path, name: str) -> Path:
+    """Return the path for a file below a folder, free of any link or pipe that a script has left on the way."""
+    at, above = folder / name, [folder / one for one in Path(name).parents][-2::-1]  # from the top
+    for one in above:
+        if one.is_symlink() or not one.is_dir():
+            remove(one)
+    if at.is_symlink() or not at.is_file():
+        remove(at)
+    at.parent.mkdir(parents=True, exist_ok=True)
+    return at
+
+
 # ---- on a node -------------------------------------------------------------------------------------------------------
 
 
@@ -114,11 +126,14 @@ def store(checksum: str, sender: str, offset: int, piece: bytes, *, last: bool) 
         unfinished.rename(blob(checksum))
 
 
-def folder_with(kind: str, files: Mapping[str, str]) -> Path:
-    """Return the folder of a node with these files, made of what it has; raise MachineError if one is missing."""
+def folder_with(kind: str, files: Mapping[str, str], *, verify: bool = False) -> Path:
+    """Return the folder of a node with these files, made of what it has; raise MachineError if one is missing.
+
+    verify: make it again if one of them has changed.
+    """
     folder = home() / kind / digest_of_all(files)[:32]
     aside = folder.with_name(f"{folder.name}.{os.getpid()}.new")
-    if not folder.is_dir() or any(not (folder / name).is_file() for name in files):
+    if not all((folder / name).is_file() for name in files) or (verify and digests_of(folder, files) != dict(files)):
         remove(aside)
         for name, checksum in files.items():
             put_file(checksum, aside / name)
@@ -160,11 +175,8 @@ def files_for(runner: Runner, job: Job, *, has_weights: bool) -> list[Path] | No
 def take_files(runner: Runner, files: Mapping[str, bytes]) -> None:
     """Write files of a node to the night's folder; losses are on the disk before the journal records their score."""
     for name, content in files.items():
-        at = runner.folder / name
-        if not is_inside(name):
-            continue
+        at = place_in(runner.folder, name)
         if at.suffix == ".f32":
             write_atomically(at, content)
         else:
-            at.parent.mkdir(parents=True, exist_ok=True)
             at.write_bytes(content)

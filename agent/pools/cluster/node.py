@@ -19,7 +19,17 @@ from agent.errors import MachineError
 from agent.experiment import Night, Progress
 from agent.experiment.lease import LOCAL, Lease
 from agent.files import remove
-from agent.pools.cluster.content import PIECE_BYTES, blob, folder_with, home, is_inside, missing, put_file, store
+from agent.pools.cluster.content import (
+    PIECE_BYTES,
+    blob,
+    folder_with,
+    home,
+    is_inside,
+    missing,
+    place_in,
+    put_file,
+    store,
+)
 from agent.pools.cluster.messages import (
     Content,
     Drop,
@@ -137,7 +147,9 @@ def versions() -> Versions:
 
 def look(content: Content, share: NodeShare) -> NodeDevice:
     """Look at this node's device as a night on one machine does; raise MachineError where it cannot be used."""
-    fixed, corpus = folder_with("fixed", content.fixed), folder_with("corpora", content.corpus)
+    fixed, corpus = (
+        folder_with(kind, files, verify=True) for kind, files in (("fixed", content.fixed), ("corpora", content.corpus))
+    )
     sets, threads = core_sets(share)
     facts = probe(fixed, str(corpus), lease=lease_of(LOCAL, share, sets[0] if sets else (), threads))
     names = ("device_kind", "device", "fingerprint", "budget_s", "cores", "memory_bytes", "settings")
@@ -226,7 +238,7 @@ def perform(call: Perform, reporter: Reporter) -> Returned:
 
 def _receive(folder: Path, name: str, checksum: str) -> None:
     """Put a file that was sent in its place, unless it is there; as the only name of it: weights are refused else."""
-    at = folder / name
+    at = place_in(folder, name)
     if at.is_file() and digest(at) == checksum:
         return
     put_file(checksum, at)

@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.errors import MachineError
 from agent.experiment import Ending, Run
 from agent.files import remove
-from agent.pools.cluster.checks import different
+from agent.pools.cluster.checks import different, unusable
 from agent.pools.cluster.cluster import Cluster
 from agent.pools.cluster.content import files_for, take_files
 from agent.pools.cluster.messages import (
@@ -222,6 +222,8 @@ class RayPool:
 
     def _take(self, slot: Slot, job: Job, returned: Returned) -> None:
         """Take a job's result and its files, or decide that it has to be done again."""
+        wrong = unusable(job, returned)
+        returned = Returned(unwell=wrong) if wrong is not None else returned
         result = returned.result
         why = returned.unwell or returned.error
         if isinstance(result, Run) and result.ending is Ending.BROKEN:
