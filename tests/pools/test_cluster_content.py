@@ -149,7 +149,7 @@ def test_weights_are_not_received_through_a_link_that_a_script_has_left(node, tm
     score = Evaluate(attempt=3, script="", seed=7, limit_s=1.0, usual_bytes=None, machine=trial)
     weights = {"runs/0003/seed7/out/model.safetensors": sent()}
     there = Content(other, other, "", "", "off")
-    asked = Perform(NIGHT, there, score, "w", NodeShare(0), Open("a test"), None, weights)
+    asked = Perform(NIGHT, there, score, "w", NodeShare(1), Open("a test"), None, weights)
     returned = answer(asked, Alone(None, "w"))
     assert isinstance(returned, Returned)
     assert "took no checksums" in (returned.error or "")  # the weights were there by then

@@ -143,16 +143,17 @@ class Broker:
 
     def begin(self, order: BeginJob) -> None:
         """Execute a job to its end, and tell the driver."""
-        worker = order.perform.worker
+        worker, job = order.perform.worker, None
         try:
             if order.files:
                 self.bring(order.node_id, order.files)
-            self.jobs[worker] = self.call(order.node_id, order.perform, worker, order.cpus, order.gpus)
-            done = Done(worker, read(ray.get(self.jobs[worker])))
+            self.jobs[worker] = job = self.call(order.node_id, order.perform, worker, order.cpus, order.gpus)
+            done = Done(worker, order.number, read(ray.get(job)))
         except (RayError, OSError, NightshiftError) as error:
-            done = Done(worker, lost=sentence(error))
-        self.jobs.pop(worker, None)
-        self.ending.pop(worker, None)
+            done = Done(worker, order.number, lost=sentence(error))
+        if self.jobs.get(worker) is job:  # of a node that came back, the worker may have another one by now
+            self.jobs.pop(worker, None)
+            self.ending.pop(worker, None)
         self.tell(done)
 
     def end(self, worker: str) -> None:

@@ -181,6 +181,7 @@ class Join:
 class BeginJob:
     """Have the broker execute a job on a node."""
 
+    number: int  # of the job: a node that comes back has workers of the same names
     node_id: str
     cpus: int
     gpus: int
@@ -258,6 +259,7 @@ class Done:
     """Say how a job ended."""
 
     worker: str
+    number: int  # of the job
     outcome: Returned | None = None
     lost: str | None = None  # why there is no outcome
 

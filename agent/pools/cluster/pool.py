@@ -109,10 +109,11 @@ class RayPool:
         if files is None:
             self._lost.append(Ended(worker, job, lost="the node with its weights is gone"))
             return
-        slot.begin(job)
         self._send(slot, job, files)
 
     def _send(self, slot: Slot, job: Job, files: Iterable[Path]) -> None:
+        self._asked += 1
+        slot.begin(job, self._asked)
         content, device, runner = self._cluster.content, slot.node.device, self._runner
         assert content is not None
         assert device is not None
@@ -120,7 +121,7 @@ class RayPool:
         perform = Perform(runner.night, content, job, slot.name, slot.share, device.box, runner.allowance_s, sent)
         places = {checksum: str(runner.folder / name) for name, checksum in sent.items()}
         cpus, gpus = self._needs(slot.node)
-        self._cluster.send(BeginJob(slot.node.id, cpus, gpus, perform, places))
+        self._cluster.send(BeginJob(slot.number, slot.node.id, cpus, gpus, perform, places))
 
     def _works(self, slot: Slot) -> bool:
         """Return whether a worker has a job of the night."""
@@ -277,8 +278,8 @@ class RayPool:
                 self._note_weights(self._entering.pop(number), consulted.answer)
             case Consulted(number) as consulted if number == self._awaited:
                 self._answer = consulted
-            case Done(worker, returned, lost):
-                self._note_done(worker, returned, lost)
+            case Done() as done:
+                self._note_done(done)
 
     def _part_with(self, node_id: str) -> None:
         """Lose the jobs of a node that has left, and give its place to nodes that had none."""
@@ -292,9 +293,9 @@ class RayPool:
         for spare in [joined for joined in self._cluster.nodes.values() if joined.id not in at_work]:
             self._welcome(spare)
 
-    def _note_done(self, worker: str, returned: Returned | None, lost: str | None) -> None:
-        slot = self._slots.get(worker)
-        if slot is None or slot.job is None:
+    def _note_done(self, done: Done) -> None:
+        slot, returned = self._slots.get(done.worker), done.outcome
+        if slot is None or slot.job is None or slot.number != done.number:
             return
         job = slot.job
         if not self._works(slot):
@@ -303,7 +304,7 @@ class RayPool:
             self._take(slot, job, returned)
         else:
             slot.rests_until = time.monotonic() + KILLED_REST_S
-            self._lose(slot, lost or "it is not known why")
+            self._lose(slot, done.lost or "it is not known why")
         slot.job = None
 
     def _welcome(self, joined: NodeJoined) -> None:
@@ -332,7 +333,6 @@ class RayPool:
         for name, trial in self._slow.trials.items():
             slot = self._slots.get(name)
             if slot is not None and slot.is_free and not self._closing:
-                slot.begin(trial)
                 self._send(slot, trial, [])
 
     def _end_trial(self, slot: Slot, returned: Returned | None) -> None:

@@ -19,11 +19,12 @@ class Slot:
     share: NodeShare
     rests_until: float = 0.0
     job: Job | None = None
+    number: int = 0  # of the job
     began: float = 0.0
     progress: Progress | None = None
 
-    def begin(self, job: Job) -> None:
-        self.job, self.began, self.progress = job, time.monotonic(), None
+    def begin(self, job: Job, number: int) -> None:
+        self.job, self.number, self.began, self.progress = job, number, time.monotonic(), None
 
     def note(self, progress: Progress | None, elapsed_s: float) -> None:
         """Note how far the worker is; elapsed_s: of the process that runs now."""
