@@ -17,7 +17,7 @@ from agent.experiment import Attempt, DryRun, Ending
 from agent.night.context import NightContext
 from agent.night.flight import Flight, InFlight
 from agent.night.ideas import Ideas, Supply
-from agent.night.merging import merge
+from agent.night.merging import left_over, merge
 from agent.night.next_job import machine_trial
 from agent.night.opening.night import check_disk
 from agent.night.plan import (
@@ -63,6 +63,9 @@ def run_night(context: NightContext) -> None:
         driver.ideas = ideas
         while driver.take_a_step():
             pass
+        left = left_over(state, context.runner.night.tag)
+        if left is not None:
+            context.watcher.said(left)
 
 
 @contextmanager

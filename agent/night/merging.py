@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from agent.errors import NightError
 from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, History, Kind, Proposal
+from agent.invocation import typed
 from agent.night.context import NightContext
 from agent.night.state import State
 from agent.proposers.checked import tried_as
@@ -25,8 +26,23 @@ def due(state: State) -> int | None:
 
     The surest comes first, since others are merged on top of it while it is measured.
     """
-    waiting = state.overtaken.difference(state.merges.values())
-    return min(waiting, key=lambda number: (-sureness(state.attempts[number]), number), default=None)
+    return min(_waiting(state), key=lambda number: (-sureness(state.attempts[number]), number), default=None)
+
+
+def left_over(state: State, tag: str) -> str | None:
+    """Return a sentence on the edits that a night has left overtaken, since its limits came first; None without any."""
+    waiting = sorted(_waiting(state))
+    if not waiting:
+        return None
+    numbers = ", ".join(f"#{number}" for number in waiting)
+    return (
+        f"better than the scripts that they were made from, and not merged onto the best one yet: {numbers}; the night "
+        f"goes on with them: {typed('run', '--tag', tag)}"
+    )
+
+
+def _waiting(state: State) -> set[int]:
+    return state.overtaken.difference(state.merges.values())
 
 
 def merge(context: NightContext, state: State, number: int) -> None:

@@ -8,7 +8,7 @@ from nights import make_repository, scripted_context, unigram
 
 from agent.experiment import Decision, Kind, Proposal
 from agent.night.context import NightContext
-from agent.night.merging import due, merge, waits
+from agent.night.merging import due, left_over, merge, waits
 from agent.night.state import State
 
 TURNED = unigram(SMOOTHING=0.5)
@@ -57,8 +57,10 @@ def overtaken(context: NightContext, best: str, edit: str) -> State:
 def test_what_was_overtaken_is_due_until_another_attempt_merges_it(night):
     state = overtaken(night, unigram(SHARPNESS=0.9), TURNED)
     assert due(state) == 2
+    assert "not merged onto the best one yet: #2; the night goes on with them: nightshift run" in left_over(state, "t")
     merge(night, state, 2)
     assert due(state) is None
+    assert left_over(state, "t") is None
     assert due(night.state()) is None  # after a kill
     made = state.attempts[3]
     assert (made.parent, made.decision, made.proposal.merges) == (1, None, 2)
