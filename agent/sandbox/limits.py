@@ -38,6 +38,7 @@ class ResourceLimits:
     folder_files: int = 10_000
     file_bytes: int = 16 * GB
     processes: int = 256
+    threads: int = 2048  # half of what the user's limit leaves a run: another worker's run counts toward that, too
 
 
 def limits_of_machine(share: float = 1.0) -> ResourceLimits:
@@ -144,7 +145,10 @@ class Watch:
 
     def _processes(self) -> Excess | None:
         count, most = len(self._known), self._limits.processes
-        return Excess(f"too many processes: {count}, {most} are allowed") if count > most else None
+        if count > most:
+            return Excess(f"too many processes: {count}, {most} are allowed")
+        threads, most = sum(map(threads_of, self._known)), self._limits.threads
+        return Excess(f"too many threads: {threads}, {most} are allowed") if threads > most else None
 
     def _memory(self) -> Excess | None:
         spare, least = memory().available, self._limits.spare_memory_bytes
@@ -222,6 +226,13 @@ def footprint_bytes(process: psutil.Process) -> int:
         return int(taken.rss - taken.shared)
     except psutil.Error:
         return 0
+
+
+def threads_of(process: psutil.Process) -> int:
+    """Return the number of its threads; 0 if it has just ended."""
+    with suppress(psutil.Error):
+        return int(process.num_threads())
+    return 0
 
 
 def shared_out_bytes(process: psutil.Process) -> int:

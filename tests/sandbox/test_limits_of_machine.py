@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -205,6 +206,22 @@ def test_too_many_processes_are_counted(tmp_path):
     said = reason(tmp_path, *shell("for i in $(seq 30); do sleep 60 & done"), processes=20)
     assert said.endswith(", 20 are allowed")
     assert 20 < int(said.removeprefix("too many processes: ").partition(",")[0]) <= 40
+
+
+def test_a_run_has_no_more_threads_than_leave_some_to_the_runs_beside_it(tmp_path):
+    """Where the kernel counts them, it counts those of all runs of the user together."""
+    end = threading.Event()
+    waiting = [threading.Thread(target=end.wait) for _ in range(20)]
+    for one in waiting:
+        one.start()
+    limits = dataclasses.replace(PLENTY, threads=20)
+    over = Watch(limits, tmp_path, lambda: [psutil.Process()]).exceeded()
+    end.set()
+    for one in waiting:
+        one.join()
+    assert over is not None
+    assert over.own
+    assert over.words.startswith("too many threads: ")
 
 
 def test_a_fork_bomb_is_dead_within_seconds(tmp_path):
