@@ -6,13 +6,17 @@ paths, refs, arguments of git and lines of a terminal.
 
 import json
 import sqlite3
+import zlib
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from agent.errors import NightError
 from agent.experiment import Night, short
 from agent.git.bundle import COMMIT, is_of_night
 from agent.records.journal import Journal
+from agent.records.schema import SCHEMA
 from agent.records.terms import Terms
 from agent.text import harmless
 
@@ -25,12 +29,12 @@ ACTIVE = (
     "SELECT 'index', one.name FROM sqlite_schema AS one, pragma_index_xinfo(one.name) AS part "
     "WHERE one.type = 'index' AND part.cid = -2",
 )
-NUMBERS = {  # they become names of folders, and SQLite would hold texts in their columns as well
-    "attempts": ("number", "parent", "merges", "settled"),
-    "runs": ("id", "attempt", "seed", "dawn", "weights_bytes", "peak_bytes"),
-    "decisions": ("id", "attempt"),
-    "dawns": ("number", "champion", "fresh"),
-}
+KINDS = {"INTEGER": ("integer",), "REAL": ("real", "integer"), "TEXT": ("text",), "BLOB": ("blob",)}  # SQLite's words
+TIMES = {"attempts": ("started",), "runs": ("began", "ended"), "decisions": ("at",), "dawns": ("began", "ended"),
+         "asks": ("started",)}  # fmt: skip
+FACTS = {"attempts": ("dry_run",), "runs": ("summary", "weights", "audit", "holdout")}  # as JSON: numbers by names
+WORDS = frozenset({"failure"})  # among those names
+MOST_SCRIPT_BYTES = 16 << 20  # unpacked
 
 
 def check_passive(journal: Path, file: Path) -> None:
@@ -47,7 +51,11 @@ def check_passive(journal: Path, file: Path) -> None:
 def check_facts(journal: Journal, file: Path) -> None:
     """Raise NightError for records that lead to another place than the night's own, or are of another kind."""
     night = journal.night()
-    for why in (_wrong_fact(night), _wrong_number(journal), _wrong_commit(journal)):
+    wrong = _wrong_fact(night)
+    if wrong is not None:
+        raise NightError(f"the journal in {file} {wrong}; {DO_NOT}")
+    for find in (_wrong_kind, _wrong_order, _wrong_value, _wrong_script, _wrong_commit):
+        why = find(journal)
         if why is not None:
             raise NightError(f"the journal in {file} {why}; {DO_NOT}")
     Terms.from_json(night.terms)
@@ -78,12 +86,65 @@ def _is_table(text: str) -> bool:
         return False
 
 
-def _wrong_number(journal: Journal) -> str | None:
-    for table, columns in NUMBERS.items():
-        wrong = " OR ".join(f"typeof({column}) NOT IN ('integer', 'null')" for column in columns)
-        if journal.query(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1"):
-            return f"has {table} whose numbers are none"
+def _wrong_kind(journal: Journal) -> str | None:
+    """SQLite would hold a text, such as a path, in a column of numbers as well."""
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        fresh.executescript(SCHEMA)
+        asked = (
+            "SELECT one.name, part.name, part.type FROM sqlite_schema AS one, pragma_table_info(one.name) AS part "
+            "WHERE one.type = 'table' AND part.type != ''"
+        )
+        columns = fresh.execute(asked).fetchall()
+    for table, column, kind in columns:
+        held = ", ".join(f"'{one}'" for one in (*KINDS[kind], "null"))
+        if journal.query(f"SELECT 1 FROM {table} WHERE typeof({column}) NOT IN ({held}) LIMIT 1"):
+            return f"has {table} whose {column} is no {KINDS[kind][0]}"
     return None
+
+
+def _wrong_order(journal: Journal) -> str | None:
+    """Attempts are found by their numbers, and a chain of parents that leads back would be followed without end."""
+    rows = journal.query("SELECT number, parent, merges FROM attempts ORDER BY number")
+    if [row["number"] for row in rows] != [*range(len(rows))]:
+        return "lacks an attempt"
+    above = (one for row in rows for one in (row["parent"], row["merges"]) if one is not None and one >= row["number"])
+    return "has an attempt that is made from a later one" if any(True for _ in above) else None
+
+
+def _wrong_value(journal: Journal) -> str | None:
+    try:
+        for table, columns in TIMES.items():
+            for column in columns:
+                for (at,) in journal.query(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL"):
+                    datetime.fromisoformat(at)
+        for table, columns in FACTS.items():
+            for column in columns:
+                for (text,) in journal.query(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL"):
+                    _check_numbers(json.loads(text))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        return f"has {table} whose {column} is damaged ({harmless(str(error))})"
+    return None
+
+
+def _wrong_script(journal: Journal) -> str | None:
+    """Some kilobytes may unpack to gigabytes."""
+    for (packed,) in journal.query("SELECT packed FROM scripts"):
+        try:
+            is_huge = len(zlib.decompressobj().decompress(packed, MOST_SCRIPT_BYTES)) == MOST_SCRIPT_BYTES
+        except zlib.error:
+            return "has a script that cannot be unpacked"
+        if is_huge:
+            return f"has a script of more than {MOST_SCRIPT_BYTES >> 20} MB"
+    return None
+
+
+def _check_numbers(facts: dict[str, Any]) -> None:
+    """Raise ValueError or AttributeError for facts that are no numbers by names, but for words and what is nested."""
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            _check_numbers(value)
+        elif value is not None and not isinstance(value, str if name in WORDS else (int, float)):
+            raise ValueError(f"{name} is {type(value).__name__}")
 
 
 def _wrong_commit(journal: Journal) -> str | None:

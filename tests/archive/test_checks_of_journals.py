@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+import zlib
 from contextlib import closing
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def changed(written: Path, to: Path, statement: str) -> Path:
     shutil.copyfile(written, to)
     with closing(sqlite3.connect(to, isolation_level=None)) as database:
+        database.create_function("pressed", 0, lambda: zlib.compress(bytes(20 << 20)))
         database.execute(statement)
     return to
 
@@ -74,7 +76,17 @@ def test_what_is_no_journal_is_refused(tmp_path):
         ("UPDATE night SET value = '../train_mlx.py' WHERE fact = 'script'", "no path in a repository"),
         ("UPDATE night SET value = '--output=/tmp/mine' WHERE fact = 'base'", "names a commit that is none"),
         ("UPDATE attempts SET commit_sha = '--output=/tmp/mine' WHERE number = 1", "names a commit that is none"),
-        ("UPDATE runs SET seed = '0/../../../mine'", "has runs whose numbers are none"),
+        ("UPDATE runs SET seed = '0/../../../mine'", "has runs whose seed is no integer"),
+        ("UPDATE runs SET val_bpb = 'low'", "has runs whose val_bpb is no real"),
+        ("UPDATE attempts SET title = x'00'", "has attempts whose title is no text"),
+        ("UPDATE attempts SET parent = number", "made from a later one"),
+        ("UPDATE attempts SET merges = 3 WHERE number = 2", "made from a later one"),
+        ("UPDATE attempts SET number = 9 WHERE number = 3", "lacks an attempt"),
+        ("UPDATE runs SET began = 'soon'", "has runs whose began is damaged"),
+        ('UPDATE runs SET summary = \'{"num_steps": "many"}\'', "num_steps is str"),
+        ("UPDATE attempts SET dry_run = '[1]'", "has attempts whose dry_run is damaged"),
+        ("UPDATE scripts SET packed = x'ffffffff'", "has a script that cannot be unpacked"),
+        ("UPDATE scripts SET packed = pressed()", "has a script of more than 16 MB"),
         ("UPDATE night SET value = 'many' WHERE fact = 'budget_s'", "has a seed or budget that is no number"),
         ("UPDATE night SET value = '[]' WHERE fact = 'pins'", "has checksums that are none"),
         ("UPDATE night SET value = 7 WHERE fact = 'device'", "has a fact of the night that is no text"),
