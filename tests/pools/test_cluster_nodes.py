@@ -168,6 +168,14 @@ def test_the_same_edit_tells_two_nodes_apart():
     assert "it trains #3 29% slower" in (nodes.why_slow("w", "10.0.0.8", measure(3), run(355.0)) or "")
 
 
+def test_an_edit_that_says_another_speed_each_time_is_not_made_again_without_end():
+    nodes = SlowNodes([run(1000.0)])
+    assert nodes.why_slow("w", "10.0.0.7", measure(3), run(9000.0)) is None
+    blamed = [nodes.why_slow("w", f"10.0.0.{place}", measure(3), run(900.0)) is not None for place in range(8, 13)]
+    assert blamed == [True, True, False, False, False]
+    assert nodes.why_slow("w", "10.0.0.8", replace(measure(3), seed=1), run(900.0)) is not None
+
+
 def test_a_script_that_counts_nothing_makes_no_node_slow():
     nodes = SlowNodes([run(1000.0)])
     assert nodes.why_slow("w", "10.0.0.8", measure(0), replace(run(1.0), summary=None)) is None

@@ -4,6 +4,7 @@ Attempt 0 is the measure: every node has trained it. An edit may be slower by it
 nothing. Several in a row that are slow, while those of other nodes are not, are a reason to try attempt 0 there.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from agent.runs.jobs import Measure
 SLOW = 0.10  # of the others' speed: runs that lose more train too few steps to be compared
 TRIAL_SEED = 999_983  # of no run that counts
 MOST_SPEEDS = 400
+MOST_BLAMED = 2  # nodes, for one run
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,13 @@ class SlowNodes:
     def __init__(self, first: Iterable[Run]) -> None:
         self._known = [one for run in first if (one := speed_on(node_of(run.worker), 0, run)) is not None]
         self.trials: dict[str, Measure] = {}  # of attempt 0, by the worker that is to make it
+        self._blamed: Counter[tuple[int, int]] = Counter()  # how often nodes were, for a run with this attempt and seed
 
     def why_slow(self, worker: str, node: str, job: Measure, run: object) -> str | None:
         """Return a sentence if a run shows that its node is slow, which then makes a trial; else note its speed."""
         own = speed_on(node, job.attempt, run) if isinstance(run, Run) else None
-        if own is None:
-            return None
+        if own is None or (job.attempt and self._blamed[job.attempt, job.seed] == MOST_BLAMED):
+            return None  # slow on several nodes, it is so by itself, or only says so: a script counts its own steps
         lost = slowness_of(own, self._known)
         if lost is not None and lost > SLOW:
             why = f"it trains #{job.attempt} {lost:.0%} slower than others"
@@ -66,6 +69,7 @@ class SlowNodes:
         else:
             self._known = [*self._known, own][-MOST_SPEEDS:]
             return None
+        self._blamed[job.attempt, job.seed] += 1
         script, allowance_s = job.machine.script, job.machine.allowance_s
         self.trials[worker] = replace(
             job, attempt=0, script=script, seed=TRIAL_SEED, allowance_s=allowance_s, dawn=0, bounds=()
