@@ -80,6 +80,8 @@ def resumed(tag: str, before: Terms, asked: Mapping[str, Any]) -> Terms:
         )
     # another model has another price and another server
     old = replace(before, **_default(OF_THE_MODEL)) if asked.get("llm", before.llm) != before.llm else before
+    if asked.get("pool") == "local":
+        old = replace(old, ray_address=None)  # no option takes it back
     return _checked(replace(old, **asked))
 
 

@@ -287,6 +287,7 @@ def test_workers_are_terms_of_the_night():
     terms = opened(options_of("run", *words).night.terms)
     assert (terms.workers, terms.cores_each, terms.pool, terms.ray_address) == (2, 4, "ray", "10.0.0.7:6379")
     assert resumed("t", terms, {"workers": 8}) == replace(terms, workers=8)
+    assert resumed("t", terms, {"pool": "local"}) == replace(terms, pool="local", ray_address=None)
     with pytest.raises(NightError, match="--ray-address auto is for --pool ray; add that"):
         opened({"ray_address": "auto"})
 
