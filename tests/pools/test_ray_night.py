@@ -1,6 +1,7 @@
 """Nights whose workers are tasks of a real Ray cluster on this machine: records, kills, and what is left running."""
 
 import os
+import re
 import signal
 import socket
 from pathlib import Path
@@ -50,6 +51,7 @@ def test_a_night_on_ray_has_the_records_of_one_on_this_machine(grounds, monkeypa
     monkeypatch.setenv("TMPDIR", str(long))
     on_ray = grounds.nightshift_process("run", "--tag", "r", *RAY, *SHORT)
     assert on_ray.returncode == 0, on_ray.stdout + on_ray.stderr
+    assert re.search(r"\n  workers  2: ray share 0; ray share 1, of the Ray cluster on this machine\n", on_ray.stdout)
     assert left_of(grounds) == []
     here = grounds.nightshift_process("run", "--tag", "l", "--workers", "2", "--cores-each", "1", *SHORT)
     assert here.returncode == 0, here.stdout + here.stderr
