@@ -1,90 +1,26 @@
 """The next idea is made while a run trains; by when it is due, its parent may have fallen or the night have ended."""
 
 import dataclasses
-import json
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
-from judged import decided
-from nights import SCRIPTS, Grounds, Quiet, scripted_context, unigram
+from asked_ahead import LATE_S, Dies, Source, dials, lab_with, night, turned, whole
+from nights import SCRIPTS, Quiet, scripted_context, unigram
 
 from agent.experiment import Ask, Attempt, Briefing, Proposal, Status
-from agent.experiment.lease import LOCAL, Lease
-from agent.night.briefing.repairs import Repairs
+from agent.experiment.lease import LOCAL
 from agent.night.driver import run_night
-from agent.night.opening.limits import Limits
-from agent.pools.local import LocalPool
-from agent.proposers.ahead import Outbox
 from agent.proposers.mix import Mix
 from agent.proposers.queue import Queue, submit
 from agent.proposers.waiting import FILE, FurtherFirst, IdeaAhead, Waiting, load, save
-from agent.script.dials import set_dials, values_of
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
-LATE_S = 20.0  # what is waited for comes much earlier, or not at all
 BETTER, WORSE = unigram(SHARPNESS=0.8), unigram(SHARPNESS=0.2)
-
-
-class Source:
-    """Makes of the parent's script what it was given, in turn, and remembers what it was told."""
-
-    def __init__(self, *edits: Callable[[str], str], name: str = "llm:x") -> None:
-        self.edits, self.name = edits, name
-        self.outbox: Outbox | None = None
-        self.told: list[Briefing] = []
-
-    def propose(self, briefing: Briefing) -> Proposal:
-        self.told.append(briefing)
-        edit = self.edits[len(self.told) - 1]
-        script = edit((briefing.broken or briefing.parent).proposal.script)
-        repairs = briefing.broken.number if briefing.broken else None
-        return Proposal(script, f"idea {len(self.told)}", "", self.name, repairs=repairs)
-
-
-def turned(**dials: object) -> Callable[[str], str]:
-    return lambda script: set_dials(script, "cpu", dials)
-
-
-def dials(attempt: Attempt) -> tuple[object, object]:
-    values = values_of(attempt.proposal.script, "cpu")
-    return values["SHARPNESS"], values["SMOOTHING"]
-
-
-def whole(script: str) -> Callable[[str], str]:
-    return lambda before: script
-
-
 SHARPER, SMOOTHER = turned(SHARPNESS=0.8), turned(SMOOTHING=2.0)
-
-
-@contextmanager
-def lab_with(grounds: Grounds, source: Any, experiments: int, watcher: Quiet | None = None) -> Any:
-    with scripted_context(grounds.root, "t", []) as context:
-        watcher = watcher or Quiet()
-        runner = dataclasses.replace(context.runner, progressed=watcher.progressed)
-        source.outbox = Outbox(lambda: context.stop.after_run)
-        limits = Limits(experiments=experiments)
-        own: dict[str, Any] = {
-            "proposer": source,
-            "watcher": watcher,
-            "runner": runner,
-            "outbox": source.outbox,
-            "asks_ahead": True,
-        }
-        yield dataclasses.replace(context, limits=limits, **own)
-
-
-def night(grounds: Grounds, source: Source, experiments: int) -> Sequence[Attempt]:
-    with lab_with(grounds, source, experiments) as context:
-        run_night(context)
-    return grounds.attempts("t")
 
 
 # ---- beside a run ----------------------------------------------------------------------------------------------------
@@ -311,18 +247,6 @@ def test_after_a_crash_its_maker_repairs_it_first_and_the_idea_made_ahead_waits(
 # ---- kills -----------------------------------------------------------------------------------------------------------
 
 
-class Dies(Quiet):
-    """Is killed as soon as the idea made ahead is on disk, while attempt 1 trains."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__()
-        self.file = file
-
-    def progressed(self, progress: object, elapsed_s: float, worker: str = LOCAL) -> None:
-        if self.file.exists():
-            os.kill(os.getpid(), 9)
-
-
 @pytest.mark.slow
 def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
     file = grounds.folder("t") / FILE
@@ -376,103 +300,3 @@ def test_an_idea_that_was_entered_before_its_night_could_forget_it_is_not_tried_
     save(tmp_path, [idea])
     assert load(tmp_path, [first, in_flight]) == [idea]
     assert load(tmp_path, [first, in_flight, entered]) == []
-
-
-# ---- several workers -------------------------------------------------------------------------------------------------
-
-
-class Together(Source):
-    """Answers in any thread, once as many questions were asked at once as there are workers."""
-
-    def __init__(self, workers: int, script: Callable[[int], str]) -> None:
-        super().__init__()
-        self.barrier, self.lock, self.script = threading.Barrier(workers), threading.Lock(), script
-        self.workers, self.numbers, self.threads = workers, list[int](), set[int]()
-
-    def propose(self, briefing: Briefing) -> Proposal:
-        with self.lock:
-            self.numbers.append(briefing.number)
-            self.threads.add(threading.get_ident())
-        if briefing.number <= self.workers:
-            self.barrier.wait(LATE_S)
-        self.outbox.record_ask(Ask(briefing.number, self.name, "", 1.0, usd=0.5))  # type: ignore[union-attr]
-        return Proposal.of(self.script(briefing.number), f"idea {briefing.number}", "", self.name)
-
-
-@contextmanager
-def parallel_with(grounds: Grounds, source: Source, experiments: int, watcher: Quiet, workers: int) -> Any:
-    with lab_with(grounds, source, experiments, watcher) as context:
-        leases = (Lease(f"w{number}") for number in range(workers))
-        runners = [dataclasses.replace(context.runner, lease=lease) for lease in leases]
-        yield dataclasses.replace(context, pool=LocalPool(runners))
-
-
-def test_workers_that_are_idle_together_are_asked_for_together_and_further_ideas_are_made_ahead(grounds):
-    source = Together(2, lambda number: unigram(SHARPNESS=0.5 - number / 100))
-    with parallel_with(grounds, source, 4, Quiet(), workers=2) as context:
-        run_night(context)
-        asks = context.journal.asks()
-    attempts = grounds.attempts("t")
-    assert sorted(source.numbers) == sorted(ask.attempt for ask in asks) == [1, 2, 3, 4]
-    assert threading.get_ident() not in source.threads
-    assert sorted(one.proposal.title for one in attempts[1:]) == [f"idea {number}" for number in range(1, 5)]
-    assert not (grounds.folder("t") / FILE).exists()
-
-
-class DiesLater(Dies):
-    """Is killed when so many ideas are on disk."""
-
-    ideas = 2
-
-    def progressed(self, progress: object, elapsed_s: float, worker: str = LOCAL) -> None:
-        with suppress(OSError, ValueError):
-            if len(json.loads(self.file.read_text())) >= self.ideas:
-                os.kill(os.getpid(), 9)
-
-
-@pytest.mark.slow
-def test_all_ideas_that_were_paid_for_are_tried_once_after_a_kill(grounds):
-    file, workers = grounds.folder("t") / FILE, 3
-    trains = "    while (elapsed := "
-
-    def script(number: int) -> str:
-        waits = f"    while {number} <= {workers} and not Path({str(grounds.root / 'gate')!r}).exists():\n"
-        return unigram(SHARPNESS=0.5 - number / 100).replace(trains, f"{waits}        time.sleep(0.01)\n{trains}")
-
-    if (dying := os.fork()) == 0:
-        with parallel_with(grounds, Together(workers, script), 9, DiesLater(file), workers) as context:
-            run_night(context)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -9
-    ideas = json.loads(file.read_text())
-    known = {one["proposal"]["title"] for one in ideas}
-    assert len(known) >= 2
-    (grounds.root / "gate").touch()
-    source = Together(workers, script)
-    with parallel_with(grounds, source, 6, Quiet(), workers) as context:
-        run_night(context)
-        asks = [ask.attempt for ask in context.journal.asks()]
-    titles = [one.proposal.title for one in grounds.attempts("t")[1:]]
-    assert len(titles) == len(set(titles)) == 6
-    assert known <= set(titles)
-    # a call may be recorded an instant before its idea is: that one is asked for again, and no other
-    again = [number for number in asks if asks.count(number) > 1]
-    assert not {one["asked_for"] for one in ideas} & set(again)
-    assert all(asks.count(number) <= 2 for number in again)
-
-
-def test_each_crash_is_due_for_repair_once_though_it_is_not_the_last_attempt():
-    def attempt(number: int, status: Status | None) -> Attempt:
-        proposal = Proposal("", f"idea {number}", "", "llm:x")
-        return Attempt(number, 0, proposal, "now", decision=decided(status) if status else None)
-
-    def due(*statuses: Status | None) -> list[int]:
-        history = [attempt(number, status) for number, status in enumerate((Status.KEEP, *statuses))]
-        return [one.number for one in repairs.due(history)]
-
-    repairs = Repairs([attempt(0, Status.KEEP), attempt(1, Status.CRASH), attempt(2, None)])
-    assert due(Status.CRASH, None, None) == []
-    assert due(Status.CRASH, Status.CRASH, None, Status.CRASH) == [2, 4]
-    repairs.passed(2)
-    assert due(Status.CRASH, Status.CRASH, None, Status.CRASH, None) == [4]
-    assert due(Status.CRASH, Status.CRASH, Status.CRASH, None, None) == [3]  # the crash of 4 was withdrawn

@@ -1,0 +1,83 @@
+"""Sources that answer in turn, and nights that ask them ahead, for tests of what happens meanwhile."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nights import Grounds, Quiet, scripted_context
+
+from agent.experiment import Attempt, Briefing, Proposal
+from agent.experiment.lease import LOCAL
+from agent.night.driver import run_night
+from agent.night.opening.limits import Limits
+from agent.proposers.ahead import Outbox
+from agent.script.dials import set_dials, values_of
+
+LATE_S = 20.0  # what is waited for comes much earlier, or not at all
+
+
+class Source:
+    """Makes of the parent's script what it was given, in turn, and remembers what it was told."""
+
+    def __init__(self, *edits: Callable[[str], str], name: str = "llm:x") -> None:
+        self.edits, self.name = edits, name
+        self.outbox: Outbox | None = None
+        self.told: list[Briefing] = []
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        self.told.append(briefing)
+        edit = self.edits[len(self.told) - 1]
+        script = edit((briefing.broken or briefing.parent).proposal.script)
+        repairs = briefing.broken.number if briefing.broken else None
+        return Proposal(script, f"idea {len(self.told)}", "", self.name, repairs=repairs)
+
+
+def turned(**dials: object) -> Callable[[str], str]:
+    return lambda script: set_dials(script, "cpu", dials)
+
+
+def dials(attempt: Attempt) -> tuple[object, object]:
+    values = values_of(attempt.proposal.script, "cpu")
+    return values["SHARPNESS"], values["SMOOTHING"]
+
+
+def whole(script: str) -> Callable[[str], str]:
+    return lambda before: script
+
+
+@contextmanager
+def lab_with(grounds: Grounds, source: Any, experiments: int, watcher: Quiet | None = None) -> Any:
+    with scripted_context(grounds.root, "t", []) as context:
+        watcher = watcher or Quiet()
+        runner = dataclasses.replace(context.runner, progressed=watcher.progressed)
+        source.outbox = Outbox(lambda: context.stop.after_run)
+        limits = Limits(experiments=experiments)
+        own: dict[str, Any] = {
+            "proposer": source,
+            "watcher": watcher,
+            "runner": runner,
+            "outbox": source.outbox,
+            "asks_ahead": True,
+        }
+        yield dataclasses.replace(context, limits=limits, **own)
+
+
+def night(grounds: Grounds, source: Source, experiments: int) -> Sequence[Attempt]:
+    with lab_with(grounds, source, experiments) as context:
+        run_night(context)
+    return grounds.attempts("t")
+
+
+class Dies(Quiet):
+    """Is killed as soon as the idea made ahead is on disk, while attempt 1 trains."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+
+    def progressed(self, progress: object, elapsed_s: float, worker: str = LOCAL) -> None:
+        if self.file.exists():
+            os.kill(os.getpid(), 9)
