@@ -269,7 +269,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="runs of each worker (default: %(default)s)")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--processes", action="store_true", help="real processes that sleep and score")
-    kind.add_argument("--ray", action="store_true", help="the same, started by a Ray cluster of this machine")
+    kind.add_argument("--ray", action="store_true", help="tasks that sleep, in a Ray cluster of this machine")
     parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help="the driver's cost with so many attempts")
     parser.add_argument("--quick", action="store_true", help="under a minute")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="work here, and keep it")
