@@ -235,7 +235,7 @@ class RayPool:
             self._lose(slot, why)
             return
         if isinstance(job, Measure):
-            slow = self._slow.why_slow(slot.name, slot.node.name, job, result)
+            slow = self._slow.note_run(slot.name, job, result)
             if slow is not None:
                 self._rest(slot.node.id, SLOW_REST_S, slow)
                 self._lose(slot, "its node is slow")
@@ -338,7 +338,7 @@ class RayPool:
     def _end_trial(self, slot: Slot, returned: Returned | None) -> None:
         """Give a node work again if attempt 0 has trained there as fast as elsewhere."""
         node = slot.node
-        is_well = self._slow.is_well_again(slot.name, node.name, returned.result if returned is not None else None)
+        is_well = self._slow.end_trial(slot.name, returned.result if returned is not None else None)
         said = f"node {node.name} trains attempt 0 well again, and gets work" if is_well else None
         self._rest(node.id, 0.0 if is_well else SLOW_REST_S, said)
         self._drop(node.id, [(0, TRIAL_SEED)])

@@ -56,8 +56,9 @@ class SlowNodes:
         self.trials: dict[str, Measure] = {}  # of attempt 0, by the worker that is to make it
         self._blamed: Counter[tuple[int, int]] = Counter()  # how often nodes were, for a run with this attempt and seed
 
-    def why_slow(self, worker: str, node: str, job: Measure, run: object) -> str | None:
-        """Return a sentence if a run shows that its node is slow, which then makes a trial; else note its speed."""
+    def note_run(self, worker: str, job: Measure, run: object) -> str | None:
+        """Note the speed of a run; if its node is slow, plan a trial there in place of that, and return a sentence."""
+        node = node_of(worker)
         own = speed_on(node, job.attempt, run) if isinstance(run, Run) else None
         if own is None or (job.attempt and self._blamed[job.attempt, job.seed] == MOST_BLAMED):
             return None  # slow on several nodes, it is so by itself, or only says so: a script counts its own steps
@@ -70,14 +71,15 @@ class SlowNodes:
             self._known = [*self._known, own][-MOST_SPEEDS:]
             return None
         self._blamed[job.attempt, job.seed] += 1
-        script, allowance_s = job.machine.script, job.machine.allowance_s
+        first = job.machine
         self.trials[worker] = replace(
-            job, attempt=0, script=script, seed=TRIAL_SEED, allowance_s=allowance_s, dawn=0, bounds=()
+            job, attempt=0, script=first.script, seed=TRIAL_SEED, allowance_s=first.allowance_s, dawn=0, bounds=()
         )
         return f"node {node} gets no work until attempt 0 trains well there: {why}"
 
-    def is_well_again(self, worker: str, node: str, run: object) -> bool:
-        """Return whether a trial was as fast as attempt 0 elsewhere; if so, the node's earlier speeds are forgotten."""
+    def end_trial(self, worker: str, run: object) -> bool:
+        """Return whether a trial was as fast as attempt 0 elsewhere; if so, forget the node's earlier speeds."""
+        node = node_of(worker)
         own = speed_on(node, 0, run) if isinstance(run, Run) else None
         lost = slowness_of(own, self._known) if own is not None else None
         if own is None or (lost is not None and lost > SLOW):
