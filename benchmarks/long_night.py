@@ -81,6 +81,7 @@ class Unseen:
 
     def __init__(self) -> None:
         self.settled: dict[int, float] = {}  # attempt → by the clock, the first time
+        self.spent: list[float] = []  # processor seconds of this process, after each of them
 
     def night_stands(self, history: History, asks: Sequence[Ask], left: Left) -> None: ...
     def dawn_began(self, runs: int) -> None: ...
@@ -95,7 +96,9 @@ class Unseen:
     def said(self, sentence: str) -> None: ...
 
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
-        self.settled.setdefault(attempt.number, time.monotonic())
+        if attempt.number not in self.settled:
+            self.settled[attempt.number] = time.monotonic()
+            self.spent.append(time.process_time())
 
 
 @dataclass
@@ -165,6 +168,8 @@ def live_on(root: Path, known: int, steps: int, workers: int = 1) -> measure.Fla
     first_s, *later_s = proposer.seconds
     return {
         "resume_s": ends[0] - began,
+        "driver_cpu_s": (watcher.spent[-1] - watcher.spent[0]) / steps,
+        "resume_cpu_s": watcher.spent[0],
         "step_s": statistics.median(after - before for before, after in itertools.pairwise(ends)),
         "first_propose_s": first_s,
         "later_propose_s": statistics.median(later_s),

@@ -6,13 +6,15 @@ Plan, judge, journal, repository, ledger and pool are real. A run is one of thre
 
 by default       a worker's thread that sleeps, and scores that are answered at once: the harness itself is the limit
 --ray            the same in tasks of a Ray cluster of this machine, to which a copy of the harness goes that does so
---processes      a training process that sleeps in the folder of its run, and a process that scores its weights
+--processes      a training process that sleeps in the folder of its run, and a process that scores its weights; then
+                 run_cpu_s tells the processor seconds of these processes (and of git) for an attempt, and
+                 machine_jobs_hour how many jobs an hour this machine's cores could serve
 
 Jobs an hour are counted while all workers have been given work: the seconds that runs slept, over the seconds that
 passed. The efficiency of N workers is jobs an hour over N times those of one worker.
 
 --sizes N … measures a driver of 16 workers whose runs take no time, in nights of so many attempts: its processor
-seconds for an attempt, those of its git commands, and its memory.
+seconds for an attempt, those of its git commands, those of the resume with its first attempt, and its memory.
 """
 
 from __future__ import annotations
@@ -111,10 +113,13 @@ def live(root: Path, args: argparse.Namespace) -> measure.Flat:
         after = os.times()
     spent_s = after.user + after.system - before.user - before.system
     git_s = after.children_user + after.children_system - before.children_user - before.children_system
+    driver_s, children_s = spent_s / runs, git_s / runs  # for an attempt
     return {
         "jobs_hour": jobs_an_hour(place.folder(TAG), args.live, night.budget_s),
-        "driver_cpu_s": spent_s / runs,  # for an attempt
-        "git_cpu_s": (0.0 if args.processes or args.ray else git_s) / runs,
+        "driver_cpu_s": driver_s,
+        # with --processes, those of runs and scores as well: of this machine, not of the driver, they are the limit
+        **({} if args.ray else {"run_cpu_s" if args.processes else "git_cpu_s": children_s}),
+        **({"machine_jobs_hour": 3600 * (os.cpu_count() or 1) / (driver_s + children_s)} if args.processes else {}),
         "settled": len(watcher.settled),
         "memory_mb": psutil.Process().memory_info().rss / 1e6,
     }
@@ -175,12 +180,8 @@ def live_long(root: Path, known: int) -> measure.Flat:
     found = long_night.live_on(root, known, LONG_STEPS, workers=LONG_WORKERS)
     after = os.times()
     git_s = after.children_user + after.children_system - before.children_user - before.children_system
-    return {
-        "step_s": found["step_s"],
-        "driver_cpu_s": (after.user + after.system - before.user - before.system) / LONG_STEPS,
-        "git_cpu_s": git_s / LONG_STEPS,
-        "memory_mb": found["memory_mb"],
-    }
+    wanted = ("driver_cpu_s", "resume_cpu_s", "memory_mb")
+    return {**{name: found[name] for name in wanted}, "git_cpu_s": git_s / LONG_STEPS}
 
 
 # ---- the program -----------------------------------------------------------------------------------------------------

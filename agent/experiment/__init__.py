@@ -187,7 +187,7 @@ def runs_at_dawns(history: History) -> int:
 
 def kept(history: History) -> list[Attempt]:
     """Return the attempts that are kept, in the order in which they came to be; by number where no journal tells."""
-    now = (attempt for attempt in history if attempt.status is Status.KEEP)
+    now = [one for one in history if one.decision is not None and one.decision.status is Status.KEEP]
     return sorted(now, key=lambda attempt: (attempt.kept_since, attempt.number))
 
 
