@@ -2,6 +2,7 @@
 
     python benchmarks/drift.py [--nights 500] [--seed 0] [--json FILE]
     python benchmarks/drift.py --quick
+    python benchmarks/drift.py --measure 9 [--budget-s 20] [--set DIAL=VALUE]... [--json FILE]
 
 Nights of 60 runs are simulated: attempt 0 three times, then edits. An edit's own speed differs from its parent's (a
 normal distribution of 6 %; a tenth of the edits lose another 10 to 40 %). Six tenths of the edits have one run, the
@@ -20,6 +21,7 @@ the machine was slow and its pace was not yet the usual one) and repeats_noticed
 edits_noticed (the same of edits whose first run was in the spell), noticed (share of the spells in which any run was
 noticed), runs_until (median of the runs until then), references (moments spent on a reference, as a share of all runs),
 paces (changes of pace in a night), threshold (median).
+With --measure: repeats, stray_median and stray_most (distance from their median speed), threshold.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ CPU = (
 )
 WORLDS = {"h200": H200, "cpu": CPU}
 SHOWN = "threshold", "false_alarms", "repeats_noticed", "edits_noticed", "noticed", "runs_until", "references"
+STRAYS = "stray_median", "stray_most"  # distances from the median speed
 SPELLS = ("none", "sudden10", "sudden20", "sudden40", "throttle", "burst", "kept20")
 
 
@@ -238,7 +241,34 @@ def compare(args: argparse.Namespace) -> measure.Flat:
     return flat
 
 
+def measured(args: argparse.Namespace) -> measure.Flat:
+    """Train the script again and again; return how far its speed strays on this machine, without the first run."""
+    found = []
+    with measure.work_folder(None) as folder:
+        script = measure.overwritten(measure.SCRIPT, args.set, folder)
+        for seed in range(args.measure):
+            out = folder / f"out{seed}"
+            out.mkdir()
+            command = [sys.executable, script, "--budget-s", str(args.budget_s), "--seed", str(seed), "--no-eval"]
+            said = measure.train(command, out, env=measure.with_path()).summary
+            found.append(said["num_steps"] / said["training_seconds"])
+            measure.say(f"{said['num_steps']} steps in {said['training_seconds']} s")
+    strays = [abs(one / statistics.median(found[1:]) - 1) for one in found[1:]]
+    return {
+        "repeats": len(strays),
+        "stray_median": statistics.median(strays),
+        "stray_most": max(strays),
+        "threshold": threshold([found[1:]]),
+    }
+
+
 def show(args: argparse.Namespace, flat: measure.Flat) -> None:
+    if args.measure:
+        row = [str(flat["repeats"]), *(measure.show(flat[key], ".1%") for key in (*STRAYS, "threshold"))]
+        measure.print_table(
+            "the script's speed on this machine", ["repeats", "half within", "most", "threshold"], [row]
+        )
+        return
     columns = "", "threshold", "false alarms", "repeats noticed", "edits", "spells", "runs until", "references"
     for world in WORLDS:
         rows = []
@@ -253,18 +283,23 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nights", type=int, default=500, help="of each kind of spell (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the random generator (default: %(default)s)")
+    parser.add_argument("--measure", type=int, default=0, metavar="N", help="train the script N times instead")
+    parser.add_argument("--budget-s", type=float, default=20.0, help="of each of them (default: %(default)g)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="overwrite a dial of it")
     parser.add_argument("--quick", action="store_true", help="10 nights of each, some seconds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
     args = parser.parse_args(argv)
     args.nights = 10 if args.quick else args.nights
     if args.nights < 1:
         parser.error("--nights needs at least 1")
+    if args.measure and args.measure < 3:
+        parser.error("--measure needs at least 3 runs")
     return args
 
 
 def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
-    return measure.guarded("drift", lambda: measure.reported(args, compare, show))
+    return measure.guarded("drift", lambda: measure.reported(args, measured if args.measure else compare, show))
 
 
 if __name__ == "__main__":

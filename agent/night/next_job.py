@@ -5,7 +5,7 @@ from itertools import count
 from statistics import median
 from typing import Any
 
-from agent.drift.speeds import IN_A_ROW, Usual, least_tokens_s, speeds, step_at, threshold
+from agent.drift.speeds import IN_A_ROW, LEAST_S, Usual, least_tokens_s, speeds, step_at, threshold
 from agent.experiment import Attempt, Ending, History, Run
 from agent.judging.early_stop import Bound
 from agent.night.context import NightContext
@@ -35,7 +35,7 @@ def measure(
     taken, budget_s = {*in_flight, *(run.seed for run in done)}, context.runner.night.budget_s
     seed = next(seed for seed in count(context.runner.night.seed + DAWN_SEED * dawn) if seed not in taken)
     before = tuple(run.ending for run in attempt.runs if run.seed == seed)
-    usual = _usual(state, attempt) if _is_one_machine(context) else None
+    usual = _usual(state, attempt) if budget_s >= LEAST_S and _is_one_machine(context) else None
     return Measure(
         attempt=attempt.number,
         script=attempt.proposal.script,

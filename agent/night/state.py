@@ -77,7 +77,7 @@ class State:
     @property
     def best(self) -> Attempt | None:
         """Return the incumbent."""
-        return incumbent([self.attempts[number] for number in sorted(self.kept)])
+        return incumbent(self._of(self.kept))
 
     def parent_of(self, attempt: Attempt) -> Attempt | None:
         """Return the attempt that this one was made from and is compared with; None for attempt 0."""
@@ -92,8 +92,7 @@ class State:
         """Return since when the machine is slower for good, or no longer; the last time is that of its present pace."""
         if not self.slowed:
             return ()
-        slowed, others = ([self.attempts[number] for number in sorted(them)] for them in (self.slowed, self.kept))
-        return self.once("paces", lambda: changes(slowed, others))
+        return self.once("paces", lambda: changes(self._of(self.slowed), self._of(self.kept)))
 
     @property
     def comparable(self) -> tuple[Attempt, ...]:
@@ -101,6 +100,9 @@ class State:
         if not self.paces:
             return self.attempts
         return self.once("comparable", lambda: restated(self.attempts, self.paces))
+
+    def _of(self, numbers: Iterable[int]) -> list[Attempt]:
+        return [self.attempts[number] for number in sorted(numbers)]
 
     @property
     def last_dawn(self) -> Dawn | None:
