@@ -12,6 +12,7 @@ from nights import mounted
 from agent.errors import MachineError
 from agent.experiment import Night
 from agent.pools.cluster import content
+from agent.pools.cluster import node as node_room
 from agent.pools.cluster.content import (
     blob,
     code_of_harness,
@@ -186,7 +187,7 @@ def test_a_node_whose_disk_is_full_takes_no_job(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="cores cannot be pinned here")
-def test_two_workers_of_a_machine_have_different_cores(node):
+def test_two_workers_of_a_machine_have_different_cores(node, monkeypatch):
     sets, threads = core_sets(NodeShare(1))
     if threads < 2:
         pytest.skip("there is one core")
@@ -195,3 +196,6 @@ def test_two_workers_of_a_machine_have_different_cores(node):
         assert one.of_cores == threads
     with leased("c", NodeShare(threads)) as whole:
         assert whole.cores == ()
+    monkeypatch.setattr(node_room, "LOCK_S", 0.0)
+    with leased("a", NodeShare(1)), pytest.raises(OSError, match="another night uses all of them"):
+        leased("of a night with larger sets", NodeShare(threads)).__enter__()

@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -66,7 +66,7 @@ LOCK_S = 10.0  # that a worker which has just ended may hold its part of the mac
 KEPT_S = 7 * 24 * 3600.0  # since its last use: nights and files on a node's disk
 
 
-Part = TypeVar("Part")
+Name = TypeVar("Name", int, str)
 
 
 class Reporter:
@@ -249,15 +249,15 @@ def _receive(folder: Path, name: str, checksum: str) -> None:
 def leased(worker: str, share: NodeShare) -> Iterator[Lease]:
     """Yield a lease of cores, and of the GPU that Ray has chosen; other nights and clusters of this machine see it.
 
-    Ray counts cores but does not tell which ones, so each set of them has a file that its worker locks.
+    Ray counts cores but does not tell which ones, so each core has a file that its worker locks: another night's sets
+    may be of another size.
     """
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES")
     sets, threads = core_sets(share)
     with ExitStack() as held:
         if gpu:
-            held.enter_context(_locked("gpu", {gpu.replace("/", "_"): gpu}))
-        named = {f"{own[0]}-{own[-1]}": own for own in sets}
-        cores = held.enter_context(_locked("cores", named)) if named else ()
+            held.enter_context(_locked("gpu", [(gpu.replace("/", "_"),)]))
+        cores = held.enter_context(_locked("core", sets)) if sets else ()
         yield lease_of(worker, share, cores, threads)
 
 
@@ -275,22 +275,24 @@ def lease_of(worker: str, share: NodeShare, cores: tuple[int, ...], threads: int
 
 
 @contextmanager
-def _locked(kind: str, wanted: Mapping[str, Part]) -> Iterator[Part]:
-    """Yield the first of these parts of the machine whose file could be locked; raise OSError if none could."""
+def _locked(kind: str, wanted: Sequence[tuple[Name, ...]]) -> Iterator[tuple[Name, ...]]:
+    """Yield the first of these sets of which each part's file could be locked; raise OSError if there is none."""
     folder = home() / "locks"
     folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + LOCK_S
     while True:
-        for name, part in wanted.items():
-            with (folder / f"{kind}-{name}").open("w") as file:
+        for names in wanted:
+            with ExitStack() as held:
                 try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    for name in names:
+                        file = held.enter_context((folder / f"{kind}-{name}").open("w"))
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     continue
-                yield part
+                yield names
                 return
         if time.monotonic() > deadline:
-            raise OSError(errno.EBUSY, "another night uses all of them", f"its {kind}")
+            raise OSError(errno.EBUSY, "another night uses all of them", f"its {kind}s")
         time.sleep(0.1)
 
 
