@@ -1,4 +1,9 @@
-"""Put counts and times into words."""
+"""Put counts and times into words, and tell numbers from what else a file may hold in their place."""
+
+
+def is_finite(value: object) -> bool:
+    """Return whether a value is a number that fits a finite float: no NaN, no inf, no huge integer."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300
 
 
 def counted(number: float, noun: str) -> str:

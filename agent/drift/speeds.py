@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from agent.amounts import is_finite
 from agent.experiment import Attempt, Ending, Run
-from agent.judging.early_stop import is_finite
 
 FLOOR = 0.05  # of the speed: less costs a score about as much as another seed does
 SIGMAS = 5.0  # of the spread of repeats; benchmarks/drift.py has the false alarms of it and of others

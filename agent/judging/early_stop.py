@@ -18,6 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agent.amounts import is_finite
+
 FRACTIONS = (0.4, 0.5, 0.6, 0.7, 0.8)  # of the budget: before, losses say little; later, there is little left to save
 WINDOW = 0.1  # of the budget: a loss is the mean over this much before it
 LEAST_RUNS = 6  # finished ones, before a line through them means anything
@@ -121,8 +123,3 @@ def _point(line: bytes) -> tuple[float, float] | None:
         return None
     plausible = is_finite(fraction) and is_finite(loss) and 0 <= fraction <= 1
     return (float(fraction), float(loss)) if plausible else None
-
-
-def is_finite(value: object) -> bool:
-    """Return whether a value is a number that fits a finite float: no NaN, no inf, no huge integer."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.amounts import is_finite
 from agent.errors import NightError
 from agent.experiment import Attempt, Night
 from agent.files import read_plain
 from agent.invocation import typed
-from agent.judging.early_stop import is_finite
 from agent.records.journal import Journal
 from agent.records.place import Place, check_unpacked, run_folder
 from agent.runs.runner import WEIGHTS

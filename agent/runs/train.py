@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from agent.amounts import is_finite
 from agent.drift.speeds import Points, points_of
 from agent.experiment import Attempt, Ending, History, Progress, Run, Summary, Weights
-from agent.judging.early_stop import Bound, Finished, Losses, bounds, is_finite, losses
+from agent.judging.early_stop import Bound, Finished, Losses, bounds, losses
 from agent.runs.runner import WEIGHTS, Runner, open_plain, read_end, weights_bytes
 from agent.runs.weights import count_weights
 from agent.sandbox.process import Outcome

@@ -24,8 +24,8 @@ def night_of(folder: Path, slept: list[tuple[int, float, float]]) -> Path:
 def test_jobs_are_counted_while_all_workers_have_work(tmp_path):
     alone = [(0, 0, 10), (0, 10, 20), (0, 10, 20)]  # attempt 0's do not count
     two = [(1, 20, 30), (2, 21, 31), (3, 31, 41), (4, 36, 46), (5, 41, 51)]
-    # from 21, when both have work, to 41, when the last begins: 9 + 10 + 10 + 5 s asleep in 20 s
-    assert scale.jobs_an_hour(night_of(tmp_path, alone + two), 2, 10.0) == pytest.approx(3600 * 34 / 10 / 20)
+    # from 21, when both have work, to 36, when the last two begin: 9 + 10 + 5 s asleep in 15 s
+    assert scale.jobs_an_hour(night_of(tmp_path, alone + two), 2, 10.0) == pytest.approx(3600 * 24 / 10 / 15)
 
 
 def test_a_night_that_is_too_short_to_count_is_refused(tmp_path):
