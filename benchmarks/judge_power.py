@@ -81,6 +81,8 @@ def policies(mixture: str) -> tuple[str, ...]:
 class Gate:
     """Three runs of everything; keep where the bootstrap (Efron 1979), here all of its resamples, says better."""
 
+    calibration: int = 3
+
     def judge(self, attempt: Attempt, history: History) -> Decision:
         if len(attempt.runs) < 3:
             return Decision(Kind.UNDECIDED, "three runs")

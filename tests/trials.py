@@ -66,6 +66,7 @@ class Fair:
     """
 
     scripts: Sequence[Script]
+    calibration: int = 1
 
     def judge(self, attempt: Attempt, history: History) -> Decision:
         if not history or self.scripts[attempt.number - 1].is_honest:

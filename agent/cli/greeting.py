@@ -40,7 +40,7 @@ def greet(context: NightContext) -> None:
     say(f"  script   {context.place.script_path}")
     say(f"  device   {night.device} ({night.device_kind})")
     say(f"  budget   {night.budget_s:g} s of training a run; {_until(context, state)}")
-    calibration = 0 if state.best else calibration_rounds(getattr(context.judge, "calibration", 1), terms.workers)
+    calibration = 0 if state.best else calibration_rounds(context.judge.calibration, terms.workers)
     for line in _pace(context, state, calibration):
         say(f"  {line}")
     leases = leases_of_night(night)

@@ -312,6 +312,11 @@ class Proposer(Protocol):
 
 
 class Judge(Protocol):
+    @property
+    def calibration(self) -> int:
+        """Return how many runs attempt 0 gets at least; their spread is the noise."""
+        ...
+
     def judge(self, attempt: Attempt, history: History) -> Decision:
         """Decide about an attempt from its runs so far and from all other attempts, in the order of numbers; pure.
 

@@ -24,6 +24,7 @@ class Greedy:
     """
 
     confirm: int = 0
+    calibration: int = 1
 
     def judge(self, attempt: Attempt, history: History) -> Decision:
         why = failure(attempt)

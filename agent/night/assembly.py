@@ -97,7 +97,7 @@ def open_context(setup: Setup) -> Iterator[NightContext]:
         journal = undo.enter_context(Journal.resume(place.journal(night.tag)))
         undo.enter_context(last_row(place, journal))
         stream = steadfast(sys.stderr if setup.aside else sys.stdout)
-        runs = getattr(choose_judge(terms.judge, terms.confirm), "calibration", 1)
+        runs = choose_judge(terms.judge, terms.confirm).calibration
         screen = Screen(
             *(Console(file=stream), night.budget_s, lambda: stop.after_run),
             calibration=runs, for_author=setup.proposer is not None, workers=terms.workers,

@@ -253,7 +253,7 @@ def _calibrate(
     if finished is not None:
         return evaluation(context, state, first, finished)
     found = plan_attempt(context, state, flight, first) if not busy else None
-    wanted = calibration_runs(getattr(context.judge, "calibration", 1), len(flight.pool.workers))
+    wanted = calibration_runs(context.judge.calibration, len(flight.pool.workers))
     begun = {*busy, *(run.seed for run in first.done_runs)}
     if not first.scores_bpb or failure(first) is not None or len(begun) >= wanted:
         return found

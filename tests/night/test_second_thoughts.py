@@ -30,6 +30,7 @@ class Doubtful:
 
     again: Mapping[int, int] = field(default_factory=dict)  # attempts so far → the one to measure again, to two runs
     revoked: Mapping[int, int] = field(default_factory=dict)  # attempts so far → the one to revoke
+    calibration: int = 1
 
     def judge(self, attempt: Attempt, history: History) -> Decision:
         return Greedy().judge(attempt, history)

@@ -10,7 +10,7 @@ from agent.pools.cluster.checks import different, most_each, unfit, unusable, us
 from agent.pools.cluster.cluster import Cluster
 from agent.pools.cluster.messages import NodeDevice, NodeJoined, NodeShare, Returned, Versions
 from agent.pools.cluster.slots import node_of, shares_of_node
-from agent.pools.cluster.speeds import SlowNodes
+from agent.pools.cluster.slow_nodes import SlowNodes
 from agent.runs.fixed import protocol
 from agent.runs.jobs import Evaluate, Measure, Trial
 from agent.sandbox.box import Open

@@ -36,7 +36,7 @@ def watch(options: WatchOptions) -> int:
     with Journal.read(place.journal(who.tag)) as journal:
         night = journal.night()
     terms, stop = Terms.from_json(night.terms), Stop(place.folder(who.tag))
-    calibration = getattr(choose_judge(terms.judge, terms.confirm), "calibration", 1)
+    calibration = choose_judge(terms.judge, terms.confirm).calibration
     screen = Screen(
         Console(),
         night.budget_s,

@@ -29,7 +29,7 @@ from agent.pools.cluster.messages import (
     Returned,
 )
 from agent.pools.cluster.slots import Slot, shares_of_node
-from agent.pools.cluster.speeds import TRIAL_SEED, SlowNodes
+from agent.pools.cluster.slow_nodes import TRIAL_SEED, SlowNodes
 from agent.pools.pool import Ended, Working
 from agent.records.checksums import digest
 from agent.runs.jobs import Job, Measure, OfWeights
