@@ -34,15 +34,17 @@ def test_a_night_that_is_too_short_to_count_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [(), ("--processes",)])
+@pytest.mark.parametrize("kind", [(), ("--processes",), ("--ray",)])
 def test_several_workers_make_more_jobs_than_one(tmp_path, kind):
+    if kind == ("--ray",):
+        pytest.importorskip("ray")
     flat_file = tmp_path / "flat.json"
     options = ("--workers", "1", "3", "--run-s", "2", *kind, "--json", flat_file)
     command = [sys.executable, BENCHMARKS / "scale.py", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     flat = json.loads(flat_file.read_text())
-    prefix = "process_" if kind else ""
+    prefix = {(): "", ("--processes",): "process_", ("--ray",): "ray_"}[kind]
     assert 0 < flat[f"{prefix}jobs_hour_1"] <= 1800
     assert 0.34 < flat[f"{prefix}efficiency_3"] < 1.2
 
