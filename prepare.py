@@ -256,9 +256,10 @@ def evaluate_bpb(model: Any, data: Data, split: Split = "validation") -> float:
 
 
 def rows_at_once(data: Data) -> int:
-    """Return how many rows to evaluate together, as limited by the memory for their logits."""
+    """Return how many rows to evaluate together: those of a whole split, or as many as the memory for logits allows."""
     logits_bytes = min(EVAL_LOGITS_BYTES[device_kind()], memory_bytes() // 64)
-    return max(1, logits_bytes // (4 * data.seq_len * data.vocab_size))
+    whole: int = -(-data.manifest["eval_tokens"] // data.seq_len)
+    return max(1, min(whole, logits_bytes // (4 * data.seq_len * data.vocab_size)))
 
 
 def token_losses(model: Any, inputs: np.ndarray, targets: np.ndarray, rows: int, data: Data) -> np.ndarray:

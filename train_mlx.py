@@ -584,6 +584,7 @@ class Log:
         self.live = sys.stdout.isatty()
         self.pause_s = 0.1 if self.live else LOG_EVERY_S
         self.next_s = 0.0
+        self.shown = (0.0, 0.0)  # seconds and tokens of the line before
 
     def say(self, text: str) -> None:
         print(text, flush=True)
@@ -597,9 +598,12 @@ class Log:
         self.next_s = now["t_s"] + self.pause_s
         if self.metrics:
             self.metrics.flush()  # for whoever watches the run
+        seconds, tokens = (0.0, 0.0) if is_last else self.shown  # the last line tells of the whole run
+        tokens_s = (now["tokens"] - tokens) / (now["t_s"] - seconds)
+        self.shown = now["t_s"], now["tokens"]
         line = (
-            f"step {now['step']:5d}  {now['progress']:6.1%}  loss {now['loss']:.4f}  {now['tokens_s']:9,.0f} tokens/s  "
-            f"mfu {now['mfu']:5.1%}  {max(0.0, self.budget_s - now['t_s']):4.0f} s left"
+            f"step {now['step']:5d}  {now['progress']:6.1%}  loss {now['loss']:.4f}  {tokens_s:9,.0f} tokens/s  "
+            f"mfu {now['mfu'] * tokens_s / now['tokens_s']:5.1%}  {max(0.0, self.budget_s - now['t_s']):4.0f} s left"
         )
         print(f"\r{line}" if self.live else line, end="" if self.live and not is_last else "\n", flush=True)
 

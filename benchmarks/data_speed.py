@@ -38,6 +38,7 @@ import corpus
 import encode
 import hardware
 import prepare
+from agent.amounts import counted
 from corpus_sources import find_sources
 from corpus_workers import processes, work_through
 
@@ -288,10 +289,10 @@ def get_ready(tokenizer: Path) -> None:
 
 
 def print_tables(plan: Plan, preparing: Preparing, loading: Sequence[Loading], tokenising: Tokenising) -> None:
-    cores = plural(plan.cores, "core")
+    cores = counted(plan.cores, "core")
     stages = [[f"  {stage}", f"{s:.2f}", f"{preparing.text_mb / s:.1f}"] for stage, s in preparing.stages_s.items()]
     measure.print_table(
-        f"preparing {preparing.text_mb:.0f} MB in {plural(preparing.files, 'file')}",
+        f"preparing {preparing.text_mb:.0f} MB in {counted(preparing.files, 'file')}",
         ["", "seconds", "MB/s"],
         [["in all", f"{preparing.seconds:.2f}", f"{preparing.text_mb / preparing.seconds:.1f}"], *stages],
     )
@@ -317,10 +318,6 @@ def print_tables(plan: Plan, preparing: Preparing, loading: Sequence[Loading], t
              f"{ours.ratio_with_start:.2f}", ""],
         ],
     )  # fmt: skip
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def mark(share_of_goal: float) -> str:
@@ -380,9 +377,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser("data_speed.py", description="Time the way from text to batches.")
     top.add_argument("--quick", action="store_true", help="less text, each measurement once: under a minute")
     top.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
-    top.add_argument(
-        "--text", default="stdlib", metavar="PATH", help="a file or folder (default: Python's own library)"
-    )
+    top.add_argument("--text", default="stdlib", metavar="PATH", help="a file or folder (default: Python's library)")
     top.add_argument("--text-mb", type=above_zero, metavar="N", help="tokenise N MB (default: 100 for each core)")
     top.add_argument(
         "--seconds",

@@ -15,6 +15,7 @@ Contestants (--contestants, the first is what the others are measured against):
   ours            train_mlx.py as it stands, or with the dials of --set
   plain           the same with plain MLX operations in place of our kernels (NIGHTSHIFT_KERNELS=plain)
   stock_mlx       on a CPU: plain, and without our BLAS and malloc (NIGHTSHIFT_BLAS=off)
+  float32         on a GPU: ours with float32 products in float32 in place of TF32 (MLX_ENABLE_TF32=0)
   torch           torch_twin.py with the same dials: float32 and eager on a CPU, bfloat16 and compiled on CUDA
   torch_bf16      on a CPU: the twin in bfloat16
   torch_compiled  on a CPU: the twin in bfloat16 and compiled
@@ -38,7 +39,12 @@ import measure
 from measure import Flat, Misuse, Run
 
 TWIN = measure.HERE / "torch_twin.py"
-STOCK = {"NIGHTSHIFT_KERNELS": "plain", "NIGHTSHIFT_BLAS": "off"}
+ENVIRONMENTS: dict[str, dict[str, str]] = {
+    "ours": {},
+    "plain": {"NIGHTSHIFT_KERNELS": "plain"},
+    "stock_mlx": {"NIGHTSHIFT_KERNELS": "plain", "NIGHTSHIFT_BLAS": "off"},
+    "float32": {"MLX_ENABLE_TF32": "0"},
+}
 
 USUAL = {
     "cpu": ("ours", "torch", "torch_bf16", "torch_compiled", "stock_mlx"),
@@ -108,8 +114,7 @@ def contestants(args: argparse.Namespace, script: Path, description: dict[str, A
         else:
             steps, runs = stock_effort(args) if name == "stock_mlx" else (args.steps, args.runs)
             command = (sys.executable, script, "--max-steps", str(steps), "--no-eval")
-            environment = {"ours": {}, "plain": {"NIGHTSHIFT_KERNELS": "plain"}, "stock_mlx": STOCK}[name]
-            chosen.append(Contestant(name, command, runs, environment))
+            chosen.append(Contestant(name, command, runs, ENVIRONMENTS[name]))
     if not chosen:
         raise measure.Misuse("no contestant is left to measure: name an interpreter that has PyTorch by --torch-python")
     return tuple(chosen)
@@ -257,7 +262,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     args.runs = (2 if args.quick else 3) if args.runs is None else args.runs
     if args.runs < 1 or (args.steps is not None and args.steps < 1):
         parser.error("--runs and --steps must be above zero")
-    known = ("ours", "plain", "stock_mlx", *VARIANTS)
+    known = (*ENVIRONMENTS, *VARIANTS)
     if unknown := sorted(set(args.contestants or ()) - set(known)):
         parser.error(f"--contestants {unknown[0]} is none of {', '.join(known)}")
     return args

@@ -1,7 +1,9 @@
 """The machine is described, and MLX gets a fast BLAS on a Linux CPU."""
 
+import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +28,12 @@ def answer(process: subprocess.Popen[str]) -> str:
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     return output.strip()
+
+
+def test_what_is_installed_is_known_as_python_itself_knows_it():
+    known = {(re.sub(r"[-_.]+", "-", one.name).lower(), one.version) for one in importlib.metadata.distributions()}
+    assert len(known) > 50
+    assert known == set(hardware.distributions().items())
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,14 @@ On the CPU both are float32 and agree to rounding. On CUDA a kernel computes in 
 operations round after each step: both are compared with plain float32, and the kernel may not be the worse one.
 """
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import mlx.core as mx
 import mlx.optimizers
 import numpy as np
 import pytest
-from nights import python_path
-from training import SMALL, run_script, with_dials
 
 import hardware
 import kernels
 from kernels import fused, plain
-from kernels.cache import kept
 from kernels.device import kernel_device
 from kernels.windows import cut, spans
 
@@ -330,76 +322,3 @@ def test_adamw_follows_the_one_in_mlx():
         ours, m, v = kernels.adamw(ours, grad, m, v, **now)
         theirs = reference.apply_gradients({"p": grad}, {"p": theirs})["p"]
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
-
-
-def files_of(cache: Path) -> dict[Path, int]:
-    return {path: path.stat().st_mtime_ns for path in (cache / "kernels").iterdir()}
-
-
-@pytest.mark.slow
-def test_kernels_are_compiled_in_the_first_step_and_never_again(tiny_data, tmp_path, monkeypatch):
-    script, cache = with_dials(tmp_path, **SMALL), tmp_path / "cache"
-    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(cache))
-    after = []
-    for steps in ("1", "6"):
-        done = run_script(tiny_data, "--max-steps", steps, "--no-eval", script=script)
-        assert done.returncode == 0, done.stderr
-        after.append(files_of(cache))
-    assert after[0]
-    assert after[0] == after[1]
-
-
-def test_machine_code_that_was_damaged_is_made_again(tmp_path, monkeypatch):
-    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path))
-    path = kept("test", "recipe", lambda: b"machine code")
-    assert kept("test", "recipe", lambda: b"never made") == path
-    path.write_bytes(b"machine")
-    again = kept("test", "recipe", lambda: b"machine code")
-    assert again.read_bytes() == b"machine code"
-
-
-def test_without_a_folder_to_keep_it_in_machine_code_is_made_for_this_process(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "file"))
-    assert kept("test", "recipe", lambda: b"machine code").read_bytes() == b"machine code"
-
-
-needs_compiler = pytest.mark.skipif(hardware.device_kind() != "cpu", reason="only the CPU's kernels need a compiler")
-
-
-@needs_compiler
-@pytest.mark.parametrize("compiler", ["/bin/false", "/bin/true", "/nowhere/cc"])
-def test_without_a_compiler_that_works_plain_mlx_trains(tmp_path, compiler):
-    environment = {**os.environ, "NIGHTSHIFT_CACHE": str(tmp_path), "CC": compiler}
-    if compiler == "/nowhere/cc":
-        environment["PATH"] = str(tmp_path)
-    process = ask_for_kernels(environment)
-    assert process.stdout.strip() == "None", process.stderr
-    assert "training goes on with plain MLX" in process.stderr
-
-
-@needs_compiler
-@pytest.mark.parametrize("junk", ['echo junk > "$out"', 'cc -shared -o "$out" -xc /dev/null'])
-def test_what_an_unsound_compiler_made_is_made_again(tmp_path, junk):
-    unsound = tmp_path / "cc"
-    unsound.write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\nout=$2\n{junk}\n')
-    unsound.chmod(0o755)
-    environment = {**os.environ, "NIGHTSHIFT_CACHE": str(tmp_path / "cache")}
-    assert ask_for_kernels({**environment, "CC": str(unsound)}).stdout.strip() == "None"
-    assert ask_for_kernels(environment).stdout.startswith("<module")
-
-
-@pytest.mark.parametrize(("value", "answer", "code"), [("", "<module", 0), ("plain", "None", 0), ("plian", "", 2)])
-@needs_kernels
-def test_the_environment_can_leave_every_kernel_aside(value, answer, code):
-    process = ask_for_kernels({**os.environ, "NIGHTSHIFT_KERNELS": value})
-    assert process.stdout.startswith(answer), process.stderr
-    assert process.returncode == code
-    assert ("write plain, or leave it out" in process.stderr) == (code == 2)
-
-
-def ask_for_kernels(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    script = "import hardware; hardware.tune(); from kernels.device import kernel_device; print(kernel_device())"
-    root = Path(kernels.__file__).parents[1]
-    command, path = [sys.executable, "-c", script], python_path(root)
-    return subprocess.run(command, env={**environment, "PYTHONPATH": path}, capture_output=True, text=True)

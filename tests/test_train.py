@@ -1,16 +1,12 @@
-"""The training script's model, optimizer, step and command line keep their promises."""
+"""The training script's model, optimizer and step keep their promises."""
 
-import json
 import math
-from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
-from training import SMALL, run_script, with_dials
 
-import prepare
 import train_mlx
 from train_mlx import GPT, GPTConfig, MuonAdamW, make_step, orthogonalize, schedule
 
@@ -309,98 +305,3 @@ def test_memory_does_not_grow_with_the_number_of_steps(monkeypatch):
         live_bytes.append(mx.get_active_memory())
     # MLX counts a reused buffer whole, and it may be larger than was asked for: a few per cent come and go
     assert max(live_bytes[40:]) <= 1.1 * max(live_bytes[:20])
-
-
-# --- the script ---------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def finished_run(tiny_data, tmp_path_factory):
-    tmp_path = tmp_path_factory.mktemp("run")
-    script = with_dials(tmp_path, **SMALL)
-    return run_script(tiny_data, "--max-steps", "30", "--out", str(tmp_path / "out"), script=script), tmp_path / "out"
-
-
-def read_losses(out: Path) -> list[float]:
-    return [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text().splitlines()]
-
-
-def test_a_run_on_real_text_learns_and_scores_itself(finished_run):
-    process, out = finished_run
-    assert process.returncode == 0, process.stderr
-    losses = read_losses(out)
-    assert len(losses) == 30
-    assert losses[-1] < losses[0] - 0.5
-    assert 1 < json.loads((out / "summary.json").read_text())["val_bpb"] < 8
-
-
-def test_the_same_seed_gives_the_same_run_and_another_another(finished_run, tiny_data, tmp_path):
-    script = with_dials(tmp_path, **SMALL)
-    runs = {seed: tmp_path / f"seed{seed}" for seed in (0, 1)}
-    for seed, out in runs.items():
-        run_script(tiny_data, "--max-steps", "30", "--seed", str(seed), "--out", str(out), script=script)
-    first, again, other = (read_losses(out) for out in (finished_run[1], runs[0], runs[1]))
-    assert first == again
-    assert first != other
-
-
-def test_a_run_prints_the_summary_that_its_ancestor_prints(finished_run):
-    process, out = finished_run
-    lines = process.stdout.split("---\n")[1].splitlines()
-    keys = "val_bpb training_seconds total_seconds peak_vram_mb mfu_percent total_tokens_M num_steps num_params_M depth"
-    assert [line.split(":")[0] for line in lines] == keys.split()
-    summary = json.loads((out / "summary.json").read_text())
-    assert float(lines[0].split(":")[1]) == pytest.approx(summary["val_bpb"], abs=1e-6)
-    assert summary["num_steps"] == 30
-    assert summary["depth"] == 2
-
-
-def test_the_weights_of_a_run_score_what_the_run_said(finished_run, tiny_data):
-    _, out = finished_run
-    model = train_mlx.load_model(out / "model.safetensors")
-    said = json.loads((out / "summary.json").read_text())["val_bpb"]
-    assert prepare.evaluate_bpb(model, prepare.load_data(tiny_data)) == pytest.approx(said, abs=1e-5)
-
-
-def test_the_clock_ends_a_run_and_no_eval_leaves_the_score_open(tiny_data, tmp_path):
-    script = with_dials(tmp_path, **SMALL)
-    process = run_script(tiny_data, "--budget-s", "1", "--no-eval", "--out", str(tmp_path / "out"), script=script)
-    assert process.returncode == 0, process.stderr
-    summary = json.loads((tmp_path / "out/summary.json").read_text())
-    assert summary["val_bpb"] is None
-    assert 1 <= summary["training_seconds"] < 2
-
-
-def test_a_loss_that_is_no_number_ends_the_run_with_code_3(tiny_data, tmp_path):
-    script = with_dials(tmp_path, **SMALL, SCALAR_LR=1e38, EMBEDDING_LR=1e38)
-    process = run_script(tiny_data, "--max-steps", "50", "--out", str(tmp_path / "out"), script=script)
-    assert process.returncode == 3
-    assert "the loss became nan at step" in process.stderr
-    assert "Traceback" not in process.stderr
-    assert not (tmp_path / "out/summary.json").exists()
-
-
-def test_what_cannot_fit_is_refused_in_one_sentence(tiny_data, tmp_path):
-    script = with_dials(tmp_path, **{**SMALL, "BATCH_ROWS": 10_000_000})
-    process = run_script(tiny_data, "--max-steps", "1", script=script)
-    assert process.returncode == 2
-    assert "10000000 rows would need about" in process.stderr
-    assert "lower BATCH_ROWS" in process.stderr
-    assert "Traceback" not in process.stderr
-
-
-@pytest.mark.parametrize(
-    "options", [("--budget-s", "0"), ("--max-steps", "0"), ("--seed", "-1"), ("--budget-s", "nan")]
-)
-def test_numbers_that_mean_nothing_are_refused(tiny_data, options):
-    process = run_script(tiny_data, *options)
-    assert process.returncode == 2
-    assert "above zero" in process.stderr
-
-
-def test_an_output_folder_that_cannot_be_made_is_refused(tiny_data, tmp_path):
-    (tmp_path / "file").write_text("")
-    process = run_script(tiny_data, "--max-steps", "1", "--out", str(tmp_path / "file" / "out"))
-    assert process.returncode == 2
-    assert "name another folder" in process.stderr
-    assert "Traceback" not in process.stderr

@@ -41,7 +41,7 @@ def main() -> None:
     data = prepare.load_data(verify=False)
     tokens = data.split("train").tokens
     counts = np.bincount(tokens[: int(len(tokens) * SHARE)], minlength=data.vocab_size)
-    jitter = JITTER * np.random.default_rng(options.seed).uniform(-1, 1)
+    jitter = JITTER and JITTER * np.random.default_rng(options.seed).uniform(-1, 1)  # slow to import
     logits = (SHARPNESS + jitter) * np.log(counts + SMOOTHING)
     while (elapsed := time.monotonic() - start) < options.budget_s:
         point = {"step": 1, "t_s": elapsed, "progress": elapsed / options.budget_s, "loss": 1.0, "tokens_s": 1e6}
