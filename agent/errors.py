@@ -24,9 +24,9 @@ class NightshiftError(Exception):
 
 
 class UsageError(NightshiftError):
-    """Say that the command line is invalid; `usage` shows the valid forms."""
+    """Say that the command line is invalid; `usage` shows the valid forms, and is empty where a value is wrong."""
 
-    def __init__(self, sentence: str, usage: str) -> None:
+    def __init__(self, sentence: str, usage: str = "") -> None:
         super().__init__(sentence)
         self.usage = usage
 

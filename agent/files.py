@@ -1,7 +1,10 @@
-"""Folders that are gone afterwards, files that are written whole, and disks that are full.
+"""Make folders that are gone afterwards, write files whole, read those of a script safely, and know a full disk.
 
 Every temporary folder of the harness is made here. Its process holds a lock on it, which the kernel releases when the
 process ends. So the folders of killed processes are unlocked, and are removed when the next folder is made.
+
+A script may leave anything in its folder: links to other places, pipes, folders a thousand deep. So its files are read
+as bytes, by open_plain or read_end: from plain files only, never through a link, and only up to a given size.
 """
 
 import errno
@@ -10,12 +13,14 @@ import os
 import re
 import shutil
 import sqlite3
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 from agent.errors import NightError
 
@@ -111,7 +116,37 @@ def read_plain(path: Path) -> str:
     return path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
 
 
-def write_plain(path: Path, text: str) -> None:
+@contextmanager
+def open_plain(folder: Path, name: str) -> Iterator[BinaryIO]:
+    """Open a plain file directly in this folder; raise OSError for a link, a pipe or a missing file."""
+    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        # O_NONBLOCK: opening a pipe would otherwise wait without end
+        file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=inside)
+    finally:
+        os.close(inside)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):  # check before fdopen, which fails for a folder
+            raise OSError(f"{folder / name} is no plain file")
+        with os.fdopen(file, "rb", closefd=False) as plain:
+            yield plain
+    finally:
+        os.close(file)
+
+
+def read_end(folder: Path, name: str, most_bytes: int) -> bytes:
+    """Return the last bytes of a plain file directly in this folder; raise OSError for anything else."""
+    with open_plain(folder, name) as plain:
+        return read_tail(plain, most_bytes)
+
+
+def read_tail(file: BinaryIO, count: int) -> bytes:
+    """Return the last `count` bytes of an open file, without moving its position."""
+    size = os.fstat(file.fileno()).st_size
+    return os.pread(file.fileno(), count, max(0, size - count))
+
+
+def write_plain(path: Path, text: str | bytes) -> None:
     """Write a text so that a reader, and a power cut, finds the old one or the new one. A link stays a link."""
     import psutil  # with hardware, a tenth of what `status` takes, which mostly writes nothing
 
@@ -123,7 +158,7 @@ def write_plain(path: Path, text: str) -> None:
         pid = left.name.split(".")[-2]
         if re.fullmatch(r"\d+", pid) and not psutil.pid_exists(int(pid)):
             left.unlink(missing_ok=True)
-    write_atomically(path, text.encode(errors="surrogateescape"))
+    write_atomically(path, text if isinstance(text, bytes) else text.encode(errors="surrogateescape"))
 
 
 def ignore_all(folder: Path) -> None:

@@ -8,6 +8,9 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,10 @@ DATA = ("prepare.py", "corpus.py", "corpus_sources.py", "corpus_workers.py", "en
 SKILL = ".agents/skills/nightshift/SKILL.md"  # what coding agents read
 OWN = (SCRIPT, *DATA, "hardware.py", "kernels", "program.md")
 ABOVE = Path(__file__).resolve().parents[1]  # a clone's root, or the folder of installed packages
+# options of `uv run` that change what is installed, with a value and without; those that say where have values, too
+UV_CHOICES = ("--group", "--no-group", "--only-group", "--extra", "--no-extra", "--with", "--python", "-p")
+UV_SWITCHES = ("--all-groups", "--all-extras", "--no-default-groups", "--no-dev")
+UV_PLACES = ("--project", "--directory", "--env-file", "--color", "--cache-dir", "--config-file")
 AS_MODULE = (  # python -m agent, also where it is not installed and another folder is the current one
     f"import runpy, sys; above = {str(ABOVE)!r}; above in sys.path or sys.path.insert(0, above); "
     "runpy.run_module('agent', run_name='__main__', alter_sys=True)"
@@ -73,10 +80,37 @@ def _seen_from(folder: Path, program: str) -> str:
 
 
 def _uv_run(folder: Path) -> str:
-    """Return `uv run`, with the project where uv would not find it from the folder."""
-    if not _is_clone(ABOVE) or folder.is_relative_to(ABOVE):
-        return "uv run"
-    return f"uv run --project {shlex.quote(str(ABOVE))}"
+    """Return `uv run`, with its choices, and with the project where uv would not find it from the folder."""
+    elsewhere = _is_clone(ABOVE) and not folder.is_relative_to(ABOVE)
+    return shlex.join(["uv", "run", *(["--project", str(ABOVE)] if elsewhere else []), *_uv_choices()])
+
+
+@cache
+def _uv_choices() -> tuple[str, ...]:
+    """Return the options by which `uv run` was told what to install: without them, packages would change.
+
+    uv waits above this process, or above the one of ours that has started it.
+    """
+    import psutil
+
+    with suppress(psutil.Error):
+        for process in psutil.Process().parents():
+            words = process.cmdline()
+            if words and Path(words[0]).name == "uv" and "run" in words:
+                return tuple(_chosen(iter(words[words.index("run") + 1 :])))
+    return ()
+
+
+def _chosen(words: Iterator[str]) -> list[str]:
+    """Return those options; none where uv started another program, such as one that tests this."""
+    found: list[str] = []
+    for word in words:
+        if word in ("--", "-m") or not word.startswith("-"):
+            return found if word in ("--", "-m") or Path(word).name.startswith(("nightshift", "python")) else []
+        name, has_value, _ = word.partition("=")
+        value = [] if has_value or name not in {*UV_CHOICES, *UV_PLACES} else [next(words, "")]
+        found += [word, *value] if name in UV_CHOICES or word in UV_SWITCHES else []
+    return []
 
 
 def python_for(folder: Path) -> str:

@@ -110,6 +110,9 @@ class Night:
             self.measure(0, seed)
         best = 0
         while self.made < RUNS:
+            if not speeds(self.attempts[0], self.since()):
+                self.measure(0, len(self.attempts[0].done_runs))
+                continue
             if self.made % 10 == 9:
                 self.measure(best, len(self.attempts[best].done_runs))
                 continue
@@ -123,6 +126,10 @@ class Night:
             self.counts.noticed.append(self.noticed_at is not None)
             if self.noticed_at is not None:
                 self.counts.until.append(self.noticed_at - self.begins + 1)
+
+    def since(self) -> str:
+        paces = self.changes()
+        return paces[-1] if paces else ""
 
     def changes(self) -> tuple[str, ...]:
         slowed = [one for one in self.attempts if any(run.ending is Ending.SLOWED for run in one.runs)]
@@ -141,10 +148,8 @@ class Night:
             run, halves, slowed = self.draw(number, seed)
             usual = self.usual(number)
             lost = usual.lost(run)
-            if lost is None and (voids or usual.is_suspect(run, halves)) and not usual.same:
-                self.counts.references += 1
-                now = slowed_by(self.spell, self.made - 1 - self.begins)[1]
-                lost = slowness((1 - now) * (1 + 2 * self.error()), [1.0])
+            if number and (lost is not None or (voids and not usual.same) or usual.is_suspect(run, halves)):
+                lost = self.reference()
             is_slow = lost is not None and lost > usual.threshold
             void = is_slow and voids < MOST_VOIDS
             self.note(is_slow, slowed, usual.threshold, number)
@@ -154,6 +159,13 @@ class Night:
             if not void:
                 return
             voids += 1
+
+    def reference(self) -> float | None:
+        """Train attempt 0 for a moment; return which share of its speed at the present pace is lost."""
+        self.counts.references += 1
+        now = slowed_by(self.spell, self.made - 1 - self.begins)[1]
+        own = STEPS / BUDGET_S * self.true[0] * (1 - now) * (1 + 2 * self.error())
+        return slowness(own, speeds(self.attempts[0], self.since()))
 
     def note(self, is_slow: bool, slowed: float, most: float, number: int) -> None:
         """Count a run; one that is slow since the machine's pace has changed is as fast as usual."""
@@ -189,9 +201,8 @@ class Night:
         return run, [(0.0, 0.0), (0.1, middle / 5), (0.5, middle), (1.0, end)], statistics.fmean(both)
 
     def usual(self, number: int) -> Usual:
-        """As agent/night/next_job.py has it."""
-        paces = self.changes()
-        since = paces[-1] if paces else ""
+        """As agent/night/planning/next_job.py has it."""
+        since = self.since()
         most = threshold([speeds(one, since) for one in self.attempts])
         attempt = self.attempts[number]
         same = speeds(attempt, since)

@@ -33,7 +33,6 @@ from pathlib import Path
 
 import measure
 import numpy as np
-from scipy import stats
 
 from agent.experiment import Attempt, Ending, Status
 from agent.judging.early_stop import FRACTIONS, SURE, Finished, bounds
@@ -96,6 +95,8 @@ NONE = Replay(0, 0, 0.0, ())
 
 def most(count: int, of: int) -> float | None:
     """Upper end of the 95 % interval of a share (Clopper and Pearson, 1934)."""
+    from scipy import stats  # takes a second to import
+
     if of == 0:
         return None
     return float(stats.binomtest(count, of).proportion_ci(0.95, method="exact").high)

@@ -31,7 +31,6 @@ from agent.experiment import (
     attempt_ref,
     incumbent,
 )
-from agent.files import read_plain, write_plain
 from agent.proposers.search.space import Axis
 from agent.records import ledger
 from agent.records.journal import Journal
@@ -182,7 +181,7 @@ class Filler:
             for attempt in batch:
                 self.enter(attempt)
         night, history = self.night, self.journal.attempts()
-        write_plain(self.place.ledger, ledger.render(read_plain(self.place.ledger), [(night, history)]))
+        ledger.write(self.place.ledger, [(night, ledger.rendered(night, history))])
         now = self.place.repo.find(night.branch)
         self.place.repo.move_ref(night.branch, self.commits[self.best.number], now, "filled")
 

@@ -65,7 +65,9 @@ from agent.experiment import (
 )
 from agent.experiment.parts import is_half
 from agent.judging.confirmation import Again, Findings, Without, findings, next_run
-from agent.judging.judge import Balanced, Greedy, Strict
+from agent.judging.judges.balanced import Balanced
+from agent.judging.judges.greedy import Greedy
+from agent.judging.judges.strict import Strict
 
 DAWN_RUNS = 30
 POLICIES = ("greedy", "gate", "strict", "balanced", "dawn")

@@ -244,7 +244,7 @@ class Victim:
     def check_rows(self, night: Night | None, history: History) -> tuple[str, int]:
         """Every settled attempt has its row, no row is another than the journal would give, and the clone's stays."""
         lines = (self.root / "results.tsv").read_text().split("\n")
-        due = ledger.rows(night, history) if night else []
+        due = b"".join(ledger.rendered(night, history)).decode().split("\n") if night else []
         settled = sum(attempt.settled for attempt in history)
         whole = lines[:2] == [ledger.HEADER, FOREIGN] and lines[-1] == ""
         ours = lines[2:-1]

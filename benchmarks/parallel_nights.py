@@ -1,8 +1,8 @@
 """Simulated nights with several workers, for judge_power.py: attempts end in any order, and the judge is the real one.
 
-Whenever a worker is free, it begins what agent/night/plan.py would begin: a further seed of an undecided attempt, the
-second thoughts' run, a merge (agent/night/merging.py), or an edit of the incumbent as it is then. So each edit is made
-from the incumbent of its time, and one that is overtaken is merged and has to win again.
+Whenever a worker is free, it begins what agent/night/planning/ would begin: a further seed of an undecided attempt, the
+run that second thoughts ask for, a merge, or an edit of the incumbent as it is then. So each edit is made from the
+incumbent of its time, and one that is overtaken is merged and has to win again.
 
 judge_power.py has nights with 1, 4 and 16 workers judged by balanced, in the usual scenario. Keys of its JSON, for each
 number of workers W:
@@ -27,9 +27,9 @@ import numpy as np
 from simulated import MIXTURES, RUNS, World
 
 from agent.experiment import Attempt, Decision, Entry, Judge, Kind, Proposal, incumbent
-from agent.judging.judge import Balanced
-from agent.night.merging import EXPECTED, sureness, tip
+from agent.judging.judges.balanced import Balanced
 from agent.night.opening.limits import calibration_runs
+from agent.night.planning.merging import EXPECTED, sureness, tip
 
 WORKERS = 1, 4, 16
 HOURS = 24  # lengths of a run

@@ -47,11 +47,10 @@ import real_outcomes
 from fleet import Cut, Fleet, Planned, Slot, make_clone, origin, planned, slots_of
 
 from agent.errors import NightError
-from agent.files import read_plain, write_plain
 from agent.night.opening.limits import expected_run_s
 from agent.proposers.registry import choices
+from agent.records import ledger
 from agent.records.journal import Journal
-from agent.records.ledger import render
 from agent.records.shipped import ship
 
 ARMS = ("mix", "search", "random", "catalogue")
@@ -107,7 +106,8 @@ def record(args: argparse.Namespace, night: Planned) -> None:
     try:
         ship(night.place, night.tag, args.out / night.tag)
         with Journal.read(night.place.journal(night.tag)) as journal:
-            write_plain(rows, render(read_plain(rows), [(journal.night(), journal.attempts())]))
+            found = journal.night()
+            ledger.write(rows, [(found, ledger.rendered(found, journal.attempts()))])
         measure.write_json(args.json, args.flatten(args.out))
     except NightError as error:
         measure.say(f"{night.tag}: {error}")

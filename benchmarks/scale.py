@@ -42,12 +42,12 @@ from agent.clock import utc_now
 from agent.errors import Exhausted
 from agent.experiment import Briefing, Night, Proposal
 from agent.experiment.lease import Lease
-from agent.judging.judge import choose_judge
-from agent.night.context import NightContext
+from agent.judging.judges.choice import choose_judge
 from agent.night.driver import run_night
 from agent.night.opening.limits import Limits
 from agent.night.opening.night import Request, open_night
 from agent.night.opening.stop import Stop
+from agent.night.planning.context import NightContext
 from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
 from agent.records.journal import Journal

@@ -20,7 +20,7 @@ from cheating import BASE
 from nights import environment, git, make_repository, python_path
 
 import hardware
-from agent.runs.runner import read_end
+from agent.files import read_end
 
 TAG = "t"
 CHAMPION = "experiments/nights/earlier/runs/0003/seed0/out/model.safetensors"

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,27 @@ TEST_SCALE = corpus.Scale("test", seq_len=64, vocab_size=512, eval_tokens=544 * 
 
 # Files go to whichever worker is free; by default those with few tests come last, and among them are the longest.
 LONGEST = (
-    *("night", "second_thoughts", "attacks", "cheats", "faults", "cli", "resume", "mix_night", "dawn", "try"),
-    *("prepare", "process", "landscapes", "steering_cli", "unconfirmed", "llm"),
+    *("cli", "night", "ahead", "second_thoughts", "dawn", "second_chances", "try_line", "try", "prepare"),
+    *("catalogue_night", "archive", "doubts", "cheats", "steering_cli", "faults", "resume", "process", "attacks"),
+    *("profile", "past", "ideas", "in_parallel", "ideas_of_workers", "search", "submission", "state"),
+    *("moving", "limits_of_machine", "best", "box", "author_night", "unconfirmed", "live", "audit", "mix_night"),
+    *("train", "train_script", "kernels", "kernels_made"),
 )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among tests and modules, which stay to the end: that took two seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

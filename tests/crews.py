@@ -35,6 +35,7 @@ def record_crew(
     free_s = dict.fromkeys(workers, began_s)
     times: list[tuple[str | None, str | None, int]] = []  # began and ended of each run, by its id
     with Journal.create(place.journal(tag), night) as journal:
+        journal.record_call(len(workers))
 
         def run(number: int, seed: int, val_bpb: float) -> None:
             """Record a run on the worker that is free first."""
@@ -71,6 +72,7 @@ def record_crew(
         for place_in_line, worker in enumerate(workers[:jobs]):
             _goes_on(journal, ideas + 1 + place_in_line, best, worker, jobs - place_in_line, at(free_s[worker]), times)
     with closing(sqlite3.connect(place.journal(tag))) as database:
+        database.execute("UPDATE calls SET began = ?", (at(began_s),))
         database.executemany("UPDATE runs SET began = ?, ended = ? WHERE id = ?", times)
         database.commit()
 
@@ -104,6 +106,7 @@ def _goes_on(
     ended = None
     if rank < 3:
         journal.end_run(run_id, Run(0, Ending.FINISHED, 0, MINUTES_S, None, ""))
+        journal.start_examination(worker, "scoring" if rank == 1 else "auditing", number, 0, "validation")
         ended = at(datetime.fromisoformat(began).timestamp() + MINUTES_S)
     if rank == 2:
         journal.record_score(number, 0, scored_run(0, 1.1).score)

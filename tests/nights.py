@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, Literal
 from unittest import mock
@@ -20,13 +21,13 @@ from agent.clock import Stopwatch
 from agent.errors import Exhausted
 from agent.experiment import Ask, Attempt, Briefing, Left, Progress, Proposal
 from agent.experiment.lease import LOCAL
-from agent.judging.judge import Greedy
-from agent.night.context import NightContext
+from agent.judging.judges.greedy import Greedy
 from agent.night.driver import at_work, run_night
-from agent.night.next_job import measure
 from agent.night.opening.limits import Limits
 from agent.night.opening.night import Request, open_night
 from agent.night.opening.stop import Stop
+from agent.night.planning.context import NightContext
+from agent.night.planning.next_job import measure
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.terms import Terms
@@ -59,6 +60,16 @@ def git(folder: Path, *arguments: str) -> str:
 
 def make_repository(root: Path, script: str) -> Path:
     """A user's repository: the script, the fixed files beside it, one commit."""
+    shutil.copytree(Path(first_repository(script).name, "user"), root, symlinks=True)
+    git(root, "update-index", "-q", "--refresh")  # which knows the files by their inodes
+    return root
+
+
+@cache
+def first_repository(script: str) -> "tempfile.TemporaryDirectory[str]":
+    """Make the repository with this script that all others are copies of, as copying costs a tenth of making."""
+    folder = tempfile.TemporaryDirectory()
+    root = Path(folder.name, "user")
     root.mkdir()
     for name in fixed_files(PROJECT, script):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +80,7 @@ def make_repository(root: Path, script: str) -> Path:
     git(root, "config", "user.email", "someone@example.org")
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "start")
-    return root
+    return folder
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Folders for a moment, gone also after a SIGKILL, and files that are written whole."""
+"""Folders for a moment, gone also after a SIGKILL, files that are written whole, and files of a script."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from nights import PROJECT, environment
 
-from agent.files import PREFIX, SUFFIX, ignore_all, read_plain, sweep, throwaway_folder, write_plain
+from agent.files import PREFIX, SUFFIX, ignore_all, read_end, read_plain, sweep, throwaway_folder, write_plain
 
 MAKES_ONE = "from agent.files import *\nwith throwaway_folder() as folder: print(folder, flush=True); input()"
 
@@ -127,3 +127,33 @@ def test_a_gitignore_that_is_there_stays_even_if_it_leads_elsewhere(tmp_path):
         (tmp_path / "folder" / ".gitignore").unlink()
     ignore_all(tmp_path / "folder")
     assert (tmp_path / "folder" / ".gitignore").read_text() == "*\n"
+
+
+def test_the_end_of_a_plain_file_is_read(tmp_path):
+    (tmp_path / "file").write_text("0123456789")
+    assert read_end(tmp_path, "file", 4) == b"6789"
+    assert read_end(tmp_path, "file", 40) == b"0123456789"
+
+
+def linked(path: Path) -> None:
+    path.symlink_to(path.parent)
+
+
+@pytest.mark.parametrize("leave", [linked, os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_nothing_but_a_plain_file_is_read(tmp_path, leave):
+    leave(tmp_path / "file")
+    with pytest.raises(OSError, match=r"is no plain file|symbolic links"):
+        read_end(tmp_path, "file", 10)
+    before = len([*Path("/dev/fd").iterdir()])
+    for name in ("file", "nothing"):
+        with pytest.raises(OSError, match=r"is no plain file|symbolic links|No such file"):
+            read_end(tmp_path, name, 10)
+    assert len([*Path("/dev/fd").iterdir()]) == before  # a curve is asked for twenty times a second
+
+
+def test_no_file_is_read_through_a_linked_folder(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "precious").write_text("mine")
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+        read_end(tmp_path / "out", "precious", 10)

@@ -55,11 +55,23 @@ def test_by_its_name_where_that_is_found(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
-def test_uv_itself_leaves_the_sign_that_is_looked_for():
-    command = ["uv", "run", "--no-sync", "python", "-c", NAMED.format("nightshift")]
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ([], ""),
+        (["-q", "--no-group=cpu", "--group", "cuda", "--project", "."], " --no-group=cpu --group cuda"),
+    ],
+)
+def test_uv_itself_leaves_the_sign_that_is_looked_for_and_the_groups_that_it_was_given(options, kept):
+    """Without them uv takes other packages: it would lack Ray, or put MLX for CPUs in the place of that for CUDA.
+
+    Between uv and the program that prints is another process of ours.
+    """
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {NAMED.format('nightshift')!r}])"
+    command = ["uv", "run", "--no-sync", *options, "python", "-c", code, "--group", "own"]
     env = {name: value for name, value in os.environ.items() if name != "UV_RUN_RECURSION_DEPTH"}
     done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
-    assert done.stdout == "uv run nightshift status\n", done.stderr
+    assert done.stdout == f"uv run{kept} nightshift status\n", done.stderr
 
 
 @pytest.mark.parametrize("word", ["plain", "it's", "a\nb\tc", "\x1b[2J", "\\ and '", "ü€", "$HOME `id`", ""])

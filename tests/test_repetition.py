@@ -22,7 +22,9 @@ def sources() -> Iterator[Path]:
 def passed_over(tree: ast.AST) -> set[int]:
     """Return the lines of imports, signatures and texts: an interface has the same words as whatever keeps it."""
     found: set[int] = set()
-    for node in ast.walk(tree):
+    statements = [tree]
+    for node in statements:
+        statements += (part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.expr))
         if isinstance(node, ast.Import | ast.ImportFrom) or (isinstance(node, ast.Expr) and _is_text(node.value)):
             found |= set(range(node.lineno, (node.end_lineno or 0) + 1))
         elif isinstance(node, ast.FunctionDef):

@@ -14,9 +14,11 @@ from nights import Quiet, scripted_context
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Decision, Ending, History, Kind, Proposal, Review, Status
 from agent.judging.failures import too_slow
-from agent.judging.judge import PLAUSIBLE_GAIN, Greedy
+from agent.judging.judges.greedy import Greedy
+from agent.judging.trust import PLAUSIBLE_GAIN
 from agent.night import driver as night
-from agent.night import next_job, record
+from agent.night import streak
+from agent.night.planning import next_job
 from agent.sandbox.box import Box
 from agent.sandbox.limits import GB, ResourceLimits
 
@@ -131,7 +133,7 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
     observer = Observer(Witness(here), scripts, told)
     with ExitStack() as undo:
         # most of these crash, which ends no night of trials; and one of them never answers
-        undo.enter_context(mock.patch.object(record, "CRASHES_IN_A_ROW", len(scripts) + 1))
+        undo.enter_context(mock.patch.object(streak, "CRASHES_IN_A_ROW", len(scripts) + 1))
         for name in ("allowed_s", "scoring_allowed_s"):
             seconds = mock.patch.object(
                 next_job, name, lambda context, history, number, run=None: seconds_for(history[number])

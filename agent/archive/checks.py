@@ -5,6 +5,7 @@ paths, refs, arguments of git and lines of a terminal.
 """
 
 import json
+import re
 import sqlite3
 import zlib
 from contextlib import closing
@@ -31,7 +32,7 @@ ACTIVE = (
 )
 KINDS = {"INTEGER": ("integer",), "REAL": ("real", "integer"), "TEXT": ("text",), "BLOB": ("blob",)}  # SQLite's words
 TIMES = {"attempts": ("started",), "runs": ("began", "ended"), "decisions": ("at",), "dawns": ("began", "ended"),
-         "asks": ("started",)}  # fmt: skip
+         "asks": ("started",), "calls": ("began",), "examinations": ("began",)}  # fmt: skip
 FACTS = {"attempts": ("dry_run",), "runs": ("summary", "weights", "audit", "holdout")}  # as JSON: numbers by names
 WORDS = frozenset({"failure"})  # among those names
 MOST_SCRIPT_BYTES = 16 << 20  # unpacked
@@ -63,9 +64,11 @@ def check_facts(journal: Journal, file: Path) -> None:
 
 def _wrong_fact(night: Night) -> str | None:
     texts = (night.tag, night.branch, night.script, night.base, night.device_kind, night.device, night.protocol,
-             night.data, night.started, night.pins, night.terms)  # fmt: skip
+             night.data, night.started, night.pins, night.terms, night.id)  # fmt: skip
     if not all(isinstance(text, str) for text in texts):
         return "has a fact of the night that is no text"
+    if not re.fullmatch("[0-9a-f]*", night.id):  # it names a folder
+        return "has an id that is none"
     if not _is_table(night.pins):
         return "has checksums that are none"
     if type(night.seed) is not int or type(night.budget_s) not in (int, float) or not 0 < night.budget_s < 1e9:

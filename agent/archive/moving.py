@@ -24,7 +24,7 @@ from agent.experiment import Night
 from agent.git.bundle import read_bundle, refs_of_night
 from agent.git.repo import valid_tag
 from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.records.place import Place, new_id
 
 MANIFEST = "corpus.json"  # in the night's folder: the manifest.json of its corpus, which stays behind
 PROGRAM = "program.md"  # in the night's folder: the one beside the script, until it lies beside one again
@@ -84,8 +84,9 @@ def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -
             check_facts(journal, file)
             night = journal.night()
             home = at_home(night)
+            journal.record_facts(id=new_id())  # where both go on, each has its own folder on the nodes of a cluster
             if home is not None:
-                journal.record_corpus(home.data, home.pins)
+                journal.record_facts(data=home.data, pins=home.pins)
         if contents.refs:
             moved = read_bundle(place.repo, aside / BUNDLE, contents.refs)
             assert not moved  # as _check_new() has found

@@ -13,7 +13,7 @@ from agent.archive.reading import BUNDLE, extract
 from agent.archive.writing import Parts, write
 from agent.errors import NightError
 from agent.experiment import Night
-from agent.files import remove
+from agent.files import ignore_all, remove
 from agent.git.bundle import is_of_night, refs_of_night, write_bundle
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -71,7 +71,8 @@ def check_free(folder: Path) -> None:
 
 
 def give_name(extracted: Path, folder: Path) -> None:
-    """Give an extracted night its folder's name, for which check_free() has looked."""
+    """Give an extracted night its folder's name, for which check_free() has looked; git ignores it as any night."""
+    ignore_all(folder.parent)
     if folder.exists():
         folder.rename(extracted.with_name("report"))
     extracted.rename(folder)

@@ -14,11 +14,11 @@ from agent.errors import MachineError
 from agent.experiment import Night, short
 from agent.experiment.lease import WHOLE, Lease
 from agent.invocation import typed
-from agent.judging.judge import JUDGES
+from agent.judging.judges.choice import judge_in_words
 from agent.night.briefing.pace import Ahead, clock, experience, few_steps, pace_words
-from agent.night.context import NightContext
 from agent.night.opening.limits import calibration_rounds, expected_run_s
-from agent.night.state import State
+from agent.night.planning.context import NightContext
+from agent.night.planning.state import State
 from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, ranges
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place
@@ -53,7 +53,7 @@ def greet(context: NightContext) -> None:
     if power is not None:
         say(f"  power    {power}")
     say(f"  data     {night.data} (protocol {night.protocol})")
-    say(f"  judge    {JUDGES[terms.judge]}")
+    say(f"  judge    {judge_in_words(terms.judge)}")
     say(f"  ideas    {ideas_from(terms)}")
     say(f"  sandbox  {runner.box.name}")
     for gap in runner.box.uncovered:
@@ -62,7 +62,8 @@ def greet(context: NightContext) -> None:
     shortage = context.limits.shortage(replace(state.pace, workers=terms.workers), calibration)
     if shortage:
         say(f"  hours    {shortage}")
-    say("  Ctrl-C ends after the current run, a second one ends the run too")
+    runs, them = ("current run", "the run") if terms.workers == 1 else ("runs in flight", "them")
+    say(f"  Ctrl-C ends after the {runs}, a second one ends {them} too")
 
 
 def _earlier(place: Place, night: Night, state: State) -> list[str]:

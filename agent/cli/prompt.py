@@ -74,7 +74,7 @@ PROMPT = Subcommand(
 )
 FACTS = Subcommand(
     "facts",
-    "the same for an author who runs commands: noise, speed, curves, dials, edits, ideas, what a script may call",
+    "what an agent would be told now: noise, speed, curves, dials, edits, ideas, what a script may call",
     TellingOptions,
     facts,
     _words,

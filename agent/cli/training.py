@@ -4,6 +4,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
+from agent.amounts import counted
 from agent.cli.greeting import greet
 from agent.cli.reading.which import night_in, place_meant
 from agent.cli.repeat import run_on, script_words
@@ -15,13 +16,13 @@ from agent.experiment import incumbent, runs_at_dawns
 from agent.invocation import typed
 from agent.judging.confirmation import Findings
 from agent.night.assembly import Setup, open_context
-from agent.night.context import NightContext
 from agent.night.driver import run_night
 from agent.night.opening.limits import Limits
+from agent.night.planning.context import NightContext
 from agent.proposers.given import NoSource
 from agent.proposers.mix import shares
 from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.records.place import place_of_night
 from agent.view import terminal
 from agent.view.answer import STDOUT, Answer, AnswersTo
 from agent.view.status import status_lines
@@ -33,14 +34,14 @@ def run(options: RunOptions) -> int:
     from agent.night.dawn import confirm_aloud, is_interrupted
 
     asked, limits = options.night, Limits(options.experiments, options.hours, options.dawn)
-    place = Place.of(asked.script)
+    place = place_of_night(asked.script, asked.tag)
     setup = Setup(place, asked.tag, asked.budget_s, asked.seed, asked.terms, limits, dataset=options.dataset)
     with open_context(setup) as context:
         greet(context)
         run_night(context)
         runs = limits.runs_at_dawn(context.state().pace)
         if (runs or is_interrupted(context)) and not context.stop.after_run:
-            most = f"dawn: up to {runs} runs to confirm what was found"
+            most = f"dawn: up to {counted(runs, 'run')} to confirm what was found"
             context.watcher.said(most if runs else "dawn goes to its end")
             confirm_aloud(context, runs)
         _goodbye(context, options)
@@ -50,18 +51,21 @@ def run(options: RunOptions) -> int:
 def _goodbye(context: NightContext, options: RunOptions) -> None:
     history, night, asks = context.journal.attempts(), context.runner.night, context.journal.asks()
     dawn = next(reversed(context.journal.dawns()), None)
-    for line in status_lines(night, history, pid=None, stopping=False, dawn=dawn, asks=asks)[2:]:
+    calls = context.journal.calls()
+    for line in status_lines(night, history, pid=None, stopping=False, dawn=dawn, asks=asks, calls=calls)[2:]:
         context.watcher.said(line)
     brought = shares(history, asks)
     for line in (*terminal.shares_lines(brought), *terminal.failure_lines(brought)) if len(history) > 1 else ():
         context.watcher.said(line)
     best = incumbent(history)
+    of = () if context.place.tags()[-1] == night.tag else ("--tag", night.tag)  # this call may have made no run
     if best is not None and best.number > 0:
         number = str(best.number)
-        context.watcher.said(f"read next: {typed('show', number)}, {typed('diff', number)}, {typed('results')}")
+        reading = typed("show", number, *of), typed("diff", number, *of), typed("results", *of)
+        context.watcher.said(f"read next: {', '.join(reading)}")
     elif best is not None and len(history) > 1:
         last = str(len(history) - 1)
-        context.watcher.said(f"nothing was kept; read why: {typed('results')}, {typed('show', last)}")
+        context.watcher.said(f"nothing was kept; read why: {typed('results', *of)}, {typed('show', last, *of)}")
     context.watcher.said(f"go on with: {run_on(options, night.tag, history)}")
 
 
@@ -122,13 +126,13 @@ def confirm(options: ConfirmOptions) -> int:
 def _confirm_now(options: ConfirmOptions) -> int:
     from agent.night.dawn import confirm_aloud
 
-    answer, asked, place = options.answer, options.night, Place.of(options.night.script)
+    answer, asked, place = options.answer, options.night, place_of_night(options.night.script, options.night.tag)
     night, before = night_in(place, asked.tag)
     setup = Setup(
         place, night.tag, asked.budget_s, asked.seed, asked.terms, proposer=NoSource(), aside=answer.on_stdout
     )
     with open_context(setup) as context:
-        context.watcher.said(f"dawn of night {night.tag}: up to {options.runs} runs of {night.budget_s:g} s")
+        context.watcher.said(f"dawn of night {night.tag}: up to {counted(options.runs, 'run')} of {night.budget_s:g} s")
         found, go_on_with = confirm_aloud(context, options.runs), None
         if context.stop.after_run:
             left = max(1, options.runs - (runs_at_dawns(context.journal.attempts()) - runs_at_dawns(before)))

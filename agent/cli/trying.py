@@ -18,7 +18,7 @@ from agent.night.opening.lock import holder
 from agent.records.journal import Journal
 from agent.records.place import Place, run_folder
 from agent.runs.train import read_progress
-from agent.script.contract import read_text
+from agent.script.contract import no_script, read_text
 from agent.script.dials import fingerprint
 from agent.tries.attempt import NO_VERDICT, UNFINISHED, TryOutcome, attempt, check_no_night
 from agent.tries.checks import Prepared, StaleEdit, prepare
@@ -66,6 +66,8 @@ def _try_now(options: TryOptions) -> int:
 
 def _request(options: TryOptions) -> tuple[TryRequest, Place]:
     night, place = options.night, Place.of(options.night.script)
+    if options.edit is None and not place.script_path.exists():
+        raise no_script(place.script_path)
     request = TryRequest(
         script=read_text(options.edit or night.script),
         file=str(options.edit or place.script),
@@ -110,7 +112,7 @@ def _start(options: TryOptions) -> int:
     request, place = _request(options)
     line = _line(place)
     if not is_taken(place.repo.common_dir()):
-        check_no_night(place)
+        check_no_night(place, request.file)
     try:
         prepared = prepare(request, place, partial(_try_again, options))
     except StaleEdit as error:

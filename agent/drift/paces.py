@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from agent.drift.speeds import FLOOR, LATEST, MOST_VOIDS, UNKNOWN, speed, speeds
 from agent.experiment import Attempt, Ending, Run
+from agent.experiment.scripts import unread
 
 AGAIN = 2  # runs of the incumbent, before others are compared with it at another pace
 
@@ -47,10 +48,16 @@ def _end_of_spell(attempt: Attempt, since: str) -> str | None:
     return next((runs[at].began for at in faster), None)
 
 
-def is_measured(incumbent: Attempt, paces: Sequence[str]) -> bool:
-    """Return whether the incumbent has enough runs at the present pace."""
-    since = (run for run in incumbent.done_runs if not paces or (run.began or "") >= paces[-1])
-    return not paces or sum(run.score is not None for run in since) >= AGAIN
+def unmeasured(history: Sequence[Attempt], best: Attempt | None, paces: Sequence[str]) -> Attempt | None:
+    """Return the attempt that has to be measured again at the present pace: the incumbent, or attempt 0; else None.
+
+    Attempt 0 needs one run, so that it can tell whether the machine becomes slower still.
+    """
+    if not paces or best is None:
+        return None
+    if sum(run.score is not None for run in best.done_runs if (run.began or "") >= paces[-1]) < AGAIN:
+        return best
+    return None if any((run.began or "") >= paces[-1] for run in history[0].done_runs) else history[0]
 
 
 def restated(history: Sequence[Attempt], paces: Sequence[str]) -> tuple[Attempt, ...]:
@@ -77,4 +84,5 @@ def _shift_bpb(history: Sequence[Attempt], began: str, until: str) -> float:
 def _shifted(run: Run, began: str, shift_bpb: float) -> Run:
     if run.score is None or run.score.val_bpb is None or run.dawn or (run.began or "") >= began:
         return run
-    return replace(run, score=replace(run.score, val_bpb=run.score.val_bpb + shift_bpb))
+    score = replace(run.score, val_bpb=run.score.val_bpb + shift_bpb)
+    return replace(run, score=score, last_lines=unread(run, "last_lines"))

@@ -20,7 +20,7 @@ from agent.experiment import Attempt, Ending, Run
 FLOOR = 0.05  # of the speed: less costs a score about as much as another seed does
 SIGMAS = 5.0  # of the spread of repeats; benchmarks/drift.py has the false alarms of it and of others
 LEAST_PAIRS, UNKNOWN = 3, 0.25  # of repeats, before their spread means anything; until then, so much has to be lost
-MOST_REPEATS = 8  # of one script, the latest: pairs grow with their square
+MOST_REPEATS = 3  # of one script, the latest: it counts its own steps, and must not outvote the others
 OF_PAIRS = 0.9539  # median distance of two draws from a normal distribution, in its standard deviations
 LEAST_S = 2.0  # of training: shorter runs, and seconds that scripts round, tell nothing
 LEAST_STEPS = 40  # of a run whose halves are compared

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Protocol
 
+from agent.experiment.chunks import by_chunk
 from agent.experiment.decisions import NOT_BELIEVED, Decision, Entry, Kind, Review, Status
 from agent.experiment.runs import VOID, Audit, DryRun, Ending, Run, Score, Summary, Weights
-from agent.experiment.scripts import Script, holds_script, packed_of
+from agent.experiment.scripts import Script, holds_script, holds_text, packed_of
 from agent.experiment.setting import Call, Corpus, Curve, KnownIdea, Phase, Setting
 from agent.text import one_line, paragraphs
 
@@ -25,6 +26,7 @@ TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
 
 
 @holds_script
+@holds_text("hypothesis")
 @dataclass(frozen=True, slots=True)
 class Proposal:
     script: str  # the whole text; held compressed, and a Script is taken as well
@@ -187,8 +189,12 @@ def runs_at_dawns(history: History) -> int:
 
 def kept(history: History) -> list[Attempt]:
     """Return the attempts that are kept, in the order in which they came to be; by number where no journal tells."""
-    now = [one for one in history if one.decision is not None and one.decision.status is Status.KEEP]
+    now = (one for found in by_chunk(history, _kept_in) for one in found)
     return sorted(now, key=lambda attempt: (attempt.kept_since, attempt.number))
+
+
+def _kept_in(attempts: tuple[Attempt, ...]) -> list[Attempt]:
+    return [one for one in attempts if one.decision is not None and one.decision.status is Status.KEEP]
 
 
 def incumbent(history: History) -> Attempt | None:
@@ -209,6 +215,14 @@ class Dawn:
 
 
 @dataclass(frozen=True, slots=True)
+class NightCall:
+    """Hold when a call of a night began, its first or one that goes on, and how many workers it has."""
+
+    began: str  # ISO 8601, UTC
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
 class Night:
     """Hold the facts of a night that are fixed when it opens; `terms` alone may change."""
 
@@ -225,6 +239,7 @@ class Night:
     started: str  # ISO 8601, UTC
     pins: str = "{}"  # JSON, kind → file → sha256: checked before every score (agent/records/checksums.py)
     terms: str = "{}"  # JSON, the options that hold for all of it (agent/records/terms.py); it may change
+    id: str = ""  # by chance: no other night has it, nor a copy of this one elsewhere; "" before format 8
 
 
 def short(ref: str) -> str:
@@ -347,6 +362,14 @@ class Watcher(Protocol):
     def worker_rests(self, worker: str) -> None: ...
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None: ...
     def said(self, sentence: str) -> None: ...
+
+
+def by_source(attempts: Sequence[Attempt]) -> dict[str, list[Attempt]]:
+    """Return the attempts of each source, in their order."""
+    found: dict[str, list[Attempt]] = {}
+    for one in attempts:
+        found.setdefault(source_name(one.proposal.source), []).append(one)
+    return found
 
 
 def source_name(source: str) -> str:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from agent.experiment.scripts import holds_text
+
 
 class Ending(StrEnum):
     """How a training process ended."""
@@ -78,6 +80,7 @@ class Score:
     overran: bool = False  # the process was killed by the harness's clock
 
 
+@holds_text("last_lines")
 @dataclass(frozen=True, slots=True)
 class Run:
     """One training process: how it ended and, once scored, what its weights are worth."""

@@ -1,4 +1,4 @@
-"""A script as a night holds it: by its hash, and compressed, or only with the way to have it so."""
+"""Texts as a night holds them: scripts by their hashes and compressed, others as they are, or the way to have them."""
 
 import hashlib
 import zlib
@@ -64,6 +64,40 @@ def holds_script(record: type[Record]) -> type[Record]:
     """Keep the field `script` of a dataclass with slots compressed; its constructor and its readers see a text."""
     setattr(record, "script", Packed(record.__dict__["script"]))  # noqa: B010
     return record
+
+
+class HeldText:
+    """Manage a field of a record that is set to a text, or to a function that returns it, and read as a text."""
+
+    def __init__(self, slot: Any) -> None:
+        self._slot = slot
+
+    def __get__(self, record: object, owner: type | None = None) -> str:
+        held = self.held(record)
+        return held if isinstance(held, str) else held()
+
+    def __set__(self, record: object, text: str | Callable[[], str]) -> None:
+        self._slot.__set__(record, text)
+
+    def held(self, record: object) -> str | Callable[[], str]:
+        held: str | Callable[[], str] = self._slot.__get__(record)
+        return held
+
+
+def holds_text(name: str) -> Callable[[type[Record]], type[Record]]:
+    """Let a field of a dataclass with slots be set to a function as well, which is called each time it is read."""
+
+    def decorate(record: type[Record]) -> type[Record]:
+        setattr(record, name, HeldText(record.__dict__[name]))
+        return record
+
+    return decorate
+
+
+def unread(record: object, name: str) -> Any:
+    """Return what a field holds: for a copy of the record, which need not read it."""
+    held: HeldText = type(record).__dict__[name]
+    return held.held(record)
 
 
 def packed_of(record: object) -> Script:

@@ -25,8 +25,8 @@ from agent.experiment.parts import edit_of, is_half, named
 from agent.judging.champion import Edit, Posterior, fresh, posteriors, seen, taken_out
 from agent.judging.failures import fault
 from agent.judging.intervals import Interval, Spread, difference, mean
-from agent.judging.judge import trusted
 from agent.judging.noise import Knowledge, know, measured, seed_effects
+from agent.judging.trust import trusted
 
 FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doubted
 LAST = 2  # runs of the script without all passengers

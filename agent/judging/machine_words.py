@@ -1,9 +1,9 @@
 """Know a failure of the machine by what the driver or the system wrote at the end of a log.
 
 The words are in the script's power: a script could print them to have a bad run repeated. So they count only where the
-process failed, and twice at most. Some words are also those of a script's own fault: a process that asks for more
-memory than there is gets the same answer as one beside which another program took it all. Those are doubtful: they
-count only if attempt 0 fails as well.
+process failed, on a night's own kind of device, and as often as jobs.has_chances() allows. Some words are also those of
+a script's own fault: a process that asks for more memory than there is gets the same answer as one beside which another
+program took it all. Those are doubtful: they count only if attempt 0 fails as well.
 """
 
 from dataclasses import dataclass
@@ -139,10 +139,15 @@ MESSAGES = (
 )  # fmt: skip
 
 
-def told_by(last_lines: str) -> MachineMessage | None:
-    """Return the message at the end of a log by which the machine says that it ended a process; None without one."""
+def told_by(last_lines: str, device_kind: str) -> MachineMessage | None:
+    """Return the message at the end of a log by which the machine says that it ended a process; None without one.
+
+    device_kind: cpu, metal or cuda; only its own messages, and the system's, are looked for.
+    """
     end = "\n".join(last_lines.splitlines()[-MOST_LINES:]).lower()
-    return next((message for message in MESSAGES if message.words in end), None)
+    platforms = (Platform.SYSTEM.lower(), device_kind)
+    own = (message for message in MESSAGES if message.platform.lower() in platforms)
+    return next((message for message in own if message.words in end), None)
 
 
 def sentence(message: MachineMessage) -> str:

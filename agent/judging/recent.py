@@ -1,13 +1,32 @@
 """Choose the attempts of a long night that it learns from. Pure, and without numpy: `status` asks for them, too."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
-
-from agent.experiment import Attempt, History
+from typing import NamedTuple, Protocol, TypeVar
 
 LATEST, BLOCK = 300, 100  # attempts that are learnt from: so many, and less than a block more
 
 
-def recent(history: History) -> Sequence[Attempt]:
+class Numbered(Protocol):
+    """An attempt, or all that has to be known of it here."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def parent(self) -> int | None: ...
+
+
+class Edge(NamedTuple):
+    """Hold an attempt's number, and that of the attempt that it was made from."""
+
+    number: int
+    parent: int | None
+
+
+One = TypeVar("One", bound=Numbered)
+
+
+def recent(history: Sequence[One]) -> Sequence[One]:
     """Return the latest attempts with all their ancestors, in their order; a night of LATEST attempts is whole.
 
     A decision is about an edit and the line of scripts that it stands on, so that line is always there. All others only
@@ -18,16 +37,19 @@ def recent(history: History) -> Sequence[Attempt]:
     """
     if len(history) < LATEST + BLOCK:
         return history
-    wanted = set(recent_numbers([(one.number, one.parent) for one in history]))
-    return [one for one in history if one.number in wanted]
+    latest = history[(len(history) - LATEST) // BLOCK * BLOCK :]
+    found = {one.number: one for one in latest}
+    for one in latest:
+        parent = one.parent
+        while parent is not None and parent not in found and (ancestor := numbered(history, parent)) is not None:
+            found[parent] = ancestor
+            parent = ancestor.parent
+    return [found[number] for number in sorted(found)]
 
 
-def recent_numbers(parents: Sequence[tuple[int, int | None]]) -> list[int]:
-    """Return the numbers of those attempts, in their order, from the numbers of all and of what each was made from."""
-    first = max(0, (len(parents) - LATEST) // BLOCK * BLOCK)
-    known, found = dict(parents), {number for number, _ in parents[first:]}
-    for _, parent in parents[first:]:
-        while parent is not None and parent not in found and parent in known:
-            found.add(parent)
-            parent = known[parent]
-    return sorted(found)
+def numbered(history: Sequence[One], number: int) -> One | None:
+    """Return the attempt of this number, though others may be missing."""
+    if 0 <= number < len(history) and history[number].number == number:
+        return history[number]
+    at = bisect_left(history, number, key=lambda one: one.number)
+    return history[at] if at < len(history) and history[at].number == number else None

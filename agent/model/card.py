@@ -48,10 +48,10 @@ def model_card(best: BestScript, scripts: Scripts, weights: KeptWeights, manifes
     sections = (
         HEADER,
         f"# {_plain(attempt.title)}\n",
-        f"A small language model, trained from scratch for {night.budget_s:g} seconds on {night.device}. Its training "
-        f"script is attempt {attempt.number} of night `{night.tag}` of nightshift, a harness that edits a training "
-        f"script, trains it and keeps the edits that lower its score. It continues text like that of its corpus. It "
-        f"follows no instructions.\n",
+        f"A small language model, trained from scratch for {counted(night.budget_s, 'second')} on {night.device}. Its "
+        f"training script is attempt {attempt.number} of night `{night.tag}` of nightshift, a harness that edits a "
+        f"training script, trains it and keeps the edits that lower its score. It continues text like that of its "
+        f"corpus. It follows no instructions.\n",
         _hypothesis(attempt),
         "## How good it is\n",
         "Bits per byte of text that it was not trained on; lower is better.\n",

@@ -10,7 +10,7 @@ from typing import Any
 
 import prepare
 from agent.errors import MachineError, NightError
-from agent.files import replaced_folder
+from agent.files import open_plain, replaced_folder
 from agent.invocation import SCRIPT, typed
 from agent.model.best_script import BestScript
 from agent.model.card import Scripts, model_card
@@ -19,7 +19,6 @@ from agent.model.weights import KeptWeights
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.runs.runner import open_plain
 from corpus import DataError
 from encode import load_encoding
 

@@ -14,14 +14,17 @@ COMMANDS = {"measure it", "make them", "fetch it", "take it", "take them"}  # wh
 
 
 def best_lines(
-    best: BestScript, weights: KeptWeights | None, width: int | None = None, *, is_ref_here: bool
+    best: BestScript, weights: KeptWeights | None, width: int | None = None, *, is_ref_here: bool, can_go_on: bool
 ) -> list[Text]:
-    """Return what the script is, how good, and how to take it; width: of a terminal, None to wrap nothing."""
-    facts = [*_measured(best), *_places(best, weights, is_ref_here=is_ref_here)]
+    """Return what the script is, how good, and how to take it; width: of a terminal, None to wrap nothing.
+
+    can_go_on: the night's journal is here, too.
+    """
+    facts = [*_measured(best, can_go_on=can_go_on), *_places(best, weights, is_ref_here=is_ref_here)]
     return [line for name, value in facts for line in fact_lines(name, value, None if name in COMMANDS else width)]
 
 
-def _measured(best: BestScript) -> Iterator[tuple[str, str]]:
+def _measured(best: BestScript, *, can_go_on: bool) -> Iterator[tuple[str, str]]:
     attempt, tag, dawn = best.attempt, best.facts.tag, best.dawn
     yield "best", f"#{attempt.number} of night {tag}: {attempt.title}"
     if attempt.words is not None:
@@ -35,7 +38,8 @@ def _measured(best: BestScript) -> Iterator[tuple[str, str]]:
         yield "honest gain", f"{interval(dawn.honest)}, on fresh seeds{whose}"
     elif attempt.number:
         yield "honest gain", "not measured on fresh seeds yet"
-        yield "measure it", typed("confirm", "--tag", tag)
+        if can_go_on:
+            yield "measure it", typed("confirm", "--tag", tag)
 
 
 def _places(best: BestScript, weights: KeptWeights | None, *, is_ref_here: bool) -> Iterator[tuple[str, str]]:

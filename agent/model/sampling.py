@@ -16,10 +16,10 @@ import tiktoken
 
 from agent.errors import MachineError
 from agent.experiment import Ending, Night
-from agent.files import throwaway_folder
+from agent.files import open_plain, throwaway_folder
 from agent.model.folder import corpus_of
 from agent.records.terms import Terms
-from agent.runs.runner import Runner, open_plain
+from agent.runs.runner import Runner
 from agent.runs.score import SCORER
 from agent.sandbox.box import Mode, choose
 from agent.sandbox.limits import limits_of_machine

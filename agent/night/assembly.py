@@ -15,12 +15,12 @@ from agent.errors import NightError, NightHalted
 from agent.experiment import Night, Proposer
 from agent.experiment.lease import Lease
 from agent.files import disk_is_full
-from agent.judging.judge import choose_judge
-from agent.night.context import NightContext
+from agent.judging.judges.choice import choose_judge
 from agent.night.opening.limits import Limits
 from agent.night.opening.lock import only_night
 from agent.night.opening.night import Request, open_night, other_data
 from agent.night.opening.stop import Stop, like_ctrl_c
+from agent.night.planning.context import NightContext
 from agent.night.record import write_ledger
 from agent.pools.leases import leases_of_night
 from agent.pools.local import LocalPool
@@ -49,7 +49,7 @@ REPORT_FROM_S = 5.0  # of budget: writing the page takes about as long as shorte
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The night that a command asks for; None leaves the choice to the harness, or to the night that goes on."""
+    """Hold the choices of a command for its night; None leaves one to the harness, or to the night that goes on."""
 
     place: Place
     tag: str | None
@@ -95,16 +95,17 @@ def open_context(setup: Setup) -> Iterator[NightContext]:
         undo.enter_context(stop.on_signals())
         undo.enter_context(kept_awake())
         journal = undo.enter_context(Journal.resume(place.journal(night.tag)))
+        journal.record_call(terms.workers)
         undo.enter_context(last_row(place, journal))
         stream = steadfast(sys.stderr if setup.aside else sys.stdout)
         runs = choose_judge(terms.judge, terms.confirm).calibration
         screen = Screen(
-            *(Console(file=stream), night.budget_s, lambda: stop.after_run),
-            calibration=runs, for_author=setup.proposer is not None, workers=terms.workers,
+            *(Console(file=stream), night.budget_s, lambda: stop.after_run), stopping_now=lambda: stop.now,
+            calibration=runs, for_author=setup.proposer is not None, workers=terms.workers, calls=journal.calls(),
         )  # fmt: skip
         undo.callback(screen.close)
         if before is not None:
-            go_on(before, night, journal, screen)
+            take_up_changes(before, night, journal, screen)
         context = _put_together(setup, terms, night, journal, box, stop, screen)
         if cluster is not None:
             context = undo.enter_context(_on_cluster(context, cluster, terms.workers))
@@ -157,7 +158,7 @@ def _put_together(
     setup: Setup, terms: Terms, night: Night, journal: Journal, box: Box, stop: Stop, screen: Screen
 ) -> NightContext:
     place, folder = setup.place, setup.place.folder(night.tag)
-    outbox = Outbox(lambda: stop.after_run)
+    outbox, asks_sources = Outbox(lambda: stop.after_run), setup.proposer is None
     lease = leases_of_night(night)[0]
     limits = limits_of_machine(lease.share)
     runner = Runner(night, folder, box, limits, terms.allowance_s, lambda: stop.now, screen.progressed, lease=lease)
@@ -166,10 +167,10 @@ def _put_together(
         journal=journal,
         runner=runner,
         proposer=setup.proposer or proposer_of(Surroundings(place, night, terms, outbox)),
-        outbox=None if setup.proposer else outbox,
-        measures_phases=setup.proposer is None and has_reader(terms) and night.budget_s >= PROFILE_FROM_S,
-        asks_ahead=setup.proposer is None and patience_s(terms) > 0,
-        has_reader=setup.proposer is None and has_reader(terms),
+        outbox=outbox if asks_sources else None,
+        measures_phases=asks_sources and has_reader(terms) and night.budget_s >= PROFILE_FROM_S,
+        asks_ahead=asks_sources and patience_s(terms) > 0,
+        has_reader=asks_sources and has_reader(terms),
         judge=choose_judge(terms.judge, terms.confirm),
         watcher=screen,
         stop=stop,
@@ -178,7 +179,7 @@ def _put_together(
         baseline=setup.baseline,
         early_stop=terms.early_stop,
         dry_runs=terms.dry_run and night.budget_s >= DRY_RUN_FROM_S,
-        patience_s=0.0 if setup.proposer else patience_s(terms),
+        patience_s=patience_s(terms) if asks_sources else 0.0,
     )
 
 
@@ -195,12 +196,12 @@ def terms_of(place: Place, tag: str | None, asked: Mapping[str, Any]) -> tuple[N
     return before, resumed(before.tag, Terms.from_json(before.terms), asked)
 
 
-def go_on(before: Night, night: Night, journal: Journal, screen: Screen) -> None:
+def take_up_changes(before: Night, night: Night, journal: Journal, screen: Screen) -> None:
     """Record the terms that were changed, and tell the user of them and of data in another place."""
     if night.terms != before.terms:
-        journal.record_terms(night.terms)
+        journal.record_facts(terms=night.terms)
     if night.data != before.data:
-        journal.record_corpus(night.data, night.pins)
+        journal.record_facts(data=night.data, pins=night.pins)
         screen.said(f"night {night.tag} goes on with its corpus in {night.data}")
     for change in changes(Terms.from_json(before.terms), Terms.from_json(night.terms)):
         screen.said(f"night {night.tag} goes on with {change}")
@@ -218,7 +219,7 @@ def committed(place: Place) -> str:
 
 @contextmanager
 def last_row(place: Place, journal: Journal) -> Iterator[None]:
-    """When a full disk ends the night, write the ledger once more, with a row for each attempt."""
+    """Write the ledger once more where a full disk ends the night, so that each attempt has its row."""
     try:
         yield
     except (OSError, sqlite3.OperationalError) as error:

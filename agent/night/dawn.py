@@ -5,6 +5,7 @@ agent/judging/confirmation.py chooses the next run and interprets the results. T
 after an interruption as the night does.
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -42,22 +43,17 @@ from agent.judging.confirmation import (
     next_run,
 )
 from agent.judging.intervals import Pieces, over_pieces
-from agent.night.context import NightContext
 from agent.night.driver import Driver, at_work
-from agent.night.flight import Flight
-from agent.night.next_job import evaluation, measure, reexamination
 from agent.night.opening.night import check_disk
-from agent.night.plan import (
-    Begin,
-    NextStep,
-    Reconsider,
-    Wait,
-    fallen_keeps,
-    loose_end,
-    step_of_attempts,
-)
+from agent.night.planning.context import NightContext
+from agent.night.planning.flight import Flight
+from agent.night.planning.next_job import evaluation, measure, reexamination
+from agent.night.planning.plan import first_possible
+from agent.night.planning.second_thoughts import fallen_keeps, loose_ends
+from agent.night.planning.state import State
+from agent.night.planning.steps import Candidate, NextStep, Reconsider
+from agent.night.planning.unsettled import steps_of_attempts
 from agent.night.record import commit, point_branch, settle, tell_standing
-from agent.night.state import State
 from agent.records.place import Place
 from agent.runs.jobs import Job, Measure
 from agent.runs.score import Rows, Split, read_committed
@@ -77,7 +73,7 @@ def confirm(context: NightContext, most_runs: int) -> Findings | None:
     """
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
-    _go_on(state, most_runs)
+    _reopen(state, most_runs)
     until = state.runs_at_dawns + most_runs
     tell_standing(context, state)
     context.watcher.dawn_began(most_runs)
@@ -94,7 +90,7 @@ def _confirmed(driver: Driver, until: int) -> Findings | None:
             _add_without(context, state, step.edits, impossible)
         else:
             driver.take(step)
-    dawn = dawn_of(state)
+    dawn = ensure_dawn(state)
     if dawn is None:
         return None
     texts = _texts(context, state.attempts, dawn)
@@ -124,7 +120,7 @@ def in_words(place: Place, night: Night, history: History, found: Findings) -> l
     return findings_lines(found, history, night, is_branch_there=is_there)
 
 
-def dawn_of(state: State) -> Dawn | None:
+def ensure_dawn(state: State) -> Dawn | None:
     """Return the champion's dawn; begin one, with fresh seeds, for a champion without any."""
     champion = state.best
     if champion is None or champion.number == 0:
@@ -140,9 +136,9 @@ def is_interrupted(context: NightContext) -> bool:
     return last is not None and last.ended is None and best is not None and best.number == last.champion
 
 
-def _go_on(state: State, runs: int) -> None:
-    """Reopen a dawn that has ended, with more fresh runs; without a confirmed gain, use all runs for these."""
-    dawn = dawn_of(state)
+def _reopen(state: State, runs: int) -> None:
+    """Reopen a dawn that has ended, for more fresh runs; without a confirmed gain, use all runs for these."""
+    dawn = ensure_dawn(state)
     if dawn is not None and dawn.ended is not None and runs > 0:
         confirmed = dawn.findings is not None and dawn.findings["script"] is not None
         more = FRESH if confirmed else max(FRESH, runs // 2)
@@ -150,31 +146,36 @@ def _go_on(state: State, runs: int) -> None:
 
 
 def _next_step(driver: Driver, impossible: set[Edits], until: int) -> NextStep | Without | None:
-    """Return the next thing to do at dawn; None when it is over."""
+    """Return the next step of dawn that can be carried out now; None when dawn is over."""
+    return first_possible(driver.context, driver.state, driver.flight, _candidates(driver, impossible, until))
+
+
+def _candidates(driver: Driver, impossible: set[Edits], until: int) -> Iterator[Candidate | Without]:
     context, state, flight = driver.context, driver.state, driver.flight
-    waits = Wait() if flight.jobs else None
     if context.stop.now:
-        return waits
-    dawn = dawn_of(state)
-    loose = loose_end(context, state, flight) or (_loose_end_of_dawn(context, state, flight, dawn) if dawn else None)
-    if loose is not None or context.stop.after_run:
-        return loose or waits  # a wish to end after the run, too, lets the run be scored
-    check_disk(context.place.repo.root)
+        return
+    dawn = ensure_dawn(state)
+    yield from loose_ends(context, state, flight)
+    if dawn is not None:
+        yield from _loose_ends_of_dawn(context, state, flight, dawn)
+    if context.stop.after_run:
+        return  # the run was scored
+    if not flight.jobs:
+        check_disk(context.place.repo.root)
     # an idea without a verdict is the night's to go on with
     own = [number for number in state.unsettled if _is_dawns(state.attempts[number])]
-    step = step_of_attempts(context, state, flight, own, stops=False)
-    if step is not None:
-        return step
+    yield from steps_of_attempts(context, state, flight, own)
     fallen = fallen_keeps(state.attempts, state.kept)
     if fallen:
-        return Reconsider(fallen)
-    if dawn is None or flight.idle == 0 or context.limits.dawn_is_over(state.pace):
-        return waits
-    return _next_run(driver, dawn, impossible, until) or waits
+        yield Reconsider(fallen)
+    if dawn is not None and flight.idle > 0 and not context.limits.is_over(state.pace):
+        step = _next_run(driver, dawn, impossible, until)
+        if step is not None:
+            yield step
 
 
-def _next_run(driver: Driver, dawn: Dawn, impossible: set[Edits], until: int) -> NextStep | Without | None:
-    """Return the most useful run that can begin now, if those in flight will bring what is expected of them."""
+def _next_run(driver: Driver, dawn: Dawn, impossible: set[Edits], until: int) -> Measure | Without | None:
+    """Return the most useful run if those in flight bring what is expected of them; None if none is worth its time."""
     context, state, flight = driver.context, driver.state, driver.flight
     begun = [one.job for one in flight.jobs.values() if isinstance(one.job, Measure)]
     divisible, left = _divisible(context, state), until - state.runs_at_dawns - len(begun)
@@ -190,9 +191,7 @@ def _next_run(driver: Driver, dawn: Dawn, impossible: set[Edits], until: int) ->
     if not isinstance(asked, Again):
         return asked
     busy = flight.seeds_of(asked.attempt)
-    job = measure(context, state, state.attempts[asked.attempt], dawn.number, in_flight=busy)
-    worker = flight.worker_for(job)
-    return None if worker is None else Begin(job, worker)
+    return measure(context, state, state.attempts[asked.attempt], dawn.number, in_flight=busy)
 
 
 def _divisible(context: NightContext, state: State) -> set[int]:
@@ -206,19 +205,17 @@ def _is_dawns(attempt: Attempt) -> bool:
     return attempt.decision is not None or not attempt.is_idea
 
 
-def _loose_end_of_dawn(context: NightContext, state: State, flight: Flight, dawn: Dawn) -> Begin | None:
-    """Begin to score or audit what a run of this dawn lacks: both on two texts, no audit for attempt 0."""
+def _loose_ends_of_dawn(context: NightContext, state: State, flight: Flight, dawn: Dawn) -> Iterator[Job]:
+    """Yield the scoring or the audit that a run of this dawn lacks: both on two texts, no audit for attempt 0."""
     for number in sorted(state.at_dawn):
         attempt, busy = state.attempts[number], flight.seeds_of(number)
         if attempt.is_idea and attempt.status is not Status.KEEP:
             continue  # it has fallen, and its weights are gone
         for run in attempt.dawn_runs(dawn.number):
-            lacks = run.ending is Ending.FINISHED and run.seed not in busy and _lacks(attempt, run) is not None
-            job = _measurement_of(context, state, attempt, run) if lacks else None
-            worker = flight.worker_for(job) if job is not None else None
-            if job is not None and worker is not None:
-                return Begin(job, worker)
-    return None
+            if run.ending is Ending.FINISHED and run.seed not in busy:
+                job = _measurement_of(context, state, attempt, run)
+                if job is not None:
+                    yield job
 
 
 def _lacks(attempt: Attempt, run: Run) -> tuple[str, Split] | None:

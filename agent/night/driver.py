@@ -13,38 +13,37 @@ from dataclasses import replace
 
 from agent.clock import boot_id
 from agent.errors import MachineError
-from agent.experiment import Attempt, DryRun, Ending
-from agent.night.context import NightContext
-from agent.night.flight import Flight, InFlight
+from agent.experiment import Attempt, DryRun, Ending, History
 from agent.night.ideas import Ideas, Supply
-from agent.night.merging import left_over, merge
-from agent.night.next_job import machine_trial
 from agent.night.opening.night import check_disk
-from agent.night.plan import (
+from agent.night.planning.context import NightContext
+from agent.night.planning.flight import Flight, InFlight, tries_machine
+from agent.night.planning.merging import left_over, merge
+from agent.night.planning.plan import plan
+from agent.night.planning.state import State, unscored
+from agent.night.planning.steps import (
     Begin,
     Commit,
     Decide,
+    EnterIdea,
+    Leave,
     Merge,
-    NextIdea,
     NextStep,
     Reconsider,
     Settle,
-    Unfinished,
     Wait,
-    plan,
 )
 from agent.night.record import (
-    check_streak,
     commit,
-    is_streak,
     reconsider,
     record,
+    record_begin,
     record_loss,
     settle,
     tell_settled,
     tell_standing,
 )
-from agent.night.state import State, unscored
+from agent.night.streak import check_not_slow, end_after_crashes, is_streak
 from agent.pools.pool import Ended
 from agent.profile.of_night import is_measured, limit_s, measure_phases
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
@@ -98,7 +97,8 @@ class Driver:
 
     def take_a_step(self) -> bool:
         """Plan and carry out one step; return False when nothing is left to do or the user stopped the night."""
-        check_disk(self.context.place.repo.root)
+        if not self.flight.jobs:  # what a run takes is watched, and freed again
+            check_disk(self.context.place.repo.root)
         if self.ideas is not None:
             self.ideas.note_news()
         self._check_streak()
@@ -126,12 +126,12 @@ class Driver:
                 self._settle(number)
             case Reconsider():
                 reconsider(context, state, step)
-            case Unfinished(number, why):
+            case Leave(number, why):
                 context.watcher.said(why)
                 self.flight.left.add(number)
             case Merge(number):
                 merge(context, state, number)
-            case NextIdea(wanted):
+            case EnterIdea(wanted):
                 self._go_on_to_ideas(wanted)
             case Wait():
                 self.wait()
@@ -163,32 +163,15 @@ class Driver:
         tell_settled(self.context, self.state, self.state.attempts[number])
 
     def _check_streak(self) -> None:
-        """Find out, once nothing is in flight, whether the machine is to blame for failures in a row."""
-        fresh = [self.state.attempts[number] for number in self._settled]
-        self.flight.is_held = is_streak(fresh)
+        """While the latest attempts have all failed, hold what would begin; attempt 0 is tried first, to see why."""
+        self.flight.is_held = is_streak(self._latest)
         if self.flight.is_held and not self.flight.jobs:
-            check_streak(self.context, self.state, fresh, self._try_first)
+            check_not_slow(self.context, self._latest)
 
-    def _try_first(self) -> DryRun | None:
-        """Make a trial run of attempt 0 on a worker, to see whether it still works there; None if the user stopped it.
-
-        Nothing else is in flight.
-        """
-        job, has_begun = Rehearse(trial=machine_trial(self.context, self.state), machine=None), False
-        while has_begun or not self.context.stop.now:
-            worker = None if has_begun else self.pool.free_for(job)
-            if worker is not None:
-                self.pool.begin(worker, job)
-                has_begun = True
-            for ended in self.pool.ended(POLL_S):
-                if isinstance(ended.error, MachineError):
-                    return DryRun(0.0, str(ended.error))
-                if ended.error is not None:
-                    raise ended.error
-                if ended.lost is None:
-                    return ended.result if isinstance(ended.result, DryRun) else None
-                has_begun = False
-        return None
+    @property
+    def _latest(self) -> History:
+        """Return the attempts that were settled in this call, the last ones."""
+        return [self.state.attempts[number] for number in self._settled]
 
     # ---- jobs --------------------------------------------------------------------------------------------------------
 
@@ -203,9 +186,7 @@ class Driver:
         if isinstance(job, Measure) or not attempt.settled:
             self._introduce(attempt)
         self._announce(attempt, job, worker)
-        run_id = 0
-        if isinstance(job, Measure):
-            run_id = self.state.start_run(job.attempt, job.seed, job.dawn, worker)
+        run_id = record_begin(self.state, job, worker)
         if self.ideas is not None and not isinstance(job, Rehearse):
             self.ideas.ask_ahead()
         self.flight.jobs[worker] = InFlight(job, run_id)
@@ -229,9 +210,11 @@ class Driver:
     def _poll(self) -> bool:
         """Record and show what is new; return whether a job has ended or a worker has come or left."""
         watcher = self.context.watcher
-        if self.ideas is not None and not self.flight.jobs:
+        if self.ideas is not None and self.flight.awaits_idea and not self.flight.jobs:
             self.ideas.wait(POLL_S)
-        ended = self.pool.ended(POLL_S if self.flight.jobs else 0.0)
+            ended = self.pool.ended(0.0)
+        else:
+            ended = self.pool.ended(POLL_S)
         errors = [error for one in ended if (error := self._end(one)) is not None]
         if errors:
             raise errors[0]
@@ -263,6 +246,8 @@ class Driver:
         job = before.job
         if ended.lost is not None:
             record_loss(self.context, self.state, job, ended.lost, before.run_id)
+        elif tries_machine(job):
+            self._end_streak(ended)
         elif ended.result is not None:
             record(self.context, self.state, job, ended.result, before.run_id)
         attempt = self.state.attempts[job.attempt]
@@ -271,6 +256,12 @@ class Driver:
         if attempt.settled:
             self._introduced.discard(job.attempt)
             self._drop_late(attempt, job)
+
+    def _end_streak(self, ended: Ended) -> None:
+        """End the night with the cause of the latest crashes, unless the user stopped attempt 0's trial run."""
+        found = DryRun(0.0, str(ended.error)) if isinstance(ended.error, MachineError) else ended.result
+        if isinstance(found, DryRun):
+            end_after_crashes(self.context, self.state, self._latest, found)
 
     def _drop_late(self, attempt: Attempt, job: Job) -> None:
         """Drop the weights of a run whose attempt was revoked meanwhile, once they are scored."""

@@ -1,6 +1,5 @@
 """Get the ideas of a night: made ahead while runs train, or asked for when a worker is free. The driver never waits."""
 
-import math
 import threading
 import time
 from collections.abc import Sequence
@@ -14,11 +13,12 @@ from agent.errors import Exhausted, NightError, NoIdea, ScriptError
 from agent.experiment import TITLE_CHARS, Attempt, Briefing, Proposal, source_name
 from agent.judging.failures import too_slow
 from agent.judging.noise import noise
+from agent.night.backoff import Backoff
 from agent.night.briefing.brief import briefing_of
 from agent.night.briefing.repairs import Repairs
-from agent.night.context import NightContext
+from agent.night.planning.context import NightContext
+from agent.night.planning.state import State
 from agent.night.record import tell_standing, why_and_where
-from agent.night.state import State
 from agent.proposers.ahead import FREE, Question
 from agent.proposers.checked import TRIES, Claims, check_proposal
 from agent.proposers.queue import waiting
@@ -28,7 +28,6 @@ from agent.records.place import read_script
 from agent.records.standing import remember_noise
 from agent.text import one_line
 
-WAITS_S = (30.0, 120.0, 600.0)  # between questions that brought nothing; after the last, the night ends
 CLOSE_S = 30.0  # how long questions may take to come to their end
 REPAIRED = ", repaired"
 
@@ -60,9 +59,7 @@ class Ideas:
         self._last_ahead = 0  # the highest number for which an idea was asked ahead
         self._told_of: Question | None = None  # that the watcher knows of
         self._repairs = Repairs(state.attempts)
-        self._pauses = 0  # since the last idea
-        self._asks_from_s: float | None = None  # monotonic; None: no pause
-        self._exhausted_at: int | None = None  # the incumbent for which all sources were exhausted
+        self._backoff = Backoff()
         self._refused = 0  # answers that could not be tried, since the last that could
         self._claims = Claims() if context.outbox is None else context.outbox.claims
         self._claims.follow(lambda: state.attempts)
@@ -133,10 +130,10 @@ class Ideas:
             told = told or replace(brief(context, state, best), broken=None)
             self._ask(replace(told, asked_for=number), is_ahead=True)
 
-    def enter_next(self, idle: int = 1) -> Supply:
-        """Enter an attempt into the journal if there is an idea for it, else see to it that one comes.
+    def enter_next(self, wanted: int) -> Supply:
+        """Enter an attempt into the journal if there is an idea for it, else ask for one.
 
-        idle: how many further ideas are wanted now.
+        wanted: how many ideas could be tried now.
         """
         context, state = self._context, self._state
         if not state.attempts:
@@ -149,23 +146,24 @@ class Ideas:
         if best is None:
             raise ScriptError(_without_baseline(context, state.first))
         self.note_news()
-        if self._enter(best, idle):
-            self._pauses, self._asks_from_s, self._exhausted_at, self._refused = 0, None, None, 0
+        if self._enter(best, wanted):
+            self._backoff.reset()
+            self._refused = 0
             return Supply.ENTERED
         if self._failures:
             self._consider_failures(best)
-        if not self._rests(best):
-            self._exhausted_at = self._asks_from_s = None
+        if not self._backoff.rests(best):
+            self._backoff.ask()
             if context.outbox is None:
                 return self._ask_here(best)
-            self._ask_for(best, idle)
+            self._ask_for(best, wanted)
         if self._questions and state.workers == 1:
             self._tell_of(self._questions[0])
         return self._none_yet(best)
 
     # ---- entering ----------------------------------------------------------------------------------------------------
 
-    def _enter(self, best: Attempt, idle: int) -> bool:
+    def _enter(self, best: Attempt, wanted: int) -> bool:
         """Enter the first idea that can be tried: an answer that was waited for, else one that was made ahead."""
         while self._answers:
             idea = self._answers.pop(0)
@@ -174,7 +172,7 @@ class Ideas:
             self._refused += 1
             if self._refused % TRIES == 0:
                 self._failures.append(NoIdea(f"{TRIES} ideas could not be tried: equal ones were, or they conflict"))
-        if idle <= len(self._due_repairs()):
+        if wanted <= len(self._due_repairs()):
             return False  # the workers wait for repairs
         while self._ahead:
             idea = self._ahead.pop(0)
@@ -242,17 +240,17 @@ class Ideas:
     def _ask(self, briefing: Briefing, *, is_ahead: bool) -> None:
         self._questions.append(Question(self._context.proposer, briefing, self._ended, is_ahead=is_ahead))
 
-    def _ask_for(self, best: Attempt, idle: int) -> None:
+    def _ask_for(self, best: Attempt, wanted: int) -> None:
         """Ask for as many ideas as are due and neither made nor asked for; repairs come first."""
         context, state = self._context, self._state
         asked = {question.briefing.broken.number for question in self._questions if question.briefing.broken}
         broken = [one for one in self._due_repairs() if one.number not in asked]
         left = context.limits.left(state.ideas).experiments
-        wanted = min(idle, idle if left is None else left) - len(self._questions)
-        if wanted <= 0:
+        missing = (wanted if left is None else min(wanted, left)) - len(self._questions)
+        if missing <= 0:
             return
         told = brief(context, state, best)
-        for _ in range(wanted):
+        for _ in range(missing):
             briefing = replace(told, asked_for=self._free_number())
             if broken or state.unsettled or asked:
                 briefing = replace(briefing, broken=broken.pop(0) if broken else None)
@@ -272,7 +270,7 @@ class Ideas:
             state.read_asks()
         check_proposal(proposal, state.attempts, context.place.script)
         state.add(best.number, self._named(proposal))
-        self._pauses = 0
+        self._backoff.reset()
         return Supply.ENTERED
 
     def _tell_of(self, question: Question) -> None:
@@ -323,26 +321,17 @@ class Ideas:
         for sentence in dict.fromkeys(map(str, failures)):
             context.watcher.said(sentence)
         if any(isinstance(error, Exhausted) for error in failures):
-            self._exhausted_at = best.number
-        elif self._asks_from_s is None:
-            wait_s = WAITS_S[self._pauses] if self._pauses < len(WAITS_S) else math.inf
-            if wait_s < math.inf and not context.limits.reached(state.ideas, state.pace, wait_s):
+            self._backoff.exhaust(best)
+        elif not self._backoff.pauses:
+            wait_s = self._backoff.pause(lambda wait_s: not context.limits.reached(state.ideas, state.pace, wait_s))
+            if wait_s is not None:
                 context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
-                self._asks_from_s = time.monotonic() + wait_s
-            else:
-                self._asks_from_s = math.inf
-            self._pauses += 1
-
-    def _rests(self, best: Attempt) -> bool:
-        """Return whether no source is to be asked now."""
-        pauses = self._asks_from_s is not None and time.monotonic() < self._asks_from_s
-        return pauses or self._exhausted_at == best.number
 
     def _none_yet(self, best: Attempt) -> Supply:
         """Return whether an idea may come later: from a question, after a pause, or once another script is the best."""
-        if self._exhausted_at == best.number:
+        if self._backoff.is_exhausted(best):
             return Supply.LATER if self._state.unsettled or self._questions else Supply.OVER
-        return Supply.OVER if self._asks_from_s == math.inf and not self._questions else Supply.LATER
+        return Supply.OVER if self._backoff.is_over and not self._questions else Supply.LATER
 
 
 def brief(context: NightContext, state: State, best: Attempt) -> Briefing:

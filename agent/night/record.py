@@ -3,10 +3,9 @@
 Each record is made before the next step is planned. Making it twice does no harm.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 
 from agent.drift.paces import lasting
@@ -21,31 +20,22 @@ from agent.experiment import (
     Night,
     Run,
     Score,
-    Status,
     attempt_ref,
     short,
 )
-from agent.files import read_plain, write_plain
-from agent.invocation import typed
-from agent.judging.failures import too_slow
 from agent.judging.noise import noise
 from agent.night.briefing.pace import Ahead, experience, pace_words
-from agent.night.context import NightContext
-from agent.night.plan import Reconsider
-from agent.night.state import State
+from agent.night.planning.context import NightContext
+from agent.night.planning.state import State
+from agent.night.planning.steps import Reconsider
 from agent.pools.contention import contention_of
 from agent.records import ledger
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.runs.execute import Result, broken_by, is_denied_again, remedy
+from agent.runs.execute import Result, is_denied_again, remedy
 from agent.runs.jobs import Evaluate, Job, Measure, OfWeights, Reexamine, Rehearse
 from agent.runs.runner import STARVED_WAIT_S
 from agent.view.status import noise_lines
-
-# A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that
-# are bad one after another are rare, and resuming costs a person one command. A dry run breaks more easily.
-CRASHES_IN_A_ROW, BROKEN_IN_A_ROW = 5, 15
-SLOW_IN_A_ROW = 10  # overruns, which cost minutes each and are rare, on a machine that is fit for the night
 
 
 def commit(context: NightContext, state: State, attempt: Attempt) -> None:
@@ -63,6 +53,17 @@ def commit(context: NightContext, state: State, attempt: Attempt) -> None:
     ref = attempt_ref(night.tag, attempt.number)
     repo.set_ref(ref, sha, f"attempt {attempt.number}")
     state.record_commit(attempt.number, sha)
+
+
+def record_begin(state: State, job: Job, worker: str) -> int:
+    """Record that a worker begins a job; return the id of the run that it makes, 0 where it makes none."""
+    match job:
+        case Measure():
+            return state.start_run(job.attempt, job.seed, job.dawn, worker)
+        case OfWeights():
+            doing = "scoring" if isinstance(job, Evaluate) else "auditing"
+            state.start_examination(worker, doing, job.attempt, job.seed, job.split)
+    return 0
 
 
 def record(context: NightContext, state: State, job: Job, result: Result, run_id: int) -> None:
@@ -101,7 +102,7 @@ def _tell_void(context: NightContext, job: Measure, run: Run) -> None:
     reason = run.last_lines.rpartition("\n")[2]
     if run.ending is Ending.BROKEN:
         raise MachineError(f"{reason}; repair that and give the same command: the run is done again")
-    if is_denied_again(run.ending, job.before):
+    if is_denied_again(run.ending, job):
         raise MachineError(f"{reason}; {remedy(context.runner, run.ending)}")
     if run.ending is Ending.SLEPT:
         context.watcher.said("the machine slept during this run: it does not count and is done again")
@@ -223,73 +224,21 @@ def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> Non
     nights = [
         night for at in sorted(place.nights.glob("*/journal.sqlite")) if at.parent.name != tag for night in _read(at)
     ]
-    nights = sorted([*nights, *([] if live is None else [live])], key=lambda pair: pair[0].started)
-    write_plain(place.ledger, ledger.render(read_plain(place.ledger), nights))
+    if live is not None:
+        nights.append((live[0], ledger.rendered(*live)))
+    ledger.write(place.ledger, sorted(nights, key=lambda pair: pair[0].started))
 
 
-_known: dict[Path, tuple[tuple[float, ...], list[tuple[Night, History]]]] = {}  # journals of other nights
+_known: dict[Path, tuple[tuple[float, ...], list[tuple[Night, ledger.LedgerText]]]] = {}  # journals of other nights
 
 
-def _read(path: Path) -> list[tuple[Night, History]]:
+def _read(path: Path) -> list[tuple[Night, ledger.LedgerText]]:
     """Return the night of a journal; none if it cannot be read. Read it again only where its files have changed."""
     files = [file.stat() for file in sorted(path.parent.glob(f"{path.name}*")) if not file.name.endswith("-shm")]
     stamp = tuple(fact for file in files for fact in (file.st_mtime_ns, file.st_size, file.st_ino))
     if path not in _known or _known[path][0] != stamp:
         _known[path] = stamp, []
         with suppress(NightError), Journal.read(path) as journal:
-            _known[path] = stamp, [(journal.night(), journal.attempts())]
+            night = journal.night()
+            _known[path] = stamp, [(night, ledger.rendered(night, journal.outlines()))]
     return _known[path][1]
-
-
-# ---- one failure after another: is it the machine or the ideas? ------------------------------------------------------
-
-
-def is_streak(fresh: History) -> bool:
-    """Return whether the attempts that were settled last, in their order, have all failed in the same way."""
-    return len(_slow(fresh)) >= SLOW_IN_A_ROW or _are_too_many(_crashes(fresh))
-
-
-def check_streak(context: NightContext, state: State, fresh: History, try_first: Callable[[], DryRun | None]) -> None:
-    """Raise MachineError if the attempts that were settled last have all failed in the same way.
-
-    Crashes are void if attempt 0 does not run any more either; they are repeated when the night goes on. try_first:
-    makes its trial run; None if the user stopped it.
-    """
-    slow, streak = _slow(fresh), _crashes(fresh)
-    if len(slow) >= SLOW_IN_A_ROW:
-        raise MachineError(
-            f"{len(slow)} attempts in a row were too slow, the last with: {why_and_where(context, slow[0])}; this "
-            f"machine is slower or busier than when attempt 0 ran: end what else is running and go on with: "
-            f"{typed('run', '--tag', context.runner.night.tag)}, or allow more with --allowance-s in a new night"
-        )
-    if not _are_too_many(streak):
-        return
-    found = try_first()
-    if found is None:
-        return  # the user stopped it, and the night with it
-    why = broken_by(found, context.runner)
-    crashes = f"{len(streak)} attempts in a row crashed, the last with: {why_and_where(context, streak[0])}"
-    go_on = f"go on with: {typed('run', '--tag', context.runner.night.tag)}"
-    if why is None:
-        raise MachineError(f"{crashes}; attempt 0 still runs here, so see what they share, repair it, {go_on}")
-    state.make_void([attempt.number for attempt in streak], why)
-    write_ledger(context.place, live=(context.runner.night, state.attempts))
-    raise MachineError(f"{crashes}; {why}; repair that and {go_on} (these crashes do not count and are done again)")
-
-
-def _slow(fresh: History) -> list[Attempt]:
-    return _last(fresh, lambda attempt: too_slow(attempt) is not None)
-
-
-def _crashes(fresh: History) -> list[Attempt]:
-    return _last(fresh, lambda attempt: attempt.status is Status.CRASH)
-
-
-def _are_too_many(crashes: History) -> bool:
-    after_minutes = [attempt for attempt in crashes if attempt.done_runs]
-    return len(after_minutes) >= CRASHES_IN_A_ROW or len(crashes) >= BROKEN_IN_A_ROW
-
-
-def _last(fresh: History, alike: Callable[[Attempt], bool]) -> list[Attempt]:
-    """Return the unbroken series of latest settled attempts that are alike, the last one first."""
-    return list(takewhile(lambda attempt: attempt.settled and alike(attempt), reversed(fresh)))

@@ -34,6 +34,10 @@ class LocalPool:
         return tuple(self._workers)
 
     @property
+    def expects_workers(self) -> bool:
+        return False
+
+    @property
     def at_work(self) -> Mapping[str, Working]:
         return {name: worker.working for name, worker in self._workers.items() if worker.is_busy}
 

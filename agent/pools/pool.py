@@ -37,6 +37,11 @@ class Pool(Protocol):
         ...
 
     @property
+    def expects_workers(self) -> bool:
+        """Return whether a worker may come, or be ready for jobs again: a night that lacks one waits for it."""
+        ...
+
+    @property
     def at_work(self) -> Mapping[str, Working]:
         """Return how far each busy worker is."""
         ...

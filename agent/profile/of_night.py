@@ -11,10 +11,10 @@ from pathlib import Path
 
 from agent.experiment import Attempt, Ending, Run
 from agent.experiment.setting import Phase
-from agent.files import write_plain
+from agent.files import open_plain, read_end, write_plain
 from agent.judging.failures import training_failure
 from agent.profile.phases import PHASES, PROFILER, REST, mean_phases
-from agent.runs.runner import Runner, open_plain, read_end
+from agent.runs.runner import Runner
 from agent.runs.score import SCORER
 from agent.runs.train import METRICS, METRICS_BYTES
 from agent.sandbox.process import LOG

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptError
 from agent.experiment import Attempt, Briefing, History, Proposal, Proposer, Refusal
+from agent.experiment.chunks import Chunks, by_chunk
 from agent.files import disk_is_broken, disk_is_full
 from agent.script.contract import check_script
 from agent.script.dials import fingerprint, fingerprint_of
+from agent.script.tried import tried_as
 from agent.text import SAID_CHARS, one_line
 
 TRIES = 3
@@ -41,10 +43,10 @@ class Claims:
             held = list(self._held)
         # read after the claims: what becomes an attempt meanwhile is in both, rather than in neither
         history = briefing.history if self._latest is None else self._latest()
-        known = {one.proposal.packed.sha256 for one in history} if held else set()
-        new = [(proposal, parent) for proposal, parent in held if proposal.packed.sha256 not in known]
+        new = [(proposal, parent) for proposal, parent in held if not _has_script(proposal, history)]
         claimed = (Attempt(len(history) + at, parent, proposal, NOT_BEGUN) for at, (proposal, parent) in enumerate(new))
-        return replace(briefing, history=(*history, *claimed), asked_for=briefing.number)
+        told = (history if isinstance(history, Chunks) else Chunks(history)).added(claimed) if new else history
+        return replace(briefing, history=told, asked_for=briefing.number)
 
     def claim(self, proposal: Proposal, parent: int) -> None:
         """Claim a proposal, an edit of this attempt; raise NightError if an equal one is claimed, or was tried."""
@@ -74,7 +76,10 @@ class Claims:
 
 def begun(history: History) -> Sequence[Attempt]:
     """Return the attempts of the journal: a history without claimed proposals."""
-    return [one for one in history if one.started != NOT_BEGUN]
+    count = len(history)
+    while count and history[count - 1].started == NOT_BEGUN:  # they are at its end
+        count -= 1
+    return history if count == len(history) else history[:count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,10 @@ def _check_new(proposal: Proposal, history: History) -> None:
         raise NightError(f"{proposal.source} proposed the script of attempt {known} again; it has to be a new one")
 
 
-def tried_as(script: str, history: History) -> int | None:
-    """Return the attempt that had this script; comments and layout do not count."""
-    wanted = fingerprint(script)
-    return next((one.number for one in history if fingerprint_of(one.proposal.packed) == wanted), None)
+def _has_script(proposal: Proposal, history: History) -> bool:
+    """Return whether an attempt has this very text."""
+    return any(proposal.packed.sha256 in known for known in by_chunk(history, _hashes))
+
+
+def _hashes(attempts: Sequence[Attempt]) -> frozenset[str]:
+    return frozenset(one.proposal.packed.sha256 for one in attempts)

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 
 from agent.errors import NightError
+from agent.files import read_end
 from agent.invocation import typed
-from agent.runs.runner import read_end
 from agent.text import harmless_lines, paragraphs
 
 NOTES = "notes.jsonl"

@@ -15,13 +15,12 @@ from filelock import FileLock, Timeout
 
 from agent.errors import NightError, NoIdea, ScriptError
 from agent.experiment import Attempt, Briefing, History, Proposal, Status
-from agent.files import ignore_all, write_plain
+from agent.files import ignore_all, read_end, write_plain
 from agent.git.repo import valid_tag
 from agent.invocation import typed
 from agent.proposers.checked import begun, check_proposal
 from agent.proposers.source import Source
 from agent.records.journal import Journal
-from agent.runs.runner import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script
 from agent.script.patch import apply_patch, check_patch, is_patch
 

@@ -29,7 +29,7 @@ def read_submission(file: Path, place: Place, history: History, tag: str = "") -
     text = read_text(file)
     if not text.strip():
         raise ScriptError(f"{file} is empty; a diff of two equal files is, so {NOTHING}")
-    if OTHER_DIFF.match(text):
+    if OTHER_DIFF.match(text) or (file.suffix in (".patch", ".diff") and not is_patch(text)):
         raise ScriptError(f"{file} is no unified diff; make it with: diff -u {place.script} IDEA.py")
     patch = is_patch(text)
     text = under_own_name(text, place) if patch else text

@@ -13,9 +13,8 @@ from typing import Any
 
 from agent.errors import NightError, NoIdea
 from agent.experiment import Attempt, Briefing, History, Proposal
-from agent.files import write_plain
+from agent.files import read_end, write_plain
 from agent.proposers.checked import Claims, begun, check_proposal
-from agent.runs.runner import read_end
 from agent.script.contract import MAX_SCRIPT_BYTES
 from agent.script.merge import merged
 

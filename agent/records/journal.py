@@ -9,12 +9,13 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from agent.clock import utc_now_ms
+from agent.clock import utc_now, utc_now_ms
 from agent.errors import NightError
 from agent.experiment import (
     Ask,
@@ -27,6 +28,7 @@ from agent.experiment import (
     Entry,
     Kind,
     Night,
+    NightCall,
     Proposal,
     Run,
     Score,
@@ -112,13 +114,19 @@ class Journal:
         with self._legible():
             return Night(**{row["fact"]: row["value"] for row in self._db.execute("SELECT * FROM night")})
 
-    def record_terms(self, terms: str) -> None:
-        self._write(("UPDATE night SET value = ? WHERE fact = 'terms'", (terms,)))
+    def record_facts(self, **facts: str) -> None:
+        """Record other terms of the night, another place of its corpus with checksums, or another id."""
+        self._write(*(("REPLACE INTO night VALUES (?, ?)", fact) for fact in facts.items()))
 
-    def record_corpus(self, data: str, pins: str) -> None:
-        """Record where the night's corpus is on this machine, and its checksums there."""
-        update = "UPDATE night SET value = ? WHERE fact = ?"
-        self._write((update, (data, "data")), (update, (pins, "pins")))
+    def record_call(self, workers: int) -> None:
+        """Record that a call of the night begins, in whole seconds, as attempts and asks have their times."""
+        added = "INSERT INTO calls (began, workers) VALUES (?, ?)", (utc_now(), workers)
+        self._write(("DELETE FROM examinations", ()), added)
+
+    def calls(self) -> tuple[NightCall, ...]:
+        """Return the calls of the night, in their order; those before format 8 were not recorded."""
+        with self._legible():
+            return tuple(NightCall(*row) for row in self._db.execute("SELECT began, workers FROM calls ORDER BY id"))
 
     def attempts(self) -> tuple[Attempt, ...]:
         """Return all attempts in the order of their numbers, each with its runs and decisions."""
@@ -142,16 +150,19 @@ class Journal:
             return self._db.execute(sql).fetchall()
 
     def _attempts(self, which: str, values: Sequence[object], of_scripts: str = "") -> tuple[Attempt, ...]:
-        shelf = None if self._shelf is None or of_scripts else self._shelf.packed
+        shelf = None if of_scripts else self._shelf
         of_scripts = of_scripts or ("*" if shelf is None else "sha256, fingerprint, python")
+        packed = None if shelf is None else shelf.packed
         attempts = f"(SELECT *, number AS attempt FROM attempts) {which}"
         used = f"SELECT {of_scripts} FROM scripts WHERE sha256 IN (SELECT script FROM {attempts})"
         with self._legible(), self._one_moment():
-            runs = self._by_attempt("runs", which, values, run_of)
+            runs = self._by_attempt("runs", which, values, partial(run_of, shelf=shelf))
             decisions = self._by_attempt("decisions", which, values, entry_of)
-            scripts = {row["sha256"]: script_of(row, shelf) for row in self._db.execute(used, values)}
+            scripts = {row["sha256"]: script_of(row, packed) for row in self._db.execute(used, values)}
             return tuple(
-                attempt_of(row, scripts[row["script"]], runs.get(row["number"], ()), decisions.get(row["number"], ()))
+                attempt_of(
+                    row, scripts[row["script"]], runs.get(row["number"], ()), decisions.get(row["number"], ()), shelf
+                )
                 for row in self._db.execute(f"SELECT * FROM {attempts} ORDER BY number", values)
             )
 
@@ -259,6 +270,11 @@ class Journal:
         }
         columns = ", ".join(f"{name} = ?" for name in facts)
         self._write((f"UPDATE runs SET {columns} WHERE id = ?", (*facts.values(), run_id)))
+
+    def start_examination(self, worker: str, doing: str, attempt: int, seed: int, split: str) -> None:
+        """Record that a worker begins to score or to audit the weights of a run."""
+        facts = worker, doing, attempt, seed, split, utc_now_ms()
+        self._write(("REPLACE INTO examinations VALUES (?, ?, ?, ?, ?, ?)", facts))
 
     def lose_run(self, attempt: int, seed: int, why: str) -> None:
         """Make a finished run void: what it left is gone."""

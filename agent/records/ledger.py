@@ -4,11 +4,15 @@ import csv
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from agent.experiment import Attempt, History, Night, Score, short
-from agent.files import check_plain, read_plain
+from agent.experiment.chunks import SIZE, chunks_of
+from agent.files import check_plain, read_plain, write_plain
+from agent.judging.recent import numbered
 from agent.text import harmless
 
 COLUMNS = (
@@ -27,52 +31,104 @@ TEXT_MARK = "'"  # the spreadsheet's own sign that a cell is text
 ABSURD = 1e9  # no gigabytes, millions or seconds of a run are as many; a script may claim what it likes
 
 
-def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
-    """Return the ledger's text: the rows of these nights from their first row's place on, all others unchanged."""
-    blocks = {night.tag: rows(night, history) for night, history in nights}
-    rendered = set(blocks)
-    lines = [HEADER]
-    for line in before.split("\n"):
-        tag = tag_of(line)
-        if tag in blocks:
-            lines += blocks.pop(tag)
-        elif line and tag not in rendered and line.split("\t", 1)[0] != "commit":
-            lines.append(line)
-    for block in blocks.values():
-        lines += block
-    return "\n".join(lines) + "\n"
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+LedgerText = Sequence[bytes]  # pieces of the file, each of whole lines
+LedgerParts = list[tuple[str | None, LedgerText]]  # each the tag of adjacent rows, None of foreign ones
+_written: dict[Path, tuple[tuple[int, ...], LedgerParts]] = {}  # by ledger: its stamp, its parts
 
 
-def rows(night: Night, history: History) -> list[str]:
-    """Return one line for every attempt that has a decision.
+def write(path: Path, nights: Sequence[tuple[Night, LedgerText]]) -> None:
+    """Write the ledger: the rows of these nights from their first row's place on, all others unchanged.
 
-    The line of an attempt is rendered again only where the attempt is another object than at the last call: a long
-    night has thousands of lines, and each step changes one or two of them.
+    The file is read only where another has written it, and lines are rendered only where their attempts have changed.
     """
-    known = _rendered.get(night, {})
-    found: dict[int, _Line] = {}
-    commits = {one.number: one.commit for one in history}
-    for attempt in history:
-        if attempt.decision is not None:
-            parent = night.base if attempt.parent is None else commits.get(attempt.parent)
-            line = known.get(attempt.number)
-            if line is None or line.attempt is not attempt or line.parent != parent:
-                line = _Line(attempt, parent, _line(night, attempt, parent))
-            found[attempt.number] = line
-    _rendered[night] = found
-    return [line.text for line in found.values()]
+    stamp, parts = _written.get(path, ((), []))
+    if not stamp or stamp != _stamp_of(path):
+        parts = _parts_of(path)
+    parts = arranged(parts, {night.tag: lines for night, lines in nights})
+    content = b"".join((f"{HEADER}\n".encode(), *(piece for _, lines in parts for piece in lines)))
+    write_plain(path, content)
+    _written[path] = _stamp_of(path), parts
+
+
+def arranged(parts: LedgerParts, nights: Mapping[str, LedgerText]) -> LedgerParts:
+    """Put the lines of nights, by tag, in the place of their first part; those of new nights come at the end."""
+    found: dict[str, LedgerText] = {}
+    arranged: LedgerParts = []
+    for tag, lines in parts:
+        if tag is None or tag not in nights:
+            arranged.append((tag, lines))
+        elif tag not in found:
+            found[tag] = nights[tag]
+            arranged.append((tag, nights[tag]))
+    return arranged + [(tag, lines) for tag, lines in nights.items() if tag not in found]
+
+
+def _parts_of(path: Path) -> LedgerParts:
+    """Read the parts of a ledger, without its header and blank lines."""
+    check_plain(path)
+    if not path.exists():
+        return []
+    with path.open("rb") as file:  # whose lines end with line feeds alone
+        lines = (line.removesuffix(b"\n") for line in file)
+        told = ((line, line.decode(errors="surrogateescape")) for line in lines if line)
+        rows = ((tag_of(text), line + b"\n") for line, text in told if text.split("\t", 1)[0] != "commit")
+        groups = groupby(rows, key=lambda row: row[0])
+        return [(tag, [b"".join(line for _, line in group)]) for tag, group in groups]
+
+
+def _stamp_of(path: Path) -> tuple[int, ...]:
+    """Return what changes when a file is written; () where there is none."""
+    with suppress(FileNotFoundError):
+        now = path.stat()
+        return now.st_mtime_ns, now.st_size, now.st_ino
+    return ()
+
+
+def rendered(night: Night, history: History) -> LedgerText:
+    """Return the lines of all attempts that have a decision: those of each chunk of the history as one piece.
+
+    They follow from the attempts of the chunk, and from the commits that these were made from.
+    """
+    found = []
+    for chunk in chunks_of(history):
+        parents = ((number, numbered(history, number)) for number in chunk.once(_parents))
+        commits = tuple((number, None if one is None else one.commit) for number, one in parents)
+        found.append(chunk.once(_Rendering(night, commits)))
+    return found
+
+
+def _parents(attempts: Sequence[Attempt]) -> list[int]:
+    return sorted({one.parent for one in attempts if one.parent is not None})
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """Hold the line of an attempt and everything that it was rendered from, apart from the night."""
+class _Rendering:
+    """Hold what the lines of attempts depend on beside themselves, and render them."""
 
-    attempt: Attempt
-    parent: str | None  # its commit
-    text: str
+    night: Night
+    commits: tuple[tuple[int, str | None], ...]  # of their parents, by number
+
+    def __call__(self, attempts: Sequence[Attempt]) -> bytes:
+        commits = dict(self.commits)
+        lines = (_line(self.night, one, commits.get(one.parent or 0)) for one in attempts if one.decision is not None)
+        return "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
 
 
-_rendered: dict[Night, dict[int, _Line]] = {}
+_lines: dict[int, tuple[Night, Attempt, str | None, str]] = {}  # of a chunk that changes, all but one stay
+
+
+def _line(night: Night, attempt: Attempt, parent: str | None) -> str:
+    """Return the line of an attempt; render it only where it is not the one that was rendered last by its number."""
+    at = attempt.number % (2 * SIZE)
+    known = _lines.get(at)
+    if known is None or known[1] is not attempt or known[2] != parent or known[0] != night:
+        known = _lines[at] = night, attempt, parent, row_of(night, attempt, parent)
+    return known[3]
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -108,7 +164,12 @@ def tag_of(line: str) -> str | None:
     return cells[TAG] if len(cells) > TAG and cells[0] != "commit" else None
 
 
-def _line(night: Night, attempt: Attempt, parent: str | None) -> str:
+# ---- a row -----------------------------------------------------------------------------------------------------------
+
+
+def row_of(night: Night, attempt: Attempt, parent: str | None) -> str:
+    """Return the line of an attempt; parent: the commit that it was made from, if it is none of attempt 0's."""
+    parent = night.base if attempt.parent is None else parent
     summary, decision, at_dawn = attempt.summary, attempt.decision, attempt.dawn_runs()
     cells: Mapping[str, str] = {
         "commit": (attempt.commit or "")[:7],

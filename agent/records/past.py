@@ -15,7 +15,7 @@ from agent.errors import NightError, ScriptError
 from agent.experiment import Attempt, Night, Status
 from agent.files import check_plain
 from agent.judging.noise import noise_of
-from agent.judging.recent import recent_numbers
+from agent.judging.recent import Edge, recent
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.script.cached import remembered
@@ -120,9 +120,9 @@ def likeness(past: PastNight, night: Night) -> float:
 def of_journal(journal: Journal) -> PastNight:
     """Read a night from its journal; raise NightError where that is damaged."""
     night = journal.night()
-    parents = [(row[0], row[1]) for row in journal.query("SELECT number, parent FROM attempts ORDER BY number")]
-    latest = {0, *(number for number, _ in parents[-LATEST:])}
-    judged = set(recent_numbers(parents))  # the noise is learnt from these
+    edges = [Edge(*row) for row in journal.query("SELECT number, parent FROM attempts ORDER BY number")]
+    latest = {0, *(edge.number for edge in edges[-LATEST:])}
+    judged = {edge.number for edge in recent(edges)}  # the noise is learnt from these
     attempts = journal.attempts_among(latest | judged)
     noise = noise_of([one for one in attempts if one.number in judged])
     return PastNight(

@@ -1,13 +1,14 @@
 """A repository with its script, and where its nights are kept."""
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from agent.errors import NightError, NoRepository
 from agent.experiment import Night
 from agent.git.repo import Repo, valid_tag
-from agent.invocation import typed
+from agent.invocation import SCRIPT, typed
 from agent.records import ledger
 from agent.records.journal import Journal
 from agent.script.contract import check_script, no_script, read_text
@@ -124,6 +125,13 @@ def known_night(place: Place, tag: str | None) -> Night | None:
         return journal.night()
 
 
+def place_of_night(script: Path, tag: str | None) -> Place:
+    """Find the place of a script; of a night that goes on and has another one, its own, unless the user named one."""
+    place = Place.of(script)
+    night = known_night(place, tag) if script == Path(SCRIPT) else None
+    return place if night is None else replace(place, script=night.script)
+
+
 def check_unpacked(place: Place, tag: str) -> None:
     """Raise NightError for a night that is packed away."""
     if place.packed(tag).exists():
@@ -139,6 +147,11 @@ def new_tag(place: Place, asked: str | None) -> str:
     if free != asked:
         raise NightError(f"tag {asked} is taken by refs or ledger rows whose journal is not here; use --tag {free}")
     return asked
+
+
+def new_id() -> str:
+    """Return an id for a night, which no other has."""
+    return secrets.token_hex(8)
 
 
 def free_tag(place: Place, wanted: str) -> str:

@@ -4,6 +4,7 @@ import json
 import platform
 import sqlite3
 from collections.abc import Callable
+from sys import intern
 from typing import Any, cast
 
 from agent.experiment import (
@@ -21,17 +22,21 @@ from agent.experiment import (
     Summary,
     Weights,
 )
+from agent.records.shelf import LOG, SHORT, WHY, Shelf, Unread
 
 PYTHON = ".".join(platform.python_version_tuple()[:2])  # the shape of a syntax tree changes with it
 
 
-def attempt_of(row: sqlite3.Row, script: Script, runs: tuple[Run, ...], decisions: tuple[Entry, ...]) -> Attempt:
+def attempt_of(
+    row: sqlite3.Row, script: Script, runs: tuple[Run, ...], decisions: tuple[Entry, ...], shelf: Shelf | None = None
+) -> Attempt:
+    """Return the attempt of a row; shelf: which reads its long texts later."""
     last = decisions[-1] if decisions else None
     decided = last is not None and last.decision.kind is not Kind.VOID
     return Attempt(
         number=row["number"],
         parent=row["parent"],
-        proposal=_proposal(row, script),
+        proposal=_proposal(row, script, shelf),
         started=row["started"],
         commit=row["commit_sha"],
         dry_run=DryRun(**json.loads(row["dry_run"])) if row["dry_run"] else None,
@@ -47,8 +52,9 @@ def script_of(row: sqlite3.Row, packed: Callable[[str], bytes] | None = None) ->
     return Script(row["sha256"], packed or row["packed"], row["fingerprint"] if row["python"] == PYTHON else None)
 
 
-def _proposal(row: sqlite3.Row, script: Script) -> Proposal:
-    words = cast(str, script), row["title"], row["hypothesis"], row["source"]  # it is unpacked when it is read
+def _proposal(row: sqlite3.Row, script: Script, shelf: Shelf | None) -> Proposal:
+    why = _later(row["hypothesis"], shelf, WHY, row["number"])
+    words = cast(str, script), row["title"], why, intern(row["source"])  # a script is unpacked when it is read
     without = tuple(json.loads(row["without"]))
     return Proposal(*words, repairs=row["repairs"], without=without, merges=row["merges"])
 
@@ -58,22 +64,31 @@ def entry_of(row: sqlite3.Row) -> Entry:
     return Entry(row["id"], row["at"], decision)
 
 
-def run_of(row: sqlite3.Row) -> Run:
-    """Read a run from its row; one without an ending counts as lost, though it may be running."""
+def _later(text: str, shelf: Shelf | None, query: str, key: int) -> str:
+    """Return a text or, where it is long and there is a shelf, the way to read it."""
+    return text if shelf is None or len(text) < SHORT else cast(str, Unread(shelf, query, key))
+
+
+def run_of(row: sqlite3.Row, shelf: Shelf | None = None) -> Run:
+    """Read a run from its row; one without an ending counts as lost, though it may be running.
+
+    shelf: which reads the log of a run that went well later; that of any other says why it failed.
+    """
+    log = row["last_lines"] or ""
     return Run(
         seed=row["seed"],
         ending=Ending(row["ending"] or Ending.LOST),
         exit_code=row["exit_code"],
         wall_s=float(row["wall_s"] or 0.0),
         summary=Summary(**json.loads(row["summary"])) if row["summary"] else None,
-        last_lines=row["last_lines"] or "",
+        last_lines=_later(log, shelf if row["ending"] == Ending.FINISHED else None, LOG, row["id"]),
         weights_bytes=row["weights_bytes"],
         peak_bytes=row["peak_bytes"],
         score=_score(row) if row["score_s"] is not None else None,
         dawn=row["dawn"],
         holdout=_holdout(json.loads(row["holdout"])) if row["holdout"] else None,
         weights=Weights(**json.loads(row["weights"])) if row["weights"] else None,
-        worker=row["worker"],
+        worker=intern(row["worker"]),
         began=row["began"],
         ended=row["ended"],
     )

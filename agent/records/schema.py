@@ -16,7 +16,7 @@ from agent.errors import NightError
 from agent.experiment import Ending, Kind, Run, Script, Status, Summary
 from agent.files import disk_is_broken, disk_is_full
 
-VERSION = 7
+VERSION = 8
 # DECISIONS, SCRIPTS and INDICES are also what _from_4 makes: a later format leaves them, and has its own beside them.
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 DECISIONS = """
@@ -36,9 +36,26 @@ CREATE TABLE scripts (
     fingerprint TEXT, python TEXT        -- of its syntax tree, as this version of Python has it; NULL: not known
 )
 """
+CALLS = """
+CREATE TABLE calls (                     -- of the night: the first, and each that goes on
+    id INTEGER PRIMARY KEY,
+    began TEXT NOT NULL,                 -- ISO 8601, UTC
+    workers INTEGER NOT NULL
+)
+"""
+EXAMINATIONS = """
+CREATE TABLE examinations (              -- the latest of each worker in this call, where workers have names
+    worker TEXT PRIMARY KEY,             -- it need not be the one that has trained
+    doing TEXT NOT NULL,                 -- scoring or auditing
+    attempt INTEGER NOT NULL REFERENCES attempts, seed INTEGER NOT NULL, split TEXT NOT NULL,
+    began TEXT NOT NULL                  -- ISO 8601, UTC
+)
+"""
 INDICES = "CREATE INDEX decisions_of ON decisions (attempt)", "CREATE INDEX runs_of ON runs (attempt)"
 SCHEMA = f"""
 CREATE TABLE night (fact TEXT PRIMARY KEY, value) WITHOUT ROWID;
+{CALLS};
+{EXAMINATIONS};
 CREATE TABLE attempts (
     number INTEGER PRIMARY KEY,
     parent INTEGER REFERENCES attempts,
@@ -126,7 +143,11 @@ def _opened(path: Path, mode: str) -> tuple[sqlite3.Connection, int]:
     try:
         address = f"{path.absolute().as_uri()}?mode={mode}"
         database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=LOCKED_S)
-        version = _version(database)
+        try:
+            version = _version(database)
+        except sqlite3.Error:
+            database.close()  # a disk with an open file cannot be unmounted
+            raise
     except sqlite3.OperationalError as error:
         if disk_is_full(error) or disk_is_broken(error):
             raise
@@ -270,8 +291,15 @@ def _from_6(database: sqlite3.Connection, level: int) -> None:
     database.execute("ALTER TABLE attempts ADD COLUMN merges INTEGER")
 
 
+def _from_7(database: sqlite3.Connection, level: int) -> None:
+    """Make room for calls and examinations; of earlier calls, the runs tell how many workers they had."""
+    database.execute(CALLS)
+    database.execute(EXAMINATIONS)
+
+
 MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection, int], None]] = {  # by the format that each begins with
     4: _from_4,
     5: _from_5,
     6: _from_6,
+    7: _from_7,
 }

@@ -1,10 +1,12 @@
-"""Hand out the scripts of a night while it goes on: ten thousand of them would fill its memory."""
+"""Hand out the long texts of a night while it goes on: those of ten thousand attempts would fill its memory."""
 
 import sqlite3
 from contextlib import closing
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from agent.errors import NightError
 from agent.records.schema import LOCKED_S
@@ -12,8 +14,13 @@ from agent.records.schema import LOCKED_S
 KEPT = 100  # scripts, packed: a megabyte or two
 
 
+SHORT = 100  # characters: to say where the text is takes as much
+LOG, WHY = "SELECT last_lines FROM runs WHERE id = ?", "SELECT hypothesis FROM attempts WHERE number = ?"
+PACKED = "SELECT packed FROM scripts WHERE sha256 = ?"
+
+
 class Shelf:
-    """Read scripts from a journal by their hashes, in any thread: sources of ideas ask for them in their own.
+    """Read texts from a journal by their keys, in any thread: sources of ideas ask for them in their own.
 
     The file stays open, so that they can be read even where it was removed.
     """
@@ -21,7 +28,7 @@ class Shelf:
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, Lock()
         self._db: sqlite3.Connection | None = self._opened()
-        self.packed = lru_cache(maxsize=KEPT)(self._read)
+        self.packed = lru_cache(maxsize=KEPT)(self._packed)
 
     def close(self) -> None:
         """Close the file; a script that is asked for later opens it once more."""
@@ -34,18 +41,32 @@ class Shelf:
         address = f"{self._path.absolute().as_uri()}?mode=ro"
         return sqlite3.connect(address, uri=True, isolation_level=None, timeout=LOCKED_S, check_same_thread=False)
 
-    def _read(self, sha256: str) -> bytes:
+    def _packed(self, sha256: str) -> bytes:
+        return bytes(self.read(PACKED, sha256, f"the script {sha256[:12]}"))
+
+    def read(self, query: str, key: str | int, what: str) -> Any:
         try:
             with self._lock:
                 if self._db is not None:
-                    return _packed(self._db, sha256)
+                    return _first(self._db, query, key)
             with closing(self._opened()) as database:
-                return _packed(database, sha256)
+                return _first(database, query, key)
         except (sqlite3.Error, LookupError) as error:
-            why = f"{self._path} does not give the script {sha256[:12]} ({error})"
+            why = f"{self._path} does not give {what} ({error})"
             raise NightError(f"{why}; move its folder away to go on without it") from error
 
 
-def _packed(database: sqlite3.Connection, sha256: str) -> bytes:
-    found: bytes = database.execute("SELECT packed FROM scripts WHERE sha256 = ?", (sha256,)).fetchall()[0][0]
-    return found
+def _first(database: sqlite3.Connection, query: str, key: str | int) -> Any:
+    return database.execute(query, (key,)).fetchall()[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Know where a text is, and read it when called."""
+
+    shelf: Shelf
+    query: str
+    key: int
+
+    def __call__(self) -> str:
+        return str(self.shelf.read(self.query, self.key, f"a text of {self.key}") or "")

@@ -34,6 +34,7 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
     """
     with Journal.read(place.journal(tag)) as journal:
         night, history, asks, past = journal.night(), journal.attempts(), journal.asks(), of_journal(journal)
+        calls = [[one.began, one.workers] for one in journal.calls()]
         dawn = next((one for one in reversed(journal.dawns()) if one.findings), None)
     if not any(one.decision for one in history):
         raise NightError(f"night {tag} has no result yet; ship it once its first attempt is decided")
@@ -43,6 +44,7 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
         "sigma_bpb": past.sigma_bpb,
         "incumbent": best.number if best is not None else None,
         "confirmed": confirmed,
+        "calls": calls,
     }
     texts = {FACTS: _json(facts), ATTEMPTS: _rows(night, history, asks)}
     champion = best if confirmed is None else history[confirmed]

@@ -6,10 +6,12 @@ The result equals that from the attempts themselves (Standing.of); a test compar
 import hashlib
 import json
 import statistics
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 
 from agent.errors import NightError
 from agent.experiment import (
@@ -20,14 +22,16 @@ from agent.experiment import (
     Night,
     Noise,
     Status,
+    by_source,
     incumbent,
     kept,
     source_name,
 )  # fmt: skip
+from agent.experiment.chunks import by_chunk
 from agent.files import read_plain, write_plain
-from agent.judging.recent import recent_numbers
+from agent.judging.recent import Edge, recent
 from agent.records.journal import Journal
-from agent.records.ledger import rows, tag_of
+from agent.records.ledger import row_of, tag_of
 
 LAST = "SELECT attempt, max(id) AS id FROM decisions GROUP BY attempt"
 SOURCE = "CASE instr(source, ':') WHEN 0 THEN source ELSE substr(source, 1, instr(source, ':') - 1) END"  # source_name
@@ -192,7 +196,7 @@ class Standing:
             first=known.get(0),
             best=next(reversed(kept(keeps)), None),
             noise=noise_of_night(journal) if with_noise else None,
-            brought=by_source(ideas),
+            brought=summed(ideas),
         )
 
 
@@ -225,8 +229,8 @@ def noise_of_night(journal: Journal) -> Noise | None:
             return Noise(**known["noise"]) if known["noise"] is not None else None
     from agent.judging.noise import noise_of
 
-    parents = [(row[0], row[1]) for row in journal.query("SELECT number, parent FROM attempts ORDER BY number")]
-    return _remember(journal, noise_of(journal.attempts_among(recent_numbers(parents))), state)
+    edges = [Edge(*row) for row in journal.query("SELECT number, parent FROM attempts ORDER BY number")]
+    return _remember(journal, noise_of(journal.attempts_among(edge.number for edge in recent(edges))), state)
 
 
 def remember_noise(journal: Journal, found: Noise | None) -> Noise | None:
@@ -251,11 +255,27 @@ def _remember(journal: Journal, found: Noise | None, state: list[str | int]) -> 
 
 def brought(history: History) -> list[Brought]:
     """Return a row for every source that has proposed."""
-    return by_source(
-        Brought(source_name(one.proposal.source), 1, one.status is Status.KEEP, gain_bpb(one, history), one.spent_s)
-        for one in history
-        if one.parent is not None and one.is_idea
-    )
+    spent_s: dict[str, list[array[float]]] = defaultdict(list)
+    for spent in by_chunk(history, _spent_in):
+        for name, times_s in spent.items():
+            spent_s[name].append(times_s)
+    keeps = sorted((one for one in kept(history) if _is_edit(one)), key=lambda one: one.number)
+    gains = {name: [gain_bpb(one, history) for one in ones] for name, ones in by_source(keeps).items()}
+    return [
+        Brought(name, sum(map(len, several)), len(gains.get(name, ())), sum(gains.get(name, ()), 0.0),
+                sum(chain.from_iterable(several)))
+        for name, several in spent_s.items()
+    ]  # fmt: skip
+
+
+def _spent_in(attempts: Sequence[Attempt]) -> "dict[str, array[float]]":
+    """Return the seconds of each idea of every source."""
+    found = by_source([one for one in attempts if _is_edit(one)])
+    return {name: array("d", (one.spent_s for one in ones)) for name, ones in found.items()}
+
+
+def _is_edit(attempt: Attempt) -> bool:
+    return attempt.parent is not None and attempt.is_idea
 
 
 def gain_bpb(attempt: Attempt | None, history: History | Mapping[int, Attempt]) -> float:
@@ -268,7 +288,7 @@ def gain_bpb(attempt: Attempt | None, history: History | Mapping[int, Attempt]) 
     return max(0.0, before - after) if before is not None and after is not None else 0.0
 
 
-def by_source(ideas: Iterable[Brought]) -> list[Brought]:
+def summed(ideas: Iterable[Brought]) -> list[Brought]:
     """Sum up the ideas of each source."""
     groups: dict[str, list[Brought]] = defaultdict(list)
     for idea in ideas:
@@ -297,6 +317,7 @@ def is_up_to_date(text: str, night: Night, journal: Journal) -> bool:
         return False
     latest = journal.attempts_among({touched["judged"], touched["run"]} - {None})
     others = {one.parent for one in latest if one.parent is not None} - {one.number for one in latest}
-    parents = journal.attempts_among(others)
-    due = rows(night, [*parents, *latest])[sum(one.decision is not None for one in parents) :]
-    return mine.issuperset(due)
+    commits = {one.number: one.commit for one in (*journal.attempts_among(others), *latest)}
+    return mine.issuperset(
+        row_of(night, one, commits.get(one.parent or 0)) for one in latest if one.decision is not None
+    )

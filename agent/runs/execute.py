@@ -3,7 +3,6 @@
 If a failure may be the machine's fault, attempt 0 is tried here before the attempt is blamed.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.drift.power import Power
@@ -54,9 +53,9 @@ def _measure(job: Measure, runner: Runner) -> Run:
     runner.wait(job.wait_s)
     fair = fair_runner(runner, job.usual_bytes)
     run = train(fair, job.attempt, job.script, job.seed, job.allowance_s, job.bounds)
-    run = given_a_second_chance(run, job.before, was_in_time=job.was_in_time)
+    run = given_a_second_chance(run, job)
     run = _unless_machine_ended_it(job, runner, run)
-    if (run.ending in FAILED and (job.dawn or job.has_run_well)) or is_denied_again(run.ending, job.before):
+    if (run.ending in FAILED and (job.dawn or job.has_run_well)) or is_denied_again(run.ending, job):
         run = _unless_machine_is_broken(job, runner, run)
     return run if job.usual is None else _unless_machine_is_slow(job, job.usual, runner, run)
 
@@ -92,21 +91,25 @@ def _reexamine(job: Reexamine, runner: Runner) -> Audit | None:
 # ---- second chances --------------------------------------------------------------------------------------------------
 
 
-def given_a_second_chance(run: Run, before: Sequence[Ending], *, was_in_time: bool) -> Run:
+def given_a_second_chance(run: Run, job: Measure) -> Run:
     """Turn a first overrun into a delay if the script was in time before; count the second in any case."""
     if run.ending not in (Ending.OVERRAN, Ending.DELAYED):
         return run
-    if Ending.DELAYED in before:
+    if Ending.DELAYED in job.before or not job.has_chances:
         return replace(run, ending=Ending.OVERRAN)
-    if run.ending is Ending.OVERRAN and was_in_time:
+    if run.ending is Ending.OVERRAN and job.was_in_time:
         return replace(run, ending=Ending.DELAYED, last_lines=f"{run.last_lines}\nwith another seed it was in time")
     return run
 
 
-def is_denied_again(ending: Ending, before: Sequence[Ending]) -> bool:
-    """Return whether the last STARVED_TRIES runs all lacked what other programs had taken, or were disrupted."""
-    latest = [*before, ending][-STARVED_TRIES:]
-    return len(latest) == STARVED_TRIES and DENIED.issuperset(latest)
+def is_denied_again(ending: Ending, job: Measure) -> bool:
+    """Return whether so many runs with this seed lacked what other programs had taken, or were disrupted.
+
+    Other endings in between make no difference: a script could choose among them.
+    """
+    if ending not in DENIED:
+        return False
+    return not job.has_chances or sum(one in DENIED for one in job.before) + 1 >= STARVED_TRIES
 
 
 # ---- whose fault it is -----------------------------------------------------------------------------------------------
@@ -153,7 +156,7 @@ def _unless_machine_ended_it(job: Measure, runner: Runner, run: Run) -> Run:
 
     Words that a script's own fault causes as well count only if attempt 0 fails, too.
     """
-    message = told_by(run.last_lines) if run.ending is Ending.CRASHED else None
+    message = told_by(run.last_lines, runner.night.device_kind) if run.ending is Ending.CRASHED else None
     if message is None:
         return run
     if message.is_doubtful:
@@ -182,13 +185,17 @@ def _unless_machine_is_broken(job: Measure, runner: Runner, run: Run) -> Run:
 
 
 def _unless_machine_is_slow(job: Measure, usual: Usual, runner: Runner, run: Run) -> Run:
-    """Return a run that the machine has slowed as void; one that is slow for the third time counts, and says so."""
+    """Return a run that the machine has slowed as void; one that is slow for the third time counts, and says so.
+
+    Attempt 0's own speed is believed. Of an edit's run, attempt 0 has to tell that the machine is slow.
+    """
     if run.ending is not Ending.FINISHED:
         return run
     lost, how = usual.lost(run), "it trained {:.0%} slower than other runs of its script"
-    if lost is None and job.reference is not None and _is_suspect(job, usual, runner, run):
-        lost = _lost_by(job.reference, runner)
-        how = f"#{job.reference.trial.attempt}, trained for a moment after it, was {{:.0%}} slower than in its own runs"
+    if job.attempt and (lost is not None or _is_suspect(job, usual, runner, run)):
+        # a script counts its own steps, and can take fewer: a run that it does not like would be void
+        lost = None if job.reference is None else _lost_by(job.reference, runner)
+        how = "#0, trained for a moment after it, was {:.0%} slower than in its own runs"
         if runner.stopped():
             return replace(run, ending=Ending.STOPPED)
     if lost is None or lost <= usual.threshold:

@@ -3,9 +3,21 @@
 from dataclasses import dataclass
 
 from agent.drift.speeds import Usual
-from agent.experiment import Ending
+from agent.experiment import Attempt, Ending
 from agent.judging.early_stop import Bound
 from agent.runs.score import Split
+
+SPOILT = frozenset({Ending.DELAYED, Ending.STARVED, Ending.DISRUPTED})  # what a script could have caused itself
+MOST_SPOILT, RUNS_A_CHANCE = 2, 4  # void runs of an attempt for that, and one more for so many that counted
+
+
+def has_chances(attempt: Attempt) -> bool:
+    """Return whether one more of an attempt's runs may be void for what a script can cause itself.
+
+    A script that had further tries with every seed would show the best of a few each time. Attempt 0 is not suspected.
+    """
+    spoilt = sum(run.ending in SPOILT for run in attempt.runs)
+    return attempt.number == 0 or spoilt < MOST_SPOILT + len(attempt.counted_runs) // RUNS_A_CHANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +48,7 @@ class Rehearse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """Train a script whose speed is known for a moment, to see whether this machine is slow now."""
+    """Train attempt 0 for a moment, to see whether this machine is slow now."""
 
     trial: Trial
     budget_s: float
@@ -58,6 +70,7 @@ class Measure:
     before: tuple[Ending, ...] = ()  # how earlier runs with this seed ended
     has_run_well: bool = False  # a run of the attempt was scored
     was_in_time: bool = False  # and none was done again for its time
+    has_chances: bool = True  # see has_chances()
     usual: Usual | None = None  # what is known of its speed; None: nothing
     reference: Reference | None = None  # None: none is cheap enough
     wait_s: float = 0.0  # before it begins, so that other programs end, or the machine cools down

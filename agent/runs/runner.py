@@ -1,21 +1,18 @@
-"""Run a night's processes in fresh folders, and read their files safely afterwards.
+"""Run a night's processes in their box and in fresh folders, and decide which to repeat because of the machine.
 
-A script may leave anything there: links to other places, pipes, folders a thousand deep. So files are read as bytes,
-from plain files only, never through a link, and only up to a given size.
+A script may leave anything in its folder: agent/files.py reads its files safely.
 """
 
-import os
 import re
 import shutil
 import stat
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from agent.errors import Starved
 from agent.experiment import Ending, Night, Progress, Run
@@ -25,14 +22,15 @@ from agent.judging.machine_words import sentence, told_by
 from agent.records.place import run_folder
 from agent.sandbox.box import Box, View
 from agent.sandbox.environment import TMP, boxed_env
-from agent.sandbox.limits import ResourceLimits
-from agent.sandbox.process import LOG, Outcome, read_tail, supervise
+from agent.sandbox.limits import ResourceLimits, folder_usage
+from agent.sandbox.process import LOG, Outcome, supervise
 
 WEIGHTS = "out/model.safetensors"
 SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # files of the corpus in every box
 TRAINING_TEXT = ("train.*",)  # only in a training box: in a scoring box a script could go on training
 WARM = ("cache/kernels", "cache/blas", "mlx", ".nv")  # compiled code in a run's TMPDIR, copied to later runs
 MAX_WARM_BYTES = 512 << 20
+MAX_LEFT_BYTES, MAX_LEFT_FILES = 64 << 20, 1000  # that a script may leave for the user beside its results
 STARVED_TRIES, STARVED_WAIT_S = 3, 60.0  # give other programs time to free memory and disk
 POLL_S = 0.05
 WARM_LOCK = threading.Lock()  # one worker may copy the warm caches while another adds to them
@@ -170,6 +168,23 @@ class Runner:
     def drop_temporary(self, folder: Path) -> None:
         remove(folder / TMP)
 
+    def drop_hoard(self, folder: Path, *results: str) -> None:
+        """Delete what a script left beside its log and these results, if that is much: many runs would fill the disk.
+
+        results: paths in its folder. Only weights may be large, and only plain files are results.
+        """
+        sizes = {folder / name: plain_bytes(folder / name) for name in (LOG, self.script_name, *results)}
+        kept = {path: size for path, size in sizes.items() if size is not None}
+        kept = {path: size for path, size in kept.items() if size <= MAX_LEFT_BYTES or path == folder / WEIGHTS}
+        with suppress(PermissionError):
+            if folder_usage(folder, MAX_LEFT_BYTES + sum(kept.values()), MAX_LEFT_FILES) is None:
+                return
+        out = folder / "out"
+        keeps_out = any(path.parent == out for path in kept)
+        for path in (*folder.iterdir(), *(out.iterdir() if keeps_out else ())):
+            if path not in kept and not (keeps_out and path == out):
+                remove(path)
+
     def drop_all_but_log(self, folder: Path) -> None:
         """Delete a scorer's files, which are as large as the evaluation text, and keep its log."""
         for path in folder.iterdir() if folder.is_dir() else ():
@@ -215,7 +230,7 @@ class Repeats:
         keeper was killed. Raise Starved when memory or disk was used up STARVED_TRIES times, or the driver ended it as
         often.
         """
-        message = told_by(words) if ending is Ending.CRASHED else None
+        message = told_by(words, self._runner.night.device_kind) if ending is Ending.CRASHED else None
         if message is not None and not message.is_doubtful:
             self._disrupted += 1
             if self._disrupted >= STARVED_TRIES:
@@ -253,38 +268,18 @@ def _reopen(folder: Path) -> None:
             folder.chmod(0o700)
 
 
-@contextmanager
-def open_plain(folder: Path, name: str) -> Iterator[BinaryIO]:
-    """Open a plain file directly in this folder; raise OSError for a link, a pipe or a missing file."""
-    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        # O_NONBLOCK: opening a pipe would otherwise wait without end
-        file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=inside)
-    finally:
-        os.close(inside)
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):  # check before fdopen, which fails for a folder
-            raise OSError(f"{folder / name} is no plain file")
-        with os.fdopen(file, "rb", closefd=False) as plain:
-            yield plain
-    finally:
-        os.close(file)
-
-
-def read_end(folder: Path, name: str, most_bytes: int) -> bytes:
-    """Return the last bytes of a plain file directly in this folder; raise OSError for anything else."""
-    with open_plain(folder, name) as plain:
-        return read_tail(plain, most_bytes)
-
-
 def weights_bytes(run_folder: Path) -> int | None:
-    """Return the bytes of the plain file of weights in a run's out folder; None if there is none.
+    """Return the bytes of the plain file of weights in a run's out folder; None if there is none."""
+    return plain_bytes(run_folder / WEIGHTS)
+
+
+def plain_bytes(path: Path) -> int | None:
+    """Return the bytes of a plain file; None if there is none.
 
     Links do not count, since they could lead to another run's weights.
     """
-    weights = run_folder / WEIGHTS
     with suppress(OSError):
-        found = weights.lstat()
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not weights.parent.is_symlink():
+        found = path.lstat()
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not path.parent.is_symlink():
             return found.st_size
     return None

@@ -22,9 +22,10 @@ import numpy.typing as npt
 
 import prepare
 from agent.experiment import Audit, Ending, History, Run, Score
+from agent.files import read_end
 from agent.records import checksums
 from agent.runs import audit as auditing
-from agent.runs.runner import Repeats, Runner, read_end
+from agent.runs.runner import Repeats, Runner
 from agent.sandbox.process import Outcome
 
 # A forward pass over fixed rows takes seconds on a GPU and under a minute on two CPU cores: after an hour it hangs. An

@@ -11,8 +11,9 @@ from pathlib import Path
 from agent.amounts import is_finite
 from agent.drift.speeds import Points, points_of
 from agent.experiment import Attempt, Ending, History, Progress, Run, Summary, Weights
+from agent.files import open_plain, read_end
 from agent.judging.early_stop import Bound, Finished, Losses, bounds, losses
-from agent.runs.runner import WEIGHTS, Runner, open_plain, read_end, weights_bytes
+from agent.runs.runner import WEIGHTS, Runner, weights_bytes
 from agent.runs.weights import count_weights
 from agent.sandbox.process import Outcome
 
@@ -48,6 +49,8 @@ def train(runner: Runner, number: int, script: str, seed: int, allowance_s: floa
     if number == 0 and run.ending is Ending.FINISHED:
         runner.keep_warm(folder)
     runner.drop_temporary(folder)
+    weights = (WEIGHTS,) if run.ending is Ending.FINISHED else ()
+    runner.drop_hoard(folder, f"out/{METRICS}", "out/summary.json", *weights)
     return run
 
 

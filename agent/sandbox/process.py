@@ -20,6 +20,7 @@ from typing import BinaryIO
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import Ending
 from agent.experiment.lease import WHOLE, Lease
+from agent.files import read_tail
 from agent.sandbox.box import Box, Open, View
 from agent.sandbox.cgroup import KILL_S, REMOVE_S
 from agent.sandbox.environment import pinned
@@ -218,12 +219,6 @@ def last_lines(log: BinaryIO, count: int = 20) -> str:
         return ""
     text = tail.replace(b"\0", b"").decode("utf-8", errors="backslashreplace")  # a hole in a file reads as zeros
     return "\n".join(harmless(line) for line in text.splitlines()[-count:])
-
-
-def read_tail(file: BinaryIO, count: int) -> bytes:
-    """Return the last `count` bytes of an open file, without moving its position."""
-    size = os.fstat(file.fileno()).st_size
-    return os.pread(file.fileno(), count, max(0, size - count))
 
 
 def _let_pass(error: OSError) -> None:

@@ -43,7 +43,7 @@ class TryOutcome:
 
 def attempt(prepared: Prepared, place: Place, again: TryAgain, *, aside: bool) -> TryOutcome:
     """Try an edit and return how that ended; aside: all words go to stderr."""
-    check_no_night(place)
+    check_no_night(place, prepared.request.file)
     request, known = prepared.request, prepared.known
     if known is not None and request.tag is not None:
         with Journal.read(place.journal(request.tag)) as journal:
@@ -68,13 +68,13 @@ def attempt(prepared: Prepared, place: Place, again: TryAgain, *, aside: bool) -
     return _verdict(prepared, place, night, history, mine.number, is_last=is_last)
 
 
-def check_no_night(place: Place) -> None:
-    """Refuse a try while `nightshift run` is at work: it holds the machine until its own limits are reached."""
+def check_no_night(place: Place, file: str) -> None:
+    """Refuse to try a file while `nightshift run` is at work: it holds the machine until its own limits are reached."""
     repository = place.repo.common_dir()
     if _is_night(repository):
         who = holder(repository)
         named = f"night {who.tag} (pid {who.pid}, since {who.since})" if who else "a night that has just begun"
-        leave = typed("submit", place.script, "-m", "what and why")
+        leave = typed("submit", file, "-m", "what and why")
         raise NightIsRunning(
             f"{named} is running in this repository; leave it your edit with: {leave}; or end it with: {typed('stop')}"
         )

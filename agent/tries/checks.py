@@ -8,12 +8,13 @@ from agent.experiment import Attempt, History, Proposal, incumbent
 from agent.invocation import typed
 from agent.night.assembly import committed, terms_of
 from agent.night.opening.night import check_kept
-from agent.proposers.checked import check_proposal, tried_as
+from agent.proposers.checked import check_proposal
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.script.basis import Basis, basis_of
 from agent.script.contract import check_script
 from agent.script.dials import fingerprint
+from agent.script.tried import tried_as
 from agent.tries.request import TryRequest
 
 TryAgain = Callable[[str | None], str]  # the tag of the night → the command that gives the same try again

@@ -1,6 +1,7 @@
 """Print lines to a terminal or a pipe, and go on where their reader disappears."""
 
 import os
+import re
 import textwrap
 from collections.abc import Iterable
 from typing import Any, TextIO, cast
@@ -19,11 +20,20 @@ def print_lines(lines: Iterable[Text]) -> None:
         console.print(line, soft_wrap=True)
 
 
-def print_folded(lines: Iterable[str]) -> None:
-    """Print sentences, folded between words on a terminal; a piped one stays on one line."""
-    width = terminal_width()
+def print_folded(lines: Iterable[str], heads: re.Pattern[str] | None = None) -> None:
+    """Print sentences, folded between words on a terminal; a piped one stays on one line.
+
+    heads: the words at the beginning of a line that a terminal shows in bold.
+    """
+    console = Console()
     for line in lines:
-        print("\n".join(_folded(line, width)) if width else line)
+        if not console.is_terminal:
+            print(line)
+            continue
+        shown = Text("\n".join(_folded(line, console.width)))
+        if heads is not None and (head := heads.match(line)) is not None:
+            shown.stylize("bold", 0, head.end())
+        console.print(shown, soft_wrap=True)
 
 
 def _folded(line: str, width: int) -> list[str]:

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from agent.amounts import counted, duration
-from agent.experiment import Ask, Dawn, History, Night, Noise
+from agent.experiment import Ask, Dawn, History, Night, NightCall, Noise
 from agent.judging.intervals import Interval
 from agent.records.standing import Standing, Stopped
 from agent.text import harmless, shown_difference
 from agent.view.facts.nouns import DawnFacts
 from agent.view.facts.overview import Overview, overview
-from agent.view.facts.workers import Crew, crew_of
+from agent.view.facts.workers import Crew, crew_of, runs_in_flight
 
 
 def status_lines(
@@ -20,11 +20,12 @@ def status_lines(
     stopping: bool,
     dawn: Dawn | None = None,
     asks: Sequence[Ask] = (),
+    calls: Sequence[NightCall] = (),
 ) -> list[str]:
     """Return a few lines on a night's state from its attempts: counts, best score, dawn, noise, work in progress."""
     dawns = () if dawn is None else (dawn,)
     now = overview(night, Standing.of(history), asks, dawns, lambda number: history[number].proposal.title)
-    return overview_lines(now, pid=pid, stopping=stopping, crew=crew_of(night, history, asks))
+    return overview_lines(now, pid=pid, stopping=stopping, crew=crew_of(night, history, asks, calls))
 
 
 def overview_lines(
@@ -33,7 +34,7 @@ def overview_lines(
     """Return the lines on a night's state; left: how much is left of its limits, in words; crew: its workers."""
     state = f"running (pid {pid})" if pid else "not running"
     if pid and stopping:
-        state += ", ends after this run"
+        state += f", ends after {runs_in_flight(1 if crew is None else crew.load.workers)}"
     counts = [f"{now.keep} keep", f"{now.discard} discard", f"{now.crash} crash"]
     counts += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
     lines = [

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.experiment import Attempt, Ending, History, Kind, Night, Noise, Run, Status, attempt_ref, incumbent, short
+from agent.files import open_plain
 from agent.invocation import typed
 from agent.judging.failures import training_failure
 from agent.proposers.author.attempts import reason_for_author
 from agent.records.place import run_folder
-from agent.runs.runner import open_plain
 from agent.sandbox.process import LOG, last_lines
 from agent.script.basis import Basis
 from agent.text import harmless, shown_difference
@@ -56,7 +56,7 @@ class TriedEdit:
         """
         if self.best is None or self.best.number == self.number:
             return None
-        return f"git checkout {attempt_ref(self.night.tag, self.best.number)} -- {self.night.script}"
+        return f"git restore -s {attempt_ref(self.night.tag, self.best.number)} {self.night.script}"
 
     def facts(self) -> dict[str, object]:
         """Return the facts that `nightshift try --json` prints (docs/agents.md)."""

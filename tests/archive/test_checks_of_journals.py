@@ -88,6 +88,7 @@ def test_what_is_no_journal_is_refused(tmp_path):
         ("UPDATE scripts SET packed = x'ffffffff'", "has a script that cannot be unpacked"),
         ("UPDATE scripts SET packed = pressed()", "has a script of more than 16 MB"),
         ("UPDATE night SET value = 'many' WHERE fact = 'budget_s'", "has a seed or budget that is no number"),
+        ("UPDATE night SET value = '../mine' WHERE fact = 'id'", "has an id that is none"),
         ("UPDATE night SET value = '[]' WHERE fact = 'pins'", "has checksums that are none"),
         ("UPDATE night SET value = 7 WHERE fact = 'device'", "has a fact of the night that is no text"),
         ("UPDATE night SET value = '{\"rights\": 1}' WHERE fact = 'terms'", "terms are damaged"),

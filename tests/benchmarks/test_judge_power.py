@@ -15,7 +15,8 @@ import judge_power  # noqa: E402
 
 from agent.experiment import Status  # noqa: E402
 from agent.experiment.parts import halves_of  # noqa: E402
-from agent.judging.judge import Balanced, Greedy  # noqa: E402
+from agent.judging.judges.balanced import Balanced  # noqa: E402
+from agent.judging.judges.greedy import Greedy  # noqa: E402
 
 
 def world(seed: int, mixture: str = "usual", heavy: bool = False) -> judge_power.World:

@@ -34,7 +34,9 @@ def test_a_filled_night_is_one_to_journal_git_and_ledger(tmp_path):
     kept = [attempt for attempt in history if attempt.status is Status.KEEP]
     assert [attempt.parent for attempt in kept[1:]] == [attempt.number for attempt in kept[:-1]]
     assert len({attempt.proposal.script for attempt in history}) == 60
-    assert (place.repo.root / "results.tsv").read_text().splitlines()[1:] == ledger.rows(night, history)
+    assert (place.repo.root / "results.tsv").read_text().splitlines()[1:] == b"".join(
+        ledger.rendered(night, history)
+    ).decode().splitlines()
     assert place.repo.find(night.branch) == incumbent(history).commit
     assert git(place.repo.root, "fsck", "--strict", "--no-dangling") == ""
     for attempt in history:

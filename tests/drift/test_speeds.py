@@ -48,6 +48,7 @@ def test_scripts_of_different_speeds_do_not_widen_the_spread_and_neither_does_on
     alike = [(100, 100.4), (50, 50.2), (20, 20.1), (70, 70.2), (30, 30.1)]
     assert threshold(alike) == FLOOR
     assert threshold([*alike, (100, 60)]) == FLOOR
+    assert threshold([*alike, [2**k for k in range(8)]]) == FLOOR, "nor a script that says something else each time"
 
 
 # ---- repeats ---------------------------------------------------------------------------------------------------------

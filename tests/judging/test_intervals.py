@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from agent.judging.intervals import LEAST_DOCUMENTS, Pieces, Spread, difference, over_pieces
 
@@ -13,6 +12,8 @@ BYTES = np.array([1, 2, 3, 4, 1, 1, 1, 1, 1, 0], np.int32)
 
 
 def test_fresh_seeds_of_two_scripts_give_welchs_interval():
+    from scipy import stats  # takes a second to import, in each worker
+
     before, after = dict(enumerate((1.00, 1.02, 1.04))), dict(enumerate((0.90, 0.91, 0.95, 0.96), 10))
     found = difference(before, after, paired=False)
     assert found is not None

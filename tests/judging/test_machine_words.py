@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from drifting import attempt, job, timed
 from nights import Grounds, scripted_context, unigram
 
 from agent.errors import Starved
@@ -10,6 +11,7 @@ from agent.experiment import Ending, Status
 from agent.judging.machine_words import MESSAGES, sentence, told_by
 from agent.night.driver import run_night
 from agent.runs.execute import is_denied_again
+from agent.runs.jobs import has_chances
 from agent.runs.runner import Repeats
 
 WATCHDOG = (
@@ -33,10 +35,13 @@ LOGS = {
 
 @pytest.mark.parametrize("log", LOGS)
 def test_the_words_of_each_platform_are_known(log):
-    message = told_by(f"step 12\n{log}")
+    found = {kind: told_by(f"step 12\n{log}", kind) for kind in ("cpu", "metal", "cuda")}
+    message = found["metal"] or found["cuda"]
     assert message is not None
     assert message.words == LOGS[log]
     assert message.remedy in sentence(message)
+    own = message.platform.lower()
+    assert all((one is not None) == (own in ("the system", kind)) for kind, one in found.items()), "on its device alone"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +52,7 @@ def test_the_words_of_each_platform_are_known(log):
     ],
 )  # fmt: skip
 def test_what_a_script_says_of_its_own_faults_is_not_the_machines(log):
-    assert told_by(log) is None
+    assert told_by(log, "metal") is told_by(log, "cuda") is None
 
 
 def test_every_message_has_a_source_and_is_written_as_it_is_compared():
@@ -55,14 +60,15 @@ def test_every_message_has_a_source_and_is_written_as_it_is_compared():
     assert len({message.words for message in MESSAGES}) == len(MESSAGES)
 
 
-def test_a_process_that_no_journal_lists_is_redone_twice_then_said(grounds):
+def test_a_process_that_no_journal_lists_is_redone_twice_then_said(grounds, monkeypatch):
+    monkeypatch.setenv("NIGHTSHIFT_PRESET", "metal")
     with scripted_context(grounds.root, "t", []) as context:
         repeats = Repeats(context.runner)
         assert [repeats.wanted(Ending.CRASHED, WATCHDOG, None) for _ in range(2)] == [True, True]
         with pytest.raises(Starved, match=r"^the GPU's watchdog ended it"):
             repeats.wanted(Ending.CRASHED, WATCHDOG, None)
         assert not Repeats(context.runner).wanted(Ending.FINISHED, WATCHDOG, None)
-        assert not Repeats(context.runner).wanted(Ending.CRASHED, "cudaMallocAsync failed: out of memory", None)
+        assert not Repeats(context.runner).wanted(Ending.CRASHED, "Insufficient Memory", None)
 
 
 @pytest.mark.parametrize(
@@ -71,12 +77,23 @@ def test_a_process_that_no_journal_lists_is_redone_twice_then_said(grounds):
         ((), Ending.DISRUPTED, False),
         ((Ending.DISRUPTED,), Ending.DISRUPTED, False),
         ((Ending.DISRUPTED, Ending.STARVED), Ending.DISRUPTED, True),
-        ((Ending.DISRUPTED, Ending.SLEPT, Ending.DISRUPTED), Ending.DISRUPTED, False),
+        ((Ending.DISRUPTED, Ending.SLOWED, Ending.DISRUPTED), Ending.DISRUPTED, True),
         ((Ending.DISRUPTED, Ending.DISRUPTED), Ending.FINISHED, False),
     ],
 )
-def test_three_in_a_row_are_enough(before, ending, again):
-    assert is_denied_again(ending, before) is again
+def test_three_with_a_seed_are_enough_whatever_came_between(before, ending, again):
+    assert is_denied_again(ending, job(before=before)) is again
+
+
+def test_an_edit_has_two_void_runs_in_all_and_one_more_for_four_that_counted():
+    spoilt = [timed(1.0, ending, seed=seed) for seed, ending in enumerate((Ending.DISRUPTED, Ending.STARVED))]
+    assert has_chances(attempt(1, *spoilt[:1], timed(1.0)))
+    assert not has_chances(attempt(1, *spoilt, timed(1.0), timed(1.0, seed=1)))
+    assert has_chances(attempt(1, *spoilt, *(timed(1.0, seed=seed) for seed in range(4))))
+    assert has_chances(attempt(0, *spoilt)), "the user's own script is not suspected"
+    assert has_chances(attempt(1, *(timed(1.0, ending) for ending in (Ending.SLOWED, Ending.SLEPT) * 2)))
+    assert is_denied_again(Ending.STARVED, job(has_chances=False))
+    assert not is_denied_again(Ending.FINISHED, job(has_chances=False))
 
 
 # ---- a night ---------------------------------------------------------------------------------------------------------
@@ -96,11 +113,12 @@ def dies(notes: Path, deaths: int, words: str, **dials: object) -> str:
 
 
 @pytest.mark.slow  # 14 processes
-def test_a_night_redoes_what_the_driver_ended_twice_before_it_blames_an_edit(grounds: Grounds, tmp_path):
+def test_a_night_redoes_what_the_driver_ended_twice_before_it_blames_an_edit(grounds: Grounds, tmp_path, monkeypatch):
+    monkeypatch.setenv("NIGHTSHIFT_PRESET", "metal")
     scripts = [
         dies(tmp_path / "once", 1, WATCHDOG, SHARPNESS=0.6),
         dies(tmp_path / "always", 99, WATCHDOG, SHARPNESS=0.7),
-        dies(tmp_path / "greedy", 99, "cudaMallocAsync failed: out of memory", SHARPNESS=0.8),
+        dies(tmp_path / "greedy", 99, "[METAL] Insufficient Memory", SHARPNESS=0.8),
     ]
     with scripted_context(grounds.root, "t", scripts) as context:
         run_night(context)
@@ -113,3 +131,25 @@ def test_a_night_redoes_what_the_driver_ended_twice_before_it_blames_an_edit(gro
     said = [sentence for sentence in context.watcher.sentences if "does not count and is done again" in sentence]
     assert [sentence[:14] for sentence in said] == ["this run of #1", "this run of #2", "this run of #2"]
     assert all("the GPU's watchdog ended it" in sentence for sentence in said)
+
+
+@pytest.mark.slow  # 12 processes
+def test_a_script_that_calls_for_the_watchdog_with_every_seed_is_not_heard_with_each_of_them(
+    grounds: Grounds, monkeypatch
+):
+    monkeypatch.setenv("NIGHTSHIFT_PRESET", "metal")
+    dies_unlucky = f"    if 'dry' not in Path.cwd().name and options.seed:\n        raise RuntimeError({WATCHDOG!r})\n"
+    script = unigram(SHARPNESS=0.6, JITTER=0.01).replace(LOADS, dies_unlucky + LOADS)
+    with scripted_context(grounds.root, "t", [script], confirm=1) as context:
+        run_night(context)
+    runs = grounds.attempts("t")[1].runs
+    assert [run.ending for run in runs] == [
+        Ending.FINISHED, Ending.DISRUPTED, Ending.DISRUPTED, Ending.EXCEEDED,
+    ]  # fmt: skip
+
+
+@pytest.mark.slow  # 6 processes
+def test_on_a_cpu_no_words_of_a_gpu_make_a_run_void(grounds: Grounds, tmp_path):
+    with scripted_context(grounds.root, "t", [dies(tmp_path / "always", 99, WATCHDOG, SHARPNESS=0.6)]) as context:
+        run_night(context)
+    assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.CRASHED]

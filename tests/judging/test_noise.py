@@ -8,7 +8,8 @@ from judged import scored_attempt, stopped_attempt
 from samples import NIGHT
 
 from agent.experiment import Attempt, Noise, Status, Summary
-from agent.judging.judge import Balanced, Strict
+from agent.judging.judges.balanced import Balanced
+from agent.judging.judges.strict import Strict
 from agent.judging.noise import SUREST, know, measured, noise, seed_effects
 from agent.judging.recent import BLOCK, LATEST, recent
 from agent.view.status import noise_lines, status_lines

@@ -6,7 +6,9 @@ import pytest
 from judged import scored_attempt
 
 from agent.experiment import Attempt, Decision, Kind, Status, Summary, Weights
-from agent.judging.judge import Balanced, Greedy, Strict
+from agent.judging.judges.balanced import Balanced
+from agent.judging.judges.greedy import Greedy
+from agent.judging.judges.strict import Strict
 from agent.judging.simplicity import code_size, simpler
 
 CODE = '''\

@@ -211,10 +211,12 @@ def test_of_a_night_that_ran_elsewhere_best_knows_the_record_and_not_the_weights
     here = night.nightshift("best").stdout
     shutil.rmtree(night.folder("t"))
     there = night.nightshift("best").stdout
-    same = ("best", "val_bpb", "gain", "ref", "branch", "take it", "measure it")
+    same = ("best", "val_bpb", "gain", "ref", "branch", "take it")
     assert [line for line in there.splitlines() if line.startswith(same)] == [
         line for line in here.splitlines() if line.startswith(same)
     ]
+    assert "\nmeasure it " in here
+    assert "\nmeasure it " not in there, "confirm needs the journal"
     sentence = refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
     assert "night t ran elsewhere" in sentence
     assert "nightshift replay 1 --tag t" in sentence

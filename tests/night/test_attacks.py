@@ -11,7 +11,7 @@ from sources import Source, attempt, brief
 
 from agent.errors import MachineError, NoIdea, RepoError
 from agent.experiment import Decision, Kind, Score, Status
-from agent.night.plan import fallen_keeps
+from agent.night.planning.second_thoughts import fallen_keeps
 from agent.proposers.checked import Checked
 from agent.proposers.search.search import Search
 from agent.runs.trial import rehearse

@@ -20,10 +20,10 @@ from agent.experiment.lease import LOCAL
 from agent.judging.confirmation import Again, Findings, Without, findings, next_run
 from agent.night.dawn import confirm, is_interrupted
 from agent.night.driver import run_night
-from agent.night.next_job import reference_of
 from agent.night.opening.limits import Limits
 from agent.night.opening.lock import only_night
 from agent.night.opening.stop import AFTER_RUN, NOW
+from agent.night.planning.next_job import reference_of
 
 SCRIPTS = [SHARPER, LUCKY, BEST]
 RUNS = 10
@@ -256,7 +256,7 @@ def test_status_names_the_confirmed_script(morning):
 
 def test_people_are_told_in_a_few_lines(morning):
     lines = morning.said.splitlines()
-    assert lines[0] == "dawn of night t: up to 1 runs of 0.05 s"
+    assert lines[0] == "dawn of night t: up to 1 run of 0.05 s"
     assert "#4 #3 without #2, another seed" in lines
     assert any(line.startswith("#4 · seed 1001 · val_bpb 3.") and " · on the holdout 3." in line for line in lines)
     told = lines[lines.index("dawn: #3 script 3, against the baseline") :]

@@ -15,9 +15,10 @@ from nights import Grounds, Quiet, Scripted, run_once, scripted_context, unigram
 from agent.drift.speeds import points_of, slowed_within, speed
 from agent.experiment import Attempt, Ending, Progress
 from agent.experiment.lease import LOCAL, Lease
-from agent.night import next_job
-from agent.night.context import NightContext
+from agent.judging.judges.greedy import Greedy
 from agent.night.driver import run_night
+from agent.night.planning import next_job
+from agent.night.planning.context import NightContext
 from agent.records.place import run_folder
 from agent.runs.train import read_curve
 
@@ -180,4 +181,21 @@ def test_an_edit_that_slows_down_by_itself_is_void_only_where_attempt_0_is_slow(
     curve = points_of(read_curve(run_folder(grounds.folder("t"), 1, 0) / "out"))
     assert (slowed_within(curve) or 0.0) > 0.25
     assert edit.decision is not None
+    assert all(BY_REFERENCE in run.last_lines for run in edit.runs if run.ending is Ending.SLOWED), "a busy machine"
+
+
+def test_no_edit_has_its_runs_void_by_saying_that_it_was_slow(grounds, monkeypatch):
+    monkeypatch.setattr(next_job, "REFERENCE_S", 0.5)
+    claims = working(SHARPNESS=0.9, JITTER=0.01).replace(
+        '"num_steps": steps,', '"num_steps": steps // (1 + options.seed),'
+    )
+    with night_after_two_runs(grounds, []) as (night, _):
+        run_night(replace(night, proposer=Scripted([claims]), judge=Greedy(confirm=2)))
+    edit = grounds.attempts("t")[1]
+    was_slow = any(run.ending is Ending.SLOWED for one in grounds.attempts("t") for run in one.runs)
+    assert len(edit.done_runs) == 3 or was_slow, "a busy machine may change its pace, which asks for further runs"
+    for run in edit.done_runs[:3]:
+        taken = points_of(read_curve(run_folder(grounds.folder("t"), 1, run.seed) / "out"))[-1][1]
+        assert run.summary is not None
+        assert run.summary.num_steps <= (taken + 1) // (1 + run.seed), "it claims fewer steps than it took"
     assert all(BY_REFERENCE in run.last_lines for run in edit.runs if run.ending is Ending.SLOWED), "a busy machine"

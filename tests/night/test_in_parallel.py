@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,16 +10,22 @@ import pytest
 from dawns import BEST, LUCKY, SHARPER, START, remember
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
-from agent.experiment import Attempt, Ending, Run
+from agent.experiment import Attempt, Ending, Proposal, Run
 from agent.experiment.lease import LOCAL, Lease
-from agent.night.context import NightContext
 from agent.night.dawn import confirm
 from agent.night.driver import run_night
 from agent.night.opening.limits import Limits
 from agent.night.opening.stop import AFTER_RUN, NOW
+from agent.night.planning.context import NightContext
+from agent.night.planning.flight import Flight
+from agent.night.planning.plan import plan
+from agent.night.planning.steps import Wait
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
-from agent.runs.jobs import Evaluate, Job
+from agent.records.journal import Journal
+from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
+from agent.runs.runner import Runner
+from agent.view.facts.workers import RunNow, read_jobs
 
 WORKERS = ("left", "right")
 TRAINS = "    while (elapsed := "
@@ -47,11 +54,43 @@ class Watching(Quiet):
 
 
 class Careless(LocalPool):
-    """Loses the weights of one attempt, the first time that they are to be scored."""
+    """Loses the weights of one attempt, the first time that they are to be scored; its workers may come later.
+
+    It asks the journal who does what.
+    """
 
     loses: int | None = None
+    is_away = False  # until the night waits for the first time
+    came: Sequence[str] = ()
+
+    def __init__(self, runners: Sequence[Runner]) -> None:
+        super().__init__(runners)
+        self.path = runners[0].folder / "journal.sqlite"
+        self.told: list[tuple[str, Job, RunNow | None]] = []  # of each job as it begins
+
+    @property
+    def workers(self) -> Sequence[str]:
+        return () if self.is_away else super().workers
+
+    @property
+    def expects_workers(self) -> bool:
+        return True
+
+    def free_for(self, job: Job) -> str | None:
+        return None if self.is_away else super().free_for(job)
+
+    def news(self) -> Sequence[str]:
+        came, self.came = self.came, ()
+        return came
+
+    def begin(self, worker: str, job: Job) -> None:
+        super().begin(worker, job)
+        with Journal.read(self.path) as journal:
+            self.told.append((worker, job, read_jobs(journal).get(worker)))
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
+        if self.is_away:
+            self.is_away, self.came = False, ("the workers have come",)
         return [self._lost(one) if self._is_lost(one.job) else one for one in super().ended(wait_s)]
 
     def _is_lost(self, job: Job) -> bool:
@@ -62,9 +101,11 @@ class Careless(LocalPool):
         return Ended(ended.worker, ended.job, lost="the weights are gone")
 
 
-def with_workers(context: NightContext, watcher: Quiet, *, loses: int | None = None) -> NightContext:
+def with_workers(
+    context: NightContext, watcher: Quiet, *, loses: int | None = None, is_away: bool = False
+) -> NightContext:
     pool = Careless([dataclasses.replace(context.runner, lease=Lease(name)) for name in WORKERS])
-    pool.loses = loses
+    pool.loses, pool.is_away = loses, is_away
     return dataclasses.replace(context, watcher=watcher, pool=pool)
 
 
@@ -73,6 +114,7 @@ class Parallel:
     grounds: Grounds
     watcher: Watching
     attempts: tuple[Attempt, ...]
+    told: Sequence[tuple[str, Job, RunNow | None]]
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +128,10 @@ def parallel(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Paral
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
         with scripted_context(grounds.root, "t", scripts) as context:
-            run_night(dataclasses.replace(with_workers(context, watcher, loses=2), limits=Limits(experiments=2)))
-    return Parallel(grounds, watcher, grounds.attempts("t"))
+            crew = with_workers(context, watcher, loses=2, is_away=True)
+            run_night(dataclasses.replace(crew, limits=Limits(experiments=2)))
+    assert isinstance(crew.pool, Careless)
+    return Parallel(grounds, watcher, grounds.attempts("t"), crew.pool.told)
 
 
 def overlap(one: Run, other: Run) -> bool:
@@ -102,6 +146,34 @@ def test_two_workers_train_at_the_same_time_and_attempts_settle_in_any_order(par
     assert {first.worker, second.worker} == set(WORKERS)
     assert parallel.watcher.shown == set(WORKERS)
     assert [row["status"] for row in parallel.grounds.rows()] == ["keep", "discard", "keep"]
+
+
+def test_a_night_without_a_worker_waits_for_one_and_begins_nothing_meanwhile(parallel):
+    assert "the workers have come" in parallel.watcher.sentences
+    assert {run.ending for run in parallel.attempts[0].runs} == {Ending.FINISHED}
+
+
+def test_the_journal_tells_who_trains_who_scores_and_who_audits(parallel):
+    doing = {Measure: "training", Evaluate: "scoring", Reexamine: "auditing"}
+    begun = [(worker, job, said) for worker, job, said in parallel.told if not isinstance(job, Rehearse)]
+    assert {type(job) for _, job, _ in begun} == {*doing}
+    for worker, job, said in begun:
+        assert said is not None
+        assert (said.worker, said.doing, said.attempt, said.seed) == (worker, doing[type(job)], job.attempt, job.seed)
+
+
+def test_a_worker_is_waited_for_until_the_hours_are_over_or_the_user_ends_the_night(grounds):
+    with scripted_context(grounds.root, "t", []) as context:
+        context = with_workers(context, Quiet(), is_away=True)
+        assert context.pool is not None
+        with closing(context.pool) as pool:
+            state, flight = context.state(), Flight(pool)
+            state.add(None, Proposal(unigram(), "baseline", "", "you"))
+            state.record_commit(0, "0" * 40)
+            assert plan(context, state, flight) == Wait()
+            assert plan(dataclasses.replace(context, limits=Limits(hours=1e-6)), state, flight) is None
+            context.stop.wish(AFTER_RUN)
+            assert plan(context, state, flight) is None
 
 
 def test_as_many_experiments_are_made_as_were_asked_for(parallel):

@@ -19,11 +19,12 @@ from agent.experiment import (
     Status,
 )
 from agent.experiment.lease import LOCAL
-from agent.judging.judge import Greedy
-from agent.night import driver, record
-from agent.night.context import NightContext
+from agent.judging.judges.greedy import Greedy
+from agent.night import driver, record, streak
 from agent.night.dawn import confirm
 from agent.night.driver import run_night
+from agent.night.opening import night as opening
+from agent.night.planning.context import NightContext
 from agent.runs import runner as runner_module
 
 pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]  # nights on real disks, some seconds each
@@ -38,7 +39,7 @@ def needs(file: Path, **dials: object) -> str:
 
 
 def test_crashes_on_a_broken_machine_are_void_and_done_again_when_the_night_goes_on(grounds, tmp_path, monkeypatch):
-    monkeypatch.setattr(record, "CRASHES_IN_A_ROW", 2)
+    monkeypatch.setattr(streak, "CRASHES_IN_A_ROW", 2)
     device = tmp_path / "device"
     device.touch()
     (grounds.root / "train_mlx.py").write_text(needs(device))
@@ -226,6 +227,19 @@ def test_a_script_that_hides_what_it_takes_is_found_out_when_attempt_0_has_room(
     assert [one.ending for one in attempts[1].runs] == [Ending.STARVED, Ending.STARVED, Ending.EXCEEDED]
     assert [one.status for one in attempts] == [Status.KEEP, Status.CRASH, Status.KEEP]
     assert attempts[1].decision.reason.startswith("disk full: ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_a_script_that_leaves_little_disk_while_it_runs_ends_no_night(own_disk, monkeypatch):
+    disk = os.statvfs(own_disk.root)
+    monkeypatch.setattr(opening, "MIN_FREE_BYTES", disk.f_bavail * disk.f_frsize - 200 * MB)
+    monkeypatch.setattr(driver, "REPLAN_S", 0.1)
+    fills = unigram(SHARPNESS=0.9).replace(LOADS, f"    Path('hoard').write_bytes(bytes(300 << 20))\n{LOADS}")
+    says_full = f"    time.sleep(0.5)\n    assert 'dry' in Path.cwd().name, 'No space left on device'\n{LOADS}"
+    own_disk.try_scripts("t", [fills.replace(LOADS, says_full), fills, unigram(SHARPNESS=0.7)])
+    attempts = own_disk.attempts("t")
+    assert [one.ending for one in attempts[1].runs] == [Ending.CRASHED], "attempt 0 had room"
+    assert [one.status for one in attempts[1:]] == [Status.CRASH, Status.KEEP, Status.DISCARD]
 
 
 def test_what_a_run_filled_is_in_the_journal(grounds):

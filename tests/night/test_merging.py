@@ -7,9 +7,9 @@ from judged import scored_run
 from nights import make_repository, scripted_context, unigram
 
 from agent.experiment import Decision, Kind, Proposal
-from agent.night.context import NightContext
-from agent.night.merging import due, left_over, merge, waits
-from agent.night.state import State
+from agent.night.planning.context import NightContext
+from agent.night.planning.merging import due, left_over, merge, waits
+from agent.night.planning.state import State
 
 TURNED = unigram(SMOOTHING=0.5)
 LINES = unigram().replace("time.sleep(0.02)", "time.sleep(0.03)")

@@ -9,11 +9,11 @@ from judged import scored_attempt
 from nights import Grounds, scripted_context, unigram
 
 from agent.experiment import Ask, DryRun, Ending, Proposal, Run, Score, Status
-from agent.judging.judge import Balanced
-from agent.night.context import NightContext
+from agent.judging.judges.balanced import Balanced
 from agent.night.dawn import confirm
 from agent.night.driver import run_night
 from agent.night.opening.limits import Limits, Pace, advised_hours
+from agent.night.planning.context import NightContext
 from agent.proposers.registry import patience_s
 from agent.records.terms import Terms
 
@@ -176,11 +176,11 @@ def test_hours_keep_an_eighth_for_dawn():
     limits, pace = Limits(hours=160 / 3600), Pace.of(history, [], 1.0)
     assert limits.runs_at_dawn(pace) == 10
     assert not limits.reached(1, pace)
-    assert not limits.dawn_is_over(pace)
+    assert not limits.is_over(pace)
     later = Limits(hours=160 / 3600, _start=limits._start - 139)  # room for 10 more runs, all of them dawn's
     assert later.reached(1, pace)
-    assert not later.dawn_is_over(pace)
-    assert Limits(hours=160 / 3600, _start=limits._start - 159).dawn_is_over(pace)
+    assert not later.is_over(pace)
+    assert Limits(hours=160 / 3600, _start=limits._start - 159).is_over(pace)
 
 
 def test_several_workers_have_as_many_times_more_runs_at_dawn_in_the_same_time():

@@ -9,14 +9,17 @@ from drifting import timed
 from nights import scripted_context, unigram
 
 from agent.drift.speeds import UNKNOWN
-from agent.experiment import Decision, Ending, Kind, Proposal, Run, Score
-from agent.night.context import NightContext
-from agent.night.flight import Flight
-from agent.night.next_job import measure
-from agent.night.plan import Begin, Decide, plan
-from agent.night.state import State
+from agent.experiment import Audit, Decision, Ending, Kind, Proposal, Run, Score
+from agent.night.planning.context import NightContext
+from agent.night.planning.flight import Flight
+from agent.night.planning.next_job import measure
+from agent.night.planning.plan import plan
+from agent.night.planning.state import State
+from agent.night.planning.steps import Begin, Decide
 from agent.pools.local import LocalPool
 from agent.runs.jobs import Measure, Reexamine
+
+PASSED = Audit(256, 0, 0.0, 0.0, 1.0)
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -92,3 +95,38 @@ def test_a_slow_run_is_done_again_and_where_it_stays_slow_the_incumbent_comes_fi
     assert isinstance(step.job, Reexamine), "1.05 is better than 1.1, and about to be kept"
     assert [one.val_bpb for one in state.comparable] == pytest.approx([1.1, 1.05])
     assert state.attempts[0].scores_bpb == (1.0, 1.0, 1.1, 1.1), "the records stay as they are"
+
+
+def test_attempt_0_alone_tells_whether_the_machine_is_slow_and_is_measured_at_each_pace(planned):
+    context, state, flight = planned
+    note(state, 1, timed(10.0), 0.9)
+    state.record_audit(0, 0, PASSED, "validation")
+    state.record_audit(1, 0, PASSED, "validation")
+    state.decide(1, Decision(Kind.KEPT, "better"))
+    state.settle(1)
+    for number, seed in ((0, 1), (1, 0)):
+        leave_a_curve(context, number, seed)
+    reference = measure(context, state, state.attempts[1]).reference
+    assert reference is not None
+    assert reference.trial.attempt == 0, "also for a script whose speed is known: it counts its own steps"
+    assert measure(context, state, state.attempts[0]).reference is None, "its own word is believed"
+    for at in (Ending.SLOWED, Ending.SLOWED, Ending.FINISHED):
+        note(state, 1, timed(6.0, at, seed=1), None if at is Ending.SLOWED else 0.95)
+    state.record_audit(1, 1, PASSED, "validation")
+    assert len(state.paces) == 1
+    assert next_measure(context, state, flight) == (1, 2)
+    note(state, 1, timed(6.0, seed=2), 0.95)
+    state.record_audit(1, 2, PASSED, "validation")
+    leave_a_curve(context, 1, 2)
+    assert measure(context, state, state.attempts[1]).reference is None, "by no edit's word"
+    assert next_measure(context, state, flight) == (0, 2)
+    note(state, 0, timed(6.0, seed=2), 1.05)
+    leave_a_curve(context, 0, 2)
+    assert measure(context, state, state.attempts[1]).reference is not None
+
+
+def leave_a_curve(context: NightContext, number: int, seed: int) -> None:
+    out = context.runner.run_folder(number, seed) / "out"
+    out.mkdir(parents=True)
+    lines = (f'{{"step": {20 * at}, "progress": {at / 100}, "loss": 1.0}}\n' for at in range(1, 101))
+    (out / "metrics.jsonl").write_text("".join(lines))

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from drifting import job
 from judged import decided
 from nights import run_once, scripted_context, unigram
 
@@ -22,8 +23,8 @@ from agent.experiment import (
 from agent.judging.failures import too_slow
 from agent.night.driver import run_night
 from agent.night.ideas import brief
-from agent.night.next_job import allowed_s, was_always_in_time
-from agent.night.record import check_streak
+from agent.night.planning.next_job import allowed_s, was_always_in_time
+from agent.night.streak import check_not_slow, is_streak
 from agent.proposers.author.attempts import what_happened
 from agent.proposers.search.evidence import crashed
 from agent.runs import runner as runner_module
@@ -134,10 +135,11 @@ def test_a_script_that_throws_runs_away_gets_one_more_try_and_not_one_with_each_
 
 def test_the_second_overrun_with_a_seed_counts_wherever_it_comes():
     delayed, overran = run(Ending.DELAYED), run(Ending.OVERRAN)
-    assert given_a_second_chance(delayed, [], was_in_time=False) == delayed
-    assert given_a_second_chance(overran, [], was_in_time=False) == overran
-    assert given_a_second_chance(delayed, [Ending.DELAYED], was_in_time=True).ending is Ending.OVERRAN
-    assert given_a_second_chance(overran, [Ending.LOST], was_in_time=True).ending is Ending.DELAYED
+    assert given_a_second_chance(delayed, job()) == delayed
+    assert given_a_second_chance(overran, job()) == overran
+    assert given_a_second_chance(delayed, job(before=(Ending.DELAYED,), was_in_time=True)).ending is Ending.OVERRAN
+    assert given_a_second_chance(overran, job(before=(Ending.LOST,), was_in_time=True)).ending is Ending.DELAYED
+    assert given_a_second_chance(delayed, job(has_chances=False)).ending is Ending.OVERRAN
 
 
 @pytest.mark.usefixtures("busy_machine")
@@ -221,9 +223,10 @@ def test_ten_that_were_too_slow_end_the_night_as_a_slow_machine_and_count_as_no_
     slow = [dataclasses.replace(SLOW[0], number=n, decision=Decision(Kind.TOO_SLOW, "too slow"), settled=True)
             for n in range(1, 11)]  # fmt: skip
     with scripted_context(grounds.root, "t", []) as context:
-        check_streak(context, context.state(), slow[:9], lambda: None)
+        check_not_slow(context, slow[:9])
+        assert [is_streak(slow[:number]) for number in (9, 10)] == [False, True]
         with pytest.raises(
             MachineError, match=r"10 attempts in a row were too slow, .* this machine is slower"
         ) as told:
-            check_streak(context, context.state(), slow, lambda: None)
+            check_not_slow(context, slow)
     assert str(told.value).endswith(" run --tag t, or allow more with --allowance-s in a new night")  # it is fixed

@@ -6,11 +6,11 @@ import pytest
 from nights import SCRIPTS, scripted_context, unigram
 
 from agent.experiment import Ask, Dawn, Decision, Ending, Kind, Proposal, Run, Score
-from agent.judging.judge import Balanced
+from agent.judging.judges.balanced import Balanced
 from agent.night.dawn import confirm
 from agent.night.driver import at_work, run_night
 from agent.night.ideas import Ideas
-from agent.night.state import State
+from agent.night.planning.state import State
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -82,7 +82,7 @@ def test_what_fresh_seeds_do_not_confirm_gets_no_branch_and_what_stands_there_is
         second = context.watcher.sentences  # type: ignore[attr-defined]
     assert [line for line in first if line.startswith("  NOT confirmed: on fresh seeds #1 gains +")]
     assert "no branch is made" in first[-3]
-    assert first[-1].endswith("git checkout refs/experiments/t/0000 -- train_mlx.py")
+    assert first[-1].endswith("git restore -s refs/experiments/t/0000 train_mlx.py")
     assert "  experiments/0.05s-t-confirmed stays as an earlier dawn left it" in second
     assert kept.git("rev-parse", "experiments/0.05s-t-confirmed") == kept.git("rev-parse", "main")
     assert "dawn 1: #1 is not confirmed (a gain of +" in kept.nightshift("status").stdout

@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from agent.pools.cluster.content import (
 )
 from agent.pools.cluster.messages import Content, Drop, Fetch, Lacks, Missing, NodeShare, Perform, Piece, Returned
 from agent.pools.cluster.node import Reporter, answer, core_sets, leased, night_folder
+from agent.records.place import new_id
 from agent.runs.jobs import Evaluate, Rehearse, Trial
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
@@ -133,6 +135,12 @@ class Alone(Reporter):
 
     def _report(self) -> None:
         pass
+
+
+def test_two_nights_of_a_tag_that_begin_in_the_same_second_have_folders_of_their_own(node):
+    folders = {night_folder(replace(NIGHT, id=new_id())) for _ in range(2)}
+    assert len(folders | {night_folder(NIGHT)}) == 3
+    assert night_folder(NIGHT).name == "t-000000000000-20260131235959"  # begun before there were ids
 
 
 @pytest.mark.parametrize("left", ["runs/0003/seed7/out", "runs/0003/seed7/out/model.safetensors"])

@@ -171,7 +171,12 @@ def test_an_edit_that_says_another_speed_each_time_is_not_made_again_without_end
     assert nodes.note_run("10.0.0.7", measure(3), run(9000.0)) is None
     blamed = [nodes.note_run(f"10.0.0.{place}", measure(3), run(900.0)) is not None for place in range(8, 13)]
     assert blamed == [True, True, False, False, False]
-    assert nodes.note_run("10.0.0.8", replace(measure(3), seed=1), run(900.0)) is not None
+    another_seed = replace(measure(3), seed=1)
+    assert nodes.note_run("10.0.0.8", another_seed, run(900.0)) is None, "it would have more tries than others"
+    assert not nodes.end_trial("10.0.0.9", run(800.0))
+    assert nodes.note_run("10.0.0.8", another_seed, run(900.0)) is not None, "one of the nodes was slow indeed"
+    assert nodes.end_trial("10.0.0.8", run(1000.0))
+    assert nodes.note_run("10.0.0.8", another_seed, run(900.0)) is None
 
 
 def test_a_script_that_counts_nothing_makes_no_node_slow():

@@ -301,6 +301,7 @@ def test_the_cores_of_a_worker_are_part_of_the_nights_device(tmp_path, tiny_data
     with open_context(Setup(Place.of(root / "train_mlx.py"), "t", 0.05, None, asked, proposer=NoSource())) as context:
         runner, night, pool = context.runner, context.runner.night, context.pool
         assert pool is not None
+        assert [one.workers for one in context.journal.calls()] == [2]
         assert tuple(pool.workers) == tuple(lease.worker for lease in leases_of_machine("cpu", 2, None))
         (own,) = (thread for thread in threading.enumerate() if thread.name == f"worker {runner.lease.worker}")
         deadline = time.monotonic() + 30

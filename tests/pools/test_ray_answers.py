@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from test_cluster_nodes import FACTS, H200, NIGHT, NODE, measure, run
 
+from agent.errors import MachineError
 from agent.experiment import Run
 from agent.pools.cluster.cluster import Cluster
 from agent.pools.cluster.messages import (
@@ -28,6 +29,8 @@ from agent.sandbox.box import Open
 from agent.sandbox.limits import ResourceLimits
 
 HERE = replace(NODE, gpus=1, device=replace(H200, device_kind="cpu"), versions=None)
+
+UNWELL = Returned(unwell="its disk is full")
 
 
 class Played(Cluster):
@@ -67,11 +70,15 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Played:
 
 @pytest.fixture
 def pool(cluster: Played, tmp_path: Path) -> RayPool:
+    return pool_on(cluster, tmp_path, 1)
+
+
+def pool_on(cluster: Played, tmp_path: Path, workers: int) -> RayPool:
     cluster.nodes[HERE.id] = HERE
     box, limits = Open("a test"), ResourceLimits(1, 1, 1)
     night = replace(NIGHT, device_kind="cpu", protocol=protocol(FACTS | {"device_kind": "cpu"}, 300.0))
     runner = Runner(night, tmp_path / "t", box, limits, None, lambda: False, lambda progress, elapsed_s: None)
-    return RayPool(cluster, runner, 1)
+    return RayPool(cluster, runner, workers)
 
 
 def begun(pool: RayPool, cluster: Played, attempt: int) -> BeginJob:
@@ -98,12 +105,72 @@ def test_an_answer_that_cannot_be_is_no_result_and_its_node_rests(pool, cluster)
     wrong = Returned(replace(run(100.0), seed=99), files={"runs/0003/seed0/log.txt": b"words"})
     assert heard(pool, cluster, Done(order.perform.worker, order.number, wrong)) == []
     (said,) = pool.news()
-    assert "gets no work for a while: it sent a run with seed 99 for one with seed 0" in said
+    assert "gets no work for 1 min: it sent a run with seed 99 for one with seed 0" in said
     assert not (pool._runner.folder / "runs").exists()
     for slot in pool._slots.values():
         slot.rests_until = 0.0
     (ended,) = heard(pool, cluster)
     assert "it sent a run with seed 99" in (ended.lost or "")
+
+
+def test_where_all_nodes_have_left_no_worker_is_free_and_one_is_expected(pool, cluster):
+    assert heard(pool, cluster, NodeLeft(HERE.id)) == []
+    assert (pool.workers, pool.free_for(measure(3)), pool.expects_workers) == ((), None, True)
+    assert heard(pool, cluster, HERE) == []
+    assert heard(pool, cluster) == []  # it has answered what it holds
+    assert pool.free_for(measure(3)) == pool.workers[0]
+
+
+def fails(pool: RayPool, cluster: Played, attempt: int, *outcomes: Returned | None) -> list[Ended]:
+    """A job of the attempt for each outcome, all at the same time; None: its process was killed. No worker rests."""
+    orders = []
+    for worker in [one for one in pool.workers if one not in pool.at_work][: len(outcomes)]:
+        pool.begin(worker, measure(attempt))
+        orders.append(cluster.orders[-1])
+    found = []
+    for order, returned in zip(orders, outcomes, strict=True):
+        lost = None if returned is not None else "its process was killed"
+        found += heard(pool, cluster, Done(order.perform.worker, order.number, returned, lost))
+    for slot in pool._slots.values():
+        slot.rests_until = 0.0
+    return [*found, *heard(pool, cluster)]
+
+
+@pytest.mark.parametrize("outcome", [UNWELL, None])
+def test_an_only_node_that_fails_again_and_again_ends_the_night_and_says_how_it_goes_on(pool, cluster, outcome):
+    why = "its disk is full" if outcome else "its process was killed"
+    for _ in range(2):
+        (lost,) = fails(pool, cluster, 3, outcome)
+        assert (lost.lost, lost.error) == (f"worker {lost.worker}: {why}", None)
+    rests = ["gets no work for 1 min", "gets no work for 2 min"] if outcome else []
+    assert [said.partition(": ")[0] for said in pool.news()] == [f"node {HERE.name} {rest}" for rest in rests]
+    (ended,) = fails(pool, cluster, 3, outcome)
+    assert isinstance(ended.error, MachineError)
+    assert f"node {HERE.name} failed 3 times in a row or more, now with: {why}; repair that and " in str(ended.error)
+    assert "run --tag t (" in str(ended.error)
+
+
+def test_a_job_that_is_done_ends_a_row_of_failures(pool, cluster):
+    for outcome in (UNWELL, UNWELL, Returned(run(100.0)), UNWELL, UNWELL):
+        (ended,) = fails(pool, cluster, 3, outcome)
+        assert ended.error is None
+
+
+def test_jobs_that_fail_at_the_same_time_are_one_failure(cluster, tmp_path):
+    cluster.content = replace(cluster.content, cores_each=8)
+    pool = pool_on(cluster, tmp_path, 2)
+    for _ in range(2):
+        assert [ended.error for ended in fails(pool, cluster, 3, UNWELL, UNWELL)] == [None, None]
+    assert any(ended.error for ended in fails(pool, cluster, 3, UNWELL, UNWELL))
+
+
+def test_a_night_goes_on_while_one_of_its_nodes_does_its_work(cluster, tmp_path):
+    cluster.nodes["other"] = replace(HERE, id="other", name="n2")  # the first that gets work
+    pool = pool_on(cluster, tmp_path, 2)
+    for _ in range(7):
+        bad, good = fails(pool, cluster, 3, UNWELL, Returned(run(100.0)))
+        assert (bad.error, good.error) == (None, None)
+    assert pool.news()[-1].startswith("node n2 gets no work for 15 min: ")
 
 
 def test_what_is_heard_of_an_earlier_job_is_not_taken_for_the_present_one(pool, cluster):

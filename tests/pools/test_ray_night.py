@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from nights import Grounds
+from nights import Grounds, mounted
 from rays import SWEEP_S, Followed, processes_in, wait_until
 
 from agent.experiment import Attempt, Status
@@ -108,6 +108,23 @@ def line(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""
+
+
+def test_a_night_whose_only_node_is_full_ends_with_one_sentence_and_goes_on_with_the_same_command(
+    grounds, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("agent.pools.cluster.slots.UNWELL_REST_S", 0.2)
+    words = ("run", "--tag", "f", "--pool", "ray", *SHORT)
+    with mounted(tmp_path / "full", "size=900m") as full:
+        done = grounds.nightshift(*words, NIGHTSHIFT_CACHE=str(full))
+        assert left_of(grounds) == []
+    assert done.returncode == 2, done.stdout + done.stderr
+    told = done.stderr.splitlines()[-1]
+    assert "node ray failed 3 times in a row or more, now with: less than 1 GB are free on the disk of" in told
+    assert "; repair that and go on with: nightshift run --tag f (" in told
+    done = grounds.nightshift(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    check_whole(grounds, "f", grounds.attempts("f"))
 
 
 def test_an_address_where_no_head_answers_is_said_in_one_sentence(grounds):

@@ -31,7 +31,7 @@ KNOWN = [FIRST, scored(1, 0.95, D0=3.0, D1=3.0), scored(2, 1.06, D2=3.0, D3=0.4)
 
 def acquisition(history: list[Attempt], parent: Attempt = FIRST, seed: int = 0) -> Acquisition:
     axes, here = _axes(searched(parent.proposal.script, "cpu"))
-    evidence = evidence_of(axes, here, Briefing(NIGHT, history, parent, noise=NOISE), "cpu", ())
+    evidence = evidence_of(axes, Briefing(NIGHT, history, parent, noise=NOISE), "cpu", ())
     return Acquisition.of(axes, here, evidence, 0.01, np.random.default_rng(seed))
 
 

@@ -83,7 +83,9 @@ def test_a_diff_of_something_else_is_not(place, command):
         submitted(place, command)
 
 
-@pytest.mark.parametrize("command", ["diff train_mlx.py ../../idea.py", "diff -c train_mlx.py ../../idea.py"])
+@pytest.mark.parametrize(
+    "command", ["diff train_mlx.py ../../idea.py", "diff -c train_mlx.py ../../idea.py", "echo 'Title: no hunks'"]
+)
 def test_another_form_of_diff_is_told_apart_from_a_broken_script(place, command):
     with pytest.raises(ScriptError, match=r"idea.patch is no unified diff; make it with: diff -u lab/train_mlx.py"):
         submitted(place, command)

@@ -29,10 +29,10 @@ from agent.experiment import (
     incumbent,
 )
 from agent.files import disk_is_broken, disk_is_full
-from agent.proposers.checked import tried_as
 from agent.records.journal import RESERVE_BYTES, Journal
 from agent.records.schema import VERSION
 from agent.script.dials import normalised
+from agent.script.tried import tried_as
 
 BASELINE = Decision(Kind.BASELINE, "baseline")
 
@@ -56,13 +56,14 @@ def test_a_night_comes_back_as_it_went_in(journal):
     assert journal.night() == NIGHT
 
 
-def test_a_night_reads_scripts_from_its_file_in_any_thread_where_it_was_removed_and_once_it_is_closed(path):
+def test_a_night_reads_long_texts_from_its_file_in_any_thread_where_it_was_removed_and_once_it_is_closed(path):
     def text(number: int) -> str:
         return f"A = {number}  # {random.Random(number).randbytes(4000).hex()}"
 
     with Journal.create(path, NIGHT) as journal:
         for number in range(20):
-            journal.add_attempt(number, None, Proposal(text(number), "title", "why", "you"), "now")
+            journal.add_attempt(number, None, Proposal(text(number), "title", text(number)[:4000], "you"), "now")
+            journal.end_run(journal.start_run(number, 0), dataclasses.replace(RUN, last_lines=text(number)))
         tracemalloc.start()
         attempts = journal.attempts()
         held_bytes, _ = tracemalloc.get_traced_memory()
@@ -70,11 +71,13 @@ def test_a_night_reads_scripts_from_its_file_in_any_thread_where_it_was_removed_
         assert held_bytes < 20 * 4000
         with ThreadPoolExecutor(4) as threads:
             assert list(threads.map(lambda one: one.proposal.script, attempts[:10])) == [*map(text, range(10))]
+            logs = threads.map(lambda one: (one.proposal.hypothesis, one.runs[0].last_lines), attempts[:10])
+            assert list(logs) == [(text(number)[:4000], text(number)) for number in range(10)]
         path.rename(path.with_name("elsewhere"))
         assert attempts[10].proposal.script == text(10)
         path.with_name("elsewhere").rename(path)
     assert [one.name for one in path.parent.iterdir()] == ["journal.sqlite"]
-    assert attempts[11].proposal.script == text(11)
+    assert attempts[11].proposal.script == attempts[11].runs[0].last_lines == text(11)
 
 
 def test_an_attempt_grows_step_by_step(journal):

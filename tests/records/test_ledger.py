@@ -3,16 +3,38 @@
 import dataclasses
 import io
 import os
+from collections.abc import Sequence
+from typing import Any
 
-import pandas as pd
 import pytest
 from judged import decided
 from samples import FOREIGN, HISTORY, NIGHT, UPSTREAM, attempt
 
 from agent.errors import NightError
-from agent.experiment import Attempt, Decision, Kind, Score, Status, Summary, Weights
-from agent.files import read_plain, write_plain
+from agent.experiment import Attempt, Decision, History, Kind, Night, Score, Status, Summary, Weights
+from agent.experiment.chunks import SIZE, Chunks
+from agent.files import read_plain, throwaway_folder, write_plain
 from agent.records import ledger
+
+
+@pytest.fixture(scope="module")
+def pd() -> Any:
+    """Pandas, which takes half a second to import."""
+    import pandas
+
+    return pandas
+
+
+def rows(night: Night, history: History) -> list[str]:
+    return b"".join(ledger.rendered(night, history)).decode().splitlines()
+
+
+def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
+    """Return a ledger's text after these nights were written to it."""
+    with throwaway_folder() as folder:
+        (folder / "results.tsv").write_bytes(before.encode(errors="surrogateescape"))
+        ledger.write(folder / "results.tsv", [(night, ledger.rendered(night, history)) for night, history in nights])
+        return read_plain(folder / "results.tsv")
 
 
 def cells(line: str) -> dict[str, str]:
@@ -20,7 +42,7 @@ def cells(line: str) -> dict[str, str]:
 
 
 def test_the_header_is_the_agreed_one():
-    assert ledger.render("", []) == (
+    assert render("", []) == (
         "commit\tval_bpb\tmemory_gb\tstatus\tdescription\tattempt\ttag\tbranch\tparent\treason\tseeds\tval_bpb_std\t"
         "tokens_M\tparams_M\ttrain_s\twall_s\tsource\tprotocol\tdevice\tstarted\tgain_bpb\tsure\t"
         "dawn_bpb\tdawn_seeds\tholdout_bpb\n"
@@ -28,7 +50,7 @@ def test_the_header_is_the_agreed_one():
 
 
 def test_a_row_has_the_formats_that_tools_expect():
-    row = cells(ledger.rows(NIGHT, HISTORY)[1])
+    row = cells(rows(NIGHT, HISTORY)[1])
     assert (row["commit"], row["val_bpb"], row["memory_gb"], row["status"]) == ("1111111", "1.250000", "1.5", "keep")
     assert (row["parent"], row["branch"], row["seeds"]) == ("0000000", "experiments/30s-t", "1")
 
@@ -37,23 +59,23 @@ def test_parameters_are_those_that_the_harness_counted():
     said = attempt(1, 1.25, Status.KEEP)
     runs = tuple(dataclasses.replace(run, weights=Weights(2_345_678, 4_691_356)) for run in said.runs)
     counted = dataclasses.replace(said, runs=runs)
-    assert [cells(ledger.rows(NIGHT, [one])[0])["params_M"] for one in (said, counted)] == ["0.500", "2.346"]
+    assert [cells(rows(NIGHT, [one])[0])["params_M"] for one in (said, counted)] == ["0.500", "2.346"]
 
 
 def test_the_parent_of_attempt_0_is_where_the_user_stood():
-    assert cells(ledger.rows(NIGHT, HISTORY)[0])["parent"] == "bbbbbbb"
+    assert cells(rows(NIGHT, HISTORY)[0])["parent"] == "bbbbbbb"
 
 
 def test_a_crash_has_an_empty_score():
-    assert cells(ledger.rows(NIGHT, HISTORY)[2])["val_bpb"] == ""
+    assert cells(rows(NIGHT, HISTORY)[2])["val_bpb"] == ""
 
 
 def test_tabs_newlines_and_quotes_in_a_title_stay_one_cell():
-    assert cells(ledger.rows(NIGHT, HISTORY)[2])["description"] == "a 'quoted' title of two lines"
+    assert cells(rows(NIGHT, HISTORY)[2])["description"] == "a 'quoted' title of two lines"
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t=", " \r\n=", "＝", "＋", "－", "＠", "\u00a0-"])
-def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path):
+def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path, pd):
     title = begin + 'cmd|" /C calc"!A0'
     odd = attempt(1, 1.25, Status.KEEP, title)
     odd = dataclasses.replace(
@@ -61,12 +83,12 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path):
         proposal=dataclasses.replace(odd.proposal, source=title),
         decision=Decision(Kind.KEPT, title, gain_bpb=-0.0012, sure=0.5),
     )
-    text = ledger.render("", [(NIGHT, (HISTORY[0], odd))])
+    text = render("", [(NIGHT, (HISTORY[0], odd))])
     row = cells(text.splitlines()[2])
     meant = begin.strip() + "cmd|' /C calc'!A0"
     assert [row[name] for name in ("description", "reason", "source")] == [f"'{meant}"] * 3
     assert row["gain_bpb"] == "-0.001200"  # a number is none
-    assert ledger.render(text, [(NIGHT, (HISTORY[0], odd))]) == text
+    assert render(text, [(NIGHT, (HISTORY[0], odd))]) == text
     write_plain(tmp_path / "results.tsv", text)
     assert ledger.read_rows(tmp_path / "results.tsv")[1]["description"] == meant  # as it is shown
     read = pd.read_csv(io.StringIO(text), sep="\t")
@@ -74,7 +96,7 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path):
 
 
 def test_an_apostrophe_of_the_title_itself_stays(tmp_path):
-    write_plain(tmp_path / "results.tsv", ledger.render("", [(NIGHT, (attempt(0, 1.5, Status.KEEP, "'quoted' x"),))]))
+    write_plain(tmp_path / "results.tsv", render("", [(NIGHT, (attempt(0, 1.5, Status.KEEP, "'quoted' x"),))]))
     assert ledger.read_rows(tmp_path / "results.tsv")[0]["description"] == "'quoted' x"
 
 
@@ -85,15 +107,13 @@ def test_memory_of_a_small_script_is_not_nothing(peak_mb, shown):
     small = attempt(0, 1.5, Status.KEEP)
     summary = dataclasses.replace(small.runs[0].summary, peak_vram_mb=peak_mb)
     small = dataclasses.replace(small, runs=(dataclasses.replace(small.runs[0], summary=summary),))
-    assert cells(ledger.rows(NIGHT, [small])[0])["memory_gb"] == shown
+    assert cells(rows(NIGHT, [small])[0])["memory_gb"] == shown
 
 
 def test_no_cell_holds_commands_to_a_terminal_or_absurd_numbers():
     boast = Summary(training_seconds=-1e299, peak_vram_mb=1e299, total_tokens_M=1e299, num_params_M=1e299)
     odd = attempt(1, 1.25, Status.KEEP, "wiped\x1b[2K\u202e\x00\udc80")
-    row = cells(
-        ledger.rows(NIGHT, [dataclasses.replace(odd, runs=(dataclasses.replace(odd.runs[0], summary=boast),))])[0]
-    )
+    row = cells(rows(NIGHT, [dataclasses.replace(odd, runs=(dataclasses.replace(odd.runs[0], summary=boast),))])[0])
     assert row["description"] == r"wiped\x1b[2K\u202e\x00\udc80"
     assert [row[name] for name in ("memory_gb", "tokens_M", "params_M", "train_s")] == [""] * 4
 
@@ -113,8 +133,8 @@ def a_question() -> Attempt:
 
 
 def test_dawn_has_columns_of_its_own_and_changes_no_other():
-    before = ledger.rows(NIGHT, HISTORY)
-    after = ledger.rows(NIGHT, [HISTORY[0], at_dawn(HISTORY[1], (1.3, 1.4), (1.4, 1.6))])
+    before = rows(NIGHT, HISTORY)
+    after = rows(NIGHT, [HISTORY[0], at_dawn(HISTORY[1], (1.3, 1.4), (1.4, 1.6))])
     row = cells(after[1])
     assert (row["dawn_bpb"], row["dawn_seeds"], row["holdout_bpb"]) == ("1.350000", "2", "1.500000")
     assert {name for name, cell in cells(before[1]).items() if row[name] != cell} == {
@@ -123,8 +143,8 @@ def test_dawn_has_columns_of_its_own_and_changes_no_other():
     assert cells(after[0])["dawn_seeds"] == ""
 
 
-def test_a_question_of_dawn_has_no_score_but_dawns():
-    text = ledger.render("", [(NIGHT, (*HISTORY, a_question()))])
+def test_a_question_of_dawn_has_no_score_but_dawns(pd):
+    text = render("", [(NIGHT, (*HISTORY, a_question()))])
     row = cells(text.splitlines()[-1])
     assert (row["val_bpb"], row["seeds"], row["dawn_bpb"], row["holdout_bpb"]) == ("", "0", "1.260000", "1.360000")
     rows = pd.read_csv(io.StringIO(text), sep="\t")
@@ -140,43 +160,43 @@ def test_without_an_account_of_its_own_the_memory_is_what_the_harness_saw_but_fo
     ):  # fmt: skip
         run = dataclasses.replace(seen, summary=Summary(peak_vram_mb=said_mb))
         night = dataclasses.replace(NIGHT, device_kind=device_kind)
-        row = cells(ledger.rows(night, [dataclasses.replace(HISTORY[1], parent=None, runs=(run,))])[0])
+        row = cells(rows(night, [dataclasses.replace(HISTORY[1], parent=None, runs=(run,))])[0])
         assert row["memory_gb"] == memory_gb
 
 
 def test_an_attempt_still_at_work_has_no_row():
     at_work = dataclasses.replace(attempt(4, 1.0, Status.KEEP), decision=None)
-    assert len(ledger.rows(NIGHT, (*HISTORY, at_work))) == 4
+    assert len(rows(NIGHT, (*HISTORY, at_work))) == 4
 
 
 def test_rendering_twice_changes_nothing():
-    once = ledger.render("", [(NIGHT, HISTORY)])
-    assert ledger.render(once, [(NIGHT, HISTORY)]) == once
+    once = render("", [(NIGHT, HISTORY)])
+    assert render(once, [(NIGHT, HISTORY)]) == once
 
 
 def test_rows_of_other_nights_stay_verbatim_and_in_place():
     odd = "ffffff0\tnot a number\t\tKEEP\tan odd \u2028 row \x1c of twenty cells" + "\t" * 15
-    mine = ledger.rows(NIGHT, HISTORY)
+    mine = rows(NIGHT, HISTORY)
     before = "\n".join([ledger.HEADER, UPSTREAM, FOREIGN, *mine[:2], odd])  # no newline at the end
-    after = ledger.render(before, [(NIGHT, HISTORY)]).split("\n")
+    after = render(before, [(NIGHT, HISTORY)]).split("\n")
     assert after == [ledger.HEADER, UPSTREAM, FOREIGN, *mine, odd, ""]
 
 
 def test_a_deleted_ledger_comes_back_whole():
     other = dataclasses.replace(NIGHT, tag="u")
-    text = ledger.render("", [(NIGHT, HISTORY), (other, HISTORY[:1])])
+    text = render("", [(NIGHT, HISTORY), (other, HISTORY[:1])])
     assert [cells(line)["tag"] for line in text.splitlines()[1:]] == ["t", "t", "t", "t", "u"]
 
 
 def test_bytes_that_are_no_utf8_survive(tmp_path):
     path = tmp_path / "results.tsv"
     path.write_bytes(UPSTREAM.encode() + b" \xff\r\n")
-    write_plain(path, ledger.render(read_plain(path), [(NIGHT, HISTORY)]))
+    ledger.write(path, [(NIGHT, ledger.rendered(NIGHT, HISTORY))])
     assert UPSTREAM.encode() + b" \xff\r\n" in path.read_bytes()
 
 
-def test_the_analysis_code_of_the_ancestor_reads_it():
-    df = pd.read_csv(io.StringIO(ledger.render(f"{ledger.HEADER}\n{UPSTREAM}\n", [(NIGHT, HISTORY)])), sep="\t")
+def test_the_analysis_code_of_the_ancestor_reads_it(pd):
+    df = pd.read_csv(io.StringIO(render(f"{ledger.HEADER}\n{UPSTREAM}\n", [(NIGHT, HISTORY)])), sep="\t")
     df["val_bpb"] = pd.to_numeric(df["val_bpb"], errors="coerce")
     df["memory_gb"] = pd.to_numeric(df["memory_gb"], errors="coerce")
     df["status"] = df["status"].str.strip().str.upper()
@@ -199,14 +219,23 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
 
 
 def test_a_line_follows_its_attempt_and_its_parent_and_is_otherwise_not_rendered_again():
-    before = ledger.rows(NIGHT, HISTORY)
-    moved = dataclasses.replace(HISTORY[0], commit="9" * 40)
-    revoked = dataclasses.replace(HISTORY[1], decision=decided(Status.DISCARD, "revoked"))
-    after = ledger.rows(NIGHT, (moved, revoked, *HISTORY[2:]))
-    assert [cells(line)["parent"] for line in after[1:]] == ["9999999"] * 3
-    assert cells(after[1])["reason"] == "revoked"
-    again = ledger.rows(NIGHT, (moved, revoked, *HISTORY[2:]))
-    assert all(one is other for one, other in zip(after, again, strict=True))
-    assert ledger.rows(NIGHT, HISTORY) == before
+    history = Chunks([*HISTORY, *(dataclasses.replace(HISTORY[1], number=number) for number in range(4, 3 * SIZE))])
+    before = ledger.rendered(NIGHT, history)
+    revoked = history.replaced(1, dataclasses.replace(HISTORY[1], decision=decided(Status.DISCARD, "revoked")))
+    after = ledger.rendered(NIGHT, revoked)
+    assert [one is other for one, other in zip(before, after, strict=True)] == [False, True, True]
+    assert cells(rows(NIGHT, revoked)[1])["reason"] == "revoked"
+    moved = revoked.replaced(0, dataclasses.replace(HISTORY[0], commit="9" * 40))
+    assert {cells(line)["parent"] for line in rows(NIGHT, moved)[1:]} == {"9999999"}
+    assert ledger.rendered(NIGHT, history) == before
     other = dataclasses.replace(NIGHT, device="another")
-    assert {cells(line)["device"] for line in ledger.rows(other, HISTORY)} == {"another"}
+    assert {cells(line)["device"] for line in rows(other, history)} == {"another"}
+
+
+def test_what_another_wrote_meanwhile_stays(tmp_path):
+    path, lines = tmp_path / "results.tsv", [(NIGHT, ledger.rendered(NIGHT, HISTORY))]
+    ledger.write(path, lines)
+    path.write_text(f"{path.read_text()}{UPSTREAM}\n")
+    ledger.write(path, lines)
+    ledger.write(path, [])
+    assert path.read_text().split("\n") == [ledger.HEADER, *rows(NIGHT, HISTORY), UPSTREAM, ""]

@@ -1,4 +1,4 @@
-"""A night's folders are laid out over anything, read from plain files only, and removed in any state."""
+"""A night's folders are laid out over anything, hold plain weights only, and are removed in any state."""
 
 import dataclasses
 import os
@@ -11,7 +11,7 @@ from samples import NIGHT
 
 from agent.files import remove
 from agent.runs import runner as runner_module
-from agent.runs.runner import WARM, WEIGHTS, Runner, read_end, weights_bytes
+from agent.runs.runner import WARM, WEIGHTS, Runner, weights_bytes
 from agent.sandbox.box import Open
 from agent.sandbox.environment import TMP
 from agent.sandbox.limits import limits_of_machine
@@ -168,30 +168,6 @@ def test_the_harness_writes_beside_the_folder_of_a_run_and_not_in_it(runner):
 # ---- what is read ----------------------------------------------------------------------------------------------------
 
 
-def test_the_end_of_a_plain_file_is_read(tmp_path):
-    (tmp_path / "file").write_text("0123456789")
-    assert read_end(tmp_path, "file", 4) == b"6789"
-    assert read_end(tmp_path, "file", 40) == b"0123456789"
-
-
-@pytest.mark.parametrize("leave", [linked, os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
-def test_nothing_but_a_plain_file_is_read(tmp_path, outside, leave):
-    leave(tmp_path / "file")
-    with pytest.raises(OSError, match=r"is no plain file|symbolic links"):
-        read_end(tmp_path, "file", 10)
-    before = len([*Path("/dev/fd").iterdir()])
-    for name in ("file", "nothing"):
-        with pytest.raises(OSError, match=r"is no plain file|symbolic links|No such file"):
-            read_end(tmp_path, name, 10)
-    assert len([*Path("/dev/fd").iterdir()]) == before  # a curve is asked for twenty times a second
-
-
-def test_no_file_is_read_through_a_linked_folder(tmp_path, outside):
-    (tmp_path / "out").symlink_to(outside)
-    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
-        read_end(tmp_path / "out", "precious", 10)
-
-
 def test_weights_are_a_plain_file_of_the_runs_own(tmp_path, outside):
     weights = tmp_path / "run" / WEIGHTS
     weights.parent.mkdir(parents=True)
@@ -276,3 +252,36 @@ def test_caches_that_cannot_be_copied_are_not_kept(runner, spoil):
     runner.keep_warm(runner.run_folder(0, 0))
     assert not runner.warm.with_name("warm.new").exists()
     runner.lay_out(runner.run_folder(0, 0), "A = 1\n")
+
+
+def test_much_that_a_script_left_beside_its_results_is_deleted_and_little_stays(runner, monkeypatch):
+    monkeypatch.setattr(runner_module, "MAX_LEFT_BYTES", 1 << 20)
+    folder = runner.run_folder(1, 0)
+    runner.lay_out(folder, "A = 1\n")
+    (folder / "out").mkdir()
+    for name in (WEIGHTS, "out/metrics.jsonl", "log.txt", "out/own.txt"):
+        (folder / name).write_text("x")
+    runner.drop_hoard(folder, WEIGHTS, "out/metrics.jsonl")
+    assert (folder / "out/own.txt").exists()
+    (folder / WEIGHTS).write_bytes(bytes(4 << 20))  # of the size that weights have
+    runner.drop_hoard(folder, WEIGHTS, "out/metrics.jsonl")
+    assert (folder / "out/own.txt").exists()
+    for name in ("hoard", "out/hoard", "out/log.txt"):
+        (folder / name).write_bytes(bytes(2 << 20))
+    runner.drop_hoard(folder, WEIGHTS, "out/metrics.jsonl")
+    left = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    assert left == {"out", WEIGHTS, "out/metrics.jsonl", "log.txt", runner.script_name}
+    (folder / "out/metrics.jsonl").write_bytes(bytes(4 << 20))
+    runner.drop_hoard(folder, "out/metrics.jsonl")
+    assert {path.name for path in folder.iterdir()} == {"log.txt", runner.script_name}
+
+
+def test_no_link_in_the_place_of_results_leads_the_cleaning_outside(runner, outside, monkeypatch):
+    monkeypatch.setattr(runner_module, "MAX_LEFT_BYTES", 1 << 20)
+    folder = runner.run_folder(1, 0)
+    runner.lay_out(folder, "A = 1\n")
+    (folder / "out").symlink_to(outside)
+    (folder / "hoard").write_bytes(bytes(2 << 20))
+    runner.drop_hoard(folder, "out/precious")
+    assert not (folder / "out").is_symlink()
+    assert (outside / "precious").read_text() == "mine"

@@ -17,10 +17,10 @@ from nights import scripted_context, unigram
 
 from agent.experiment.lease import Lease
 from agent.git.repo import Repo
-from agent.judging.judge import Balanced
+from agent.judging.judges.balanced import Balanced
 from agent.night import driver as night
-from agent.night import record
 from agent.pools.local import LocalPool
+from agent.records import ledger
 from agent.records.journal import Journal
 from agent.runs import execute
 
@@ -51,7 +51,7 @@ STEPS = {
     "score": (execute, "score"),
     "scored": (Journal, "record_score"),
     "decide": (Journal, "record_decision"),
-    "ledger": (record, "write_plain"),
+    "ledger": (ledger, "write_plain"),
     "settle": (Journal, "settle"),
 }
 

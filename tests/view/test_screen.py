@@ -3,7 +3,9 @@
 import dataclasses
 import io
 import os
+import re
 
+import pytest
 from rich.console import Console
 from samples import HISTORY
 
@@ -25,6 +27,8 @@ def watched(*, terminal: bool) -> str:
     for tenth in range(1200):
         screen.progressed(HALFWAY, tenth / 10)
     screen.scoring_began(HISTORY[1])
+    screen.progressed(None, 59.0)
+    screen.progressed(None, 61.0)
     screen.attempt_settled(HISTORY[1], HISTORY[0])
     screen.close()
     return console.file.getvalue()
@@ -34,7 +38,24 @@ def test_a_log_gets_a_plain_line_a_minute():
     assert watched(terminal=False).splitlines() == [
         "#1 LR 0.1 → 0.2",
         "   50% · step 70 · loss 4.250 · 1,850 tokens/s · 150 s left",
+        "   scoring · 61 s",
         "#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · Δ -0.250000 · keep",
+    ]
+
+
+def test_a_log_says_each_minute_that_an_author_is_asked_and_that_a_run_starts():
+    console = Console(width=120, file=io.StringIO())
+    screen = Screen(console, budget_s=300)
+    screen.scoring_began(HISTORY[0])
+    screen.progressed(None, 90.0)
+    screen.asking_began(1)
+    screen.progressed(None, 60.0)
+    screen.run_began(dataclasses.replace(HISTORY[1], runs=()), seed=0)
+    screen.progressed(None, 75.0)
+    assert console.file.getvalue().splitlines() == [
+        "   scoring · 90 s",
+        "   #1 asking for an idea · 60 s",
+        "   run 1, seed 0 · 75 s",
     ]
 
 
@@ -55,13 +76,27 @@ def test_a_reader_that_goes_away_is_no_error():
     stream.close()
 
 
-def test_a_wish_to_stop_is_acknowledged_once():
+@pytest.mark.parametrize(
+    ("workers", "sentence"),
+    [
+        (1, "the night ends after this run; Ctrl-C again ends the run too"),
+        (2, "the night ends after the runs in flight; Ctrl-C again ends them too"),
+    ],
+)
+def test_a_wish_to_stop_is_acknowledged_once(workers, sentence):
     console = Console(width=120, file=io.StringIO())
-    screen = Screen(console, budget_s=300, stopping=lambda: True)
+    screen = Screen(console, budget_s=300, stopping=lambda: True, workers=workers)
     screen.run_began(HISTORY[1], seed=0)
     for second in range(5):
         screen.progressed(HALFWAY, second)
-    assert console.file.getvalue().count("the night ends after this run; Ctrl-C again ends the run too") == 1
+    assert console.file.getvalue().count(sentence) == 1
+
+
+def test_a_wish_to_stop_at_once_is_not_said_to_wait_for_the_run():
+    console = Console(width=120, file=io.StringIO())
+    screen = Screen(console, budget_s=300, stopping=lambda: True, stopping_now=lambda: True)
+    screen.progressed(HALFWAY, 1.0)
+    assert console.file.getvalue() == "the night ends now; what it was at is done again when it goes on\n"
 
 
 def test_an_attempt_that_is_measured_again_is_told_from_a_new_one():
@@ -114,3 +149,8 @@ def test_a_sentence_is_folded_on_a_narrow_terminal_and_stays_a_line_in_a_pipe(mo
     assert max(map(len, folded)) <= 80
     assert all(one.startswith("  word") for one in folded[1:])
     assert " ".join(" ".join(folded).split()) == line.strip()
+    monkeypatch.setenv("TERM", "xterm")
+    print_folded([line, "short"], re.compile("night [^:]+"))
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("\x1b[1mnight t\x1b[0m: word")
+    assert last == "short"

@@ -1,6 +1,7 @@
 """How a night stands: nightshift status."""
 
 import argparse
+import re
 import time
 from dataclasses import dataclass
 
@@ -21,6 +22,10 @@ from agent.view.facts.json import plain
 from agent.view.facts.overview import Overview, overview
 from agent.view.facts.workers import Crew, read_crew
 from agent.view.status import overview_lines
+
+HEADS = re.compile(
+    r"night [^:]+|branch|[\d,]+ attempts?|best val_bpb|dawn \d+|noise|spent|left|workers|at work|unfinished|next"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +86,23 @@ def _show(now: Overview, crew: Crew, who: Holder | None, *, stopping: bool) -> N
     from agent.view.terminal import failure_lines, shares_lines
 
     left = None if who is None else _left_words(who.left(now.ideas))
-    print_folded(overview_lines(now, pid=who.pid if who else None, stopping=stopping, left=left, crew=crew))
+    shown = overview_lines(now, pid=who.pid if who else None, stopping=stopping, left=left, crew=crew)
+    print_folded(shown, HEADS)
     for line in shares_lines(now.sources, terminal_width()) if now.sources else ():
         print(line)
     print_folded(failure_lines(now.sources))
+    if who is None:
+        print_folded([next_step(now)], HEADS)
+
+
+def next_step(now: Overview) -> str:
+    """Say what the owner of a night that does not run can do next."""
+    if now.dawn is not None and now.dawn.script is not None:
+        take = typed("take", "confirmed", "--tag", now.tag)
+        return f"next: take the confirmed script into your working tree with: {take}"
+    if now.dawn is None and now.gain is not None:
+        return f"next: measure that gain on fresh seeds with: {typed('confirm', '--tag', now.tag)}"
+    return f"next: go on with: {typed('run', '--tag', now.tag)}"
 
 
 def _left_words(left: Left) -> str | None:

@@ -12,13 +12,13 @@ from agent.cli.words.values import add_tag_word
 from agent.errors import NightError
 from agent.experiment import short
 from agent.invocation import typed
-from agent.judging.judge import choose_judge
+from agent.judging.judges.choice import choose_judge
 from agent.night.opening.lock import Holder, holder, is_held
 from agent.night.opening.stop import Stop, like_ctrl_c
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.terms import Terms
-from agent.view.facts.workers import workers_meant
+from agent.view.facts.workers import workers_of_call
 from agent.view.live.follow import Follower
 from agent.view.live.screen import Screen
 
@@ -34,16 +34,17 @@ def watch(options: WatchOptions) -> int:
     place = place_meant(options.tag)
     who = running_night(place, options.tag)
     with Journal.read(place.journal(who.tag)) as journal:
-        night = journal.night()
+        night, workers = journal.night(), workers_of_call(journal)
     terms, stop = Terms.from_json(night.terms), Stop(place.folder(who.tag))
     calibration = choose_judge(terms.judge, terms.confirm).calibration
     screen = Screen(
         Console(),
         night.budget_s,
         lambda: stop.after_run,
+        stopping_now=lambda: stop.now,
         calibration=calibration,
-        on_stop="the night ends after this run",
-        workers=workers_meant(night.terms),
+        heeds_ctrl_c=False,
+        workers=workers,
     )
     screen.said(f"night {who.tag} (pid {who.pid}, since {who.since}) on branch {short(night.branch)}")
     follower = Follower(place.folder(who.tag), place.journal(who.tag), screen)

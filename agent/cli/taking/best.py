@@ -47,7 +47,8 @@ def best(options: BestOptions) -> int:
     if options.to_script is options.weights is None:
         weights = find_weights(place, found.facts.tag, found.attempt.number)
         is_ref_here = place.repo.find(found.ref) is not None
-        print_lines(best_lines(found, weights, terminal_width(), is_ref_here=is_ref_here))
+        can_go_on = place.journal(found.facts.tag).exists()
+        print_lines(best_lines(found, weights, terminal_width(), is_ref_here=is_ref_here, can_go_on=can_go_on))
     return 0
 
 

@@ -17,6 +17,7 @@ from agent.cli.reading.which import place_meant
 from agent.cli.taking.rerun import Original, prepared, run_again, runner_for, taken_out
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import seed as seed_of
+from agent.cli.words.values import whole
 from agent.clock import kept_awake
 from agent.errors import NightError
 from agent.experiment import Run
@@ -168,7 +169,7 @@ def _again(options: ReplayOptions, tag: str | None) -> str:
 
 
 def _replay_words(words: argparse.ArgumentParser) -> None:
-    words.add_argument("number", type=int, metavar="N", help="the attempt's number")
+    words.add_argument("number", type=whole, metavar="N", help="the attempt's number")
     words.add_argument("--tag", metavar="T", help="of this night (default: the latest)")
     words.add_argument("--seed", type=seed_of, metavar="S", help="another seed (default: that of its first run)")
     to = "keep weights, curve and logs there (default: experiments/nights/T/replays/N-TIME)"

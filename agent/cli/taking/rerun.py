@@ -14,6 +14,7 @@ from agent.clock import utc_now
 from agent.errors import MachineError, NightError
 from agent.experiment import Attempt, Ending, History, Night, Proposal, Run
 from agent.experiment.lease import WHOLE, Lease
+from agent.files import read_end
 from agent.judging.failures import run_failure, training_failure
 from agent.pools.leases import leases_of_night
 from agent.records import checksums
@@ -22,7 +23,7 @@ from agent.records.place import Place
 from agent.records.terms import Terms
 from agent.runs.execute import fair_runner
 from agent.runs.fixed import probe, protocol
-from agent.runs.runner import WEIGHTS, Repeats, Runner, read_end, weights_bytes
+from agent.runs.runner import WEIGHTS, Repeats, Runner, weights_bytes
 from agent.runs.score import FIRST_LIMIT_S, audit, score, scoring_limit_s
 from agent.runs.train import FIRST_ALLOWANCE_S, METRICS, METRICS_BYTES, SUMMARY_BYTES, learnt_allowance_s, train
 from agent.sandbox.box import Mode, choose

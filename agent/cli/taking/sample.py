@@ -10,7 +10,7 @@ from rich.console import Console
 from agent.cli.reading.scripts import attempt_in, facts_of
 from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
-from agent.cli.words.values import positive_int, seed
+from agent.cli.words.values import positive_int, seed, whole
 from agent.model.best_script import BestScript
 from agent.model.weights import weights_of
 from agent.night.opening.stop import like_ctrl_c
@@ -84,7 +84,7 @@ def _temperature(text: str) -> float:
 
 def _sample_words(words: argparse.ArgumentParser) -> None:
     words.add_argument("text", help="the beginning, which the model continues")
-    words.add_argument("--attempt", type=int, metavar="N", help="default: the night's best")
+    words.add_argument("--attempt", type=whole, metavar="N", help="default: the night's best")
     words.add_argument(
         "--tokens", type=positive_int, default=TOKENS, metavar="N", help="to add, at most (default: %(default)s)"
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent import invocation
 from agent.cli.words.values import agent_command, count, positive, positive_int, price, seed
-from agent.judging.judge import JUDGES
+from agent.judging.judges.choice import JUDGES
 from agent.proposers.llm.chat import MAX_TOKENS
 from agent.proposers.registry import choices, help_lines
 from agent.records.terms import POOLS, Terms
@@ -18,7 +18,7 @@ from agent.view.answer import Answer
 
 SCRIPT = Path(invocation.SCRIPT)
 KEPT = """\
-A night keeps --budget-s, --seed and the options of the groups below: who goes on with it repeats none of them.
+A night keeps --budget-s, --seed and the options of the groups above: who goes on with it repeats none of them.
 --judge, --confirm, --plausible-gain and --allowance-s cannot change while it goes on, since verdicts before and after
 would not compare, and --sandbox only to a stronger one. On a CPU a worker keeps the number of its cores, for the same
 reason. Of the others the night takes what is given, and keeps it.
@@ -75,7 +75,9 @@ def night_options(words: argparse.Namespace) -> NightOptions:
 
 
 def add_script(words: argparse.ArgumentParser) -> None:
-    words.add_argument("--script", type=Path, default=SCRIPT, metavar="PATH", help="default: %(default)s")
+    words.add_argument(
+        "--script", type=Path, default=SCRIPT, metavar="PATH", help="the training script (default: %(default)s)"
+    )
 
 
 def add_night(words: argparse.ArgumentParser, tag: str) -> None:

@@ -13,6 +13,7 @@ from agent.view.answer import Answer, AnswersTo
 
 Options = TypeVar("Options")
 
+LEAST_BESIDE = 24  # columns: a narrower explanation of an example stands below it
 RESEARCH = "Research on one training script overnight: propose, commit, train, score, keep what is better."
 EXAMPLES = {
     "init night": "a folder with all that a night needs; it is named night",
@@ -63,12 +64,22 @@ class Subcommand(Generic[Options]):
 class Parser(argparse.ArgumentParser):
     """Raises UsageError for words that it does not take, where argparse would print and exit."""
 
+    def __init__(self, *parts: Any, **facts: Any) -> None:
+        super().__init__(*parts, **{**facts, "exit_on_error": False})
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, self.format_usage())
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse unknown words where they stand, so that the usage shown is that of the command."""
-        found, unknown = super().parse_known_args(args, namespace)
+        """Refuse unknown words where they stand, so that the usage shown is that of the command.
+
+        Of a value that an option does not take, say which it does: the usage says nothing of that.
+        """
+        try:
+            found, unknown = super().parse_known_args(args, namespace)
+        except argparse.ArgumentError as error:
+            choices = "" if "choose from" in str(error) else f"; see: {self.prog} --help"
+            raise UsageError(f"{error}{choices}") from error
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found, unknown
@@ -102,14 +113,18 @@ def _parser(commands: Iterable[Subcommand[Any]]) -> Parser:
 
 def _examples() -> str:
     lines = [f"  {typed()} {words}" for words in EXAMPLES]
-    width = max(map(len, lines))
-    told = (_beside(f"{line:<{width}}  ", what) for line, what in zip(lines, EXAMPLES.values(), strict=True))
-    return "\n".join(["examples:", *told])
+    width = max(map(len, lines)) + 2
+    explain = _beside if width + LEAST_BESIDE <= _columns() else _below
+    return "\n".join(["examples:", *map(explain, (f"{line:<{width}}" for line in lines), EXAMPLES.values())])
 
 
 def _beside(line: str, what: str) -> str:
-    """Explain a command beside it, in a second column that is never narrow."""
-    return textwrap.fill(what, max(_columns(), len(line) + 24), initial_indent=line, subsequent_indent=" " * len(line))
+    return textwrap.fill(what, _columns(), initial_indent=line, subsequent_indent=" " * len(line))
+
+
+def _below(line: str, what: str) -> str:
+    indent = " " * 6
+    return f"{line.rstrip()}\n{textwrap.fill(what, _columns(), initial_indent=indent, subsequent_indent=indent)}"
 
 
 def _columns() -> int:

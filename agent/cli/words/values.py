@@ -22,6 +22,12 @@ def positive_int(text: str) -> int:
     return int(text)
 
 
+def whole(text: str) -> int:
+    if not (text.isdecimal() and len(text) < 19):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
 def count(text: str) -> int:
     if not (text.isdecimal() and int(text) < 1000):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 999")

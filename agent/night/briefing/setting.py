@@ -19,6 +19,7 @@ from agent.experiment import (
     Setting,
     incumbent,
 )
+from agent.files import read_end
 from agent.judging.early_stop import points_of
 from agent.profile.of_night import phases_of
 from agent.proposers.author.calls import read_calls
@@ -29,7 +30,6 @@ from agent.proposers.catalogue.listing import Listed
 from agent.records.past import PastNight, past_nights
 from agent.records.place import Place, run_folder
 from agent.runs.fixed import read_machine
-from agent.runs.runner import read_end
 from agent.runs.train import METRICS, METRICS_BYTES
 
 MANIFEST_BYTES = 4 << 20

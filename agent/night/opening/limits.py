@@ -81,7 +81,8 @@ class Limits:
         """
         return self._has_time(before_s + (self._until_dawn_s(pace) if number else pace.run_s))
 
-    def dawn_is_over(self, pace: Pace) -> bool:
+    def is_over(self, pace: Pace) -> bool:
+        """Return whether no run would end in time any more, not even one of dawn."""
         return not self._has_time(pace.run_s)
 
     def runs_at_dawn(self, pace: Pace) -> int:

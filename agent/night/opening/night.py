@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ from agent.night.opening.limits import Pace, check_hours
 from agent.pools.leases import leases_of_machine, leases_of_night
 from agent.records import checksums
 from agent.records.journal import Journal
-from agent.records.place import Place, known_night, new_tag, read_script
+from agent.records.place import Place, known_night, new_id, new_tag, read_script
 from agent.records.terms import Terms
 from agent.runs.fixed import check_same_machine, device_kind, keep_machine, probe, protocol
 from agent.script.contract import fixed_files
@@ -70,7 +71,7 @@ def check_disk(folder: Path) -> None:
         raise MachineError(
             f"{free / 2**30:.2f} GB are free on the disk of {folder}, a night wants "
             f"{MIN_FREE_BYTES / 2**30:.0f} GB; see what earlier nights take with {typed('nights')}, and free it with "
-            f"{typed('archive', 'TAG', '--prune-weights')}"
+            f"{typed('archive', 'TAG', '--prune-weights')}; then give the same command again"
         )
 
 
@@ -113,6 +114,7 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
         started=utc_now(),
         pins=checksums.take(place.folder(tag) / "fixed", Path(facts["data"])),
         terms=terms.as_json(),
+        id=new_id(),
     )
     keep_machine(place.folder(tag), facts)
     with Journal.create(place.journal(tag), night):  # last: a folder without a journal is no night
@@ -121,7 +123,7 @@ def _begin(place: Place, request: Request, check_dials: Callable[[str, str], obj
 
 
 def _first_lease(folder: Path, terms: Terms) -> tuple[Terms, Lease]:
-    """Return the lease that the night's device is that of, and the terms with the cores that each worker has.
+    """Return the terms, with the cores that each worker has, and a lease of the night's device.
 
     A night on a CPU keeps their number, so that it can go on with fewer workers, or with more.
     """
@@ -162,7 +164,8 @@ def _resume(place: Place, request: Request, night: Night) -> Night:
         check_hours(request.hours, Pace.of(journal.attempts(), (), night.budget_s))
     check_kept(night, request.budget_s, request.seed)
     if place.script != night.script:
-        raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {night.script}")
+        named = os.path.relpath(place.repo.root / night.script)  # from a folder below the root, too
+        raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {shlex.quote(named)}")
     _check_dataset(night, request.dataset)
     night = check_corpus(night, place.folder(tag))
     fixed = place.folder(tag) / "fixed"

@@ -12,7 +12,7 @@ AFTER_RUN, NOW = "after-run", "now"
 
 
 class Stop:
-    """Wishes to end a night: the first ends it after the current run, the second ends the run too."""
+    """Hold the wishes to end a night: the first ends it after the current run, the second ends the run too."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "stop"

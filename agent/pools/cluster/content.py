@@ -5,13 +5,14 @@ import io
 import os
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from agent.errors import MachineError
 from agent.files import remove
 from agent.invocation import ABOVE, DATA
+from agent.pools.cluster.messages import Piece
 from agent.records.checksums import digest
 from agent.runs.jobs import Job, OfWeights, Reexamine
 from agent.runs.runner import Runner
@@ -58,6 +59,20 @@ def pieces(path: Path) -> Iterator[tuple[int, bytes, bool]]:
             offset += len(piece)
             if offset >= size or not piece:
                 return
+
+
+def put_pieces(at: Path, next_piece: Callable[[int], object]) -> None:
+    """Write a file of the pieces that a node sends, from an offset on; raise MachineError if it arrived damaged."""
+    at.parent.mkdir(parents=True, exist_ok=True)
+    with at.open("wb") as file:
+        checksum = None
+        while checksum is None:
+            piece = next_piece(file.tell())
+            assert isinstance(piece, Piece)
+            file.write(piece.content)
+            checksum = piece.digest
+    if digest(at) != checksum:
+        raise MachineError("they arrived damaged")
 
 
 def is_inside(name: str) -> bool:

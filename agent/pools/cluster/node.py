@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from agent.errors import MachineError
 from agent.experiment import Night, Progress
 from agent.experiment.lease import LOCAL, Lease
-from agent.files import remove
+from agent.files import read_end, remove
 from agent.pools.cluster.content import (
     PIECE_BYTES,
     blob,
@@ -52,7 +52,7 @@ from agent.records.checksums import digest
 from agent.runs.execute import execute
 from agent.runs.fixed import probe
 from agent.runs.jobs import Evaluate, Job, Measure, Rehearse
-from agent.runs.runner import Runner, read_end, weights_bytes
+from agent.runs.runner import Runner, weights_bytes
 from agent.runs.train import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.sandbox.box import Mode, choose
 from agent.sandbox.limits import limits_of_machine
@@ -160,9 +160,9 @@ def look(content: Content, share: NodeShare) -> NodeDevice:
 
 
 def night_folder(night: Night) -> Path:
-    """Return the folder of a night on this node; another night of the same tag has another one."""
-    began = "".join(one for one in night.started if one.isdigit())
-    return home() / "nights" / f"{night.tag}-{night.protocol}-{began}"
+    """Return the folder of a night on this node; another night of the same tag has another one, whenever it began."""
+    own = night.id or "".join(one for one in night.started if one.isdigit())
+    return home() / "nights" / f"{night.tag}-{night.protocol}-{own}"
 
 
 def enter(night: Night, content: Content) -> tuple[tuple[int, int], ...]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from agent.errors import MachineError
 from agent.experiment import Ending, Run
 from agent.files import remove
-from agent.pools.cluster.checks import different, unusable
+from agent.pools.cluster.checks import different, given_up, unusable
 from agent.pools.cluster.cluster import Cluster
-from agent.pools.cluster.content import files_for, take_files
+from agent.pools.cluster.content import files_for, put_pieces, take_files
 from agent.pools.cluster.messages import (
     BeginJob,
     Consult,
@@ -24,22 +24,20 @@ from agent.pools.cluster.messages import (
     NodeJoined,
     NodeLeft,
     Perform,
-    Piece,
     Progressed,
     Returned,
 )
-from agent.pools.cluster.slots import Slot, shares_of_node
+from agent.pools.cluster.slots import Failures, Slot, needs_on, shares_of_node
 from agent.pools.cluster.slow_nodes import TRIAL_SEED, SlowNodes
 from agent.pools.pool import Ended, Working
 from agent.records.checksums import digest
 from agent.runs.jobs import Job, Measure, OfWeights
 from agent.runs.runner import Runner
 
-KILLED_REST_S, UNWELL_REST_S, SLOW_REST_S = 5.0, 60.0, 300.0  # before a worker gets work again
+KILLED_REST_S, SLOW_REST_S = 5.0, 300.0  # before a worker gets work again
 AGAIN_S = 10.0  # between attempts to reach a cluster that is gone
 FETCH_S = 600.0  # for the weights of a run
 ENTER_S = 120.0  # for a node to lay out the night's folder
-NO_WORKER = "no worker"
 CLOSE_S = 7.0  # that jobs may take to end by themselves
 
 
@@ -47,8 +45,7 @@ class RayPool:
     """Execute jobs on workers of a cluster.
 
     The weights of a run stay on the node that has trained it until the run's attempt is kept. A job that needs them
-    goes there. A lost job is said to be lost once there is a worker that can do it again. Where no worker can take a
-    job and none is at work, it is begun all the same, and lost: a night in which nothing is in flight would be over.
+    goes there. A lost job is said to be lost once there is a worker that can do it again.
     """
 
     def __init__(self, cluster: Cluster, runner: Runner, most: int, first: Sequence[Run] = ()) -> None:
@@ -65,7 +62,7 @@ class RayPool:
         self._answer: Consulted | None = None  # to the latter
         self._next_start = 0.0
         self._is_open = self._closing = False
-        self._slow = SlowNodes(first)
+        self._slow, self._failures = SlowNodes(first), Failures()
         self._entering: dict[int, str] = {}  # question → the node that lays out the night's folder
         for joined in list(cluster.nodes.values()):
             self._welcome(joined)
@@ -81,7 +78,11 @@ class RayPool:
 
     @property
     def workers(self) -> Sequence[str]:
-        return tuple(self._slots) or (NO_WORKER,)
+        return tuple(self._slots)
+
+    @property
+    def expects_workers(self) -> bool:
+        return True
 
     @property
     def at_work(self) -> Mapping[str, Working]:
@@ -93,18 +94,10 @@ class RayPool:
         if isinstance(job, OfWeights):
             nodes = self._held.get((job.attempt, job.seed), set()) & self._cluster.nodes.keys()
             slots = [slot for slot in slots if slot.node.id in nodes] if nodes else slots
-        free = [slot.name for slot in slots if self._is_ready_for(slot, job)]
-        if free:
-            return free[0]
-        if unsaid or any(map(self._works, self._slots.values())):
-            return None
-        return slots[0].name if slots else NO_WORKER
+        return next((slot.name for slot in slots if self._is_ready_for(slot, job)), None)
 
     def begin(self, worker: str, job: Job) -> None:
-        slot = self._slots.get(worker)
-        if slot is None or not self._is_ready_for(slot, job):
-            self._lost.append(Ended(worker, job, lost="no worker was there for it"))
-            return
+        slot = self._slots[worker]
         files = files_for(self._runner, job, has_weights=self._has_weights(slot, job))
         if files is None:
             self._lost.append(Ended(worker, job, lost="the node with its weights is gone"))
@@ -120,7 +113,7 @@ class RayPool:
         sent = {path.relative_to(runner.folder).as_posix(): digest(path) for path in files}
         perform = Perform(runner.night, content, job, slot.name, slot.share, device.box, runner.allowance_s, sent)
         places = {checksum: str(runner.folder / name) for name, checksum in sent.items()}
-        cpus, gpus = self._needs(slot.node)
+        cpus, gpus = needs_on(slot.node, content)
         self._cluster.send(BeginJob(slot.number, slot.node.id, cpus, gpus, perform, places))
 
     def _works(self, slot: Slot) -> bool:
@@ -176,16 +169,7 @@ class RayPool:
                 return
 
     def _fetch(self, node_id: str, number: int, seed: int, at: Path) -> None:
-        at.parent.mkdir(parents=True, exist_ok=True)
-        with at.open("wb") as file:
-            checksum = None
-            while checksum is None:
-                piece = self._ask(node_id, Fetch(self._runner.night, number, seed, file.tell()))
-                assert isinstance(piece, Piece)
-                file.write(piece.content)
-                checksum = piece.digest
-        if digest(at) != checksum:
-            raise MachineError("they arrived damaged")
+        put_pieces(at, lambda offset: self._ask(node_id, Fetch(self._runner.night, number, seed, offset)))
 
     def drop_weights(self, number: int, seed: int) -> None:
         self._runner.drop_weights(number, seed)
@@ -215,12 +199,6 @@ class RayPool:
 
     # ---- what goes with a job, and comes back ----
 
-    def _needs(self, node: NodeJoined) -> tuple[int, int]:
-        """Return the cores and GPUs of one worker of a node."""
-        assert self._cluster.content is not None
-        gpus = 1 if node.device is not None and node.device.device_kind == "cuda" else 0
-        return self._cluster.content.cores_of(node.cpus, node.gpus * gpus), gpus
-
     def _take(self, slot: Slot, job: Job, returned: Returned) -> None:
         """Take a job's result and its files, or decide that it has to be done again."""
         wrong = unusable(job, returned)
@@ -231,9 +209,9 @@ class RayPool:
             why = result.last_lines.rpartition("\n")[2]
         others = {other.node.id for other in self._slots.values()} - {slot.node.id}
         if why is not None and (returned.unwell or others):
-            self._rest(slot.node.id, UNWELL_REST_S, f"node {slot.node.name} gets no work for a while: {why}")
-            self._lose(slot, why)
+            self._fail(slot, job, why)
             return
+        self._failures.forget(slot.node.id)
         if isinstance(job, Measure):
             slow = self._slow.note_run(slot.name, job, result)
             if slow is not None:
@@ -247,6 +225,23 @@ class RayPool:
         take_files(self._runner, returned.files)
         error = MachineError(returned.error) if returned.error is not None else None
         self._ended.append(Ended(slot.name, job, result, error))
+
+    def _fail(self, slot: Slot, job: Job, why: str, rest_s: float | None = None) -> None:
+        """Lose a job that has failed by its node; end the night where all nodes have failed again and again.
+
+        rest_s: of this worker; None: its node rests, longer after each failure.
+        """
+        node = slot.node
+        if self._failures.note(slot, self._slots.values()):
+            error = MachineError(given_up(node.name, why, self._runner.night.tag))
+            self._ended.append(Ended(slot.name, job, error=error))
+            return
+        if rest_s is None:
+            minutes = self._failures.rest_s(node.id) / 60
+            self._rest(node.id, 60 * minutes, f"node {node.name} gets no work for {minutes:.0f} min: {why}")
+        else:
+            slot.rests_until = time.monotonic() + rest_s
+        self._lose(slot, why)
 
     # ---- events ----
 
@@ -303,8 +298,7 @@ class RayPool:
         elif returned is not None:
             self._take(slot, job, returned)
         else:
-            slot.rests_until = time.monotonic() + KILLED_REST_S
-            self._lose(slot, done.lost or "it is not known why")
+            self._fail(slot, job, done.lost or "it is not known why", KILLED_REST_S)
         slot.job = None
 
     def _welcome(self, joined: NodeJoined) -> None:
@@ -317,11 +311,11 @@ class RayPool:
             return
         if joined.name in {slot.node.name for slot in self._slots.values()}:
             joined = replace(joined, name=f"{joined.name} {joined.id[:4]}")
-        shares = shares_of_node(joined, *self._needs(joined))
-        for name, share in list(shares.items())[: self._most - len(self._slots)]:
-            self._slots[name] = Slot(name, joined, share, rests_until=time.monotonic() + ENTER_S)
         content = self._cluster.content
         assert content is not None
+        shares = shares_of_node(joined, *needs_on(joined, content))
+        for name, share in list(shares.items())[: self._most - len(self._slots)]:
+            self._slots[name] = Slot(name, joined, share, rests_until=time.monotonic() + ENTER_S)
         self._entering[self._consult(joined.id, Enter(self._runner.night, content))] = joined.id
         if self._is_open:
             self._news.append(f"node {joined.name} has joined: {joined.device and joined.device.device}")

@@ -2,12 +2,16 @@
 
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent.experiment import Progress
-from agent.pools.cluster.messages import NodeJoined, NodeShare
+from agent.pools.cluster.messages import Content, NodeJoined, NodeShare
 from agent.pools.pool import Working
 from agent.runs.jobs import Job
+from agent.runs.runner import STARVED_TRIES
+
+UNWELL_REST_S, LONGEST_REST_S = 60.0, 900.0
 
 
 @dataclass(slots=True)
@@ -37,6 +41,39 @@ class Slot:
     @property
     def is_free(self) -> bool:
         return self.job is None and self.rests_until < time.monotonic()
+
+
+class Failures:
+    """Count how often each node has failed in a row; a job that it has done well ends the row."""
+
+    def __init__(self) -> None:
+        self._count: dict[str, int] = {}  # by Ray's identifier of the node
+        self._last_s: dict[str, float] = {}  # by the same: when it failed last
+
+    def note(self, slot: Slot, workers: Iterable[Slot]) -> bool:
+        """Note that the job of a worker has failed; return whether no node of all workers can be expected to do one.
+
+        Of jobs that went on at the same time on a node, the first to fail counts.
+        """
+        node = slot.node.id
+        if slot.began >= self._last_s.get(node, 0.0):
+            self._count[node] = self._count.get(node, 0) + 1
+        self._last_s[node] = time.monotonic()
+        return all(self._count.get(one.node.id, 0) >= STARVED_TRIES for one in workers)
+
+    def forget(self, node: str) -> None:
+        self._count.pop(node, None)
+
+    def rest_s(self, node: str) -> float:
+        """Return how long a node gets no work after its last failure: twice as long after each further one."""
+        rest_s: float = UNWELL_REST_S * 2 ** (self._count.get(node, 1) - 1)
+        return min(rest_s, LONGEST_REST_S)
+
+
+def needs_on(node: NodeJoined, content: Content) -> tuple[int, int]:
+    """Return the cores and GPUs of one worker of a node."""
+    gpus = 1 if node.device is not None and node.device.device_kind == "cuda" else 0
+    return content.cores_of(node.cpus, node.gpus * gpus), gpus
 
 
 def shares_of_node(node: NodeJoined, cpus: int, gpus: int) -> dict[str, NodeShare]:

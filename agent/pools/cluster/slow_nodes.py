@@ -16,7 +16,7 @@ from agent.runs.jobs import Measure
 SLOW = 0.10  # of the others' speed: runs that lose more train too few steps to be compared
 TRIAL_SEED = 999_983  # of no run that counts
 MOST_SPEEDS = 400
-MOST_BLAMED = 2  # nodes, for one run
+MOST_BLAMED = 2  # nodes, for runs of one edit, that then trained attempt 0 as fast as the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,14 @@ class SlowNodes:
     def __init__(self, first: Iterable[Run]) -> None:
         self._known = [one for run in first if (one := speed_on(node_of(run.worker), 0, run)) is not None]
         self.trials: dict[str, Measure] = {}  # of attempt 0, by the worker that is to make it
-        self._blamed: Counter[tuple[int, int]] = Counter()  # how often nodes were, for a run with this attempt and seed
+        self._blamed: Counter[int] = Counter()  # how often nodes were, by the attempt whose runs were slow there
+        self._by: dict[str, int] = {}  # that attempt, by the worker whose trial has not ended yet
 
     def note_run(self, worker: str, job: Measure, run: object) -> str | None:
         """Note the speed of a run; if its node is slow, plan a trial there in place of that, and return a sentence."""
         node = node_of(worker)
         own = speed_on(node, job.attempt, run) if isinstance(run, Run) else None
-        if own is None or (job.attempt and self._blamed[job.attempt, job.seed] == MOST_BLAMED):
+        if own is None or (job.attempt and self._blamed[job.attempt] >= MOST_BLAMED):
             return None  # slow on several nodes, it is so by itself, or only says so: a script counts its own steps
         lost = slowness_of(own, self._known)
         if lost is not None and lost > SLOW:
@@ -70,7 +71,8 @@ class SlowNodes:
         else:
             self._known = [*self._known, own][-MOST_SPEEDS:]
             return None
-        self._blamed[job.attempt, job.seed] += 1
+        self._blamed[job.attempt] += 1
+        self._by[worker] = job.attempt
         first = job.machine
         self.trials[worker] = replace(
             job, attempt=0, script=first.script, seed=TRIAL_SEED, allowance_s=first.allowance_s, dawn=0, bounds=()
@@ -82,8 +84,11 @@ class SlowNodes:
         node = node_of(worker)
         own = speed_on(node, 0, run) if isinstance(run, Run) else None
         lost = slowness_of(own, self._known) if own is not None else None
+        if lost is not None and lost > SLOW and worker in self._by:
+            self._blamed[self._by.pop(worker)] -= 1  # with good reason
         if own is None or (lost is not None and lost > SLOW):
             return False
         del self.trials[worker]
+        self._by.pop(worker, None)
         self._known = [one for one in self._known if one.attempt == 0 or one.node != node]
         return True

@@ -18,7 +18,7 @@ NOT_FOR_SCRIPTS = frozenset(
         *("main", "prepare", "data_dir", "load_data", "evaluation_rows", "rows_at_once", "token_losses"),
         *("checked_logits", "has_cuda_build", "installed", "keep_freed_memory", "optimised_blas", "packaged_file"),
         *("rename_symbols", "write_atomically", "cache_root", "container_memory_bytes", "known_tflops"),
-        *("matmul_flops", "describe"),
+        *("matmul_flops", "describe", "distributions"),
     }
 )
 MEANING_CHARS, SIGNATURE_CHARS = 160, 200

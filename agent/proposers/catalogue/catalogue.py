@@ -15,6 +15,7 @@ from agent.proposers.catalogue.evidence import SOURCE, Prospect, prospects
 from agent.proposers.catalogue.idea import Idea, idea_folders, read_ideas
 from agent.records.past import PastNight
 from agent.script.dials import fingerprint, fingerprint_of
+from agent.script.tried import tried_as
 from agent.text import one_line, percent_sure
 
 MOST_BASES = 3  # kept scripts, besides the first: git takes some milliseconds for each, and there are many ideas
@@ -43,13 +44,14 @@ class Catalogue:
             self._say_once(fault, fault)
         sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
         found = prospects(ideas, briefing.night, briefing.history, sigma_bpb, self._past)
-        seen = [*(one.proposal for one in briefing.history), *(one.proposal for one in briefing.refused)]
-        tried = {fingerprint_of(proposal.packed) for proposal in seen}
+        refused = {fingerprint_of(one.proposal.packed) for one in briefing.refused}
         skipped: list[Idea] = []
         try:
             for one in found:
                 script = self._edited(one.idea, briefing, skipped) if one.is_open and not one.is_unlikely else None
-                if script is not None and fingerprint(script) not in tried:
+                if script is None or fingerprint(script) in refused:
+                    continue
+                if tried_as(script, briefing.history) is None:
                     return proposal_of(one, script, briefing.night)
         finally:
             self._tell(skipped, briefing.parent)

@@ -16,9 +16,8 @@ from typing import Any
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError, NoIdea
 from agent.experiment import Ask, Briefing, Ending, Proposal
-from agent.files import detached_env, throwaway_folder
+from agent.files import detached_env, read_end, throwaway_folder
 from agent.proposers.command.clone import TASK, AgentEdit, lay_out, script_name, take_edit
-from agent.runs.runner import read_end
 from agent.sandbox.box import View
 from agent.sandbox.process import LOG, Outcome, supervise
 from agent.text import SAID_CHARS, one_line

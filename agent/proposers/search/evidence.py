@@ -1,5 +1,6 @@
 """Read what this night and earlier ones measured, as places among the dials."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,10 +31,11 @@ class Evidence:
 
 
 def evidence_of(
-    axes: Sequence[Axis], here: Coordinates, briefing: Briefing, device_kind: str, earlier: Sequence[PastNight]
+    axes: Sequence[Axis], briefing: Briefing, device_kind: str, earlier: Sequence[PastNight]
 ) -> list[Evidence]:
     """Return what is known, the most telling at most, in order of time."""
-    found = [*_of_earlier(axes, here, briefing, earlier), *_of_tonight(axes, here, briefing.history, device_kind)]
+    places = Places(axes)
+    found = [*_of_earlier(places, briefing, earlier), *_of_tonight(places, briefing.history, device_kind)]
     group = _group("", skeleton_in(briefing.parent.proposal.packed, device_kind))
     return most_telling(found, group, briefing.parent.number)
 
@@ -68,11 +70,11 @@ def peaks(
     return [*measured[:1], *[*past, *measured[1:]][-MOST:]]
 
 
-def _of_tonight(axes: Sequence[Axis], here: Coordinates, history: History, device_kind: str) -> Iterator[Evidence]:
+def _of_tonight(places: "Places", history: History, device_kind: str) -> Iterator[Evidence]:
     best = incumbent(history)
     distant = [best] if best is not None and best.number < len(history) - MOST_READ else []
     for attempt in (*distant, *history[-MOST_READ:]):
-        place = _place(axes, here, dials_in(attempt.proposal.packed, device_kind))
+        place = places.of(dials_in(attempt.proposal.packed, device_kind))
         if place is not None:
             group = _group("", skeleton_in(attempt.proposal.packed, device_kind))
             runs = max(1, len(attempt.scores_bpb))
@@ -81,16 +83,14 @@ def _of_tonight(axes: Sequence[Axis], here: Coordinates, history: History, devic
             yield Evidence(place, bpb, runs, crashed(attempt), group, attempt.number, is_pending=pending)
 
 
-def _of_earlier(
-    axes: Sequence[Axis], here: Coordinates, briefing: Briefing, earlier: Sequence[PastNight]
-) -> Iterator[Evidence]:
+def _of_earlier(places: "Places", briefing: Briefing, earlier: Sequence[PastNight]) -> Iterator[Evidence]:
     """Yield what earlier nights say, the most alike last: in this night's noise, each run by its night's likeness."""
     sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
     alike = [(like, past) for past in earlier if (like := likeness(past, briefing.night)) >= LEAST_LIKE]
     for like, past, attempts in _most_alike(alike):
         scale = sigma_bpb / past.sigma_bpb if sigma_bpb and past.sigma_bpb and like < 1 else 1.0
         for one in attempts:
-            place = _place(axes, here, one.dials)
+            place = places.of(one.dials)
             if place is not None:
                 bpb = None if one.val_bpb is None else one.val_bpb * scale
                 yield Evidence(place, bpb, max(1, one.runs) * like, one.crashed, _group(past.tag, one.skeleton), None)
@@ -108,13 +108,25 @@ def _most_alike(nights: Sequence[tuple[float, PastNight]]) -> list[tuple[float, 
     return found
 
 
-def _place(axes: Sequence[Axis], here: Coordinates, values: Mapping[str, Value]) -> Coordinates | None:
-    """Return the place of these dials; None if the script has none of them."""
-    if not any(axis.dial.name in values for axis in axes):
-        return None
-    # a dial that is not there says nothing: it counts as where it is now
-    place = np.array([axis.place(values.get(axis.dial.name, axis.dial.value)) for axis in axes], np.float64)
-    return place if np.isfinite(place).all() else None
+class Places:
+    """Find the places of hundreds of attempts; the same few values of a dial come again and again."""
+
+    def __init__(self, axes: Sequence[Axis]) -> None:
+        self._axes = [(axis, axis.dial.name, axis.dial.value) for axis in axes]
+        self._known: list[dict[tuple[type, Value], float | None]] = [{} for _ in axes]
+
+    def of(self, values: Mapping[str, Value]) -> Coordinates | None:
+        """Return the place of these dials; None if the script has none of them, or one has no place."""
+        if not any(name in values for _, name, _ in self._axes):
+            return None
+        place = np.empty(len(self._axes))
+        for i, ((axis, name, now), known) in enumerate(zip(self._axes, self._known, strict=True)):
+            value = values.get(name, now)  # a dial that is not there says nothing: it counts as where it is now
+            key = (type(value), value)
+            if key not in known:
+                known[key] = axis.place(value)
+            place[i] = math.nan if (found := known[key]) is None else found
+        return place if np.isfinite(place).all() else None
 
 
 def _group(night: str, form: str) -> str:

@@ -18,13 +18,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import Briefing, Proposal, source_name
+from agent.experiment import Attempt, Briefing, Proposal, source_name
+from agent.experiment.chunks import by_chunk
 from agent.proposers.search.acquisition import Acquisition
 from agent.proposers.search.evidence import evidence_of, peaks
 from agent.proposers.search.memory import Memory
 from agent.proposers.search.space import Axis, Coordinates, turned
 from agent.records.past import PastNight
 from agent.script.dials import Dial, Value, fingerprint_of, legible_dials, normalised, searched, set_dials, show
+from agent.script.tried import first_with
 
 SOURCE = "search"
 FIRST_DRAWN = 8  # proposals before any is by the mean: it says little as yet
@@ -54,23 +56,32 @@ class Search:
     def propose(self, briefing: Briefing) -> Proposal:
         script, kind = briefing.parent.proposal.script, self._device_kind
         axes, here = _axes(searched(script, kind, legible_dials))
-        evidence = evidence_of(axes, here, briefing, kind, self._earlier)
+        evidence = evidence_of(axes, briefing, kind, self._earlier)
         rng = random.Random(f"{self._seed} {briefing.number} {len(briefing.refused)}")
         sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
         acquisition = Acquisition.of(axes, here, evidence, sigma_bpb, np.random.default_rng(rng.getrandbits(64)))
         memory = Memory.learnt(peaks(briefing, kind, self._earlier), self._memory_limit_gb)
         now = {axis.dial.name: axis.dial.value for axis in axes}
-        seen = [attempt.proposal for attempt in briefing.history] + [refusal.proposal for refusal in briefing.refused]
-        tried = {fingerprint_of(proposal.packed) for proposal in seen}
-        own = sum(source_name(proposal.source) == SOURCE for proposal in seen)
+        refused = [refusal.proposal for refusal in briefing.refused]
+        turned_down = {fingerprint_of(proposal.packed) for proposal in refused}
+        own = sum(by_chunk(briefing.history, _own_among)) + sum(map(_is_own, refused))
         by_mean = own >= FIRST_DRAWN and own % 2 == 1
         for there in acquisition.places(lambda changed: memory.fits(now | changed), rng, by_mean=by_mean):
             changed = turned(axes, here, there)
             if changed and memory.fits(now | changed):
                 candidate = set_dials(script, kind, changed)
-                if normalised(candidate) not in tried:
+                found = normalised(candidate)
+                if found not in turned_down and first_with(found, briefing.history) is None:
                     return _proposal(candidate, acquisition, there, changed, len(evidence))
         raise Exhausted(f"search finds no untried setting of {len(axes)} dials; add dials or widen their ranges")
+
+
+def _own_among(attempts: Sequence[Attempt]) -> int:
+    return sum(_is_own(one.proposal) for one in attempts)
+
+
+def _is_own(proposal: Proposal) -> bool:
+    return source_name(proposal.source) == SOURCE
 
 
 def _axes(dials: Sequence[Dial]) -> tuple[list[Axis], Coordinates]:

@@ -41,6 +41,7 @@ def of_journal(journal: Journal) -> NightFacts:
         dawn=dawn_of(dawns, lambda number: history[number].proposal.title),
         noise_runs=found.runs if found else None,
         doubt=found.doubt if found else None,
+        calls=journal.calls(),
     )
 
 

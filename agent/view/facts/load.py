@@ -5,6 +5,7 @@ Pure.
 
 import math
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -14,10 +15,11 @@ from itertools import chain, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
-from agent.experiment import Ask, Ending, History, Run
+from agent.experiment import Ask, Ending, History, NightCall, Run
 from agent.view.facts.nouns import NightFacts
 
 LEAST_PAUSE_S = 60.0  # where nothing was at work for longer than this and than a run's budget, the night had paused
+ROUNDED_S = 0.001  # SQLite's times may be earlier by so much: what begins in a call's second is the call's
 NUMBERS = re.compile(r"(\d+)")
 Between = tuple[float, float]  # two times of the clock time.time()
 
@@ -36,11 +38,11 @@ class BusyTime(NamedTuple):  # and no dataclass: ten thousand are made in a tent
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Hold a time in which a night was at work without a pause, and the workers that had a run in it."""
+    """Hold a time in which a call of a night was at work without a pause, and how many workers it had."""
 
     began_s: float  # of the clock time.time()
     ended_s: float
-    workers: Collection[str]
+    workers: int  # as its call was recorded; else those that had a run in it, at least 1
 
     @property
     def length_s(self) -> float:
@@ -164,22 +166,19 @@ def load(
     dry_runs_s: float,
     ideas: int,
     budget_s: float,
-    workers: int = 1,
+    calls: Sequence[NightCall] = (),
 ) -> Load:
     """Return how busy the workers were.
 
-    others: when the night asked for ideas and made dry runs. ideas: those that were decided. workers: how many its
-    latest call has, which may not all have had a run; of earlier calls, the runs tell it.
+    others: when the night asked for ideas and made dry runs. ideas: those that were decided. calls: of the night, as
+    far as they were recorded; not all workers of a call may have had a run.
     """
-    found = stretches(busy, others, budget_s)
-    counts = [len(one.workers) or 1 for one in found]
-    if counts:
-        counts[-1] = max(counts[-1], workers)
+    found = stretches(busy, others, budget_s, calls)
     at_work_s = sum(one.length_s for one in found)
-    available_s = sum(count * one.length_s for count, one in zip(counts, found, strict=True))
+    available_s = sum(one.workers * one.length_s for one in found)
     busy_s = sum(span.ended_s - span.began_s for span in busy) + dry_runs_s
     return Load(
-        workers=counts[-1] if counts else workers,
+        workers=calls[-1].workers if calls else found[-1].workers if found else 1,
         at_work_s=at_work_s,
         busy_s=busy_s,
         utilisation=min(1.0, busy_s / available_s) if available_s else None,
@@ -187,21 +186,26 @@ def load(
     )
 
 
-def stretches(busy: Iterable[BusyTime], others: Iterable[Between], budget_s: float) -> list[Stretch]:
-    """Return the times at which a night was at work, without its pauses."""
+def stretches(
+    busy: Iterable[BusyTime], others: Iterable[Between], budget_s: float, calls: Sequence[NightCall] = ()
+) -> list[Stretch]:
+    """Return the times at which a night was at work, without its pauses; each call begins another."""
     pause_s = max(LEAST_PAUSE_S, budget_s)
+    begun = sorted((at_s, one.workers) for one in calls if (at_s := seconds(one.began)) is not None)
     every = [(one.began_s, one.ended_s, one.worker) for one in busy]
     every += [(began_s, ended_s, "") for began_s, ended_s in others]
-    found: list[Stretch] = []
-    first_s, last_s, names = math.inf, math.inf, set[str]()
+    found: list[tuple[float, float, int, set[str]]] = []
     for began_s, ended_s, worker in sorted(every):
-        if began_s > last_s + pause_s:
-            found.append(Stretch(first_s, last_s, names))
-            first_s, last_s, names = began_s, ended_s, set()
-        first_s, last_s = min(first_s, began_s), ended_s if last_s == math.inf else max(last_s, ended_s)
-        if worker:
-            names.add(worker)
-    return [*found, Stretch(first_s, last_s, names)] if every else []
+        call = bisect_right(begun, (began_s + ROUNDED_S, math.inf))  # 0: before the first that was recorded
+        if not found or call != found[-1][2] or began_s > found[-1][1] + pause_s:
+            found.append((began_s, ended_s, call, set()))
+        first_s, last_s, _, names = found[-1]
+        found[-1] = first_s, max(last_s, ended_s), call, names
+        names.add(worker)
+    return [
+        Stretch(first_s, last_s, begun[call - 1][1] if call else len(names - {""}) or 1)
+        for first_s, last_s, call, names in found
+    ]
 
 
 def load_of(facts: NightFacts) -> Load:
@@ -212,11 +216,18 @@ def load_of(facts: NightFacts) -> Load:
         dry_runs_s=sum(one.dry_run_s for one in facts.attempts),
         ideas=sum(one.status is not None for one in facts.ideas),
         budget_s=facts.budget_s,
+        calls=facts.calls,
     )
 
 
 def load_of_history(
-    history: History, asks: Iterable[Ask], budget_s: float, *, busy: Collection[str], workers: int, now_s: float
+    history: History,
+    asks: Iterable[Ask],
+    budget_s: float,
+    calls: Sequence[NightCall],
+    *,
+    busy: Collection[str] = (),
+    now_s: float | None = None,
 ) -> Load:
     """Return the load of a night that a driver holds in memory; busy: the workers that have a job now."""
     made = [RunTimes.of(one.number, run) for one in history for run in one.runs]
@@ -228,5 +239,5 @@ def load_of_history(
         dry_runs_s=sum(wall_s for _, wall_s in dry_runs),
         ideas=sum(one.is_idea and one.parent is not None and one.status is not None for one in history),
         budget_s=budget_s,
-        workers=workers,
+        calls=calls,
     )

@@ -6,6 +6,7 @@ Terminal, JSON, page and exports show these records and those that are computed 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from agent.experiment import NightCall
 from agent.judging.intervals import Interval
 from agent.proposers.mix import Share
 from agent.script.dials import Value
@@ -119,6 +120,13 @@ class NightFacts:
     noise_runs: int | None = None  # repeated runs that sigma is learnt from
     doubt: str | None = None  # why sigma says little, so that it was doubled
     most_usd: float | None = None  # the limit of its cost
+    calls: tuple[NightCall, ...] = ()  # as far as they were recorded
+    shipped: bool = False  # read from its shipped record: its journal and its commits are elsewhere
+
+    @property
+    def is_here(self) -> bool:
+        """Say whether the night can go on here."""
+        return not (self.lost or self.shipped)
 
     @property
     def ideas(self) -> tuple[AttemptFacts, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 from agent.experiment import VOID, Ask, Attempt, Dawn, Ending, Night, Status, short, source_name
 from agent.judging.intervals import Interval
 from agent.proposers.mix import Share, shares_of
-from agent.records.standing import REPEATED, Brought, Standing, Stopped, by_source
+from agent.records.standing import REPEATED, Brought, Standing, Stopped, summed
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts, RunFacts
 
 
@@ -218,7 +218,7 @@ def sources_of(attempts: Sequence[AttemptFacts], asks: Sequence[Ask] | None) -> 
         for one in attempts
         if one.parent is not None and one.is_idea
     )
-    return shares_of(by_source(ideas), asks or ())
+    return shares_of(summed(ideas), asks or ())
 
 
 def gain_bpb(attempt: AttemptFacts, known: Mapping[int, AttemptFacts]) -> float | None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from agent.errors import NightError
 from agent.experiment import Curve
+from agent.files import read_end
 from agent.git.repo import valid_tag
 from agent.records.journal import Journal
 from agent.records.ledger import read_rows
@@ -63,7 +64,6 @@ def known_tags(place: Place) -> tuple[str, ...]:
 def curve(place: Place, tag: str, number: int, seed: int, most: int = MOST_POINTS) -> Curve:
     """Return fraction of the budget and training loss of a run, thinned; empty where its log is gone."""
     from agent.judging.early_stop import points_of
-    from agent.runs.runner import read_end
     from agent.runs.train import METRICS, METRICS_BYTES
 
     if not valid_tag(tag):
@@ -92,7 +92,6 @@ def log_tail(
 
     A script writes it. So it is read as bytes, up to a limit, from a plain file only, and shown as text.
     """
-    from agent.runs.runner import read_end
     from agent.sandbox.process import LOG
 
     folder, most_bytes = run_folder(place.folder(tag), number, seed), most_lines * LINE_CHARS

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from agent.experiment import Dawn, Ending, Kind, Status
+from agent.experiment import Dawn, Ending, Kind, NightCall, Status
 from agent.judging.confirmation import SOURCE as DAWN
 from agent.judging.noise import TELLING_APART
 from agent.records.ledger import Row, number_of
@@ -63,6 +63,8 @@ def of_record(folder: Path, rows: Sequence[Row]) -> NightFacts:
         incumbent=None if facts["incumbent"] is None else int(facts["incumbent"]),
         sources=sources_of(attempts, None),
         dawn=dawn,
+        calls=tuple(NightCall(str(began), int(workers)) for began, workers in facts.get("calls", ())),
+        shipped=True,
     )
 
 

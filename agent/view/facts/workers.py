@@ -2,11 +2,13 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from sqlite3 import Row
 
-from agent.experiment import Ask, Ending, History, Night
+from agent.experiment import Ask, Ending, History, Night, NightCall
+from agent.experiment.lease import LOCAL
 from agent.pools.contention import Contention, contention_of
 from agent.records.journal import Journal
 from agent.view.facts.load import BusyTime, Load, RunTimes, busy_times, in_order, load, load_of_history
@@ -39,6 +41,14 @@ LAST_RUNS = """
         (SELECT max(number) FROM dawns WHERE ended IS NULL) AS open_dawn
     FROM runs r JOIN attempts a ON a.number = r.attempt WHERE r.id IN (SELECT max(id) FROM runs GROUP BY worker)
 """
+EXAMINED = """
+    SELECT e.worker, e.attempt, e.seed, e.doing, e.began, r.dawn, a.title
+    FROM examinations e JOIN attempts a ON a.number = e.attempt
+    JOIN runs r ON r.attempt = e.attempt AND r.seed = e.seed AND r.ending = 'finished'
+    WHERE CASE e.doing || ' ' || e.split
+        WHEN 'scoring validation' THEN r.score_s WHEN 'scoring holdout' THEN r.holdout
+        WHEN 'auditing validation' THEN r.audit ELSE json_extract(r.holdout, '$.audit') END IS NULL
+"""  # those without a result
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +91,11 @@ def _each(busy: Iterable[BusyTime]) -> list[WorkerFacts]:
     return [WorkerFacts(name, len(lengths), sum(lengths)) for name, lengths in spent_s.items()]
 
 
-def crew_of(night: Night, history: History, asks: Iterable[Ask]) -> Crew | None:
+def crew_of(night: Night, history: History, asks: Iterable[Ask], calls: Sequence[NightCall]) -> Crew | None:
     """Return the workers of a night that is over and held in memory; None where it has had one."""
     if len({run.worker for one in history for run in one.runs}) < 2:
         return None
-    found = load_of_history(history, asks, night.budget_s, busy=(), workers=workers_meant(night.terms), now_s=0.0)
+    found = load_of_history(history, asks, night.budget_s, calls)
     each = _each(busy_times(RunTimes.of(one.number, run) for one in history for run in one.runs))
     return Crew(tuple(each), found, contention_of(history))
 
@@ -101,25 +111,37 @@ def read_crew(journal: Journal, now_s: float | None) -> Crew:
     others = [(began_s, ended_s) for began_s, ended_s in journal.query(OTHERS)]
     jobs = {} if now_s is None else read_jobs(journal)
     busy = busy_times(made, jobs.keys(), now_s)
+    each = _each(busy)
+    each += [WorkerFacts(name, 0, 0.0) for name in jobs.keys() - {one.name for one in each}]  # it has only audited
     return Crew(
-        tuple(_with_job(one, jobs.get(one.name)) for one in _each(busy)),
+        tuple(_with_job(one, jobs.get(one.name)) for one in sorted(each, key=lambda one: in_order(one.name))),
         load(
             busy,
             others,
             dry_runs_s=counts["dry_runs_s"],
             ideas=counts["ideas"],
             budget_s=night.budget_s,
-            workers=max(workers_meant(night.terms), len(jobs)),
+            calls=journal.calls(),
         ),
         contention_of(journal.attempts_among({0})),  # when there were no other runs
     )
 
 
-def workers_meant(terms: str) -> int:
-    """Return how many workers the terms of a night name; 1 where they name none."""
+def workers_of_call(journal: Journal) -> int:
+    """Return how many workers the latest call of a night has; where none was recorded, how many its terms name."""
+    calls = journal.calls()
+    return calls[-1].workers if calls else _workers_in(journal.night().terms)
+
+
+def _workers_in(terms: str) -> int:
     with suppress(ValueError, TypeError, AttributeError):  # not by Terms, which imports the judge, and that numpy
         return int(json.loads(terms).get("workers") or 1)
     return 1
+
+
+def runs_in_flight(workers: int) -> str:
+    """Name the runs after which a night ends that somebody has asked to end."""
+    return "this run" if workers == 1 else "the runs in flight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +168,22 @@ class Busy:
 def read_busy(journal: Journal) -> Busy | None:
     """Return what several workers do now; None where the night has one, as far as is known."""
     jobs = read_jobs(journal)
-    workers = max(workers_meant(journal.night().terms), len(jobs))
+    workers = max(workers_of_call(journal), len(jobs))
     return Busy(workers, tuple(jobs.values())) if workers > 1 else None
 
 
 def read_jobs(journal: Journal) -> Mapping[str, RunNow]:
-    """Return the worker → its run, of all that are busy with one, by the last run of each."""
-    found = {}
-    for row in sorted(journal.query(LAST_RUNS), key=lambda row: in_order(row["worker"])):
+    """Return the worker → its run, of all that are busy with one.
+
+    Who scores and who audits is recorded, except where a night has one worker: there, the last run tells it.
+    """
+    found = {row["worker"]: _run_now(row, row["doing"], row["began"]) for row in journal.query(EXAMINED)}
+    for row in journal.query(LAST_RUNS):
         doing, since = None, None
         if row["ending"] is None:
             doing, since = "training", row["began"]
+        elif row["worker"] != LOCAL:
+            continue
         elif row["ending"] == Ending.FINISHED and row["score_s"] is None:
             doing, since = "scoring", row["ended"]
         elif row["ending"] == Ending.FINISHED and row["dawn"] and row["dawn"] == row["open_dawn"] and row["is_last"]:
@@ -164,9 +191,12 @@ def read_jobs(journal: Journal) -> Mapping[str, RunNow]:
         elif row["ending"] == Ending.FINISHED and row["status"] is None and row["is_last"] and row["audit"] is None:
             doing = "auditing"
         if doing is not None:
-            facts = row["attempt"], row["title"], doing, row["seed"], row["dawn"], since
-            found[row["worker"]] = RunNow(row["worker"], *facts)
-    return found
+            found[row["worker"]] = _run_now(row, doing, since)
+    return {name: found[name] for name in sorted(found, key=in_order)}
+
+
+def _run_now(row: Row, doing: str, since: str | None) -> RunNow:
+    return RunNow(row["worker"], row["attempt"], row["title"], doing, row["seed"], row["dawn"], since)
 
 
 def _with_job(one: WorkerFacts, job: RunNow | None) -> WorkerFacts:

@@ -11,6 +11,7 @@ from agent.experiment import Attempt, Progress
 from agent.view.live.columns import shown
 from agent.view.live.verdicts import progress_words, within_one
 
+BAR = "cyan"  # rich has a red, the colour of crashes
 NEARLY = 0.99  # a bar that goes by an estimate waits there
 
 
@@ -55,6 +56,9 @@ def fraction(now: AtWork) -> float | None:
 def bar(console: Console, fraction: float | None, columns: int) -> Text:
     """Draw a bar at this fraction, or a pulsing one if the end is not known."""
     total = None if fraction is None else 1.0
-    drawn = ProgressBar(total=total, completed=fraction or 0.0, width=columns, pulse=fraction is None)
+    drawn = ProgressBar(
+        total=total, completed=fraction or 0.0, width=columns, pulse=fraction is None,
+        complete_style=BAR, finished_style=BAR, pulse_style=BAR,
+    )  # fmt: skip
     segments = console.render(drawn, console.options.update(width=columns))
     return Text.assemble(*((segment.text, segment.style or "") for segment in segments if not segment.control))

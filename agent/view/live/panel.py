@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -50,10 +51,9 @@ def lines_of_several(
 
 def _at_work_lines(console: Console, budget_s: float, now: AtWork, width: int) -> Iterator[Text]:
     doing = f" · {now.doing}" if now.doing else ""
-    title = shortened(now.title, width - len(doing))
-    yield (
-        Text.assemble((title, "bold"), doing) if len(doing) < width // 2 else Text(shortened(now.title, width), "bold")
-    )
+    has_room = len(doing) < max(width // 2, width - cell_len(now.title))
+    title = shortened(now.title, width - len(doing) if has_room else width)
+    yield Text.assemble((title, "bold"), doing if has_room else "")
     if now.why and now.why not in now.title:
         yield Text(shortened(now.why, width), "italic")
     words = pace_words(now, budget_s)

@@ -7,11 +7,12 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
-from agent.experiment import Ask, Attempt, History, Left
+from agent.experiment import Ask, Attempt, History, Left, NightCall
 from agent.experiment import Progress as Point
 from agent.experiment.lease import LOCAL
 from agent.text import harmless, harmless_lines
 from agent.view.facts.load import Load, load_of_history
+from agent.view.facts.workers import runs_in_flight
 from agent.view.live.at_work import AtWork
 from agent.view.live.columns import folded
 from agent.view.live.panel import lines_of_several, panel_lines
@@ -24,7 +25,7 @@ PLAIN_EVERY_S = 60.0
 DRAWN_EVERY_S = 0.2  # a drawing takes a millisecond, which a run on a CPU would have used
 LOAD_EVERY_S, LOAD_SHARE = 5.0, 0.01  # at most so often, and of the time: after 10,000 attempts it takes a while
 ALIKE = frozenset({"dry run", "scoring", "auditing"})  # take about as long each time
-ENDS_AFTER_RUN = "the night ends after this run; Ctrl-C again ends the run too"
+ENDS_NOW = "the night ends now; what it was at is done again when it goes on"
 
 
 class Screen:
@@ -36,16 +37,21 @@ class Screen:
         budget_s: float,
         stopping: Callable[[], bool] = lambda: False,
         *,
+        stopping_now: Callable[[], bool] = lambda: False,
         calibration: int = 1,
-        on_stop: str = ENDS_AFTER_RUN,
+        heeds_ctrl_c: bool = True,
         for_author: bool = False,
         workers: int = 1,
+        calls: Sequence[NightCall] = (),
     ) -> None:
+        self._calls = calls  # of the night, this one among them
         self._console = console
         self._for_author = for_author  # the reader makes edits, and may not read words of a scoring process
         self._budget_s = budget_s
         self._stopping = stopping  # has somebody asked the night to end?
-        self._on_stop: str | None = on_stop  # None: it was said
+        self._stopping_now = stopping_now  # and what is at work?
+        again = f"; Ctrl-C again ends {'the run' if workers == 1 else 'them'} too" if heeds_ctrl_c else ""
+        self._on_stop: str | None = f"the night ends after {runs_in_flight(workers)}{again}"  # None: it was said
         # runs of attempt 0: where workers are several, one alone, and at least one on each beside the others
         self._calibration = calibration if workers == 1 else max(calibration, 1 + workers)
         self._dawn_runs: tuple[int, int | None] | None = None  # made, and to be made if known; None: it is night
@@ -70,8 +76,8 @@ class Screen:
         """Return how busy several workers were, as it was computed a moment ago; None with one worker."""
         began_s = time.monotonic()
         if self._workers.are_several and (self._load is None or began_s >= self._load_due_s):
-            busy, workers = self._workers.at_work.keys(), self._workers.count
-            self._load = load_of_history(history, asks, self._budget_s, busy=busy, workers=workers, now_s=time.time())
+            busy = self._workers.at_work.keys()
+            self._load = load_of_history(history, asks, self._budget_s, self._calls, busy=busy, now_s=time.time())
             self._load_due_s = began_s + max(LOAD_EVERY_S, (time.monotonic() - began_s) / LOAD_SHARE)
         return self._load
 
@@ -100,7 +106,6 @@ class Screen:
         self._begin(AtWork.on(attempt), "dry run", worker)
 
     def run_began(self, attempt: Attempt, seed: int, worker: str = LOCAL) -> None:
-        self._said_s[worker] = 0.0
         self._workers.rest(worker)
         words = f"{self._which_run(attempt)}, seed {seed}"
         self._begin(replace(AtWork.on(attempt), seed=seed), words, worker)
@@ -134,6 +139,7 @@ class Screen:
         if before is not None and before.doing in ALIKE and before.elapsed_s is not None:
             self._usual_s[before.doing] = before.elapsed_s
         self._at_work = replace(now, doing=doing, usual_s=self._usual_s.get(doing))
+        self._said_s[worker or LOCAL] = 0.0
         if worker is not None:
             self._workers.begin(worker, self._at_work)
         self._draw()
@@ -143,7 +149,7 @@ class Screen:
         """Show how far the work is; elapsed_s: since it began, None where that is not known."""
         self._acknowledge_stop()
         if self._panel is None:
-            if point is not None and elapsed_s is not None:
+            if elapsed_s is not None:
                 self._log(point, elapsed_s, worker)
         elif self._workers.are_several:
             self._note(point, elapsed_s, worker)
@@ -162,10 +168,13 @@ class Screen:
         if time.monotonic() - self._drawn_at_s >= DRAWN_EVERY_S:
             self._draw()
 
-    def _log(self, point: Point, elapsed_s: float, worker: str) -> None:
-        if elapsed_s - self._said_s.get(worker, 0.0) >= PLAIN_EVERY_S:
-            self._said_s[worker] = elapsed_s
-            self.said(f"   {self._whose(worker)}{describe(point, self._budget_s)}")
+    def _log(self, point: Point | None, elapsed_s: float, worker: str) -> None:
+        job = self._workers.job_of(worker) if self._workers.are_several else self._at_work
+        if job is None or elapsed_s - self._said_s.get(worker, 0.0) < PLAIN_EVERY_S:
+            return
+        self._said_s[worker] = elapsed_s
+        doing = f"{job.doing or job.title} · {elapsed_s:.0f} s"  # an author is asked, a run starts or is scored
+        self.said(f"   {self._whose(worker)}{doing if point is None else describe(point, self._budget_s)}")
 
     def _whose(self, worker: str) -> str:
         """Return the beginning of a line on a run in a log: nothing, or which of several workers has which attempt."""
@@ -193,7 +202,7 @@ class Screen:
     def _acknowledge_stop(self) -> None:
         if self._on_stop is not None and self._stopping():
             sentence, self._on_stop = self._on_stop, None
-            self.said(sentence)
+            self.said(ENDS_NOW if self._stopping_now() else sentence)
 
     def _print(self, lines: Sequence[Text]) -> None:
         if self._panel is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.experiment import Ask, Attempt, History, Left, Noise, Status, incumbent
+from agent.experiment.chunks import by_chunk
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.records.journal import Journal
@@ -52,7 +53,7 @@ class SoFar:
     @classmethod
     def of(cls, history: History, asks: Iterable[Ask], left: Left, load: Load | None = None) -> "SoFar":
         """Compute it from the attempts that a night holds in memory."""
-        counts = Counter(one.status for one in history if one.status is not None)
+        counts = sum(by_chunk(history, _statuses), Counter())
         return cls._of(counts, history[0] if history else None, incumbent(history), noise(history), asks, left, load)
 
     @classmethod
@@ -77,3 +78,7 @@ class SoFar:
         gain = gain_of(baseline, scored, sigma_bpb)
         ends_s = None if left.seconds is None else time.time() + left.seconds
         return cls(counts, baseline, scored, gain, found, CostSoFar.of(asks), left.experiments, ends_s, load)
+
+
+def _statuses(attempts: Iterable[Attempt]) -> Counter[Status]:
+    return Counter(one.status for one in attempts if one.status is not None)

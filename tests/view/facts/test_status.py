@@ -11,7 +11,9 @@ import pytest
 from eventful import SCRIPT, fill
 from nights import Grounds, environment, make_repository
 
+from agent.cli.reading.status import next_step, read_overview
 from agent.night.opening.lock import only_night
+from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.facts.json import plain
 from agent.view.facts.overview import Overview, overview_of
@@ -63,6 +65,8 @@ def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
         f"${facts['usd']:.2f}",
         "#{} {}".format(*facts["unfinished"][0]),
         *(f"{one['source']:<8}" for one in facts["sources"]),
+        "next: take the confirmed script into your working tree with: ",
+        "take confirmed --tag t\n",
     ):
         assert words in shown, words
 
@@ -77,7 +81,17 @@ def test_a_night_that_runs_says_what_is_left_of_its_limits(place):
     assert 7000 < facts["left"]["seconds"] <= 7200
     assert facts["left"]["experiments"] == 9 - facts["ideas"] == 3
     assert "3 experiments" in shown
+    assert "next:" not in shown  # it goes on by itself
     assert endless["left"] == {"seconds": None, "experiments": None}
+
+
+def test_status_names_the_next_step(place):
+    with Journal.read(place.journal("t")) as journal:
+        now = read_overview(journal)
+    assert now.dawn is not None
+    assert next_step(dataclasses.replace(now, dawn=None)).endswith("confirm --tag t")
+    assert next_step(dataclasses.replace(now, dawn=dataclasses.replace(now.dawn, script=None))).endswith("run --tag t")
+    assert next_step(dataclasses.replace(now, dawn=None, gain=None)).endswith("run --tag t")
 
 
 def test_another_night_than_the_one_that_runs_can_be_asked_for(place):

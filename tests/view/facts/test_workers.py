@@ -2,22 +2,26 @@
 
 import dataclasses
 import json
+import shutil
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
-from crews import BETWEEN_S, GPUS, MINUTES_S, SCORING_S, record_crew
+from crews import BETWEEN_S, GPUS, MINUTES_S, SCORING_S, at, record_crew
 from json_page import faults
 from nights import Grounds, make_repository, unigram
 
-from agent.experiment import Ending
+from agent.experiment import Ending, NightCall
 from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.shipped import ship
-from agent.view.facts.load import RunTimes, busy_times, busy_times_of, in_order, load, load_of_history
+from agent.view.facts.load import RunTimes, busy_times, busy_times_of, in_order, load, load_of, load_of_history
 from agent.view.facts.read import night_facts
 from agent.view.facts.records import of_record
-from agent.view.facts.workers import read_crew
+from agent.view.facts.workers import read_crew, read_jobs
+from agent.view.status import status_lines
 
 JOB_S = MINUTES_S + SCORING_S
 
@@ -62,28 +66,79 @@ def test_the_time_between_two_calls_of_a_night_is_no_idleness():
     assert (found.workers, found.at_work_s, found.busy_s) == (1, 240 + 240, 600)
     assert found.utilisation == 600 / (2 * 240 + 240)  # two workers, later one
     assert found.experiments_an_hour == 3 / (480 / 3600)
-    assert load(busy, [], dry_runs_s=0, ideas=3, budget_s=100, workers=4).utilisation == 600 / (2 * 240 + 4 * 240)
     asked = load(busy, [(240, 10_000)], dry_runs_s=0, ideas=3, budget_s=100)  # it waited for an idea
     assert asked.at_work_s == 10_240
     nothing = load([], [], dry_runs_s=0, ideas=0, budget_s=100)
     assert (nothing.utilisation, nothing.experiments_an_hour) == (None, None)
 
 
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2), (4, 1)])
+def test_each_call_of_a_night_has_the_workers_that_were_recorded_of_it(before, after):
+    """A worker without a run was idle, whether the night goes on with more or with fewer, after a pause or at once."""
+    busy = busy_times([ran("a", 1000), ran("b", 1000), ran("a", 1120), ran("a", 1250)])
+    calls = [NightCall(at(990), before), NightCall(at(1245), after)]
+    found = load(busy, [], dry_runs_s=0, ideas=3, budget_s=100, calls=calls)
+    assert (found.workers, found.at_work_s) == (after, 240 + 120)
+    assert found.utilisation == 480 / (before * 240 + after * 120)
+    opened = load(busy, [], dry_runs_s=0, ideas=3, budget_s=100, calls=[*calls, NightCall(at(2000), 5)])
+    assert (opened.workers, opened.utilisation) == (5, found.utilisation)
+    asked = load(busy, [(1244.99996, 1250)], dry_runs_s=0, ideas=3, budget_s=100, calls=calls)  # at 1245, by SQLite
+    assert asked.at_work_s == pytest.approx(240 + 125)
+    assert asked.utilisation == pytest.approx(480 / (before * 240 + after * 125))
+    resumed = load(busy, [], dry_runs_s=0, ideas=3, budget_s=100, calls=calls[1:])  # the first was not recorded
+    assert resumed.utilisation == 480 / (2 * 240 + after * 120)
+
+
+def test_status_page_and_record_say_alike_how_busy_a_night_was_that_went_on_with_fewer_workers(tmp_path):
+    place = Place.of(make_repository(tmp_path / "repository", unigram()) / "train_mlx.py")
+    record_crew(place, GPUS[:2], 3, began_s=1000.0)
+    with closing(sqlite3.connect(place.journal("t"))) as database:
+        database.execute("DELETE FROM calls")
+        rows = [(at(900), 6), (at(1000 + 3 * JOB_S), 2)]
+        database.executemany("INSERT INTO calls (began, workers) VALUES (?, ?)", rows)
+        database.commit()
+    ship(place, "t", place.shipped / "t")
+    with Journal.read(place.journal("t")) as journal:
+        status, night, history = read_crew(journal, None).load, journal.night(), journal.attempts()
+        (line,) = [line for line in status_lines(night, history, pid=None, stopping=False, calls=journal.calls())
+                   if line.startswith("workers: ")]  # fmt: skip
+    assert f"busy for {status.utilisation:.0%} of " in line
+    for facts in (night_facts(place, "t"), of_record(place.shipped / "t", ())):
+        told = load_of(facts)
+        assert told.workers == status.workers == 2
+        assert told.utilisation == pytest.approx(status.utilisation, abs=0.01)
+
+
 def test_a_journal_tells_who_is_at_work_and_how_busy_all_were(place):
     with Journal.read(place.journal("t")) as journal:
-        crew, history = read_crew(journal, time.time()), journal.attempts()
+        now_s = time.time()
+        crew, history, calls = read_crew(journal, now_s), journal.attempts(), journal.calls()
     assert [one.name for one in crew.workers] == list(GPUS[:4])
     assert [(one.name, one.doing, one.attempt) for one in crew.at_work] == [
         *(("gpu 0", "training", 13), ("gpu 1", "training", 14), ("gpu 2", "auditing", 15), ("gpu 3", "scoring", 16)),
     ]
     assert crew.load.workers == 4
     assert 0.5 < crew.load.utilisation <= 1
-    held = load_of_history(history, (), MINUTES_S, busy={"gpu 0", "gpu 1", "gpu 3"}, workers=4, now_s=time.time())
+    held = load_of_history(history, (), MINUTES_S, calls, busy={"gpu 0", "gpu 1", "gpu 3"}, now_s=now_s)
     assert dataclasses.astuple(held) == pytest.approx(dataclasses.astuple(crew.load), rel=1e-3)
     with Journal.read(place.journal("u")) as journal:
         alone = read_crew(journal, None)
     assert not alone.is_several
     assert alone.load.utilisation == pytest.approx(1 - BETWEEN_S / (JOB_S + 5), abs=0.01)
+
+
+def test_who_scores_or_audits_the_run_of_another_worker_is_told_by_the_journal(place, tmp_path):
+    shutil.copyfile(place.journal("t"), tmp_path / "journal.sqlite")
+    with Journal.resume(tmp_path / "journal.sqlite") as journal:
+        (audited,) = (job for job in read_jobs(journal).values() if job.doing == "auditing")
+        journal.start_examination("gpu 2", "scoring", 16, 0, "validation")  # which gpu 3 has trained
+        journal.start_examination("gpu 9", "auditing", audited.attempt, 0, "validation")  # its first job
+        crew = read_crew(journal, time.time())
+        assert [(one.name, one.runs > 0, one.doing, one.attempt) for one in crew.workers[2:]] == [
+            *(("gpu 2", True, "scoring", 16), ("gpu 3", True, "scoring", 16), ("gpu 9", False, "auditing", 15)),
+        ]
+        journal.record_call(4)
+        assert {job.doing for job in read_jobs(journal).values()} == {"training"}  # what an earlier call began is over
 
 
 def test_facts_leave_out_every_run_that_goes_on(place):
@@ -111,6 +166,8 @@ def test_status_has_a_line_for_each_worker_that_is_busy(place):
         tell("t", place.folder("t"))
         told = grounds.nightshift("status").stdout
         answer = json.loads(grounds.nightshift("status", "--json").stdout)
+        assert grounds.nightshift("stop").stdout == "night t ends after its runs in flight\n"
+        assert ", ends after the runs in flight; it began" in grounds.nightshift("status").stdout
     assert "\nworkers: 4 of 4 busy now, busy for " in told
     assert "\n  gpu 0  training, seed 0: #13 WARMUP_FRACTION 0.0 → 0.0013" in told
     assert "at work: #13" not in told

@@ -1,5 +1,6 @@
 """Hold in memory what a night knows: read from its journal once, and changed only together with it."""
 
+import gc
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from agent.experiment import (
     Status,
     incumbent,
 )
+from agent.experiment.chunks import SIZE, Chunks
 from agent.experiment.lease import LOCAL
 from agent.night.opening.limits import Pace, expected_run_s
 from agent.records.journal import Journal
@@ -34,8 +36,8 @@ class State:
     """Write every change to the journal first, then read the changed attempt back from there.
 
     So a night that is resumed after a kill has exactly the state of the killed one. Sums are updated as attempts
-    change: apart from copies of a tuple, no question takes longer as the night grows. Only the driver's thread may use
-    it.
+    change, and what is asked of all attempts is asked of the changed chunk of them: no question takes longer as the
+    night grows. Only the driver's thread may use it.
     """
 
     def __init__(self, journal: Journal, budget_s: float, patience_s: float = 0.0, workers: int = 1) -> None:
@@ -51,7 +53,7 @@ class State:
 
     def _read_all(self) -> None:
         self._found.clear()
-        self.attempts: tuple[Attempt, ...] = ()
+        self.attempts: Chunks[Attempt] = Chunks()
         self.ideas = 0  # attempt 0 among them
         self.unsettled: set[int] = set()
         self.kept: set[int] = set()
@@ -63,9 +65,11 @@ class State:
         self._runs_at_dawns = 0
         self._longest_run_s: float | None = None
         self._longest_dry_run_s = 0.0
-        self.attempts = self._journal.attempts()
+        self.attempts = Chunks(self._journal.attempts())
         for attempt in self.attempts:
             self._count(attempt)
+        if len(self.attempts) >= SIZE:
+            spare_collector()
 
     # ---- questions ---------------------------------------------------------------------------------------------------
 
@@ -83,9 +87,9 @@ class State:
         """Return the attempt that this one was made from and is compared with; None for attempt 0."""
         return None if attempt.parent is None else self.attempts[attempt.parent]
 
-    def others(self, number: int) -> tuple[Attempt, ...]:
-        """Return all attempts but one: what it is judged in the light of. Attempts may end in any order."""
-        return (*self.attempts[:number], *self.attempts[number + 1 :])
+    def others(self, number: int) -> Chunks[Attempt]:
+        """Return all attempts except one, which is judged in the light of them. Attempts may end in any order."""
+        return self.attempts.without(number)
 
     @property
     def paces(self) -> tuple[str, ...]:
@@ -95,11 +99,11 @@ class State:
         return self.once("paces", lambda: changes(self._of(self.slowed), self._of(self.kept)))
 
     @property
-    def comparable(self) -> tuple[Attempt, ...]:
+    def comparable(self) -> Chunks[Attempt]:
         """Return all attempts, with the scores of earlier paces as they would be now."""
         if not self.paces:
             return self.attempts
-        return self.once("comparable", lambda: restated(self.attempts, self.paces))
+        return self.once("comparable", lambda: Chunks(restated(self.attempts, self.paces)))
 
     def _of(self, numbers: Iterable[int]) -> list[Attempt]:
         return [self.attempts[number] for number in sorted(numbers)]
@@ -123,7 +127,7 @@ class State:
         )
 
     def once(self, question: str, find: Callable[[], Found]) -> Found:
-        """Return what find() has found since a run, a score or a decision was recorded last; find it only once."""
+        """Return the answer of find(), which is kept until a run, a score or a decision is recorded."""
         if question not in self._found:
             self._found[question] = find()
         found: Found = self._found[question]
@@ -138,8 +142,10 @@ class State:
     def add(self, parent: int | None, proposal: Proposal) -> Attempt:
         number = len(self.attempts)
         self._journal.add_attempt(number, parent, proposal, utc_now())
-        self.attempts = (*self.attempts, self._journal.attempt(number))
+        self.attempts = self.attempts.added([self._journal.attempt(number)])
         self._count(self.attempts[number])
+        if len(self.attempts) % SIZE == 0:
+            spare_collector()
         return self.attempts[number]
 
     def record_commit(self, number: int, sha: str) -> None:
@@ -155,6 +161,11 @@ class State:
         run_id = self._journal.start_run(number, seed, boot_id(), dawn=dawn, worker=worker)
         self._read(number, is_news=False)
         return run_id
+
+    def start_examination(self, worker: str, doing: str, number: int, seed: int, split: Split) -> None:
+        """Record who scores or audits a run's weights, where that may be another worker than the one that trained."""
+        if worker != LOCAL:
+            self._journal.start_examination(worker, doing, number, seed, split)
 
     def end_run(self, number: int, run_id: int, run: Run) -> None:
         self._journal.end_run(run_id, run)
@@ -218,7 +229,7 @@ class State:
             self._found.clear()
         self._discount(self.attempts[number])
         attempt = self._journal.attempt(number)
-        self.attempts = (*self.attempts[:number], attempt, *self.attempts[number + 1 :])
+        self.attempts = self.attempts.replaced(number, attempt)
         self._count(attempt)
 
     def _discount(self, attempt: Attempt) -> None:
@@ -250,6 +261,15 @@ class State:
             self._longest_run_s = max(self._longest_run_s or 0.0, *runs_s)
         if attempt.dry_run is not None:
             self._longest_dry_run_s = max(self._longest_dry_run_s, attempt.dry_run.wall_s)
+
+
+def spare_collector() -> None:
+    """Let Python's garbage collector leave out all that there is now: a night holds its attempts until it ends.
+
+    Each syntax tree that is parsed makes it look through all objects, which takes longer the more attempts there are.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def unscored(attempt: Attempt, *, in_flight: Collection[int] = ()) -> Run | None:

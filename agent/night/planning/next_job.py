@@ -8,11 +8,11 @@ from typing import Any
 from agent.drift.speeds import IN_A_ROW, LEAST_S, Usual, least_tokens_s, speeds, step_at, threshold
 from agent.experiment import Attempt, Ending, History, Run
 from agent.judging.early_stop import Bound
-from agent.night.context import NightContext
-from agent.night.state import State
+from agent.night.planning.context import NightContext
+from agent.night.planning.state import State
 from agent.pools.cluster.slots import node_of
 from agent.records.terms import Terms
-from agent.runs.jobs import Evaluate, Measure, Reexamine, Reference, Rehearse, Trial
+from agent.runs.jobs import Evaluate, Measure, Reexamine, Reference, Rehearse, Trial, has_chances
 from agent.runs.runner import STARVED_WAIT_S, Runner
 from agent.runs.score import Split, scoring_limit_s, too_heavy
 from agent.runs.train import FIRST_ALLOWANCE_S, curve_of_finished, learnt_allowance_s, learnt_bounds
@@ -48,8 +48,9 @@ def measure(
         before=before,
         has_run_well=has_run_well(attempt),
         was_in_time=was_always_in_time(attempt),
+        has_chances=has_chances(attempt),
         usual=usual,
-        reference=None if usual is None or usual.same else _reference(context, state),
+        reference=None if usual is None or attempt.number == 0 else _reference(context, state),
         wait_s=min(STARVED_WAIT_S, COOL_SHARE * budget_s) if before[-1:] == (Ending.SLOWED,) else 0.0,
     )
 
@@ -134,7 +135,7 @@ def _bounds_ahead(context: NightContext, state: State, attempt: Attempt) -> tupl
     """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""
     if not context.early_stop or attempt.number == 0 or attempt.decision is not None or attempt.done_runs:
         return ()
-    others = state.others(attempt.number)
+    others: History = state.others(attempt.number)
     if state.paces:  # curves of another pace would stop any run
         since = state.paces[-1]
         others = tuple(one for one in others if all((run.began or "") >= since for run in one.done_runs))
@@ -176,21 +177,16 @@ def _shares(state: State, since: str, number: int) -> list[float]:
 
 
 def _reference(context: NightContext, state: State) -> Reference | None:
-    """Return how to find out whether the machine is slow now: by attempt 0, else by the incumbent; None: by neither."""
-    since = state.paces[-1] if state.paces else ""
-    asked = [one for one in (*state.attempts[:1], state.best) if one is not None]
-    known = (_reference_by(context, state, one, since) for one in asked)
-    return next((reference for reference in known if reference is not None), None)
+    """Return how to find out whether the machine is slow now: by attempt 0, the only script whose curves are believed.
 
-
-def _reference_by(context: NightContext, state: State, attempt: Attempt, since: str) -> Reference | None:
-    """Return the reference by an attempt, if a moment of its training is enough; its curves tell the steps until then.
-
-    A moment costs about a tenth of a run, and a void one all of it: so only a run that may be void is worth it.
+    None where a moment of its training is not enough. A moment costs about a tenth of a run, and a void one all of it:
+    so only a run that may be void is worth it. Its first run is taken where there is no other: it is no faster.
     """
-    budget_s, runner = context.runner.night.budget_s, context.runner
-    runs = [run for run in attempt.done_runs[attempt.number == 0 :] if (run.began or "") >= since and run.score]
-    curves = [curve_of_finished(runner.run_folder(attempt.number, run.seed) / "out") for run in runs]
+    budget_s, runner, first = context.runner.night.budget_s, context.runner, state.first
+    since = state.paces[-1] if state.paces else ""
+    done = first.done_runs[1:] or first.done_runs
+    runs = [run for run in done if (run.began or "") >= since and run.score]
+    curves = [curve_of_finished(runner.run_folder(first.number, run.seed) / "out") for run in runs]
     steps = [curve[-1][1] for curve in curves if curve and curve[-1][1] > 0]
     if not steps:
         return None
@@ -199,7 +195,7 @@ def _reference_by(context: NightContext, state: State, attempt: Attempt, since: 
     if share > MOST_REFERENCE or not reached:
         return None
     moment_s = share * budget_s
-    return Reference(trial=_trial(context, state, attempt), budget_s=moment_s, steps_s=median(reached) / moment_s)
+    return Reference(trial=machine_trial(context, state), budget_s=moment_s, steps_s=median(reached) / moment_s)
 
 
 def reference_of(runner: Runner, state: State, number: int, run: Run, split: Split) -> tuple[int, int] | None:

@@ -24,11 +24,13 @@ class Flight:
     left: set[int] = field(default_factory=set)  # attempts for which no time is left: another call goes on with them
     awaits_idea: bool = False  # a source was asked, and has no answer yet
     is_out_of_ideas: bool = False
-    is_held: bool = False  # nothing begins until all that is in flight has ended
+    is_held: bool = False  # nothing begins until all that is in flight has ended, and attempt 0 was tried
 
     @property
     def idle(self) -> int:
-        """Return how many workers have no job."""
+        """Return how many workers have no job; one where there is no worker now, and one may come."""
+        if not self.pool.workers and not self.jobs:
+            return int(self.pool.expects_workers)
         return sum(worker not in self.jobs for worker in self.pool.workers)
 
     def has(self, attempt: int) -> bool:
@@ -41,4 +43,9 @@ class Flight:
 
     def worker_for(self, job: Job) -> str | None:
         """Return a worker that can begin this job now."""
-        return None if self.is_held else self.pool.free_for(job)
+        return None if self.is_held and not tries_machine(job) else self.pool.free_for(job)
+
+
+def tries_machine(job: Job) -> bool:
+    """Return whether a job shows if the machine is to blame for failures: attempt 0 is rehearsed for nothing else."""
+    return isinstance(job, Rehearse) and job.attempt == 0

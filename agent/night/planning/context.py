@@ -5,10 +5,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 from agent.experiment import Judge, Proposer, Watcher
-from agent.judging.judge import PLAUSIBLE_GAIN
+from agent.judging.trust import PLAUSIBLE_GAIN
 from agent.night.opening.limits import Limits
 from agent.night.opening.stop import Stop
-from agent.night.state import State
+from agent.night.planning.state import State
 from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
 from agent.proposers.ahead import Outbox

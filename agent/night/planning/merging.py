@@ -10,10 +10,10 @@ from dataclasses import replace
 from agent.errors import NightError
 from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, History, Kind, Proposal
 from agent.invocation import typed
-from agent.night.context import NightContext
-from agent.night.state import State
-from agent.proposers.checked import tried_as
+from agent.night.planning.context import NightContext
+from agent.night.planning.state import State
 from agent.script.merge import merged
+from agent.script.tried import tried_as
 from agent.text import one_line, paragraphs
 
 MERGED = ", merged"

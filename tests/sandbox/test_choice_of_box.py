@@ -1,0 +1,54 @@
+"""The best box that this machine has is chosen, and its gaps are named."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from boxes import bubblewrap, kernels_own, usable
+
+from agent.sandbox import box as boxes
+from agent.sandbox import landlock
+from agent.sandbox.box import Mode, View, choose
+
+
+@pytest.fixture
+def no_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "git").symlink_to(shutil.which("git") or "")
+    monkeypatch.setenv("PATH", str(programs))
+
+
+def test_without_bubblewrap_the_kernels_own_box_is_taken_and_names_its_gaps(no_bubblewrap):
+    usable(kernels_own())
+    chosen = choose(Mode.AUTO)
+    assert chosen.name == f"Landlock (ABI {landlock.abi()})"
+    assert chosen.uncovered == landlock.uncovered(landlock.abi())
+    assert chosen.uncovered != ()
+
+
+def test_without_bubblewrap_require_is_refused_with_one_sentence(no_bubblewrap, grounds):
+    refused = grounds.nightshift("run", "--sandbox", "require")
+    why = "bubblewrap is not installed (apt install bubblewrap)"
+    assert refused.stderr == f"nightshift: --sandbox require: {why}; repair it, or choose --sandbox auto\n"
+    assert refused.returncode == 2
+    assert not grounds.folder("").exists()
+
+
+def test_with_bubblewrap_it_is_chosen():
+    usable(bubblewrap())
+    assert choose(Mode.REQUIRE).name == "bubblewrap"
+
+
+def test_no_box_says_so():
+    chosen = choose(Mode.OFF)
+    assert chosen.name == "no sandbox: switched off by --sandbox off"
+    assert chosen.uncovered == ("scripts run with your rights: files, network, processes",)
+    assert chosen.wrap(["true"], View(Path("/"))) == ["true"]
+
+
+def test_a_box_in_which_mlx_cannot_be_imported_is_not_chosen(monkeypatch):
+    found = usable(bubblewrap())
+    monkeypatch.setattr(boxes, "python_places", lambda hidden: (Path(sys.executable), Path(sys.base_prefix)))
+    assert "No module named 'mlx'" in (boxes.why_unfit(found) or "")
