@@ -42,7 +42,7 @@ def ideas(options: IdeasOptions) -> int:
     if options.answer.on_stdout:
         options.answer.give({"applies_to": of, "ideas": [idea_facts(one) for one in found], "faults": list(faults)})
     elif options.name is not None:
-        print_lines(idea_lines(found[0], terminal_width()))
+        print_lines(idea_lines(found[0], of, terminal_width()))
     else:
         print("\n".join(ideas_lines(found, terminal_width())))
         applying = sum(one.why_not is None for one in found)

@@ -82,7 +82,7 @@ def _end(found: Findings, night: Night, is_branch_there: bool) -> list[str]:
 
 def _advice(found: Findings, honest: Interval, night: Night) -> list[str]:
     """Return advice for an owner whose champion's gain is not confirmed."""
-    back = f"git checkout {attempt_ref(night.tag, 0)} -- {night.script}"
+    back = f"git restore -s {attempt_ref(night.tag, 0)} {night.script}"
     if honest.high_bpb < 0:
         return [f"it is worse than the baseline; go back to that with: {back}"]
     runs = runs_to_tell(honest, found.fresh_runs)

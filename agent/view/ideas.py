@@ -45,8 +45,8 @@ def _cells(one: Listed) -> tuple[str, ...]:
     )
 
 
-def idea_lines(one: Listed, width: int | None) -> list[Text]:
-    """Return everything about one idea, its patch at the end."""
+def idea_lines(one: Listed, of: str, width: int | None) -> list[Text]:
+    """Return everything about one idea, its patch at the end; of: the script that it was merged onto."""
     idea, expected = one.prospect.idea, one.prospect.estimate
     facts = (
         ("title", idea.title),
@@ -62,7 +62,7 @@ def idea_lines(one: Listed, width: int | None) -> list[Text]:
             f"{expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f}, {percent_sure(expected.sure)} sure",
         ),
         *(("tried", measured.words) for measured in one.prospect.measured),
-        ("applies", f"{one.state}: {one.why_not}" if one.why_not and one.state == "no" else one.state),
+        ("applies", f"no, to {of}: {one.why_not}" if one.why_not and one.state == "no" else one.state),
         ("file", str(idea.file)),
     )
     lines = [line for name, value in facts if value for line in fact_lines(name, value, width)]

@@ -138,7 +138,7 @@ def attempt_lines(
         ("memory", "" if peak_mb is None else memory(peak_mb)),
         ("commit", attempt.commit or ""),
         ("ref", attempt_ref(night.tag, attempt.number)),
-        ("started", attempt.started),
+        ("started", _moment(attempt.started)),
         ("folder", str(folder)),
     )
     ended, going_on = runs_apart(attempt.runs, at_work)
@@ -156,7 +156,12 @@ def _earlier(attempt: Attempt) -> tuple[Entry, ...]:
 def _entry_words(entry: Entry) -> str:
     decision = entry.decision
     words = f"{decision.status or decision.kind}: {decision.words}"
-    return words if entry.at is None else f"{entry.at} {words}"
+    return words if entry.at is None else f"{_moment(entry.at)} {words}"
+
+
+def _moment(at: str) -> str:
+    """Write a time in UTC as the report does."""
+    return f"{at[:19].replace('T', ' ')} UTC" if at else ""
 
 
 def fact_lines(name: str, value: str, width: int | None) -> list[Text]:

@@ -95,7 +95,7 @@ def test_other_commands_write_it_where_their_answer_goes(grounds, tmp_path, word
         (("report", "--json"), "unrecognized arguments: --json"),
         (("stop", "--json"), "no night is running in this repository; see: nightshift status"),
         (("--json",), "the following arguments are required: COMMAND"),
-        (("rnu", "--json"), "argument COMMAND: invalid choice: 'rnu'"),
+        (("rnu", "--json"), "there is no command 'rnu'; similar: nightshift run"),
     ],
 )
 def test_words_that_a_command_does_not_take_are_an_answer(grounds, words, error):

@@ -46,7 +46,7 @@ def test_what_is_worse_than_the_baseline_sends_back_to_it():
     assert last_lines(Interval(-0.03, -0.05, -0.01)) == [
         "  NOT confirmed: on fresh seeds #1 gains -0.030000 [-0.050000, -0.010000] over the baseline, which is none; "
         "no branch is made",
-        "  it is worse than the baseline; go back to that with: git checkout refs/experiments/t/0000 -- train_mlx.py",
+        "  it is worse than the baseline; go back to that with: git restore -s refs/experiments/t/0000 train_mlx.py",
     ]
 
 
@@ -54,7 +54,7 @@ def test_a_gain_that_more_runs_may_tell_says_how_many():
     told = last_lines(Interval(0.02, -0.01, 0.05))
     assert "[-0.010000, +0.050000] over the baseline, which may be none at all; no branch is made" in told[0]
     assert told[1] == "  if the gain is real, about 10 more runs will show it: nightshift confirm --tag t --runs 10"
-    assert told[2].startswith("  until then the baseline may be as good, and it is simpler: git checkout ")
+    assert told[2].startswith("  until then the baseline may be as good, and it is simpler: git restore -s ")
 
 
 @pytest.mark.parametrize("mean", [0.001, 0.0, -0.001])

@@ -26,7 +26,7 @@ def night_and_watcher(grounds: Grounds, *options: str, begun: str = "1,000,000 t
     """A night on a terminal of 80 columns, and one of 140 from which it is watched by another process."""
     run = command("run", "--proposer", "search", "--experiments", "1", *options, "--tag", "t")
     with Terminal(run, grounds.root, columns=80, rows=40) as night:
-        night.until(lambda: night.has_shown("#0 baseline", begun))
+        night.until(lambda: night.has_shown("#0 baseline", begun) and grounds.attempts("t")[0].runs)  # both see the run
         night.process.send_signal(signal.SIGSTOP)  # until the other process has begun to watch
         with Terminal(command("watch"), grounds.root, columns=140, rows=30) as watch:
             watch.until(lambda: watch.has_shown("#0 baseline"))

@@ -186,6 +186,9 @@ def test_runs_are_told_apart_in_the_calibration_and_at_dawn():
     calibrating = Screen(console, 300, calibration=3)
     calibrating.run_began(first, seed=1)
     assert "calibration run 2 of 3, seed 1" in terminal.text()
+    narrow, _, on_it = shown_on(60)
+    Screen(on_it, 300, calibration=3).run_began(first, seed=1)
+    assert "calibration run 2 of 3, seed 1" in narrow.text(), "its title leaves the room"
     screen.dawn_began(8)
     for seed in (1000, 1001):
         screen.run_began(MEASURED[1], seed)

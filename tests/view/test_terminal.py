@@ -15,8 +15,7 @@ from rich.text import Text
 from samples import HISTORY, NIGHT, UPSTREAM
 
 from agent.experiment import Attempt, Decision, Ending, Entry, Kind, Status
-from agent.files import write_plain
-from agent.judging.judge import Greedy
+from agent.judging.judges.greedy import Greedy
 from agent.proposers.mix import Share
 from agent.records import ledger
 from agent.script.basis import Basis
@@ -29,8 +28,10 @@ from agent.view.verdict import TriedEdit
 @pytest.fixture
 def rows(tmp_path):
     other = dataclasses.replace(NIGHT, tag="u", protocol="another")
-    write_plain(tmp_path / "results.tsv", ledger.render(f"{UPSTREAM}\n", [(NIGHT, HISTORY), (other, HISTORY[:1])]))
-    return ledger.read_rows(tmp_path / "results.tsv")
+    path, nights = tmp_path / "results.tsv", [(NIGHT, HISTORY), (other, HISTORY[:1])]
+    path.write_text(f"{UPSTREAM}\n")
+    ledger.write(path, [(night, ledger.rendered(night, history)) for night, history in nights])
+    return ledger.read_rows(path)
 
 
 def plain(lines: Iterable[Text]) -> list[str]:
@@ -63,7 +64,7 @@ def test_a_table_has_a_line_for_every_row_also_for_shorter_ones(rows):
 
 
 def test_results_show_the_difference_to_the_parent_gain_certainty_seeds_and_reason(tmp_path):
-    write_plain(tmp_path / "results.tsv", ledger.render("", [(NIGHT, judged())]))
+    ledger.write(tmp_path / "results.tsv", [(NIGHT, ledger.rendered(NIGHT, judged()))])
     header, _, first, crash = plain(report.results_lines(ledger.read_rows(tmp_path / "results.tsv")))
     assert header.replace(" ", "") == "#val_bpbΔparentgainsureseedsstatusdescriptionreasonmemorywallscommit"
     assert [cell.strip() for cell in re.split(" {2,}", first)] == [
@@ -76,7 +77,7 @@ def test_results_show_the_difference_to_the_parent_gain_certainty_seeds_and_reas
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160, 200])
 def test_a_narrow_terminal_gets_fewer_columns_and_no_word_is_broken(tmp_path, width):
-    write_plain(tmp_path / "results.tsv", ledger.render("", [(NIGHT, judged())]))
+    ledger.write(tmp_path / "results.tsv", [(NIGHT, ledger.rendered(NIGHT, judged()))])
     rows = ledger.read_rows(tmp_path / "results.tsv")
     whole, lines = plain(report.results_lines(rows)), plain(report.results_lines(rows, width))
     assert max(map(cell_len, lines)) <= max(width, 59)
@@ -112,7 +113,8 @@ def test_a_terminal_gets_an_attempt_wrapped_between_words_and_paths_that_can_be_
 @pytest.mark.parametrize("number", range(4))
 def test_seeds_are_the_same_number_in_the_verdict_and_in_the_ledger(number):
     facts = TriedEdit(NIGHT, HISTORY, number, FOLDER, None, Basis(0)).facts()
-    row = dict(zip(ledger.COLUMNS, ledger.rows(NIGHT, HISTORY)[number].split("\t"), strict=True))
+    lines = b"".join(ledger.rendered(NIGHT, HISTORY)).decode().split("\n")
+    row = dict(zip(ledger.COLUMNS, lines[number].split("\t"), strict=True))
     assert str(facts["seeds"]) == row["seeds"] == "1"
 
 
@@ -129,7 +131,7 @@ def test_a_difference_is_that_of_the_scores_as_they_are_shown(tmp_path):
     assert Greedy().judge(after, [before]).reason == "0.000008 below the incumbent"
     status = "\n".join(status_lines(NIGHT, [before, after], pid=None, stopping=False))
     assert "0.000008 below the baseline's 1.234568" in status
-    write_plain(tmp_path / "results.tsv", ledger.render("", [(NIGHT, [before, after])]))
+    ledger.write(tmp_path / "results.tsv", [(NIGHT, ledger.rendered(NIGHT, [before, after]))])
     assert " -0.000008 " in plain(report.results_lines(ledger.read_rows(tmp_path / "results.tsv")))[2]
 
 
@@ -161,14 +163,14 @@ def test_an_attempt_shows_what_was_decided_before_and_when():
     attempt = dataclasses.replace(HISTORY[1], decision=revoked, decisions=entries)
     lines = plain(report.attempt_lines(NIGHT, attempt, FOLDER))
     assert "decision    discard: revoked: it was luck" in lines
-    assert "before      2026-01-02T03:04:05.678Z keep: provisional: lower" in lines
+    assert "before      2026-01-02 03:04:05 UTC keep: provisional: lower" in lines
     void = dataclasses.replace(
         attempt, decision=None, decisions=(*entries, Entry(6, None, Decision(Kind.VOID, "no GPU")))
     )
     lines = plain(report.attempt_lines(NIGHT, void, FOLDER))
-    at = lines.index("before      2026-01-02T03:04:05.678Z keep: provisional: lower")
+    at = lines.index("before      2026-01-02 03:04:05 UTC keep: provisional: lower")
     assert lines[at + 1 : at + 3] == [
-        "            2026-01-02T04:04:05.678Z discard: revoked: it was luck", "            void: no GPU",
+        "            2026-01-02 04:04:05 UTC discard: revoked: it was luck", "            void: no GPU",
     ]  # fmt: skip
     assert not any(line.startswith("before") for line in plain(report.attempt_lines(NIGHT, HISTORY[1], FOLDER)))
 

@@ -17,6 +17,7 @@ MOST_SOURCES = 12
 NAMES_PX, MOST_NAMES_PX, LEAST_PX, GAP_PX = 76, 130, 150, 22
 MOST_WIDTH = 620  # of a chart with four bars: longer bars tell nothing further
 SIDES_PX = 12  # beside a chart, and for words that are wider than estimated
+LEAST_SHARE = 0.005  # that is not written as less than one percent
 THOUSAND, MILLION = 1000, 10**6
 
 
@@ -26,9 +27,13 @@ def hours_chart(night: NightFacts, width: int) -> Spec | None:
     whole = sum(length for _, length in spent)
     if whole <= 0:
         return None
-    rows = [Bar(what, length, f"{duration(length)} · {length / whole:.0%}") for what, length in spent]
+    rows = [Bar(what, length, f"{duration(length)} · {_share(length / whole)}") for what, length in spent if length > 0]
     panel = bars("where the time went", rows, min(width, MOST_WIDTH) - SIDES_PX, NAMES_PX)
     return chart([panel], f"Where {duration(whole)} went.")
+
+
+def _share(part: float) -> str:
+    return f"{part:.0%}" if part >= LEAST_SHARE else "<1%"
 
 
 def sources_chart(night: NightFacts, width: int) -> Spec | None:

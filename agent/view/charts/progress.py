@@ -16,6 +16,7 @@ from agent.view.charts.staircase import honest_gain, revocations, staircase
 from agent.view.facts.nouns import NightFacts
 
 MOST_KEPT, MOST_REST = 300, 600  # dots of attempts that were kept once, and of the others
+MOST_NAMED = 7  # kept edits with a title beside their dot: more of them hide the dots
 LEAST_PANEL_PX = 440  # panels of several nights lie side by side where each has so much
 
 
@@ -63,11 +64,15 @@ def _dots(panel: Panel, sheet: Sheet) -> tuple[Spec, list[str]]:
 
 
 def _labels(panel: Panel) -> list[Spec]:
-    """Write the titles of kept edits, the largest gains first, where there is room."""
+    """Write the titles of the kept edits with the largest gains, where there is room."""
     kept, others = apart(panel.shown, lambda one: symbol(one) is Symbol.KEPT)
     first = sorted(kept, key=lambda one: (one.number > 0, -(one.gain_bpb or 0.0)))
-    points = [Labelled(panel.place(one.number, dot(panel.frame, one, one.val_bpb)[1]), one.title) for one in first]
-    dots = [panel.place(one.number, dot(panel.frame, one, one.val_bpb)[1]) for one in thinned(others, MOST_REST)]
+    named, unnamed = first[:MOST_NAMED], first[MOST_NAMED:]
+    points = [Labelled(panel.place(one.number, dot(panel.frame, one, one.val_bpb)[1]), one.title) for one in named]
+    dots = [
+        panel.place(one.number, dot(panel.frame, one, one.val_bpb)[1])
+        for one in (*unnamed, *thinned(others, MOST_REST))
+    ]
     return sloped(placed(points, dots, panel.width - 2 * DAWN_PX, panel.frame.height))
 
 

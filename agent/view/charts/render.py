@@ -18,11 +18,14 @@ ET.register_namespace("", SVG)
 ET.register_namespace("xlink", LINK)
 
 
-def svg(spec: Spec, theme: Theme | None = None) -> str:
-    """Draw a specification as SVG: with CSS custom properties for a page, or with the colours of a theme."""
+def svg(spec: Spec, theme: Theme | None = None, *, whole_px: float | None = None) -> str:
+    """Draw a specification as SVG: with CSS custom properties for a page, or with the colours of a theme.
+
+    whole_px: the width of which the drawing takes its share, however wide the place is that it stands in.
+    """
     ready = _ready(spec, theme)
     drawn: str = _renderer().vegalite_to_svg(ready, vl_version=VEGA_LITE, allowed_base_urls=NO_FILES)
-    return _tidy(drawn, str(ready.get("description", "")))
+    return _tidy(drawn, str(ready.get("description", "")), whole_px)
 
 
 def png(spec: Spec, theme: Theme = Theme.LIGHT, scale: float = 2.0) -> bytes:
@@ -52,7 +55,7 @@ def _ready(spec: Spec, theme: Theme | None) -> Spec:
 # ---- the drawing -----------------------------------------------------------------------------------------------------
 
 
-def _tidy(drawn: str, label: str) -> str:
+def _tidy(drawn: str, label: str, whole_px: float | None) -> str:
     """Name the drawing for screen readers, make its links relative, and leave out what draws nothing."""
     root = ET.fromstring(drawn)
     _prune(root)
@@ -66,6 +69,10 @@ def _tidy(drawn: str, label: str) -> str:
                 element.set(name, LONG_NUMBER.sub(r"\1", element.attrib[name]))
         if element.tag == f"{{{SVG}}}a":
             _link(element)
+    if whole_px is not None:
+        share = float(root.attrib["width"]) / whole_px
+        root.set("width", f"{min(1.0, share):.1%}")
+        del root.attrib["height"]  # the box of the view has the proportions
     root.set("role", "group")
     root.set("aria-label", label)
     return ET.tostring(root, encoding="unicode")

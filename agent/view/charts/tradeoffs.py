@@ -17,7 +17,7 @@ from agent.view.charts.parts.words import heading
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 
 MOST_DOTS = 250  # in a panel, beside the front
-LEAST_PANEL_PX, HEIGHT_PX = 280, 220
+LEAST_PANEL_PX, HEIGHT_PX = 250, 220
 TICK_PX = 70
 
 
@@ -28,8 +28,8 @@ class Cost:
     title: str
     of: Callable[[AttemptFacts], float | None]
     format: str  # of its axis, as D3 has them
+    words: str  # above its panel: who counts it
     more_is_better: bool = False
-    words: tuple[str, ...] = ()  # above its panel
 
     def price(self, one: AttemptFacts) -> float | None:
         """Return the cost, negative where more is better, so that lower is better."""
@@ -42,39 +42,37 @@ class Cost:
 
 
 Priced = tuple[AttemptFacts, float]
+SCRIPTS_COUNT = "by the script's own count"
 COSTS = (
-    Cost("parameters, fewer is better", lambda one: one.params, "~s"),
-    Cost("memory in GB, less is better", lambda one: one.memory_gb, "~g", words=("memory by the script's count",)),
-    Cost(
-        "tokens a second, more is better",
-        lambda one: one.tokens_s,
-        "~s",
-        more_is_better=True,
-        words=("speed by the script's count",),
-    ),
+    Cost("parameters, fewer is better", lambda one: one.params, "~s", "of the saved weights"),
+    Cost("memory in GB, less is better", lambda one: one.memory_gb, "~g", SCRIPTS_COUNT),
+    Cost("tokens a second, more is better", lambda one: one.tokens_s, "~s", SCRIPTS_COUNT, more_is_better=True),
 )
+WHAT = "val_bpb, lower is better, against what it takes"
 
 
 def tradeoffs_chart(night: NightFacts, width: int, *, several: bool = False) -> Spec | None:
-    """Draw a panel for each cost that is known of two attempts; None where there is no such cost."""
+    """Draw a panel for each cost that differs between attempts; None where there is no such cost."""
     scored = [one for one in night.attempts if one.is_idea and _is_scored(one)]
-    costs = [cost for cost in COSTS if len(cost.of_all(scored)) > 1]
+    costs = [cost for cost in COSTS if len({value for _, value in cost.of_all(scored)}) > 1]
     if not costs:
         return None
     columns = max(1, min(len(costs), width // LEAST_PANEL_PX))
     frame = Frame.over(ends_of(night), [one.val_bpb for one in scored], HEIGHT_PX)
     shown = {dot(frame, one, one.val_bpb)[0] for one in scored} | {Symbol.FRONT}
     sheet = Sheet(night, several, frame, symbol_channels(shown, width - GUTTER_PX))
-    panels = [_panel(sheet, cost, cost.of_all(scored), plot_px(width, columns)) for cost in costs]
+    what = [WHAT] if len(costs) == 1 else []  # else above all panels
+    panels = [_panel(sheet, cost, cost.of_all(scored), plot_px(width, columns), what) for cost in costs]
     best = (f"{cost.title}: {sorted(front(night, cost.price))} are best." for cost in costs)
-    return chart(panels, " ".join(["val_bpb against its costs, by attempts.", *best]), columns)
+    spec = chart(panels, " ".join(["val_bpb against its costs, by attempts.", *best]), columns)
+    return spec if what else spec | {"title": heading("", [WHAT], width - GUTTER_PX)}
 
 
 def _is_scored(one: AttemptFacts) -> bool:
     return one.val_bpb is not None and symbol(one) is not Symbol.CRASHED
 
 
-def _panel(sheet: Sheet, cost: Cost, priced: Sequence[Priced], width: float) -> Spec:
+def _panel(sheet: Sheet, cost: Cost, priced: Sequence[Priced], width: float, words: Sequence[str]) -> Spec:
     best = front(sheet.night, cost.price)
     on_front, rest = apart(priced, lambda pair: pair[0].number in best)
     few = sorted([*thinned(rest, MOST_DOTS), *on_front], key=lambda pair: symbol(pair[0]) is Symbol.KEPT)  # on top
@@ -84,7 +82,7 @@ def _panel(sheet: Sheet, cost: Cost, priced: Sequence[Priced], width: float) -> 
     marks = [Mark(one, value, one.val_bpb, (f"{name}: {value:,.4g}",)) for one, value in few]
     dots = sheet.dots(marks, x, 36 if len(few) < 100 else 18)
     layers = [_front(on_front, cost, sheet.frame, x), dots, *_labels(sheet, priced, scale)]
-    title = heading("", ["val_bpb, lower is better", *cost.words, *said(few, priced, "attempts")], width)
+    title = heading("", [*words, cost.words, *said(few, priced, "attempts")], width)
     return {"width": width, "height": sheet.frame.height, "layer": layers, "title": title}
 
 

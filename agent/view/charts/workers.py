@@ -53,7 +53,7 @@ def workers_chart(night: NightFacts, width: int, *, several: bool = False) -> Sp
     if not every:
         return None
     few = sorted(every, key=lambda one: one.began_s)[-MOST_RUNS:]
-    parts = stretches(few, others_of(night) if len(few) == len(every) else (), night.budget_s)
+    parts = stretches(few, others_of(night) if len(few) == len(every) else (), night.budget_s, night.calls)
     row_px = ROW_PX if len(names) <= MANY else LOW_ROW_PX
     inner, names_px = width - 8, min(MOST_NAMES_PX, max(map(text_px, names))) + GAP_PX
     line = Timeline(parts, names_px, inner - names_px - text_px("0 h"))

@@ -14,14 +14,20 @@ from agent.view.charts.tradeoffs import tradeoffs_chart
 from agent.view.charts.workers import workers_chart
 from agent.view.facts.nouns import NightFacts
 
-BROAD_PX, NARROW_PX, PICTURE_PX = 1040, 358, 1000
+BROAD_PX, NARROW_PX, PICTURE_PX = (
+    820,
+    358,
+    1000,
+)  # between phone and desk, a page shows one of the first two larger or smaller
 
 
 Draw = Callable[[int], Spec | None]
 
 
 def progress_part(nights: Sequence[NightFacts]) -> str:
-    """Return the progress of nights as HTML."""
+    """Return the progress of nights as HTML; nothing before the first score."""
+    if not any(one.val_bpb is not None for night in nights for one in night.attempts):
+        return ""
     return _section("Progress", lambda width: progress_chart(nights, width, titled=len(nights) > 1))
 
 
@@ -44,8 +50,13 @@ def _section(title: str, *draws: Draw) -> str:
 
 
 def _figure(draw: Draw) -> str:
-    specs = {"broad": draw(BROAD_PX), "narrow": draw(NARROW_PX)}
-    drawn = [f'<div class="{name}">{svg(spec)}</div>' for name, spec in specs.items() if spec is not None]
+    widths = {"broad": BROAD_PX, "narrow": NARROW_PX}
+    specs = {name: draw(width) for name, width in widths.items()}
+    drawn = [
+        f'<div class="{name}">{svg(spec, whole_px=widths[name])}</div>'
+        for name, spec in specs.items()
+        if spec is not None
+    ]
     return f'<figure class="chart">{"".join(drawn)}</figure>' if drawn else ""
 
 

@@ -47,15 +47,28 @@ def certainty(night: NightFacts) -> str:
     """Return how sure the gain is, as HTML."""
     dawn, gain = night.dawn, overview_of(night).gain
     if dawn is not None and dawn.honest is not None:
-        return _of_dawn(dawn, dawn.honest)
+        return _of_dawn(dawn, dawn.honest) + _next_step(night, dawn)
     if gain is None:
-        return "The score, val_bpb, is bits per byte of held-out text: lower is better." if night.attempts else ""
+        return _without_gain(night)
     looks = "The best of many attempts looks better than it is"
-    advice = "." if night.lost else f": <code>nightshift confirm --tag {escape(night.tag)}</code> measures it again."
+    again = f": <code>nightshift confirm --tag {escape(night.tag)}</code> measures it again."
+    advice = again if night.is_here else "."
     return (
         f"By the night's own scores the best script gains <strong>{escape(_within(gain))}</strong> bits per byte."
         f"{_doubts(night, gain)} {looks}{advice}"
     )
+
+
+def _without_gain(night: NightFacts) -> str:
+    words = ["The score, val_bpb, is bits per byte of held-out text: lower is better."] if night.attempts else []
+    if night.doubt is not None:
+        words.append(
+            f"The baseline hardly trains ({escape(night.doubt)}), so a gain can hardly be told from noise: begin a "
+            f"night with a longer <code>--budget-s</code> or a smaller model."
+        )
+    elif night.ideas and night.is_here:
+        words.append(f"<code>nightshift run --tag {escape(night.tag)}</code> tries more ideas.")
+    return " ".join(words)
 
 
 def _doubts(night: NightFacts, gain: Interval) -> str:
@@ -81,6 +94,17 @@ def _of_dawn(dawn: DawnFacts, honest: Interval) -> str:
     return f"{measured}. What brought nothing was taken out: #{dawn.script} is the <strong>confirmed</strong> script."
 
 
+def _next_step(night: NightFacts, dawn: DawnFacts) -> str:
+    """Return what the owner does after a dawn, as HTML."""
+    if not night.is_here:
+        return ""
+    tag = f"--tag {escape(night.tag)}"
+    if dawn.script is None:
+        further = f"<code>nightshift run {tag}</code> looks further"
+        return f" {further}, <code>nightshift confirm {tag}</code> measures it with more seeds."
+    return f" <code>nightshift take confirmed {tag}</code> puts it into your working tree."
+
+
 # ---- parts -----------------------------------------------------------------------------------------------------------
 
 
@@ -97,7 +121,10 @@ def head(night: NightFacts, among: int = 1) -> str:
 
 
 def _where(night: NightFacts) -> str:
-    when = " to ".join(dict.fromkeys(at[:16].replace("T", " ") for at in (night.started, night.ended or "") if at))
+    began, ended = (at[:16].replace("T", " ") for at in (night.started, night.ended or ""))
+    day, minute = slice(10), slice(11, None)
+    until = ended[minute] if ended[day] == began[day] else ended
+    when = f"{began} to {until}" if began and ended not in ("", began) else began or ended
     trained = f"{budget(night.budget_s)} a run" if night.budget_s else ""
     lost = "only its rows of results.tsv are left" if night.lost else ""
     return " · ".join(filter(None, (f"Night {night.tag}", night.device, trained, f"{when} UTC" if when else "", lost)))
@@ -117,7 +144,9 @@ def _figures(night: NightFacts) -> str:
     counts = f"{ideas_of(night, Status.KEEP)} kept · {ideas_of(night, Status.CRASH)} crashed"
     rows.append(("Ideas tried", f"{now.ideas:,}", counts))
     spent = duration(now.hours["training"] + now.hours["scoring"])
-    rows.append(("Time spent", spent, "training and scoring" if now.usd is None else f"${now.usd:.2f} paid"))
+    workers = {run.worker for one in night.attempts for run in one.runs}
+    spent_on = f"{len(workers)} workers together" if len(workers) > 1 else "training and scoring"
+    rows.append(("Time spent", spent, spent_on if now.usd is None else f"${now.usd:.2f} paid"))
     if night.sigma_bpb is not None and night.smallest_bpb is not None:
         rows.append(("Noise of one run", f"σ {_bpb(night.sigma_bpb)}", f"below {_bpb(night.smallest_bpb)} may be luck"))
     return '<dl class="figures">' + "".join(

@@ -28,19 +28,25 @@ function make(name, attributes = {}, ...children) {
 // ---- numbers as words -------------------------------------------------------------------------------------------------
 
 const fixed = (value, digits) => (value === null ? NONE : value.toFixed(digits).replace("-", MINUS));
-const signed = (value, digits) => (value === null ? NONE : (value > 0 ? "+" : "") + fixed(value, digits));
+const signed = (value, digits) => {
+  const text = fixed(value, digits);
+  return Number(value?.toFixed(digits)) === 0 ? text.replace(MINUS, "") : value > 0 ? `+${text}` : text;
+};
 const percent = (value) => (value === null ? NONE : value > 0.99 ? ">99%" : value < 0.01 ? "<1%" : `${Math.round(100 * value)}%`);
 /** As agent/amounts.py has it. */
 const duration = (seconds) => {
   const minutes = Math.round(seconds / 60), rest = String(minutes % 60).padStart(2, "0");
   return seconds < 59.5 ? `${Math.round(seconds)} s` : minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${rest} min`;
 };
+/** As agent/view/terminal.py has it. */
+const memory = (gb) => (!gb ? "" : gb < 0.1 ? `${Math.round(1024 * gb)} MB` : `${gb.toFixed(1)} GB`);
 const moment = (at) => (at === null ? "" : at.replace("T", " ").replace(/(\.\d+)?(Z|\+00:00)$/, " UTC"));
 
 // ---- the state --------------------------------------------------------------------------------------------------------
 
-/** Show a state: at the start that of the page, later a newer one. Open rows, filters and order stay. */
+/** Show a state: at the start that of the page, later a newer one. Open rows, filters, order and focus stay. */
 function update(state) {
+  const again = focused();
   for (const [name, html] of Object.entries(state.parts ?? {})) {
     const place = document.querySelector(`[data-part="${CSS.escape(name)}"]`);
     if (place !== null) {
@@ -55,6 +61,15 @@ function update(state) {
   if (night() === undefined) view.night = nights[0].tag;
   showFilters();
   showTable();
+  [...(again ? document.querySelectorAll(again) : [])].find((one) => one.getClientRects().length)?.focus({ preventScroll: true });
+}
+
+/** Return a selector of the focused element, which may be made again; null where it stays as it is. */
+function focused() {
+  const at = document.activeElement, row = at?.closest("tr.row"), href = at?.getAttribute("href");
+  if (row) return `#${CSS.escape(row.id)} button`;
+  if (at?.name === "status") return `[name=status][value="${at.value}"]`;
+  return href && at.closest("[data-part]") ? `[data-part] a[href="${CSS.escape(href)}"]` : null;
 }
 
 const night = () => nights.find((one) => one.tag === view.night);
@@ -82,12 +97,16 @@ function showFilters() {
     const count = attempts.filter((one) => has(one, status)).length;
     const input = make("input", { type: "radio", name: "status", value: status, onchange: () => filter({ status }) });
     input.checked = view.status === status;
-    return make("label", {}, input, make("span", {}, `${word} ${count}`));
+    return make("label", {}, input, make("span", { class: status && `${status} mark` }, `${word} ${count.toLocaleString("en")}`));
   });
   byId("statuses").replaceChildren(byId("statuses").firstElementChild, ...choices);
-  const sources = [...new Set(attempts.map(sourceOf))].sort();
+  const sources = [...new Set(attempts.map(sourceOf).filter(Boolean))].sort();
   const options = sources.map((source) => make("option", { value: source, selected: source === view.source }, source));
-  byId("source").replaceChildren(make("option", { value: "" }, "every source"), ...options);
+  const said = (list) => list.map((one) => one.value).join("\n");
+  if (said(options) !== said([...byId("source").options].slice(1))) {  // else a list that is open would close
+    byId("source").replaceChildren(make("option", { value: "" }, "every source"), ...options);
+  }
+  byId("source").value = view.source;
   byId("filters").hidden = false;
 }
 
@@ -212,7 +231,7 @@ function verdictOf(one) {
 function eventsOf(more) {
   if (more.decisions.length < 2) return null;
   const items = more.decisions.map(([at, kind, words]) => make("li", {},
-    make("time", {}, moment(at)), make("strong", {}, kind), words && words !== kind ? ` \u2013 ${words}` : ""));
+    make("time", {}, moment(at)), make("strong", {}, kind), words && words !== kind ? ` \u2013 ${words.replace(`${kind}: `, "")}` : ""));
   return make("ol", { class: "events" }, ...items);
 }
 
@@ -241,8 +260,8 @@ function factsOf(one, more) {
   add("spent", duration(one.spent_s));
   if (more) {
     for (const [name, before, after] of more.dials) add(name, `${before} \u2192 ${after}`);
-    add("parameters", more.params === null ? "" : `${(more.params / 1e6).toFixed(2)} M`);
-    add("memory", more.memory_gb === null ? "" : `${more.memory_gb.toFixed(1)} GB`);
+    add("parameters", more.params === null ? "" : more.params < 1e5 ? more.params.toLocaleString("en") : `${(more.params / 1e6).toFixed(2)} M`);
+    add("memory", memory(more.memory_gb));
     add("speed", more.tokens_s === null ? "" : `${Math.round(more.tokens_s).toLocaleString("en")} tokens/s`);
     add("paid", more.usd === null ? "" : `$${more.usd.toFixed(2)}`);
     add("begun", moment(more.started));
@@ -287,10 +306,11 @@ function curveOf(one) {
 
 // ---- charts -----------------------------------------------------------------------------------------------------------
 
-/** Make each drawing one stop of the Tab key, within which the arrow keys go from mark to mark. */
+/** Make each drawing one stop of the Tab key, within which the arrow keys go from attempt to attempt. */
 function prepareCharts(root) {
   for (const drawing of root.querySelectorAll(".chart svg")) {
-    const links = [...drawing.querySelectorAll("a")];
+    const number = (link) => named(link.getAttribute("href"))?.number ?? 0;
+    const links = [...drawing.querySelectorAll("a")].sort((a, b) => number(a) - number(b));
     links.forEach((link, at) => link.setAttribute("tabindex", at ? "-1" : "0"));
     drawing.addEventListener("keydown", (event) => {
       const at = links.indexOf(event.target.closest("a")), steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };

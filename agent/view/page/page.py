@@ -115,7 +115,7 @@ def _hash(text: str) -> str:
 def _style() -> str:
     """Return the style sheet, with the colours of the charts for both themes."""
     light, dark = (f":root {{ {chart_colours(theme)} }}" for theme in (Theme.LIGHT, Theme.DARK))
-    return f"{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n{_file('page.css')}"
+    return f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n{_file('page.css')}"
 
 
 def _in_script(text: str) -> str:

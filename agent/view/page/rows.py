@@ -70,7 +70,7 @@ def _details(one: AttemptFacts) -> dict[str, object]:
         "hypothesis": cut(one.hypothesis, TEXT_CHARS),
         "started": one.started,
         "commit": one.commit and one.commit[:7],
-        "memory_gb": _rounded(one.memory_gb, 2),
+        "memory_gb": _rounded(one.memory_gb, 3),
         "params": one.params,
         "tokens_s": _rounded(one.tokens_s, 0),
         "usd": _rounded(one.usd, 4),

@@ -98,11 +98,19 @@
       return pair;
     }));
     showWorkers();
+    keepHeight();
     const share = fraction === null ? "" : `${Math.floor(100 * fraction)} % `;
     const claim = document.querySelector("h1")?.textContent ?? "";
     const at = now ? `${share}#${now.attempt}` : workers ? `${workers.busy.length} of ${workers.count}` : "";
     document.title = night.running && at ? `${at} · ${tag}` : `${tag}: ${claim}`;
   }
+
+  /** Let the panel grow only, so that the page below does not jump whenever a run ends and another begins. */
+  function keepHeight() {
+    if (!night.running) panel.style.minHeight = "";
+    else if (!log.open) panel.style.minHeight = `${Math.max(parseFloat(panel.style.minHeight) || 0, panel.offsetHeight)}px`;
+  }
+  window.addEventListener("resize", () => { panel.style.minHeight = ""; });
 
   /** Show a line for each of several workers that is busy: its name, a bar, how far it is, its attempt. */
   function showWorkers() {
@@ -161,6 +169,7 @@
     const caption = make("figcaption", "", "Training loss of ");
     caption.append(make("span", "key-mine", `attempt ${curve.attempt}`), said && `: ${said}`);
     figure.replaceChildren(svg, caption);
+    keepHeight();
   }
 
   function showLog(text) {

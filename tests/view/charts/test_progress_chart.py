@@ -7,8 +7,8 @@ from charted import attempt, dots, every_outcome, layers, links, long_night, nig
 
 from agent.experiment import Kind
 from agent.view.charts.parts.symbols import LINE, TICK, Symbol
-from agent.view.charts.progress import progress_chart
-from agent.view.charts.render import svg
+from agent.view.charts.progress import MOST_NAMED, progress_chart
+from agent.view.charts.render import SVG, svg
 
 MOST_BYTES = 400_000
 
@@ -137,6 +137,15 @@ def test_a_night_of_ten_thousand_attempts_is_thinned_and_says_so():
     assert len(drawn.encode()) < MOST_BYTES
     assert "600 of 9," in drawn
     assert "other attempts are shown" in drawn
+
+
+def test_the_largest_gains_are_named_and_the_others_leave_the_dots_to_be_seen():
+    kept = [
+        attempt(number, Kind.KEPT, 2 - number / 10, f"edit {number}", gain_bpb=0.1 + number) for number in range(1, 16)
+    ]
+    spec = progress_chart([night(attempt(0, Kind.BASELINE, 2.0, "baseline"), *kept)], 1100)
+    named = {one.text for one in tree(spec).iter(f"{{{SVG}}}text")} & {"baseline", *(one.title for one in kept)}
+    assert named == {"baseline", *(one.title for one in kept[-MOST_NAMED + 1 :])}
 
 
 def test_many_kept_attempts_are_thinned_too():

@@ -73,6 +73,15 @@ def test_a_picture_has_as_many_pixels_as_were_asked_for():
     assert sizes == [394, 788]
 
 
+def test_in_a_page_a_drawing_takes_its_share_of_the_width_whatever_that_is():
+    spec = progress_chart([every_outcome()], 400)
+    own = ET.fromstring(svg(spec)).attrib
+    share = ET.fromstring(svg(spec, whole_px=800)).attrib
+    assert share["width"] == f"{float(own['width']) / 800:.1%}"
+    assert "height" not in share
+    assert share["viewBox"] == own["viewBox"]
+
+
 def test_a_drawing_has_no_code_no_style_and_no_foreign_address():
     for spec in (progress_chart([every_outcome()], 800), tradeoffs_chart(every_outcome(), 800)):
         root = tree(spec)

@@ -41,7 +41,7 @@ def test_speed_is_better_where_it_is_higher():
     assert sorted(front) == [(100.0, 1.0), (300.0, 1.1)]
 
 
-def test_each_known_cost_has_a_panel_and_a_night_without_scores_has_no_chart():
+def test_each_cost_that_differs_has_a_panel_and_a_night_without_scores_has_no_chart():
     assert len(tradeoffs_chart(every_outcome(), 1100)["concat"]) == 3
     assert "concat" not in tradeoffs_chart(scored((1, 1.0), (2, 1.1)), 1100)
     assert tradeoffs_chart(night(attempt(0, None, None)), 1100) is None
@@ -75,6 +75,12 @@ def test_a_long_night_is_thinned_and_says_so():
     assert "attempts are shown" in drawn
 
 
-def test_equal_costs_are_drawn_too():
+def test_a_cost_that_is_the_same_for_all_has_no_panel():
     same = replace(every_outcome(), attempts=tuple(replace(one, params=7) for one in every_outcome().attempts))
-    assert len(fronts(tradeoffs_chart(same, 500))) == 3
+    assert len(fronts(tradeoffs_chart(same, 500))) == 2
+    assert tradeoffs_chart(scored((7, 1.0), (7, 1.1)), 500) is None
+
+
+def test_every_drawing_says_which_scores_are_better():
+    for shown in (every_outcome(), scored((1, 1.0), (2, 1.1))):
+        assert svg(tradeoffs_chart(shown, 1100)).count(">val_bpb, lower is better") == 1

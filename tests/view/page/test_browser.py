@@ -153,7 +153,7 @@ def test_everything_is_reached_by_the_keyboard(opened):
     stops.first.focus()
     first = opened.page.evaluate(f"{focused}.getAttribute('href')")
     keyboard.press("ArrowRight")
-    assert opened.page.evaluate(f"{focused}.getAttribute('href')") != first
+    assert (first, opened.page.evaluate(f"{focused}.getAttribute('href')")) == ("#attempt-0", "#attempt-1")
     assert opened.page.locator("#tip").inner_text().startswith("attempt ")
     keyboard.press("Enter")
     assert opened.page.locator("tr.detail").count() == 1
@@ -251,8 +251,25 @@ def test_a_newer_state_is_shown_and_open_rows_stay_open(opened):
     assert opened.page.locator("#range").inner_text() == "1–25 of 80"
     assert opened.page.locator("h1").inner_text().startswith("79 ideas tried")
     assert opened.page.locator("#detail-3").is_visible()
+    assert opened.page.evaluate("document.activeElement.closest('tr').id") == "attempt-3"
     opened.page.locator("figure.chart svg:visible a[href='#attempt-75']").first.click()
     assert opened.page.locator("#detail-75").is_visible()
+
+
+def test_a_newer_state_takes_the_focus_from_nothing(opened):
+    focused = (
+        "[document.activeElement.tagName, document.activeElement.value, document.activeElement.getAttribute('href')]"
+    )
+    for selector in (
+        "[name=status][value=keep]",
+        "#source",
+        "#search",
+        "figure.chart svg:visible a[href='#attempt-4']",
+    ):
+        opened.page.locator(selector).first.focus()
+        before = opened.page.evaluate(focused)
+        opened.page.evaluate("state => update(state)", newer_state([made_night(80)], Extras()))
+        assert opened.page.evaluate(focused) == before
 
 
 def test_several_nights_show_the_attempts_of_the_chosen_one(browser, tmp_path):

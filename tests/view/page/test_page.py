@@ -11,6 +11,7 @@ from made_facts import HOSTILE, made_night
 
 from agent.amounts import duration
 from agent.judging.intervals import Interval
+from agent.view.page.drawings import progress_part
 from agent.view.page.extras import Extras, diff, telling
 from agent.view.page.head import certainty, claim, head
 from agent.view.page.page import newer_state, page
@@ -134,6 +135,17 @@ def test_a_gain_that_noise_explains_and_a_baseline_that_hardly_trains_are_said_f
     assert f"<small>#{kept.number} · {kept.source} · provisional</small>" in head(replace(NIGHT, attempts=rest))
 
 
+def test_the_head_names_a_day_once_and_the_workers_whose_time_it_adds_up():
+    told = head(NIGHT)
+    assert "2026-11-21 21:04 to 2026-11-22 06:40 UTC" in told
+    assert "2026-11-21 21:04 to 23:59 UTC" in head(replace(NIGHT, ended="2026-11-21T23:59:59Z"))
+    assert "2026-11-21 21:04 UTC" in head(replace(NIGHT, ended=NIGHT.started))
+    one = replace(FIRST, runs=tuple(replace(run, worker=f"gpu {at}") for at, run in enumerate(FIRST.runs)))
+    free = tuple(replace(each, usd=None) for each in NIGHT.sources)
+    several = replace(NIGHT, attempts=(one, *NIGHT.attempts[1:]), sources=free)
+    assert f"<small>{len(FIRST.runs) + 1} workers together</small>" in head(several)
+
+
 def test_the_holdout_is_explained_where_it_is_shown():
     assert NIGHT.dawn is not None
     assert "on the holdout</span>" in head(NIGHT)
@@ -144,6 +156,7 @@ def test_the_holdout_is_explained_where_it_is_shown():
 def test_a_night_of_which_only_rows_are_left_is_not_advised_to_measure_again():
     lost = replace(NIGHT, lost=True, dawn=None)
     assert "nightshift confirm" not in head(lost)
+    assert "nightshift confirm" not in head(replace(NIGHT, shipped=True, dawn=None))
     assert "only its rows of results.tsv are left" in head(lost)
     rows = [replace(one, kind=None, gain_bpb=None) for one in lost.attempts[:3]]
     (state,) = state_of([replace(lost, attempts=tuple(rows))], Extras())["nights"]
@@ -155,14 +168,27 @@ def test_a_night_of_which_only_rows_are_left_is_not_advised_to_measure_again():
 
 def test_a_gain_that_dawn_has_not_confirmed_is_not_called_one():
     assert NIGHT.dawn is not None
-    assert ">confirmed<" in certainty(NIGHT)
+    assert ">confirmed</strong>. <code>nightshift take confirmed --tag t</code>" in certainty(NIGHT)
     doubtful = replace(NIGHT.dawn, script=None, honest=Interval(0.002, -0.004, 0.008))
     assert "that may be luck, so it is <strong>not confirmed</strong>" in certainty(replace(NIGHT, dawn=doubtful))
+    assert "<code>nightshift confirm --tag t</code> measures it with more seeds" in certainty(
+        replace(NIGHT, dawn=doubtful)
+    )
+    assert "<code>" not in certainty(replace(NIGHT, shipped=True))
     worse = replace(NIGHT.dawn, script=None, honest=Interval(-0.005, -0.008, -0.002))
     assert "it is worse, so it is <strong>not confirmed</strong>" in certainty(replace(NIGHT, dawn=worse))
     trimmed = replace(NIGHT.dawn, script=30)
     assert "#30 is the <strong>confirmed</strong> script" in certainty(replace(NIGHT, dawn=trimmed))
     assert "<code>nightshift confirm --tag t</code>" in certainty(replace(NIGHT, dawn=None))
+
+
+def test_a_night_without_a_gain_says_why_or_how_to_go_on():
+    fruitless = replace(NIGHT, attempts=(FIRST, NIGHT.attempts[1]), incumbent=0, dawn=None)
+    assert "<code>nightshift run --tag t</code> tries more ideas." in certainty(fruitless)
+    assert "<code>" not in certainty(replace(fruitless, lost=True))
+    told = certainty(replace(fruitless, doubt="its runs have 1 step"))
+    assert "The baseline hardly trains (its runs have 1 step)" in told
+    assert "longer <code>--budget-s</code>" in told
 
 
 def test_a_night_without_a_gain_says_so():
@@ -179,6 +205,7 @@ def test_a_night_without_a_gain_says_so():
         night = replace(NIGHT, attempts=attempts, incumbent=best, dawn=None)
         assert claim(night) == sentence
         assert Elements(head(night)).texts_of("h1") == [sentence]
+        assert ("<h2>Progress</h2>" in progress_part([night])) == any(one.val_bpb for one in attempts)
 
 
 @pytest.mark.slow

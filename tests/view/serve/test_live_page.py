@@ -59,9 +59,12 @@ def test_the_page_shows_a_run_and_then_its_attempt_without_being_loaded_again(ni
         assert tab.locator("#live progress").evaluate("bar => bar.value") == pytest.approx(0.3)
         assert tab.locator("#live svg path.mine").count() == 1
         assert tab.locator("#rows tr.row").count() == 2 or HOSTILE in tab.locator("#rows").inner_text()
+        height = "document.getElementById('live').offsetHeight"
+        before = tab.evaluate(height)
         end(1.2, Status.KEEP)
         shows(tab, "#rows", HOSTILE)
         shows(tab, "#live .state", "Asks for the next idea")
+        assert tab.evaluate(height) >= before  # or the page below would jump
         shows(tab, "h1", "1.2")
         tab.locator(f"#attempt-{number} button").click()
         tab.locator(f"#detail-{number} summary", has_text="End of the log").click()

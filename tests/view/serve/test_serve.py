@@ -115,7 +115,7 @@ def test_every_commit_to_a_journal_is_noticed(night: GrowingNight):
     for at in range(200):
         if at % 10 == 0:  # the next commit overwrites the beginning of the -wal file, whose size stays
             night.journal.query("PRAGMA wal_checkpoint(RESTART)")
-        night.journal.record_terms(f'{{"experiments": {at}}}')
+        night.journal.record_facts(terms=f'{{"experiments": {at}}}')
         stamps.append(stamp_of(watched))
     assert all(before != after for before, after in pairwise(stamps))
 

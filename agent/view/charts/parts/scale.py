@@ -43,5 +43,5 @@ class Scale:
             "field": field,
             "type": "quantitative",
             "scale": scale,
-            "axis": {"labelOverlap": True, "labelFlush": True, **axis},
+            "axis": {"labelOverlap": True, "labelSeparation": 4, "labelFlush": True, **axis},
         }
