@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from agent.view.answer import Answer
 
 LOOK_S = 120  # a first import of MLX on a slow disk
 SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
+TRIES_OUT = "now the machine is tried out, which takes minutes: steps, their memory, a night of one experiment"
 CONTENDED_SHARE = 0.25  # of the cores that we may use: the share that others may take unnoticed
 
 # Asked of a short process each: a broken MLX must not take the doctor with it.
@@ -113,6 +115,8 @@ def examine(console: Console, script: Path, answer: Answer, more: Sequence[Check
     for check in checks:
         if check in OF_MLX and any(not finding.good for finding in found if finding.name == "mlx"):
             continue
+        if check in more and not answer.on_stdout:
+            console.print(TRIES_OUT, highlight=False, soft_wrap=True)
         for finding in check():
             found.append(finding)
             if not answer.on_stdout:
@@ -237,6 +241,11 @@ def _sandbox() -> Iterator[Finding]:
 def _disk() -> Iterator[Finding]:
     free, wanted = shutil.disk_usage(Path.cwd()).free, f"a night wants {MIN_FREE_BYTES / 2**30:.0f} GB"
     yield Finding("disk", free >= MIN_FREE_BYTES, f"disk: {free / 2**30:,.1f} GB free", wanted)
+    try:
+        tempfile.TemporaryFile(dir=Path.cwd()).close()
+    except OSError as error:
+        what = f"folder: {Path.cwd()} cannot be written ({error.strerror})"
+        yield Finding("folder", False, what, "a night keeps its files there: make it writable, or clone it elsewhere")
 
 
 def _memory() -> Iterator[Finding]:

@@ -4,6 +4,7 @@ import sqlite3
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -63,6 +64,8 @@ def commands_for(words: Sequence[str]) -> tuple[Subcommand[Any], ...]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = tuple(sys.argv[1:] if argv is None else argv) or ("--help",)
+    if not words[0].startswith("-") and words[0] not in FILES:
+        return _refuse(Answer.asked_for(words, {}), _no_command(words[0]))
     commands = commands_for(words)
     answer = Answer.asked_for(words, {one.name: one.answers for one in commands if one.answers is not None})
     try:
@@ -97,6 +100,13 @@ def _main(commands: Sequence[Subcommand[Any]], words: Sequence[str], answer: Ans
     except (OSError, sqlite3.OperationalError) as error:
         return _refuse(answer, _in_words(error, command.resume(options, None)))
     return code
+
+
+def _no_command(word: str) -> str:
+    """Say that there is no such command, and which has a similar name."""
+    near = get_close_matches(word, FILES, 1)
+    similar = f"; similar: {typed(near[0])}" if near else ""
+    return f"there is no command {word!r}{similar}; see all with: {typed('--help')}"
 
 
 def _refuse(answer: Answer, sentence: str, exit_code: int = 2) -> int:

@@ -15,8 +15,10 @@ from agent.night.opening.stop import AFTER_RUN, NOW, Stop
 from agent.proposers import queue
 from agent.proposers.notes import add_note
 from agent.proposers.submission import read_submission
+from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.answer import Answer, AnswersTo
+from agent.view.facts.workers import workers_of_call
 
 AS_JSON = "say as JSON what was done: nothing else on stdout"
 
@@ -105,9 +107,17 @@ def stop(options: StopOptions) -> int:
     if who is None or not place.folder(who.tag).is_dir():
         raise NightError(f"no night is running in this repository; see: {typed('status')}")
     Stop(place.folder(who.tag)).wish(NOW if options.now else AFTER_RUN)
-    when = "now" if options.now else "after its current run"
+    when = "now" if options.now else f"after its {_runs_of(place.journal(who.tag))}"
     options.answer.say(f"night {who.tag} ends {when}", {"tag": who.tag})
     return 0
+
+
+def _runs_of(journal_path: Path) -> str:
+    """Return what a night waits for before it ends; a replay has no journal here, nor has a night that just begins."""
+    if not journal_path.exists():
+        return "current run"
+    with Journal.read(journal_path) as journal:
+        return "current run" if workers_of_call(journal) == 1 else "runs in flight"
 
 
 def _stop_words(words: argparse.ArgumentParser) -> None:

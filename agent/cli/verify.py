@@ -9,13 +9,15 @@ import ipaddress
 import json
 import os
 import platform
+import pwd
 import re
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,6 +44,16 @@ NATS = {"bfloat16": 0.05, "float32": 0.02}  # of a loss beside float32 on a CPU;
 COMPILED_NATS = {"bfloat16": 0.05, "float32": 0.001}  # a compiled step rounds less often
 OPERATIONS = "from kernels.check import main; main()"
 COMMON = {"root", "user", "localhost", "linux", "darwin", "mac", "macbook", "ubuntu", "cpu", "cuda", "metal", "runner"}
+SHORT = 3  # letters of a name
+QUOTED = r"(['\"])[~/].*?\1"
+ADDRESS = (
+    r"(?i)[\w.+:-]+@[\w.-]+(?::[^\s,]*)?"  # mail, also as the user of a server
+    r"|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.-])"  # IPv4; kernels have such versions before a hyphen
+    r"|(?<!\w)(?:[\da-f]{0,4}:){2,7}[\da-f]{0,4}(?!\w)"  # IPv6, or of a network card
+    r"|[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}"  # of a device
+)
+# up to the last slash that could belong to it, since names of folders have spaces; relative ones from two slashes on
+PATH = r"(?<![\w/])(?:(?:\w+:/|~)?/(?:[^'\",;()]*/)?|(?:[\w.-]+/){2,})[^\s'\",;()]*"
 DEVICE = "import hardware, json; hardware.tune(); print(json.dumps(hardware.describe()))"
 # Prints what a script in the box can do: compute, read a file of the user, reach a server on this machine.
 INSIDE = """
@@ -68,14 +80,25 @@ def verified(budget_s: float = BUDGET_S) -> Iterator[Finding]:
     """Yield each finding as it is made, and write them all into verify.json in this folder."""
     found: list[tuple[Finding, float]] = []
     began = time.monotonic()
-    for check in (_operations, _steps, _estimate, _box, _clock, _assertion, lambda: _night(budget_s)):
-        for finding in check():
-            found.append((finding, time.monotonic() - began))
-            began = time.monotonic()
-            yield finding
+    with _sigterm_as_exit():
+        for check in (_operations, _steps, _estimate, _box, _clock, _assertion, lambda: _night(budget_s)):
+            for finding in check():
+                found.append((finding, time.monotonic() - began))
+                began = time.monotonic()
+                yield finding
     Path(REPORT).write_text(json.dumps(_report(found), indent=2) + "\n")
     what = f"{REPORT}: written, without names and paths; open an issue in {_repository()} and attach it"
     yield Finding("report", True, what, essential=False)
+
+
+@contextmanager
+def _sigterm_as_exit() -> Iterator[None]:
+    """End by an exception on SIGTERM, so that subprocess.run() kills what it waits for, which would run on else."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _operations() -> Iterator[Finding]:
@@ -233,10 +256,11 @@ def _report(found: Sequence[tuple[Finding, float]]) -> Any:
 
 
 def private_words() -> frozenset[str]:
-    """Return the names of this user and of this machine, unless thousands have them."""
+    """Return the names of this user, the full one too, and of this machine, unless thousands have them."""
     names = {socket.gethostname(), socket.gethostname().partition(".")[0], platform.node(), Path.home().name}
     with suppress(KeyError, OSError):  # a container's user may have no name
         names.add(getpass.getuser())
+        names.update(word for word in re.split(r"\W+", pwd.getpwuid(os.getuid()).pw_gecos) if len(word) >= SHORT)
     return frozenset(name for name in names if name and name.lower() not in COMMON)
 
 
@@ -250,9 +274,13 @@ def anonymous(value: Any, words: frozenset[str]) -> Any:
         return value
     for path in sorted({str(Path.home()), str(Path.cwd())} - {"/"}, key=len, reverse=True):  # with spaces, perhaps
         value = value.replace(path, "/")
-    value = re.sub(r"(['\"])[~/].*?\1", "…", value)
-    value = re.sub(r"(?<![\w/])(?:[\w.+-]+@[\w.-]+|(?:\w+:/|~)?/[^\s'\",;()]*)", "…", value)
-    longest_first = [rf"\b{re.escape(word)}\b" for word in sorted(words, key=len, reverse=True)]
+    for kind in (QUOTED, ADDRESS, PATH):
+        value = re.sub(kind, "…", value)
+    # inside other words as well, but not the short ones: "me" is in "memory"
+    longest_first = [
+        re.escape(word) if len(word) > SHORT else rf"(?<![^\W_]){re.escape(word)}(?![^\W_])"
+        for word in sorted(words, key=len, reverse=True)
+    ]
     return re.sub("|".join(longest_first) or r"(?!)", "…", value, flags=re.IGNORECASE)
 
 

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import termios
 import time
-from collections.abc import Callable
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -17,6 +19,8 @@ import pytest
 from commands import refused, training, wait_until
 from nights import PROJECT, SCRIPTS, Grounds, command, environment, git, make_repository, mounted, unigram
 
+from agent.cli.main import commands_for, main
+from agent.cli.words.parser import Parser, Subcommand
 from agent.experiment import Ending
 from agent.night.opening.stop import Stop
 from agent.records.place import Place, free_tag
@@ -61,6 +65,14 @@ def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds, tmp_pat
         grounds.nightshift("run", "--tag", "t", "--budget-s", "0.3")
     )
     assert "has no attempt 9; there are: 0 to 1" in refused(grounds.nightshift("show", "9"))
+
+    (grounds.root / "inner").mkdir()
+    (grounds.root / "inner" / "other.py").write_text(unigram())
+    below = subprocess.run(
+        command("run", "--tag", "t", "--script", "other.py"),
+        cwd=grounds.root / "inner", env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "works on train_mlx.py, not inner/other.py; pass --script ../train_mlx.py" in below.stderr
 
 
 def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds):
@@ -279,10 +291,37 @@ def test_options_that_do_not_fit(grounds, options, sentence):
     ],
 )
 def test_numbers_that_are_none(grounds, options):
-    done = grounds.nightshift("run", *options)
-    assert done.returncode == 2
-    assert f"argument {options[0]}: '{options[1]}' is not a" in done.stderr
-    assert "Traceback" not in done.stderr
+    said = refused(grounds.nightshift("run", *options))
+    assert said.startswith(f"argument {options[0]}: '{options[1]}' is not a")
+    assert said.endswith("; see: nightshift run --help")
+
+
+def checked_options(command: Subcommand) -> Iterator[tuple[str, ...]]:
+    """The words that name an option or a place which does not take every word; all places before it are filled."""
+    words, before = Parser(prog=command.name), ()
+    command.add_words(words)
+    for action in words._actions:
+        if action.choices is not None or (action.type is not None and action.nargs != 0 and rejects(action.type)):
+            yield action.option_strings[:1] or before
+        before = before if action.option_strings else (*before, "1")
+
+
+def rejects(take: Callable[[str], object]) -> bool:
+    with suppress(ArgumentTypeError, ValueError):
+        take("'ba nana")
+        return False
+    return True
+
+
+@pytest.mark.parametrize("command", [one for one in commands_for(()) if not one.verbatim], ids=lambda one: one.name)
+def test_a_value_that_an_option_does_not_take_is_named_in_one_sentence_by_all_commands(command, capsys):
+    for words in checked_options(command):
+        assert main((command.name, *words, "'ba nana")) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("nightshift: argument ")
+        assert said.count("\n") == 1
+        assert "ba nana" in said
+        assert "choose from" in said if "invalid " in said else said.endswith(f"nightshift {command.name} --help\n")
 
 
 def test_files_that_cannot_be_used_are_named(grounds, tmp_path):
@@ -303,7 +342,7 @@ def test_a_repository_that_cannot_be_written(tmp_path):
         assert grounds.nightshift(*night).returncode == 0
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         assert "Read-only file system; check its path, owner" in refused(grounds.nightshift("run", "--tag", "new"))
-        assert "Read-only file system; check its path, owner" in refused(grounds.nightshift("run", "--tag", "t"))
+        assert "make it and its folder readable and writable" in refused(grounds.nightshift("run", "--tag", "t"))
 
 
 def test_data_that_is_not_there(grounds, tmp_path):

@@ -10,10 +10,18 @@ from json_page import faults
 from nights import git
 
 from agent.cli import doctor
-from agent.cli.doctor import DEVICE, Device, Finding, speed
+from agent.cli.doctor import DEVICE, Device, Finding, _disk, speed
 
 IDLE = Device("cpu", "a CPU (2 cores)", 200.0, "/cache/libopenblas.so", cores=2, others=0.1, machine_cores=2)
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the BLAS is exchanged on Linux alone")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is a folder that even root cannot write")
+def test_a_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert "folder" not in {found.name for found in _disk()}
+    monkeypatch.chdir("/proc")
+    assert next(found.what for found in _disk() if found.name == "folder").startswith("folder: /proc cannot be written")
 
 
 def test_a_fast_and_idle_machine_is_well():

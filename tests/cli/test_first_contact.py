@@ -9,8 +9,10 @@ from dataclasses import replace
 
 import pytest
 from commands import refused
-from nights import PROJECT, environment
+from nights import PROJECT, environment, unigram
 
+from agent.cli.housekeeping.prepare import _name
+from agent.cli.words.parser import _examples
 from agent.cli.words.values import dataset
 from agent.night.opening.night import Request, open_night
 from agent.records.place import Place
@@ -26,6 +28,33 @@ def test_the_bare_name_and_version_are_answered(grounds, words):
     assert done.stdout == f"nightshift {declared}\n" if words else "examples:" in done.stdout
 
 
+def test_a_misspelt_command_is_told_from_the_one_with_a_similar_name(grounds):
+    assert "no command 'stauts'; similar: nightshift status; see all with: " in refused(grounds.nightshift("stauts"))
+    assert "no command 'zzz'; see all with: nightshift --help" in refused(grounds.nightshift("zzz"))
+
+
+def test_a_try_from_another_folder_than_the_scripts_says_where_to_go(grounds):
+    (grounds.root / "inner").mkdir()
+    said = refused(grounds.nightshift("try", "-m", "why", "--script", "inner/train_mlx.py"))
+    assert "inner/train_mlx.py does not exist; run from the folder of your script, pass --script PATH" in said
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_examples_of_the_help_fit_into_any_terminal(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert max(map(len, _examples().splitlines())) <= columns
+
+
+@pytest.mark.slow
+def test_what_to_read_next_names_the_night_where_another_was_at_work_later(grounds):
+    for tag in ("a", "b"):
+        grounds.try_scripts(tag, [unigram(SHARPNESS=0.9)])
+    done = grounds.nightshift("run", "--tag", "a", "--experiments", "1")
+    assert (
+        "\nread next: nightshift show 1 --tag a, nightshift diff 1 --tag a, nightshift results --tag a\n" in done.stdout
+    )
+
+
 def test_prepare_has_the_help_and_the_refusals_of_prepare_py_under_its_own_name(grounds):
     ours = grounds.nightshift_process("prepare", "--help").stdout
     theirs = subprocess.run(
@@ -38,7 +67,13 @@ def test_prepare_has_the_help_and_the_refusals_of_prepare_py_under_its_own_name(
     assert ours.partition("\n\n")[2] == theirs.partition("\n\n")[2]
     unknown = grounds.nightshift_process("prepare", "--scale", "huge")
     assert unknown.returncode == 2
-    assert "invalid choice: 'huge'" in unknown.stderr
+    assert unknown.stderr.startswith("nightshift: argument --scale: invalid choice: 'huge'")
+    assert unknown.stderr.count("\n") == 1
+
+
+def test_the_help_of_prepare_has_no_part_of_a_path_in_its_name():
+    assert _name("uv run --project /home/me/copy nightshift prepare") == "nightshift prepare"
+    assert _name("uv run nightshift prepare") == "uv run nightshift prepare"
 
 
 def test_prepare_is_that_of_the_repository_which_a_night_would_keep(grounds):

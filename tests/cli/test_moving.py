@@ -15,6 +15,7 @@ from packings import killed_at, tampered
 
 from agent.archive.reading import read_contents
 from agent.night.opening.lock import only_night
+from agent.pools.cluster.node import night_folder
 from agent.records.journal import Journal
 
 PROGRAM = "Prefer short scripts.\n"
@@ -35,7 +36,7 @@ def left(tmp_path_factory: pytest.TempPathFactory, trained_night: Path, tiny_dat
     (folder / "tmp" / "cache").mkdir(parents=True, exist_ok=True)
     (folder / "tmp" / "link").symlink_to("/etc/passwd")  # of a script; it stays behind with all that is temporary
     with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
-        journal.record_corpus(str(above / "corpus"), journal.night().pins)
+        journal.record_facts(data=str(above / "corpus"))
     done = grounds.nightshift("pack", str(above / "night"))
     assert done.returncode == 0, done.stderr
     assert "it stays here, too" in done.stdout
@@ -72,11 +73,16 @@ def test_a_night_goes_on_in_a_repository_that_shares_no_commit_with_the_one_that
     ours = "refs/experiments", "refs/heads/experiments"
     assert other.git("for-each-ref", *ours) == left.git("for-each-ref", *ours)
     assert other.git("fsck", "--strict", "--no-dangling") == ""
+    assert other.git("status", "--porcelain", "--untracked-files=all") == "?? program.md\n?? results.tsv"
     assert [row["attempt"] for row in other.rows()] == ["0", "1", "2", "3"]
     assert (other.root / "program.md").read_text() == PROGRAM
     assert (other.folder("t") / "notes.md").read_text() == "Try a wider one."
     with Journal.read(other.folder("t") / "journal.sqlite") as journal:
         assert journal.night().data == str(tiny_data)  # found by its hashes
+        copy = journal.night()
+    with Journal.read(left.folder("t") / "journal.sqlite") as journal:
+        assert len(journal.night().id) == len(copy.id) == 16
+        assert night_folder(copy) != night_folder(journal.night())  # on a node of a cluster, where both go on
     weights = [path.parts[-4] for path in other.folder("t").glob("runs/*/*/out/model.safetensors")]
     assert weights == ["0002"]  # of the best
     assert not list(other.folder("t").glob("runs/*/*/tmp"))

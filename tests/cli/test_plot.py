@@ -6,6 +6,7 @@ from pathlib import Path
 
 from samples import FOREIGN, UPSTREAM
 
+from agent.cli.reading.plot import width_px
 from agent.records import ledger
 
 HERE = Path(__file__).parents[2]
@@ -51,6 +52,11 @@ def test_where_no_night_ran_the_latest_is_told_by_the_rows(grounds):
         rows.append("\t".join([*cells[:at], started, *cells[at + 1 :]]))
     (grounds.root / "results.tsv").write_text("\n".join([ledger.HEADER, *rows, ""]))
     assert grounds.nightshift("plot", "--out", "p.svg").stdout == "wrote p.svg: later\n"
+
+
+def test_many_nights_lie_beside_each_other():
+    assert width_px(1) == width_px(3)
+    assert 440 * 2 <= width_px(4) < 440 * 3 <= width_px(16)
 
 
 def test_what_cannot_be_drawn_or_written_is_named(grounds):

@@ -2,16 +2,21 @@
 
 import errno
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from judged import scored_attempt
 from nights import options_of
+from samples import NIGHT
 
 from agent.cli.repeat import run_on
 from agent.experiment import Briefing, Proposal
 from agent.proposers import registry
 from agent.proposers.registry import SOURCES
 from agent.proposers.source import Source
+from agent.records.journal import Journal
+from agent.records.place import place_of_night
 
 HISTORY = [scored_attempt(number, 1.0) for number in range(4)]
 
@@ -36,6 +41,21 @@ def test_a_night_goes_on_for_as_long_again(words, wanted):
 def test_so_does_its_dawn_whose_runs_are_counted_over_the_night(asked, wanted):
     confirmed = [scored_attempt(0, 1.0, dawn=(1.0, 1.0, 1.0)), scored_attempt(1, 0.9, parent=0, dawn=(0.9, 0.9))]
     assert run_on(options_of("run", "--dawn", asked), "t", confirmed).endswith(f" --tag t --dawn {wanted}")
+
+
+def test_a_night_of_another_script_goes_on_without_naming_it(grounds, monkeypatch):
+    folder = grounds.folder("t")
+    with Journal.create(folder / "journal.sqlite", replace(NIGHT, script="lab/other.py")):
+        pass
+    monkeypatch.chdir(grounds.root)
+    for named, tag, script in (
+        ("train_mlx.py", "t", "lab/other.py"),
+        ("train_mlx.py", None, "train_mlx.py"),
+        ("train_mlx.py", "new", "train_mlx.py"),
+        ("./ideas/a.py", "t", "ideas/a.py"),  # which is refused
+    ):
+        (grounds.root / named).parent.mkdir(exist_ok=True)
+        assert place_of_night(Path(named), tag).script == script
 
 
 class FullDisk:

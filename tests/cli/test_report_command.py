@@ -37,6 +37,7 @@ def test_misuse_is_explained(nights, grounds, tmp_path):
     assert "no night nope is known here; there are: t, u" in refused(nights.nightshift("report", "nope"))
     assert f"{tmp_path} is a folder; name a file" in refused(nights.nightshift("report", "--out", str(tmp_path)))
     assert "no night has run here yet; begin with: nightshift run" in refused(grounds.nightshift("report"))
+    assert "p.gif is no name of a picture" in refused(nights.nightshift("report", "--png", "p.gif"))
 
 
 @pytest.mark.slow

@@ -97,7 +97,8 @@ def test_a_note_reaches_the_agent_at_its_next_proposal(mixed):
 
 
 def test_status_and_the_end_of_a_run_say_what_each_source_has_brought(mixed):
-    status = mixed.grounds.nightshift("status").stdout.splitlines()
+    *status, next_step = mixed.grounds.nightshift("status").stdout.splitlines()
+    assert next_step.startswith("next: ")
     table = {line.split()[0]: line.split()[1:] for line in status[-4:]}
     assert table["source"][:3] == ["attempts", "kept", "gain_bpb"]
     assert (table["queue"][0], table["search"][0], table["command"][0]) == ("2", "1", "3")

@@ -165,7 +165,7 @@ def test_no_night_opens_in_a_folder_that_came_with_the_repository(grounds):
 @pytest.mark.parametrize("how", ["signal", "stop"])
 def test_a_replay_that_is_ended_early_leaves_nothing(tmp_path, how):
     grounds = Grounds(make_repository(tmp_path / "slow", unigram()))
-    grounds.try_scripts("t", [], budget_s=8.0)
+    grounds.try_scripts("t", [], budget_s=16.0)
     before = everything(grounds, "t")
     replay = grounds.start("replay", "0")
     wait_until(lambda: list(grounds.folder("t").glob("replays/*/work/runs/0000/seed0/out/metrics.jsonl")))

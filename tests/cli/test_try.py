@@ -69,8 +69,8 @@ def test_a_worse_edit_is_discarded_and_the_way_back_is_told(tried):
     assert (two.parent, two.status, len(two.runs)) == (1, "discard", 1)  # judged as the first was, and boxed so
     assert json.loads(night_of(tried).terms)["sandbox"] == "off"
     assert done.stdout.splitlines()[-4].startswith("discard: 0.")
-    assert done.stdout.splitlines()[-2] == "go back to it with: git checkout refs/experiments/t/0001 -- train_mlx.py"
-    tried.git("checkout", "refs/experiments/t/0001", "--", "train_mlx.py")  # where the branch may have stayed behind
+    assert done.stdout.splitlines()[-2] == "go back to it with: git restore -s refs/experiments/t/0001 train_mlx.py"
+    tried.git("restore", "-s", "refs/experiments/t/0001", "train_mlx.py")  # where the branch may have stayed behind
     assert (tried.root / "train_mlx.py").read_text() == unigram(SHARPNESS=0.9)
 
 
@@ -87,7 +87,7 @@ def test_a_crash_says_why_as_json_alone_on_stdout(tried, tmp_path):
     assert facts["best_attempt"] == 1
     assert facts["best_val_bpb"] == tried.attempts("t")[1].val_bpb
     assert facts["commit"] == tried.git("rev-parse", "refs/experiments/t/0003")
-    assert facts["go_back_with"] == "git checkout refs/experiments/t/0001 -- train_mlx.py"
+    assert facts["go_back_with"] == "git restore -s refs/experiments/t/0001 train_mlx.py"
     assert "#3 · no data · crash (exit code 1" in done.stderr
     assert (done.returncode, tried.attempts("t")[3].dry_run) == (0, None)  # a dry run is for budgets above a minute
 

@@ -138,7 +138,7 @@ def test_a_verdict_has_what_an_agent_goes_on_with(lined):
     assert facts["run_folder"] == str(Path(facts["log"]).parent)
     best = facts["best_attempt"]
     assert facts["best_ref"] == f"refs/experiments/t/{best:04d}"
-    assert facts["go_back_with"] == f"git checkout {facts['best_ref']} -- train_mlx.py"
+    assert facts["go_back_with"] == f"git restore -s {facts['best_ref']} train_mlx.py"
     assert facts["next"].startswith("it crashed: read traceback, repair the script and try it again; or go back with:")
     assert (facts["budget_s"], facts["delta_bpb"], facts["tokens_s"]) == (0.05, None, None)
 

@@ -1,9 +1,16 @@
 """The doctor verifies a machine by running it: operations, a step, memory, box, clocks, a night of one experiment."""
 
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from nights import PROJECT
 
@@ -36,6 +43,38 @@ def test_the_report_tells_no_path_no_address_and_no_name():
         "name": "AMD EPYC of ….local (2 cores)",
         "checks": [{"detail": "see …, … and …'s file; 3,000 tokens/s, 2 of 3"}, 4, None],
     }
+
+
+@pytest.mark.parametrize(
+    ("told", "left"),
+    [
+        ("no /Volumes/My Disk/The Project/x.py here", "no … here"),
+        ("(~/My Files/a.py) of secret/night/x.py", "(…) of …"),
+        ("KERNELS=_home_jane_k, train_jane.py, jane2, JaneDoe", "KERNELS=_home_…_k, train_….py, …2, …Doe"),
+        ("al: 2.1e-05 of memory, almost, by al_1", "…: 2.1e-05 of memory, almost, by …_1"),
+        ("192.168.1.17:8080, fe80::1c2a:bbff:fe00:1, 00:1b:44:11:3a:b7", "…:8080, …, …"),
+        ("git@github.com:jane/secret.git, user:word@proxy.corp:80", "…, …"),
+        ("GPU-123e4567-e89b-12d3-a456-426614174000", "GPU-…"),
+        ("6.8.0.4-microsoft, MLX 0.32.4, 3 tokens/s: 1.2e-05", "6.8.0.4-microsoft, MLX 0.32.4, 3 tokens/s: 1.2e-05"),
+    ],
+)  # fmt: skip
+def test_no_name_hides_in_a_word_a_path_with_spaces_or_an_address(told, left):
+    assert anonymous(told, frozenset({"jane", "al"})) == left
+
+
+@pytest.mark.slow
+def test_a_doctor_that_is_ended_ends_the_check_that_it_waits_for(tmp_path):
+    command = [sys.executable, "-P", "-m", "agent", "doctor", "--verify"]
+    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT)}) as doctor:
+        checks: list[psutil.Process] = []
+        while not checks and doctor.poll() is None:
+            time.sleep(0.05)
+            with suppress(psutil.Error):  # a child that has just ended
+                checks = [one for one in psutil.Process(doctor.pid).children() if steps.__file__ in one.cmdline()]
+        doctor.send_signal(signal.SIGTERM)
+        assert doctor.wait(60) == 128 + signal.SIGTERM
+    assert checks
+    assert psutil.wait_procs(checks, timeout=60)[1] == []
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from agent.view.table import Column, lines
 
 UNITS = ("B", "kB", "MB", "GB", "TB")
 COLUMNS = (
-    Column("night", least=12),
+    Column("night"),
     Column("state"),
     Column("attempts", right=True, rank=3),
     Column("kept", right=True, rank=4),

@@ -10,9 +10,11 @@ from agent.git.repo import Repo
 from agent.invocation import ABOVE, typed
 
 FILE = "prepare.py"
-# what is executed: the folder of prepare.py, what names a missing package, the name that its help shows, and its words
+# what is executed: the folder of prepare.py, what names a missing package, the name that its help shows, and its words;
+# what it does not take is said in one sentence, as of all commands
 CALL = """
-import sys
+import argparse, sys
+argparse.ArgumentParser.error = lambda parser, why: parser.exit(2, f"nightshift: {why}; see: {parser.prog} --help\\n")
 _, folder, doctor, *sys.argv = sys.argv
 sys.path.insert(0, folder)
 try:
@@ -31,9 +33,14 @@ class PrepareOptions:
 
 def prepare(options: PrepareOptions) -> int:
     """Become the process of prepare.py, so that signals and exit code are its own."""
-    command = [sys.executable, "-c", CALL, str(_folder()), typed("doctor"), typed("prepare"), *options.words]
+    command = [sys.executable, "-c", CALL, str(_folder()), typed("doctor"), _name(typed("prepare")), *options.words]
     sys.stdout.flush()
     os.execv(command[0], command)
+
+
+def _name(command: str) -> str:
+    """Return the name that the help shows: argparse takes what is behind a slash, here that of the project's folder."""
+    return "nightshift prepare" if os.sep in command and command.endswith(" nightshift prepare") else command
 
 
 def _folder() -> Path:

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +26,7 @@ from agent.view.screen import print_folded, terminal_width
 from agent.view.table import Column
 
 LEAST = 12  # places of a cell
+VERDICT = re.compile(r"[^:;(]+")  # the beginning of the sentence
 COLUMNS = Column(""), Column("A", least=LEAST), Column("B", least=LEAST), Column("A → B", right=True, rank=1)
 COMPARE_TEXT = (
     "Compare two attempts or two nights: scores with their intervals, gains, dials, sizes, speed and time, and in one "
@@ -115,7 +117,7 @@ def _show(found: Comparison, a: Named, b: Named, answer: Answer) -> None:
     most = None if width is None else _share(found, width)
     lines = [(one.name, _cut(one.a, most), _cut(one.b, most), one.change) for one in found.lines if one.a or one.b]
     print("\n".join(table.lines(COLUMNS, lines, width)))
-    print_folded([found.sentence])
+    print_folded([found.sentence], VERDICT)
 
 
 def _share(found: Comparison, width: int) -> int:

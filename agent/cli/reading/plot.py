@@ -14,6 +14,7 @@ from agent.records.place import Place
 from agent.view.facts.read import known_tags, night_facts
 
 WIDTH_PX = 720
+BESIDE_PX = 460  # of each night, where several lie side by side
 DRAWN = (".svg", ".png")
 
 
@@ -36,7 +37,7 @@ def plot(options: PlotOptions) -> int:
     scored = [night for night in nights if any(one.val_bpb is not None for one in night.attempts)]
     if not scored:
         raise NightError(f"there is no scored attempt to plot; run: {typed('run')}")
-    spec = progress_chart(scored, WIDTH_PX)
+    spec = progress_chart(scored, width_px(len(scored)))
     drawn = png(spec) if options.out.suffix.lower() == ".png" else svg(spec, Theme.LIGHT).encode()
     try:
         options.out.write_bytes(drawn)
@@ -44,6 +45,12 @@ def plot(options: PlotOptions) -> int:
         raise NightError(f"{options.out} cannot be written ({error}); name a file in an existing folder") from error
     print(f"wrote {options.out}: {', '.join(night.tag for night in scored)}")
     return 0
+
+
+def width_px(nights: int) -> int:
+    """Return the width of the picture: many nights lie in two or three columns, or it would be too long to look at."""
+    columns = 1 if nights < 4 else 2 if nights < 9 else 3
+    return max(WIDTH_PX, columns * BESIDE_PX)
 
 
 def _chosen(place: Place, options: PlotOptions) -> Sequence[str]:

@@ -30,6 +30,8 @@ def report(options: ReportOptions) -> int:
     from agent.view.page.extras import gather
     from agent.view.page.page import page
 
+    if options.png is not None and options.png.suffix.lower() != ".png":
+        raise NightError(f"{options.png} is no name of a picture that report draws; name a .png file")
     place = place_meant(options.tags[0] if options.tags else None)
     tags = list(dict.fromkeys(options.tags)) or [latest_tag(place)]
     nights = [night_facts(place, tag) for tag in tags]
@@ -68,7 +70,7 @@ def _report_words(words: argparse.ArgumentParser) -> None:
     words.add_argument("--tag", dest="tags", action="append", default=[], help=argparse.SUPPRESS)  # as plot has it
     words.add_argument("--open", action="store_true", help="show it in a browser")
     words.add_argument("--out", type=Path, metavar="FILE", help=f"default: {PAGE} in the night's folder")
-    words.add_argument("--png", type=Path, metavar="FILE", help="draw a picture to share there, too")
+    words.add_argument("--png", type=Path, metavar="FILE", help="draw a picture to share there, too: a .png file")
 
 
 WHAT = "a page for a browser: what was tried, what helped, and how sure that is"
