@@ -70,7 +70,7 @@ def peer(tmp_path: Path) -> Path:
 
 def run_program(name: str, *options: object) -> subprocess.CompletedProcess:
     command = [sys.executable, BENCHMARKS / name, *map(str, options)]
-    return subprocess.run(command, cwd=BENCHMARKS.parent, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=BENCHMARKS.parent, capture_output=True, text=True, timeout=600, check=False)
 
 
 # --- watching processes -------------------------------------------------------------------------
@@ -232,7 +232,8 @@ def pair(attention: str, windows: tuple[int, ...], kv_heads: int = 4):
     """The MLX model and its twin with the same weights, none of them zero."""
     pytest.importorskip("torch")
     import torch
-    import torch_twin
+    from twin.dials import Dials
+    from twin.model import GPT
 
     torch.set_num_threads(1)  # beside MLX's own threads, more would wait for one another
     shape = {"depth": len(windows), "width": 64, "heads": 4, "kv_heads": kv_heads, "windows": windows}
@@ -241,7 +242,7 @@ def pair(attention: str, windows: tuple[int, ...], kv_heads: int = 4):
     model = train_mlx.GPT(config)
     weights = tree_flatten(model.trainable_parameters())
     model.load_weights([(name, w + 0.1 * mx.random.normal(w.shape)) for name, w in weights])
-    twin = torch_twin.GPT(torch_twin.Dials(**shape, dtype="float32", attention=attention), V, T)
+    twin = GPT(Dials(**shape, dtype="float32", attention=attention), V, T)
     twin.load_state_dict(
         {name: torch.from_numpy(np.array(w)) for name, w in tree_flatten(model.trainable_parameters())}
     )
@@ -266,7 +267,8 @@ def test_the_twin_computes_the_same_loss(attention, windows, kv_heads):
 def test_the_twin_trains_the_same(monkeypatch):
     """Loss after loss, with the twin's warm-up step before, which must leave no trace."""
     model, twin = pair("squares", (32, T))
-    import torch_twin
+    from twin.devices import on_device, to_device
+    from twin.training import Trainer
 
     monkeypatch.setattr(train_mlx, "MICRO_STEPS", 1)
     params = dict(tree_flatten(model.trainable_parameters()))
@@ -276,9 +278,9 @@ def test_the_twin_trains_the_same(monkeypatch):
     for i in range(6):
         params, state, loss = step(params, state, batches, train_mlx.schedule(i, i / 6))
         ours.append(float(loss))
-    trainer = torch_twin.Trainer(twin, compiled=False)
-    trainer.warm_up(torch_twin.to_device(random_rows(9), "cpu"))
-    batches = torch_twin.on_device(iter([random_rows(i) for i in range(7)]), "cpu")
+    trainer = Trainer(twin, compiled=False)
+    trainer.warm_up(to_device(random_rows(9), "cpu"))
+    batches = on_device(iter([random_rows(i) for i in range(7)]), "cpu")
     theirs = [trainer.step(batches, i, i / 6).item() for i in range(6)]
     np.testing.assert_allclose(theirs, ours, atol=1e-4)
     for name, p in twin.named_parameters():
@@ -287,10 +289,10 @@ def test_the_twin_trains_the_same(monkeypatch):
 
 def test_the_twin_knows_every_dial_of_the_script(own_cache):
     pytest.importorskip("torch")
-    import torch_twin
+    from twin.dials import Dials
 
     description = measure.describe(measure.SCRIPT)
-    dials = torch_twin.Dials(**train_speed.twin_config(description))
+    dials = Dials(**train_speed.twin_config(description))
     assert len(dials.windows) == dials.depth
     assert dials.batch_rows == description["dials"]["BATCH_ROWS"]
 
