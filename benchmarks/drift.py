@@ -201,7 +201,7 @@ class Night:
         return run, [(0.0, 0.0), (0.1, middle / 5), (0.5, middle), (1.0, end)], statistics.fmean(both)
 
     def usual(self, number: int) -> Usual:
-        """As agent/night/planning/next_job.py has it."""
+        """As agent/night/planning/usual_speed.py has it."""
         since = self.since()
         most = threshold([speeds(one, since) for one in self.attempts])
         attempt = self.attempts[number]

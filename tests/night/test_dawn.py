@@ -23,7 +23,7 @@ from agent.night.driver import run_night
 from agent.night.opening.limits import Limits
 from agent.night.opening.lock import only_night
 from agent.night.opening.stop import AFTER_RUN, NOW
-from agent.night.planning.next_job import reference_of
+from agent.night.planning.next_job import audit_reference
 
 SCRIPTS = [SHARPER, LUCKY, BEST]
 RUNS = 10
@@ -172,7 +172,7 @@ def test_gains_on_the_holdout_are_counted_from_losses_of_the_same_dawn(morning):
     history = morning.attempts
     with scripted_context(morning.grounds.root, "t", []) as context:
         references = [
-            reference_of(context.runner, context.state(), number, fresh(history[number])[-1], split)
+            audit_reference(context.runner, context.state(), number, fresh(history[number])[-1], split)
             for number, split in ((3, "holdout"), (4, "holdout"), (4, "validation"))
         ]
     assert references == [(0, 1003), (3, 1003), (3, 0)]  # those that were remembered have left no losses

@@ -17,7 +17,7 @@ from agent.experiment import Attempt, Ending, Progress
 from agent.experiment.lease import LOCAL, Lease
 from agent.judging.judges.greedy import Greedy
 from agent.night.driver import run_night
-from agent.night.planning import next_job
+from agent.night.planning import usual_speed
 from agent.night.planning.context import NightContext
 from agent.records.place import run_folder
 from agent.runs.train import read_curve
@@ -132,7 +132,7 @@ def disturbed(grounds: Grounds, runs: int, scripts: Sequence[str] = ()) -> tuple
 
 def edited(grounds: Grounds, script: str, runs: int, monkeypatch: pytest.MonkeyPatch) -> Attempt:
     """An edit, tried while the core is taken from the middle of its first runs on."""
-    monkeypatch.setattr(next_job, "REFERENCE_S", 0.5)  # a moment of toys
+    monkeypatch.setattr(usual_speed, "REFERENCE_S", 0.5)  # a moment of toys
     with night_after_two_runs(grounds, [script]) as (night, watcher):
         watcher.runs, watcher.in_the_middle = runs, True
         run_night(night)
@@ -185,7 +185,7 @@ def test_an_edit_that_slows_down_by_itself_is_void_only_where_attempt_0_is_slow(
 
 
 def test_no_edit_has_its_runs_void_by_saying_that_it_was_slow(grounds, monkeypatch):
-    monkeypatch.setattr(next_job, "REFERENCE_S", 0.5)
+    monkeypatch.setattr(usual_speed, "REFERENCE_S", 0.5)
     claims = working(SHARPNESS=0.9, JITTER=0.01).replace(
         '"num_steps": steps,', '"num_steps": steps // (1 + options.seed),'
     )

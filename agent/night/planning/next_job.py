@@ -2,24 +2,18 @@
 
 from collections.abc import Collection
 from itertools import count
-from statistics import median
 from typing import Any
 
-from agent.drift.speeds import IN_A_ROW, LEAST_S, Usual, least_tokens_s, speeds, step_at, threshold
 from agent.experiment import Attempt, Ending, History, Run
 from agent.judging.early_stop import Bound
 from agent.night.planning.context import NightContext
 from agent.night.planning.state import State
-from agent.pools.cluster.slots import node_of
-from agent.records.terms import Terms
-from agent.runs.jobs import Evaluate, Measure, Reexamine, Reference, Rehearse, Trial, has_chances
+from agent.night.planning.usual_speed import speed_reference, usual_speed
+from agent.runs.jobs import Evaluate, Measure, Reexamine, Rehearse, Trial, has_chances
 from agent.runs.runner import STARVED_WAIT_S, Runner
 from agent.runs.score import Split, scoring_limit_s, too_heavy
-from agent.runs.train import FIRST_ALLOWANCE_S, curve_of_finished, learnt_allowance_s, learnt_bounds
+from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds
 
-LATEST = 100  # attempts whose speeds are compared, beside attempt 0 and the incumbent
-REFERENCE_SHARE, REFERENCE_STEPS, REFERENCE_S = 0.05, 20, 5.0  # of a run: how long the reference is trained, at least …
-MOST_REFERENCE = 0.25  # … and at most: else a void run would hardly cost more
 COOL_SHARE = 0.2  # of the budget: the pause before a run that was slowed is done again
 DAWN_SEED = 1000  # from one dawn to the next: each confirms with seeds that no choice before it has seen
 
@@ -35,14 +29,14 @@ def measure(
     taken, budget_s = {*in_flight, *(run.seed for run in done)}, context.runner.night.budget_s
     seed = next(seed for seed in count(context.runner.night.seed + DAWN_SEED * dawn) if seed not in taken)
     before = tuple(run.ending for run in attempt.runs if run.seed == seed)
-    usual = _usual(state, attempt) if budget_s >= LEAST_S and _is_one_machine(context) else None
+    usual, machine = usual_speed(context, state, attempt), machine_trial(context, state)
     return Measure(
         attempt=attempt.number,
         script=attempt.proposal.script,
         seed=seed,
         allowance_s=allowed_s(context, state.attempts, attempt.number),
         usual_bytes=_usual_bytes(state, attempt),
-        machine=machine_trial(context, state),
+        machine=machine,
         dawn=dawn,
         bounds=() if dawn else _bounds_ahead(context, state, attempt),
         before=before,
@@ -50,7 +44,7 @@ def measure(
         was_in_time=was_always_in_time(attempt),
         has_chances=has_chances(attempt),
         usual=usual,
-        reference=None if usual is None or attempt.number == 0 else _reference(context, state),
+        reference=None if usual is None or attempt.number == 0 else speed_reference(context, state, machine),
         wait_s=min(STARVED_WAIT_S, COOL_SHARE * budget_s) if before[-1:] == (Ending.SLOWED,) else 0.0,
     )
 
@@ -71,7 +65,7 @@ def reexamination(
 ) -> Reexamine:
     """Return the job of an audit against the committed losses of the attempt's parent, hardest at the largest gains."""
     facts = _of_weights(context, state, attempt, run, split)
-    return Reexamine(**facts, reference=reference_of(context.runner, state, attempt.number, run, split))
+    return Reexamine(**facts, reference=audit_reference(context.runner, state, attempt.number, run, split))
 
 
 def _of_weights(context: NightContext, state: State, attempt: Attempt, run: Run, split: Split) -> dict[str, Any]:
@@ -143,62 +137,7 @@ def _bounds_ahead(context: NightContext, state: State, attempt: Attempt) -> tupl
     return learnt_bounds(context.runner, others, parent if parent in others else None)
 
 
-def _is_one_machine(context: NightContext) -> bool:
-    """Return whether all runs are made on one machine; nodes of a cluster are compared with each other by the pool."""
-    workers = () if context.pool is None else context.pool.workers
-    return Terms.from_json(context.runner.night.terms).pool == "local" or len({node_of(one) for one in workers}) <= 1
-
-
-def _usual(state: State, attempt: Attempt) -> Usual:
-    """Return how fast runs of the attempt are at the machine's present pace, as far as the night knows."""
-    since = state.paces[-1] if state.paces else ""
-    known = state.once("speeds", lambda: _speeds(state, since))
-    most = state.once("threshold", lambda: threshold(list(known.values())))
-    same, parent = speeds(attempt, since), state.parent_of(attempt)
-    if same or parent is None or parent.tokens_s is None:
-        return Usual(most, same)
-    return Usual(most, least_tokens_s=least_tokens_s(_shares(state, since, attempt.number), parent.tokens_s, most))
-
-
-def _speeds(state: State, since: str) -> dict[int, tuple[float, ...]]:
-    """Return the speeds of the runs of attempts by number: of attempt 0, the incumbent and the latest."""
-    asked = {one.number: one for one in (*state.attempts[:1], *state.attempts[-LATEST:], state.best) if one is not None}
-    return {number: speeds(one, since) for number, one in sorted(asked.items())}
-
-
-def _shares(state: State, since: str, number: int) -> list[float]:
-    """Return the speeds of the latest edits before an attempt, each as a share of its parent's."""
-    found = []
-    for one in state.attempts[max(1, number - 4 * IN_A_ROW) : number]:
-        parent = state.parent_of(one)
-        if parent is not None and one.is_idea and speeds(one, since) and one.tokens_s and parent.tokens_s:
-            found.append(one.tokens_s / parent.tokens_s)
-    return found
-
-
-def _reference(context: NightContext, state: State) -> Reference | None:
-    """Return how to find out whether the machine is slow now: by attempt 0, the only script whose curves are believed.
-
-    None where a moment of its training is not enough. A moment costs about a tenth of a run, and a void one all of it:
-    so only a run that may be void is worth it. Its first run is taken where there is no other: it is no faster.
-    """
-    budget_s, runner, first = context.runner.night.budget_s, context.runner, state.first
-    since = state.paces[-1] if state.paces else ""
-    done = first.done_runs[1:] or first.done_runs
-    runs = [run for run in done if (run.began or "") >= since and run.score]
-    curves = [curve_of_finished(runner.run_folder(first.number, run.seed) / "out") for run in runs]
-    steps = [curve[-1][1] for curve in curves if curve and curve[-1][1] > 0]
-    if not steps:
-        return None
-    share = max(REFERENCE_SHARE, REFERENCE_STEPS / median(steps), REFERENCE_S / budget_s)
-    reached = [step for curve in curves if (step := step_at(curve, share)) is not None]
-    if share > MOST_REFERENCE or not reached:
-        return None
-    moment_s = share * budget_s
-    return Reference(trial=machine_trial(context, state), budget_s=moment_s, steps_s=median(reached) / moment_s)
-
-
-def reference_of(runner: Runner, state: State, number: int, run: Run, split: Split) -> tuple[int, int] | None:
+def audit_reference(runner: Runner, state: State, number: int, run: Run, split: Split) -> tuple[int, int] | None:
     """Return the attempt and seed of the run that an audit counts gains from; None if no losses are there.
 
     It is a run of the attempt's parent, else of attempt 0. Only runs at dawn have losses on the holdout; there
