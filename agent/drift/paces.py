@@ -48,7 +48,7 @@ def _end_of_spell(attempt: Attempt, since: str) -> str | None:
     return next((runs[at].began for at in faster), None)
 
 
-def unmeasured(history: Sequence[Attempt], best: Attempt | None, paces: Sequence[str]) -> Attempt | None:
+def to_measure_again(history: Sequence[Attempt], best: Attempt | None, paces: Sequence[str]) -> Attempt | None:
     """Return the attempt that has to be measured again at the present pace: the incumbent, or attempt 0; else None.
 
     Attempt 0 needs one run, so that it can tell whether the machine becomes slower still.

@@ -45,7 +45,7 @@ from agent.night.record import (
 )
 from agent.night.streak import check_not_slow, end_after_crashes, is_streak
 from agent.pools.pool import Ended
-from agent.profile.of_night import is_measured, limit_s, measure_phases
+from agent.profile.of_night import limit_s, measure_phases, phases_were_measured
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
 from agent.runs.runner import STARVED_WAIT_S
 
@@ -153,7 +153,7 @@ class Driver:
     def _wants_phases(self) -> bool:
         """Return whether to measure now where a step's time goes: once, after calibration, if the hours allow it."""
         context, state = self.context, self.state
-        if not context.measures_phases or state.best is None or is_measured(context.runner.folder):
+        if not context.measures_phases or state.best is None or phases_were_measured(context.runner.folder):
             return False
         return not context.limits.reached(state.ideas, state.pace, limit_s(context.runner.night.budget_s, state.first))
 

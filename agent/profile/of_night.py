@@ -38,8 +38,8 @@ def phases_of(night_folder: Path) -> tuple[Phase, ...]:
         return ()
 
 
-def is_measured(night_folder: Path) -> bool:
-    """Return whether the phases were measured in this night, even if without success."""
+def phases_were_measured(night_folder: Path) -> bool:
+    """Return whether this night has measured its phases, even without success."""
     return (night_folder / FILE).exists()
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from drifting import attempt, timed
 
-from agent.drift.paces import changes, lasting, restated, unmeasured
+from agent.drift.paces import changes, lasting, restated, to_measure_again
 from agent.experiment import Ending
 
 SLOW_ONCE = timed(6.0, Ending.SLOWED, at_s=20), timed(10.0, at_s=30)
@@ -45,12 +45,12 @@ def test_the_end_of_a_spell_is_another_change_seen_by_repeats_of_a_kept_script_a
 def test_the_incumbent_is_measured_again_by_two_scored_runs_since_the_change():
     best = attempt(1, timed(10.0, val_bpb=1.0), timed(6.0, seed=1, at_s=50, val_bpb=1.1), timed(6.0, seed=2, at_s=51))
     first = attempt(0, timed(10.0, val_bpb=1.2))
-    assert unmeasured([first], best, ()) is unmeasured([], None, ()) is None
-    assert unmeasured([first], best, (BEGAN,)) is best
+    assert to_measure_again([first], best, ()) is to_measure_again([], None, ()) is None
+    assert to_measure_again([first], best, (BEGAN,)) is best
     scored = replace(best, runs=(*best.runs[:2], timed(6.0, seed=2, at_s=51, val_bpb=1.1)))
-    assert unmeasured([first], scored, (BEGAN,)) is first, "by whose speed the machine is known"
+    assert to_measure_again([first], scored, (BEGAN,)) is first, "by whose speed the machine is known"
     again = replace(first, runs=(*first.runs, timed(6.0, seed=1, at_s=52)))
-    assert unmeasured([again], scored, (BEGAN,)) is None
+    assert to_measure_again([again], scored, (BEGAN,)) is None
 
 
 def test_scores_of_an_earlier_pace_are_shifted_by_those_that_have_both():

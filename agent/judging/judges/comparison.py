@@ -38,8 +38,8 @@ def rival_of(attempt: Attempt, best: Attempt, history: History) -> Attempt | Non
     if attempt.parent is None or attempt.parent == best.number:
         return best
     parent = history[attempt.parent]
-    is_measured = parent.decision is not None and is_believed(parent.decision) and parent.val_bpb is not None
-    return parent if is_measured else None
+    counts = parent.decision is not None and is_believed(parent.decision) and parent.val_bpb is not None
+    return parent if counts else None
 
 
 def incumbent_of(history: History) -> Attempt:

@@ -16,7 +16,7 @@ from agent.night.planning import merging
 from agent.night.planning.context import NightContext
 from agent.night.planning.flight import Flight
 from agent.night.planning.next_job import measure, rehearsal
-from agent.night.planning.second_thoughts import adopted, loose_ends, review_of, unmeasured_incumbent
+from agent.night.planning.second_thoughts import adopted, loose_ends, review_of, to_measure_first
 from agent.night.planning.state import State
 from agent.night.planning.steps import Begin, Candidate, EnterIdea, Merge, NextStep, Reconsider, Wait
 from agent.night.planning.unsettled import steps_of_attempts
@@ -72,7 +72,7 @@ def _candidates(context: NightContext, state: State, flight: Flight, *, idea_is_
 
 
 def _beside_attempts(context: NightContext, state: State, flight: Flight, *, idea_is_made: bool) -> Iterator[Candidate]:
-    """Yield what begins, or is decided once more, beside the attempts that have no decision yet."""
+    """Yield what is done beside unsettled attempts: reviews of keeps, runs of the incumbent, and new attempts."""
     review = state.once("review", lambda: review_of(context, state))
     if review.decisions:
         yield Reconsider(review.decisions)
@@ -83,11 +83,11 @@ def _beside_attempts(context: NightContext, state: State, flight: Flight, *, ide
         if not flight.jobs and not context.limits.reached(state.ideas, state.pace):
             yield adopted(confirmed, state.attempts)
         return
-    unmeasured = state.once("unmeasured", lambda: unmeasured_incumbent(context, state))
-    again = review.again if unmeasured is None else unmeasured.number
+    due = state.once("due", lambda: to_measure_first(context, state))
+    again = review.again if due is None else due.number
     if again is not None and not flight.has(again) and context.limits.allows_run(again, state.pace):
         yield measure(context, state, state.attempts[again])
-    if unmeasured is None:
+    if due is None:
         yield from _new_attempts(context, state, flight, idea_is_made=idea_is_made)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from agent.drift.paces import unmeasured
+from agent.drift.paces import to_measure_again
 from agent.experiment import Attempt, Decision, History, Kind, Review, Status
 from agent.judging.failures import failure, fault, too_slow
 from agent.judging.trust import trusted
@@ -14,7 +14,8 @@ from agent.night.planning.state import State, unaudited, unscored
 from agent.night.planning.steps import Reconsider
 from agent.runs.jobs import Job
 
-MEASURED = frozenset({Kind.REVOKED, Kind.PASSENGER, Kind.OVERTAKEN})  # an edit of such a script may make up for it
+# of attempts that are kept no longer, and yet were measured: an edit of such a script may make up for it
+STILL_PARENTS = frozenset({Kind.REVOKED, Kind.PASSENGER, Kind.OVERTAKEN})
 
 
 def loose_ends(context: NightContext, state: State, flight: Flight) -> Iterator[Job]:
@@ -38,8 +39,9 @@ def review_of(context: NightContext, state: State) -> Review:
     if fallen:
         return Review(decisions=fallen)
     review = context.judge.review(state.comparable)
-    again = review.again if review.again is None or failure(state.attempts[review.again]) is None else None
-    return Review(again, review.decisions)
+    if review.again is not None and failure(state.attempts[review.again]) is not None:
+        return replace(review, again=None)
+    return review
 
 
 def fallen_keeps(history: History, kept: Iterable[int]) -> dict[int, Decision]:
@@ -53,7 +55,7 @@ def _fall(attempt: Attempt, history: History) -> Decision | None:
     if attempt.decision is None or attempt.status is not Status.KEEP:
         return None
     parent = None if attempt.parent is None else history[attempt.parent]
-    if parent is not None and parent.status is not Status.KEEP and parent.kind not in MEASURED:
+    if parent is not None and parent.status is not Status.KEEP and parent.kind not in STILL_PARENTS:
         return Decision(Kind.ORPHANED, f"made from #{attempt.parent}, which is no longer kept")
     slow = too_slow(attempt)
     if slow is not None:
@@ -75,15 +77,16 @@ def adopted(decisions: Mapping[int, Decision], history: History) -> Reconsider:
     return Reconsider(decisions, tuple(sentences))
 
 
-def unmeasured_incumbent(context: NightContext, state: State) -> Attempt | None:
-    """Return the incumbent if it has to be measured before it is edited further; edits are compared with its runs.
+def to_measure_first(context: NightContext, state: State) -> Attempt | None:
+    """Return the attempt that has to be measured before the incumbent is edited further; None without one.
 
-    It has to where the machine has become slower for good, and attempt 0 has to as well. And a script that dawn has
-    confirmed needs as many runs of the night as a fresh edit would get: the night must not choose by dawn's scores.
+    Edits are compared with the incumbent's runs. So it is measured again, and attempt 0 after it, where the machine has
+    become slower for good. And a script that dawn has confirmed needs as many runs of the night as a fresh edit would
+    get: the night must not choose by dawn's scores.
     """
-    best, late = state.best, unmeasured(state.attempts, state.best, state.paces)
-    if late is not None:
-        return late
+    best, again = state.best, to_measure_again(state.attempts, state.best, state.paces)
+    if again is not None:
+        return again
     if best is None or best.is_idea:
         return None
     if best.done_runs:

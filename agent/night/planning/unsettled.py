@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from agent.drift.paces import unmeasured
+from agent.drift.paces import to_measure_again
 from agent.experiment import Attempt, Decision, Kind, Status
 from agent.invocation import typed
 from agent.judging.confirmation import QUESTION
@@ -46,7 +46,7 @@ def _step_of(context: NightContext, state: State, flight: Flight, attempt: Attem
 def _plan_attempt(
     context: NightContext, state: State, flight: Flight, attempt: Attempt
 ) -> Job | Decision | Leave | None:
-    """Return the next job of an attempt without a decision, or the decision itself; None: its parent comes first."""
+    """Return the next job of an attempt without a decision, or the decision itself; None: another comes first."""
     if not attempt.is_idea:
         return Decision(Kind.QUESTION, QUESTION)
     if attempt.dry_run is None and _wants_dry_run(context, state, attempt):
@@ -61,9 +61,9 @@ def _plan_attempt(
         return _in_time(context, state, attempt, measure(context, state, attempt))
     if merging.waits(state, attempt):
         return None
-    late = unmeasured(state.attempts, state.best, state.paces)
-    if late is not None and attempt.number != late.number:
-        return _measure_again(context, state, flight, late, attempt)
+    again = to_measure_again(state.attempts, state.best, state.paces)
+    if again is not None and attempt.number != again.number:
+        return _measure_again(context, state, flight, again, before=attempt)
     return _decided_by_early_stop(context, state, attempt) or _judge(context, state, attempt)
 
 
@@ -82,12 +82,15 @@ def _judge(context: NightContext, state: State, attempt: Attempt) -> Job | Decis
 
 
 def _measure_again(
-    context: NightContext, state: State, flight: Flight, late: Attempt, attempt: Attempt
+    context: NightContext, state: State, flight: Flight, again: Attempt, *, before: Attempt
 ) -> Job | Leave | None:
-    """Return a run of the incumbent or attempt 0 at the machine's present pace, before the attempt is compared."""
-    if flight.has(late.number) or unscored(late) is not None:
+    """Return a run of the incumbent or attempt 0 at the machine's present pace, before an attempt is compared with it.
+
+    None: such a run is in flight, or has to be scored.
+    """
+    if flight.has(again.number) or unscored(again) is not None:
         return None
-    return _in_time(context, state, attempt, measure(context, state, late))
+    return _in_time(context, state, before, measure(context, state, again))
 
 
 def _calibrate(context: NightContext, state: State, flight: Flight, first: Attempt) -> Job | Decision | Leave | None:
