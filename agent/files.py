@@ -146,6 +146,18 @@ def read_tail(file: BinaryIO, count: int) -> bytes:
     return os.pread(file.fileno(), count, max(0, size - count))
 
 
+def plain_bytes(path: Path) -> int | None:
+    """Return the bytes of a plain file; None if there is none.
+
+    Links do not count, since they could lead to another run's weights.
+    """
+    with suppress(OSError):
+        found = path.lstat()
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not path.parent.is_symlink():
+            return found.st_size
+    return None
+
+
 def write_plain(path: Path, text: str | bytes) -> None:
     """Write a text so that a reader, and a power cut, finds the old one or the new one. A link stays a link."""
     import psutil  # with hardware, a tenth of what `status` takes, which mostly writes nothing

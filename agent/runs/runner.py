@@ -17,7 +17,7 @@ from pathlib import Path
 from agent.errors import Starved
 from agent.experiment import Ending, Night, Progress, Run
 from agent.experiment.lease import LOCAL, WHOLE, Lease
-from agent.files import remove
+from agent.files import plain_bytes, remove
 from agent.judging.machine_words import sentence, told_by
 from agent.records.place import run_folder
 from agent.sandbox.box import Box, View
@@ -271,15 +271,3 @@ def _reopen(folder: Path) -> None:
 def weights_bytes(run_folder: Path) -> int | None:
     """Return the bytes of the plain file of weights in a run's out folder; None if there is none."""
     return plain_bytes(run_folder / WEIGHTS)
-
-
-def plain_bytes(path: Path) -> int | None:
-    """Return the bytes of a plain file; None if there is none.
-
-    Links do not count, since they could lead to another run's weights.
-    """
-    with suppress(OSError):
-        found = path.lstat()
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not path.parent.is_symlink():
-            return found.st_size
-    return None
