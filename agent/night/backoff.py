@@ -1,4 +1,7 @@
-"""Pause before sources that had no idea are asked again, longer each time; not at all once they are exhausted."""
+"""Decide when sources that had no idea are asked again: after a pause, longer each time.
+
+Exhausted ones are asked again only about another best script.
+"""
 
 import math
 import time
@@ -13,13 +16,13 @@ class Backoff:
     """Tell whether sources may be asked now, and whether they ever will be again."""
 
     def __init__(self) -> None:
-        self._pauses = 0  # since the last idea
+        self._begun = 0  # pauses, since the last idea
         self._until_s: float | None = None  # monotonic; infinite after the last pause; None: no pause
         self._exhausted_at: int | None = None  # the incumbent for which all sources were exhausted
 
     @property
-    def pauses(self) -> bool:
-        """Return whether a pause has begun after which no source was asked yet."""
+    def is_pausing(self) -> bool:
+        """Return whether no source was asked since the last pause began."""
         return self._until_s is not None
 
     @property
@@ -40,8 +43,8 @@ class Backoff:
 
     def pause(self, has_time: Callable[[float], bool]) -> float | None:
         """Begin the next pause, and return its seconds; None if it was the last, or if there is no time for it."""
-        wait_s = WAITS_S[self._pauses] if self._pauses < len(WAITS_S) else math.inf
-        self._pauses += 1
+        wait_s = WAITS_S[self._begun] if self._begun < len(WAITS_S) else math.inf
+        self._begun += 1
         if wait_s == math.inf or not has_time(wait_s):
             self._until_s = math.inf
             return None
@@ -54,4 +57,4 @@ class Backoff:
 
     def reset(self) -> None:
         """Note that there was an idea."""
-        self._pauses, self._until_s, self._exhausted_at = 0, None, None
+        self._begun, self._until_s, self._exhausted_at = 0, None, None

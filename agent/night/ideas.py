@@ -322,7 +322,7 @@ class Ideas:
             context.watcher.said(sentence)
         if any(isinstance(error, Exhausted) for error in failures):
             self._backoff.exhaust(best)
-        elif not self._backoff.pauses:
+        elif not self._backoff.is_pausing:
             wait_s = self._backoff.pause(lambda wait_s: not context.limits.reached(state.ideas, state.pace, wait_s))
             if wait_s is not None:
                 context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
