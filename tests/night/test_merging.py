@@ -8,7 +8,7 @@ from nights import make_repository, scripted_context, unigram
 
 from agent.experiment import Decision, Kind, Proposal
 from agent.night.planning.context import NightContext
-from agent.night.planning.merging import due, left_over, merge, waits
+from agent.night.planning.merging import due, left_over, merge, waits_for_parent
 from agent.night.planning.state import State
 
 TURNED = unigram(SMOOTHING=0.5)
@@ -82,8 +82,8 @@ def test_of_several_each_is_merged_onto_the_one_before_which_is_being_measured(n
     first, second = state.attempts[4:]
     assert (first.parent, second.parent) == (1, 4)
     assert second.proposal.script == first.proposal.script.replace("SMOOTHING = 1.0", "SMOOTHING = 0.5")
-    assert not waits(state, first)
-    assert waits(state, second)
+    assert not waits_for_parent(state, first)
+    assert waits_for_parent(state, second)
 
 
 @pytest.mark.parametrize("kind", [Kind.KEPT, Kind.WORSE, Kind.CRASHED])
@@ -93,7 +93,7 @@ def test_what_stands_on_another_merge_is_judged_once_that_is_decided(night, kind
     merge(night, state, 2)
     merge(night, state, 3)
     state.decide(4, Decision(kind, "so it is"))
-    assert not waits(state, state.attempts[5])
+    assert not waits_for_parent(state, state.attempts[5])
     assert due(state) is None
 
 

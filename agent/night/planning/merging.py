@@ -26,22 +26,21 @@ def due(state: State) -> int | None:
 
     The surest comes first, since others are merged on top of it while it is measured.
     """
-    return min(_waiting(state), key=lambda number: (-sureness(state.attempts[number]), number), default=None)
+    return min(_unmerged(state), key=lambda number: (-sureness(state.attempts[number]), number), default=None)
 
 
 def left_over(state: State, tag: str) -> str | None:
     """Return a sentence on the edits that a night has left overtaken, since its limits came first; None without any."""
-    waiting = sorted(_waiting(state))
-    if not waiting:
+    numbers = ", ".join(f"#{number}" for number in sorted(_unmerged(state)))
+    if not numbers:
         return None
-    numbers = ", ".join(f"#{number}" for number in waiting)
     return (
         f"better than the scripts that they were made from, and not merged onto the best one yet: {numbers}; the night "
         f"goes on with them: {typed('run', '--tag', tag)}"
     )
 
 
-def _waiting(state: State) -> set[int]:
+def _unmerged(state: State) -> set[int]:
     return state.overtaken.difference(state.merges.values())
 
 
@@ -78,7 +77,7 @@ def tip(history: History, unsettled: Iterable[int], best: Attempt) -> Attempt:
     return best
 
 
-def waits(state: State, attempt: Attempt) -> bool:
+def waits_for_parent(state: State, attempt: Attempt) -> bool:
     """Return whether an attempt is measured before its parent is decided: it is judged after that."""
     parent = state.parent_of(attempt)
     return parent is not None and parent.decision is None

@@ -109,7 +109,7 @@ def _new_attempts(context: NightContext, state: State, flight: Flight, *, idea_i
 def _ideas_wanted(context: NightContext, state: State, flight: Flight) -> int:
     """Return how many ideas could be tried now: as many as workers have neither a job nor an attempt that needs one."""
     unsettled = (state.attempts[number] for number in state.unsettled if not flight.has(number))
-    queued = sum(not (one.done_runs and merging.waits(state, one)) for one in unsettled)
+    queued = sum(not (one.done_runs and merging.waits_for_parent(state, one)) for one in unsettled)
     left = context.limits.left(state.ideas).experiments
     free = flight.idle - queued
     return free if left is None or not state.attempts else min(free, left)

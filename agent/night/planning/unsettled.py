@@ -59,7 +59,7 @@ def _plan_attempt(
         return evaluation(context, state, attempt, finished)
     if not attempt.done_runs:
         return _in_time(context, state, attempt, measure(context, state, attempt))
-    if merging.waits(state, attempt):
+    if merging.waits_for_parent(state, attempt):
         return None
     again = to_measure_again(state.attempts, state.best, state.paces)
     if again is not None and attempt.number != again.number:
