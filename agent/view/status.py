@@ -48,9 +48,9 @@ def overview_lines(
     if now.sigma_bpb is not None and now.smallest_bpb is not None:
         lines += noise_lines(Noise(now.sigma_bpb, now.noise_runs or 0, now.smallest_bpb, now.doubt))
     lines += [_spent_line(now), left]
-    if crew is not None and crew.is_several:
+    if crew is not None and crew.has_several:
         lines += crew_lines(crew, running=pid is not None)
-    if now.unfinished and not (crew is not None and crew.is_several and crew.at_work):  # the first is resumed first
+    if now.unfinished and not (crew is not None and crew.has_several and crew.at_work):  # the first is resumed first
         number, title = now.unfinished[0]
         lines.append(f"{'at work' if pid else 'unfinished, goes on when the night does'}: #{number} {title}")
     return [harmless(line) for line in lines if line is not None]

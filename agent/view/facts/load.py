@@ -101,7 +101,8 @@ def in_order(name: str) -> tuple[tuple[str, int], ...]:
 def busy_times(runs: Iterable[RunTimes], busy: Collection[str] = (), now_s: float | None = None) -> list[BusyTime]:
     """Return when each worker was busy, by worker and then by time.
 
-    busy: workers that have a job now, which is at now_s. A run that the harness did not survive has no known length.
+    busy: workers that have a job now. now_s: the present time; None for a night that is over. A run that the harness
+    did not survive has no known length.
     """
     by_worker: dict[str, list[tuple[float, RunTimes]]] = defaultdict(list)
     for run in runs:
@@ -111,11 +112,12 @@ def busy_times(runs: Iterable[RunTimes], busy: Collection[str] = (), now_s: floa
     for worker in sorted(by_worker, key=in_order):
         own = sorted(by_worker[worker], key=itemgetter(0))
         _, last = own[-1]
-        goes_on = (last.is_cut_off or last.is_unscored) and worker in busy and now_s is not None
+        goes_on = (last.is_cut_off or last.is_unscored) and worker in busy
         for (began_s, run), (later_s, _) in pairwise([*own, (math.inf, last)]):
             trained_s = began_s + run.train_s if run.trained_s is None else run.trained_s
-            ended_s = now_s if goes_on and run is last and now_s is not None else trained_s + run.scoring_s
-            ending = None if goes_on and run is last and run.is_cut_off else run.ending
+            ending, ended_s = run.ending, trained_s + run.scoring_s
+            if run is last and goes_on and now_s is not None:
+                ending, ended_s = None if run.is_cut_off else ending, now_s
             ended_s = max(began_s, min(ended_s, later_s))
             found.append(BusyTime(worker, run.attempt, run.seed, run.dawn, ending, began_s, ended_s))
     return found
@@ -129,6 +131,7 @@ def seconds(at: str | None) -> float | None:
 
 
 def _between(started: str | None, wall_s: float | None) -> Iterator[Between]:
+    """Yield when something took place; nothing where that was not noted."""
     began_s = seconds(started)
     if began_s is not None:
         yield began_s, began_s + (wall_s or 0.0)

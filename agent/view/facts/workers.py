@@ -75,7 +75,7 @@ class Crew:
     contention: Contention | None = None  # None: attempt 0 was not measured both alone and beside itself
 
     @property
-    def is_several(self) -> bool:
+    def has_several(self) -> bool:
         return max(self.load.workers, len(self.workers)) > 1
 
     @property
@@ -140,7 +140,7 @@ def _workers_in(terms: str) -> int:
 
 
 def runs_in_flight(workers: int) -> str:
-    """Name the runs after which a night ends that somebody has asked to end."""
+    """Return, in words, the runs that a night ends after, where somebody has asked it to end."""
     return "this run" if workers == 1 else "the runs in flight"
 
 
@@ -173,7 +173,7 @@ def read_busy(journal: Journal) -> Busy | None:
 
 
 def read_jobs(journal: Journal) -> Mapping[str, RunNow]:
-    """Return the worker → its run, of all that are busy with one.
+    """Return the run that each worker is busy with now, by the worker's name; idle ones are left out.
 
     Who scores and who audits is recorded, except where a night has one worker: there, the last run tells it.
     """

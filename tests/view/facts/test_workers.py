@@ -123,7 +123,7 @@ def test_a_journal_tells_who_is_at_work_and_how_busy_all_were(place):
     assert dataclasses.astuple(held) == pytest.approx(dataclasses.astuple(crew.load), rel=1e-3)
     with Journal.read(place.journal("u")) as journal:
         alone = read_crew(journal, None)
-    assert not alone.is_several
+    assert not alone.has_several
     assert alone.load.utilisation == pytest.approx(1 - BETWEEN_S / (JOB_S + 5), abs=0.01)
 
 
