@@ -12,8 +12,6 @@ from agent.errors import NightError
 from agent.records.schema import LOCKED_S
 
 KEPT = 100  # scripts, packed: a megabyte or two
-
-
 SHORT = 100  # characters: to say where the text is takes as much
 LOG, WHY = "SELECT last_lines FROM runs WHERE id = ?", "SELECT hypothesis FROM attempts WHERE number = ?"
 PACKED = "SELECT packed FROM scripts WHERE sha256 = ?"
@@ -31,7 +29,7 @@ class Shelf:
         self.packed = lru_cache(maxsize=KEPT)(self._packed)
 
     def close(self) -> None:
-        """Close the file; a script that is asked for later opens it once more."""
+        """Close the file; whoever asks for a text later opens it for that one question."""
         with self._lock:
             if self._db is not None:
                 self._db.close()
@@ -62,7 +60,7 @@ def _first(database: sqlite3.Connection, query: str, key: str | int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Know where a text is, and read it when called."""
+    """Stand in for a text of an attempt or a run: know where it is, and read it when called."""
 
     shelf: Shelf
     query: str

@@ -23,7 +23,7 @@ from agent.view.facts.overview import Overview, overview
 from agent.view.facts.workers import Crew, read_crew
 from agent.view.status import overview_lines
 
-HEADS = re.compile(
+HEADS = re.compile(  # of the lines below, which a terminal shows in bold
     r"night [^:]+|branch|[\d,]+ attempts?|best val_bpb|dawn \d+|noise|spent|left|workers|at work|unfinished|next"
 )
 
@@ -40,7 +40,7 @@ def status(options: StatusOptions) -> int:
     if who is not None and options.tag in (None, who.tag) and place.journal(who.tag).exists():
         tag = who.tag
     else:
-        _check_night(place)
+        _check_opened(place)
         tag = known_tag(place, options.tag)
     who = who if who is not None and who.tag == tag else None
     with Journal.read(place.journal(tag)) as journal:
@@ -48,16 +48,17 @@ def status(options: StatusOptions) -> int:
     stopping = who is not None and Stop(place.folder(tag)).after_run
     if options.answer.to is not None:
         tries = tries_facts(place.repo.root)
-        options.answer.give({**as_json(now, who, stopping=stopping), **plain(crew), "tries": tries})
+        options.answer.give({**_facts(now, who, stopping=stopping), **plain(crew), "tries": tries})
     else:
         _show(now, crew, who, stopping=stopping)
-        for line in filter(None, [tries_line(place.repo.root)]):
-            print(line)
+        waiting = tries_line(place.repo.root)
+        if waiting is not None:
+            print(waiting)
     return 0
 
 
-def _check_night(place: Place) -> None:
-    """Tell who has started a try, and looks before it has opened a night, how that is followed."""
+def _check_opened(place: Place) -> None:
+    """Raise NightError where there is no night because the first try has not opened it yet."""
     waiting = TryLine(place.repo.root).waiting()
     if waiting and not place.tags():
         follow = typed("try", "--wait", waiting[0].id)
@@ -74,8 +75,8 @@ def read_overview(journal: Journal, *, with_noise: bool = True) -> Overview:
     return overview(journal.night(), now, journal.asks(), journal.dawns(), title_of)
 
 
-def as_json(now: Overview, who: Holder | None, *, stopping: bool) -> dict[str, object]:
-    """Return the same facts for programs; what runs and what is left of its limits is None where no night runs."""
+def _facts(now: Overview, who: Holder | None, *, stopping: bool) -> dict[str, object]:
+    """Return the overview for programs; `running`, and `left` of its limits, are None where no night runs."""
     running = None if who is None else {"pid": who.pid, "since": who.since, "stopping": stopping}
     left = None if who is None else plain(who.left(now.ideas))
     return {"running": running, "left": left, **plain(now)}
