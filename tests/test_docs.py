@@ -1,5 +1,6 @@
 """The pages that people read: every file that they name is here, and every link leads somewhere."""
 
+import ast
 import re
 import sqlite3
 import subprocess
@@ -104,6 +105,14 @@ def test_the_map_of_the_readme_has_every_folder_in_the_words_of_its_docstring():
     for folder, words in rows:
         docstring = (ROOT / folder / "__init__.py").read_text().removeprefix('"""')
         assert docstring.lower().startswith(words.replace("`", "").lower()), folder
+
+
+def test_every_folder_names_the_file_to_open_first():
+    for at in (ROOT / "agent").rglob("__init__.py"):
+        told = ast.get_docstring(ast.parse(at.read_text())) or ""
+        assert "Start reading with" in told or at.parent.name == "experiment", at  # which is that file itself
+        named = re.findall(r"[\w/]+\.py\b", told)
+        assert [name for name in named if not ((at.parent / name).exists() or (ROOT / name).exists())] == [], at
 
 
 def test_every_page_of_docs_is_reached_from_the_readme():

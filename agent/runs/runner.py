@@ -1,6 +1,7 @@
-"""Run a night's processes in their box and in fresh folders, and decide which to repeat because of the machine.
+"""Run a night's processes in their box and in fresh folders.
 
-A script may leave anything in its folder: agent/files.py reads its files safely.
+Repeats decides whether a dry run, a scoring or a replay is repeated because of the machine; execute.py decides about a
+night's runs. A script may leave anything in its folder: agent/files.py reads its files safely.
 """
 
 import re
