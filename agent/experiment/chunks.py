@@ -32,7 +32,7 @@ class Chunk(Generic[Item]):
 
 
 class Chunks(Sequence[Item]):
-    """A sequence that shares all chunks but one with the one that it was made from; it never changes itself."""
+    """Hold a sequence that never changes; a changed copy of it shares all chunks but one with it."""
 
     __slots__ = ("_ends", "chunks")
 
@@ -72,7 +72,7 @@ class Chunks(Sequence[Item]):
         return self._with(at, (*items[:place], *items[place + 1 :]))
 
     def _place(self, index: int) -> tuple[int, int]:
-        """Return an item's chunk, and its place in it."""
+        """Return the number of an item's chunk, and the item's place in that."""
         index = index + len(self) if index < 0 else index
         if not 0 <= index < len(self):
             raise IndexError(f"{index} is not among {len(self)} items")

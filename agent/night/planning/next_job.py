@@ -26,7 +26,7 @@ def measure(
     in_flight: seeds of its runs that have begun.
     """
     done = attempt.dawn_runs(dawn) if dawn else attempt.done_runs
-    taken, budget_s = {*in_flight, *(run.seed for run in done)}, context.runner.night.budget_s
+    taken = {*in_flight, *(run.seed for run in done)}
     seed = next(seed for seed in count(context.runner.night.seed + DAWN_SEED * dawn) if seed not in taken)
     before = tuple(run.ending for run in attempt.runs if run.seed == seed)
     usual, machine = usual_speed(context, state, attempt), machine_trial(context, state)
@@ -45,8 +45,12 @@ def measure(
         has_chances=has_chances(attempt),
         usual=usual,
         reference=None if usual is None or attempt.number == 0 else speed_reference(context, state, machine),
-        wait_s=min(STARVED_WAIT_S, COOL_SHARE * budget_s) if before[-1:] == (Ending.SLOWED,) else 0.0,
+        wait_s=_cooling_s(context) if before[-1:] == (Ending.SLOWED,) else 0.0,
     )
+
+
+def _cooling_s(context: NightContext) -> float:
+    return min(STARVED_WAIT_S, COOL_SHARE * context.runner.night.budget_s)
 
 
 def evaluation(

@@ -62,7 +62,7 @@ class State:
         self.slowed: set[int] = set()  # that have a run which was void for its speed
         self.loose: set[int] = set()  # whose runs have to be scored or audited still
         self.at_dawn: set[int] = set()  # that have runs at a dawn
-        self._runs_at_dawns = 0
+        self.runs_at_dawns = 0
         self._longest_run_s: float | None = None
         self._longest_dry_run_s = 0.0
         self.attempts = Chunks(self._journal.attempts())
@@ -113,16 +113,12 @@ class State:
         return self.dawns[-1] if self.dawns else None
 
     @property
-    def runs_at_dawns(self) -> int:
-        return self._runs_at_dawns
-
-    @property
     def pace(self) -> Pace:
         return Pace(
             run_s=expected_run_s(self._budget_s) if self._longest_run_s is None else self._longest_run_s,
             asking_s=self._longest_asking_s if self.asks else self._patience_s,
             dry_run_s=self._longest_dry_run_s,
-            dawn_runs=self._runs_at_dawns,
+            dawn_runs=self.runs_at_dawns,
             workers=self.workers,
         )
 
@@ -235,7 +231,7 @@ class State:
     def _discount(self, attempt: Attempt) -> None:
         """Take an attempt out of the sums; the longest times stay."""
         self.ideas -= attempt.is_idea
-        self._runs_at_dawns -= len(attempt.dawn_runs())
+        self.runs_at_dawns -= len(attempt.dawn_runs())
         self.merges.pop(attempt.number, None)
         for numbers in (self.unsettled, self.kept, self.overtaken, self.slowed, self.loose, self.at_dawn):
             numbers.discard(attempt.number)
@@ -243,7 +239,7 @@ class State:
     def _count(self, attempt: Attempt) -> None:
         number, at_dawn = attempt.number, len(attempt.dawn_runs())
         self.ideas += attempt.is_idea
-        self._runs_at_dawns += at_dawn
+        self.runs_at_dawns += at_dawn
         for numbers, is_one in (
             (self.unsettled, not attempt.settled),
             (self.kept, attempt.status is Status.KEEP),
