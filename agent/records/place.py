@@ -2,14 +2,12 @@
 
 import secrets
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 from agent.errors import NightError, NoRepository
 from agent.experiment import Night
 from agent.git.repo import Repo, valid_tag
 from agent.invocation import SCRIPT, typed
-from agent.records import ledger
 from agent.records.journal import Journal
 from agent.script.contract import check_script, no_script, read_text
 
@@ -139,33 +137,6 @@ def check_unpacked(place: Place, tag: str) -> None:
         raise NightError(f"night {tag} is packed away in {place.packed(tag)}; unpack it first, with: {unpack}")
 
 
-def new_tag(place: Place, asked: str | None) -> str:
-    """Return the tag of a new night, the date where none is asked for; raise NightError for one that is taken."""
-    if asked is None:
-        return free_tag(place, datetime.now().strftime("%b%d").lower())
-    free = free_tag(place, asked)
-    if free != asked:
-        raise NightError(f"tag {asked} is taken by refs or ledger rows whose journal is not here; use --tag {free}")
-    return asked
-
-
 def new_id() -> str:
     """Return an id for a night, which no other has."""
     return secrets.token_hex(8)
-
-
-def free_tag(place: Place, wanted: str) -> str:
-    """Return the first of wanted, wanted-2, wanted-3 … that no journal, ref or ledger row knows."""
-    known = ledger.tags_in(place.ledger)
-    tag, count = wanted, 1
-    while tag in known or _traces(place, tag):
-        count += 1
-        tag = f"{wanted}-{count}"
-    return tag
-
-
-def _traces(place: Place, tag: str) -> bool:
-    if place.journal(tag).exists() or place.packed(tag).exists() or place.repo.refs(f"refs/experiments/{tag}"):
-        return True
-    branches = place.repo.refs("refs/heads/experiments")
-    return any(ref.rpartition("/")[2].partition("-")[2] == tag for ref in branches)  # after the budget

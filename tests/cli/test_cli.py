@@ -23,7 +23,8 @@ from agent.cli.main import commands_for, main
 from agent.cli.words.parser import Parser, Subcommand
 from agent.experiment import Ending
 from agent.night.opening.stop import Stop
-from agent.records.place import Place, free_tag
+from agent.night.opening.tags import free_tag
+from agent.records.place import Place
 from agent.script.contract import fixed_files
 
 pytestmark = pytest.mark.usefixtures("own_cache")

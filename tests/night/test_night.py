@@ -15,8 +15,9 @@ from agent.night.driver import run_night
 from agent.night.ideas import as_repair
 from agent.night.opening.lock import only_night
 from agent.night.opening.night import Request, branch_name, open_night
+from agent.night.opening.tags import free_tag
 from agent.records.journal import Journal
-from agent.records.place import Place, free_tag
+from agent.records.place import Place
 
 BETTER, WORSE = unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)
 DIVERGES, WEIGHTLESS = ((SCRIPTS / name).read_text() for name in ("diverges.py", "weightless.py"))

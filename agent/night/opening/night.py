@@ -18,10 +18,11 @@ from agent.files import ignore_all
 from agent.invocation import typed
 from agent.night.opening.corpus import check_corpus
 from agent.night.opening.limits import Pace, check_hours
+from agent.night.opening.tags import new_tag
 from agent.pools.leases import leases_of_machine, leases_of_night
 from agent.records import checksums
 from agent.records.journal import Journal
-from agent.records.place import Place, known_night, new_id, new_tag, read_script
+from agent.records.place import Place, known_night, new_id, read_script
 from agent.records.terms import Terms
 from agent.runs.fixed import check_same_machine, device_kind, keep_machine, probe, protocol
 from agent.script.contract import fixed_files
