@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agent.experiment import Attempt, History, Night, Score, short
 from agent.experiment.chunks import SIZE, chunks_of
+from agent.experiment.sizes import memory_mb, params_M
 from agent.files import check_plain, read_plain, write_plain
 from agent.judging.recent import numbered
 from agent.text import harmless
@@ -201,28 +202,9 @@ def row_of(night: Night, attempt: Attempt, parent: str | None) -> str:
     return "\t".join(_clean(cells[column]) for column in COLUMNS)
 
 
-def params_M(attempt: Attempt) -> float | None:  # noqa: N802, the name of the column
-    """Return millions of parameters: counted in the saved weights, else as the script says."""
-    if attempt.weights is not None:
-        return attempt.weights.params / 1e6
-    return attempt.summary.num_params_M if attempt.summary else None
-
-
 def _mean(scores: Iterable[Score | None]) -> float | None:
     found = [score.val_bpb for score in scores if score is not None and score.val_bpb is not None]
     return statistics.fmean(found) if found else None
-
-
-def memory_mb(night: Night, attempt: Attempt) -> float | None:
-    """Return the peak memory that the script reports, else the peak that the harness measured of its processes.
-
-    The harness does not see the memory of a CUDA device, so without the script's report it is unknown there.
-    """
-    said_mb = attempt.summary.peak_vram_mb if attempt.summary else None
-    if said_mb is not None and 0 < said_mb < ABSURD:
-        return said_mb
-    peaks = [run.peak_bytes for run in attempt.done_runs if run.peak_bytes]
-    return max(peaks) / 2**20 if peaks and night.device_kind != "cuda" else None
 
 
 def _number(value: float | None, decimals: int) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 
 from agent.errors import NightError
 from agent.experiment import Ask, Attempt, Dawn, History, Night, Run, incumbent
+from agent.experiment.sizes import memory_mb
 from agent.files import replaced_folder
 from agent.records.journal import Journal
-from agent.records.ledger import memory_mb
 from agent.records.past import ATTEMPTS, FACTS, PastAttempt, dials_in, of_journal
 from agent.records.place import Place
 from agent.records.rows import PYTHON

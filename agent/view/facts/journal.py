@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import chain
 
 from agent.experiment import Ask, Attempt, Ending, Entry, History, Night, Run, Score, Status, incumbent
+from agent.experiment.sizes import memory_mb, params_M
 from agent.records.journal import Journal
-from agent.records.ledger import memory_mb, params_M
 from agent.records.past import dials_in
 from agent.records.standing import noise_of_night
 from agent.script.dials import Value
