@@ -32,8 +32,9 @@ from agent.experiment import (
     incumbent,
 )
 from agent.proposers.search.space import Axis
-from agent.records import ledger
 from agent.records.journal import Journal
+from agent.records.ledger.rendering import rendered
+from agent.records.ledger.writing import write
 from agent.records.place import Place
 from agent.records.terms import Terms
 from agent.script.dials import Value, searched, set_dials, values_of
@@ -181,7 +182,7 @@ class Filler:
             for attempt in batch:
                 self.enter(attempt)
         night, history = self.night, self.journal.attempts()
-        ledger.write(self.place.ledger, [(night, ledger.rendered(night, history))])
+        write(self.place.ledger, [(night, rendered(night, history))])
         now = self.place.repo.find(night.branch)
         self.place.repo.move_ref(night.branch, self.commits[self.best.number], now, "filled")
 

@@ -29,8 +29,9 @@ from nights import command, git, make_repository, unigram
 
 from agent.errors import NightError
 from agent.experiment import Attempt, History, Night
-from agent.records import ledger
 from agent.records.journal import Journal
+from agent.records.ledger.columns import COLUMNS, HEADER
+from agent.records.ledger.rendering import rendered
 
 PR_SET_CHILD_SUBREAPER = 36
 ORPHAN_S = 2.0  # what still lives so long after its loop died is an orphan
@@ -134,7 +135,7 @@ class Victim:
         (self.root / "train_mlx.py").write_text(unigram(NOTE="an uncommitted edit"))
         (self.root / "half.txt").write_text("staged")
         git(self.root, "add", "half.txt")
-        (self.root / "results.tsv").write_text(f"{ledger.HEADER}\n{FOREIGN}\n")
+        (self.root / "results.tsv").write_text(f"{HEADER}\n{FOREIGN}\n")
         self.before = self.users_own()
 
     @property
@@ -244,9 +245,9 @@ class Victim:
     def check_rows(self, night: Night | None, history: History) -> tuple[str, int]:
         """Every settled attempt has its row, no row is another than the journal would give, and the clone's stays."""
         lines = (self.root / "results.tsv").read_text().split("\n")
-        due = b"".join(ledger.rendered(night, history)).decode().split("\n") if night else []
+        due = b"".join(rendered(night, history)).decode().split("\n") if night else []
         settled = sum(attempt.settled for attempt in history)
-        whole = lines[:2] == [ledger.HEADER, FOREIGN] and lines[-1] == ""
+        whole = lines[:2] == [HEADER, FOREIGN] and lines[-1] == ""
         ours = lines[2:-1]
         wrong = (not whole) + sum(row not in due for row in ours) + max(0, settled - len(ours))
         return f"{lines!r:.300} instead of {due!r:.300}", wrong
@@ -277,7 +278,7 @@ class Victim:
     def outcome(self) -> Outcome:
         _, history = self.journal()
         lines = (self.root / "results.tsv").read_text().splitlines()
-        rows = [dict(zip(ledger.COLUMNS, line.split("\t"), strict=False)) for line in lines[2:]]
+        rows = [dict(zip(COLUMNS, line.split("\t"), strict=False)) for line in lines[2:]]
         branch = f"refs/heads/experiments/{self.budget_s:g}s-t^{{tree}}"
         found = subprocess.run(["git", "rev-parse", branch], cwd=self.root, capture_output=True, text=True, check=False)
         refs = git(self.root, "for-each-ref", "--format=%(refname) %(tree)", "refs/experiments").splitlines()

@@ -49,8 +49,9 @@ from fleet import Cut, Fleet, Planned, Slot, make_clone, origin, planned, slots_
 from agent.errors import NightError
 from agent.night.opening.limits import expected_run_s
 from agent.proposers.registry import choices
-from agent.records import ledger
 from agent.records.journal import Journal
+from agent.records.ledger.rendering import rendered
+from agent.records.ledger.writing import write
 from agent.records.shipped import ship
 
 ARMS = ("mix", "search", "random", "catalogue")
@@ -107,7 +108,7 @@ def record(args: argparse.Namespace, night: Planned) -> None:
         ship(night.place, night.tag, args.out / night.tag)
         with Journal.read(night.place.journal(night.tag)) as journal:
             found = journal.night()
-            ledger.write(rows, [(found, ledger.rendered(found, journal.attempts()))])
+            write(rows, [(found, rendered(found, journal.attempts()))])
         measure.write_json(args.json, args.flatten(args.out))
     except NightError as error:
         measure.say(f"{night.tag}: {error}")

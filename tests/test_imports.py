@@ -20,6 +20,7 @@ ROOMS = (
     "agent.judging.judges",
     "agent.drift",
     "agent.records",
+    "agent.records.ledger",
     "agent.archive",
     "agent.runs",
     "agent.pools",

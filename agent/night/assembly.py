@@ -21,13 +21,13 @@ from agent.night.opening.lock import only_night
 from agent.night.opening.night import Request, open_night, other_data
 from agent.night.opening.stop import Stop, like_ctrl_c
 from agent.night.planning.context import NightContext
-from agent.night.record import write_ledger
 from agent.pools.leases import leases_of_night
 from agent.pools.local import LocalPool
 from agent.proposers.ahead import Outbox
 from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, proposer_of
 from agent.proposers.source import Surroundings
 from agent.records.journal import Journal
+from agent.records.ledger.ledger import write_ledger
 from agent.records.place import Place, known_night
 from agent.records.terms import Terms, changes, opened, resumed
 from agent.runs.runner import Runner

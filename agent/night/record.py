@@ -4,7 +4,6 @@ Each record is made before the next step is planned. Making it twice does no har
 """
 
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +15,6 @@ from agent.experiment import (
     Audit,
     DryRun,
     Ending,
-    History,
-    Night,
     Run,
     Score,
     attempt_ref,
@@ -29,9 +26,7 @@ from agent.night.planning.context import NightContext
 from agent.night.planning.state import State
 from agent.night.planning.steps import Reconsider
 from agent.pools.contention import contention_of
-from agent.records import ledger
-from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.records.ledger.ledger import write_ledger
 from agent.runs.execute import Result, is_denied_again, remedy
 from agent.runs.jobs import Evaluate, Job, Measure, OfWeights, Reexamine, Rehearse
 from agent.runs.runner import STARVED_WAIT_S
@@ -213,32 +208,3 @@ def why_and_where(context: NightContext, crashed: Attempt) -> str:
     reason = crashed.decision.reason if crashed.decision else "no score"
     logs: list[Path] = [context.runner.log(crashed.number, run) for run in crashed.counted_runs]
     return f"{reason} (log: {logs[-1]})" if logs else reason
-
-
-def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> None:
-    """Render results.tsv from every journal here; keep the rows of a journal that cannot be read.
-
-    live: the running night and its attempts, whose journal may have been deleted meanwhile.
-    """
-    tag = None if live is None else live[0].tag
-    nights = [
-        night for at in sorted(place.nights.glob("*/journal.sqlite")) if at.parent.name != tag for night in _read(at)
-    ]
-    if live is not None:
-        nights.append((live[0], ledger.rendered(*live)))
-    ledger.write(place.ledger, sorted(nights, key=lambda pair: pair[0].started))
-
-
-_known: dict[Path, tuple[tuple[float, ...], list[tuple[Night, ledger.LedgerText]]]] = {}  # journals of other nights
-
-
-def _read(path: Path) -> list[tuple[Night, ledger.LedgerText]]:
-    """Return the night of a journal; none if it cannot be read. Read it again only where its files have changed."""
-    files = [file.stat() for file in sorted(path.parent.glob(f"{path.name}*")) if not file.name.endswith("-shm")]
-    stamp = tuple(fact for file in files for fact in (file.st_mtime_ns, file.st_size, file.st_ino))
-    if path not in _known or _known[path][0] != stamp:
-        _known[path] = stamp, []
-        with suppress(NightError), Journal.read(path) as journal:
-            night = journal.night()
-            _known[path] = stamp, [(night, ledger.rendered(night, journal.outlines()))]
-    return _known[path][1]

@@ -10,7 +10,8 @@ from agent.invocation import typed
 from agent.judging.failures import too_slow
 from agent.night.planning.context import NightContext
 from agent.night.planning.state import State
-from agent.night.record import why_and_where, write_ledger
+from agent.night.record import why_and_where
+from agent.records.ledger.ledger import write_ledger
 from agent.runs.execute import broken_by
 
 # A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that

@@ -19,7 +19,6 @@ from agent.experiment import (
     Attempt,
     Ending,
     History,
-    Night,
     Noise,
     Status,
     by_source,
@@ -31,9 +30,7 @@ from agent.experiment.chunks import by_chunk
 from agent.files import read_plain, write_plain
 from agent.judging.recent import Edge, recent
 from agent.records.journal import Journal
-from agent.records.ledger import row_of, tag_of
 
-LAST = "SELECT attempt, max(id) AS id FROM decisions GROUP BY attempt"
 SOURCE = "CASE instr(source, ':') WHEN 0 THEN source ELSE substr(source, 1, instr(source, ':') - 1) END"  # source_name
 IDEA = "without = '[]' AND parent IS NOT NULL"
 ATTEMPTS = f"""
@@ -60,14 +57,6 @@ RUNS = f"""
 """
 TIMES = f"SELECT ending, coalesce(wall_s, 0) AS wall_s FROM runs r WHERE dawn = 0 AND ending IS NOT NULL AND {COUNTS}"
 REPEATED = VOID | {Ending.FELLED}
-
-
-TOUCHED = f"""
-    SELECT (SELECT count(status) FROM decisions WHERE id IN (SELECT id FROM ({LAST}))) AS decided,
-        (SELECT count(*) FROM dawns) AS dawns,
-        (SELECT attempt FROM decisions ORDER BY id DESC LIMIT 1) AS judged,
-        (SELECT attempt FROM runs ORDER BY id DESC LIMIT 1) AS run
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,21 +292,3 @@ def summed(ideas: Iterable[Brought]) -> list[Brought]:
         )
         for name, ones in groups.items()
     ]
-
-
-def is_up_to_date(text: str, night: Night, journal: Journal) -> bool:
-    """Return whether a ledger is up to date with a journal, so that it need not be rendered.
-
-    Every rendering is of the whole night, so if the rows of the attempts changed last are there, all others are. A
-    night with a dawn is always rendered, since dawn changes many attempts at once.
-    """
-    (touched,) = journal.query(TOUCHED)
-    mine = {line for line in text.split("\n") if tag_of(line) == night.tag}
-    if touched["dawns"] or len(mine) != touched["decided"]:
-        return False
-    latest = journal.attempts_among({touched["judged"], touched["run"]} - {None})
-    others = {one.parent for one in latest if one.parent is not None} - {one.number for one in latest}
-    commits = {one.number: one.commit for one in (*journal.attempts_among(others), *latest)}
-    return mine.issuperset(
-        row_of(night, one, commits.get(one.parent or 0)) for one in latest if one.decision is not None
-    )

@@ -20,7 +20,7 @@ from agent.experiment import (
 from agent.experiment.lease import LOCAL
 from agent.experiment.sizes import memory_mb
 from agent.proposers.mix import Share
-from agent.records.ledger import Row, number_of
+from agent.records.ledger.columns import Row, number_of
 from agent.text import SAID_CHARS, harmless_lines, one_line, percent_sure, shown_difference
 from agent.view import table
 from agent.view.facts.journal import runs_apart

@@ -9,8 +9,8 @@ import pytest
 from nights import git
 
 from agent.experiment import Status, incumbent
-from agent.records import ledger
 from agent.records.journal import Journal
+from agent.records.ledger.rendering import rendered
 from agent.records.place import Place
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -35,7 +35,7 @@ def test_a_filled_night_is_one_to_journal_git_and_ledger(tmp_path):
     assert [attempt.parent for attempt in kept[1:]] == [attempt.number for attempt in kept[:-1]]
     assert len({attempt.proposal.script for attempt in history}) == 60
     assert (place.repo.root / "results.tsv").read_text().splitlines()[1:] == b"".join(
-        ledger.rendered(night, history)
+        rendered(night, history)
     ).decode().splitlines()
     assert place.repo.find(night.branch) == incumbent(history).commit
     assert git(place.repo.root, "fsck", "--strict", "--no-dangling") == ""

@@ -18,7 +18,7 @@ from shipments import ship_night
 
 from agent.errors import NightError
 from agent.records.journal import Journal
-from agent.records.ledger import TAG
+from agent.records.ledger.columns import TAG
 from agent.records.place import Place
 from agent.script.dials import Choices, Range, read_dials, searched
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from samples import FOREIGN, UPSTREAM
 
 from agent.cli.reading.plot import width_px
-from agent.records import ledger
+from agent.records.ledger.columns import COLUMNS, HEADER
 
 HERE = Path(__file__).parents[2]
 SHIPPED = "nov22-cpu-mix-1"
@@ -20,7 +20,7 @@ def bring(grounds, tag):
 def test_the_latest_night_is_drawn_unless_others_are_named(grounds):
     grounds.try_scripts("t", [])
     bring(grounds, SHIPPED)
-    (grounds.root / "results.tsv").write_text(f"{ledger.HEADER}\n{FOREIGN}\n{UPSTREAM}\n")
+    (grounds.root / "results.tsv").write_text(f"{HEADER}\n{FOREIGN}\n{UPSTREAM}\n")
     for options, drawn in (
         ([], "t"),
         (["--tag", "old-night"], "old-night"),
@@ -45,12 +45,12 @@ def test_a_drawing_stands_by_itself_and_a_picture_is_one(grounds):
 
 def test_where_no_night_ran_the_latest_is_told_by_the_rows(grounds):
     times = {"early": "2026-01-01T00:00:00Z", "later": "2026-03-01T00:00:00Z", "other": "2026-02-01T00:00:00Z"}
-    at = ledger.COLUMNS.index("started")
+    at = COLUMNS.index("started")
     rows = []
     for tag, started in times.items():
         cells = FOREIGN.replace("old-night", tag).split("\t")
         rows.append("\t".join([*cells[:at], started, *cells[at + 1 :]]))
-    (grounds.root / "results.tsv").write_text("\n".join([ledger.HEADER, *rows, ""]))
+    (grounds.root / "results.tsv").write_text("\n".join([HEADER, *rows, ""]))
     assert grounds.nightshift("plot", "--out", "p.svg").stdout == "wrote p.svg: later\n"
 
 

@@ -17,7 +17,7 @@ from agent.judging.noise import measured
 from agent.proposers.catalogue.evidence import prospects
 from agent.proposers.checked import Claims
 from agent.proposers.mix import USUAL, by_promise
-from agent.records import ledger
+from agent.records.ledger.rendering import rendered
 from agent.script.tried import first_with
 
 KEPT, IDEAS = 40, 30  # an attempt, and attempts at known ideas: no night has more than there are
@@ -61,7 +61,7 @@ def step(history: Chunks[Attempt]) -> Chunks[Attempt]:
     assert len(told.history) == len(history) + 1
     assert len(by_promise(dict.fromkeys(("search", "catalogue", "llm"), USUAL), told, 0)) == 3
     assert prospects([], NIGHT, told.history, 0.01, []) == []
-    assert ledger.rendered(NIGHT, history)
+    assert rendered(NIGHT, history)
     return history
 
 

@@ -17,7 +17,10 @@ from samples import HISTORY, NIGHT, UPSTREAM
 from agent.experiment import Attempt, Decision, Ending, Entry, Kind, Status
 from agent.judging.judges.greedy import Greedy
 from agent.proposers.mix import Share
-from agent.records import ledger
+from agent.records.ledger.columns import COLUMNS, Row
+from agent.records.ledger.reading import read_rows
+from agent.records.ledger.rendering import rendered
+from agent.records.ledger.writing import write
 from agent.script.basis import Basis
 from agent.view import terminal as report
 from agent.view.live.verdicts import verdict
@@ -30,8 +33,8 @@ def rows(tmp_path):
     other = dataclasses.replace(NIGHT, tag="u", protocol="another")
     path, nights = tmp_path / "results.tsv", [(NIGHT, HISTORY), (other, HISTORY[:1])]
     path.write_text(f"{UPSTREAM}\n")
-    ledger.write(path, [(night, ledger.rendered(night, history)) for night, history in nights])
-    return ledger.read_rows(path)
+    write(path, [(night, rendered(night, history)) for night, history in nights])
+    return read_rows(path)
 
 
 def plain(lines: Iterable[Text]) -> list[str]:
@@ -64,8 +67,8 @@ def test_a_table_has_a_line_for_every_row_also_for_shorter_ones(rows):
 
 
 def test_results_show_the_difference_to_the_parent_gain_certainty_seeds_and_reason(tmp_path):
-    ledger.write(tmp_path / "results.tsv", [(NIGHT, ledger.rendered(NIGHT, judged()))])
-    header, _, first, crash = plain(report.results_lines(ledger.read_rows(tmp_path / "results.tsv")))
+    write(tmp_path / "results.tsv", [(NIGHT, rendered(NIGHT, judged()))])
+    header, _, first, crash = plain(report.results_lines(read_rows(tmp_path / "results.tsv")))
     assert header.replace(" ", "") == "#val_bpbΔparentgainsureseedsstatusdescriptionreasonmemorywallscommit"
     assert [cell.strip() for cell in re.split(" {2,}", first)] == [
         *("1", "1.250000", "-0.250000", "+0.240000", "<1%", "1", "keep"),
@@ -77,8 +80,8 @@ def test_results_show_the_difference_to_the_parent_gain_certainty_seeds_and_reas
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160, 200])
 def test_a_narrow_terminal_gets_fewer_columns_and_no_word_is_broken(tmp_path, width):
-    ledger.write(tmp_path / "results.tsv", [(NIGHT, ledger.rendered(NIGHT, judged()))])
-    rows = ledger.read_rows(tmp_path / "results.tsv")
+    write(tmp_path / "results.tsv", [(NIGHT, rendered(NIGHT, judged()))])
+    rows = read_rows(tmp_path / "results.tsv")
     whole, lines = plain(report.results_lines(rows)), plain(report.results_lines(rows, width))
     assert max(map(cell_len, lines)) <= max(width, 59)
     words = {word for line in whole for word in line.replace(",", " ").split()}
@@ -90,7 +93,7 @@ def test_a_narrow_terminal_gets_fewer_columns_and_no_word_is_broken(tmp_path, wi
 def test_a_pipe_gets_every_line_whole(tmp_path):
     for lines in (
         report.attempt_lines(NIGHT, judged()[1], FOLDER),
-        report.results_lines([ledger.Row(description="w " * 500)]),
+        report.results_lines([Row(description="w " * 500)]),
     ):
         assert not any("…" in line for line in plain(lines))
     said = plain(report.attempt_lines(NIGHT, judged()[1], FOLDER))
@@ -113,8 +116,8 @@ def test_a_terminal_gets_an_attempt_wrapped_between_words_and_paths_that_can_be_
 @pytest.mark.parametrize("number", range(4))
 def test_seeds_are_the_same_number_in_the_verdict_and_in_the_ledger(number):
     facts = TriedEdit(NIGHT, HISTORY, number, FOLDER, None, Basis(0)).facts()
-    lines = b"".join(ledger.rendered(NIGHT, HISTORY)).decode().split("\n")
-    row = dict(zip(ledger.COLUMNS, lines[number].split("\t"), strict=True))
+    lines = b"".join(rendered(NIGHT, HISTORY)).decode().split("\n")
+    row = dict(zip(COLUMNS, lines[number].split("\t"), strict=True))
     assert str(facts["seeds"]) == row["seeds"] == "1"
 
 
@@ -131,8 +134,8 @@ def test_a_difference_is_that_of_the_scores_as_they_are_shown(tmp_path):
     assert Greedy().judge(after, [before]).reason == "0.000008 below the incumbent"
     status = "\n".join(status_lines(NIGHT, [before, after], pid=None, stopping=False))
     assert "0.000008 below the baseline's 1.234568" in status
-    ledger.write(tmp_path / "results.tsv", [(NIGHT, ledger.rendered(NIGHT, [before, after]))])
-    assert " -0.000008 " in plain(report.results_lines(ledger.read_rows(tmp_path / "results.tsv")))[2]
+    write(tmp_path / "results.tsv", [(NIGHT, rendered(NIGHT, [before, after]))])
+    assert " -0.000008 " in plain(report.results_lines(read_rows(tmp_path / "results.tsv")))[2]
 
 
 def test_a_verdict_names_score_difference_and_decision():

@@ -19,6 +19,7 @@ from agent.git.repo import valid_tag
 from agent.invocation import typed
 from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
+from agent.records.ledger.ledger import write_ledger
 from agent.records.place import Place
 from agent.records.terms import SANDBOXES, Terms, as_words
 from agent.text import harmless
@@ -59,7 +60,6 @@ def archive(options: ArchiveOptions) -> int:
 def _pack(place: Place, options: ArchiveOptions) -> None:
     from agent.archive.away import pack
     from agent.archive.steps import sweep_aside
-    from agent.night.record import write_ledger
 
     tag = options.tag
     folder, file = place.folder(tag), place.packed(tag)

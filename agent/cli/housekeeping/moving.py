@@ -19,6 +19,7 @@ from agent.invocation import typed
 from agent.model.weights import NAME
 from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
+from agent.records.ledger.ledger import write_ledger
 from agent.records.place import Place
 from agent.records.terms import Terms
 from agent.sandbox.environment import TMP
@@ -90,7 +91,6 @@ class UnpackOptions:
 def unpack(options: UnpackOptions) -> int:
     from agent.archive import moving
     from agent.night.opening.corpus import at_home, missing
-    from agent.night.record import write_ledger
 
     Repo.containing(Path.cwd())  # a night can arrive where no script is, and only the repository is missed
     place, file = Place.of(SCRIPT), options.file.expanduser()

@@ -20,7 +20,8 @@ from agent.invocation import typed
 from agent.judging.intervals import Interval
 from agent.night.opening.lock import holder
 from agent.records.journal import Journal
-from agent.records.ledger import Row, read_rows
+from agent.records.ledger.columns import Row
+from agent.records.ledger.reading import read_rows
 from agent.records.past import DAMAGED, number_in
 from agent.records.place import Place
 from agent.view.answer import Answer, AnswersTo

@@ -12,9 +12,10 @@ from agent.files import read_plain
 from agent.invocation import typed
 from agent.night.opening.lock import is_held
 from agent.records.journal import Journal
-from agent.records.ledger import COLUMNS, Row, number_of, read_rows
+from agent.records.ledger.columns import COLUMNS, Row, number_of
+from agent.records.ledger.ledger import is_up_to_date, write_ledger
+from agent.records.ledger.reading import read_rows
 from agent.records.place import Place
-from agent.records.standing import is_up_to_date
 from agent.view import terminal
 from agent.view.answer import Answer, AnswersTo
 from agent.view.screen import print_lines, terminal_width
@@ -53,8 +54,6 @@ def results(options: ResultsOptions) -> int:
 
 def current_rows(place: Place) -> list[Row]:
     if not is_held(place.repo.common_dir()) and not all(map(partial(_is_up_to_date, place), place.tags())):
-        from agent.night.record import write_ledger  # half of what this command takes, and rarely needed
-
         write_ledger(place)  # a running night does so itself: an older rendering must not overwrite the newer
     return read_rows(place.ledger)
 

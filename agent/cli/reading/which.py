@@ -10,7 +10,7 @@ from agent.git.repo import Repo, valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.night.opening.lock import holder
 from agent.records.journal import Journal
-from agent.records.ledger import tags_in
+from agent.records.ledger.reading import tags_in
 from agent.records.place import Place, check_unpacked
 
 BEST, CONFIRMED = "best", "confirmed"  # words for an attempt

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from agent.errors import NightError
-from agent.records.ledger import tags_in
+from agent.records.ledger.reading import tags_in
 from agent.records.place import Place
 
 

@@ -10,7 +10,7 @@ from agent.experiment import Curve
 from agent.files import read_end
 from agent.git.repo import valid_tag
 from agent.records.journal import Journal
-from agent.records.ledger import read_rows
+from agent.records.ledger.reading import read_rows
 from agent.records.past import DAMAGED
 from agent.records.place import Place, run_folder
 from agent.text import harmless, shorten

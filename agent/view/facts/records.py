@@ -11,7 +11,7 @@ from typing import Any
 from agent.experiment import Dawn, Ending, Kind, NightCall, Status
 from agent.judging.confirmation import SOURCE as DAWN
 from agent.judging.noise import TELLING_APART
-from agent.records.ledger import Row, number_of
+from agent.records.ledger.columns import Row, number_of
 from agent.records.past import ATTEMPTS, FACTS, PastAttempt, attempt_in, number_in, text_of
 from agent.records.shipped import FINDINGS
 from agent.view.facts.journal import Turned, turned, with_merges

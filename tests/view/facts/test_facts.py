@@ -17,8 +17,8 @@ from agent.experiment import (
 )
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
-from agent.night.record import write_ledger
 from agent.records.journal import Journal
+from agent.records.ledger.ledger import write_ledger
 from agent.records.place import Place
 from agent.records.shipped import ship
 from agent.view.charts.tradeoffs import front

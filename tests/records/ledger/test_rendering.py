@@ -1,20 +1,20 @@
-"""results.tsv: what every tool of this family reads, and nobody's rows lost."""
+"""A row of results.tsv: what every tool of this family reads, fit for each of them."""
 
 import dataclasses
 import io
-import os
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from judged import decided
-from samples import FOREIGN, HISTORY, NIGHT, UPSTREAM, attempt
+from ledgers import cells, render, rows
+from samples import HISTORY, NIGHT, UPSTREAM, attempt
 
-from agent.errors import NightError
-from agent.experiment import Attempt, Decision, History, Kind, Night, Score, Status, Summary, Weights
+from agent.experiment import Attempt, Decision, Kind, Score, Status, Summary, Weights
 from agent.experiment.chunks import SIZE, Chunks
-from agent.files import read_plain, throwaway_folder, write_plain
-from agent.records import ledger
+from agent.files import write_plain
+from agent.records.ledger.columns import HEADER
+from agent.records.ledger.reading import read_rows
+from agent.records.ledger.rendering import rendered
 
 
 @pytest.fixture(scope="module")
@@ -23,30 +23,6 @@ def pd() -> Any:
     import pandas
 
     return pandas
-
-
-def rows(night: Night, history: History) -> list[str]:
-    return b"".join(ledger.rendered(night, history)).decode().splitlines()
-
-
-def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
-    """Return a ledger's text after these nights were written to it."""
-    with throwaway_folder() as folder:
-        (folder / "results.tsv").write_bytes(before.encode(errors="surrogateescape"))
-        ledger.write(folder / "results.tsv", [(night, ledger.rendered(night, history)) for night, history in nights])
-        return read_plain(folder / "results.tsv")
-
-
-def cells(line: str) -> dict[str, str]:
-    return dict(zip(ledger.COLUMNS, line.split("\t"), strict=True))
-
-
-def test_the_header_is_the_agreed_one():
-    assert render("", []) == (
-        "commit\tval_bpb\tmemory_gb\tstatus\tdescription\tattempt\ttag\tbranch\tparent\treason\tseeds\tval_bpb_std\t"
-        "tokens_M\tparams_M\ttrain_s\twall_s\tsource\tprotocol\tdevice\tstarted\tgain_bpb\tsure\t"
-        "dawn_bpb\tdawn_seeds\tholdout_bpb\n"
-    )
 
 
 def test_a_row_has_the_formats_that_tools_expect():
@@ -90,14 +66,14 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path, pd):
     assert row["gain_bpb"] == "-0.001200"  # a number is none
     assert render(text, [(NIGHT, (HISTORY[0], odd))]) == text
     write_plain(tmp_path / "results.tsv", text)
-    assert ledger.read_rows(tmp_path / "results.tsv")[1]["description"] == meant  # as it is shown
+    assert read_rows(tmp_path / "results.tsv")[1]["description"] == meant  # as it is shown
     read = pd.read_csv(io.StringIO(text), sep="\t")
     assert (read["description"][1], read["gain_bpb"][1]) == (f"'{meant}", -0.0012)
 
 
 def test_an_apostrophe_of_the_title_itself_stays(tmp_path):
     write_plain(tmp_path / "results.tsv", render("", [(NIGHT, (attempt(0, 1.5, Status.KEEP, "'quoted' x"),))]))
-    assert ledger.read_rows(tmp_path / "results.tsv")[0]["description"] == "'quoted' x"
+    assert read_rows(tmp_path / "results.tsv")[0]["description"] == "'quoted' x"
 
 
 @pytest.mark.parametrize(
@@ -169,34 +145,8 @@ def test_an_attempt_still_at_work_has_no_row():
     assert len(rows(NIGHT, (*HISTORY, at_work))) == 4
 
 
-def test_rendering_twice_changes_nothing():
-    once = render("", [(NIGHT, HISTORY)])
-    assert render(once, [(NIGHT, HISTORY)]) == once
-
-
-def test_rows_of_other_nights_stay_verbatim_and_in_place():
-    odd = "ffffff0\tnot a number\t\tKEEP\tan odd \u2028 row \x1c of twenty cells" + "\t" * 15
-    mine = rows(NIGHT, HISTORY)
-    before = "\n".join([ledger.HEADER, UPSTREAM, FOREIGN, *mine[:2], odd])  # no newline at the end
-    after = render(before, [(NIGHT, HISTORY)]).split("\n")
-    assert after == [ledger.HEADER, UPSTREAM, FOREIGN, *mine, odd, ""]
-
-
-def test_a_deleted_ledger_comes_back_whole():
-    other = dataclasses.replace(NIGHT, tag="u")
-    text = render("", [(NIGHT, HISTORY), (other, HISTORY[:1])])
-    assert [cells(line)["tag"] for line in text.splitlines()[1:]] == ["t", "t", "t", "t", "u"]
-
-
-def test_bytes_that_are_no_utf8_survive(tmp_path):
-    path = tmp_path / "results.tsv"
-    path.write_bytes(UPSTREAM.encode() + b" \xff\r\n")
-    ledger.write(path, [(NIGHT, ledger.rendered(NIGHT, HISTORY))])
-    assert UPSTREAM.encode() + b" \xff\r\n" in path.read_bytes()
-
-
 def test_the_analysis_code_of_the_ancestor_reads_it(pd):
-    df = pd.read_csv(io.StringIO(render(f"{ledger.HEADER}\n{UPSTREAM}\n", [(NIGHT, HISTORY)])), sep="\t")
+    df = pd.read_csv(io.StringIO(render(f"{HEADER}\n{UPSTREAM}\n", [(NIGHT, HISTORY)])), sep="\t")
     df["val_bpb"] = pd.to_numeric(df["val_bpb"], errors="coerce")
     df["memory_gb"] = pd.to_numeric(df["memory_gb"], errors="coerce")
     df["status"] = df["status"].str.strip().str.upper()
@@ -211,31 +161,15 @@ def test_the_analysis_code_of_the_ancestor_reads_it(pd):
     assert hits.iloc[0]["description"] == "LR 0.1 → 0.2"
 
 
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "results.tsv")
-    for use in (read_plain, ledger.read_rows, lambda path: write_plain(path, "text\n")):
-        with pytest.raises(NightError, match=r"results\.tsv is no plain file; move it away"):
-            use(tmp_path / "results.tsv")
-
-
 def test_a_line_follows_its_attempt_and_its_parent_and_is_otherwise_not_rendered_again():
     history = Chunks([*HISTORY, *(dataclasses.replace(HISTORY[1], number=number) for number in range(4, 3 * SIZE))])
-    before = ledger.rendered(NIGHT, history)
+    before = rendered(NIGHT, history)
     revoked = history.replaced(1, dataclasses.replace(HISTORY[1], decision=decided(Status.DISCARD, "revoked")))
-    after = ledger.rendered(NIGHT, revoked)
+    after = rendered(NIGHT, revoked)
     assert [one is other for one, other in zip(before, after, strict=True)] == [False, True, True]
     assert cells(rows(NIGHT, revoked)[1])["reason"] == "revoked"
     moved = revoked.replaced(0, dataclasses.replace(HISTORY[0], commit="9" * 40))
     assert {cells(line)["parent"] for line in rows(NIGHT, moved)[1:]} == {"9999999"}
-    assert ledger.rendered(NIGHT, history) == before
+    assert rendered(NIGHT, history) == before
     other = dataclasses.replace(NIGHT, device="another")
     assert {cells(line)["device"] for line in rows(other, history)} == {"another"}
-
-
-def test_what_another_wrote_meanwhile_stays(tmp_path):
-    path, lines = tmp_path / "results.tsv", [(NIGHT, ledger.rendered(NIGHT, HISTORY))]
-    ledger.write(path, lines)
-    path.write_text(f"{path.read_text()}{UPSTREAM}\n")
-    ledger.write(path, lines)
-    ledger.write(path, [])
-    assert path.read_text().split("\n") == [ledger.HEADER, *rows(NIGHT, HISTORY), UPSTREAM, ""]

@@ -1,0 +1,67 @@
+"""Bring the rows of all nights together in the ledger, from their journals: a person may delete it and lose nothing."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from agent.errors import NightError
+from agent.experiment import History, Night
+from agent.records.journal import Journal
+from agent.records.ledger.columns import tag_of
+from agent.records.ledger.rendering import LedgerText, rendered, row_of
+from agent.records.ledger.writing import write
+from agent.records.place import Place
+
+LAST = "SELECT attempt, max(id) AS id FROM decisions GROUP BY attempt"
+TOUCHED = f"""
+    SELECT (SELECT count(status) FROM decisions WHERE id IN (SELECT id FROM ({LAST}))) AS decided,
+        (SELECT count(*) FROM dawns) AS dawns,
+        (SELECT attempt FROM decisions ORDER BY id DESC LIMIT 1) AS judged,
+        (SELECT attempt FROM runs ORDER BY id DESC LIMIT 1) AS run
+"""
+
+
+def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> None:
+    """Render results.tsv from every journal here; keep the rows of a journal that cannot be read.
+
+    live: the running night and its attempts, whose journal may have been deleted meanwhile.
+    """
+    tag = None if live is None else live[0].tag
+    nights = [
+        night for at in sorted(place.nights.glob("*/journal.sqlite")) if at.parent.name != tag for night in _read(at)
+    ]
+    if live is not None:
+        nights.append((live[0], rendered(*live)))
+    write(place.ledger, sorted(nights, key=lambda pair: pair[0].started))
+
+
+_known: dict[Path, tuple[tuple[float, ...], list[tuple[Night, LedgerText]]]] = {}  # journals of other nights
+
+
+def _read(path: Path) -> list[tuple[Night, LedgerText]]:
+    """Return the night of a journal; none if it cannot be read. Read it again only where its files have changed."""
+    files = [file.stat() for file in sorted(path.parent.glob(f"{path.name}*")) if not file.name.endswith("-shm")]
+    stamp = tuple(fact for file in files for fact in (file.st_mtime_ns, file.st_size, file.st_ino))
+    if path not in _known or _known[path][0] != stamp:
+        _known[path] = stamp, []
+        with suppress(NightError), Journal.read(path) as journal:
+            night = journal.night()
+            _known[path] = stamp, [(night, rendered(night, journal.outlines()))]
+    return _known[path][1]
+
+
+def is_up_to_date(text: str, night: Night, journal: Journal) -> bool:
+    """Return whether a ledger is up to date with a journal, so that it need not be rendered.
+
+    Every rendering is of the whole night, so if the rows of the attempts changed last are there, all others are. A
+    night with a dawn is always rendered, since dawn changes many attempts at once.
+    """
+    (touched,) = journal.query(TOUCHED)
+    mine = {line for line in text.split("\n") if tag_of(line) == night.tag}
+    if touched["dawns"] or len(mine) != touched["decided"]:
+        return False
+    latest = journal.attempts_among({touched["judged"], touched["run"]} - {None})
+    others = {one.parent for one in latest if one.parent is not None} - {one.number for one in latest}
+    commits = {one.number: one.commit for one in (*journal.attempts_among(others), *latest)}
+    return mine.issuperset(
+        row_of(night, one, commits.get(one.parent or 0)) for one in latest if one.decision is not None
+    )

@@ -1,0 +1,62 @@
+"""Write the rows of nights into the ledger, and leave all others as they are."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
+
+from agent.experiment import Night
+from agent.files import check_plain, write_plain
+from agent.records.ledger.columns import HEADER, tag_of
+from agent.records.ledger.rendering import LedgerText
+
+LedgerParts = list[tuple[str | None, LedgerText]]  # each the tag of adjacent rows, None of foreign ones
+_written: dict[Path, tuple[tuple[int, ...], LedgerParts]] = {}  # by ledger: its stamp, its parts
+
+
+def write(path: Path, nights: Sequence[tuple[Night, LedgerText]]) -> None:
+    """Write the ledger: the rows of these nights from their first row's place on, all others unchanged.
+
+    The file is read only where another has written it, and lines are rendered only where their attempts have changed.
+    """
+    stamp, parts = _written.get(path, ((), []))
+    if not stamp or stamp != _stamp_of(path):
+        parts = _parts_of(path)
+    parts = arranged(parts, {night.tag: lines for night, lines in nights})
+    content = b"".join((f"{HEADER}\n".encode(), *(piece for _, lines in parts for piece in lines)))
+    write_plain(path, content)
+    _written[path] = _stamp_of(path), parts
+
+
+def arranged(parts: LedgerParts, nights: Mapping[str, LedgerText]) -> LedgerParts:
+    """Put the lines of nights, by tag, in the place of their first part; those of new nights come at the end."""
+    found: dict[str, LedgerText] = {}
+    arranged: LedgerParts = []
+    for tag, lines in parts:
+        if tag is None or tag not in nights:
+            arranged.append((tag, lines))
+        elif tag not in found:
+            found[tag] = nights[tag]
+            arranged.append((tag, nights[tag]))
+    return arranged + [(tag, lines) for tag, lines in nights.items() if tag not in found]
+
+
+def _parts_of(path: Path) -> LedgerParts:
+    """Read the parts of a ledger, without its header and blank lines."""
+    check_plain(path)
+    if not path.exists():
+        return []
+    with path.open("rb") as file:  # whose lines end with line feeds alone
+        lines = (line.removesuffix(b"\n") for line in file)
+        told = ((line, line.decode(errors="surrogateescape")) for line in lines if line)
+        rows = ((tag_of(text), line + b"\n") for line, text in told if text.split("\t", 1)[0] != "commit")
+        groups = groupby(rows, key=lambda row: row[0])
+        return [(tag, [b"".join(line for _, line in group)]) for tag, group in groups]
+
+
+def _stamp_of(path: Path) -> tuple[int, ...]:
+    """Return what changes when a file is written; () where there is none."""
+    with suppress(FileNotFoundError):
+        now = path.stat()
+        return now.st_mtime_ns, now.st_size, now.st_ino
+    return ()

@@ -1,0 +1,65 @@
+"""results.tsv as a file: nobody's rows are lost."""
+
+import dataclasses
+import os
+
+import pytest
+from ledgers import cells, render, rows
+from samples import FOREIGN, HISTORY, NIGHT, UPSTREAM
+
+from agent.errors import NightError
+from agent.files import read_plain, write_plain
+from agent.records.ledger.columns import HEADER
+from agent.records.ledger.reading import read_rows
+from agent.records.ledger.rendering import rendered
+from agent.records.ledger.writing import write
+
+
+def test_rendering_twice_changes_nothing():
+    once = render("", [(NIGHT, HISTORY)])
+    assert render(once, [(NIGHT, HISTORY)]) == once
+
+
+def test_rows_of_other_nights_stay_verbatim_and_in_place():
+    odd = "ffffff0\tnot a number\t\tKEEP\tan odd \u2028 row \x1c of twenty cells" + "\t" * 15
+    mine = rows(NIGHT, HISTORY)
+    before = "\n".join([HEADER, UPSTREAM, FOREIGN, *mine[:2], odd])  # no newline at the end
+    after = render(before, [(NIGHT, HISTORY)]).split("\n")
+    assert after == [HEADER, UPSTREAM, FOREIGN, *mine, odd, ""]
+
+
+def test_a_deleted_ledger_comes_back_whole():
+    other = dataclasses.replace(NIGHT, tag="u")
+    text = render("", [(NIGHT, HISTORY), (other, HISTORY[:1])])
+    assert [cells(line)["tag"] for line in text.splitlines()[1:]] == ["t", "t", "t", "t", "u"]
+
+
+def test_bytes_that_are_no_utf8_survive(tmp_path):
+    path = tmp_path / "results.tsv"
+    path.write_bytes(UPSTREAM.encode() + b" \xff\r\n")
+    write(path, [(NIGHT, rendered(NIGHT, HISTORY))])
+    assert UPSTREAM.encode() + b" \xff\r\n" in path.read_bytes()
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "results.tsv")
+    for use in (read_plain, read_rows, lambda path: write_plain(path, "text\n")):
+        with pytest.raises(NightError, match=r"results\.tsv is no plain file; move it away"):
+            use(tmp_path / "results.tsv")
+
+
+def test_what_another_wrote_meanwhile_stays(tmp_path):
+    path, lines = tmp_path / "results.tsv", [(NIGHT, rendered(NIGHT, HISTORY))]
+    write(path, lines)
+    path.write_text(f"{path.read_text()}{UPSTREAM}\n")
+    write(path, lines)
+    write(path, [])
+    assert path.read_text().split("\n") == [HEADER, *rows(NIGHT, HISTORY), UPSTREAM, ""]
+
+
+def test_the_header_is_the_agreed_one():
+    assert render("", []) == (
+        "commit\tval_bpb\tmemory_gb\tstatus\tdescription\tattempt\ttag\tbranch\tparent\treason\tseeds\tval_bpb_std\t"
+        "tokens_M\tparams_M\ttrain_s\twall_s\tsource\tprotocol\tdevice\tstarted\tgain_bpb\tsure\t"
+        "dawn_bpb\tdawn_seeds\tholdout_bpb\n"
+    )
