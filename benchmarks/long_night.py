@@ -61,6 +61,7 @@ from agent.pools.local import LocalPool
 from agent.proposers.checked import Checked
 from agent.proposers.search.search import Search
 from agent.records.journal import Journal
+from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
 from agent.runs import score as scoring
 from agent.runs import train as training
@@ -158,8 +159,8 @@ def live_on(root: Path, known: int, steps: int, workers: int = 1) -> measure.Fla
         with closing(LocalPool([replace(runner, lease=lease) for lease in leases])) as pool:
             run_night(
                 NightContext(
-                    place, journal, runner, proposer, choose_judge("balanced"), watcher, stop, limits, dry_runs=True,
-                    pool=pool,
+                    place, journal, Ledger(place), runner, proposer, choose_judge("balanced"), watcher, stop, limits,
+                    dry_runs=True, pool=pool,
                 )
             )  # fmt: skip
     ends = [at for number, at in sorted(watcher.settled.items()) if number >= known]

@@ -51,7 +51,7 @@ from agent.night.opening.limits import expected_run_s
 from agent.proposers.registry import choices
 from agent.records.journal import Journal
 from agent.records.ledger.rendering import rendered
-from agent.records.ledger.writing import write
+from agent.records.ledger.writing import LedgerFile
 from agent.records.shipped import ship
 
 ARMS = ("mix", "search", "random", "catalogue")
@@ -108,7 +108,7 @@ def record(args: argparse.Namespace, night: Planned) -> None:
         ship(night.place, night.tag, args.out / night.tag)
         with Journal.read(night.place.journal(night.tag)) as journal:
             found = journal.night()
-            write(rows, [(found, rendered(found, journal.attempts()))])
+            LedgerFile(rows).write([(found, rendered(found, journal.attempts()))])
         measure.write_json(args.json, args.flatten(args.out))
     except NightError as error:
         measure.say(f"{night.tag}: {error}")

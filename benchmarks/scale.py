@@ -51,6 +51,7 @@ from agent.night.planning.context import NightContext
 from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
 from agent.records.journal import Journal
+from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
 from agent.records.terms import Terms
 from agent.runs.runner import Runner
@@ -106,7 +107,7 @@ def live(root: Path, args: argparse.Namespace) -> measure.Flat:
         with closing(opened_pool(runner)) as pool:
             run_night(
                 NightContext(
-                    place, journal, runner, proposer, choose_judge("balanced"), watcher, stop,
+                    place, journal, Ledger(place), runner, proposer, choose_judge("balanced"), watcher, stop,
                     Limits(experiments=runs), pool=pool,
                 )
             )  # fmt: skip

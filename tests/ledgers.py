@@ -6,7 +6,7 @@ from agent.experiment import History, Night
 from agent.files import read_plain, throwaway_folder
 from agent.records.ledger.columns import COLUMNS
 from agent.records.ledger.rendering import rendered
-from agent.records.ledger.writing import write
+from agent.records.ledger.writing import LedgerFile
 
 
 def rows(night: Night, history: History) -> list[str]:
@@ -17,7 +17,7 @@ def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
     """Return a ledger's text after these nights were written to it."""
     with throwaway_folder() as folder:
         (folder / "results.tsv").write_bytes(before.encode(errors="surrogateescape"))
-        write(folder / "results.tsv", [(night, rendered(night, history)) for night, history in nights])
+        LedgerFile(folder / "results.tsv").write([(night, rendered(night, history)) for night, history in nights])
         return read_plain(folder / "results.tsv")
 
 

@@ -29,6 +29,7 @@ from agent.night.opening.stop import Stop
 from agent.night.planning.context import NightContext
 from agent.night.planning.next_job import measure
 from agent.records.journal import Journal
+from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
 from agent.records.terms import Terms
 from agent.runs.runner import Runner
@@ -247,7 +248,9 @@ def scripted_context(
     runner = Runner(night, place.folder(tag), box, limits, allowance_s, lambda: stop.now, watcher.progressed)
     with Journal.resume(place.journal(tag)) as journal:
         proposer = Scripted(scripts)
-        yield NightContext(place, journal, runner, proposer, Greedy(confirm), watcher, stop, Limits(), plausible_gain)
+        yield NightContext(
+            place, journal, Ledger(place), runner, proposer, Greedy(confirm), watcher, stop, Limits(), plausible_gain
+        )
 
 
 def run_once(context: NightContext, number: int, dawn: int = 0) -> None:

@@ -27,7 +27,7 @@ from agent.proposers.ahead import Outbox
 from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, proposer_of
 from agent.proposers.source import Surroundings
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import write_ledger
+from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place, known_night
 from agent.records.terms import Terms, changes, opened, resumed
 from agent.runs.runner import Runner
@@ -165,6 +165,7 @@ def _put_together(
     return NightContext(
         place=place,
         journal=journal,
+        ledger=Ledger(place),
         runner=runner,
         proposer=setup.proposer or proposer_of(Surroundings(place, night, terms, outbox)),
         outbox=outbox if asks_sources else None,
@@ -226,5 +227,5 @@ def last_row(place: Place, journal: Journal) -> Iterator[None]:
         if disk_is_full(error):
             journal.give_reserve()
             with suppress(OSError, sqlite3.OperationalError, NightError):
-                write_ledger(place, live=(journal.night(), journal.attempts()))
+                Ledger(place).write(live=(journal.night(), journal.attempts()))
         raise

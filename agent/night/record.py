@@ -26,7 +26,6 @@ from agent.night.planning.context import NightContext
 from agent.night.planning.state import State
 from agent.night.planning.steps import Reconsider
 from agent.pools.contention import contention_of
-from agent.records.ledger.ledger import write_ledger
 from agent.runs.execute import Result, is_denied_again, remedy
 from agent.runs.jobs import Evaluate, Job, Measure, OfWeights, Reexamine, Rehearse
 from agent.runs.runner import STARVED_WAIT_S
@@ -158,7 +157,7 @@ def settle(context: NightContext, state: State, number: int, in_flight: Collecti
             pool.drop_weights(number, run.seed)
     if best is not None and best.commit is not None:
         point_branch(context, state, context.runner.night.branch, best.commit, f"best is attempt {best.number}")
-    write_ledger(context.place, live=(context.runner.night, state.attempts))
+    context.ledger.write(live=(context.runner.night, state.attempts))
     state.settle(number)
     state.check_in_place()
     context.attempt_settled()

@@ -11,7 +11,6 @@ from agent.judging.failures import too_slow
 from agent.night.planning.context import NightContext
 from agent.night.planning.state import State
 from agent.night.record import why_and_where
-from agent.records.ledger.ledger import write_ledger
 from agent.runs.execute import broken_by
 
 # A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that
@@ -48,7 +47,7 @@ def end_after_crashes(context: NightContext, state: State, latest: History, tria
     if why is None:
         raise MachineError(f"{crashes}; attempt 0 still runs here, so see what they share, repair it, {go_on}")
     state.make_void([attempt.number for attempt in crashed], why)
-    write_ledger(context.place, live=(context.runner.night, state.attempts))
+    context.ledger.write(live=(context.runner.night, state.attempts))
     raise MachineError(f"{crashes}; {why}; repair that and {go_on} (these crashes do not count and are done again)")
 
 

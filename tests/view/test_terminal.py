@@ -20,7 +20,7 @@ from agent.proposers.mix import Share
 from agent.records.ledger.columns import COLUMNS, Row
 from agent.records.ledger.reading import read_rows
 from agent.records.ledger.rendering import rendered
-from agent.records.ledger.writing import write
+from agent.records.ledger.writing import LedgerFile
 from agent.script.basis import Basis
 from agent.view import terminal as report
 from agent.view.live.verdicts import verdict
@@ -33,7 +33,7 @@ def rows(tmp_path):
     other = dataclasses.replace(NIGHT, tag="u", protocol="another")
     path, nights = tmp_path / "results.tsv", [(NIGHT, HISTORY), (other, HISTORY[:1])]
     path.write_text(f"{UPSTREAM}\n")
-    write(path, [(night, rendered(night, history)) for night, history in nights])
+    LedgerFile(path).write([(night, rendered(night, history)) for night, history in nights])
     return read_rows(path)
 
 
@@ -67,7 +67,7 @@ def test_a_table_has_a_line_for_every_row_also_for_shorter_ones(rows):
 
 
 def test_results_show_the_difference_to_the_parent_gain_certainty_seeds_and_reason(tmp_path):
-    write(tmp_path / "results.tsv", [(NIGHT, rendered(NIGHT, judged()))])
+    LedgerFile(tmp_path / "results.tsv").write([(NIGHT, rendered(NIGHT, judged()))])
     header, _, first, crash = plain(report.results_lines(read_rows(tmp_path / "results.tsv")))
     assert header.replace(" ", "") == "#val_bpbΔparentgainsureseedsstatusdescriptionreasonmemorywallscommit"
     assert [cell.strip() for cell in re.split(" {2,}", first)] == [
@@ -80,7 +80,7 @@ def test_results_show_the_difference_to_the_parent_gain_certainty_seeds_and_reas
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160, 200])
 def test_a_narrow_terminal_gets_fewer_columns_and_no_word_is_broken(tmp_path, width):
-    write(tmp_path / "results.tsv", [(NIGHT, rendered(NIGHT, judged()))])
+    LedgerFile(tmp_path / "results.tsv").write([(NIGHT, rendered(NIGHT, judged()))])
     rows = read_rows(tmp_path / "results.tsv")
     whole, lines = plain(report.results_lines(rows)), plain(report.results_lines(rows, width))
     assert max(map(cell_len, lines)) <= max(width, 59)
@@ -134,7 +134,7 @@ def test_a_difference_is_that_of_the_scores_as_they_are_shown(tmp_path):
     assert Greedy().judge(after, [before]).reason == "0.000008 below the incumbent"
     status = "\n".join(status_lines(NIGHT, [before, after], pid=None, stopping=False))
     assert "0.000008 below the baseline's 1.234568" in status
-    write(tmp_path / "results.tsv", [(NIGHT, rendered(NIGHT, [before, after]))])
+    LedgerFile(tmp_path / "results.tsv").write([(NIGHT, rendered(NIGHT, [before, after]))])
     assert " -0.000008 " in plain(report.results_lines(read_rows(tmp_path / "results.tsv")))[2]
 
 

@@ -19,7 +19,7 @@ from agent.git.repo import valid_tag
 from agent.invocation import typed
 from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import write_ledger
+from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
 from agent.records.terms import SANDBOXES, Terms, as_words
 from agent.text import harmless
@@ -74,7 +74,7 @@ def _pack(place: Place, options: ArchiveOptions) -> None:
     if options.dry_run:
         print(f"night {tag}, {size_words(before)}, would become {file}, and its folder would be deleted")
         return
-    write_ledger(place)  # whose rows stay when the journal is away
+    Ledger(place).write()  # whose rows stay when the journal is away
     with working(f"packing night {tag}: {size_words(before)}"):
         contents = pack(place, tag, summary)
     after = file.stat().st_size

@@ -13,7 +13,7 @@ from agent.invocation import typed
 from agent.night.opening.lock import is_held
 from agent.records.journal import Journal
 from agent.records.ledger.columns import COLUMNS, Row, number_of
-from agent.records.ledger.ledger import is_up_to_date, write_ledger
+from agent.records.ledger.ledger import Ledger, is_up_to_date
 from agent.records.ledger.reading import read_rows
 from agent.records.place import Place
 from agent.view import terminal
@@ -54,7 +54,7 @@ def results(options: ResultsOptions) -> int:
 
 def current_rows(place: Place) -> list[Row]:
     if not is_held(place.repo.common_dir()) and not all(map(partial(_is_up_to_date, place), place.tags())):
-        write_ledger(place)  # a running night does so itself: an older rendering must not overwrite the newer
+        Ledger(place).write()  # a running night does so itself: an older rendering must not overwrite the newer
     return read_rows(place.ledger)
 
 

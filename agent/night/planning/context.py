@@ -13,6 +13,7 @@ from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
 from agent.proposers.ahead import Outbox
 from agent.records.journal import Journal
+from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
 from agent.runs.runner import Runner
 
@@ -23,6 +24,7 @@ class NightContext:
 
     place: Place
     journal: Journal
+    ledger: Ledger
     runner: Runner
     proposer: Proposer
     judge: Judge

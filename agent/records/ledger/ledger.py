@@ -7,8 +7,8 @@ from agent.errors import NightError
 from agent.experiment import History, Night
 from agent.records.journal import Journal
 from agent.records.ledger.columns import tag_of
-from agent.records.ledger.rendering import LedgerText, rendered, row_of
-from agent.records.ledger.writing import write
+from agent.records.ledger.rendering import LastLines, LedgerText, rendered, row_of
+from agent.records.ledger.writing import LedgerFile
 from agent.records.place import Place
 
 LAST = "SELECT attempt, max(id) AS id FROM decisions GROUP BY attempt"
@@ -20,33 +20,37 @@ TOUCHED = f"""
 """
 
 
-def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> None:
-    """Render results.tsv from every journal here; keep the rows of a journal that cannot be read.
+class Ledger:
+    """Write the rows of all nights here; what has not changed since the last writing is neither read nor rendered."""
 
-    live: the running night and its attempts, whose journal may have been deleted meanwhile.
-    """
-    tag = None if live is None else live[0].tag
-    nights = [
-        night for at in sorted(place.nights.glob("*/journal.sqlite")) if at.parent.name != tag for night in _read(at)
-    ]
-    if live is not None:
-        nights.append((live[0], rendered(*live)))
-    write(place.ledger, sorted(nights, key=lambda pair: pair[0].started))
+    def __init__(self, place: Place) -> None:
+        self._nights = place.nights
+        self._file = LedgerFile(place.ledger)
+        self._lines = LastLines()  # of the running night
+        self._others: dict[Path, tuple[tuple[float, ...], list[tuple[Night, LedgerText]]]] = {}  # by their journals
 
+    def write(self, live: tuple[Night, History] | None = None) -> None:
+        """Render results.tsv from every journal here; keep the rows of a journal that cannot be read.
 
-_known: dict[Path, tuple[tuple[float, ...], list[tuple[Night, LedgerText]]]] = {}  # journals of other nights
+        live: the running night and its attempts, whose journal may have been deleted meanwhile.
+        """
+        tag = None if live is None else live[0].tag
+        journals = (at for at in sorted(self._nights.glob("*/journal.sqlite")) if at.parent.name != tag)
+        nights = [night for at in journals for night in self._read(at)]
+        if live is not None:
+            nights.append((live[0], rendered(*live, self._lines)))
+        self._file.write(sorted(nights, key=lambda pair: pair[0].started))
 
-
-def _read(path: Path) -> list[tuple[Night, LedgerText]]:
-    """Return the night of a journal; none if it cannot be read. Read it again only where its files have changed."""
-    files = [file.stat() for file in sorted(path.parent.glob(f"{path.name}*")) if not file.name.endswith("-shm")]
-    stamp = tuple(fact for file in files for fact in (file.st_mtime_ns, file.st_size, file.st_ino))
-    if path not in _known or _known[path][0] != stamp:
-        _known[path] = stamp, []
-        with suppress(NightError), Journal.read(path) as journal:
-            night = journal.night()
-            _known[path] = stamp, [(night, rendered(night, journal.outlines()))]
-    return _known[path][1]
+    def _read(self, path: Path) -> list[tuple[Night, LedgerText]]:
+        """Return the night of a journal; none if it cannot be read. Read it again only where its files have changed."""
+        files = [file.stat() for file in sorted(path.parent.glob(f"{path.name}*")) if not file.name.endswith("-shm")]
+        stamp = tuple(fact for file in files for fact in (file.st_mtime_ns, file.st_size, file.st_ino))
+        if path not in self._others or self._others[path][0] != stamp:
+            self._others[path] = stamp, []
+            with suppress(NightError), Journal.read(path) as journal:
+                night = journal.night()
+                self._others[path] = stamp, [(night, rendered(night, journal.outlines()))]
+        return self._others[path][1]
 
 
 def is_up_to_date(text: str, night: Night, journal: Journal) -> bool:

@@ -11,21 +11,24 @@ from agent.records.ledger.columns import HEADER, tag_of
 from agent.records.ledger.rendering import LedgerText
 
 LedgerParts = list[tuple[str | None, LedgerText]]  # each the tag of adjacent rows, None of foreign ones
-_written: dict[Path, tuple[tuple[int, ...], LedgerParts]] = {}  # by ledger: its stamp, its parts
 
 
-def write(path: Path, nights: Sequence[tuple[Night, LedgerText]]) -> None:
-    """Write the ledger: the rows of these nights from their first row's place on, all others unchanged.
+class LedgerFile:
+    """Write a ledger, again and again: it is read only where another has written it meanwhile."""
 
-    The file is read only where another has written it, and lines are rendered only where their attempts have changed.
-    """
-    stamp, parts = _written.get(path, ((), []))
-    if not stamp or stamp != _stamp_of(path):
-        parts = _parts_of(path)
-    parts = arranged(parts, {night.tag: lines for night, lines in nights})
-    content = b"".join((f"{HEADER}\n".encode(), *(piece for _, lines in parts for piece in lines)))
-    write_plain(path, content)
-    _written[path] = _stamp_of(path), parts
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: tuple[int, ...] = ()
+        self._parts: LedgerParts = []
+
+    def write(self, nights: Sequence[tuple[Night, LedgerText]]) -> None:
+        """Write the rows of these nights from their first row's place on, all others unchanged."""
+        is_ours = bool(self._stamp) and self._stamp == _stamp_of(self._path)
+        before = self._parts if is_ours else _parts_of(self._path)
+        parts = arranged(before, {night.tag: lines for night, lines in nights})
+        content = b"".join((f"{HEADER}\n".encode(), *(piece for _, lines in parts for piece in lines)))
+        write_plain(self._path, content)
+        self._stamp, self._parts = _stamp_of(self._path), parts
 
 
 def arranged(parts: LedgerParts, nights: Mapping[str, LedgerText]) -> LedgerParts:

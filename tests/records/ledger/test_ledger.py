@@ -1,19 +1,55 @@
 """The rows of all nights in results.tsv, from their journals."""
 
+import dataclasses
 from pathlib import Path
 
 from judged import scored_attempt
-from samples import NIGHT, enter
+from samples import HISTORY, NIGHT, enter
 
-from agent.experiment import Decision, Ending, Kind, Run, Score, Status
+from agent.experiment import Attempt, Decision, Ending, History, Kind, Night, Run, Score, Status
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import is_up_to_date
+from agent.records.ledger.ledger import Ledger, is_up_to_date
+from agent.records.ledger.reading import read_rows
 from agent.records.ledger.rendering import rendered
-from agent.records.ledger.writing import write
+from agent.records.ledger.writing import LedgerFile
+from agent.records.place import Place
+
+
+def scored(number: int, parent: int | None = None) -> Attempt:
+    return scored_attempt(number, 1.5, parent=parent, status=Status.KEEP, script=f"A = {number}")
+
+
+def test_what_has_changed_in_any_journal_is_in_the_ledger_when_it_is_written_again(grounds):
+    place = Place.of(grounds.root / "train_mlx.py")
+    ledger, running = Ledger(place), (dataclasses.replace(NIGHT, tag="u"), HISTORY[:2])
+
+    def written_again(live: tuple[Night, History] | None = None) -> list[str]:
+        ledger.write(live)
+        return [f"{row['tag']} {row['attempt']}" for row in read_rows(place.ledger)]
+
+    with Journal.create(place.journal("t"), NIGHT) as journal:
+        enter(journal, scored(0))
+        assert written_again() == ["t 0"]
+        enter(journal, scored(1, parent=0))
+        assert written_again(running) == ["t 0", "t 1", "u 0", "u 1"]
+    place.ledger.unlink()
+    assert written_again(running) == ["t 0", "t 1", "u 0", "u 1"]
+    place.journal("t").write_text("no journal any more")
+    assert written_again((running[0], HISTORY[:1])) == ["t 0", "t 1", "u 0"]
+
+
+def test_two_ledgers_of_one_file_write_over_no_row_of_each_other(grounds):
+    place = Place.of(grounds.root / "train_mlx.py")
+    first, second = Ledger(place), Ledger(place)
+    nights = [dataclasses.replace(NIGHT, tag=tag) for tag in ("u", "v")]
+    first.write((nights[0], HISTORY[:1]))
+    second.write((nights[1], HISTORY[:2]))
+    first.write((nights[0], HISTORY[:2]))
+    assert [row["tag"] for row in read_rows(place.ledger)] == ["u", "u", "v", "v"]
 
 
 def written(folder: Path, journal: Journal) -> str:
-    write(folder / "results.tsv", [(NIGHT, rendered(NIGHT, journal.attempts()))])
+    LedgerFile(folder / "results.tsv").write([(NIGHT, rendered(NIGHT, journal.attempts()))])
     return (folder / "results.tsv").read_text()
 
 

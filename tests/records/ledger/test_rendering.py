@@ -14,7 +14,7 @@ from agent.experiment.chunks import SIZE, Chunks
 from agent.files import write_plain
 from agent.records.ledger.columns import HEADER
 from agent.records.ledger.reading import read_rows
-from agent.records.ledger.rendering import rendered
+from agent.records.ledger.rendering import LastLines, rendered
 
 
 @pytest.fixture(scope="module")
@@ -162,10 +162,11 @@ def test_the_analysis_code_of_the_ancestor_reads_it(pd):
 
 
 def test_a_line_follows_its_attempt_and_its_parent_and_is_otherwise_not_rendered_again():
+    lines = LastLines()
     history = Chunks([*HISTORY, *(dataclasses.replace(HISTORY[1], number=number) for number in range(4, 3 * SIZE))])
-    before = rendered(NIGHT, history)
+    before = rendered(NIGHT, history, lines)
     revoked = history.replaced(1, dataclasses.replace(HISTORY[1], decision=decided(Status.DISCARD, "revoked")))
-    after = rendered(NIGHT, revoked)
+    after = rendered(NIGHT, revoked, lines)
     assert [one is other for one, other in zip(before, after, strict=True)] == [False, True, True]
     assert cells(rows(NIGHT, revoked)[1])["reason"] == "revoked"
     moved = revoked.replaced(0, dataclasses.replace(HISTORY[0], commit="9" * 40))

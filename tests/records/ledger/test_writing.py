@@ -12,7 +12,7 @@ from agent.files import read_plain, write_plain
 from agent.records.ledger.columns import HEADER
 from agent.records.ledger.reading import read_rows
 from agent.records.ledger.rendering import rendered
-from agent.records.ledger.writing import write
+from agent.records.ledger.writing import LedgerFile
 
 
 def test_rendering_twice_changes_nothing():
@@ -37,7 +37,7 @@ def test_a_deleted_ledger_comes_back_whole():
 def test_bytes_that_are_no_utf8_survive(tmp_path):
     path = tmp_path / "results.tsv"
     path.write_bytes(UPSTREAM.encode() + b" \xff\r\n")
-    write(path, [(NIGHT, rendered(NIGHT, HISTORY))])
+    LedgerFile(path).write([(NIGHT, rendered(NIGHT, HISTORY))])
     assert UPSTREAM.encode() + b" \xff\r\n" in path.read_bytes()
 
 
@@ -50,10 +50,11 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
 
 def test_what_another_wrote_meanwhile_stays(tmp_path):
     path, lines = tmp_path / "results.tsv", [(NIGHT, rendered(NIGHT, HISTORY))]
-    write(path, lines)
+    file = LedgerFile(path)
+    file.write(lines)
     path.write_text(f"{path.read_text()}{UPSTREAM}\n")
-    write(path, lines)
-    write(path, [])
+    file.write(lines)
+    file.write([])
     assert path.read_text().split("\n") == [HEADER, *rows(NIGHT, HISTORY), UPSTREAM, ""]
 
 

@@ -18,7 +18,7 @@ from agent.experiment import (
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import write_ledger
+from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
 from agent.records.shipped import ship
 from agent.view.charts.tradeoffs import front
@@ -168,7 +168,7 @@ def test_a_shipped_night_has_the_facts_of_its_journal(place, facts, tmp_path):
     with Journal.resume(there.journal("t")) as journal:
         for number in range(len(facts.attempts)):
             journal.record_commit(number, f"{number}" * 40)
-    write_ledger(there)
+    Ledger(there).write()
     shutil.rmtree(there.nights)
     told = night_facts(there, "t")
     assert known_tags(there) == ("t",)
