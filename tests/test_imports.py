@@ -51,6 +51,7 @@ ROOMS = (
     "agent.cli.reading",
     "agent.cli.taking",
     "agent.cli.housekeeping",
+    "agent.cli.machine",
     "agent.cli",
 )
 MAIN = "agent.__main__"  # the door, above all rooms

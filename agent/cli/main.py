@@ -48,8 +48,8 @@ FILES = {
     "archive": "agent.cli.housekeeping.archive",
     "pack": "agent.cli.housekeeping.moving",
     "unpack": "agent.cli.housekeeping.moving",
-    "profile": "agent.cli.machine",
-    "doctor": "agent.cli.machine",
+    "profile": "agent.cli.machine.profile",
+    "doctor": "agent.cli.machine.doctor",
     "mcp": "agent.cli.housekeeping.mcp",
 }
 

@@ -9,8 +9,8 @@ import pytest
 from json_page import faults
 from nights import git
 
-from agent.cli import doctor
-from agent.cli.doctor import DEVICE, Device, Finding, _disk, speed
+from agent.cli.machine import checks
+from agent.cli.machine.checks import DEVICE, Device, Finding, _disk, speed
 
 IDLE = Device("cpu", "a CPU (2 cores)", 200.0, "/cache/libopenblas.so", cores=2, others=0.1, machine_cores=2)
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the BLAS is exchanged on Linux alone")
@@ -70,7 +70,7 @@ def test_what_other_programs_use_is_measured():
     spinner = multiprocessing.get_context("spawn").Process(target=_spin, daemon=True)
     spinner.start()
     try:
-        found = doctor.ask(DEVICE)
+        found = checks.ask(DEVICE)
     finally:
         spinner.kill()
         spinner.join()
@@ -81,10 +81,10 @@ def test_what_other_programs_use_is_measured():
 def test_a_night_without_data_is_possible_where_they_can_be_prepared(tmp_path, monkeypatch):
     monkeypatch.delenv("NIGHTSHIFT_DATA", raising=False)
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "not yet" / "there"))
-    assert [finding.good for finding in doctor._data()] == [True]
+    assert [finding.good for finding in checks._data()] == [True]
     (tmp_path / "file").touch()
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "file" / "there"))
-    (finding,) = doctor._data()
+    (finding,) = checks._data()
     assert (finding.good, finding.essential) == (False, True)
     assert f"{tmp_path / 'file'} cannot hold any" in finding.what
 
@@ -109,11 +109,11 @@ def test_a_cross_is_what_a_night_cannot_do_without_and_the_last_line_names_it(gr
 
 def test_an_empty_folder_is_not_told_to_commit_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (outside,) = doctor._git()
+    (outside,) = checks._git()
     assert outside.what.endswith("is not in a git repository; run: nightshift init")
     git(tmp_path, "init", "-q")
-    (empty,) = doctor._git()
+    (empty,) = checks._git()
     assert empty.what.endswith("has no commits yet; run: nightshift init")
     (tmp_path / "train_mlx.py").write_text("")
-    (begun,) = doctor._git()
+    (begun,) = checks._git()
     assert begun.what.endswith("has no commits yet; run: git add . && git commit -m start")

@@ -14,8 +14,8 @@ import psutil
 import pytest
 from nights import PROJECT
 
-from agent.cli.doctor import ask_python
-from agent.cli.verify import REPORT, anonymous, public_address, verified
+from agent.cli.machine.checks import ask_python
+from agent.cli.machine.verify import REPORT, anonymous, public_address, verified
 from agent.profile import steps
 
 

@@ -18,7 +18,7 @@ from boxes import bubblewrap, kernels_own, usable
 from nights import PROJECT, Grounds, make_repository, options_of, unigram
 
 import hardware
-from agent.cli import doctor
+from agent.cli.machine import checks
 from agent.errors import MachineError, NightError
 from agent.experiment import Ending
 from agent.experiment.lease import WHOLE, Lease
@@ -144,16 +144,16 @@ def test_every_worker_has_a_gpu(gpus):
 
 
 def test_a_machine_with_several_gpus_says_how_a_night_uses_them(gpus, monkeypatch):
-    (found,) = doctor.gpus()
+    (found,) = checks.gpus()
     assert (found.good, found.what) == (
         True,
         "GPUs: 2 GPUs of one kind are here: nightshift run --workers 2 trains on both",
     )
     assert "run --tag t --workers 2 trains" in gpus_unused(gpus_of_machine(), "t")[0]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
-    assert list(doctor.gpus()) == []  # they differ
+    assert list(checks.gpus()) == []  # they differ
     gpus.unlink()
-    (missing,) = doctor.gpus()
+    (missing,) = checks.gpus()
     assert (missing.good, missing.essential, missing.remedy) == (False, False, "without it a night has one worker")
 
 

@@ -1,4 +1,4 @@
-"""The commands that look at the machine: whether it is fit for a night, and where a training step spends its time."""
+"""Where the time of a training step goes: nightshift profile."""
 
 import argparse
 from dataclasses import dataclass
@@ -10,8 +10,6 @@ from agent.cli.words.options import add_script
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import positive_int, seed
 from agent.view.answer import STDOUT, Answer, AnswersTo
-
-# ---- profile ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,41 +52,4 @@ PROFILE = Subcommand(
     profile,
     _profile_words,
     answers=AnswersTo.FILE,
-)
-
-# ---- doctor ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorOptions:
-    script: Path
-    verify: bool
-    answer: Answer
-
-
-def doctor(options: DoctorOptions) -> int:
-    from agent.cli.doctor import examine
-    from agent.cli.verify import verified
-
-    return examine(Console(), options.script, options.answer, [verified] if options.verify else [])
-
-
-def _doctor_words(words: argparse.ArgumentParser) -> None:
-    add_script(words)
-    words.add_argument("--json", action="store_true", help="print the checks as JSON: nothing else on stdout")
-    words.add_argument(
-        "--verify",
-        action="store_true",
-        help="also try out the machine, which takes minutes: operations and steps against float32, memory, sandbox, "
-        "clocks, and a night of one experiment; writes verify.json",
-    )
-
-
-DOCTOR = Subcommand(
-    "doctor",
-    "check Python, MLX, BLAS, script, git, disk, memory and data",
-    DoctorOptions,
-    doctor,
-    _doctor_words,
-    answers=AnswersTo.STDOUT,
 )

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agent.cli.doctor import Finding, ask, ask_python
+from agent.cli.machine.checks import Finding, ask, ask_python
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch, kept_awake
 from agent.experiment import Status
 from agent.files import throwaway_folder
