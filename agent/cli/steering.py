@@ -14,7 +14,7 @@ from agent.night.opening.lock import holder
 from agent.night.opening.stop import AFTER_RUN, NOW, Stop
 from agent.proposers import queue
 from agent.proposers.notes import add_note
-from agent.proposers.submission import read_submission
+from agent.proposers.submission import check_not_submitted, read_submission
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.answer import Answer, AnswersTo
@@ -36,9 +36,11 @@ class SubmitOptions:
 def submit(options: SubmitOptions) -> int:
     place = Place.of(options.script)
     where = place_meant()
-    night, history = night_in(where, None) if where.tags() else (None, ())
-    text = read_submission(options.file, place, history, night.tag if night else "")
+    night, history = night_in(where, _running(where)) if where.tags() else (None, ())
+    tag = night.tag if night else ""
+    text = read_submission(options.file, place, history, tag)
     # a night that runs in another working tree reads the queue there
+    check_not_submitted(options.file, text, where, history, tag)
     path = queue.submit(where.queue, text, options.message, script=place.script, now=utc_now())
     said = f"queued as {path.name}; a night with --proposer queue or mix tries it before all else"
     options.answer.say(said, {"file": str(path)})
@@ -69,12 +71,16 @@ class NoteOptions:
 
 def note(options: NoteOptions) -> int:
     place = place_meant(options.tag)
-    who = holder(place.repo.common_dir())
-    running = who.tag if who and place.journal(who.tag).exists() else None
-    night, _ = night_in(place, options.tag or running)
+    night, _ = night_in(place, options.tag or _running(place))
     add_note(place.folder(night.tag), " ".join(options.text), utc_now())
     options.answer.say(f"night {night.tag} is told before its next proposal", {"tag": night.tag})
     return 0
+
+
+def _running(place: Place) -> str | None:
+    """Return the tag of the night that runs here, if one does."""
+    who = holder(place.repo.common_dir())
+    return who.tag if who and place.journal(who.tag).exists() else None
 
 
 def _note_words(words: argparse.ArgumentParser) -> None:

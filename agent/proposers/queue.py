@@ -7,13 +7,13 @@ was taken when the night was killed is taken again, and one that was tried is ne
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from agent.errors import NightError, NoIdea, ScriptError
+from agent.errors import NightError, NightshiftError, NoIdea, ScriptError
 from agent.experiment import Attempt, Briefing, History, Proposal, Status
 from agent.files import ignore_all, read_end, write_plain
 from agent.git.repo import valid_tag
@@ -87,6 +87,25 @@ def waiting(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names, key=lambda name: int(name.partition(".")[0]))]
 
 
+def entries(
+    folder: Path, refuse: Callable[[Path, NightError], None] = lambda path, why: None
+) -> Iterator[tuple[Path, QueueEntry]]:
+    """Read the entries, the oldest first; ignore links, pipes and files with other names.
+
+    refuse: called for a file that is no entry.
+    """
+    folder = folder.resolve()
+    for path in waiting(folder):
+        try:
+            content = read_end(folder, path.name, MAX_ENTRY_BYTES + 1)
+        except OSError:
+            continue
+        try:
+            yield path, _parsed(content)
+        except NightError as error:
+            refuse(path, error)
+
+
 def _next_number(folder: Path) -> int:
     """Return a number higher than all before, so that no number is used twice."""
     queued = waiting(folder)
@@ -112,54 +131,46 @@ class Queue:
         """Return the oldest entry that can be tried, putting the others aside; raise NoIdea while there is none."""
         history = begun(briefing.history)
         claimed = briefing.history[len(history) :]
-        for path, entry in self._entries():
+        for path, entry in entries(self._folder, self._refuse):
             if any(_is_of(one, entry) for one in claimed):
                 continue  # another worker has it, and will soon have begun
-            tried = self._tried_as(entry, history, briefing.night.tag)
-            if tried is not None:
-                _put_aside(path, DONE, tried)
+            number = became(entry, self._nights, briefing.night.tag, history)
+            if number is not None:
+                _put_aside(path, DONE, f"attempt {number} of night {entry.night}")
                 continue
             try:
                 proposal = proposed(entry, briefing)
             except (ScriptError, NightError) as error:
-                self._refuse(path, str(error))
+                self._refuse(path, error)
                 continue
             digest = _sha256(proposal.script)
             write_plain(path, _as_json(replace(entry, night=briefing.night.tag, sha256=digest)))
             return proposal
         raise NoIdea("the queue is empty")
 
-    def _entries(self) -> Iterator[tuple[Path, QueueEntry]]:
-        """Read the entries; ignore links, pipes and files with other names."""
-        for path in waiting(self._folder):
-            try:
-                content = read_end(self._folder, path.name, MAX_ENTRY_BYTES + 1)
-            except OSError:
-                continue
-            try:
-                yield path, _parsed(content)
-            except NightError as error:
-                self._refuse(path, str(error))
-
-    def _tried_as(self, entry: QueueEntry, history: History, tag: str) -> str | None:
-        """Name the attempt that it became; None where it was never taken, or the night was killed before it began."""
-        if entry.night is None:
-            return None
-        history = history if entry.night == tag else self._history(entry.night)
-        known = (one.number for one in history if _is_of(one, entry))
-        return next((f"attempt {number} of night {entry.night}" for number in known), None)
-
-    def _history(self, tag: str) -> History:
-        """Read an earlier night; empty where its journal is gone: trying an entry twice beats losing it."""
-        try:
-            with Journal.read(self._nights / tag / "journal.sqlite") as journal:
-                return journal.attempts()
-        except NightError:
-            return ()
-
-    def _refuse(self, path: Path, why: str) -> None:
-        _put_aside(path, REFUSED, why)
+    def _refuse(self, path: Path, why: NightshiftError) -> None:
+        _put_aside(path, REFUSED, str(why))
         self._say(f"{path.name} of the queue was refused: {why}")
+
+
+def became(entry: QueueEntry, nights: Path, tag: str, history: Sequence[Attempt]) -> int | None:
+    """Return the attempt that an entry became; None where it was never taken, or its night was killed before that.
+
+    history: of the night with this tag, which the caller has read.
+    """
+    if entry.night is None:
+        return None
+    known = history if entry.night == tag else _history(nights, entry.night)
+    return next((one.number for one in known if _is_of(one, entry)), None)
+
+
+def _history(nights: Path, tag: str) -> History:
+    """Read an earlier night; empty where its journal is gone: trying an entry twice beats losing it."""
+    try:
+        with Journal.read(nights / tag / "journal.sqlite") as journal:
+            return journal.attempts()
+    except NightError:
+        return ()
 
 
 def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
@@ -169,15 +180,20 @@ def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
     """
     script = entry.text
     if entry.kind == "patch":
-        kept = [one for one in reversed(briefing.history) if one.status is Status.KEEP]
-        bases = {one.number: one.proposal.script for one in (briefing.parent, *kept)}
-        script = apply_patch(entry.text, briefing.night.script, list(bases.items()))
+        script = on_kept(entry.text, briefing.night.script, briefing.parent, briefing.history)
     proposal = Proposal.of(script, entry.title, entry.hypothesis, SOURCE)
     check_proposal(proposal, briefing.history, briefing.night.script)
     refusal = next((one.why for one in briefing.refused if one.proposal.script == script), None)
     if refusal is not None:
         raise NightError(refusal)
     return proposal
+
+
+def on_kept(patch: str, script: str, best: Attempt, history: History) -> str:
+    """Return the best script with a patch's edit, which may have been made from an earlier one that was kept."""
+    kept = [one for one in reversed(history) if one.status is Status.KEEP]
+    bases = {one.number: one.proposal.script for one in (best, *kept)}
+    return apply_patch(patch, script, list(bases.items()))
 
 
 def _is_of(attempt: Attempt, entry: QueueEntry) -> bool:

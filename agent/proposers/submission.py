@@ -1,4 +1,4 @@
-"""Read a file for the queue, tell script from patch, and refuse one that would change nothing."""
+"""Read a file for the queue, tell script from patch, and refuse one that is no news: unchanged, queued or tried."""
 
 import ast
 import re
@@ -7,11 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.errors import NightError, RepoError, ScriptError
-from agent.experiment import History, incumbent
+from agent.experiment import Attempt, History, incumbent, kept
+from agent.invocation import typed
+from agent.proposers.queue import became, entries, on_kept
 from agent.records.place import Place
 from agent.script.contract import read_text
 from agent.script.dials import fingerprint
 from agent.script.patch import apply_patch, is_patch
+from agent.script.tried import first_with
 
 # the lines of `diff -u` and git before the first hunk; of a patch of one file there is one such pair
 PAIR = re.compile(r"^--- (.*)\n\+\+\+ (.*)\n(?=@@ )", re.MULTILINE)
@@ -39,6 +42,55 @@ def read_submission(file: Path, place: Place, history: History, tag: str = "") -
             how = "changes nothing that runs in" if patch else "is"
             raise NightError(f"{file} {how} {name}; {NOTHING}")
     return text
+
+
+def check_not_submitted(file: Path, text: str, place: Place, history: History, tag: str) -> None:
+    """Raise NightError where this edit was tried in the night, or waits in the queue of this place.
+
+    A patch is compared by the script that it makes of the best one, so it may have other lines around its edit.
+    """
+    wanted = _fingerprint(_becomes(text, place, history))
+    known = None if wanted is None else first_with(wanted, history)
+    if known is not None:
+        see = typed("show", str(known), "--tag", tag)
+        raise NightError(
+            f"{file} {_outcome(history[known], tag)}; {NOTHING}, or submit it while another night runs; "
+            f"see the attempt with: {see}"
+        )
+    for path, entry in entries(place.queue):
+        if became(entry, place.nights, tag, history) is not None:
+            continue  # it is put aside when a night next asks the queue
+        if entry.text == text or (wanted is not None and _fingerprint(_becomes(entry.text, place, history)) == wanted):
+            raise NightError(
+                f"{file} waits already, as {path.name} of the queue ({entry.title}); {NOTHING}, "
+                f"or take that one out by deleting {path}"
+            )
+
+
+def _becomes(text: str, place: Place, history: History) -> str | None:
+    """Return the script that a night would try; None for a patch that does not fit yet.
+
+    A patch that conflicts with the best script becomes what it made of the kept script that it fits.
+    """
+    if not is_patch(text):
+        return text
+    bases = kept(history)[::-1]
+    if not bases:
+        with suppress(RepoError):
+            return _applied(text, place.script, place.repo.read("HEAD", place.script))
+        return None
+    with suppress(ScriptError):
+        return on_kept(text, place.script, bases[0], history)
+    made = (_applied(text, place.script, one.proposal.script) for one in bases)
+    return next(filter(None, made), None)
+
+
+def _outcome(attempt: Attempt, tag: str) -> str:
+    named = f"attempt {attempt.number} of night {tag}"
+    if attempt.status is None:
+        return f"is {named}, which has no verdict yet"
+    score = "" if attempt.val_bpb is None else f" at val_bpb {attempt.val_bpb:.6f}"
+    return f"was tried as {named} and ended as {attempt.status}{score}"
 
 
 def under_own_name(patch: str, place: Place) -> str:
@@ -90,8 +142,13 @@ def _applied(patch: str, script: str, base: str) -> str | None:
 
 
 def _equal(script: str, base: str) -> bool:
-    """Compare two scripts; False where one does not parse, which another check explains."""
+    found = _fingerprint(script)
+    return found is not None and found == _fingerprint(base)
+
+
+def _fingerprint(script: str | None) -> str | None:
+    """Return None where there is no script, or one that does not parse, which another check explains."""
     try:
-        return fingerprint(script) == fingerprint(base)
+        return None if script is None else fingerprint(script)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
+        return None

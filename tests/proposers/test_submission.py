@@ -9,6 +9,7 @@ from nights import git, unigram
 from queued import SCRIPT, patch
 
 from agent.errors import ScriptError
+from agent.proposers.queue import waiting
 from agent.proposers.submission import read_submission
 from agent.records.place import Place
 from agent.script.patch import apply_patch
@@ -131,3 +132,50 @@ def test_a_patch_with_other_ends_of_lines_fits(tmp_path):
     found = written.replace("--- old", "--- train_mlx.py").replace("+++ new", "+++ train_mlx.py")
     assert apply_patch(found, "train_mlx.py", [(0, of_windows[0])]) == of_windows[1]
     assert apply_patch(found, "train_mlx.py", [(0, SCRIPT)]) == after
+
+
+def test_an_edit_that_waits_already_is_refused_at_once_whatever_form_it_has(grounds, tmp_path):
+    queue = grounds.root / "experiments" / "queue"
+    for name, text in {
+        "first.py": BETTER,
+        "other.py": unigram(SHARPNESS=0.5),
+        "again.py": f"{BETTER}\n# a word\n",
+        "again.patch": patch(unigram(), BETTER),
+    }.items():
+        (tmp_path / name).write_text(text)
+    for name in ("first.py", "other.py"):
+        assert grounds.nightshift("submit", str(tmp_path / name), "-m", "sharper\nTheir counts.").returncode == 0
+    for name in ("first.py", "again.py", "again.patch"):
+        told = refused(grounds.nightshift("submit", str(tmp_path / name), "-m", "the same"))
+        assert told == (
+            f"{tmp_path / name} waits already, as 0001.json of the queue (sharper); change something first, "
+            f"or take that one out by deleting {queue / '0001.json'}"
+        )
+    assert [path.name for path in waiting(queue)] == ["0001.json", "0002.json"]
+    (queue / "0001.json").unlink()
+    assert grounds.nightshift("submit", str(tmp_path / "again.patch"), "-m", "the same").returncode == 0
+
+
+def test_an_edit_that_was_tried_is_refused_with_its_attempt_and_result_until_another_night_runs(grounds, tmp_path):
+    worse, broken = unigram(SHARPNESS=0.2), unigram().replace("def main(", "raise ValueError\n\n\ndef main(")
+
+    def submit(text: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "idea").write_text(text)
+        return grounds.nightshift("submit", str(tmp_path / "idea"), "-m", "an idea")
+
+    assert [submit(text).returncode for text in (BETTER, worse, broken)] == [0, 0, 0]
+    night = ("run", "--proposer", "queue", "--sandbox", "off", "--judge", "greedy", "--budget-s", "0.05", "--tag", "t")
+    assert grounds.nightshift(*night, "--experiments", "3").returncode == 0
+    score = grounds.attempts("t")[2].val_bpb
+    for number, text, result in (
+        (2, worse, f"discard at val_bpb {score:.6f}"),
+        (2, patch(unigram(), worse), f"discard at val_bpb {score:.6f}"),
+        (3, broken, "crash"),
+    ):
+        assert refused(submit(text)) == (
+            f"{tmp_path / 'idea'} was tried as attempt {number} of night t and ended as {result}; change something "
+            f"first, or submit it while another night runs; see the attempt with: nightshift show {number} --tag t"
+        )
+    assert [path.name for path in waiting(grounds.root / "experiments" / "queue")] == ["0003.json"]  # tried by now
+    grounds.try_scripts("u", [])
+    assert submit(broken).returncode == 0
