@@ -9,7 +9,7 @@ from agent.records.standing import Standing, Stopped
 from agent.text import harmless, shown_difference
 from agent.view.facts.nouns import DawnFacts
 from agent.view.facts.overview import Overview, overview
-from agent.view.facts.workers import Crew, crew_of, runs_in_flight
+from agent.view.facts.workers import Crew, WorkerFacts, crew_of, runs_in_flight
 
 
 def status_lines(
@@ -48,9 +48,12 @@ def overview_lines(
     if now.sigma_bpb is not None and now.smallest_bpb is not None:
         lines += noise_lines(Noise(now.sigma_bpb, now.noise_runs or 0, now.smallest_bpb, now.doubt))
     lines += [_spent_line(now), left]
+    at_work = () if crew is None else crew.at_work
     if crew is not None and crew.has_several:
         lines += crew_lines(crew, running=pid is not None)
-    if now.unfinished and not (crew is not None and crew.has_several and crew.at_work):  # the first is resumed first
+    else:
+        lines += [f"at work: {_doing(one)}" for one in at_work]
+    if now.unfinished and not at_work:  # the first is resumed first
         number, title = now.unfinished[0]
         lines.append(f"{'at work' if pid else 'unfinished, goes on when the night does'}: #{number} {title}")
     return [harmless(line) for line in lines if line is not None]
@@ -68,8 +71,12 @@ def crew_lines(crew: Crew, *, running: bool) -> list[str]:
     return [
         f"workers: {', '.join(parts)}",
         *([crew.contention.words] if crew.contention is not None and crew.contention.is_notable else []),
-        *(f"  {one.name:<{names}}  {one.doing}, seed {one.seed}: #{one.attempt} {one.title}" for one in crew.at_work),
+        *(f"  {one.name:<{names}}  {_doing(one)}" for one in crew.at_work),
     ]
+
+
+def _doing(one: WorkerFacts) -> str:
+    return f"{one.doing}, seed {one.seed}: #{one.attempt} {one.title}"
 
 
 def _times(now: Overview) -> str:

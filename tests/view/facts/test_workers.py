@@ -10,9 +10,11 @@ from contextlib import closing
 import pytest
 from crews import BETWEEN_S, GPUS, MINUTES_S, SCORING_S, at, record_crew
 from json_page import faults
+from judged import scored_run
 from nights import Grounds, make_repository, unigram
 
-from agent.experiment import Ending, NightCall
+from agent.experiment import Ending, NightCall, Proposal
+from agent.experiment.lease import LOCAL
 from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -174,6 +176,29 @@ def test_status_has_a_line_for_each_worker_that_is_busy(place):
     assert faults("status", answer) == []
     assert [one["doing"] for one in answer["workers"]] == ["training", "training", "auditing", "scoring"]
     assert "workers" not in grounds.nightshift("status", "--tag", "u").stdout
+
+
+def test_status_of_a_night_with_one_worker_tells_the_phase_and_seed_of_its_run(tmp_path):
+    place = Place.of(make_repository(tmp_path / "repository", unigram()) / "train_mlx.py")
+    record_crew(place, (LOCAL,), 3)
+    run = scored_run(7, 1.1)
+
+    def at_work() -> list[str]:
+        told = Grounds(place.repo.root).nightshift("status").stdout.splitlines()
+        assert not any(line.startswith("workers: ") for line in told)
+        return [line for line in told if "#4" in line]
+
+    with only_night(place.repo.common_dir()) as tell, Journal.resume(place.journal("t")) as journal:
+        tell("t", place.folder("t"))
+        journal.add_attempt(4, 0, Proposal(unigram(SHARPNESS=0.3), "blunter", "", "search"), at(time.time()))
+        assert at_work() == ["at work: #4 blunter"]  # a dry run is no run yet
+        journal.end_run(journal.start_run(4, 7), run)
+        assert at_work() == ["at work: scoring, seed 7: #4 blunter"]
+        journal.record_score(4, 7, run.score)
+        assert at_work() == ["at work: auditing, seed 7: #4 blunter"]
+        journal.start_run(4, 8)
+        assert at_work() == ["at work: training, seed 8: #4 blunter"]
+    assert at_work() == ["unfinished, goes on when the night does: #4 blunter"]
 
 
 def test_gpu_2_comes_before_gpu_10():
