@@ -14,7 +14,7 @@ from agent.proposers.catalogue.listing import Listed, listing
 from agent.records.past import past_nights
 from agent.records.place import Place, read_script
 from agent.view.answer import Answer, AnswersTo
-from agent.view.ideas import idea_facts, idea_lines, ideas_lines
+from agent.view.ideas import EXPECTED, LEGEND, idea_facts, idea_lines, ideas_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
 from hardware import has_cuda_build
 
@@ -44,10 +44,12 @@ def ideas(options: IdeasOptions) -> int:
     elif options.name is not None:
         print_lines(idea_lines(found[0], of, terminal_width()))
     else:
-        print("\n".join(ideas_lines(found, terminal_width())))
+        lines = ideas_lines(found, terminal_width())
+        print("\n".join(lines))
         applying = sum(one.why_not is None for one in found)
         bad = f", {len(faults)} {'file' if len(faults) == 1 else 'files'} left out (see above)" if faults else ""
-        print_folded([f"{len(found)} ideas, {applying} apply to {of}{bad}; one in full: {typed('ideas', 'NAME')}"])
+        last = f"{len(found)} ideas, {applying} apply to {of}{bad}; one in full: {typed('ideas', 'NAME')}"
+        print_folded([*([LEGEND] if EXPECTED in lines[0] else []), last])
     return 0
 
 

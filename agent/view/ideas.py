@@ -10,12 +10,14 @@ from agent.view import table
 from agent.view.table import Column
 from agent.view.terminal import fact_lines
 
+EXPECTED = "expected gain %"
+LEGEND = f"{EXPECTED}: of val_bpb, by one try that is kept only if it is better; a night tries the largest first"
 IDEAS = (  # on a narrow terminal the highest rank is left out first
     Column("name"),
     Column("title", least=20),
-    Column("expected %", right=True, rank=1),
+    Column(EXPECTED, right=True, rank=1),
     Column("nights", right=True, rank=3),
-    Column("gain %", right=True, rank=2),
+    Column("measured %", right=True, rank=2),
     Column("sure", right=True, rank=4),
     Column("applies"),
     Column("group", rank=5),
@@ -25,7 +27,7 @@ IDEAS = (  # on a narrow terminal the highest rank is left out first
 
 
 def ideas_lines(ideas: Sequence[Listed], width: int | None = None) -> list[str]:
-    """Return a table of the ideas; `width` is the terminal's, None for all columns in full."""
+    """Return a table of the ideas in their order; `width` is the terminal's, None for all columns in full."""
     return table.lines(IDEAS, [_cells(one) for one in ideas], width)
 
 
@@ -34,7 +36,7 @@ def _cells(one: Listed) -> tuple[str, ...]:
     return (
         idea.slug,
         idea.title,
-        f"{expected.mean_percent:+.2f}",
+        f"{one.prospect.worth_percent:.2f}",
         str(len(one.nights) or ""),
         "" if gain is None else f"{gain:+.2f}",
         "" if gain is None else f"{expected.sure:.2f}",
@@ -59,7 +61,8 @@ def idea_lines(one: Listed, of: str, width: int | None) -> list[Text]:
         ("cost", f"{_percents(idea.cost_percent)} of tokens/s"),
         (
             "expected",
-            f"{expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f}, {percent_sure(expected.sure)} sure",
+            f"{expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f}, {percent_sure(expected.sure)} sure; "
+            f"{one.prospect.worth_percent:.2f} % by one try, which is kept only if it is better",
         ),
         *(("tried", measured.words) for measured in one.prospect.measured),
         ("applies", f"no, to {of}: {one.why_not}" if one.why_not and one.state == "no" else one.state),

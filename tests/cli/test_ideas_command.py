@@ -1,6 +1,7 @@
 """`nightshift ideas`: a user sees which ideas there are, and what they would do to the script."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from commands import refused
@@ -8,7 +9,9 @@ from known import write_idea
 from nights import Grounds, unigram
 from samples import NIGHT
 
+from agent.experiment import Attempt, Briefing, Decision, Kind, Proposal, Refusal
 from agent.proposers.catalogue import idea
+from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.catalogue.listing import listing
 from agent.script.contract import read_text
 from agent.view.ideas import ideas_lines
@@ -31,12 +34,13 @@ def with_ideas(grounds: Grounds, monkeypatch: pytest.MonkeyPatch) -> Grounds:
 def test_without_a_night_the_ideas_are_those_for_the_script_as_it_stands(with_ideas):
     told = with_ideas.nightshift("ideas")
     assert told.returncode == 0, told.stderr
-    header, boost, elsewhere, last = told.stdout.splitlines()
+    header, boost, elsewhere, legend, last = told.stdout.splitlines()
     assert header.split()[:2] == ["name", "title"]
     assert boost.split()[0] == "boost"
     assert " yes " in boost
     assert elsewhere.split()[0] == "elsewhere"
     assert " no " in elsewhere
+    assert legend.startswith("expected gain %: of val_bpb, by one try ")
     assert last == "2 ideas, 1 apply to train_mlx.py; one in full: nightshift ideas NAME"
 
 
@@ -45,15 +49,39 @@ def test_a_terminal_of_80_columns_shows_name_title_and_whether_it_applies(with_i
     found, _ = listing(file, NIGHT, read_text(file), (), ())
     lines = ideas_lines(found, 80)
     assert max(map(len, lines)) <= 80
-    assert [column for column in ("name", "title", "expected %", "applies", "group") if column in lines[0]] == [
-        *("name", "title", "expected %", "applies", "group")
-    ]
-    assert "Multiply the logits by a boost" in lines[1] or "Multiply the logits by…" in lines[1]
+    assert all(column in lines[0] for column in ("name", "title", "expected gain %", "applies"))
+    assert "Multiply the logits by a" in lines[1]
+
+
+def test_ideas_come_in_the_order_in_which_the_night_tries_them_and_the_column_falls(with_ideas):
+    folder = with_ideas.root / "ideas"
+    for name, gain in (("small", 0.2), ("large", 3), ("harmful", -0.1), ("tried", 5)):
+        write_idea(folder, name, unigram(), f"{unigram()}# {name}\n{name.upper()} = 1\n", Gain=f"cpu {gain}")
+    baseline = Attempt(0, None, Proposal.of(unigram(), "", "", "you"), "", "c", (), Decision(Kind.BASELINE, ""))
+    worse = Decision(Kind.WORSE, "", -0.01, 0.01)
+    first = Attempt(1, 0, Proposal.of(f"{unigram()}TRIED = 1\n", "", "", "catalogue: tried"), "", "c", (), worse)
+    file = with_ideas.root / "train_mlx.py"
+    found, _ = listing(file, NIGHT, read_text(file), (baseline, first), ())
+    names = [one.prospect.idea.slug for one in found]
+    assert names == ["large", "boost", "small", "harmful", "tried", "elsewhere"]
+    assert [one.state for one in found] == [*["yes"] * 4, "tried #1", "no"]
+    header, *rows = ideas_lines(found, None)
+    ends_at = header.index("expected gain %") + len("expected gain %")
+    column = [float(row[:ends_at].split()[-1]) for row in rows]
+    assert column[:4] == sorted(column[:4], reverse=True)
+    assert column[3] > 0  # even this one may help, and is not kept if it does harm
+    source = Catalogue(file)
+    briefing = Briefing(NIGHT, (baseline, first), baseline)
+    for name in names[:4]:
+        proposal = source.propose(briefing)
+        assert proposal.source == f"catalogue: {name}"
+        briefing = replace(briefing, refused=(*briefing.refused, Refusal(proposal, "no")))
 
 
 def test_one_idea_is_shown_in_full_with_its_patch(with_ideas):
     told = with_ideas.nightshift("ideas", "boost").stdout
-    for words in ("title       Multiply", "why         It may help.", "adds        BOOST", "applies     yes"):
+    expected = "expected    "
+    for words in ("title       Multiply", "why         It may help.", "adds        BOOST", expected, "applies     yes"):
         assert f"\n{words}" in f"\n{told}"
     assert told.rstrip().endswith(with_ideas_patch(with_ideas))
 

@@ -59,7 +59,8 @@ def listing(
 ) -> tuple[list[Listed], tuple[str, ...]]:
     """Return the ideas for the script in this file, and a sentence for each bad file.
 
-    Those that apply come first, and of these the most promising ones.
+    They come in the order in which the night tries them, the one first from which most is expected. At the end are
+    those that it does not try now, and last those that do not apply.
     script: the text to which they are to apply, which a night may have edited since.
     """
     ideas, faults = read_ideas(*idea_folders(file))
@@ -67,7 +68,7 @@ def listing(
     known = prospects(ideas, night, history, found.sigma_bpb if found else None, past)
     bases = bases_of(history)
     listed = [Listed(one, _why_not(one, script, bases, night.device_kind)) for one in known]
-    return sorted(listed, key=lambda one: one.why_not is not None), faults
+    return sorted(listed, key=lambda one: (one.why_not is not None, one.state != "yes")), faults
 
 
 def _why_not(one: Prospect, script: str, bases: Sequence[str], device_kind: str) -> str | None:
