@@ -6,6 +6,7 @@ NightshiftError
 ├── RepoError      git: not a repository, no commits, a branch that another program moved
 │   └── NoRepository  there is none, or it has no commits
 ├── NightError     tags, locks, journals, options that the night cannot use
+│   └── NothingYet what is asked for is not there so far: a night, a result, a night that runs
 ├── MachineError   disk, data, devices, missing packages
 │   └── Starved    other programs have repeatedly used up memory or disk, or the driver has ended it
 ├── NoIdea         a proposer has no idea this time; another proposer may have one
@@ -45,6 +46,20 @@ class NoRepository(RepoError):
 
 class NightError(NightshiftError):
     """Say that a tag, lock, journal or option cannot be used."""
+
+
+class NothingYet(NightError):
+    """Say that the command is right, and that what it is about is not there so far; `known` goes into its answer.
+
+    It has an exit code of its own, so that a script that polls can tell it from a mistake in the command. It is that of
+    `systemctl status` for a service that does not run.
+    """
+
+    exit_code = 3
+
+    def __init__(self, sentence: str, **known: object) -> None:
+        super().__init__(sentence)
+        self.known = known
 
 
 class MachineError(NightshiftError):

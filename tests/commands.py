@@ -19,9 +19,14 @@ def training(grounds: Grounds, tag: str, number: int = 0) -> Callable[[], bool]:
     return (grounds.folder(tag) / "runs" / f"{number:04d}" / "seed0" / "out" / "metrics.jsonl").exists
 
 
-def refused(done: subprocess.CompletedProcess[str]) -> str:
+def nothing_yet(done: subprocess.CompletedProcess[str]) -> str:
+    """The one sentence about what is not there so far."""
+    return refused(done, 3)
+
+
+def refused(done: subprocess.CompletedProcess[str], code: int = 2) -> str:
     """The one sentence of a refusal: exit code 2, one line, no traceback."""
-    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert done.stderr.startswith("nightshift: ")

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from agent.cli.words.parser import Subcommand, parse
-from agent.errors import NightHalted, NightshiftError, UsageError
+from agent.errors import NightHalted, NightshiftError, NothingYet, UsageError
 from agent.files import disk_is_broken, disk_is_full
 from agent.invocation import typed
 from agent.text import harmless_lines
@@ -85,6 +85,8 @@ def _main(commands: Sequence[Subcommand[Any]], words: Sequence[str], answer: Ans
     try:
         code = command.act(options)
         sys.stdout.flush()
+    except NothingYet as error:
+        return _refuse(answer, str(error), error.exit_code, **error.known)
     except NightshiftError as error:
         return _refuse(answer, str(error), error.exit_code)
     except KeyboardInterrupt:  # before a night has begun; a running one takes Ctrl-C as a wish
@@ -109,10 +111,10 @@ def _no_command(word: str) -> str:
     return f"there is no command {word!r}{similar}; see all with: {typed('--help')}"
 
 
-def _refuse(answer: Answer, sentence: str, exit_code: int = 2) -> int:
+def _refuse(answer: Answer, sentence: str, exit_code: int = 2, **known: object) -> int:
     with suppress(OSError):  # the terminal may be gone
         print(f"nightshift: {harmless_lines(sentence)}", file=sys.stderr)
-    answer.fail(sentence, exit_code)
+    answer.fail(sentence, exit_code, **known)
     return exit_code
 
 

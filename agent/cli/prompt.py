@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent.cli.reading.which import night_in, place_meant
 from agent.cli.words.parser import Subcommand
-from agent.errors import NightError
+from agent.errors import NothingYet
 from agent.experiment import Briefing, Left, incumbent
 from agent.judging.noise import noise
 from agent.night.briefing.brief import briefing_of
@@ -44,7 +44,7 @@ def _briefing(tag: str | None) -> Briefing:
     night, history = night_in(place, tag)
     best = incumbent(history)
     if best is None:
-        raise NightError(f"attempt 0 of night {night.tag} is not measured yet; authors are told once it is")
+        raise NothingYet(f"attempt 0 of night {night.tag} is not measured yet; authors are told once it is")
     who = holder(place.repo.common_dir())
     tried = sum(one.is_idea for one in history[1:])
     left = who.left(tried) if who is not None and who.tag == night.tag else Left()

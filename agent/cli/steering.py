@@ -8,7 +8,7 @@ from agent.cli.reading.which import night_in, place_meant
 from agent.cli.words.options import add_script
 from agent.cli.words.parser import Subcommand
 from agent.clock import utc_now
-from agent.errors import NightError
+from agent.errors import NothingYet
 from agent.invocation import typed
 from agent.night.opening.lock import holder
 from agent.night.opening.stop import AFTER_RUN, NOW, Stop
@@ -111,7 +111,7 @@ def stop(options: StopOptions) -> int:
     place = place_meant()
     who = holder(place.repo.common_dir())
     if who is None or not place.folder(who.tag).is_dir():
-        raise NightError(f"no night is running in this repository; see: {typed('status')}")
+        raise NothingYet(f"no night is running in this repository; see: {typed('status')}")
     Stop(place.folder(who.tag)).wish(NOW if options.now else AFTER_RUN)
     when = "now" if options.now else f"after its {_runs_of(place.journal(who.tag))}"
     options.answer.say(f"night {who.tag} ends {when}", {"tag": who.tag})

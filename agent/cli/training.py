@@ -11,7 +11,7 @@ from agent.cli.repeat import run_on, script_words
 from agent.cli.words.options import KEPT, ConfirmOptions, RunOptions, add_night, add_sources, add_workers
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import count, dataset, positive, positive_int
-from agent.errors import NightError
+from agent.errors import NightError, NothingYet
 from agent.experiment import incumbent, runs_at_dawns
 from agent.invocation import typed
 from agent.judging.confirmation import Findings
@@ -162,7 +162,7 @@ def _show_findings(options: ConfirmOptions) -> int:
         dawn = next((one for one in reversed(journal.dawns()) if one.findings), None)
     if dawn is None or dawn.findings is None:
         begin = typed("confirm", "--tag", night.tag)
-        raise NightError(f"night {night.tag} has no findings yet; begin with: {begin}")
+        raise NothingYet(f"night {night.tag} has no findings yet; begin with: {begin}")
     ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
     lines = in_words(place, night, history, Findings.of(dawn.findings))
     print("\n".join([f"dawn {dawn.number} of night {night.tag}, {ended}", *lines]), file=answer.for_people)

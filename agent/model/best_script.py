@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agent.errors import NightError
+from agent.errors import NothingYet
 from agent.experiment import attempt_ref, short
 from agent.invocation import typed
 from agent.judging.intervals import Interval
@@ -24,7 +24,7 @@ class BestScript:
         """Choose it; raise NightError before anything is kept."""
         kept = facts.attempt(facts.incumbent)
         if kept is None:
-            raise NightError(
+            raise NothingYet(
                 f"night {facts.tag} has kept no script yet, not even attempt 0; wait for it, or where it does not run, "
                 f"go on with: {typed('run', '--tag', facts.tag)}"
             )

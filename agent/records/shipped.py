@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agent.errors import NightError
+from agent.errors import NightError, NothingYet
 from agent.experiment import Ask, Attempt, Dawn, History, Night, Run, incumbent
 from agent.experiment.sizes import memory_mb
 from agent.files import replaced_folder
@@ -37,7 +37,7 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
         calls = [[one.began, one.workers] for one in journal.calls()]
         dawn = next((one for one in reversed(journal.dawns()) if one.findings), None)
     if not any(one.decision for one in history):
-        raise NightError(f"night {tag} has no result yet; ship it once its first attempt is decided")
+        raise NothingYet(f"night {tag} has no result yet; ship it once its first attempt is decided")
     best = incumbent(history)
     confirmed = _confirmed(best, dawn)
     facts = _facts(night, history) | {

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import refused, training, wait_until
+from commands import nothing_yet, refused, training, wait_until
 from nights import PROJECT, SCRIPTS, Grounds, command, environment, git, make_repository, mounted, unigram
 
 from agent.cli.main import commands_for, main
@@ -171,7 +171,7 @@ def test_stop_and_a_second_night_meet_the_first(grounds):
     assert second.startswith(f"night first (pid {night.pid}, since 20")
     assert not grounds.folder("second").exists()
     assert f"night first: running (pid {night.pid})" in grounds.nightshift("status").stdout
-    assert "no results yet" in refused(grounds.nightshift("results"))
+    assert "no results yet" in nothing_yet(grounds.nightshift("results"))
     assert not (grounds.root / "results.tsv").exists()  # the night itself writes it
     assert "after its current run" in grounds.nightshift("stop").stdout
     assert "ends after this run" in grounds.nightshift("status").stdout
@@ -180,7 +180,7 @@ def test_stop_and_a_second_night_meet_the_first(grounds):
     assert "ends now" in grounds.nightshift("stop", "--now").stdout
     night.communicate(timeout=10)
     assert night.returncode == 0
-    assert "no night is running" in refused(grounds.nightshift("stop"))
+    assert "no night is running" in nothing_yet(grounds.nightshift("stop"))
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commands import refused, wait_until
+from commands import nothing_yet, refused, wait_until
 from nights import PROJECT, Grounds, command, environment, git
 
 from agent.cli.housekeeping.init import IGNORED
@@ -48,7 +48,7 @@ def test_in_an_empty_folder_the_refused_run_names_init_and_after_it_a_night_can_
     assert empty.git("status", "--porcelain") == ""
     for name in OURS - {".gitignore", "AGENTS.md"}:
         assert (empty.root / name).read_bytes() == (PROJECT / name).read_bytes()
-    assert "no night has run here yet" in refused(empty.nightshift("status"))
+    assert "no night has run here yet" in nothing_yet(empty.nightshift("status"))
     assert "train_mlx.py is as it was committed; edit it first" in refused(empty.nightshift("try", "-m", "what"))
 
 
@@ -114,7 +114,7 @@ def test_in_a_repository_with_commits_the_line_that_commits_is_printed_and_works
     subprocess.run("\n".join(["set -e", author, *lines[:2]]), shell=True, cwd=empty.root, check=True)
     assert committed(empty.root) == {f"a night's/{name}" for name in OURS}
     assert "git add" not in init(inner)
-    assert "no night has run here yet" in refused(inner.nightshift("status"))
+    assert "no night has run here yet" in nothing_yet(inner.nightshift("status"))
 
 
 def test_a_home_folder_does_not_become_a_repository_as_a_whole(empty):

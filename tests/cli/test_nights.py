@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import refused
+from commands import nothing_yet, refused
 from json_page import faults
 from nights import PROJECT, Grounds, command, make_repository, unigram
 from samples import NIGHT
@@ -115,7 +115,7 @@ def test_on_a_narrow_terminal_device_and_budget_go_first_and_the_gain_goes_last(
 
 def test_where_no_night_has_run_the_first_command_is_named(tmp_path):
     grounds = Grounds(make_repository(tmp_path / "user", unigram()))
-    assert "no night has run here yet; begin with: nightshift run" in refused(grounds.nightshift("nights"))
+    assert "no night has run here yet; begin with: nightshift run" in nothing_yet(grounds.nightshift("nights"))
     assert json.loads(grounds.nightshift("nights", "--json").stdout)["nights"] == []
 
 

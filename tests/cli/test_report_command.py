@@ -1,7 +1,7 @@
 """nightshift report: the page of the latest night, of a named one, or of several."""
 
 import pytest
-from commands import refused
+from commands import nothing_yet, refused
 from made_facts import HOSTILE, record_nights
 from nights import Grounds
 
@@ -36,7 +36,7 @@ def test_several_nights_are_compared_and_drawn(nights, tmp_path):
 def test_misuse_is_explained(nights, grounds, tmp_path):
     assert "no night nope is known here; there are: t, u" in refused(nights.nightshift("report", "nope"))
     assert f"{tmp_path} is a folder; name a file" in refused(nights.nightshift("report", "--out", str(tmp_path)))
-    assert "no night has run here yet; begin with: nightshift run" in refused(grounds.nightshift("report"))
+    assert "no night has run here yet; begin with: nightshift run" in nothing_yet(grounds.nightshift("report"))
     assert "p.gif is no name of a picture" in refused(nights.nightshift("report", "--png", "p.gif"))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from commands import refused
+from commands import nothing_yet, refused
 from nights import Grounds, make_repository, unigram
 
 from agent.experiment import Attempt
@@ -127,7 +127,7 @@ def test_a_submission_that_can_never_be_tried_is_refused_at_once(grounds, tmp_pa
 
 
 def test_a_note_wants_a_night_and_words(grounds):
-    assert "no night has run here yet; begin with: nightshift run" in refused(grounds.nightshift("note", "hello"))
+    assert "no night has run here yet; begin with: nightshift run" in nothing_yet(grounds.nightshift("note", "hello"))
 
 
 # ---- options that do not fit together --------------------------------------------------------------------------------

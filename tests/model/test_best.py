@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import refused
+from commands import nothing_yet, refused
 from nights import Grounds, command, environment, make_repository, unigram
 
 from agent.experiment import Dawn
@@ -281,7 +281,7 @@ def test_the_remedy_for_weights_that_are_gone_brings_them_back(night, tmp_path):
 
 
 def test_a_night_that_has_kept_nothing_says_so(grounds):
-    assert "no night has run here yet" in refused(grounds.nightshift("best"))
+    assert "no night has run here yet" in nothing_yet(grounds.nightshift("best"))
 
 
 def test_a_kept_model_continues_a_text(kept_night):

@@ -125,4 +125,4 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(kept):
     assert kept.attempts("t") == before
     done = kept.nightshift("confirm", "--show")
     told = "nightshift: night t has no findings yet; begin with: nightshift confirm --tag t\n"
-    assert (done.returncode, done.stderr) == (2, told)
+    assert (done.returncode, done.stderr) == (3, told)

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from commands import refused
+from commands import nothing_yet, refused
 from judged import scored_attempt, scored_run
 from nights import Grounds, git, make_repository, unigram
 from samples import NIGHT, enter
@@ -251,5 +251,5 @@ def test_a_record_is_written_again_and_replaces_no_other(place):
 def test_a_night_without_a_result_is_not_shipped(place):
     with Journal.create(place.journal("t"), NIGHT):
         pass
-    assert "no result yet" in refused(nightshift(place, "ship"))
+    assert "no result yet" in nothing_yet(nightshift(place, "ship"))
     assert not place.shipped.exists()

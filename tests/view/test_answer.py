@@ -1,13 +1,16 @@
 """--json answers with one object however a command ends, in the place where its answer was to be."""
 
 import json
+import re
 import signal
+import sqlite3
 import subprocess
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import training, wait_until
+from commands import nothing_yet, refused, training, wait_until
 from judged import scored_attempt
 from nights import command, environment, unigram
 
@@ -78,12 +81,12 @@ def test_a_try_that_is_refused_says_so_as_json_and_opens_nothing(grounds, words,
     assert not (grounds.root / "experiments").exists()
 
 
-@pytest.mark.parametrize("words", [("confirm",), ("profile", "--script", "nowhere.py")])
-def test_other_commands_write_it_where_their_answer_goes(grounds, tmp_path, words):
+@pytest.mark.parametrize(("words", "code"), [(("confirm",), 3), (("profile", "--script", "nowhere.py"), 2)])
+def test_other_commands_write_it_where_their_answer_goes(grounds, tmp_path, words, code):
     file = tmp_path / "answer.json"
     file.write_text("of yesterday")
     facts = only_answer(grounds.nightshift(*words, "--json", str(file)), file)
-    assert facts["exit_code"] == 2
+    assert facts["exit_code"] == code
     assert only_answer(grounds.nightshift(*words, "--json", "-")) == facts
     only_answer(grounds.nightshift(*words, "--json", str(file), "--what"), file)
 
@@ -93,7 +96,6 @@ def test_other_commands_write_it_where_their_answer_goes(grounds, tmp_path, word
     [
         (("doctor", "--json", "--what"), "unrecognized arguments: --what"),
         (("report", "--json"), "unrecognized arguments: --json"),
-        (("stop", "--json"), "no night is running in this repository; see: nightshift status"),
         (("--json",), "the following arguments are required: COMMAND"),
         (("rnu", "--json"), "there is no command 'rnu'; similar: nightshift run"),
     ],
@@ -102,6 +104,42 @@ def test_words_that_a_command_does_not_take_are_an_answer(grounds, words, error)
     facts = only_answer(grounds.nightshift(*words))
     assert facts["exit_code"] == 2
     assert str(facts["error"]).startswith(error)
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        ("status", {}),
+        ("results", {"tag": None, "rows": []}),
+        ("results --all", {"tag": None, "rows": []}),
+        ("nights", {"nights": []}),
+        ("stop", {}),
+        ("show best", {}),
+        ("facts", {}),
+        ("note deeper", {}),
+    ],
+)
+def test_a_script_that_polls_tells_nothing_yet_from_a_wrong_command(grounds, words, known):
+    """Exit code 3 is for what is not there so far, in words for people and for programs, and 2 for what never will."""
+    told = nothing_yet(grounds.nightshift(*words.split()))
+    assert re.match("no night has run here yet|no results yet|no night is running", told)
+    facts = only_answer(grounds.nightshift(*words.split(), "--json"))
+    assert (facts["exit_code"], {name: facts[name] for name in [*facts][3:]}) == (3, known)
+    assert only_answer(grounds.nightshift(*words.split(), "--what", "--json"))["exit_code"] == 2
+
+
+def test_a_tag_that_no_night_has_is_a_wrong_command_and_a_night_without_results_is_not(grounds):
+    grounds.try_scripts("t", [])
+    for words in (("results", "--tag", "u"), ("status", "--tag", "u"), ("watch", "u")):
+        assert "night u" in refused(grounds.nightshift(*words))
+    assert "no night is running in this repository" in nothing_yet(grounds.nightshift("watch", "t"))
+    assert "night t has no findings yet" in nothing_yet(grounds.nightshift("confirm", "--show"))
+    with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as database:
+        database.execute("DELETE FROM decisions")  # as while the baseline is measured
+        database.execute("UPDATE attempts SET settled = 0")
+        database.commit()
+    (grounds.root / "results.tsv").unlink()
+    assert "no results yet; see: " in nothing_yet(grounds.nightshift("results", "--tag", "t"))
 
 
 def test_a_success_says_so_and_holds_only_what_json_and_utf_8_have(capsys):

@@ -5,7 +5,7 @@ import re
 import signal
 
 import pytest
-from commands import refused
+from commands import nothing_yet, refused
 from nights import Grounds, command, make_repository, unigram
 from terminals import Terminal
 
@@ -97,7 +97,7 @@ def test_watch_follows_a_pipe_in_plain_lines_and_leaves_the_night_alone(grounds)
     grounds.try_scripts("t", [])
     with only_night(grounds.root / ".git") as tell:
         tell("t", grounds.folder("t"), experiments=5)
-        assert "night u is not running, but night t is; see it with: " in refused(grounds.nightshift("watch", "u"))
+        assert "night u has no journal here; there are: t" in refused(grounds.nightshift("watch", "u"))
         piped = grounds.start("watch", "t")
         with Terminal(command("watch"), grounds.root, columns=80) as watch:
             watch.until(
@@ -117,12 +117,14 @@ def test_watch_follows_a_pipe_in_plain_lines_and_leaves_the_night_alone(grounds)
         *("#0 · baseline", "#1 · script 1", "#2 · script 2"),
     ]
     assert said.splitlines()[-1].startswith("night t has ended; see: ")
-    assert "see how the latest stands with: " in refused(grounds.nightshift("watch"))
+    assert "see how the latest stands with: " in nothing_yet(grounds.nightshift("watch"))
 
 
 def test_watch_says_where_there_is_nothing_to_watch(grounds):
-    assert re.match("no night is running in this repository; begin with: .* run", refused(grounds.nightshift("watch")))
+    assert re.match(
+        "no night is running in this repository; begin with: .* run", nothing_yet(grounds.nightshift("watch"))
+    )
     with only_night(grounds.root / ".git") as tell:
-        assert "has no name yet; give the command again" in refused(grounds.nightshift("watch"))
+        assert "has no name yet; give the command again" in nothing_yet(grounds.nightshift("watch"))
         tell("t/replays/0001", grounds.folder("t"))
         assert "t/replays/0001 is a replay" in refused(grounds.nightshift("watch"))

@@ -9,7 +9,7 @@ from agent.cli.reading.which import attempt_word, night_in, picked, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import positive_int
 from agent.cli.words.values import seed as seed_of
-from agent.errors import NightError
+from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Ending, Night, Run, attempt_ref
 from agent.invocation import typed
 from agent.model.best_script import BestScript
@@ -160,7 +160,7 @@ def diff(options: DiffOptions) -> int:
     parent = None if attempt.parent is None else history[attempt.parent]
     base = night.base if parent is None else parent.commit
     if attempt.commit is None or base is None:
-        raise NightError(f"attempt {attempt.number} of night {night.tag} is not committed yet; try again in a moment")
+        raise NothingYet(f"attempt {attempt.number} of night {night.tag} is not committed yet; try again in a moment")
     for commit in (base, attempt.commit):
         if place.repo.find(commit) is None:
             raise NightError(f"the edit of attempt {attempt.number} cannot be shown: {not_here(night.tag, commit)}")

@@ -10,7 +10,7 @@ from functools import cache
 from agent.cli.reading.scripts import attempt_in, facts_of, script_of
 from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
-from agent.errors import NightError
+from agent.errors import NightError, NothingYet
 from agent.experiment import Script
 from agent.records.past import dials_in, skeleton_in
 from agent.records.place import Place
@@ -153,7 +153,7 @@ def _show_diff(place: Place, a: Named, b: Named, answer: Answer) -> int:
 
 def _script(place: Place, one: Named) -> str:
     if one.attempt is None and one.night.incumbent is None:
-        raise NightError(f"night {one.name} has kept nothing yet, so it has no best script")
+        raise NothingYet(f"night {one.name} has kept nothing yet, so it has no best script")
     return script_of(place, one.night, one.attempt or attempt_in(one.night, one.night.incumbent or 0))
 
 

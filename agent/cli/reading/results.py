@@ -7,7 +7,7 @@ from functools import partial
 
 from agent.cli.reading.which import begin_with, place_meant
 from agent.cli.words.parser import Subcommand
-from agent.errors import NightError
+from agent.errors import NightError, NothingYet
 from agent.files import read_plain
 from agent.invocation import typed
 from agent.night.opening.lock import is_held
@@ -40,11 +40,11 @@ def results(options: ResultsOptions) -> int:
     if not options.all:
         tag = options.tag or (place.tags()[-1] if place.tags() else None)
         rows = [row for row in rows if tag is None or row.get("tag") == tag]
-        if options.tag and not rows:
+        if options.tag and not rows and options.tag not in place.tags():
             raise NightError(f"results.tsv has no night {options.tag}; see them all with: {typed('results', '--all')}")
     if not rows:
         see = f"see: {typed('status')}, {typed('results', '--all')}"
-        raise NightError(f"no results yet; {see if place.tags() else begin_with()}")
+        raise NothingYet(f"no results yet; {see if place.tags() else begin_with()}", tag=tag, rows=[])
     if options.answer.on_stdout:
         options.answer.give({"tag": tag, "rows": [typed_row(row) for row in rows]})
         return 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agent.amounts import counted, duration
 from agent.cli.reading.which import known_tag, place_meant
 from agent.cli.words.parser import Subcommand
-from agent.errors import NightError
+from agent.errors import NothingYet
 from agent.experiment import Left
 from agent.invocation import typed
 from agent.night.opening.lock import Holder, holder
@@ -62,7 +62,7 @@ def _check_opened(place: Place) -> None:
     waiting = TryLine(place.repo.root).waiting()
     if waiting and not place.tags():
         follow = typed("try", "--wait", waiting[0].id)
-        raise NightError(f"{waiting[0].id}, the first try, has not opened its night yet; follow it with: {follow}")
+        raise NothingYet(f"{waiting[0].id}, the first try, has not opened its night yet; follow it with: {follow}")
 
 
 def read_overview(journal: Journal, *, with_noise: bool = True) -> Overview:

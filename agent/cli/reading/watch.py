@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from agent.cli.reading.which import begin_with, place_meant
+from agent.cli.reading.which import begin_with, known_tag, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import add_tag_word
-from agent.errors import NightError
+from agent.errors import NightError, NothingYet
 from agent.experiment import short
 from agent.invocation import typed
 from agent.judging.judges.choice import choose_judge
@@ -64,18 +64,20 @@ def watch(options: WatchOptions) -> int:
 
 
 def running_night(place: Place, tag: str | None) -> Holder:
-    """Return the process that runs this night, or any; raise NightError where there is none."""
+    """Return the process that runs this night, or any; raise NothingYet where there is none."""
     who = holder(place.repo.common_dir())
     if who is not None and tag in (None, who.tag) and place.journal(who.tag).exists():
         return who
     if who is not None and not place.journal(who.tag).exists():
         raise NightError(f"{who.tag} is a replay, which shows its progress where it was started")
+    if tag is not None:
+        known_tag(place, tag)  # which raises NightError for a tag that no night has
     if who is not None:
-        raise NightError(f"night {tag} is not running, but night {who.tag} is; see it with: {typed('watch')}")
+        raise NothingYet(f"night {tag} is not running, but night {who.tag} is; see it with: {typed('watch')}")
     if is_held(place.repo.common_dir()):
-        raise NightError("a night has just begun here and has no name yet; give the command again in a moment")
+        raise NothingYet("a night has just begun here and has no name yet; give the command again in a moment")
     see = f"see how the latest stands with: {typed('status')}" if place.tags() else begin_with()
-    raise NightError(f"no night is running in this repository; {see}")
+    raise NothingYet(f"no night is running in this repository; {see}")
 
 
 def _watch_words(words: argparse.ArgumentParser) -> None:

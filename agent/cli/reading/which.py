@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent.errors import NightError, NoRepository, ScriptError
+from agent.errors import NightError, NoRepository, NothingYet, ScriptError
 from agent.experiment import Attempt, Night
 from agent.git.repo import Repo, valid_tag
 from agent.invocation import SCRIPT, typed
@@ -53,7 +53,7 @@ def known_tag(place: Place, tag: str | None) -> str:
     """Return this tag, or that of the latest night; raise NightError where it has no journal here."""
     tags = place.tags()
     if tag is None and not tags:
-        raise NightError(f"no night has run here yet; {begin_with()}")
+        raise NothingYet(f"no night has run here yet; {begin_with()}")
     if tag is not None and tag not in tags:
         if valid_tag(tag):
             check_unpacked(place, tag)

@@ -9,7 +9,7 @@ from agent.amounts import counted
 from agent.cli.reading.scripts import facts_of
 from agent.cli.reading.which import begin_with, place_meant
 from agent.cli.words.parser import Subcommand
-from agent.errors import NightError
+from agent.errors import NothingYet
 from agent.records.place import Place
 from agent.view.export.bar import tracked
 from agent.view.export.rows import Row, attempts
@@ -60,11 +60,11 @@ def _nights(place: Place, options: ExportOptions) -> tuple[NightFacts, ...]:
     """Return the nights that are meant, those with attempts; raise NightError where there are none."""
     tags = known_tags(place) if options.all else tuple(dict.fromkeys(options.tag))
     if not tags and options.all:
-        raise NightError(f"no night has run here yet; {begin_with()}")
+        raise NothingYet(f"no night has run here yet; {begin_with()}")
     read = [facts_of(place, tag) for tag in tracked(tags or (None,), "reading nights")]
     nights = tuple(night for night in read if night.attempts)
     if not nights:
-        raise NightError(f"night {read[0].tag} has no attempt yet; export it once its first attempt has begun")
+        raise NothingYet(f"night {read[0].tag} has no attempt yet; export it once its first attempt has begun")
     return nights
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agent.cli.reading.scripts import attempt_in, facts_of, latest_tag, script_of
 from agent.cli.reading.which import BEST, night_place
-from agent.errors import NightError
+from agent.errors import NightError, NothingYet
 from agent.experiment import attempt_ref
 from agent.git.repo import Repo, valid_tag
 from agent.invocation import SCRIPT, typed
@@ -75,7 +75,7 @@ def _check_came_along(place: Place, tag: str, attempt: AttemptFacts) -> None:
     if attempt.commit is not None and place.repo.find(attempt.commit) is not None:
         return
     check_unpacked(place, tag)
-    raise NightError(
+    raise NothingYet(
         f"no night has run here yet: edit {place.script} as it stands, and try it; of night {tag}, which ran "
         f"elsewhere, only the record is here"
     )

@@ -6,7 +6,7 @@ import socket
 import subprocess
 
 import pytest
-from commands import refused
+from commands import nothing_yet, refused
 from nights import Grounds, command, environment
 from serving import Client, growing_night, make_place
 
@@ -77,4 +77,4 @@ def test_what_it_cannot_do_is_one_sentence(grounds: Grounds, tmp_path):
     assert "a cookie cannot hold" in refused(grounds.nightshift("serve", "--token", "é" * 16))
     assert "no night nowhere" in refused(grounds.nightshift("serve", "nowhere")).lower()
     empty = make_place(tmp_path / "empty")
-    assert "no night has run here yet" in refused(Grounds(empty.repo.root).nightshift("serve"))
+    assert "no night has run here yet" in nothing_yet(Grounds(empty.repo.root).nightshift("serve"))
