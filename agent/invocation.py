@@ -44,6 +44,16 @@ def typed_in(folder: Path, *words: str) -> str:
     return " ".join([_program(folder), *map(_quoted, words)])
 
 
+def typed_for_readers(*words: str) -> str:
+    """Return a command line as typed() does, for a page that may be sent to others.
+
+    Where it would name a folder of this machine, it has the bare name of the program.
+    """
+    program = _program(Path.cwd())
+    names_folder = any(Path(part).is_absolute() for word in shlex.split(program) for part in word.split("="))
+    return " ".join(["nightshift" if names_folder else program, *map(_quoted, words)])
+
+
 def own_command(*words: str) -> list[str]:
     """Return a command for a process of this program, started as it was itself, since its sentences name commands."""
     started = Path(sys.argv[0])

@@ -40,6 +40,20 @@ def test_under_uv_run_as_uv_was_asked_and_with_the_project_where_uv_would_not_fi
     assert printed(script, tmp_path, **env) == f"uv run --project {PROJECT} nightshift status"
 
 
+def test_a_page_for_others_has_the_command_as_it_was_typed_unless_that_names_a_folder(tmp_path):
+    code = (
+        "import sys; sys.argv[0] = {!r}; from agent.invocation import typed_for_readers; "
+        "print(typed_for_readers('take', 'a b'))"
+    )
+    script = [sys.executable, "-c", code.format("/somewhere/.venv/bin/nightshift")]
+    env = {"UV_RUN_RECURSION_DEPTH": "1", "VIRTUAL_ENV": sys.prefix}
+    assert printed(script, PROJECT, **env) == "uv run nightshift take 'a b'"
+    assert printed(script, tmp_path, **env) == "nightshift take 'a b'"
+    assert printed(script, PROJECT, VIRTUAL_ENV="/another") == "nightshift take 'a b'"
+    near = [sys.executable, "-c", code.format(".venv/bin/nightshift")]
+    assert printed(near, tmp_path, VIRTUAL_ENV="/another") == ".venv/bin/nightshift take 'a b'"
+
+
 def test_uv_above_another_environment_is_no_sign(tmp_path):
     env = {"UV_RUN_RECURSION_DEPTH": "1", "VIRTUAL_ENV": "/another", "PATH": "/usr/bin:/bin"}
     script = [sys.executable, "-c", NAMED.format("/my own/bin/nightshift")]

@@ -5,6 +5,7 @@ from html import escape
 
 from agent.amounts import budget, counted, duration
 from agent.experiment import Kind, Status
+from agent.invocation import typed_for_readers
 from agent.judging.intervals import Interval
 from agent.text import one_line, percent_sure
 from agent.view.facts.lineage import Kept, lineage
@@ -51,7 +52,7 @@ def certainty(night: NightFacts) -> str:
     if gain is None:
         return _without_gain(night)
     looks = "The best of many attempts looks better than it is"
-    again = f": <code>nightshift confirm --tag {escape(night.tag)}</code> measures it again."
+    again = f": {_command('confirm', night)} measures it again."
     advice = again if night.is_here else "."
     return (
         f"By the night's own scores the best script gains <strong>{escape(_within(gain))}</strong> bits per byte."
@@ -67,7 +68,7 @@ def _without_gain(night: NightFacts) -> str:
             f"night with a longer <code>--budget-s</code> or a smaller model."
         )
     elif night.ideas and night.is_here:
-        words.append(f"<code>nightshift run --tag {escape(night.tag)}</code> tries more ideas.")
+        words.append(f"{_command('run', night)} tries more ideas.")
     return " ".join(words)
 
 
@@ -98,11 +99,13 @@ def _next_step(night: NightFacts, dawn: DawnFacts) -> str:
     """Return what the owner does after a dawn, as HTML."""
     if not night.is_here:
         return ""
-    tag = f"--tag {escape(night.tag)}"
     if dawn.script is None:
-        further = f"<code>nightshift run {tag}</code> looks further"
-        return f" {further}, <code>nightshift confirm {tag}</code> measures it with more seeds."
-    return f" <code>nightshift take confirmed {tag}</code> puts it into your working tree."
+        return f" {_command('run', night)} looks further, {_command('confirm', night)} measures it with more seeds."
+    return f" {_command('take confirmed', night)} puts it into your working tree."
+
+
+def _command(words: str, night: NightFacts) -> str:
+    return f"<code>{escape(typed_for_readers(*words.split(), '--tag', night.tag))}</code>"
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------

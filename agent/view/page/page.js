@@ -266,7 +266,7 @@ function factsOf(one, more) {
     add("paid", more.usd === null ? "" : `$${more.usd.toFixed(2)}`);
     add("begun", moment(more.started));
     add("commit", more.commit === null ? "" : more.commit.slice(0, 7));
-  } else add("more", `nightshift show ${one.number} --tag ${night().tag}`);
+  } else add("more", `${night().program} show ${one.number} --tag ${night().tag}`);
   return list;
 }
 
