@@ -8,7 +8,7 @@ const FALLING = new Set(["gain_bpb", "sure", "seeds"]);  // sorted from the larg
 const MINUS = "\u2212", NONE = "\u2013";
 
 const byId = (id) => document.getElementById(id);
-const view = { night: null, sort: "number", down: false, status: "", source: "", search: "", page: 0, open: new Set() };
+const view = { night: null, sort: "number", down: false, status: "", source: "", search: "", page: 0, open: new Set(), whole: false };
 let nights = [];
 
 function make(name, attributes = {}, ...children) {
@@ -61,7 +61,7 @@ function update(state) {
   if (night() === undefined) view.night = nights[0].tag;
   showFilters();
   showTable();
-  [...(again ? document.querySelectorAll(again) : [])].find((one) => one.getClientRects().length)?.focus({ preventScroll: true });
+  focusOn(again);
 }
 
 /** Return a selector of the focused element, which may be made again; null where it stays as it is. */
@@ -71,6 +71,9 @@ function focused() {
   if (at?.name === "status") return `[name=status][value="${at.value}"]`;
   return href && at.closest("[data-part]") ? `[data-part] a[href="${CSS.escape(href)}"]` : null;
 }
+
+const focusOn = (selector) =>
+  [...(selector ? document.querySelectorAll(selector) : [])].find((one) => one.getClientRects().length)?.focus({ preventScroll: true });
 
 const night = () => nights.find((one) => one.tag === view.night);
 
@@ -138,7 +141,7 @@ function showTable() {
   const found = chosen();
   const pages = Math.max(1, Math.ceil(found.length / PAGE));
   view.page = Math.min(view.page, pages - 1);
-  const first = view.page * PAGE, shown = found.slice(first, first + PAGE);
+  const first = view.whole ? 0 : view.page * PAGE, shown = found.slice(first, view.whole ? found.length : first + PAGE);
   const rows = shown.flatMap((one) => (view.open.has(one.number) ? [rowOf(one), detailOf(one)] : [rowOf(one)]));
   const none = make("tr", { class: "none" }, make("td", { colspan: 8 }, "No attempt matches."));
   byId("rows").replaceChildren(...(rows.length ? rows : [none]));
@@ -146,6 +149,8 @@ function showTable() {
   byId("back").disabled = view.page === 0;
   byId("on").disabled = view.page === pages - 1;
   byId("pages").hidden = pages === 1;
+  const all = night().attempts.length;
+  byId("left-out").textContent = found.length < all ? `${found.length} of ${all} attempts, those that the filters chose.` : "";
   for (const head of document.querySelectorAll("th[data-sort]")) {
     if (head.dataset.sort === view.sort) head.setAttribute("aria-sort", view.down ? "descending" : "ascending");
     else head.removeAttribute("aria-sort");
@@ -356,6 +361,21 @@ function linkClicked(event) {
   if (location.hash !== anchor) history.pushState(null, "", anchor);
 }
 
+// ---- on paper ---------------------------------------------------------------------------------------------------------
+
+/** Draw every row that the filters choose, since paper has no button for the next ones; afterwards the page as it was. */
+function printWhole() {
+  const again = focused(), at = window.scrollY;
+  view.whole = true;
+  showTable();
+  window.addEventListener("afterprint", () => {
+    view.whole = false;
+    showTable();
+    window.scrollTo(0, at);
+    focusOn(again);
+  }, { once: true });
+}
+
 // ---- the start --------------------------------------------------------------------------------------------------------
 
 for (const head of document.querySelectorAll("th[data-sort]")) {
@@ -382,6 +402,7 @@ for (const kind of ["mouseover", "focusin"]) document.addEventListener(kind, sho
 document.addEventListener("scroll", () => { byId("tip").hidden = true; }, { passive: true });
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") byId("tip").hidden = true; });
 document.addEventListener("click", linkClicked);
+window.addEventListener("beforeprint", printWhole);
 window.addEventListener("popstate", () => follow(location.hash));
 update(JSON.parse(byId("state").textContent));
 prepareCharts(document);

@@ -272,6 +272,53 @@ def test_a_newer_state_takes_the_focus_from_nothing(opened):
         assert opened.page.evaluate(focused) == before
 
 
+def printed_rows(pdf: bytes) -> int:
+    """Count the rows of tables in a tagged PDF."""
+    return len(re.findall(rb"/S\s*/TR\b", pdf))
+
+
+def test_on_paper_there_are_all_rows_and_afterwards_the_page_is_as_it_was(opened):
+    opened.page.get_by_role("button", name="Next").click()
+    opened.page.locator("#attempt-30 button").focus()
+    before = opened.page.evaluate("[scrollY, byId('rows').innerHTML]")
+    pdf = opened.page.pdf(tagged=True)
+    assert printed_rows(pdf) == 60 + 1  # and the head
+    assert opened.page.evaluate("[scrollY, byId('rows').innerHTML]") == before
+    assert opened.page.locator("#range").inner_text() == "26–50 of 60"
+    assert opened.page.evaluate("document.activeElement.closest('tr').id") == "attempt-30"
+
+
+def test_on_paper_filters_hold_and_are_told_and_open_rows_are_whole(opened):
+    left_out = opened.page.locator("#left-out")
+    opened.page.emulate_media(media="print")
+    assert not left_out.is_visible()
+    opened.page.emulate_media(media="screen")
+    opened.page.get_by_text(f"kept {len(KEPT)}").click()
+    number = KEPT[0].number
+    opened.page.locator(f"#attempt-{number} button").click()
+    runs = opened.page.locator(f"#detail-{number} .runs tr").count()
+    assert not left_out.is_visible()
+    assert printed_rows(opened.page.pdf(tagged=True)) == len(KEPT) + 1 + 1 + runs
+    opened.page.emulate_media(media="print")
+    assert left_out.inner_text() == f"{len(KEPT)} of 60 attempts, those that the filters chose."
+    for part in (".diff", "p"):
+        for one in opened.page.locator(f"#detail-{number} {part}").all():
+            assert one.evaluate("one => one.scrollHeight <= one.clientHeight + 1")  # nothing is cut
+
+
+def test_a_thousand_attempts_open_with_the_rows_of_one_screen_and_are_printed_whole(browser, tmp_path):
+    file = tmp_path / "long.html"
+    file.write_text(page([made_night(1000)], Extras()), encoding="utf-8")
+    here = Opened(browser, file)
+    assert here.page.locator("tr.row").count() == 25
+    here.page.evaluate("window.addEventListener('beforeprint', () => { window.atPrint = byId('rows').rows.length; })")
+    here.page.pdf()
+    assert here.page.evaluate("window.atPrint") == 1000
+    assert here.page.locator("tr.row").count() == 25
+    assert here.complaints == []
+    here.context.close()
+
+
 def test_several_nights_show_the_attempts_of_the_chosen_one(browser, tmp_path):
     file = tmp_path / "two.html"
     nights = [made_night(20), replace(made_night(30, "u"), device="NVIDIA H200")]
