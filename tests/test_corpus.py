@@ -314,7 +314,7 @@ def prepare_tinystories(folder: Path, endpoint: str) -> subprocess.CompletedProc
         "NIGHTSHIFT_CACHE": str(folder / "cache"),
     }
     command = [sys.executable, "prepare.py", "--dataset", "tinystories", "--scale", "tiny", "--workers", "1"]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ def run_prepare(cache: Path, *options: str, **settings) -> subprocess.CompletedP
     environment = os.environ | {"NIGHTSHIFT_CACHE": str(cache)}
     command = [sys.executable, "prepare.py", "--scale", "tiny", *options]
     return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False, **settings
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False, **settings
     )
 
 
@@ -115,7 +115,7 @@ def test_two_preparations_at_once_make_one_corpus(library, undisturbed, tmp_path
     environment = os.environ | {"NIGHTSHIFT_CACHE": str(tmp_path)}
     command = [sys.executable, "prepare.py", "--dataset", str(library), "--scale", "tiny", "--workers", "1"]
     children = [subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) for _ in "ab"]
-    said = [child.communicate(timeout=120)[1] for child in children]
+    said = [child.communicate(timeout=600)[1] for child in children]
     assert [child.returncode for child in children] == [0, 0]
     assert sum("already prepared" in text for text in said) == 1
     (manifest,) = tmp_path.glob("data/*/manifest.json")

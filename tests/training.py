@@ -14,7 +14,7 @@ SCRIPT = Path(train_mlx.__file__)
 
 def run_script(data: Path, *options: str, script: Path = SCRIPT) -> subprocess.CompletedProcess:
     env = {**os.environ, "NIGHTSHIFT_DATA": str(data), "PYTHONPATH": python_path(SCRIPT.parent)}
-    return subprocess.run([sys.executable, script, *options], env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, script, *options], env=env, capture_output=True, text=True, timeout=600)
 
 
 def with_dials(tmp_path: Path, **values: object) -> Path:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 def go_on(grounds: Grounds, moment: str, workers: int = 1) -> int:
     command = [sys.executable, str(SCRIPTS / "killed_night.py"), "t", moment, str(workers)]
-    return subprocess.run(command, cwd=grounds.root, env=environment(), check=False, timeout=120).returncode
+    return subprocess.run(command, cwd=grounds.root, env=environment(), check=False, timeout=600).returncode
 
 
 def outcome(grounds: Grounds) -> list[tuple[object, ...]]:
