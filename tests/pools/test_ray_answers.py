@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_cluster_nodes import FACTS, H200, NIGHT, NODE, measure, run
+from test_cluster_nodes import FACTS, H200, NIGHT, NODE, TRIAL, measure, run
 
 from agent.errors import MachineError
-from agent.experiment import Run
+from agent.experiment import DryRun, Ending, Run
+from agent.judging.failures import training_failure
 from agent.pools.cluster.cluster import Cluster
 from agent.pools.cluster.messages import (
     BeginJob,
@@ -24,6 +25,7 @@ from agent.pools.cluster.messages import (
 from agent.pools.cluster.pool import RayPool
 from agent.pools.pool import Ended
 from agent.runs.fixed import protocol
+from agent.runs.jobs import Evaluate, Job, Reexamine, Rehearse
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
 from agent.sandbox.limits import ResourceLimits
@@ -103,14 +105,12 @@ def test_a_result_is_taken_once(pool, cluster):
 def test_an_answer_that_cannot_be_is_no_result_and_its_node_rests(pool, cluster):
     order = begun(pool, cluster, 3)
     wrong = Returned(replace(run(100.0), seed=99), files={"runs/0003/seed0/log.txt": b"words"})
-    assert heard(pool, cluster, Done(order.perform.worker, order.number, wrong)) == []
+    (ended,) = heard(pool, cluster, Done(order.perform.worker, order.number, wrong))
+    assert (ended.result, "it sent a run with seed 99" in (ended.lost or "")) == (None, True)
+    assert pool.free_for(measure(3)) is None
     (said,) = pool.news()
     assert "gets no work for 1 min: it sent a run with seed 99 for one with seed 0" in said
     assert not (pool._runner.folder / "runs").exists()
-    for slot in pool._slots.values():
-        slot.rests_until = 0.0
-    (ended,) = heard(pool, cluster)
-    assert "it sent a run with seed 99" in (ended.lost or "")
 
 
 def test_where_all_nodes_have_left_no_worker_is_free_and_one_is_expected(pool, cluster):
@@ -121,16 +121,26 @@ def test_where_all_nodes_have_left_no_worker_is_free_and_one_is_expected(pool, c
     assert pool.free_for(measure(3)) == pool.workers[0]
 
 
+def done(order: BeginJob, returned: Returned | None) -> Done:
+    """Word of a job that has ended; None: its process was killed."""
+    if returned is not None:
+        return Done(order.perform.worker, order.number, returned)
+    return Done(order.perform.worker, order.number, lost="its process was killed", was_killed=True)
+
+
 def fails(pool: RayPool, cluster: Played, attempt: int, *outcomes: Returned | None) -> list[Ended]:
-    """A job of the attempt for each outcome, all at the same time; None: its process was killed. No worker rests."""
+    """A job of the attempt for each outcome, all at the same time; None: its process was killed, and that of attempt
+    0's trial run after it. No worker rests.
+    """
     orders = []
     for worker in [one for one in pool.workers if one not in pool.at_work][: len(outcomes)]:
         pool.begin(worker, measure(attempt))
         orders.append(cluster.orders[-1])
     found = []
     for order, returned in zip(orders, outcomes, strict=True):
-        lost = None if returned is not None else "its process was killed"
-        found += heard(pool, cluster, Done(order.perform.worker, order.number, returned, lost))
+        found += heard(pool, cluster, done(order, returned))
+        if returned is None:
+            found += heard(pool, cluster, done(cluster.orders[-1], None))
     for slot in pool._slots.values():
         slot.rests_until = 0.0
     return [*found, *heard(pool, cluster)]
@@ -188,3 +198,101 @@ def test_what_is_heard_of_an_earlier_job_is_not_taken_for_the_present_one(pool, 
     assert [*pool.at_work] == [order.perform.worker]
     (ended,) = heard(pool, cluster, Done(order.perform.worker, order.number, Returned(run(100.0))))
     assert ended.job.attempt == 4
+
+
+# ---- a script whose process is killed wherever it runs ---------------------------------------------------------------
+
+WELL = Returned(DryRun(2.0, None))
+
+
+def killed(pool: RayPool, cluster: Played, job: Job) -> Ended | None:
+    """What comes of a job whose process is killed on the worker that it goes to, where attempt 0 runs well then."""
+    worker = pool.free_for(job)
+    assert worker is not None
+    pool.begin(worker, job)
+    assert heard(pool, cluster, done(cluster.orders[-1], None)) == []
+    assert cluster.orders[-1].perform.job == Rehearse(trial=TRIAL, machine=None)
+    assert pool.at_work.keys() == {worker}
+    return next(iter(heard(pool, cluster, done(cluster.orders[-1], WELL))), None)
+
+
+def test_a_run_that_is_killed_again_and_again_where_attempt_0_runs_ends_as_too_large(pool, cluster):
+    before: tuple[Ending, ...] = ()
+    for number in range(3):
+        found = killed(pool, cluster, replace(measure(3), before=before, has_chances=number < 2))
+        well = fails(pool, cluster, 4, Returned(run(100.0)))
+        assert [one.error for one in well] == [None]
+        assert isinstance(found and found.result, Run)
+        before += (found.result.ending,)
+    assert before == (Ending.DISRUPTED, Ending.DISRUPTED, Ending.EXCEEDED)
+    said = f"its process was killed on {HERE.name}, where a trial run of attempt 0 succeeds"
+    assert training_failure(found.result) == said
+
+
+def test_after_a_resume_the_third_run_ends_as_on_one_machine(pool, cluster):
+    found = killed(pool, cluster, replace(measure(3), before=(Ending.DISRUPTED, Ending.LOST, Ending.STARVED)))
+    assert found.result.ending is Ending.EXCEEDED
+
+
+def test_no_edit_is_blamed_before_two_nodes_have_killed_it_and_attempt_0_ends_the_night(cluster, tmp_path):
+    cluster.nodes["other"] = replace(HERE, id="other", name="n2")
+    pool = pool_on(cluster, tmp_path, 2)
+    for attempt, ending in ((3, Ending.EXCEEDED), (0, Ending.DISRUPTED)):
+        last = replace(measure(attempt), has_chances=attempt == 0, before=(Ending.DISRUPTED,) * 2)
+        elsewhere = killed(pool, cluster, last)
+        assert elsewhere.lost.endswith(": its process was killed")
+        assert elsewhere.worker != pool.free_for(last)
+        busy = pool.free_for(last)
+        pool.begin(busy, measure(9))
+        assert pool.free_for(last) is None
+        heard(pool, cluster, done(cluster.orders[-1], Returned(run(100.0))))
+        found = killed(pool, cluster, last)
+        assert (found.worker, found.result.ending) == (busy, ending)
+        assert " and " in found.result.last_lines
+
+
+def test_where_the_other_node_fails_at_everything_it_is_not_waited_for(cluster, tmp_path):
+    cluster.nodes["other"] = replace(HERE, id="other", name="n2")
+    pool = pool_on(cluster, tmp_path, 2)
+    pool.begin("n2", measure(8))
+    heard(pool, cluster, done(cluster.orders[-1], UNWELL))
+    found = [killed(pool, cluster, replace(measure(3), has_chances=has)) for has in (True, True, False)]
+    assert [one.result.ending for one in found] == [Ending.DISRUPTED] * 2 + [Ending.EXCEEDED]
+
+
+def test_a_dry_run_that_is_killed_three_times_has_failed(pool, cluster):
+    job = Rehearse(trial=replace(TRIAL, attempt=3), machine=TRIAL)
+    first, second, last = (killed(pool, cluster, job) for _ in range(3))
+    assert first.lost == second.lost == f"worker {HERE.name}: its process was killed"
+    assert last.result.failure.startswith("its process was killed on ")
+
+
+@pytest.mark.parametrize(("kind", "attempt"), [(Evaluate, 3), (Reexamine, 3), (Evaluate, 0)])
+def test_a_scoring_that_is_killed_is_done_again_where_the_weights_are_and_no_run_is_drawn_again(
+    pool, cluster, kind, attempt
+):
+    begun(pool, cluster, attempt)
+    heard(pool, cluster, done(cluster.orders[-1], Returned(replace(run(100.0), weights_bytes=9))))
+    job = kind(attempt=attempt, script="", seed=0, limit_s=9.0, usual_bytes=None, machine=TRIAL)
+    pool.begin(pool.workers[0], job)
+    for _ in range(3):
+        assert cluster.orders[-1].perform.job == job
+        assert heard(pool, cluster, done(cluster.orders[-1], None)) == []
+        found = heard(pool, cluster, done(cluster.orders[-1], WELL))
+    (last,) = found
+    if attempt:
+        assert "its process was killed on " in last.result.failure
+    else:
+        assert "go on with: nightshift run --tag t (what was cut off does not count" in str(last.error)
+
+
+def test_a_node_that_leaves_or_whose_every_process_is_killed_is_not_the_edits_fault(cluster, tmp_path):
+    cluster.nodes["other"] = replace(HERE, id="other", name="n2")
+    pool = pool_on(cluster, tmp_path, 2)
+    job = replace(measure(3), has_chances=False)
+    for words, event in (("its process was killed", None), ("its node has left", NodeLeft("other"))):
+        pool.begin("n2", job)
+        assert heard(pool, cluster, done(cluster.orders[-1], None)) == []
+        (found,) = heard(pool, cluster, event or done(cluster.orders[-1], None))
+        assert found.lost == f"worker n2: {words}"
+    assert pool.free_for(job) == HERE.name

@@ -25,6 +25,7 @@ from ray import cloudpickle
 from ray.exceptions import (
     LocalRayletDiedError,
     NodeDiedError,
+    OutOfMemoryError,
     RayError,
     RayTaskError,
     TaskCancelledError,
@@ -150,7 +151,8 @@ class Broker:
             self.jobs[worker] = job = self.call(order.node_id, order.perform, worker, order.cpus, order.gpus)
             done = Done(worker, order.number, read(ray.get(job)))
         except (RayError, OSError, NightshiftError) as error:
-            done = Done(worker, order.number, lost=sentence(error))
+            was_killed = job is not None and isinstance(error, WorkerCrashedError | OutOfMemoryError)
+            done = Done(worker, order.number, lost=sentence(error), was_killed=was_killed)
         if self.jobs.get(worker) is job:  # of a node that came back, the worker may have another one by now
             self.jobs.pop(worker, None)
             self.ending.pop(worker, None)
@@ -197,6 +199,7 @@ def sentence(error: Exception) -> str:
     cause = error.cause if isinstance(error, RayTaskError) else error
     known = {
         WorkerCrashedError: "its process was killed",
+        OutOfMemoryError: "its process was killed for want of memory",
         NodeDiedError: "its node has left",
         TaskUnschedulableError: "its node has left",
         LocalRayletDiedError: "its node has left",

@@ -18,7 +18,11 @@ from agent.pools.cluster.link import Link
 from agent.pools.cluster.messages import (
     Connect,
     Connected,
+    Consult,
     Content,
+    Drop,
+    Enter,
+    Fetch,
     FromBroker,
     Join,
     NodeDevice,
@@ -62,6 +66,7 @@ class Cluster:
         self.awaited: set[str] = set()  # nodes whose device is not known yet
         self.content: Content | None = None
         self._link: Link | None = None
+        self._asked = 0
         self.is_connected = False
         self.why_not: str | None = None
 
@@ -79,6 +84,12 @@ class Cluster:
     def send(self, order: ToBroker) -> None:
         if self._link is not None:
             self._link.send(order)
+
+    def consult(self, node_id: str, call: Enter | Drop | Fetch) -> int:
+        """Send a question to a node, and return its number."""
+        self._asked += 1
+        self.send(Consult(self._asked, node_id, call))
+        return self._asked
 
     def events(self, wait_s: float) -> list[FromBroker]:
         """Return what the broker has said; wait at most wait_s for the first. Raise EOFError if it has ended."""

@@ -262,6 +262,7 @@ class Done:
     number: int  # of the job
     outcome: Returned | None = None
     lost: str | None = None  # why there is no outcome
+    was_killed: bool = False  # the job's process alone, while its node went on
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import MachineError
-from agent.experiment import Ending, Run
+from agent.experiment import DryRun, Ending, Run
 from agent.files import remove
 from agent.pools.cluster.checks import different, given_up, unusable
 from agent.pools.cluster.cluster import Cluster
 from agent.pools.cluster.content import files_for, put_pieces, take_files
 from agent.pools.cluster.messages import (
     BeginJob,
-    Consult,
     Consulted,
     Done,
     Drop,
@@ -27,11 +26,11 @@ from agent.pools.cluster.messages import (
     Progressed,
     Returned,
 )
-from agent.pools.cluster.slots import Failures, Slot, needs_on, shares_of_node
+from agent.pools.cluster.slots import Failures, Kills, Slot, needs_on, shares_of_node
 from agent.pools.cluster.slow_nodes import TRIAL_SEED, SlowNodes
 from agent.pools.pool import Ended, Working
 from agent.records.checksums import digest
-from agent.runs.jobs import Job, Measure, OfWeights
+from agent.runs.jobs import Job, Measure, OfWeights, Rehearse
 from agent.runs.runner import Runner
 
 KILLED_REST_S, SLOW_REST_S = 5.0, 300.0  # before a worker gets work again
@@ -45,8 +44,10 @@ class RayPool:
     """Execute jobs on workers of a cluster.
 
     The weights of a run stay on the node that has trained it until the run's attempt is kept. A job that needs them
-    goes there. A lost job is said to be lost once there is a worker that can do it again.
+    goes there. Where the process of a job is killed, attempt 0 is tried on its node, before the edit is blamed.
     """
+
+    expects_workers = True  # nodes that join, or are well again
 
     def __init__(self, cluster: Cluster, runner: Runner, most: int, first: Sequence[Run] = ()) -> None:
         """Give work to at most so many workers; `first` are attempt 0's runs so far, which tell how fast nodes are."""
@@ -56,13 +57,12 @@ class RayPool:
         self._slots: dict[str, Slot] = {}
         self._held: dict[tuple[int, int], set[str]] = {}  # attempt and seed → ids of the nodes that have the weights
         self._ended: list[Ended] = []
-        self._lost: list[Ended] = []  # to be said once there is a worker
         self._news: list[str] = []
-        self._asked = self._awaited = 0  # the last question to a node, and the last whose answer is waited for
-        self._answer: Consulted | None = None  # to the latter
+        self._begun = self._awaited = 0  # jobs; the last question to a node whose answer is waited for
+        self._answer: Consulted | None = None
         self._next_start = 0.0
         self._is_open = self._closing = False
-        self._slow, self._failures = SlowNodes(first), Failures()
+        self._slow, self._failures, self._kills = SlowNodes(first), Failures(), Kills(runner)
         self._entering: dict[int, str] = {}  # question → the node that lays out the night's folder
         for joined in list(cluster.nodes.values()):
             self._welcome(joined)
@@ -81,32 +81,30 @@ class RayPool:
         return tuple(self._slots)
 
     @property
-    def expects_workers(self) -> bool:
-        return True
-
-    @property
     def at_work(self) -> Mapping[str, Working]:
         return {slot.name: slot.working_now for slot in self._slots.values() if self._works(slot)}
 
     def free_for(self, job: Job) -> str | None:
-        unsaid = {one.worker for one in (*self._ended, *self._lost)}
+        unsaid = {one.worker for one in self._ended}
         slots = [slot for slot in self._slots.values() if slot.job is None and slot.name not in unsaid]
         if isinstance(job, OfWeights):
             nodes = self._held.get((job.attempt, job.seed), set()) & self._cluster.nodes.keys()
-            slots = [slot for slot in slots if slot.node.id in nodes] if nodes else slots
+        else:
+            nodes = self._kills.untried(job.attempt, self._well)
+        slots = [slot for slot in slots if slot.node.id in nodes] if nodes else slots
         return next((slot.name for slot in slots if self._is_ready_for(slot, job)), None)
 
     def begin(self, worker: str, job: Job) -> None:
         slot = self._slots[worker]
         files = files_for(self._runner, job, has_weights=self._has_weights(slot, job))
         if files is None:
-            self._lost.append(Ended(worker, job, lost="the node with its weights is gone"))
+            self._ended.append(Ended(worker, job, lost="the node with its weights is gone"))
             return
         self._send(slot, job, files)
 
     def _send(self, slot: Slot, job: Job, files: Iterable[Path]) -> None:
-        self._asked += 1
-        slot.begin(job, self._asked)
+        self._begun += 1
+        slot.begin(job, self._begun)
         content, device, runner = self._cluster.content, slot.node.device, self._runner
         assert content is not None
         assert device is not None
@@ -122,8 +120,9 @@ class RayPool:
 
     def _is_ready_for(self, slot: Slot, job: Job) -> bool:
         """Return whether a worker can take a job now; a slow node may still look at the weights that it has."""
-        may_look = slot.job is None and slot.node.id in self._on_trial
-        return self._is_ready(slot) or (may_look and self._has_weights(slot, job))
+        if slot.node.id in self._on_trial:
+            return slot.job is None and self._has_weights(slot, job)
+        return slot.is_free
 
     def _has_weights(self, slot: Slot, job: Job) -> bool:
         return isinstance(job, OfWeights) and slot.node.id in self._held.get((job.attempt, job.seed), ())
@@ -133,8 +132,11 @@ class RayPool:
         """Return the nodes that have to train attempt 0 before they get work."""
         return {self._slots[name].node.id for name in self._slow.trials if name in self._slots}
 
-    def _is_ready(self, slot: Slot) -> bool:
-        return slot.is_free and slot.node.id not in self._on_trial
+    @property
+    def _well(self) -> set[str]:
+        """Return the nodes that do their work."""
+        nodes = {slot.node.id for slot in self._slots.values()} - self._on_trial
+        return {node for node in nodes if self._failures.is_well(node)}
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
         if self._runner.stopped():
@@ -142,11 +144,7 @@ class RayPool:
         self._begin_trials()
         self._pump(0.0 if self._ended else wait_s)
         found, self._ended = self._ended, []
-        if self._lost and (self._closing or any(map(self._is_ready, self._slots.values()))):
-            found, self._lost = found + self._lost, []
-        elif self._lost and self._runner.stopped():
-            found, self._lost = found + [Ended(one.worker, one.job) for one in self._lost], []
-        return found
+        return [replace(one, lost=None) for one in found] if self._runner.stopped() else found
 
     def news(self) -> Sequence[str]:
         news, self._news = self._news, []
@@ -177,7 +175,7 @@ class RayPool:
             self._drop(node_id, [(number, seed)])
 
     def _drop(self, node_id: str, runs: Sequence[tuple[int, int]]) -> None:
-        self._consult(node_id, Drop(self._runner.night, tuple(runs)))
+        self._cluster.consult(node_id, Drop(self._runner.night, tuple(runs)))
 
     def close(self) -> None:
         self._closing = True
@@ -203,8 +201,7 @@ class RayPool:
         """Take a job's result and its files, or decide that it has to be done again."""
         wrong = unusable(job, returned)
         returned = Returned(unwell=wrong) if wrong is not None else returned
-        result = returned.result
-        why = returned.unwell or returned.error
+        result, why = returned.result, returned.unwell or returned.error
         if isinstance(result, Run) and result.ending is Ending.BROKEN:
             why = result.last_lines.rpartition("\n")[2]
         others = {other.node.id for other in self._slots.values()} - {slot.node.id}
@@ -225,6 +222,20 @@ class RayPool:
         take_files(self._runner, returned.files)
         error = MachineError(returned.error) if returned.error is not None else None
         self._ended.append(Ended(slot.name, job, result, error))
+
+    def _blame(self, slot: Slot, job: Job, why: str, returned: Returned | None) -> None:
+        """Decide how a job ends whose process was killed, once attempt 0 was tried on its node."""
+        if returned is None or not isinstance(returned.result, DryRun) or returned.result.failure is not None:
+            self._fail(slot, job, why, KILLED_REST_S)
+            return
+        self._failures.forget(slot.node.id)
+        ended = self._kills.note(slot, job, why, self._well)
+        if ended is not None:
+            self._ended.append(ended)
+        elif isinstance(job, OfWeights):
+            self.begin(slot.name, job)
+        else:
+            self._lose(slot, why)
 
     def _fail(self, slot: Slot, job: Job, why: str, rest_s: float | None = None) -> None:
         """Lose a job that has failed by its node; end the night where all nodes have failed again and again.
@@ -295,11 +306,17 @@ class RayPool:
         job = slot.job
         if not self._works(slot):
             self._end_trial(slot, returned)
+        elif slot.killed is not None:
+            self._blame(slot, job, slot.killed, returned)
         elif returned is not None:
             self._take(slot, job, returned)
+        elif done.was_killed and job.machine is not None and not self._closing:
+            self._send(slot, Rehearse(trial=job.machine, machine=None), [])
+            slot.job, slot.killed = job, done.lost
         else:
             self._fail(slot, job, done.lost or "it is not known why", KILLED_REST_S)
-        slot.job = None
+        if slot.number == done.number:
+            slot.job = None
 
     def _welcome(self, joined: NodeJoined) -> None:
         """Give a node's workers work, unless its scores would not compare, or there are enough workers."""
@@ -316,7 +333,7 @@ class RayPool:
         shares = shares_of_node(joined, *needs_on(joined, content))
         for name, share in list(shares.items())[: self._most - len(self._slots)]:
             self._slots[name] = Slot(name, joined, share, rests_until=time.monotonic() + ENTER_S)
-        self._entering[self._consult(joined.id, Enter(self._runner.night, content))] = joined.id
+        self._entering[self._cluster.consult(joined.id, Enter(self._runner.night, content))] = joined.id
         if self._is_open:
             self._news.append(f"node {joined.name} has joined: {joined.device and joined.device.device}")
 
@@ -345,7 +362,7 @@ class RayPool:
 
     def _lose(self, slot: Slot, why: str) -> None:
         if self._works(slot) and slot.job is not None:
-            self._lost.append(Ended(slot.name, slot.job, lost=f"worker {slot.name}: {why}"))
+            self._ended.append(Ended(slot.name, slot.job, lost=f"worker {slot.name}: {why}"))
         slot.job = None
 
     def _lose_all(self, why: str) -> None:
@@ -367,15 +384,9 @@ class RayPool:
                 self._held.setdefault(run, set()).add(node_id)
             self._rest(node_id, 0.0, None)
 
-    def _consult(self, node_id: str, call: Enter | Drop | Fetch) -> int:
-        """Send a question to a node, and return its number."""
-        self._asked += 1
-        self._cluster.send(Consult(self._asked, node_id, call))
-        return self._asked
-
     def _ask(self, node_id: str, call: Fetch, most_s: float = FETCH_S) -> object:
         """Return a node's answer; raise MachineError without one."""
-        self._answer, self._awaited = None, self._consult(node_id, call)
+        self._answer, self._awaited = None, self._cluster.consult(node_id, call)
         self._wait_for(lambda: self._answer is not None or node_id not in self._cluster.nodes, most_s)
         consulted = self._answer
         if consulted is None or consulted.why is not None:

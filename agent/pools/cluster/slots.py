@@ -2,14 +2,17 @@
 
 import re
 import time
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from agent.experiment import Progress
+from agent.errors import MachineError
+from agent.experiment import Audit, DryRun, Ending, Progress, Run, Score
 from agent.pools.cluster.messages import Content, NodeJoined, NodeShare
-from agent.pools.pool import Working
-from agent.runs.jobs import Job
-from agent.runs.runner import STARVED_TRIES
+from agent.pools.pool import Ended, Working
+from agent.runs.execute import Result, is_denied_again, remedy
+from agent.runs.jobs import Evaluate, Job, Measure, OfWeights, Rehearse
+from agent.runs.runner import STARVED_TRIES, Runner
 
 UNWELL_REST_S, LONGEST_REST_S = 60.0, 900.0
 
@@ -23,12 +26,14 @@ class Slot:
     share: NodeShare
     rests_until: float = 0.0
     job: Job | None = None
+    killed: str | None = None  # why the job's process was, while attempt 0 is tried in its place
     number: int = 0  # of the job
     began: float = 0.0
     progress: Progress | None = None
 
     def begin(self, job: Job, number: int) -> None:
-        self.job, self.number, self.began, self.progress = job, number, time.monotonic(), None
+        self.job, self.killed, self.number = job, None, number
+        self.began, self.progress = time.monotonic(), None
 
     def note(self, progress: Progress | None, elapsed_s: float) -> None:
         """Note how far the worker is; elapsed_s: of the process that runs now."""
@@ -64,10 +69,64 @@ class Failures:
     def forget(self, node: str) -> None:
         self._count.pop(node, None)
 
+    def is_well(self, node: str) -> bool:
+        return node not in self._count
+
     def rest_s(self, node: str) -> float:
         """Return how long a node gets no work after its last failure: twice as long after each further one."""
         rest_s: float = UNWELL_REST_S * 2 ** (self._count.get(node, 1) - 1)
         return min(rest_s, LONGEST_REST_S)
+
+
+class Kills:
+    """Count jobs whose process was killed on a node where attempt 0 ran well right afterwards.
+
+    They end as on one machine that denies a job its room again and again. Runs are counted by the journal; a dry run or
+    a scoring, which a night on one machine repeats without a record, is counted here.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._nodes: dict[int, dict[str, str]] = defaultdict(dict)  # attempt → id and name of each node
+        self._tries: Counter[tuple[type[Job], int, int]] = Counter()  # by kind of job, attempt and seed
+
+    def untried(self, attempt: int, nodes: Collection[str]) -> set[str]:
+        """Return those of the nodes where no job of the attempt was killed; none for one that was killed nowhere."""
+        return set(nodes) - set(self._nodes.get(attempt, nodes))
+
+    def note(self, slot: Slot, job: Job, why: str, nodes: Collection[str]) -> Ended | None:
+        """Note that a job was killed; return how it ends, None if it is to be done again without a record.
+
+        nodes: those that do their work. An edit is blamed once two of them have killed its jobs, or all of them.
+        """
+        self._nodes[job.attempt][slot.node.id] = slot.node.name
+        seed = 0 if isinstance(job, Rehearse) else job.seed
+        self._tries[type(job), job.attempt, seed] += 1
+        names = " and ".join(self._nodes[job.attempt].values())
+        why = f"{why} on {names}, where a trial run of attempt 0 succeeds"
+        if isinstance(job, Measure) and not is_denied_again(Ending.DISRUPTED, job):
+            return Ended(slot.name, job, Run(job.seed, Ending.DISRUPTED, None, 0.0, None, why))
+        if not isinstance(job, Measure) and self._tries[type(job), job.attempt, seed] < STARVED_TRIES:
+            return None
+        is_elsewhere = len(self._nodes[job.attempt]) < 2 and self.untried(job.attempt, nodes)
+        if is_elsewhere and not isinstance(job, OfWeights):  # weights stay on their node
+            return None
+        if job.attempt or isinstance(job, Measure):
+            return Ended(slot.name, job, _blamed(job, why))
+        return Ended(slot.name, job, error=MachineError(f"{why}; {remedy(self._runner, Ending.DISRUPTED)}"))
+
+
+def _blamed(job: Job, why: str) -> Result:
+    """Return the result of a job that is denied its room again and again where attempt 0 runs."""
+    match job:
+        case Measure():
+            ending = Ending.EXCEEDED if job.attempt else Ending.DISRUPTED  # with the latter, the night ends
+            return Run(job.seed, ending, None, 0.0, None, why)
+        case Rehearse():
+            return DryRun(0.0, why)
+        case Evaluate():
+            return Score(None, 0.0, why)
+    return Audit(0, 0, 0.0, 0.0, 0.0, f"it could not be done: {why}")
 
 
 def needs_on(node: NodeJoined, content: Content) -> tuple[int, int]:
