@@ -129,19 +129,19 @@ class Watch:
         self._closed = False  # whether a part of the folder could not be read at the last measurement
         self._quick_s = self._thorough_s = 0.0
         self._shared_bytes = 0  # shared pages that the sum over processes counts again, as last measured
-        self._spare_disk_bytes: int | None = None  # free bytes when the disk's reserve was first found used up
+        self._spare_disk_bytes: int | None = None  # free bytes of a full disk; None: all files of the tree are known
 
     def exceeded(self) -> Excess | None:
         """Return the first limit that is exceeded, else None; cheap enough for a call every few milliseconds."""
-        now_s = time.monotonic()
-        if now_s - self._quick_s < QUICK_S:
-            return None
+        full, now_s = self.disk(), time.monotonic()  # at each call: another run's files may soon be gone again
+        if full is not None or now_s - self._quick_s < QUICK_S:
+            return full
         self._quick_s = now_s
         if now_s - self._thorough_s < THOROUGH_S:
-            return self._memory() or self.disk()
+            return self._memory()
         self._thorough_s, self._shared_bytes = now_s, 0
         self._known = self._tree()
-        return self._processes() or self._memory() or self.disk() or self._usage()
+        return self._processes() or self._memory() or self._usage()
 
     def _processes(self) -> Excess | None:
         count, most = len(self._known), self._limits.processes
@@ -173,22 +173,27 @@ class Watch:
         return summed - self._shared_bytes
 
     def disk(self) -> Excess | None:
-        """Return an excess if the disk's reserve is used up; blame the tree if its folder holds the missing bytes."""
+        """Return an excess if the disk's reserve is used up; blame the tree if its files hold the missing bytes."""
         try:
             spare, least = shutil.disk_usage(self._folder).free, self._limits.spare_disk_bytes
+            device = self._folder.stat().st_dev
         except FileNotFoundError:  # unboxed, a script can remove the folder it works in
             return None
         if spare >= least:
             return None
-        self._spare_disk_bytes, own = spare, True
+        nameless = nameless_bytes(self._tree(), device)
+        self._spare_disk_bytes = spare if nameless is None else None
+        fair, own = max(least - spare, self._limits.fair_folder_bytes) - (nameless or 0), True
         with suppress(PermissionError):  # a script that closes its folder is blamed
-            fair = max(least - spare, self._limits.fair_folder_bytes)
-            own = folder_usage(self._folder, fair, self._limits.folder_files) is not None
+            own = fair < 0 or folder_usage(self._folder, fair, self._limits.folder_files) is not None
         left = f"{spare / GB:.2f} GB are left, {least / GB:.2f} GB are the night's reserve"
         return Excess(f"disk full: {left}", own)
 
     def once_ended(self, over: Excess) -> Excess:
-        """Return the excess, blamed on the tree if its end alone freed the missing bytes (deleted but open files)."""
+        """Return the excess, blamed on the tree if the missing bytes are free after its end.
+
+        This is asked only where its deleted files could not be seen: another run may have ended at the same time.
+        """
         before = self._spare_disk_bytes
         if over.own or before is None:
             return over
@@ -242,6 +247,24 @@ def shared_out_bytes(process: psutil.Process) -> int:
     except OSError:  # not Linux, or closed to us
         return footprint_bytes(process)
     return 1024 * sum(map(int, re.findall(rb"(?m)^(?:Pss_Anon|Pss_Shmem|SwapPss):\s*(\d+) kB", rollup)))
+
+
+def nameless_bytes(processes: list[psutil.Process], device: int) -> int | None:
+    """Return the bytes of deleted files on a disk that processes hold open; None if the system does not tell."""
+    held: dict[int, int] = {}  # by inode
+    for process in processes:
+        try:
+            for entry in os.scandir(f"/proc/{process.pid}/fd"):
+                with suppress(OSError):  # closed meanwhile
+                    found = entry.stat()
+                    if found.st_dev == device and found.st_nlink == 0:
+                        held[found.st_ino] = 512 * found.st_blocks
+        except (FileNotFoundError, ProcessLookupError):
+            if sys.platform != "linux":
+                return None
+        except PermissionError:
+            return None
+    return sum(held.values())
 
 
 def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:

@@ -342,6 +342,36 @@ def test_a_file_without_a_name_is_of_the_one_that_holds_it(tmp_path):
         assert said.startswith("disk full: ")
 
 
+@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="mounts a disk, and reads /proc")
+def test_a_run_that_ends_when_another_frees_the_disk_is_not_to_blame_for_it(tmp_path):
+    """Both watches see the full disk, and the file without a name is gone before the second asks what its end freed."""
+    code = "import os, time; mine = open('mine', 'wb'); os.unlink('mine'); mine.write(bytes(30 << 20)); mine.flush()"
+    limits = dataclasses.replace(PLENTY, spare_disk_bytes=20 * MB, fair_folder_bytes=10 * MB)
+    with mounted(tmp_path / "disk", "size=40m") as disk:
+        command = [sys.executable, "-c", f"{code}; print('up', flush=True); time.sleep(60)"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=disk) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            small = Watch(limits, disk, lambda: [psutil.Process()])
+            large = Watch(limits, disk, lambda: [psutil.Process(process.pid)])
+            found = [small.exceeded(), large.exceeded()]
+            process.kill()
+        assert [one is not None and one.own for one in found] == [False, True]
+        assert found[0] is not None
+        assert not small.once_ended(found[0]).own
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_the_disk_is_looked_at_each_time(tmp_path, monkeypatch):
+    """Another run may fill it in a moment, and be ended with all its files before the rest is looked at again."""
+    monkeypatch.setattr(limits_module, "QUICK_S", float("inf"))
+    with mounted(tmp_path / "disk", "size=40m") as disk:
+        watch = Watch(dataclasses.replace(PLENTY, spare_disk_bytes=20 * MB), disk, list)
+        assert watch.exceeded() is None
+        (disk / "another program's").write_bytes(bytes(30 * MB))
+        assert watch.exceeded() is not None
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
 def test_a_script_that_fails_on_a_full_disk_before_the_watch_has_looked_is_no_crash(tmp_path):
     with mounted(tmp_path / "disk", "size=8m") as disk:
