@@ -73,6 +73,7 @@ class Measure:
     has_chances: bool = True  # see has_chances()
     usual: Usual | None = None  # what is known of its speed; None: nothing
     reference: Reference | None = None  # None: none is cheap enough
+    alone: bool = False  # while no other job goes on
     wait_s: float = 0.0  # before it begins, so that other programs end, or the machine cools down
 
 

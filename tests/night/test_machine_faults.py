@@ -18,13 +18,14 @@ from agent.experiment import (
     Review,
     Status,
 )
-from agent.experiment.lease import LOCAL
+from agent.experiment.lease import LOCAL, Lease
 from agent.judging.judges.greedy import Greedy
 from agent.night import driver, record, streak
 from agent.night.dawn import confirm
 from agent.night.driver import run_night
 from agent.night.opening import night as opening
 from agent.night.planning.context import NightContext
+from agent.pools.local import LocalPool
 from agent.runs import runner as runner_module
 
 pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]  # nights on real disks, some seconds each
@@ -227,6 +228,35 @@ def test_a_script_that_hides_what_it_takes_is_found_out_when_attempt_0_has_room(
     assert [one.ending for one in attempts[1].runs] == [Ending.STARVED, Ending.STARVED, Ending.EXCEEDED]
     assert [one.status for one in attempts] == [Status.KEEP, Status.CRASH, Status.KEEP]
     assert attempts[1].decision.reason.startswith("disk full: ")
+
+
+def fills(size_mb: int, begun: Path, **dials: object) -> str:
+    """A script that takes so much disk, the first two times when three such scripts have begun it, and stays long."""
+    deed = f"""
+    if "dry" not in Path.cwd().name:
+        begun, number = Path({str(begun)!r}), Path.cwd().parent.name
+        tries = len(list(begun.glob(number + "-*"))) + 1
+        (begun / f"{{number}}-{{tries}}").touch()
+        while tries < 3 and len(list(begun.glob(f"*-{{tries}}"))) < 3:
+            time.sleep(0.01)
+        Path("hoard").write_bytes(bytes({size_mb} << 20))
+        time.sleep(30 if tries < 3 else 3)
+"""
+    return unigram(**dials).replace(LOADS, deed + LOADS)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_two_scripts_that_fill_the_disk_together_are_no_fault_of_a_third_beside_them(own_disk, tmp_path):
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    large = [fills(190, begun, SHARPNESS=sharpness) for sharpness in (0.3, 0.4)]  # up to 64 MB of a void run may stay
+    with tight(own_disk, [*large, fills(0, begun, SHARPNESS=0.7)], Quiet(), spare_bytes=310 * MB) as context:
+        pool = LocalPool([dataclasses.replace(context.runner, lease=Lease(name)) for name in ("a", "b", "c")])
+        run_night(dataclasses.replace(context, pool=pool))
+    attempts = own_disk.attempts("t")
+    endings = [[run.ending for run in one.runs] for one in attempts[1:]]
+    assert endings == [[Ending.STARVED, Ending.STARVED, Ending.FINISHED]] * 3, [one.decision for one in attempts]
+    assert [one.status for one in attempts] == [Status.KEEP, Status.DISCARD, Status.DISCARD, Status.KEEP]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")

@@ -1,6 +1,7 @@
 """Make the jobs that an attempt needs, each with all that a worker has to know, from the state alone."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -8,7 +9,8 @@ from agent.experiment import Attempt, Ending, History, Run
 from agent.judging.early_stop import Bound
 from agent.night.planning.context import NightContext
 from agent.night.planning.state import State
-from agent.night.planning.usual_speed import speed_reference, usual_speed
+from agent.night.planning.usual_speed import is_one_machine, speed_reference, usual_speed
+from agent.runs.execute import is_denied_again
 from agent.runs.jobs import Evaluate, Measure, Reexamine, Rehearse, Trial, has_chances
 from agent.runs.runner import STARVED_WAIT_S, Runner
 from agent.runs.score import Split, scoring_limit_s, too_heavy
@@ -30,7 +32,7 @@ def measure(
     seed = next(seed for seed in count(context.runner.night.seed + DAWN_SEED * dawn) if seed not in taken)
     before = tuple(run.ending for run in attempt.runs if run.seed == seed)
     usual, machine = usual_speed(context, state, attempt), machine_trial(context, state)
-    return Measure(
+    job = Measure(
         attempt=attempt.number,
         script=attempt.proposal.script,
         seed=seed,
@@ -47,6 +49,13 @@ def measure(
         reference=None if usual is None or attempt.number == 0 else speed_reference(context, state, machine),
         wait_s=_cooling_s(context) if before[-1:] == (Ending.SLOWED,) else 0.0,
     )
+    return replace(job, alone=is_one_machine(context) and _is_last_try(attempt, job))
+
+
+def _is_last_try(attempt: Attempt, job: Measure) -> bool:
+    """Return whether the attempt is blamed if its run finds no room again, which another attempt's may have taken."""
+    was_starved = any(run.ending is Ending.STARVED for run in attempt.runs)
+    return was_starved and not job.dawn and is_denied_again(Ending.STARVED, job)
 
 
 def _cooling_s(context: NightContext) -> float:

@@ -21,7 +21,7 @@ def usual_speed(context: NightContext, state: State, attempt: Attempt) -> Usual 
 
     None where speeds do not compare: the runs are too short, or not all made on one machine.
     """
-    if context.runner.night.budget_s < LEAST_S or not _is_one_machine(context):
+    if context.runner.night.budget_s < LEAST_S or not is_one_machine(context):
         return None
     since = state.paces[-1] if state.paces else ""
     known = state.once("speeds", lambda: _speeds(state, since))
@@ -32,7 +32,7 @@ def usual_speed(context: NightContext, state: State, attempt: Attempt) -> Usual 
     return Usual(most, least_tokens_s=least_tokens_s(_shares(state, since, attempt.number), parent.tokens_s, most))
 
 
-def _is_one_machine(context: NightContext) -> bool:
+def is_one_machine(context: NightContext) -> bool:
     """Return whether all runs are made on one machine; nodes of a cluster are compared with each other by the pool."""
     workers = () if context.pool is None else context.pool.workers
     return Terms.from_json(context.runner.night.terms).pool == "local" or len({node_of(one) for one in workers}) <= 1
