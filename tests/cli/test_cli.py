@@ -352,7 +352,7 @@ def test_data_that_is_not_there(grounds, tmp_path):
 
 def test_questions_before_any_night(grounds):
     for question in (["results"], ["status"], ["diff", "0"], ["plot", "--out", "p.png"]):
-        assert "begin with: nightshift run" in refused(grounds.nightshift(*question))
+        assert "begin with: nightshift run" in nothing_yet(grounds.nightshift(*question))
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/mounts").exists(), reason="mounts a small disk")

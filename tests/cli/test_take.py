@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from commands import refused
+from commands import nothing_yet, refused
 from nights import PROJECT, Grounds, git, make_repository, unigram
 from samples import NIGHT
 from serving import GrowingNight
@@ -194,7 +194,7 @@ def test_a_night_of_which_only_refs_are_here_is_taken_from_in_a_linked_worktree_
 def test_where_only_records_of_other_nights_are_the_first_edit_begins_with_the_script_as_it_stands(tmp_path):
     fresh = Grounds(make_repository(tmp_path / "fresh", unigram()))
     shutil.copyfile(PROJECT / "results.tsv", fresh.root / "results.tsv")
-    said = refused(fresh.nightshift("take", "best"))
+    said = nothing_yet(fresh.nightshift("take", "best"))
     assert said.startswith("no night has run here yet: edit train_mlx.py as it stands, and try it; of night nov22-")
 
 

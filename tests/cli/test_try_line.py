@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
-from commands import refused, training, wait_until
+from commands import nothing_yet, refused, training, wait_until
 from json_page import faults
 from nights import Grounds, make_repository, mounted, unigram
 
@@ -56,7 +56,7 @@ def test_tries_that_are_started_get_their_verdicts_one_after_the_other(lined):
         edit(lined, unigram(SHARPNESS=0.9))
         first = said(lined, "-m", "sharper", "--start", "--tag", "t", *QUICK)
         assert (first["id"], first["state"], first["in_line"]) == ("t0001", "waiting", 0)
-        told = refused(lined.nightshift("status"))
+        told = nothing_yet(lined.nightshift("status"))
         assert told.startswith("t0001, the first try, has not opened its night yet; follow it with: nightshift try --w")
         edit(lined, unigram(SMOOTHING=2.0))
         second = said(lined, "-m", "smoother", "--start", "--tag", "t", *QUICK)
