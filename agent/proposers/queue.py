@@ -26,6 +26,7 @@ from agent.script.patch import apply_patch, check_patch, is_patch
 
 SOURCE = "queue"
 NAME = re.compile(r"[0-9]{4,9}\.json")
+LAST_NUMBER = 999_999_999  # that a NAME has room for
 DONE, REFUSED = "done", "refused"  # folders in the queue's own, with a line in a .txt file beside each entry
 MAX_ENTRY_BYTES = 8 * MAX_SCRIPT_BYTES  # in JSON an odd character takes six
 MAX_WAITING = 1000  # more come from a loop that has run away
@@ -113,7 +114,12 @@ def _next_number(folder: Path) -> int:
         raise NightError(f"{len(queued)} entries wait in {folder}; remove those that need not be tried")
     # in this order: an entry that moves meanwhile is seen in one place at least
     everywhere = (*queued, *waiting(folder / DONE), *waiting(folder / REFUSED))
-    return max((int(path.stem) for path in everywhere), default=0) + 1
+    last = max(everywhere, key=lambda path: int(path.stem), default=None)
+    if last is not None and int(last.stem) >= LAST_NUMBER:
+        raise NightError(
+            f"{last} has the last number that an entry can have; rename it to one below, such as 0001.json"
+        )
+    return 1 if last is None else int(last.stem) + 1
 
 
 class Queue:
