@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.errors import NightError, RepoError, ScriptError
-from agent.experiment import Attempt, History, incumbent, kept
+from agent.experiment import TITLE_CHARS, Attempt, History, incumbent, kept
 from agent.invocation import typed
 from agent.proposers.queue import became, entries, on_kept
 from agent.records.place import Place
@@ -15,6 +15,7 @@ from agent.script.contract import read_text
 from agent.script.dials import fingerprint
 from agent.script.patch import apply_patch, is_patch
 from agent.script.tried import first_with
+from agent.text import one_line
 
 # the lines of `diff -u` and git before the first hunk; of a patch of one file there is one such pair
 PAIR = re.compile(r"^--- (.*)\n\+\+\+ (.*)\n(?=@@ )", re.MULTILINE)
@@ -62,8 +63,8 @@ def check_not_submitted(file: Path, text: str, place: Place, history: History, t
             continue  # it is put aside when a night next asks the queue
         if entry.text == text or (wanted is not None and _fingerprint(_becomes(entry.text, place, history)) == wanted):
             raise NightError(
-                f"{file} waits already, as {path.name} of the queue ({entry.title}); {NOTHING}, "
-                f"or take that one out by deleting {path}"
+                f"{file} waits already, as {path.name} of the queue ({one_line(entry.title, TITLE_CHARS)}); "
+                f"{NOTHING}, or take that one out by deleting {path}"
             )
 
 

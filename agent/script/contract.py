@@ -167,10 +167,14 @@ def no_script(path: Path) -> ScriptError:
 
 
 def read_text(path: Path) -> str:
-    """Return a script's text; raise ScriptError, with the remedy, if it cannot be read."""
+    """Return the text of a script or a patch; raise ScriptError, with the remedy, if it cannot be read."""
     try:
-        return decoded(path.read_bytes(), str(path))
+        with path.open("rb") as file:  # which may be a pipe of the shell, or a device without an end
+            content = file.read(MAX_SCRIPT_BYTES + 1)
     except FileNotFoundError:
         raise ScriptError(f"{path} does not exist; check its name") from None
     except OSError as error:
         raise ScriptError(f"{path} cannot be read ({error}); check its name") from error
+    if len(content) > MAX_SCRIPT_BYTES:
+        raise ScriptError(f"{path} has more bytes than the limit of {MAX_SCRIPT_BYTES:,}; take data out of it")
+    return decoded(content, str(path))

@@ -1,5 +1,6 @@
 """What `nightshift submit` takes: a script, or a patch as diff and git write it, that changes something."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -154,6 +155,26 @@ def test_an_edit_that_waits_already_is_refused_at_once_whatever_form_it_has(grou
     assert [path.name for path in waiting(queue)] == ["0001.json", "0002.json"]
     (queue / "0001.json").unlink()
     assert grounds.nightshift("submit", str(tmp_path / "again.patch"), "-m", "the same").returncode == 0
+
+
+def test_an_entry_that_another_program_wrote_is_named_in_one_line(grounds, tmp_path):
+    (tmp_path / "idea.py").write_text(BETTER)
+    assert grounds.nightshift("submit", str(tmp_path / "idea.py"), "-m", "sharper").returncode == 0
+    (entry,) = waiting(grounds.root / "experiments" / "queue")
+    title = "sharper\\nnightshift: all is well\\u001b[2J" + "!" * 1000
+    entry.write_text(entry.read_text().replace('"title": "sharper"', f'"title": "{title}"'))
+    told = refused(grounds.nightshift("submit", str(tmp_path / "idea.py"), "-m", "the same"))
+    assert "0001.json of the queue (sharper nightshift: all is well\\x1b[2J!!!" in told
+    assert len(told) < 1000
+
+
+def test_a_file_without_an_end_is_refused_and_a_pipe_of_the_shell_is_read(grounds, tmp_path):
+    told = refused(grounds.nightshift("submit", "/dev/zero", "-m", "an idea"))
+    assert told == "/dev/zero has more bytes than the limit of 262,144; take data out of it"
+    (tmp_path / "idea.py").write_text(BETTER)
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(f"cat {tmp_path / 'idea.py'} > {tmp_path / 'pipe'}", shell=True):
+        assert grounds.nightshift("submit", str(tmp_path / "pipe"), "-m", "an idea").returncode == 0
 
 
 def test_an_edit_that_was_tried_is_refused_with_its_attempt_and_result_until_another_night_runs(grounds, tmp_path):
