@@ -10,6 +10,7 @@ from agent.files import check_plain, write_plain
 from agent.records.ledger.columns import HEADER, tag_of
 from agent.records.ledger.rendering import LedgerText
 
+FIRST = ("commit", "\ufeffcommit")  # a spreadsheet puts a byte order mark before it
 LedgerParts = list[tuple[str | None, LedgerText]]  # each the tag of adjacent rows, None of foreign ones
 
 
@@ -23,12 +24,12 @@ class LedgerFile:
 
     def write(self, nights: Sequence[tuple[Night, LedgerText]]) -> None:
         """Write the rows of these nights from their first row's place on, all others unchanged."""
-        is_ours = bool(self._stamp) and self._stamp == _stamp_of(self._path)
+        is_ours = bool(self._stamp) and self._stamp == stamp_of(self._path)
         before = self._parts if is_ours else _parts_of(self._path)
         parts = arranged(before, {night.tag: lines for night, lines in nights})
         content = b"".join((f"{HEADER}\n".encode(), *(piece for _, lines in parts for piece in lines)))
         write_plain(self._path, content)
-        self._stamp, self._parts = _stamp_of(self._path), parts
+        self._stamp, self._parts = stamp_of(self._path), parts
 
 
 def arranged(parts: LedgerParts, nights: Mapping[str, LedgerText]) -> LedgerParts:
@@ -52,14 +53,14 @@ def _parts_of(path: Path) -> LedgerParts:
     with path.open("rb") as file:  # whose lines end with line feeds alone
         lines = (line.removesuffix(b"\n") for line in file)
         told = ((line, line.decode(errors="surrogateescape")) for line in lines if line)
-        rows = ((tag_of(text), line + b"\n") for line, text in told if text.split("\t", 1)[0] != "commit")
+        rows = ((tag_of(text), line + b"\n") for line, text in told if text.split("\t", 1)[0] not in FIRST)
         groups = groupby(rows, key=lambda row: row[0])
         return [(tag, [b"".join(line for _, line in group)]) for tag, group in groups]
 
 
-def _stamp_of(path: Path) -> tuple[int, ...]:
+def stamp_of(path: Path) -> tuple[int, ...]:
     """Return what changes when a file is written; () where there is none."""
     with suppress(FileNotFoundError):
         now = path.stat()
-        return now.st_mtime_ns, now.st_size, now.st_ino
+        return now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino  # the first can be set back, the second cannot
     return ()

@@ -58,6 +58,24 @@ def test_what_another_wrote_meanwhile_stays(tmp_path):
     assert path.read_text().split("\n") == [HEADER, *rows(NIGHT, HISTORY), UPSTREAM, ""]
 
 
+def test_what_another_wrote_in_place_stays_though_size_and_time_are_as_they_were(tmp_path):
+    path, lines = tmp_path / "results.tsv", [(NIGHT, rendered(NIGHT, HISTORY))]
+    path.write_text(f"{HEADER}\n{UPSTREAM}\n")
+    file = LedgerFile(path)
+    file.write(lines)
+    before = path.stat()
+    with path.open("r+") as text:
+        text.write(path.read_text().replace(UPSTREAM[:7], "changed"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    file.write(lines)
+    assert path.read_text().split("\n") == [HEADER, f"changed{UPSTREAM[7:]}", *rows(NIGHT, HISTORY), ""]
+
+
+def test_a_header_with_a_byte_order_mark_is_one():
+    once = render("", [(NIGHT, HISTORY)])
+    assert render(f"\ufeff{once}", [(NIGHT, HISTORY)]) == once
+
+
 def test_the_header_is_the_agreed_one():
     assert render("", []) == (
         "commit\tval_bpb\tmemory_gb\tstatus\tdescription\tattempt\ttag\tbranch\tparent\treason\tseeds\tval_bpb_std\t"
