@@ -8,7 +8,7 @@ from agent.experiment import History, Night
 from agent.records.journal import Journal
 from agent.records.ledger.columns import tag_of
 from agent.records.ledger.rendering import LastLines, LedgerText, rendered, row_of
-from agent.records.ledger.writing import LedgerFile
+from agent.records.ledger.writing import LedgerFile, stamp_of
 from agent.records.place import Place
 
 LAST = "SELECT attempt, max(id) AS id FROM decisions GROUP BY attempt"
@@ -27,7 +27,7 @@ class Ledger:
         self._nights = place.nights
         self._file = LedgerFile(place.ledger)
         self._lines = LastLines()  # of the running night
-        self._others: dict[Path, tuple[tuple[float, ...], list[tuple[Night, LedgerText]]]] = {}  # by their journals
+        self._others: dict[Path, tuple[tuple[int, ...], list[tuple[Night, LedgerText]]]] = {}  # by their journals
 
     def write(self, live: tuple[Night, History] | None = None) -> None:
         """Render results.tsv from every journal here; keep the rows of a journal that cannot be read.
@@ -36,15 +36,22 @@ class Ledger:
         """
         tag = None if live is None else live[0].tag
         journals = (at for at in sorted(self._nights.glob("*/journal.sqlite")) if at.parent.name != tag)
-        nights = [night for at in journals for night in self._read(at)]
+        nights = [
+            one for at in journals for one in self._read(at) if one[0].tag != tag and not self._is_copy(at, one[0])
+        ]
         if live is not None:
             nights.append((live[0], rendered(*live, self._lines)))
         self._file.write(sorted(nights, key=lambda pair: pair[0].started))
 
+    def _is_copy(self, path: Path, night: Night) -> bool:
+        """Return whether a night has its own folder beside this one, which a person copied and which may be older."""
+        own = self._nights / night.tag / path.name
+        return path != own and own.exists()
+
     def _read(self, path: Path) -> list[tuple[Night, LedgerText]]:
         """Return the night of a journal; none if it cannot be read. Read it again only where its files have changed."""
-        files = [file.stat() for file in sorted(path.parent.glob(f"{path.name}*")) if not file.name.endswith("-shm")]
-        stamp = tuple(fact for file in files for fact in (file.st_mtime_ns, file.st_size, file.st_ino))
+        files = sorted(path.parent.glob(f"{path.name}*"))
+        stamp = tuple(fact for file in files if not file.name.endswith("-shm") for fact in stamp_of(file))
         if path not in self._others or self._others[path][0] != stamp:
             self._others[path] = stamp, []
             with suppress(NightError), Journal.read(path) as journal:

@@ -1,12 +1,16 @@
 """The rows of all nights in results.tsv, from their journals."""
 
 import dataclasses
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from judged import scored_attempt
 from samples import HISTORY, NIGHT, enter
 
 from agent.experiment import Attempt, Decision, Ending, History, Kind, Night, Run, Score, Status
+from agent.files import remove
 from agent.records.journal import Journal
 from agent.records.ledger.ledger import Ledger, is_up_to_date
 from agent.records.ledger.reading import read_rows
@@ -46,6 +50,44 @@ def test_two_ledgers_of_one_file_write_over_no_row_of_each_other(grounds):
     second.write((nights[1], HISTORY[:2]))
     first.write((nights[0], HISTORY[:2]))
     assert [row["tag"] for row in read_rows(place.ledger)] == ["u", "u", "v", "v"]
+
+
+def test_a_copied_folder_of_a_night_takes_no_row_from_the_night(grounds):
+    place = Place.of(grounds.root / "train_mlx.py")
+
+    def written_again(live: tuple[Night, History] | None = None) -> list[str]:
+        Ledger(place).write(live)
+        return [f"{row['tag']} {row['attempt']}" for row in read_rows(place.ledger)]
+
+    with Journal.create(place.journal("t"), NIGHT) as journal:
+        enter(journal, scored(0))
+    shutil.copytree(place.folder("t"), place.folder("t-as-it-was"))
+    with Journal.resume(place.journal("t")) as journal:
+        enter(journal, scored(1, parent=0))
+    assert written_again() == ["t 0", "t 1"]
+    assert written_again((NIGHT, HISTORY[:3])) == ["t 0", "t 1", "t 2"]
+    place.ledger.unlink()
+    place.folder("t").rename(place.folder("renamed"))
+    remove(place.folder("t-as-it-was"))
+    assert written_again() == ["t 0", "t 1"]
+
+
+def test_a_journal_whose_files_come_and_go_meanwhile_ends_no_night(grounds):
+    """Those of another night, which is archived or removed while this one writes its rows."""
+    place = Place.of(grounds.root / "train_mlx.py")
+    with Journal.create(place.journal("t"), NIGHT) as journal:
+        enter(journal, scored(0))
+    log = place.journal("t").with_name("journal.sqlite-wal")
+    code = "import pathlib, sys\nlog = pathlib.Path(sys.argv[1])\nwhile True:\n    log.touch()\n    log.unlink()"
+    other = subprocess.Popen([sys.executable, "-c", code, str(log)])
+    try:
+        ledger = Ledger(place)
+        for _ in range(300):
+            ledger.write((dataclasses.replace(NIGHT, tag="u"), HISTORY[:1]))
+    finally:
+        other.kill()
+        other.wait()
+    assert [row["tag"] for row in read_rows(place.ledger)] == ["t", "u"]
 
 
 def written(folder: Path, journal: Journal) -> str:
