@@ -173,6 +173,13 @@ def write_plain(path: Path, text: str | bytes) -> None:
     write_atomically(path, text if isinstance(text, bytes) else text.encode(errors="surrogateescape"))
 
 
+def write_own(path: Path, text: str) -> None:
+    """Write a file of a night's folder as write_plain() does; a link in its place goes, since a clone may bring one."""
+    if path.is_symlink():
+        path.unlink(missing_ok=True)
+    write_plain(path, text)
+
+
 def ignore_all(folder: Path) -> None:
     """Have git ignore all that is in a folder. A file that is there stays as it is: it may be a link to elsewhere."""
     with suppress(FileExistsError), (folder / ".gitignore").open("x") as file:

@@ -27,7 +27,7 @@ from agent.experiment import (
     source_name,
 )  # fmt: skip
 from agent.experiment.chunks import by_chunk
-from agent.files import read_plain, write_plain
+from agent.files import read_plain, write_own
 from agent.judging.recent import Edge, recent
 from agent.records.journal import Journal
 
@@ -235,7 +235,7 @@ def _learnt_from(journal: Journal) -> list[str | int]:
 
 def _remember(journal: Journal, found: Noise | None, state: list[str | int]) -> Noise | None:
     with suppress(OSError, NightError):  # a reader may have no right to write there, and a disk may be full
-        write_plain(journal.folder / NOISE, json.dumps({"of": state, "noise": asdict(found) if found else None}))
+        write_own(journal.folder / NOISE, json.dumps({"of": state, "noise": asdict(found) if found else None}))
     return found
 
 

@@ -24,6 +24,19 @@ def test_the_page_lies_in_the_night_s_folder_or_where_it_is_wanted(nights, tmp_p
     assert HOSTILE[0] not in text
 
 
+def test_looking_at_a_night_writes_through_no_link_that_a_clone_brought(nights, tmp_path):
+    users = tmp_path / "profile"
+    users.write_text("alias ll='ls -l'\n")
+    written = [nights.folder("u") / "report.html", nights.folder("u") / "noise.json"]
+    for file in written:
+        file.unlink(missing_ok=True)
+        file.symlink_to(users)
+    assert [nights.nightshift(words).returncode for words in ("report", "status")] == [0, 0]
+    assert users.read_text() == "alias ll='ls -l'\n"
+    assert [(file.is_symlink(), file.is_file()) for file in written] == [(False, True)] * 2
+    assert nights.nightshift("report", "--out", str(written[0])).returncode == 0
+
+
 @pytest.mark.slow
 def test_several_nights_are_compared_and_drawn(nights, tmp_path):
     done = nights.nightshift("report", "u", "t", "u", "--png", str(tmp_path / "p.png"))

@@ -11,7 +11,7 @@ from agent.cli.reading.scripts import latest_tag
 from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
-from agent.files import write_plain
+from agent.files import write_own, write_plain
 from agent.invocation import typed
 from agent.records.place import Place
 from agent.view.page.writer import PAGE
@@ -36,7 +36,7 @@ def report(options: ReportOptions) -> int:
     tags = list(dict.fromkeys(options.tags)) or [latest_tag(place)]
     nights = [night_facts(place, tag) for tag in tags]
     out = options.out or default_path(place, tags)
-    _write(out, page(nights, gather(place, nights)))
+    _write(out, page(nights, gather(place, nights)), is_own=options.out is None)
     attempts = sum(len(night.attempts) for night in nights)
     print(f"wrote {out}: {', '.join(tags)}, {counted(attempts, 'attempt')}")
     if options.png is not None:
@@ -54,12 +54,12 @@ def default_path(place: Place, tags: Sequence[str]) -> Path:
     return place.folder(tags[0]) / PAGE if len(tags) == 1 else place.nights / PAGE
 
 
-def _write(path: Path, content: str | bytes) -> None:
+def _write(path: Path, content: str | bytes, *, is_own: bool = False) -> None:
     if path.is_dir():
         raise NightError(f"{path} is a folder; name a file, as in {typed('report', '--out', str(path / PAGE))}")
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, str):
-        write_plain(path, content)
+        (write_own if is_own else write_plain)(path, content)
     else:
         path.write_bytes(content)
 

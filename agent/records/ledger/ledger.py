@@ -24,6 +24,12 @@ class Ledger:
     """Write the rows of all nights here; what has not changed since the last writing is neither read nor rendered."""
 
     def __init__(self, place: Place) -> None:
+        """Raise NightError where a clone brought results.tsv as a link, which may lead to any file of the user."""
+        if place.ledger.is_symlink() and place.repo.tracks(place.ledger.name):
+            raise NightError(
+                f"git tracks {place.ledger} as a link, so somebody else may have chosen what it would overwrite; "
+                f"remove the link with: git rm {place.ledger.name}"
+            )
         self._nights = place.nights
         self._file = LedgerFile(place.ledger)
         self._lines = LastLines()  # of the running night

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from commands import refused
 from judged import scored_attempt
 from samples import HISTORY, NIGHT, enter
 
@@ -88,6 +89,26 @@ def test_a_journal_whose_files_come_and_go_meanwhile_ends_no_night(grounds):
         other.kill()
         other.wait()
     assert [row["tag"] for row in read_rows(place.ledger)] == ["t", "u"]
+
+
+def test_a_link_that_came_with_a_clone_leads_no_row_to_another_file(grounds, tmp_path):
+    users, link = tmp_path / "profile", grounds.root / "results.tsv"
+    grounds.try_scripts("t", [])
+    users.write_text("alias ll='ls -l'\n")
+    link.unlink()
+    link.symlink_to(users)
+    grounds.git("add", "-f", "results.tsv")
+    for words in (("results",), ("run", "--tag", "t", "--sandbox", "off")):
+        told = refused(grounds.nightshift(*words))
+        assert told.endswith(
+            "results.tsv as a link, so somebody else may have chosen what it would overwrite; "
+            "remove the link with: git rm results.tsv"
+        )
+    assert users.read_text() == "alias ll='ls -l'\n"
+    grounds.git("rm", "-q", "--cached", "results.tsv")
+    assert grounds.nightshift("results").returncode == 0  # the user's own link
+    assert len(read_rows(link)) == 2
+    assert link.is_symlink()
 
 
 def written(folder: Path, journal: Journal) -> str:
