@@ -9,6 +9,7 @@ from agent.cli.reading.which import night_in, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NothingYet
 from agent.experiment import Briefing, Left, incumbent
+from agent.invocation import typed
 from agent.judging.noise import noise
 from agent.night.briefing.brief import briefing_of
 from agent.night.opening.lock import holder
@@ -44,7 +45,11 @@ def _briefing(tag: str | None) -> Briefing:
     night, history = night_in(place, tag)
     best = incumbent(history)
     if best is None:
-        raise NothingYet(f"attempt 0 of night {night.tag} is not measured yet; authors are told once it is")
+        go_on = typed("run", "--tag", night.tag)
+        raise NothingYet(
+            f"attempt 0 of night {night.tag} is not measured yet; wait for it, or where the night does not run, go on "
+            f"with: {go_on}"
+        )
     who = holder(place.repo.common_dir())
     tried = sum(one.is_idea for one in history[1:])
     left = who.left(tried) if who is not None and who.tag == night.tag else Left()

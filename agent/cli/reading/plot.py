@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.cli.reading.scripts import latest_tag
 from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
-from agent.errors import NightError
+from agent.errors import NightError, NothingYet
 from agent.invocation import typed
 from agent.records.place import Place
 from agent.view.facts.read import known_tags, night_facts
@@ -36,7 +36,7 @@ def plot(options: PlotOptions) -> int:
     nights = [night_facts(place, tag) for tag in _chosen(place, options)]
     scored = [night for night in nights if any(one.val_bpb is not None for one in night.attempts)]
     if not scored:
-        raise NightError(f"there is no scored attempt to plot; run: {typed('run')}")
+        raise NothingYet(f"there is no scored attempt to plot; run: {typed('run')}")
     spec = progress_chart(scored, width_px(len(scored)))
     drawn = png(spec) if options.out.suffix.lower() == ".png" else svg(spec, Theme.LIGHT).encode()
     try:
