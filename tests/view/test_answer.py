@@ -140,6 +140,11 @@ def test_a_tag_that_no_night_has_is_a_wrong_command_and_a_night_without_results_
         database.commit()
     (grounds.root / "results.tsv").unlink()
     assert "no results yet; see: " in nothing_yet(grounds.nightshift("results", "--tag", "t"))
+    assert nothing_yet(grounds.nightshift("facts")).endswith("go on with: nightshift run --tag t")
+    with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as database:
+        database.execute("UPDATE runs SET val_bpb = NULL")
+        database.commit()
+    assert "no scored attempt to plot" in nothing_yet(grounds.nightshift("plot", "--out", "progress.svg"))
 
 
 def test_a_success_says_so_and_holds_only_what_json_and_utf_8_have(capsys):
