@@ -4,13 +4,13 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.cli.reading.which import night_in, place_meant
+from agent.cli.reading.which import just_begun, night_in, place_meant
 from agent.cli.words.options import add_script
 from agent.cli.words.parser import Subcommand
 from agent.clock import utc_now
 from agent.errors import NothingYet
 from agent.invocation import typed
-from agent.night.opening.lock import holder
+from agent.night.opening.lock import holder, is_held
 from agent.night.opening.stop import AFTER_RUN, NOW, Stop
 from agent.proposers import queue
 from agent.proposers.notes import add_note
@@ -110,6 +110,8 @@ class StopOptions:
 def stop(options: StopOptions) -> int:
     place = place_meant()
     who = holder(place.repo.common_dir())
+    if who is None and is_held(place.repo.common_dir()):
+        raise just_begun()
     if who is None or not place.folder(who.tag).is_dir():
         raise NothingYet(f"no night is running in this repository; see: {typed('status')}")
     Stop(place.folder(who.tag)).wish(NOW if options.now else AFTER_RUN)

@@ -108,6 +108,11 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
         try:
             if name.endswith(".py"):
                 wanted |= _siblings(folder, (folder / name).read_bytes())  # bytes: these may have any encoding
+        except FileNotFoundError as error:
+            raise ScriptError(
+                f"{folder / name} is missing, and every run needs it; add nightshift's own with: "
+                f"{command_to_begin(folder)}"
+            ) from error
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ScriptError(f"{folder / name} cannot be read ({error}); copy nightshift's own there") from error
         found.add(name)

@@ -10,6 +10,7 @@ from commands import nothing_yet, refused
 from nights import Grounds, make_repository, unigram
 
 from agent.experiment import Attempt
+from agent.night.opening.lock import only_night
 from agent.proposers.queue import waiting
 
 QUICK = ("--sandbox", "off", "--judge", "greedy")
@@ -128,6 +129,16 @@ def test_a_submission_that_can_never_be_tried_is_refused_at_once(grounds, tmp_pa
 
 def test_a_note_wants_a_night_and_words(grounds):
     assert "no night has run here yet; begin with: nightshift run" in nothing_yet(grounds.nightshift("note", "hello"))
+
+
+@pytest.mark.parametrize(
+    "words", ["status", "results", "nights", "report", "show 0", "watch", "stop", "note hello", "export csv"]
+)
+def test_a_night_that_still_prepares_its_text_is_not_told_to_begin(grounds, words):
+    with only_night(grounds.root / ".git"):
+        said = nothing_yet(grounds.nightshift(*words.split()))
+    assert "a night has just begun here and has no name yet; give the command again in a moment" in said
+    assert "begin with" not in said
 
 
 # ---- options that do not fit together --------------------------------------------------------------------------------

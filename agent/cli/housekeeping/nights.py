@@ -11,9 +11,9 @@ from typing import Any
 
 from agent.amounts import budget
 from agent.cli.reading.status import read_overview
-from agent.cli.reading.which import begin_with, place_meant
+from agent.cli.reading.which import none_yet, place_meant
 from agent.cli.words.parser import Subcommand
-from agent.errors import NightError, NothingYet
+from agent.errors import NightError
 from agent.experiment import Status
 from agent.git.repo import valid_tag
 from agent.invocation import typed
@@ -99,7 +99,7 @@ def nights(options: NightsOptions) -> int:
     place = place_meant()
     found = all_nights(place)
     if not found:
-        raise NothingYet(f"no night has run here yet; {begin_with()}", nights=[])
+        raise none_yet(place, nights=[])
     if options.answer.to is not None:
         options.answer.give({"nights": [plain(one) for one in found]})
     else:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from agent.cli.reading.which import begin_with, place_meant
+from agent.cli.reading.which import none_yet, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError, NothingYet
 from agent.files import read_plain
@@ -43,8 +43,10 @@ def results(options: ResultsOptions) -> int:
         if options.tag and not rows and options.tag not in place.tags():
             raise NightError(f"results.tsv has no night {options.tag}; see them all with: {typed('results', '--all')}")
     if not rows:
+        if not place.tags():
+            raise none_yet(place, tag=tag, rows=[])
         see = f"see: {typed('status')}, {typed('results', '--all')}"
-        raise NothingYet(f"no results yet; {see if place.tags() else begin_with()}", tag=tag, rows=[])
+        raise NothingYet(f"no results yet; {see}", tag=tag, rows=[])
     if options.answer.on_stdout:
         options.answer.give({"tag": tag, "rows": [typed_row(row) for row in rows]})
         return 0

@@ -1,7 +1,7 @@
 """Find the facts that a command is about: of a night, of an attempt, and the script that it ran."""
 
-from agent.cli.reading.which import begin_with, numbers_there
-from agent.errors import NightError, NothingYet
+from agent.cli.reading.which import none_yet, numbers_there
+from agent.errors import NightError
 from agent.records.journal import Journal
 from agent.records.place import Place, check_unpacked
 from agent.view.facts.nouns import AttemptFacts, NightFacts
@@ -17,7 +17,7 @@ def latest_tag(place: Place) -> str:
     """Return the tag of the latest night that ran here, or else of all that are known; raise NightError without one."""
     tags = place.tags() or known_tags(place)
     if not tags:
-        raise NothingYet(f"no night has run here yet; {begin_with()}")
+        raise none_yet(place)
     return tags[-1]
 
 

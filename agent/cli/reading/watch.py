@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from agent.cli.reading.which import begin_with, known_tag, place_meant
+from agent.cli.reading.which import begin_with, just_begun, known_tag, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import add_tag_word
 from agent.errors import NightError, NothingYet
@@ -75,7 +75,7 @@ def running_night(place: Place, tag: str | None) -> Holder:
     if who is not None:
         raise NothingYet(f"night {tag} is not running, but night {who.tag} is; see it with: {typed('watch')}")
     if is_held(place.repo.common_dir()):
-        raise NothingYet("a night has just begun here and has no name yet; give the command again in a moment")
+        raise just_begun()
     see = f"see how the latest stands with: {typed('status')}" if place.tags() else begin_with()
     raise NothingYet(f"no night is running in this repository; {see}")
 

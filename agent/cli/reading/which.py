@@ -8,7 +8,7 @@ from agent.errors import NightError, NoRepository, NothingYet, ScriptError
 from agent.experiment import Attempt, Night
 from agent.git.repo import Repo, valid_tag
 from agent.invocation import SCRIPT, typed
-from agent.night.opening.lock import holder
+from agent.night.opening.lock import holder, is_held
 from agent.records.journal import Journal
 from agent.records.ledger.reading import tags_in
 from agent.records.place import Place, check_unpacked
@@ -18,6 +18,18 @@ BEST, CONFIRMED = "best", "confirmed"  # words for an attempt
 
 def begin_with() -> str:
     return f"begin with: {typed('run')}"
+
+
+def none_yet(place: Place, **known: object) -> NothingYet:
+    """Return the error for a place without a night; known: goes into its answer."""
+    if is_held(place.repo.common_dir()):
+        return just_begun(**known)
+    return NothingYet(f"no night has run here yet; {begin_with()}", **known)
+
+
+def just_begun(**known: object) -> NothingYet:
+    """Return the error for a night that has no name yet: it may be preparing its text first."""
+    return NothingYet("a night has just begun here and has no name yet; give the command again in a moment", **known)
 
 
 def here(script: Path = Path(SCRIPT)) -> Place:
@@ -53,7 +65,7 @@ def known_tag(place: Place, tag: str | None) -> str:
     """Return this tag, or that of the latest night; raise NightError where it has no journal here."""
     tags = place.tags()
     if tag is None and not tags:
-        raise NothingYet(f"no night has run here yet; {begin_with()}")
+        raise none_yet(place)
     if tag is not None and tag not in tags:
         if valid_tag(tag):
             check_unpacked(place, tag)

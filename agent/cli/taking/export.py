@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.amounts import counted
 from agent.cli.reading.scripts import facts_of
-from agent.cli.reading.which import begin_with, place_meant
+from agent.cli.reading.which import none_yet, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NothingYet
 from agent.records.place import Place
@@ -60,7 +60,7 @@ def _nights(place: Place, options: ExportOptions) -> tuple[NightFacts, ...]:
     """Return the nights that are meant, those with attempts; raise NightError where there are none."""
     tags = known_tags(place) if options.all else tuple(dict.fromkeys(options.tag))
     if not tags and options.all:
-        raise NothingYet(f"no night has run here yet; {begin_with()}")
+        raise none_yet(place)
     read = [facts_of(place, tag) for tag in tracked(tags or (None,), "reading nights")]
     nights = tuple(night for night in read if night.attempts)
     if not nights:
