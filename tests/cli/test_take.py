@@ -130,6 +130,10 @@ def test_a_failure_is_an_answer_too(here):
         assert json.loads(here.nightshift("take", "--json", *words).stdout)["error"].startswith(error)
 
 
+def test_a_script_that_dawn_has_yet_to_confirm_is_not_there_so_far(here):
+    assert "dawn of night t is still to come" in nothing_yet(here.nightshift("take", "confirmed"))
+
+
 def test_a_script_that_was_saved_meanwhile_is_not_replaced(here):
     with pytest.raises(NightError, match="was edited just now; give the command again"):
         _replace(script(here), MINE.encode(), BEST.encode())

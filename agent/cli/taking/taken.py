@@ -90,7 +90,7 @@ def _chosen(facts: NightFacts, wanted: str) -> AttemptFacts:
     found = facts.attempt(facts.dawn.script) if facts.dawn is not None else None
     if found is None:
         why = "has confirmed no script" if facts.dawn is not None else "is still to come"
-        raise NightError(f"dawn of night {facts.tag} {why}; measure it with: {typed('confirm', '--tag', facts.tag)}")
+        raise NothingYet(f"dawn of night {facts.tag} {why}; measure it with: {typed('confirm', '--tag', facts.tag)}")
     return found
 
 
