@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from agent.amounts import counted, duration
 from agent.experiment import NOT_BELIEVED, Status
+from agent.invocation import typed
 from agent.judging.intervals import Interval, Spread, difference
 from agent.script.dials import Value
 from agent.text import SCORE_DECIMALS, percent_sure, shorten, shown_difference
@@ -165,10 +166,13 @@ def _sentence(a: Side, b: Side, gain: Interval | None, by: str, winner: Winner) 
         case Winner.UNKNOWN:
             return "no verdict: how much of the difference is chance is not known, since no attempt has two runs"
     assert gain is not None
-    low, high = (-gain.high_bpb, -gain.low_bpb) if winner is Winner.A else (gain.low_bpb, gain.high_bpb)
+    a_leads = winner is Winner.A or (winner is Winner.OPEN and gain.mean_bpb < 0)
+    low, high = (-gain.high_bpb, -gain.low_bpb) if a_leads else (gain.low_bpb, gain.high_bpb)
     width = f"95 %: {low:+.{SCORE_DECIMALS}f} to {high:+.{SCORE_DECIMALS}f}, by {by}"
     if winner is Winner.OPEN:
-        sentence = f"no difference is certain: B gains {gain.mean_bpb:+.{SCORE_DECIMALS}f} bpb over A ({width})"
+        lower, higher = "AB" if a_leads else "BA"
+        size = f"{abs(gain.mean_bpb):.{SCORE_DECIMALS}f} bpb"
+        sentence = f"no difference is certain: {lower} scores {size} lower than {higher} ({width})"
     else:
         better, worse = (b, a) if winner is Winner.B else (a, b)
         is_one = a.night.tag == b.night.tag
@@ -183,7 +187,7 @@ def _caution(a: Side, b: Side, by: str) -> str:
         return "; they ran on different devices, and a faster one comes further within the budget"
     if "dawn" in by or a.attempt.status == b.attempt.status:
         return ""
-    return "; the night chose by these scores, which flatters what it kept: nightshift confirm measures on fresh seeds"
+    return f"; the night chose by these scores, which flatters what it kept: {typed('confirm')} measures on fresh seeds"
 
 
 # ---- the facts -------------------------------------------------------------------------------------------------------

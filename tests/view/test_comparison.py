@@ -44,8 +44,12 @@ def test_a_single_run_is_compared_by_the_noise_of_the_night_which_may_leave_it_o
     half = 1.96 * 0.01 * (1 + 1 / 3) ** 0.5
     assert (found.gain.mean_bpb, found.gain.high_bpb) == pytest.approx((0.015, 0.015 + half), abs=1e-5)
     assert found.winner is Winner.OPEN
-    assert found.sentence.startswith("no difference is certain: B gains +0.015000 bpb over A (95 %: -0.007632 to ")
+    assert found.sentence.startswith(
+        "no difference is certain: B scores 0.015000 bpb lower than A (95 %: -0.007632 to "
+    )
     assert "by 3 runs of A, 1 of B and the noise of the night" in found.sentence
+    back = compared(ONE_RUN, FIRST)
+    assert back.sentence.startswith("no difference is certain: A scores 0.015000 bpb lower than B (95 %: -0.007632 to ")
     assert compared(FIRST, ONE_RUN, a_night(FIRST, ONE_RUN, sigma_bpb=None)).winner is Winner.UNKNOWN
 
 
