@@ -178,6 +178,7 @@ def test_a_log_that_is_gone_says_so(night):
         ("show 9", "night t has no attempt 9; there are: 0 to 3"),
         ("show 1 --seed 0", "--seed chooses a log; add --log"),
         ("show 1 --log --seed 5", "attempt 1 has no run with seed 5; there are: 0"),
+        ("diff", "name one attempt by its number, as in nightshift diff 4, or the best by: best"),
         ("diff 1 --tag none", "night none has no journal here; there are: t"),
         ("results --tag none", "results.tsv has no night none"),
         ("status --tag none", "night none has no journal here; there are: t"),

@@ -52,7 +52,8 @@ class DiffOptions:
 def _named(options: ShowOptions | DiffOptions) -> tuple[Place, Night, tuple[Attempt, ...], Attempt]:
     """Return the attempt that the options name, with its night; raise NightError where they name none, or two."""
     if (options.attempt is None) != options.best:
-        raise NightError(f"name one attempt by its number, as in {typed('show', '4')}, or the best by: best")
+        example = typed("show" if isinstance(options, ShowOptions) else "diff", "4")
+        raise NightError(f"name one attempt by its number, as in {example}, or the best by: best")
     place = place_meant(options.tag)
     night, history = night_in(place, options.tag)
     number = options.attempt
