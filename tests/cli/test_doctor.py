@@ -107,6 +107,15 @@ def test_a_cross_is_what_a_night_cannot_do_without_and_the_last_line_names_it(gr
     assert done.returncode == 1
 
 
+def test_a_script_without_the_files_that_it_needs_is_not_ready_for_a_night(grounds):
+    (grounds.root / "prepare.py").unlink()
+    done = grounds.nightshift("doctor")
+    assert done.returncode == 1
+    assert "✗ script: " in done.stdout
+    assert "prepare.py is missing, and every run needs it" in done.stdout
+    assert "not ready for a night: see script above" in done.stdout
+
+
 def test_an_empty_folder_is_not_told_to_commit_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (outside,) = checks._git()

@@ -22,6 +22,7 @@ from agent.night.opening.night import MIN_FREE_BYTES
 from agent.pools.leases import gpus_of_machine, gpus_unused
 from agent.records.place import Place, read_script
 from agent.sandbox.box import Mode, choose
+from agent.script.contract import fixed_files
 from agent.view.answer import Answer
 
 LOOK_S = 120  # a first import of MLX on a slow disk
@@ -215,7 +216,8 @@ def _kernels() -> Iterator[Finding]:
 
 def _script(script: Path) -> Iterator[Finding]:
     try:
-        read_script(Place.of(script))
+        place = Place.of(script)
+        fixed_files(place.script_path.parent, read_script(place))
         yield Finding("script", True, f"script: {script}")
     except NightshiftError as error:
         yield Finding("script", False, f"script: {error}")
