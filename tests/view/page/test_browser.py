@@ -20,6 +20,11 @@ EDIT = "@@ -1,2 +1,2 @@\n-A = 1\n+A = '<b>2</b>'\n B = 3"
 CURVES = {("t", number): [(at / 20, 6 - at / 10) for at in range(1, 21)] for number in (PARENT, KEPT[0].number)}
 EXTRAS = Extras({("t", KEPT[0].number): EDIT}, CURVES)
 SIZES = [(390, 844), (1400, 900)]
+LINES_OF_TEXT = """element => {
+    const text = document.createRange();
+    text.selectNodeContents(element);
+    return text.getClientRects().length;
+}"""
 Page = Any  # of Playwright, which may be missing
 
 
@@ -222,6 +227,17 @@ def test_the_page_fits_a_phone_and_a_desk_in_light_and_dark(browser, file, width
     for figure in here.page.locator("figure.chart").all():
         assert figure.locator("svg:visible").count() == 1
     assert here.complaints == []
+    here.context.close()
+
+
+def test_an_option_that_the_head_names_is_on_one_line_at_every_width(browser, tmp_path):
+    night = replace(NIGHT, attempts=NIGHT.attempts[:1], incumbent=0, dawn=None, doubt="its runs have 2 steps")
+    (tmp_path / "report.html").write_text(page([night], EXTRAS), encoding="utf-8")
+    here = Opened(browser, tmp_path / "report.html", viewport={"width": 400, "height": 800})
+    option = here.page.locator(".lead code", has_text="--budget-s")
+    for width in range(320, 500, 10):
+        here.page.set_viewport_size({"width": width, "height": 800})
+        assert option.evaluate(LINES_OF_TEXT) == 1
     here.context.close()
 
 
