@@ -175,11 +175,12 @@ def read_text(path: Path) -> str:
     """Return the text of a script or a patch; raise ScriptError, with the remedy, if it cannot be read."""
     try:
         with path.open("rb") as file:  # which may be a pipe of the shell, or a device without an end
-            content = file.read(MAX_SCRIPT_BYTES + 1)
+            size, content = os.fstat(file.fileno()).st_size, file.read(MAX_SCRIPT_BYTES + 1)
     except FileNotFoundError:
         raise ScriptError(f"{path} does not exist; check its name") from None
     except OSError as error:
         raise ScriptError(f"{path} cannot be read ({error}); check its name") from error
     if len(content) > MAX_SCRIPT_BYTES:
-        raise ScriptError(f"{path} has more bytes than the limit of {MAX_SCRIPT_BYTES:,}; take data out of it")
+        much = f"{size:,} bytes, beyond" if size > MAX_SCRIPT_BYTES else "more bytes than"
+        raise ScriptError(f"{path} has {much} the limit of {MAX_SCRIPT_BYTES:,}; take data out of it")
     return decoded(content, str(path))
