@@ -23,6 +23,7 @@ from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, ra
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place
 from agent.records.terms import Terms
+from agent.runs.score import is_look
 from agent.sandbox.limits import limits_of_machine
 from agent.sandbox.load import BUSY_SHARE, Counters, gpu_in_use, others_share
 
@@ -40,6 +41,8 @@ def greet(context: NightContext) -> None:
     say(f"  script   {context.place.script_path}")
     say(f"  device   {night.device} ({night.device_kind})")
     say(f"  budget   {night.budget_s:g} s of training a run; {_until(context, state)}")
+    if is_look(night.budget_s):
+        say("  scores   of a quarter of the validation text, as a run is shorter than a minute: a first look")
     calibration = 0 if state.best else calibration_rounds(context.judge.calibration, terms.workers)
     for line in _pace(context, state, calibration):
         say(f"  {line}")

@@ -281,9 +281,9 @@ def _texts(context: NightContext, history: History, dawn: Dawn) -> dict[str, Tex
 
 def _text(context: NightContext, pair: tuple[Attempt, Attempt], dawn: Dawn, split: Split) -> Text | None:
     """Compare the committed losses of a pair on one text; None if one of them has no losses there."""
-    data = Path(context.runner.night.data)
-    rows = Rows.of(data, split)
-    pieces = Pieces.of(rows.targets, rows.token_bytes, prepare.load_data(data, verify=False).bos)
+    night = context.runner.night
+    rows = Rows.of(night, split)
+    pieces = Pieces.of(rows.targets, rows.token_bytes, prepare.load_data(Path(night.data), verify=False).bos)
     nats = []
     for attempt in pair:
         files = (context.runner.losses(attempt.number, run.seed, split) for run in attempt.dawn_runs(dawn.number))

@@ -73,8 +73,9 @@ def draw(
     vocab_size: int,
     rng: np.random.Generator,
     count: int = POSITIONS,
+    processes: int = MOST_PROCESSES,
 ) -> list[list[Position]]:
-    """Draw the targets to ask about, one list for each process.
+    """Draw the targets to ask about, one list for each process; fewer than `count` where the processes end first.
 
     Half are uniform; a quarter is drawn in proportion to the gain over the reference, a quarter to its square. Uniform
     ones find frequent fakes. A rare fake needs large gains to pay, and the square finds those among the many small
@@ -87,7 +88,7 @@ def draw(
     taken: set[int] = set()
     return [
         _draw_once((counted.ravel().astype(np.float32), gain, gain**2), counted.shape, taken, rng, share)
-        for _ in range(min(MOST_PROCESSES, -(-count // share)))
+        for _ in range(min(processes, -(-count // share)))
     ]
 
 

@@ -18,6 +18,7 @@ from agent.experiment.lease import WHOLE, Lease
 from agent.files import throwaway_folder, write_plain
 from agent.invocation import typed
 from agent.runs.probe import KIND
+from agent.runs.score import is_look
 from agent.sandbox.environment import leased_env, settings_in
 from agent.sandbox.process import end
 
@@ -79,7 +80,8 @@ def protocol(facts: Mapping[str, Any], budget_s: float) -> str:
 
     Settings that are not as usual follow in words: `0123456789ab+MLX_ENABLE_TF32=0`.
     """
-    text = f"{facts['fingerprint']} {budget_s:g} {facts['device_kind']}"
+    look = " look" if is_look(budget_s) else ""
+    text = f"{facts['fingerprint']} {budget_s:g} {facts['device_kind']}{look}"
     return "+".join(filter(None, [hashlib.sha256(text.encode()).hexdigest()[:12], facts["settings"]]))
 
 

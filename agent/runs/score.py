@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 import prepare
-from agent.experiment import Audit, Ending, History, Run, Score
+from agent.experiment import Audit, Ending, History, Night, Run, Score
 from agent.files import read_end
 from agent.records import checksums
 from agent.runs import audit as auditing
@@ -37,6 +37,14 @@ Split = Literal["validation", "holdout"]
 Work = Mapping[str, npt.NDArray[np.generic]]  # file name → array: the input of a scorer
 SCORER = Path(__file__).with_name("scorer.py")
 ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
+# Runs below a minute are a first look: to score and to audit by all of the text would take a CPU longer than training.
+# So a quarter of the rows is scored, and one process audits; it is another protocol (agent/runs/fixed.py).
+LOOK_S, OF_ROWS_IN_LOOK = 60.0, 4
+
+
+def is_look(budget_s: float) -> bool:
+    """Return whether a night of such runs is a first look, whose scores and audits take less text."""
+    return budget_s < LOOK_S
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,11 +56,12 @@ class Rows:
     token_bytes: npt.NDArray[np.int32]  # (V,)
 
     @classmethod
-    def of(cls, data: Path, split: Split = "validation") -> "Rows":
-        """Read the rows of a split from a corpus folder."""
-        corpus = prepare.load_data(data, verify=False)  # its checksums were verified
+    def of(cls, night: Night, split: Split = "validation") -> "Rows":
+        """Read the rows of a split that this night scores: all of them, or the first quarter in a first look."""
+        corpus = prepare.load_data(Path(night.data), verify=False)  # its checksums were verified
         inputs, targets = prepare.evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
-        return cls(inputs.astype(np.uint16), targets.astype(np.uint16), corpus.token_bytes)
+        count = -(-len(inputs) // OF_ROWS_IN_LOOK) if is_look(night.budget_s) else len(inputs)
+        return cls(inputs[:count].astype(np.uint16), targets[:count].astype(np.uint16), corpus.token_bytes)
 
     @property
     def counted(self) -> npt.NDArray[np.bool_]:
@@ -115,7 +124,7 @@ def score(
     The committed losses stay beside the run's folder. Raise MachineError if a pinned file has changed.
     """
     checksums.verify(runner.night, runner.fixed)
-    rows = Rows.of(Path(runner.night.data), split)
+    rows = Rows.of(runner.night, split)
     folder, weights = runner.score_folder(number, seed), runner.weights(number, seed)
     reply = committed_losses(runner, folder, script, weights, limit_s, rows)
     if reply.numbers is not None:
@@ -152,7 +161,7 @@ def audit(
     """
     checksums.verify(runner.night, runner.fixed)
     data, rng = Path(runner.night.data), np.random.default_rng(secrets.randbits(128))
-    rows = Rows.of(data, split)
+    rows = Rows.of(runner.night, split)
     committed = read_committed(runner.losses(number, seed, split), rows)
     if committed is None:
         return Audit(0, 0, 0.0, 0.0, 0.0, "the committed losses are gone")
@@ -163,7 +172,8 @@ def audit(
     vocab_size = len(rows.token_bytes)
     folder, weights = runner.audit_folder(number, seed), runner.weights(number, seed)
     asked, answers, spent_s = [], [], 0.0
-    for places in auditing.draw(committed, reference, rows.counted, vocab_size, rng):
+    processes = 1 if is_look(runner.night.budget_s) else auditing.MOST_PROCESSES
+    for places in auditing.draw(committed, reference, rows.counted, vocab_size, rng, processes=processes):
         plan = auditing.plan(rows.inputs, rows.targets, committed, places, train, rng)
         work: Work = {"inputs": plan.rows, "positions": plan.positions}
         reply = _ask(runner, folder, script, "logits", weights, limit_s, work, len(places) * vocab_size)

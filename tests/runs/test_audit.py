@@ -162,6 +162,14 @@ def test_a_short_text_is_looked_at_in_a_few_places(rng):
     assert len(found) == len(set(found)) == audit.MOST_PROCESSES
 
 
+def test_one_process_looks_at_half_of_the_rows_at_most_and_four_at_as_many_positions_as_are_asked_for(rng):
+    committed = rng.random((32, 64)).astype(np.float32)
+    counted = np.ones_like(committed, bool)
+    for processes, positions in ((1, [16]), (4, [16] * 4)):
+        asked = draw(committed, committed + 1, counted, 512, rng, processes=processes)
+        assert [len(places) for places in asked] == positions
+
+
 def test_a_candidate_without_any_gain_is_sampled_uniformly(rng):
     incumbent, _ = losses_of_two_models(rng)
     drawn = draw(incumbent + 1, incumbent, EVERYWHERE, VOCABULARY, rng)

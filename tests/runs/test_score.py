@@ -1,14 +1,17 @@
 """Time and size of weights limit a scoring process, which runs the script's own code."""
 
 import dataclasses
+import hashlib
 
 import pytest
 from nights import unigram
+from samples import NIGHT
 
 from agent.experiment import Attempt, Ending, Run, Score
 from agent.runs import score as scoring
+from agent.runs.fixed import protocol
 from agent.runs.runner import WEIGHTS
-from agent.runs.score import FIRST_LIMIT_S, LEAST_LIMIT_S, scoring_limit_s, too_heavy
+from agent.runs.score import FIRST_LIMIT_S, LEAST_LIMIT_S, Rows, scoring_limit_s, too_heavy
 
 MB = 1_000_000
 
@@ -49,6 +52,22 @@ def test_attempt_0_and_whoever_comes_before_its_score_get_an_hour():
 def test_the_holdout_of_attempt_0_teaches_as_well():
     run = dataclasses.replace(first(15.0)[0].runs[0], holdout=Score(1.0, 20.0))
     assert scoring_limit_s((dataclasses.replace(first()[0], runs=(run,)),), 1, 0.0, 90.0) == 60.0
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_first_look_scores_a_quarter_of_the_text_and_that_is_another_protocol(tiny_data):
+    minute = dataclasses.replace(NIGHT, data=str(tiny_data), budget_s=60.0)
+    look = dataclasses.replace(minute, budget_s=59.0)
+    for split in ("validation", "holdout"):
+        whole, quarter = Rows.of(minute, split), Rows.of(look, split)
+        assert len(quarter.inputs) == len(whole.inputs) // 4
+        assert (quarter.targets == whole.targets[: len(quarter.targets)]).all()
+    facts = {"fingerprint": "f", "device_kind": "cpu", "settings": ""}
+    whole = hashlib.sha256(b"f 10 cpu").hexdigest()[:12]
+    assert protocol(facts, 10.0) != whole
+    assert protocol(facts, 60.0) == hashlib.sha256(b"f 60 cpu").hexdigest()[:12]
 
 
 # ---- size ------------------------------------------------------------------------------------------------------------
