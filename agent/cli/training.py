@@ -1,10 +1,13 @@
 """The commands that train: a night, and the confirmation of what it found."""
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from agent.amounts import counted
+from rich.text import Text
+
+import prepare
+from agent.amounts import counted, duration
 from agent.cli.greeting import greet
 from agent.cli.reading.which import night_in, place_meant
 from agent.cli.repeat import run_on, script_words
@@ -12,7 +15,7 @@ from agent.cli.words.options import KEPT, ConfirmOptions, RunOptions, add_night,
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import count, dataset, positive, positive_int
 from agent.errors import NightError, NothingYet
-from agent.experiment import incumbent, runs_at_dawns
+from agent.experiment import History, runs_at_dawns
 from agent.invocation import typed
 from agent.judging.confirmation import Findings
 from agent.night.assembly import Setup, open_context
@@ -23,9 +26,15 @@ from agent.proposers.given import NoSource
 from agent.proposers.mix import shares
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
+from agent.records.standing import Standing
+from agent.runs.score import is_look
 from agent.view import terminal
 from agent.view.answer import STDOUT, Answer, AnswersTo
-from agent.view.status import status_lines
+from agent.view.facts.overview import Overview, overview
+from agent.view.facts.workers import crew_of
+from agent.view.live.ending import HEADING, LastScreen, belief, tried_lines
+from agent.view.screen import print_folded, print_lines, terminal_width
+from agent.view.status import overview_lines
 
 # ---- run -------------------------------------------------------------------------------------------------------------
 
@@ -44,29 +53,57 @@ def run(options: RunOptions) -> int:
             most = f"dawn: up to {counted(runs, 'run')} to confirm what was found"
             context.watcher.said(most if runs else "dawn goes to its end")
             confirm_aloud(context, runs)
-        _goodbye(context, options)
+        last = _last_screen(context, options)
+    _show(last)
     return 0
 
 
-def _goodbye(context: NightContext, options: RunOptions) -> None:
+def _last_screen(context: NightContext, options: RunOptions) -> LastScreen:
+    """Sum up the night on one screen: what was tried, what to believe of it, and the commands that come next."""
     history, night, asks = context.journal.attempts(), context.runner.night, context.journal.asks()
-    dawn = next(reversed(context.journal.dawns()), None)
-    calls = context.journal.calls()
-    for line in status_lines(night, history, pid=None, stopping=False, dawn=dawn, asks=asks, calls=calls)[2:]:
-        context.watcher.said(line)
+    dawns, calls = context.journal.dawns(), context.journal.calls()
+    now = overview(night, Standing.of(history), asks, dawns, lambda number: history[number].proposal.title)
     brought = shares(history, asks)
-    for line in (*terminal.shares_lines(brought), *terminal.failure_lines(brought)) if len(history) > 1 else ():
-        context.watcher.said(line)
-    best = incumbent(history)
-    of = () if context.place.tags()[-1] == night.tag else ("--tag", night.tag)  # this call may have made no run
-    if best is not None and best.number > 0:
-        number = str(best.number)
-        reading = typed("show", number, *of), typed("diff", number, *of), typed("results", *of)
-        context.watcher.said(f"read next: {', '.join(reading)}")
-    elif best is not None and len(history) > 1:
-        last = str(len(history) - 1)
-        context.watcher.said(f"nothing was kept; read why: {typed('results', *of)}, {typed('show', last, *of)}")
-    context.watcher.said(f"go on with: {run_on(options, night.tag, history)}")
+    sources = (*terminal.shares_lines(brought), *terminal.failure_lines(brought)) if now.ideas else ()
+    crew = crew_of(night, history, asks, calls)
+    return LastScreen(
+        chart=tried_lines(history, now.smallest_bpb, terminal_width()),
+        sentences=[*overview_lines(replace(now, doubt=None), pid=None, stopping=False, crew=crew)[2:], *sources],
+        belief=belief(now) if now.ideas else None,
+        commands=_next_commands(context, options, history, now),
+    )
+
+
+def _next_commands(
+    context: NightContext, options: RunOptions, history: History, now: Overview
+) -> list[tuple[str, str]]:
+    """Return the commands that come next, each with what it is for."""
+    tag, last = context.runner.night.tag, len(history) - 1
+    of = () if context.place.tags()[-1] == tag else ("--tag", tag)  # this call may have made no run
+    number = str(last if now.gain is None or now.best is None else now.best.number)
+    what = "why nothing was kept" if now.gain is None else "the best edit: what it is, and how it was judged"
+    commands = [(typed("show", number, *of), what)] if now.ideas else []
+    if is_look(now.budget_s) and not context.stop.after_run:
+        commands.append((typed("results", *of), "all that was tried, one line each"))
+        return [
+            *commands,
+            (typed("run"), f"a real night: {duration(prepare.TIME_BUDGET_S / 3600)} a run, until Ctrl-C"),
+        ]
+    if now.gain is not None and now.dawn is None:
+        commands.append((typed("confirm", *of), "is it really better? fresh seeds, and another text"))
+    else:
+        commands.append((typed("results", *of), "all that was tried, one line each"))
+    return [*commands, (run_on(options, tag, history), "go on with this night")]
+
+
+def _show(last: LastScreen) -> None:
+    """Print the last screen; a terminal folds its sentences between words."""
+    print_folded(["", *([HEADING] if last.chart else [])])
+    if last.chart:
+        print_lines(last.chart)
+    print_folded([*last.sentences, *filter(None, [last.belief]), "next:"])
+    width = max(len(command) for command, _ in last.commands)
+    print_lines([Text.assemble(f"  {command:<{width}}  ", (what, "dim")) for command, what in last.commands])
 
 
 def _run_again(options: RunOptions, tag: str | None) -> str:

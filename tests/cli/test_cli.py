@@ -41,7 +41,8 @@ def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds, tmp_pat
         "#0 · baseline · val_bpb",
         "#1 · ",
         "  ideas    mix: search, catalogue, queue\n",
-        "go on with: nightshift run --tag t --experiments 2\n",
+        "  #1   ",
+        "  nightshift show ",
     ):
         assert part in night.stdout
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
@@ -80,7 +81,7 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
     night = grounds.start("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t")
     wait_until(training(grounds, "t"))
     night.terminate()
-    assert " -m agent run --tag t\n" in night.communicate(timeout=120)[0]
+    assert " -m agent run --tag t  go on" in night.communicate(timeout=120)[0]
     assert night.returncode == 0
     assert [(one.number, one.settled) for one in grounds.attempts("t")] == [(0, True)]
 

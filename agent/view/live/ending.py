@@ -1,0 +1,125 @@
+"""The end of a call of `run` on one screen: what was tried, what it brought beside the noise, and what comes next."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from agent.amounts import counted
+from agent.experiment import NOT_BELIEVED, Attempt, History
+from agent.view.facts.overview import Overview
+from agent.view.live.columns import shortened, shown
+from agent.view.live.verdicts import COLOURS
+
+MOST_SHOWN = 10  # edits: all of it has to fit on one screen
+LEAST_CELLS, MOST_CELLS, LEAST_TITLE = 12, 32, 12
+BESIDE = 23  # columns of number, gain, zero and gaps
+PIPED_COLUMNS = 100
+BAR, SHADE, ZERO, BEYOND = "█", "░", "│", "◂"
+HEADING = "gain of each edit over its parent, bits per byte; higher is better (░ no more than luck between two runs)"
+
+
+def tried_lines(history: History, smallest_bpb: float | None, columns: int | None) -> list[Text]:
+    """Draw the estimated gain of each edit as a bar from zero, on a shade as wide as two single runs differ by luck.
+
+    Of many edits, those with the largest gains are shown. columns: of the terminal; None: the output goes elsewhere.
+    """
+    edits = [(attempt, _gain_bpb(attempt, history)) for attempt in history[1:] if attempt.is_idea]
+    if not edits:
+        return []
+    largest = sorted(edits, key=lambda edit: -math.inf if edit[1] is None else edit[1], reverse=True)[:MOST_SHOWN]
+    rows = sorted(largest, key=lambda edit: edit[0].number)
+    kinds = max(len(_kind(attempt)) for attempt, _ in rows)
+    room = (columns or PIPED_COLUMNS) - kinds - BESIDE - LEAST_TITLE
+    gains_bpb = [gain_bpb for _, gain_bpb in rows if gain_bpb is not None]
+    scale = BarScale.of(gains_bpb, smallest_bpb or 0.0, min(MOST_CELLS, max(LEAST_CELLS, room)))
+    lines = []
+    for attempt, gain_bpb in rows:
+        colour = COLOURS[attempt.status] if attempt.status else ""
+        number, gain = f"#{attempt.number}", "" if gain_bpb is None else f"{gain_bpb:+.6f}"
+        title = shortened(shown(attempt.proposal.title), max(LEAST_TITLE, room + LEAST_TITLE - scale.cells + 1))
+        line = Text.assemble(f"  {number:<5}", (f"{_kind(attempt):<{kinds}}", colour), f"  {gain:>9}  ")
+        lines.append(line + scale.bar(gain_bpb, colour) + Text(f"  {title}"))
+    if len(edits) > len(rows):
+        lines.append(Text(f"  and {counted(len(edits) - len(rows), 'edit')} that brought less"))
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class BarScale:
+    """Map gains to cells of a terminal: some to the left of zero, the others to its right."""
+
+    left: int
+    right: int
+    cell_bpb: float
+    smallest_bpb: float
+
+    @classmethod
+    def of(cls, gains_bpb: Sequence[float], smallest_bpb: float, cells: int) -> "BarScale":
+        """Fit the gains and the shade; a loss beyond the largest gain is cut, as it would leave no room for gains."""
+        largest_bpb = max([smallest_bpb, *gains_bpb])
+        worst_bpb = max([smallest_bpb, *(-gain for gain in gains_bpb)])
+        above_bpb = largest_bpb if largest_bpb > 0 else worst_bpb or 1.0
+        below_bpb = min(worst_bpb, above_bpb)
+        left = round(cells * max(0.0, below_bpb) / (max(0.0, below_bpb) + above_bpb))
+        return cls(left, cells - left, above_bpb / (cells - left), smallest_bpb)
+
+    @property
+    def cells(self) -> int:
+        """Return how many cells a bar takes, that of zero included."""
+        return self.left + 1 + self.right
+
+    def bar(self, gain_bpb: float | None, colour: str) -> Text:
+        """Draw one gain; None: only the shade."""
+        gain = gain_bpb or 0.0
+        before, after = list(self._side(self.left, -gain)), list(self._side(self.right, gain))
+        if before and -gain > (self.left + 1) * self.cell_bpb:
+            before[-1] = BEYOND
+        cells = "".join((*reversed(before), ZERO, *after))
+        return Text.assemble(*((cell, colour if cell in (BAR, BEYOND) else "dim") for cell in cells))
+
+    def _side(self, count: int, reach_bpb: float) -> Iterator[str]:
+        """Yield the cells of one side, from zero outwards."""
+        for at in range(count):
+            middle_bpb = (at + 0.5) * self.cell_bpb
+            yield BAR if middle_bpb <= reach_bpb else SHADE if middle_bpb <= self.smallest_bpb else " "
+
+
+def _gain_bpb(attempt: Attempt, history: History) -> float | None:
+    """Return the judge's estimate, else the difference of the scores; None where neither is to be had or believed."""
+    if attempt.kind in NOT_BELIEVED:
+        return None
+    if attempt.decision is not None and attempt.decision.gain_bpb is not None:
+        return attempt.decision.gain_bpb
+    parent_bpb = None if attempt.parent is None else history[attempt.parent].val_bpb
+    return None if parent_bpb is None or attempt.val_bpb is None else parent_bpb - attempt.val_bpb
+
+
+def _kind(attempt: Attempt) -> str:
+    """Return how the edit ended, in a word of docs/judging.md."""
+    return str(attempt.kind or "unfinished")
+
+
+def belief(now: Overview) -> str:
+    """Return in one sentence whether to believe what the night has kept."""
+    if now.gain is None:
+        return "to believe? nothing was kept: the script as it stood is still the best"
+    if now.dawn is not None and now.dawn.honest is not None:
+        return "to believe? dawn has measured it with fresh seeds: its interval above is the honest one"
+    if now.gain.low_bpb <= 0:
+        return "to believe? not yet: the interval of the gain holds zero, so it may be luck"
+    if now.doubt is not None:
+        short = f"they hardly train ({now.doubt}), and what helps them need not help longer ones"
+        return f"to believe? in runs of {now.budget_s:g} s, yes; but {short}"
+    return "to believe? probably: the interval is above zero, but the best of many edits was also lucky; dawn tells"
+
+
+@dataclass(frozen=True, slots=True)
+class LastScreen:
+    """Hold the parts of the last screen, from its top to its bottom."""
+
+    chart: Sequence[Text]
+    sentences: Sequence[str]
+    belief: str | None  # None: no edit was tried
+    commands: Sequence[tuple[str, str]]  # what to type next, and what for
