@@ -195,7 +195,7 @@ def test_tags_of_the_day_follow_one_another(grounds):
 
 
 def test_every_command_explains_itself(grounds):
-    assert "nightshift run --experiments 3 --budget-s 30" in grounds.nightshift("--help").stdout
+    assert "nightshift run --experiments 3 --budget-s 10" in grounds.nightshift("--help").stdout
     assert max(map(len, grounds.nightshift("--help", COLUMNS="80").stdout.splitlines())) <= 80
     assert "counted over the whole night" in " ".join(grounds.nightshift("run", "--help").stdout.split())
 

@@ -18,7 +18,7 @@ RESEARCH = "Research on one training script overnight: propose, commit, train, s
 EXAMPLES = {
     "init night": "a folder with all that a night needs; it is named night",
     "run": "five-minute experiments until you stop it",
-    "run --experiments 3 --budget-s 30": "a first look",
+    "run --experiments 3 --budget-s 10": "a first look",
     "run --hours 8 --tag wide": "a night; the same command with the tag goes on after a stop",
     "run --llm openai:gpt-5": "ideas from a model, the catalogue, the search and the queue, as each earns them",
     'try -m "warm up longer, to ..."': "one edit of yours: train, score, judge, record",
