@@ -1,6 +1,6 @@
 """What nightshift's care costs: the box, the score from outside and the audit, beside the five minutes they guard.
 
-    python benchmarks/night_cost.py [--runs 3] [--train-s 30] [--quick] [--json FILE]
+    python benchmarks/night_cost.py [--runs 3] [--train-s 60] [--quick] [--json FILE]
 
 Trains the project's own script in the box and out of it, alternating, with the same seed and budget, and compares their
 tokens a second after the first steps; then scores and audits the weights in the box, as a night does. `lay out` is
@@ -141,7 +141,7 @@ def print_results(flat: measure.Flat) -> None:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, help="in the box and out of it (default: 3; quick: 1)")
-    parser.add_argument("--train-s", type=float, help="budget of each run (default: 30; quick: 5)")
+    parser.add_argument("--train-s", type=float, help="budget of each run (default: 60; quick: 5, which is scored as a first look)")
     parser.add_argument("--experiment-s", type=float, default=300.0, help="that the shares are of (default: 300)")
     parser.add_argument("--require", action="store_true", help="fail where bubblewrap or Seatbelt cannot be used")
     parser.add_argument("--quick", action="store_true", help="under a minute on a CPU")
@@ -149,7 +149,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
     args = parser.parse_args(argv)
     args.runs = args.runs or (1 if args.quick else 3)
-    args.train_s = args.train_s or (5.0 if args.quick else 30.0)
+    args.train_s = args.train_s or (5.0 if args.quick else 60.0)
     if args.runs < 1 or args.train_s <= 0 or args.experiment_s <= 0:
         parser.error("--runs, --train-s and --experiment-s must be above zero")
     return args

@@ -1,0 +1,227 @@
+"""Does nightshift keep its promises at this commit? Every proof, whole, and one table of what came out.
+
+    python benchmarks/proofs.py [--quick] [--only NAME ...] [--json FILE]
+
+A proof is another program of this folder. It falls short where it fails, or where one of its figures misses the goal
+that stands beside it here. Whole, all of them take a good hour on two cores; --quick runs the short form of each, which
+touches each mechanism once and whose figures are too few for goals. The table names commit, device and date, and is
+what benchmarks/README.md holds of the last change to what is proved.
+
+Exit code 1 where a proof falls short, also because this machine lacks what it needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import measure
+
+import hardware
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a figure of a proof has to be: within these bounds, both included."""
+
+    key: str  # of the proof's JSON
+    words: str
+    least: float = float("-inf")
+    most: float = float("inf")
+    form: str = ",.0f"
+
+    def is_met(self, figure: object) -> bool:
+        return isinstance(figure, int | float) and self.least <= figure <= self.most
+
+    @property
+    def bounds(self) -> str:
+        if self.least == self.most:
+            return format(self.least, self.form)
+        return f"at least {self.least:{self.form}}" if self.most == float("inf") else f"at most {self.most:{self.form}}"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A program of this folder: what it shows, how it is run whole, and its goals."""
+
+    name: str
+    shows: str
+    options: tuple[str, ...] = ()
+    goals: tuple[Goal, ...] = ()
+    quick: tuple[str, ...] = ("--quick",)
+    program: str = ""  # where its name is not the proof's
+
+    @property
+    def path(self) -> Path:
+        return measure.HERE / f"{self.program or self.name}.py"
+
+
+NONE = {"least": 0, "most": 0}
+PROOFS = (
+    Proof("cheats", "every known cheat is caught, and no honest script is refused"),
+    Proof(
+        "faults",
+        "a night and every command go on after a kill at any write, a full disk, a torn file",
+        ("--kills", "1000"),
+        (
+            Goal("kills", "kills", least=1000),
+            *(
+                Goal(key, key.replace("_", " "), **NONE)
+                for key in ("lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
+            ),
+        ),
+    ),
+    Proof(
+        "crew_kills",
+        "with several workers as well",
+        ("--kills", "100"),
+        (Goal("kills", "kills", least=100),),
+    ),
+    Proof(
+        "judge_power",
+        "the judge gains nearly what greed gains, and knows what it has",
+        ("--nights", "300", "--other-nights", "20", "--parallel-nights", "20"),
+        (
+            Goal("balanced_over_greedy", "true gain over greedy's", least=0.97, form=".1%"),
+            Goal("balanced_worthless", "worthless among balanced's keeps", most=0.30, form=".1%"),
+            Goal("balanced_bias", "believed less true, σ", least=-0.2, most=0.2, form=".2f"),
+            Goal("dawn_worthless", "worthless after dawn", most=0.10, form=".1%"),
+            Goal("dawn_over_balanced", "true gain that dawn leaves", least=0.95, form=".1%"),
+            Goal("strict_false_keeps_per_100", "strict: false keeps in 100", most=0.5, form=".2f"),
+        ),
+    ),
+    Proof(
+        "landscapes",
+        "the search finds most of what is to be had",
+        ("--nights", "10", "--first-seed", "1000", "--arms", "search", "--judge", "balanced"),
+        (  # 62 and 71 % on 22 November 2026, each less its standard error
+            Goal("search_40_share", "share of the gain, 40 runs", least=0.59, form=".1%"),
+            Goal("search_96_share", "share of the gain, 96 runs", least=0.69, form=".1%"),
+            Goal("search_96_crashes", "crashes a night", most=4, form=".1f"),
+        ),
+    ),
+    Proof(
+        "early_stop",
+        "runs that are stopped early would have lost",
+        ("--simulate", "100"),
+        (
+            Goal("telling_lost_rate", "good edits stopped", most=0.01, form=".1%"),
+            Goal("vague_lost_rate", "where losses tell little", most=0.05, form=".1%"),
+            Goal("telling_saved_share", "training time saved", least=0.30, form=".0%"),
+        ),
+    ),
+    Proof(
+        "drift",
+        "a machine that slows down is noticed, and no other is accused",
+        ("--nights", "100"),
+        (
+            Goal("h200_none_false_alarms", "false alarms, H200", most=0.01, form=".2%"),
+            Goal("cpu_none_false_alarms", "busy CPU", most=0.01, form=".2%"),
+            Goal("h200_sudden20_repeats_noticed", "repeats that lose a fifth, noticed, H200", least=0.98, form=".0%"),
+        ),
+    ),
+    Proof(
+        "first_look",
+        "a newcomer has a verdict in three minutes",
+        goals=(Goal("total_s", "seconds", most=180),),
+        quick=("--runs", "1", "--most-s", "1800"),  # the machine may be busy
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a proof ended."""
+
+    proof: Proof
+    code: int
+    seconds: float
+    figures: measure.Flat
+    checked: bool  # against the goals: those of a quick form say nothing
+
+    @property
+    def missed(self) -> list[Goal]:
+        return [goal for goal in self.proof.goals if self.checked and not goal.is_met(self.figures.get(goal.key))]
+
+    @property
+    def holds(self) -> bool:
+        return self.code == 0 and not self.missed
+
+    def row(self) -> list[str]:
+        words = [f"{goal.words} {self._figure(goal)} ({goal.bounds})" for goal in self.proof.goals if self.checked]
+        failed = [] if self.code == 0 else [f"exit code {self.code}"]
+        verdict = "holds" if self.holds else "FALLS SHORT"
+        return [self.proof.name, self.proof.shows, "; ".join([*failed, *words]), f"{self.seconds / 60:.1f}", verdict]
+
+    def _figure(self, goal: Goal) -> str:
+        figure = self.figures.get(goal.key)
+        return format(figure, goal.form) if isinstance(figure, int | float) else "missing"
+
+
+def run(proof: Proof, folder: Path, *, quick: bool) -> Outcome:
+    """Run a proof, its output as it comes, and read the figures that it leaves."""
+    written, began = folder / f"{proof.name}.json", time.monotonic()
+    command = [sys.executable, str(proof.path), *(proof.quick if quick else proof.options), "--json", str(written)]
+    measure.say(f"---- {proof.name}: {proof.shows}")
+    code = subprocess.run(command, cwd=measure.ROOT, env=measure.with_path(), stdin=subprocess.DEVNULL).returncode
+    figures = json.loads(written.read_text()) if written.exists() else {}
+    return Outcome(proof, code, time.monotonic() - began, figures, checked=not quick)
+
+
+def report(outcomes: Sequence[Outcome], where: str) -> None:
+    """Print the table as Markdown, for benchmarks/README.md."""
+    print(f"\n{where}:\n\n| proof | shows | measured (goal) | minutes | |\n|---|---|---|---|---|")
+    for outcome in outcomes:
+        print(f"| {' | '.join(outcome.row())} |")
+
+
+def place_and_time() -> str:
+    """Return commit, device and date, as they stand at the start of the proofs."""
+    commit = told("git", "rev-parse", "--short", "HEAD")
+    changed = " with changes that are not committed" if told("git", "status", "--porcelain", "-uno") else ""
+    return f"Commit `{commit}`{changed}, {hardware.device_name()}, {datetime.now(UTC):%d %B %Y}"
+
+
+def told(*command: str) -> str:
+    return subprocess.run(command, cwd=measure.ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(argv)
+
+    def body() -> int:
+        measure.check_writable(options.json)
+        where, outcomes = place_and_time(), []
+        with measure.work_folder(None) as folder:
+            for proof in PROOFS:
+                if proof.name in (options.only or [proof.name]):
+                    outcomes.append(run(proof, folder, quick=options.quick))
+        report(outcomes, where)
+        flat: measure.Flat = {"where": where}
+        for outcome in outcomes:
+            flat |= {f"{outcome.proof.name}_{key}": figure for key, figure in outcome.figures.items()}
+            flat[f"{outcome.proof.name}_holds"] = int(outcome.holds)
+        measure.write_json(options.json, flat)
+        return int(not all(outcome.holds for outcome in outcomes))
+
+    return measure.guarded("proofs", body)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("--quick", action="store_true", help="the short form of each: ten minutes on two cores")
+    names = [proof.name for proof in PROOFS]
+    top.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"of {', '.join(names)}")
+    top.add_argument("--json", type=Path, metavar="FILE", help="write all figures as flat keys")
+    return top
+
+
+if __name__ == "__main__":
+    sys.exit(main())
