@@ -114,7 +114,7 @@ class Standing:
     """Hold what `nightshift status` shows of a night."""
 
     attempts: int
-    counts: Mapping[Status, int]
+    counts: Mapping[Status, int]  # as verdicts() counts
     unfinished: Sequence[tuple[int, str]]  # number and title
     stopped: Stopped | None
     spent: Spent
@@ -131,7 +131,7 @@ class Standing:
 
         return cls(
             attempts=len(history),
-            counts=Counter(one.status for one in history if one.status is not None),
+            counts=verdicts(history),
             unfinished=[(one.number, one.proposal.title) for one in history if one.decision is None],
             stopped=Stopped.of([(run.ending, run.wall_s) for one in history for run in one.done_runs]),
             spent=Spent.of(history),
@@ -150,7 +150,7 @@ class Standing:
         counts: Counter[Status] = Counter()
         for row in attempts:
             numbers[row["status"]] += map(int, (row["numbers"] or "").split(",") if row["numbers"] else ())
-            if row["status"] is not None:
+            if row["status"] is not None and row["is_idea"]:
                 counts[Status(row["status"])] += row["attempts"]
         keeps = journal.attempts_among(numbers[Status.KEEP])
         known = {one.number: one for one in (*journal.attempts_among(_around(keeps)), *keeps)}
@@ -237,6 +237,18 @@ def _remember(journal: Journal, found: Noise | None, state: list[str | int]) -> 
     with suppress(OSError, NightError):  # a reader may have no right to write there, and a disk may be full
         write_own(journal.folder / NOISE, json.dumps({"of": state, "noise": asdict(found) if found else None}))
     return found
+
+
+# ---- verdicts --------------------------------------------------------------------------------------------------------
+
+
+def verdicts(history: History) -> Counter[Status]:
+    """Count how many ideas were kept, discarded or crashed; the baseline and dawn's questions are no ideas."""
+    return sum(by_chunk(history, _verdicts_in), Counter())
+
+
+def _verdicts_in(attempts: Sequence[Attempt]) -> Counter[Status]:
+    return Counter(one.status for one in attempts if _is_edit(one) and one.status is not None)
 
 
 # ---- what sources brought --------------------------------------------------------------------------------------------

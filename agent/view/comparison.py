@@ -12,7 +12,7 @@ from agent.judging.intervals import Interval, Spread, difference
 from agent.script.dials import Value
 from agent.text import SCORE_DECIMALS, percent_sure, shorten, shown_difference
 from agent.view.facts.nouns import AttemptFacts, NightFacts, RunFacts
-from agent.view.facts.overview import cost_usd, hours, scored_of
+from agent.view.facts.overview import cost_usd, hours, overview_of, scored_of
 from agent.view.terminal import memory
 
 TITLE_CHARS = 40
@@ -221,7 +221,7 @@ def _of_nights(a: NightFacts, b: NightFacts) -> Iterator[Contrast]:
     yield from _where(a, b)
     yield Contrast("ideas", *(f"{len(night.ideas):,}" for night in (a, b)))
     for status in Status:
-        yield Contrast(status, *(f"{sum(one.status == status for one in night.ideas):,}" for night in (a, b)))
+        yield Contrast(status, *(f"{getattr(overview_of(night), status):,}" for night in (a, b)))
     first, last = _first_bpb(a), _first_bpb(b)
     best = _best(a), _best(b)
     reached = [side.attempt.val_bpb if side else None for side in best]

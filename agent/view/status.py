@@ -37,10 +37,11 @@ def overview_lines(
         state += f", ends after {runs_in_flight(1 if crew is None else crew.load.workers)}"
     counts = [f"{now.keep} keep", f"{now.discard} discard", f"{now.crash} crash"]
     counts += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
+    counts += ["the baseline has no score"] if now.attempts and now.baseline is None and not now.unfinished else []
     lines = [
         f"night {now.tag}: {state}; {_times(now)}",
         f"branch {now.branch}, {now.budget_s:g} s a run, {now.device}, protocol {now.protocol}",
-        f"{_attempts(now.attempts)}: {', '.join(counts)}",
+        f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
         None if now.stopped is None else stopped_line(now.stopped),
         _best_line(now),
         None if now.dawn is None else dawn_line(now.dawn, now.branch),
@@ -82,11 +83,6 @@ def _doing(one: WorkerFacts) -> str:
 def _times(now: Overview) -> str:
     last = "" if now.ended is None else f", its last run ended {_minute(now.ended)}"
     return f"it began {_minute(now.started)}{last}"
-
-
-def _attempts(number: int) -> str:
-    """Write a number of attempts; the baseline is one of them, and counts as kept."""
-    return counted(number, "attempt") + (", the baseline included" if number > 1 else "")
 
 
 def _minute(at: str) -> str:

@@ -54,6 +54,7 @@ def test_a_night_stands_where_its_attempts_say(journal):
     assert {one.source: one for one in by_questions.brought} == {one.source: one for one in by_attempts.brought}
     assert dataclasses.astuple(by_questions.spent) == pytest.approx(dataclasses.astuple(by_attempts.spent))
     assert by_questions.best.number == 5
+    assert by_questions.counts == {"keep": 2, "discard": 2, "crash": 1}  # of ideas: neither attempt 0 nor a question
     assert by_questions.stopped.stopped == 1
     assert by_questions.spent.other_s == 99 + 98 + 4 + 5 + 3
     assert by_questions.unfinished == [(6, "title 6"), (8, "title 8")]

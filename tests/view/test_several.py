@@ -62,7 +62,7 @@ def test_each_worker_has_a_line_of_80_columns():
         "gpu 2   ━━━━━━━━  7 s  #6 DEPTH 4 → 6 · scoring",
         "gpu 3   ━━━━╺━━━  50%  #7 WARMUP_FRACTION 0.0 →… · run 1, seed 7 · loss 4.250",
         "best    the baseline is measured first",
-        "so far  0 kept · 1 discarded · 0 crashed · σ 0.007402",
+        "so far  0 kept · 0 discarded · 0 crashed · σ 0.007402",
         "left    31 experiments · 5 h 12 min",
         "workers 4 of 4 busy",
     ]

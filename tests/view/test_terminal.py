@@ -185,7 +185,7 @@ def test_brackets_in_a_title_are_no_markup():
 
 def test_status_counts_and_names_the_best():
     lines = "\n".join(status_lines(NIGHT, HISTORY, pid=None, stopping=False))
-    assert "4 attempts, the baseline included: 2 keep, 1 discard, 1 crash" in lines
+    assert "4 attempts, 3 of them ideas: 1 keep, 1 discard, 1 crash" in lines
     assert "best val_bpb 1.250000 (#1), 0.250000 below the baseline's 1.500000" in lines
 
 
@@ -235,7 +235,7 @@ def test_an_edit_that_was_overtaken_and_its_merge_name_each_other():
 def test_attempts_that_were_made_void_are_unfinished_each():
     void = [dataclasses.replace(one, decision=None, settled=False) for one in HISTORY[1:3]]
     lines = status_lines(NIGHT, [HISTORY[0], *void, HISTORY[3]], pid=None, stopping=False)
-    assert lines[2] == "4 attempts, the baseline included: 1 keep, 1 discard, 0 crash, 2 unfinished"
+    assert lines[2] == "4 attempts, 3 of them ideas: 0 keep, 1 discard, 0 crash, 2 unfinished"
     assert lines[-1] == "unfinished, goes on when the night does: #1 LR 0.1 → 0.2"
 
 
@@ -250,7 +250,7 @@ def test_a_night_that_was_interrupted_says_what_is_unfinished():
     history = [HISTORY[0], dataclasses.replace(HISTORY[1], decision=None, settled=False)]
     lines = status_lines(NIGHT, history, pid=None, stopping=False)
     assert lines[2:] == [
-        "2 attempts, the baseline included: 1 keep, 0 discard, 0 crash, 1 unfinished",
+        "2 attempts, 1 of them ideas: 0 keep, 0 discard, 0 crash, 1 unfinished",
         "best val_bpb 1.500000 (#0), the baseline",
         "spent: 1 min training, 2 s scoring",
         "unfinished, goes on when the night does: #1 LR 0.1 → 0.2",

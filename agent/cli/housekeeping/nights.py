@@ -65,7 +65,7 @@ class NightRow:
     device: str | None = None
     budget_s: float | None = None
     attempts: int | None = None  # attempt 0 included
-    kept: int | None = None  # of the edits
+    kept: int | None = None
     best_attempt: int | None = None
     val_bpb: float | None = None  # of the best
     honest: Interval | None = None  # gain, as dawn has measured it
@@ -74,7 +74,6 @@ class NightRow:
 
     @classmethod
     def of(cls, now: Overview, state: Stage, size: int | None) -> "NightRow":
-        baseline = now.baseline is not None or now.attempts > now.ideas
         return cls(
             tag=now.tag,
             state=state,
@@ -82,7 +81,7 @@ class NightRow:
             device=now.device or None,
             budget_s=now.budget_s or None,
             attempts=now.attempts,
-            kept=max(0, now.keep - (1 if baseline and now.keep else 0)),
+            kept=now.keep,
             best_attempt=now.best.number if now.best is not None else None,
             val_bpb=now.best.val_bpb if now.best is not None else None,
             honest=now.dawn.honest if now.dawn is not None else None,

@@ -14,6 +14,7 @@ from agent.view.charts.parts.thin import apart, said, thinned
 from agent.view.charts.parts.words import heading
 from agent.view.charts.staircase import honest_gain, revocations, staircase
 from agent.view.facts.nouns import NightFacts
+from agent.view.facts.overview import overview_of
 
 MOST_KEPT, MOST_REST = 300, 600  # dots of attempts that were kept once, and of the others
 MOST_NAMED = 7  # kept edits with a title beside their dot: more of them hide the dots
@@ -85,9 +86,8 @@ def _title(night: NightFacts) -> str:
 
 def _result(panel: Panel) -> list[str]:
     """Say how many edits were kept, from where to where the score went, and the honest gain."""
-    ideas = [one for one in panel.shown if one.number > 0]
-    kept = sum(symbol(one) is Symbol.KEPT for one in ideas)
-    words = [f"{kept:,} kept of {counted(len(ideas), 'idea')}"]
+    now = overview_of(panel.night)
+    words = [f"{now.keep:,} kept of {counted(now.ideas, 'idea')}"]
     steps, dawn = panel.course.staircase, panel.night.dawn
     if steps:
         words.append(f"val_bpb {steps[0].mean_bpb:.4f} → {steps[-1].mean_bpb:.4f}, lower is better")

@@ -48,7 +48,7 @@ class Overview:
     ended: str | None  # of its last run
     attempts: int
     ideas: int  # of them, apart from attempt 0 and dawn's questions
-    keep: int
+    keep: int  # of the ideas, as the next two
     discard: int
     crash: int
     unfinished: tuple[tuple[int, str], ...]  # number and title
@@ -70,7 +70,7 @@ class Overview:
 def overview_of(facts: NightFacts) -> Overview:
     """Return the overview of a night whose facts are known."""
     known: dict[int | None, AttemptFacts] = {one.number: one for one in facts.attempts}
-    counts = Counter(one.status for one in facts.attempts)
+    counts = Counter(one.status for one in facts.ideas)
     baseline, best = (scored_of(facts, known.get(number)) for number in (0, facts.incumbent))
     counted = [run for one in facts.attempts for run in _counted(one.runs)]
     return Overview(

@@ -66,7 +66,6 @@ def _standing(now: SoFar) -> Iterator[tuple[str, Sequence[str | Text]]]:
     """Yield name and parts of each line, the most important part first."""
     yield "best", _best_words(now)
     numbers = {status: now.counts.get(status, 0) for status in COUNTED}
-    numbers[Status.KEEP] = max(0, numbers[Status.KEEP] - 1)  # of ideas, as in all tables: the baseline is none
     counts = [Text(f"{numbers[one]} {word}", COLOURS[one] if numbers[one] else "") for one, word in COUNTED.items()]
     sigma = [f"σ {now.noise.sigma_bpb:.6f}"] if now.noise is not None else []
     yield "so far", [*counts, *sigma]

@@ -1,16 +1,14 @@
 """Where a night stands, as its live panel shows it: computed when something was recorded, and not with each drawing."""
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.experiment import Ask, Attempt, History, Left, Noise, Status, incumbent
-from agent.experiment.chunks import by_chunk
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.records.journal import Journal
-from agent.records.standing import Standing
+from agent.records.standing import Standing, verdicts
 from agent.view.facts.load import Load
 from agent.view.facts.overview import Scored, gain_of, scored_attempt
 
@@ -40,7 +38,7 @@ class CostSoFar:
 class SoFar:
     """Hold what the panel says of a night beside the attempt at work."""
 
-    counts: Mapping[Status, int]
+    counts: Mapping[Status, int]  # of ideas
     baseline: Scored | None
     best: Scored | None
     gain: Interval | None  # of the best over the baseline; None while that is the best
@@ -53,8 +51,8 @@ class SoFar:
     @classmethod
     def of(cls, history: History, asks: Iterable[Ask], left: Left, load: Load | None = None) -> "SoFar":
         """Compute it from the attempts that a night holds in memory."""
-        counts = sum(by_chunk(history, _statuses), Counter())
-        return cls._of(counts, history[0] if history else None, incumbent(history), noise(history), asks, left, load)
+        first = history[0] if history else None
+        return cls._of(verdicts(history), first, incumbent(history), noise(history), asks, left, load)
 
     @classmethod
     def read(cls, journal: Journal, left: Left, load: Load | None = None) -> "SoFar":
@@ -78,7 +76,3 @@ class SoFar:
         gain = gain_of(baseline, scored, sigma_bpb)
         ends_s = None if left.seconds is None else time.time() + left.seconds
         return cls(counts, baseline, scored, gain, found, CostSoFar.of(asks), left.experiments, ends_s, load)
-
-
-def _statuses(attempts: Iterable[Attempt]) -> Counter[Status]:
-    return Counter(one.status for one in attempts if one.status is not None)

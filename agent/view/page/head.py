@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 
 from agent.amounts import budget, counted, duration
-from agent.experiment import Kind, Status
+from agent.experiment import Kind
 from agent.invocation import typed_for_readers
 from agent.judging.intervals import Interval
 from agent.text import one_line, percent_sure
@@ -20,11 +20,6 @@ ROW_PX = 18
 # ---- facts -----------------------------------------------------------------------------------------------------------
 
 
-def ideas_of(night: NightFacts, status: Status) -> int:
-    """Return how many ideas have a status: the baseline and dawn's questions are none."""
-    return sum(one.status == status for one in night.ideas)
-
-
 # ---- sentences -------------------------------------------------------------------------------------------------------
 
 
@@ -37,7 +32,7 @@ def claim(night: NightFacts) -> str:
         return f"{tried} tried, and no script has a score yet." if now.ideas else begun
     if not now.ideas:
         return f"The baseline scores {_bpb(best.val_bpb)} bits per byte, and no idea was tried yet."
-    found = f"{tried} tried, {ideas_of(night, Status.KEEP)} kept"
+    found = f"{tried} tried, {now.keep} kept"
     if best.number == 0:
         return f"{found}: the baseline is still the best script, at {_bpb(best.val_bpb)}."
     went = "down" if best.val_bpb <= first.val_bpb else "up"
@@ -144,7 +139,7 @@ def _figures(night: NightFacts) -> str:
         honest = night.dawn.honest if night.dawn is not None else None
         measured = ("–", "not measured") if honest is None else (_bpb(honest.mean_bpb), _ends(honest))
         rows.append(("Honest gain at dawn", *measured))
-    counts = f"{ideas_of(night, Status.KEEP)} kept · {ideas_of(night, Status.CRASH)} crashed"
+    counts = f"{now.keep} kept · {now.crash} crashed"
     rows.append(("Ideas tried", f"{now.ideas:,}", counts))
     spent = duration(now.hours["training"] + now.hours["scoring"])
     workers = {run.worker for one in night.attempts for run in one.runs}
@@ -248,7 +243,7 @@ def _compared(night: NightFacts) -> str:
         night.tag,
         *("–" if found is None else _within(found) for found in (now.gain, honest)),
         f"{now.ideas:,}",
-        str(ideas_of(night, Status.KEEP)),
+        str(now.keep),
         *("–" if score is None else _bpb(score.val_bpb) for score in (now.baseline, now.best)),
         f"{night.device}, {budget(night.budget_s)}" if night.budget_s else night.device,
     )

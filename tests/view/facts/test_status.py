@@ -53,7 +53,7 @@ def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
         f"night {facts['tag']}: not running; it began {minute(facts['started'])}, "
         f"its last run ended {minute(facts['ended'])}",
         f"branch {facts['branch']}, {facts['budget_s']:g} s a run, {facts['device']}, protocol {facts['protocol']}",
-        f"8 attempts, the baseline included: "
+        f"8 attempts, {facts['ideas']} of them ideas: "
         f"{facts['keep']} keep, {facts['discard']} discard, {facts['crash']} crash, 1 unfinished",
         f"best val_bpb {best['val_bpb']:.6f} (#{best['number']})",
         f"(95 %: {gain['low_bpb']:+.6f} to {gain['high_bpb']:+.6f})",
