@@ -101,7 +101,7 @@ class ScriptedAgent:
         assert self._hands.take_best()["attempt"] == 1
 
         stale = self._try("smoother", dial("SMOOTHING", 2.0), base=COMMITTED)  # the agent kept an old copy
-        assert (stale["status"], stale["based_on"]) == ("stale", 0)
+        assert (stale["state"], stale["based_on"]) == ("stale", 0)
         assert [one["attempt"] for one in stale["missing_edits"]] == [1]
         assert "take best" in stale["next"]
         self._hands.take_best()
@@ -120,11 +120,11 @@ class ScriptedAgent:
 
         better = self._try("all of it", dial("SHARPNESS", 1.0))
         assert (better["status"], better["attempt"], better["parent"]) == ("keep", 5, 4)
-        assert better["delta_bpb"] < 0
+        assert better["gain_bpb"] > 0
 
         worse = self._try("blunter", dial("SHARPNESS", 0.3))
         assert (worse["status"], worse["attempt"], worse["best_ref"]) == ("discard", 6, "refs/experiments/t/0005")
-        assert worse["delta_bpb"] > worse["smallest_bpb"] if worse["smallest_bpb"] else worse["delta_bpb"] > 0
+        assert worse["gain_bpb"] < 0
         self._hands.take_best()
 
         deletion = self._try("without the shift", replaced(SHIFTED, LOGITS))  # of a kept edit's line: no stale script

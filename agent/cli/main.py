@@ -90,7 +90,7 @@ def _main(commands: Sequence[Subcommand[Any]], words: Sequence[str], answer: Ans
     except NightshiftError as error:
         return _refuse(answer, str(error), error.exit_code)
     except KeyboardInterrupt:  # before a night has begun; a running one takes Ctrl-C as a wish
-        answer.fail("interrupted before anything was begun", 130, status="unfinished", go_on_with=typed(*words))
+        answer.fail("interrupted before anything was begun", 130, state="unfinished", go_on_with=typed(*words))
         return 130
     except BrokenPipeError:
         from agent.view.screen import discard_output

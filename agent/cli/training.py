@@ -182,11 +182,11 @@ def answer_of_dawn(answer: Answer, tag: str, found: Findings | None, go_on_with:
     """Return the exit code; go_on_with is None where dawn came to its end."""
     facts = {"tag": tag, **(asdict(found) if found is not None else {})}
     if go_on_with is not None:
-        answer.fail("dawn was ended early", 130, **facts, status="unfinished", go_on_with=go_on_with)
+        answer.fail("dawn was ended early", 130, **facts, state="unfinished", go_on_with=go_on_with)
         return 130
     if found is None:
         raise NightError(f"night {tag} has kept no edit, so there is nothing to confirm; see: {typed('results')}")
-    answer.give({**facts, "status": "finished"})
+    answer.give({**facts, "state": "finished"})
     return 0
 
 
@@ -203,7 +203,7 @@ def _show_findings(options: ConfirmOptions) -> int:
     ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
     lines = in_words(place, night, history, Findings.of(dawn.findings))
     print("\n".join([f"dawn {dawn.number} of night {night.tag}, {ended}", *lines]), file=answer.for_people)
-    answer.give({"tag": night.tag, **dawn.findings, "status": "finished" if dawn.ended else "unfinished"})
+    answer.give({"tag": night.tag, **dawn.findings, "state": "finished" if dawn.ended else "unfinished"})
     return 0
 
 

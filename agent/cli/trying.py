@@ -85,17 +85,17 @@ def _request(options: TryOptions) -> tuple[TryRequest, Place]:
 
 def _tell(options: TryOptions, outcome: TryOutcome, **more: object) -> int:
     """Print how a try ended and return the exit code."""
-    answer = options.answer
+    answer, facts = options.answer, {**more, **outcome.facts}
     if outcome.error is None:
         if not answer.on_stdout:
             print_folded(outcome.lines)
-        answer.give({**more, **outcome.facts})
+        answer.give(facts)
         return outcome.exit_code
     if outcome.exit_code == UNFINISHED:
         print(f"{outcome.error}; go on with: {outcome.facts['go_on_with']}", file=answer.for_people)
     else:
         print(f"nightshift: {outcome.error}", file=sys.stderr)
-    answer.fail(outcome.error, outcome.exit_code, **more, **outcome.facts)
+    answer.fail(outcome.error, outcome.exit_code, **facts)
     return outcome.exit_code
 
 
@@ -161,8 +161,8 @@ def _wait(options: TryOptions, number: str) -> int:
 
 
 def _tell_stuck(options: TryOptions, entry: LineEntry, why: str) -> int:
-    facts = {"status": "unfinished", "go_on_with": typed("try", "--wait", entry.id), "try_log": str(entry.log)}
-    return _tell(options, TryOutcome(facts, (), why, UNFINISHED), id=entry.id, state=TryState.WAITING)
+    facts = {"state": TryState.UNFINISHED, "go_on_with": typed("try", "--wait", entry.id), "try_log": str(entry.log)}
+    return _tell(options, TryOutcome(facts, (), why, UNFINISHED), id=entry.id)
 
 
 def _tell_state(options: TryOptions, line: TryLine, entry: LineEntry) -> int:

@@ -68,13 +68,13 @@ def history_of(answer: Facts, limit: int) -> Facts:
 
 def _row(row: Facts, parent: Facts | None) -> Facts:
     score, before = row["val_bpb"], parent["val_bpb"] if parent else None
+    measured = None if score is None or before is None else round(shown_difference(before, score), 6) + 0.0
     return {
         "attempt": row["attempt"],
         "parent": parent["attempt"] if parent else None,
         "status": row["status"],
         "val_bpb": score,
-        "delta_bpb": None if score is None or before is None else round(shown_difference(score, before), 6) + 0.0,
-        "gain_bpb": row["gain_bpb"],
+        "gain_bpb": measured if row["gain_bpb"] is None else row["gain_bpb"],
         "sure": row["sure"],
         "title": row["description"],
         "source": row["source"],

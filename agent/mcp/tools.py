@@ -132,8 +132,7 @@ class Tools:
     ) -> CallToolResult:
         """List the attempts of the night, the latest last: a short form of what facts says of them.
 
-        delta_bpb is the score minus the parent's (below zero is better); gain_bpb is the judge's estimate of the gain
-        over the parent (above zero is better), and sure its probability.
+        gain_bpb is the judge's estimate of the gain over the parent (above zero is better), and sure its probability.
         """
         answer = await self.commands.ask("results", "--json", *_of_night(tag))
         return result_of(answer if answer.get("error") else history_of(answer, limit))

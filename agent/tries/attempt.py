@@ -18,6 +18,7 @@ from agent.proposers.given import Given
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.tries.checks import Prepared, StaleEdit, TryAgain, remedy
+from agent.tries.line import TryState
 from agent.view.verdict import TriedEdit, basis_facts
 
 NO_VERDICT, UNFINISHED = "no verdict yet", 130  # the exit code, as after Ctrl-C
@@ -37,7 +38,7 @@ class TryOutcome:
     def refused(cls, error: NightshiftError) -> "TryOutcome":
         facts: dict[str, object] = {}
         if isinstance(error, StaleEdit):
-            facts = {"status": "stale", **basis_facts(error.basis), "next": remedy()}
+            facts = {"state": TryState.STALE, **basis_facts(error.basis), "next": remedy()}
         return cls(facts, (), str(error), error.exit_code)
 
 
@@ -64,7 +65,7 @@ def attempt(prepared: Prepared, place: Place, again: TryAgain, *, aside: bool) -
         is_last = context.stop.after_run
     if mine is None or not mine.settled:
         facts = {"tag": night.tag, "attempt": mine.number if mine else None, "go_on_with": again(night.tag)}
-        return TryOutcome({"status": "unfinished", **facts}, (), NO_VERDICT, UNFINISHED, is_last)
+        return TryOutcome({"state": TryState.UNFINISHED, **facts}, (), NO_VERDICT, UNFINISHED, is_last)
     return _verdict(prepared, place, night, history, mine.number, is_last=is_last)
 
 
@@ -97,4 +98,4 @@ def _verdict(
 ) -> TryOutcome:
     merged_onto = prepared.request.merged_onto
     found = TriedEdit(night, history, number, place.folder(night.tag), noise(history), prepared.basis, merged_onto)
-    return TryOutcome(found.facts(), found.lines(), is_last=is_last)
+    return TryOutcome({"state": TryState.DONE, **found.facts()}, found.lines(), is_last=is_last)

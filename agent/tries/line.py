@@ -34,6 +34,8 @@ class TryState(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     DONE = "done"
+    STALE = "stale"  # refused, since it lacks what was kept
+    UNFINISHED = "unfinished"  # no verdict yet, though nobody waits for one any more
     CANCELLED = "cancelled"
 
 
@@ -137,10 +139,9 @@ class TryLine:
             return LineEntry(folder, TryState.RUNNING if is_at_work else TryState.WAITING, request)
         try:
             answer = _checked_answer(self._json(folder / ANSWER))
+            return LineEntry(folder, TryState(answer["facts"].get("state", TryState.DONE)), request, answer)
         except (OSError, NightError, ValueError, AttributeError, RecursionError) as error:
             return LineEntry(folder, TryState.DONE, request, fault=f"{ANSWER} cannot be read ({_said(error)})")
-        state = TryState.CANCELLED if answer["facts"].get("status") == TryState.CANCELLED else TryState.DONE
-        return LineEntry(folder, state, request, answer)
 
     def _json(self, path: Path) -> Any:
         if path.is_symlink():
@@ -195,7 +196,7 @@ class TryLine:
             entry = self.entry(number)
             if entry.state is not TryState.WAITING:
                 raise NightError(f"try {number} is {entry.state}; only one that waits can be taken out of the line")
-            cancelled = {"facts": {"status": TryState.CANCELLED}, "lines": [f"{number} was taken out of the line"]}
+            cancelled = {"facts": {"state": TryState.CANCELLED}, "lines": [f"{number} was taken out of the line"]}
             self.settle(entry, {"exit_code": 2, "error": f"try {number} was cancelled", **cancelled})
             return self.entry(number)
 

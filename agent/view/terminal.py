@@ -31,16 +31,15 @@ RESULTS = (  # on a narrow terminal the highest rank is left out first
     Column("tag", rank=1),
     Column("#", right=True),
     Column("val_bpb", right=True),
-    Column("Δ parent", right=True, rank=2),
-    Column("gain", right=True, rank=5),
+    Column("gain (+ good)", right=True, rank=2),
     Column("sure", right=True, rank=3),
     Column("seeds", right=True, rank=4),
     Column("status"),
     Column("description", least=36),
-    Column("reason", rank=6, least=24),
-    Column("memory", right=True, rank=7),
-    Column("wall s", right=True, rank=8),
-    Column("commit", rank=9),
+    Column("reason", rank=5, least=24),
+    Column("memory", right=True, rank=6),
+    Column("wall s", right=True, rank=7),
+    Column("commit", rank=8),
 )
 NAMES = "hypothesis  "  # the longest name of a fact, and a gap
 SHARES = (
@@ -64,11 +63,12 @@ def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
     numbers = (number_of(row.get(name, "")) for name in ("val_bpb", "gain_bpb", "sure", "memory_gb", "wall_s"))
     score, gain, sure, memory_gb, wall_s = numbers
     parent = number_of(parent_bpb)
+    if gain is None and score is not None and parent is not None:  # the judge has left no estimate
+        gain = shown_difference(parent, score)
     return (
         row.get("tag", "") if several else "",
         row.get("attempt", ""),
         row.get("val_bpb", ""),
-        "" if score is None or parent is None else f"{shown_difference(score, parent):+.6f}",
         "" if gain is None else f"{gain:+.6f}",
         "" if sure is None else percent_sure(sure),
         row.get("seeds", ""),

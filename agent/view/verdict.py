@@ -73,11 +73,10 @@ class TriedEdit:
             "next": self.next(),
             "traceback": self._traceback(),
             "val_bpb": attempt.val_bpb,
-            "delta_bpb": self._delta_bpb(),
             "sigma_bpb": noise.sigma_bpb if noise else None,
             "smallest_bpb": noise.smallest_bpb if noise else None,
             "seeds": attempt.seeds,
-            "gain_bpb": _rounded(decision.gain_bpb, 6) if decision else None,
+            "gain_bpb": self._gain_bpb(),
             "sure": _rounded(decision.sure, 4) if decision else None,
             "num_steps": summary.num_steps if summary else None,
             "total_tokens_M": summary.total_tokens_M if summary else None,
@@ -127,10 +126,13 @@ class TriedEdit:
             )
         return f"{advice or 'it is not better: try another idea'}; go back with: {take_best}"
 
-    def _delta_bpb(self) -> float | None:
+    def _gain_bpb(self) -> float | None:
+        """Return the gain over the parent, by the judge's estimate or else by the two scores."""
+        decision, own = self.attempt.decision, self.attempt.val_bpb
+        if decision is not None and decision.gain_bpb is not None:
+            return _rounded(decision.gain_bpb, 6)
         parent = None if self.attempt.parent is None else self.history[self.attempt.parent].val_bpb
-        own = self.attempt.val_bpb
-        return None if parent is None or own is None else _rounded(shown_difference(own, parent), 6)
+        return None if parent is None or own is None else _rounded(shown_difference(parent, own), 6)
 
     def _log(self) -> Path | None:
         """Return the log of the training that failed, or of the last one; None where no training left one."""

@@ -105,7 +105,7 @@ def test_an_edit_of_an_older_script_is_refused_before_it_waits(lined):
     edit(lined, unigram(SMOOTHING=3.0))
     for words in (("--start",), ()):
         facts = said(lined, "-m", "smoother", *words)
-        assert (facts["exit_code"], facts["status"], facts["based_on"]) == (2, "stale", 0)
+        assert (facts["exit_code"], facts["state"], facts["based_on"]) == (2, "stale", 0)
         assert [one["attempt"] for one in facts["missing_edits"]][:1] == [1]
         assert facts["error"].startswith("train_mlx.py lacks the kept edit")
         assert "nightshift take best" in facts["next"]
@@ -140,7 +140,7 @@ def test_a_verdict_has_what_an_agent_goes_on_with(lined):
     assert facts["best_ref"] == f"refs/experiments/t/{best:04d}"
     assert facts["go_back_with"] == f"git restore -s {facts['best_ref']} train_mlx.py"
     assert facts["next"].startswith("it crashed: read traceback, repair the script and try it again; or go back with:")
-    assert (facts["budget_s"], facts["delta_bpb"], facts["tokens_s"]) == (0.05, None, None)
+    assert (facts["budget_s"], facts["gain_bpb"], facts["tokens_s"]) == (0.05, None, None)
 
 
 def test_a_try_that_waits_when_a_night_begins_stays_in_the_line_until_that_has_ended(lined):
@@ -151,7 +151,7 @@ def test_a_try_that_waits_when_a_night_begins_stays_in_the_line_until_that_has_e
         night.enter_context(only_night(git_folder(lined)))("u", lined.folder("u"))
         others.close()
         facts = said(lined, "--wait", number)
-        assert (facts["exit_code"], facts["state"], facts["status"]) == (130, "waiting", "unfinished")
+        assert (facts["exit_code"], facts["state"]) == (130, "unfinished")
         assert "the process that works through the line has ended (night u (pid " in facts["error"]
     assert said(lined, "--wait", number)["state"] == "done"
 

@@ -36,7 +36,7 @@ def test_the_history_is_a_short_list(agent):
     found = agent.facts("history")
     rows = [(row["attempt"], row["parent"], row["status"]) for row in found["history"]]
     assert rows == [(0, None, "keep"), (1, 0, "keep"), (2, 1, "discard"), (3, 1, "crash")]
-    assert found["history"][1]["delta_bpb"] < 0 < found["history"][2]["delta_bpb"]
+    assert found["history"][2]["gain_bpb"] < 0 < found["history"][1]["gain_bpb"]
     assert found["history"][1]["title"] == "script 1"
     assert "script 2" in agent.facts("facts")["attempts"]
     latest = agent.facts("history", limit=1)

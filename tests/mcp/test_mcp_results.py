@@ -56,7 +56,7 @@ def test_the_history_is_short_and_compares_with_the_parent():
     ]
     found = history_of(OK | {"tag": "t", "rows": rows}, limit=2)
     assert (found["tag"], found["attempts"], found["earlier"]) == ("t", 3, 1)
-    assert [(one["parent"], one["delta_bpb"]) for one in found["history"]] == [(0, -0.5), (1, None)]
+    assert [(one["parent"], one["gain_bpb"]) for one in found["history"]] == [(0, 0.5), (1, None)]
     assert "secret" not in json.dumps(found)
 
 

@@ -191,7 +191,7 @@ def test_ctrl_c_in_a_command_is_an_answer_too(monkeypatch, capsys):
     monkeypatch.setattr(command_line, "commands_for", lambda words: [replace(TRY, act=is_interrupted)])
     assert command_line.main(["try", "--json", "-m", "x"]) == 130
     facts = json.loads(capsys.readouterr().out)
-    assert (facts["schema_version"], facts["exit_code"], facts["status"]) == (1, 130, "unfinished")
+    assert (facts["schema_version"], facts["exit_code"], facts["state"]) == (1, 130, "unfinished")
 
 
 def test_an_interrupted_try_says_how_it_goes_on(grounds):
@@ -204,7 +204,7 @@ def test_an_interrupted_try_says_how_it_goes_on(grounds):
         wait_until(lambda: (grounds.folder("t") / "stop").exists())
     out, err = going.communicate(timeout=60)
     facts = json.loads(out)
-    assert (going.returncode, facts["exit_code"], facts["status"]) == (130, 130, "unfinished"), err
+    assert (going.returncode, facts["exit_code"], facts["state"]) == (130, 130, "unfinished"), err
     assert (facts["tag"], facts["attempt"]) == ("t", None)
     assert " -m agent try -m sharper --json --edit better.py --budget-s 0.6 --tag t --judge" in facts["go_on_with"]
 
@@ -214,5 +214,5 @@ def test_a_dawn_that_was_ended_early_answers_with_what_it_has_found(capsys):
     found = findings(history)
     code = answer_of_dawn(Answer(STDOUT), "t", found, "nightshift confirm --tag t")
     facts = json.loads(capsys.readouterr().out)
-    assert (code, facts["exit_code"], facts["status"], facts["champion"]) == (130, 130, "unfinished", 1)
+    assert (code, facts["exit_code"], facts["state"], facts["champion"]) == (130, 130, "unfinished", 1)
     assert facts["go_on_with"] == "nightshift confirm --tag t"

@@ -66,12 +66,12 @@ def test_a_table_has_a_line_for_every_row_also_for_shorter_ones(rows):
     assert len(plain(report.results_lines(rows))) == 1 + 6
 
 
-def test_results_show_the_difference_to_the_parent_gain_certainty_seeds_and_reason(tmp_path):
+def test_results_show_the_gain_certainty_seeds_and_reason(tmp_path):
     LedgerFile(tmp_path / "results.tsv").write([(NIGHT, rendered(NIGHT, judged()))])
     header, _, first, crash = plain(report.results_lines(read_rows(tmp_path / "results.tsv")))
-    assert header.replace(" ", "") == "#val_bpbΔparentgainsureseedsstatusdescriptionreasonmemorywallscommit"
+    assert header.replace(" ", "") == "#val_bpbgain(+good)sureseedsstatusdescriptionreasonmemorywallscommit"
     assert [cell.strip() for cell in re.split(" {2,}", first)] == [
-        *("1", "1.250000", "-0.250000", "+0.240000", "<1%", "1", "keep"),
+        *("1", "1.250000", "+0.240000", "<1%", "1", "keep"),
         *("MLP_RATIO 4 → 3, BATCH_ROWS 16 → 32, SOFTCAP 15.0 → 22.21", REASON, "45 MB", "32", "1111111"),
     ]
     assert "a reason" in crash
@@ -135,7 +135,7 @@ def test_a_difference_is_that_of_the_scores_as_they_are_shown(tmp_path):
     status = "\n".join(status_lines(NIGHT, [before, after], pid=None, stopping=False))
     assert "0.000008 below the baseline's 1.234568" in status
     LedgerFile(tmp_path / "results.tsv").write([(NIGHT, rendered(NIGHT, [before, after]))])
-    assert " -0.000008 " in plain(report.results_lines(read_rows(tmp_path / "results.tsv")))[2]
+    assert " +0.000008 " in plain(report.results_lines(read_rows(tmp_path / "results.tsv")))[2]
 
 
 def test_a_verdict_names_score_difference_and_decision():

@@ -82,7 +82,7 @@ def test_an_edit_that_was_late_beside_other_programs_need_not_be_slow():
 
 def test_the_difference_is_to_the_parent_and_beside_it_stands_how_much_may_be_luck():
     facts = verdict(scored_attempt(2, 1.2, parent=1), noise=Noise(0.01, 4, 0.03)).facts()
-    assert (facts["delta_bpb"], facts["sigma_bpb"], facts["smallest_bpb"]) == (-0.05, 0.01, 0.03)
+    assert (facts["gain_bpb"], facts["sigma_bpb"], facts["smallest_bpb"]) == (0.05, 0.01, 0.03)
 
 
 def test_an_edit_that_was_merged_is_taken_before_it_is_edited_further():
