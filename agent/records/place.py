@@ -133,7 +133,7 @@ def place_of_night(script: Path, tag: str | None) -> Place:
 def check_unpacked(place: Place, tag: str) -> None:
     """Raise NightError for a night that is packed away."""
     if place.packed(tag).exists():
-        unpack = typed("archive", "--unpack", tag)
+        unpack = typed("archive", "--unpack", "--tag", tag)
         raise NightError(f"night {tag} is packed away in {place.packed(tag)}; unpack it first, with: {unpack}")
 
 

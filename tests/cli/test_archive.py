@@ -54,7 +54,7 @@ def packed(grounds: Grounds) -> Path:
 
 
 def done(grounds: Grounds, *words: str) -> str:
-    found = grounds.nightshift("archive", *words)
+    found = grounds.nightshift("archive", "--tag", "t", *words)
     assert found.returncode == 0, found.stderr
     return found.stdout
 
@@ -64,14 +64,14 @@ def done(grounds: Grounds, *words: str) -> str:
 
 def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_gone(grounds):
     before, refs = everything(grounds), grounds.git("for-each-ref")
-    assert "packed night t into" in done(grounds, "t")
+    assert "packed night t into" in done(grounds)
     assert not grounds.folder("t").exists()
     assert len(grounds.rows()) == 4  # of results.tsv
     for ref in grounds.git("for-each-ref", "--format=%(refname)", "refs/experiments", "refs/heads/experiments").split():
         grounds.git("update-ref", "-d", ref)
     grounds.git("reflog", "expire", "--all", "--expire=now")
     grounds.git("gc", "-q", "--prune=now")
-    assert "unpacked night t" in done(grounds, "--unpack", "t")
+    assert "unpacked night t" in done(grounds, "--unpack")
     assert everything(grounds) == before
     assert grounds.git("for-each-ref") == refs
     assert grounds.git("fsck") == ""
@@ -80,48 +80,48 @@ def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_g
 
 
 def test_a_packed_night_can_be_listed_but_goes_on_only_once_it_is_unpacked(grounds):
-    done(grounds, "t")
+    done(grounds)
     for words in ("run --tag t", "status --tag t", "sample x --tag t", "best --weights model --tag t"):
         said = refused(grounds.nightshift(*words.split()))
         assert "night t is packed away in" in said
-        assert "archive --unpack t" in said
+        assert "archive --unpack --tag t" in said
     assert "script 3" in grounds.nightshift("results", "--tag", "t").stdout  # from the rows that stayed
-    assert "is packed in" in done(grounds, "t")  # once more
-    assert grounds.nightshift("report", "t").returncode == 0  # from its rows, into a folder of that name
-    assert "unpacked night t" in done(grounds, "--unpack", "t")
+    assert "is packed in" in done(grounds)  # once more
+    assert grounds.nightshift("report", "--tag", "t").returncode == 0  # from its rows, into a folder of that name
+    assert "unpacked night t" in done(grounds, "--unpack")
     assert len(grounds.attempts("t")) == 4
 
 
 def test_any_tar_program_reads_the_file(grounds, tmp_path):
     journal = (grounds.folder("t") / "journal.sqlite").read_bytes()
-    done(grounds, "t")
+    done(grounds)
     with tarfile.open(packed(grounds)) as tar:
         assert tar.getnames()[0] == "contents.json"
         assert tar.extractfile("night/journal.sqlite").read() == journal
 
 
 def test_refs_that_lead_elsewhere_by_now_stay(grounds):
-    done(grounds, "t")
+    done(grounds)
     grounds.git("update-ref", "refs/experiments/t/0001", "HEAD")
-    assert "refs/experiments/t/0001 leads to another commit by now" in done(grounds, "--unpack", "t")
+    assert "refs/experiments/t/0001 leads to another commit by now" in done(grounds, "--unpack")
     assert grounds.git("rev-parse", "refs/experiments/t/0001") == grounds.git("rev-parse", "HEAD")
 
 
 def test_without_the_commit_that_the_night_began_from_all_but_its_commits_comes_back(grounds, tmp_path):
-    done(grounds, "t")
+    done(grounds)
     other = Grounds(make_repository(tmp_path / "other", unigram(SHARPNESS=0.3)))
     other.folder("t").parent.mkdir(parents=True)
     shutil.move(packed(grounds), other.folder("t").parent)
-    assert "its commits could not be brought back" in done(other, "--unpack", "t")
+    assert "its commits could not be brought back" in done(other, "--unpack")
     assert other.attempts("t")[1].proposal.script == unigram(SHARPNESS=0.7)
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(grounds):
     before = everything(grounds)
-    assert "would become" in done(grounds, "t", "--dry-run")
+    assert "would become" in done(grounds, "--dry-run")
     assert everything(grounds) == before
-    done(grounds, "t")
-    assert "would take" in done(grounds, "t", "--unpack", "--dry-run")
+    done(grounds)
+    assert "would take" in done(grounds, "--unpack", "--dry-run")
     assert packed(grounds).exists()
     assert not grounds.folder("t").exists()
 
@@ -132,8 +132,8 @@ def test_what_reaches_out_of_an_unpacked_night_is_named(grounds):
         terms = json.loads(text) | {"agent": "sh -c 'evil'", "llm": "openai:m@http://127.0.0.1:9/v1\x1b[2J"}
         journal.execute("UPDATE night SET value = ? WHERE fact = 'terms'", [json.dumps(terms)])
         journal.commit()
-    done(grounds, "t")
-    said = done(grounds, "--unpack", "t")
+    done(grounds)
+    said = done(grounds, "--unpack")
     assert "it goes on with --command 'sh -c '\"'\"'evil'\"'\"'' --llm 'openai:m@http://127.0.0.1:9/v1\\x1b[2J'" in said
     assert "where the file is somebody else's, look at that first" in said
 
@@ -153,21 +153,21 @@ def test_a_call_that_is_killed_at_any_step_loses_nothing_and_the_next_one_ends_i
     while True:
         step += 1
         kills_before = kills
-        kills += killed_at(step, is_step, grounds, "archive", "t")
+        kills += killed_at(step, is_step, grounds, "archive", "--tag", "t")
         if grounds.folder("t").exists():
             assert everything(grounds) == before
         else:
             assert len(read_contents(packed(grounds)).files) == len([one for one in before.values() if one])
-        done(grounds, "t")
+        done(grounds)
         assert not grounds.folder("t").exists()
-        kills += killed_at(step, is_step, grounds, "archive", "--unpack", "t")
+        kills += killed_at(step, is_step, grounds, "archive", "--unpack", "--tag", "t")
         if packed(grounds).exists():
-            done(grounds, "--unpack", "t")
+            done(grounds, "--unpack")
         assert everything(grounds) == before
         if kills == kills_before:
             break
     assert kills >= 6
-    assert done(grounds, "t")
+    assert done(grounds)
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_a_night_with_odd_files_in_it_is_not_packed(grounds, kind):
     odd = grounds.folder("t") / "runs" / "0001" / "seed0" / "odd"
     odd.symlink_to("/etc/passwd") if kind == "link" else os.mkfifo(odd)
     before = everything(grounds)
-    assert f"{odd} is a {kind}" in refused(grounds.nightshift("archive", "t"))
+    assert f"{odd} is a {kind}" in refused(grounds.nightshift("archive", "--tag", "t"))
     assert everything(grounds) == before
     assert not packed(grounds).exists()
 
@@ -187,14 +187,14 @@ def test_nothing_is_packed_while_a_night_runs(grounds):
     place = Place.of(grounds.root / "train_mlx.py")
     with only_night(place.repo.common_dir()) as tell:
         tell("t", grounds.folder("t"))
-        assert "night t (pid" in refused(grounds.nightshift("archive", "t"))
+        assert "night t (pid" in refused(grounds.nightshift("archive", "--tag", "t"))
 
 
 def test_what_is_no_night_is_named(grounds):
-    assert "night x has no journal here; there are: t" in refused(grounds.nightshift("archive", "x"))
+    assert "night x has no journal here; there are: t" in refused(grounds.nightshift("archive", "--tag", "x"))
     assert "night t has no attempt 7; there are: 0 to 3" in refused(grounds.nightshift("show", "7"))
-    assert "night t is here, and not packed" in refused(grounds.nightshift("archive", "--unpack", "t"))
-    assert "'../t' is no tag" in refused(grounds.nightshift("archive", "--unpack", "../t"))
+    assert "night t is here, and not packed" in refused(grounds.nightshift("archive", "--unpack", "--tag", "t"))
+    assert "'../t' is no tag" in refused(grounds.nightshift("archive", "--unpack", "--tag", "../t"))
 
 
 def renamed(to: str) -> Change:
@@ -277,7 +277,7 @@ def test_a_hostile_file_puts_nothing_anywhere(packed_night, change, said):
     (grounds.root.parent / "precious.lock").touch()  # git's lock of a ref that a hostile file names, if it is believed
     before = sorted(path for path in grounds.root.parent.rglob("*") if ".git" not in path.parts)
     refs = grounds.git("for-each-ref")
-    assert said in refused(grounds.nightshift("archive", "--unpack", "t"))
+    assert said in refused(grounds.nightshift("archive", "--unpack", "--tag", "t"))
     assert sorted(path for path in grounds.root.parent.rglob("*") if ".git" not in path.parts) == before
     assert grounds.git("for-each-ref") == refs
 
@@ -285,7 +285,7 @@ def test_a_hostile_file_puts_nothing_anywhere(packed_night, change, said):
 @pytest.fixture(scope="module")
 def packed_once(night: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Grounds, bytes]:
     grounds = Grounds(Path(shutil.copytree(night, tmp_path_factory.mktemp("packed") / "user")))
-    done(grounds, "t")
+    done(grounds)
     return grounds, packed(grounds).read_bytes()
 
 
@@ -302,27 +302,27 @@ def test_commits_that_would_fill_the_disk_are_not_unpacked(packed_night, monkeyp
     all_bytes = read_contents(file).all_bytes
     free = shutil.disk_usage(file)._replace(free=all_bytes + 100)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
-    assert "its commits take more than is free" in refused(grounds.nightshift("archive", "--unpack", "t"))
+    assert "its commits take more than is free" in refused(grounds.nightshift("archive", "--unpack", "--tag", "t"))
     assert file.exists()
     assert not grounds.folder("t").exists()
 
 
 def test_refs_that_are_the_users_own_are_not_packed(grounds):
     grounds.git("update-ref", "refs/experiments/t/mine/draft", "HEAD")
-    done(grounds, "t")
+    done(grounds)
     assert "refs/experiments/t/mine/draft" not in read_contents(packed(grounds)).refs
-    assert "unpacked night t" in done(grounds, "--unpack", "t")
+    assert "unpacked night t" in done(grounds, "--unpack")
 
 
 def test_a_file_that_is_cut_short_or_claims_gigabytes_of_headers_is_named(packed_night):
     grounds, file = packed_night
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
-    assert "is damaged, or no packed night" in refused(grounds.nightshift("archive", "--unpack", "t"))
+    assert "is damaged, or no packed night" in refused(grounds.nightshift("archive", "--unpack", "--tag", "t"))
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 1 << 33
     file.write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16)))
-    assert "claims 8589934592 bytes" in refused(grounds.nightshift("archive", "--unpack", "t"))
+    assert "claims 8589934592 bytes" in refused(grounds.nightshift("archive", "--unpack", "--tag", "t"))
     assert "damaged" in grounds.nightshift("nights").stdout
 
 
@@ -348,13 +348,13 @@ def test_weights_of_runs_that_are_not_the_best_are_deleted_and_nothing_else(grou
     (cache / "compiled").write_bytes(bytes(3000))
     weights = "runs/0001/seed0/out/model.safetensors"
     assert weights in before
-    dry = done(grounds, "t", "--prune-weights", "--dry-run")
+    dry = done(grounds, "--prune-weights", "--dry-run")
     assert f"  {weights}: " in dry
     assert "would free" in dry
     assert (grounds.folder("t") / weights).exists()
-    assert "freed" in done(grounds, "t", "--prune-weights")
+    assert "freed" in done(grounds, "--prune-weights")
     assert everything(grounds) == {path: one for path, one in before.items() if path != weights}
-    assert "no weights to delete" in done(grounds, "t", "--prune-weights")
+    assert "no weights to delete" in done(grounds, "--prune-weights")
 
 
 def test_weights_stay_while_a_dawn_is_not_at_its_end(grounds):
@@ -362,10 +362,12 @@ def test_weights_stay_while_a_dawn_is_not_at_its_end(grounds):
 
     with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
         journal.put_dawn(Dawn(1, 2, 2, "2026-11-22T06:00:00Z"))
-    assert "go on with: nightshift confirm --tag t" in refused(grounds.nightshift("archive", "t", "--prune-weights"))
+    assert "go on with: nightshift confirm --tag t" in refused(
+        grounds.nightshift("archive", "--tag", "t", "--prune-weights")
+    )
     with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
         journal.put_dawn(dataclasses.replace(journal.dawns()[0], ended="2026-11-22T06:30:00Z", champion=1))
-    assert "no weights to delete" in done(grounds, "t", "--prune-weights")  # the first of that dawn's champion
+    assert "no weights to delete" in done(grounds, "--prune-weights")  # the first of that dawn's champion
 
 
 @pytest.mark.parametrize("gone", ["val_bpb = NULL, score_s = NULL, audit = NULL", "audit = NULL"])
@@ -375,10 +377,10 @@ def test_weights_stay_that_are_to_be_scored_or_audited_still(grounds, gone):
     with contextlib.closing(sqlite3.connect(journal)) as database:
         database.execute(f"UPDATE runs SET {gone} WHERE attempt = 1")
         database.commit()
-    assert "no weights to delete" in done(grounds, "t", "--prune-weights")
+    assert "no weights to delete" in done(grounds, "--prune-weights")
 
 
 def test_a_pipe_in_the_place_of_a_packed_night_is_not_waited_for(grounds):
     os.mkfifo(packed(grounds).with_name("u.tar.gz"))
-    assert "is no plain file" in refused(grounds.nightshift("archive", "--unpack", "u"))
+    assert "is no plain file" in refused(grounds.nightshift("archive", "--unpack", "--tag", "u"))
     assert grounds.nightshift("nights").returncode == 0

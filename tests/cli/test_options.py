@@ -1,5 +1,6 @@
 """Options are parsed once: each command gets a frozen record, and below agent/cli/ argparse is unknown."""
 
+import argparse
 import dataclasses
 import re
 
@@ -18,7 +19,7 @@ LEAST = {  # words without which they are refused
     "compare": ("1", "2"),
     "replay": ("1",),
     "export": ("csv",),
-    "archive": ("nov22",),
+    "archive": ("--tag", "nov22"),
     "unpack": ("night.tar.gz",),
 }
 
@@ -43,11 +44,11 @@ def test_below_the_command_line_argparse_is_unknown():
     assert [path for path in files if re.search(r"(?m)^\s*(import|from) argparse\b", path.read_text())] == []
 
 
-@pytest.mark.parametrize("name", ["serve", "watch", "ship"])
-def test_a_tag_is_taken_as_a_word_and_by_its_option(name):
-    assert [options_of(name, *words).tag for words in ((), ("wide",), ("--tag", "wide"))] == [None, "wide", "wide"]
-
-
-def test_a_report_takes_tags_as_words_and_by_their_option():
-    several = [list(options_of("report", *words).tags) for words in ((), ("a", "b"), ("--tag", "a", "--tag", "b"))]
-    assert several == [[], ["a", "b"], ["a", "b"]]
+@pytest.mark.parametrize("name", FILES)
+def test_a_night_is_named_by_tag_alone(name):
+    """Other words are attempts or files; `compare` compares nights, too."""
+    words = argparse.ArgumentParser()
+    [command] = commands_for((name,))
+    command.add_words(words)
+    assert {one.metavar for one in words._actions if "--tag" in one.option_strings} <= {None, "TAG"}
+    assert "TAG" not in [one.metavar for one in words._actions if not one.option_strings]

@@ -81,7 +81,7 @@ def test_an_edit_whose_commits_are_elsewhere_says_where_to_fetch_them(grounds, t
 def test_a_night_of_which_only_record_and_commits_are_here_is_replayed_with_the_files_beside_the_script(
     grounds, tmp_path
 ):
-    assert grounds.nightshift("ship", "t").returncode == 0
+    assert grounds.nightshift("ship", "--tag", "t").returncode == 0
     elsewhere = tmp_path / "clone"
     git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(grounds.root), "clone")
     shutil.copytree(grounds.root / "experiments" / "shipped", elsewhere / "experiments" / "shipped")

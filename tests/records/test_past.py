@@ -118,7 +118,7 @@ def nightshift(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_shipped_night_tells_what_its_journal_does(place, tmp_path):
     night_of(place, "t")
     before = the_past(place)["t"]
-    assert nightshift(place, "ship", "t").returncode == 0
+    assert nightshift(place, "ship", "--tag", "t").returncode == 0
     assert "DEPTH 4 → 6" in (place.shipped / "t" / "attempts.jsonl").read_text()
     shutil.rmtree(place.nights)
     assert the_past(place)["t"] == before
@@ -140,7 +140,7 @@ def test_a_damaged_record_is_skipped(place, file, text):
     night_of(place, "t")
     night_of(place, "u")
     for tag in ("t", "u"):
-        assert nightshift(place, "ship", tag).returncode == 0
+        assert nightshift(place, "ship", "--tag", tag).returncode == 0
     shutil.rmtree(place.nights)
     (place.shipped / "t" / file).write_text(text, encoding="latin-1")
     assert list(the_past(place)) == ["u"]
@@ -161,7 +161,7 @@ NAN, INF = float("nan"), float("inf")
 )
 def test_a_record_of_numbers_that_no_night_measures_is_skipped(place, file, changed):
     night_of(place, "t")
-    assert nightshift(place, "ship", "t").returncode == 0
+    assert nightshift(place, "ship", "--tag", "t").returncode == 0
     shutil.rmtree(place.nights)
     path = place.shipped / "t" / file
     first, *others = path.read_text().split("\n") if file == "attempts.jsonl" else [path.read_text()]
@@ -171,7 +171,7 @@ def test_a_record_of_numbers_that_no_night_measures_is_skipped(place, file, chan
 
 def test_of_a_records_dials_what_is_no_value_of_a_dial_tells_nothing(place):
     night_of(place, "t")
-    assert nightshift(place, "ship", "t").returncode == 0
+    assert nightshift(place, "ship", "--tag", "t").returncode == 0
     shutil.rmtree(place.nights)
     path = place.shipped / "t" / "attempts.jsonl"
     first, *others = path.read_text().split("\n")
@@ -190,7 +190,7 @@ def test_of_a_scripts_dials_a_number_that_no_table_has_room_for_tells_nothing():
 def test_a_record_that_is_a_device_or_has_no_end_is_skipped(place, monkeypatch):
     for tag in ("t", "u"):
         night_of(place, tag)
-        assert nightshift(place, "ship", tag).returncode == 0
+        assert nightshift(place, "ship", "--tag", tag).returncode == 0
     shutil.rmtree(place.nights)
     (place.shipped / "t" / "night.json").unlink()
     (place.shipped / "t" / "night.json").symlink_to("/dev/zero")
@@ -236,15 +236,17 @@ def test_a_record_is_written_again_and_replaces_no_other(place):
     night_of(place, "t")
     night_of(place, "u")
     record = place.shipped / "t"
-    assert nightshift(place, "ship", "t").returncode == 0
+    assert nightshift(place, "ship", "--tag", "t").returncode == 0
     (record / "champion.diff").write_text("an earlier one")
-    assert nightshift(place, "ship", "t").returncode == 0
+    assert nightshift(place, "ship", "--tag", "t").returncode == 0
     assert sorted(path.name for path in place.shipped.iterdir()) == ["t"]
-    assert "something other than the record of night u" in refused(nightshift(place, "ship", "u", "--to", str(record)))
+    assert "something other than the record of night u" in refused(
+        nightshift(place, "ship", "--tag", "u", "--to", str(record))
+    )
     readme = Path(place.repo.root, "docs", "page.md")
     readme.parent.mkdir()
     readme.write_text("mine")
-    assert "something other" in refused(nightshift(place, "ship", "u", "--to", str(readme.parent)))
+    assert "something other" in refused(nightshift(place, "ship", "--tag", "u", "--to", str(readme.parent)))
     assert readme.read_text() == "mine"
 
 

@@ -130,9 +130,9 @@ def test_a_script_that_polls_tells_nothing_yet_from_a_wrong_command(grounds, wor
 
 def test_a_tag_that_no_night_has_is_a_wrong_command_and_a_night_without_results_is_not(grounds):
     grounds.try_scripts("t", [])
-    for words in (("results", "--tag", "u"), ("status", "--tag", "u"), ("watch", "u")):
+    for words in (("results", "--tag", "u"), ("status", "--tag", "u"), ("watch", "--tag", "u")):
         assert "night u" in refused(grounds.nightshift(*words))
-    assert "no night is running in this repository" in nothing_yet(grounds.nightshift("watch", "t"))
+    assert "no night is running in this repository" in nothing_yet(grounds.nightshift("watch", "--tag", "t"))
     assert "night t has no findings yet" in nothing_yet(grounds.nightshift("confirm", "--show"))
     with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as database:
         database.execute("DELETE FROM decisions")  # as while the baseline is measured

@@ -97,8 +97,8 @@ def test_watch_follows_a_pipe_in_plain_lines_and_leaves_the_night_alone(grounds)
     grounds.try_scripts("t", [])
     with only_night(grounds.root / ".git") as tell:
         tell("t", grounds.folder("t"), experiments=5)
-        assert "night u has no journal here; there are: t" in refused(grounds.nightshift("watch", "u"))
-        piped = grounds.start("watch", "t")
+        assert "night u has no journal here; there are: t" in refused(grounds.nightshift("watch", "--tag", "u"))
+        piped = grounds.start("watch", "--tag", "t")
         with Terminal(command("watch"), grounds.root, columns=80) as watch:
             watch.until(
                 lambda: watch.has_shown("#0 · baseline · val_bpb", "#1 asking for an idea", "left   5 experiments")

@@ -65,7 +65,7 @@ def _pack(place: Place, options: ArchiveOptions) -> None:
     folder, file = place.folder(tag), place.packed(tag)
     if file.exists() and not place.journal(tag).exists():
         sweep_aside(place)  # a call that was killed had only its folder left to delete
-        print(f"night {tag} is packed in {file}; unpack it with: {typed('archive', '--unpack', tag)}")
+        print(f"night {tag} is packed in {file}; {_unpack_with(tag)}")
         return
     known_tag(place, tag)
     with Journal.read(place.journal(tag)) as journal:
@@ -80,7 +80,11 @@ def _pack(place: Place, options: ArchiveOptions) -> None:
     after = file.stat().st_size
     commits = f", with {counted(len(contents.refs), 'ref')}" if contents.refs else ""
     print(f"packed night {tag} into {file}: {counted(len(contents.files), 'file')}{commits}")
-    print(f"{size_words(before)} became {size_words(after)}; unpack it with: {typed('archive', '--unpack', tag)}")
+    print(f"{size_words(before)} became {size_words(after)}; {_unpack_with(tag)}")
+
+
+def _unpack_with(tag: str) -> str:
+    return f"unpack it with: {typed('archive', '--unpack', '--tag', tag)}"
 
 
 def _unpack(place: Place, options: ArchiveOptions) -> None:
@@ -154,7 +158,7 @@ def _delete(one: Prunable) -> None:
 
 
 def _archive_words(words: argparse.ArgumentParser) -> None:
-    words.add_argument("tag", metavar="TAG", help="of this night")
+    words.add_argument("--tag", required=True, metavar="TAG", help="of this night")
     what = words.add_mutually_exclusive_group()
     what.add_argument("--unpack", action="store_true", help="put a night that was packed away back as it was")
     what.add_argument(
@@ -166,7 +170,7 @@ def _archive_words(words: argparse.ArgumentParser) -> None:
 
 
 def _again(options: ArchiveOptions, tag: str | None) -> str:
-    return typed("archive", options.tag, *(["--unpack"] if options.unpack else []))
+    return typed("archive", "--tag", options.tag, *(["--unpack"] if options.unpack else []))
 
 
 ARCHIVE = Subcommand(

@@ -114,8 +114,8 @@ def _show(found: list[NightRow]) -> None:
     open_ones = [one for one in found if one.state is Stage.OPEN]
     packed = [one for one in found if one.state is Stage.ARCHIVED]
     hints = [f"go on with {open_ones[-1].tag}: {typed('run', '--tag', open_ones[-1].tag)}"] if open_ones else []
-    hints += [f"pack one away: {typed('archive', open_ones[0].tag)}"] if len(open_ones) > 1 else []
-    hints += [f"unpack one: {typed('archive', '--unpack', packed[-1].tag)}"] if packed else []
+    hints += [f"pack one away: {typed('archive', '--tag', open_ones[0].tag)}"] if len(open_ones) > 1 else []
+    hints += [f"unpack one: {typed('archive', '--unpack', '--tag', packed[-1].tag)}"] if packed else []
     hints += [f"{one.tag} is damaged: {one.damage}" for one in found if one.damage is not None]
     print_folded(hints)
 

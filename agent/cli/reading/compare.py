@@ -160,7 +160,7 @@ def _script(place: Place, one: Named) -> str:
 def _compare_words(words: argparse.ArgumentParser) -> None:
     for name in "ab":
         words.add_argument(name, metavar=name.upper(), help="an attempt (N or TAG:N) or a night (TAG)")
-    words.add_argument("--tag", metavar="T", help="of this night, for attempts without a tag (default: the latest)")
+    words.add_argument("--tag", metavar="TAG", help="of this night, for attempts without a tag (default: the latest)")
     words.add_argument("--diff", action="store_true", help="print only how the script of A becomes that of B")
     words.add_argument("--json", action="store_true", help="print the facts as JSON: nothing else on stdout")
 

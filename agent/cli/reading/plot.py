@@ -63,7 +63,7 @@ def _chosen(place: Place, options: PlotOptions) -> Sequence[str]:
 def _plot_words(words: argparse.ArgumentParser) -> None:
     nights = words.add_mutually_exclusive_group()
     nights.add_argument(
-        "--tag", action="append", default=[], metavar="T", help="this night (default: the latest); may be repeated"
+        "--tag", action="append", default=[], metavar="TAG", help="this night (default: the latest); may be repeated"
     )
     nights.add_argument("--all", action="store_true", help="every night, also those that came with the repository")
     words.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")

@@ -19,7 +19,7 @@ from agent.view.page.writer import PAGE
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    tags: list[str]
+    tag: list[str]
     out: Path | None
     png: Path | None
     open: bool
@@ -32,8 +32,8 @@ def report(options: ReportOptions) -> int:
 
     if options.png is not None and options.png.suffix.lower() != ".png":
         raise NightError(f"{options.png} is no name of a picture that report draws; name a .png file")
-    place = place_meant(options.tags[0] if options.tags else None)
-    tags = list(dict.fromkeys(options.tags)) or [latest_tag(place)]
+    place = place_meant(options.tag[0] if options.tag else None)
+    tags = list(dict.fromkeys(options.tag)) or [latest_tag(place)]
     nights = [night_facts(place, tag) for tag in tags]
     out = options.out or default_path(place, tags)
     _write(out, page(nights, gather(place, nights)), is_own=options.out is None)
@@ -65,9 +65,8 @@ def _write(path: Path, content: str | bytes, *, is_own: bool = False) -> None:
 
 
 def _report_words(words: argparse.ArgumentParser) -> None:
-    told = "these nights, compared (default: the latest)"
-    words.add_argument("tags", nargs="*", default=argparse.SUPPRESS, metavar="TAG", help=told)
-    words.add_argument("--tag", dest="tags", action="append", default=[], help=argparse.SUPPRESS)  # as plot has it
+    told = "this night (default: the latest); may be repeated, to compare several"
+    words.add_argument("--tag", action="append", default=[], metavar="TAG", help=told)
     words.add_argument("--open", action="store_true", help="show it in a browser")
     words.add_argument("--out", type=Path, metavar="FILE", help=f"default: {PAGE} in the night's folder")
     words.add_argument("--png", type=Path, metavar="FILE", help="draw a picture to share there, too: a .png file")

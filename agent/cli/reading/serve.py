@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from agent.cli.reading.scripts import latest_tag
 from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
-from agent.cli.words.values import add_tag_word, whole
+from agent.cli.words.values import whole
 from agent.errors import NightError
 from agent.git.repo import Repo
 from agent.night.opening.lock import Holder, holder
@@ -85,7 +85,7 @@ class Newest:
 
 
 def _serve_words(words: argparse.ArgumentParser) -> None:
-    add_tag_word(words, "of this night (default: the latest)")
+    words.add_argument("--tag", metavar="TAG", help="of this night (default: the latest)")
     words.add_argument("--port", type=whole, default=PORT, metavar="N", help="0: any free one (default: %(default)s)")
     words.add_argument(
         "--host", default="127.0.0.1", metavar="ADDR", help="0.0.0.0: for other machines too, which need a token"

@@ -8,7 +8,6 @@ from rich.console import Console
 
 from agent.cli.reading.which import begin_with, just_begun, known_tag, place_meant
 from agent.cli.words.parser import Subcommand
-from agent.cli.words.values import add_tag_word
 from agent.errors import NightError, NothingYet
 from agent.experiment import short
 from agent.invocation import typed
@@ -81,7 +80,7 @@ def running_night(place: Place, tag: str | None) -> Holder:
 
 
 def _watch_words(words: argparse.ArgumentParser) -> None:
-    add_tag_word(words, "the night (default: the one that is running)")
+    words.add_argument("--tag", metavar="TAG", help="the night (default: the one that is running)")
 
 
 WATCH = Subcommand(

@@ -70,7 +70,7 @@ def known_tag(place: Place, tag: str | None) -> str:
         if valid_tag(tag):
             check_unpacked(place, tag)
             if (place.shipped / tag).is_dir() or tag in tags_in(place.ledger):
-                see = typed("report", tag)
+                see = typed("report", "--tag", tag)
                 raise NightError(f"night {tag} has no journal here, only its record or its rows; see it with: {see}")
         raise NightError(f"night {tag} has no journal here; there are: {', '.join(tags) or 'none'}")
     return tag or tags[-1]

@@ -88,7 +88,7 @@ def _write_folder(place: Place, found: BestScript, folder: Path, people: TextIO)
 
 
 def _best_words(words: argparse.ArgumentParser) -> None:
-    words.add_argument("--tag", metavar="T", help="of this night (default: the latest)")
+    words.add_argument("--tag", metavar="TAG", help="of this night (default: the latest)")
     words.add_argument("--script", dest="to_script", type=Path, metavar="FILE", help="write the script there")
     words.add_argument("--weights", type=Path, metavar="DIR", help="write script, weights, tokenizer and card there")
     words.add_argument("--json", action="store_true", help="print all facts as JSON: nothing else on stdout")

@@ -88,7 +88,7 @@ def _export_words(words: argparse.ArgumentParser) -> None:
                        "tensorboard")  # fmt: skip
     nights = words.add_mutually_exclusive_group()
     nights.add_argument(
-        "--tag", action="append", default=[], metavar="T", help="this night (default: the latest); may be repeated"
+        "--tag", action="append", default=[], metavar="TAG", help="this night (default: the latest); may be repeated"
     )
     nights.add_argument("--all", action="store_true", help="every night, also those that came with the repository")
     to = "the file, or for trackio and tensorboard the folder (default: named after the night, here)"

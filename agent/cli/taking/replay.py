@@ -170,9 +170,9 @@ def _again(options: ReplayOptions, tag: str | None) -> str:
 
 def _replay_words(words: argparse.ArgumentParser) -> None:
     words.add_argument("number", type=whole, metavar="N", help="the attempt's number")
-    words.add_argument("--tag", metavar="T", help="of this night (default: the latest)")
+    words.add_argument("--tag", metavar="TAG", help="of this night (default: the latest)")
     words.add_argument("--seed", type=seed_of, metavar="S", help="another seed (default: that of its first run)")
-    to = "keep weights, curve and logs there (default: experiments/nights/T/replays/N-TIME)"
+    to = "keep weights, curve and logs there (default: experiments/nights/TAG/replays/N-TIME)"
     words.add_argument("--out", type=Path, metavar="DIR", help=to)
     words.add_argument("--json", action="store_true", help="print the comparison as JSON: nothing else on stdout")
 

@@ -96,7 +96,7 @@ def _sample_words(words: argparse.ArgumentParser) -> None:
         help="how freely it draws; 0 takes the likeliest token each time (default: %(default)s)",
     )
     words.add_argument("--seed", type=seed, metavar="K", help="gives the same text again (default: another each time)")
-    words.add_argument("--tag", metavar="T", help="of this night (default: the latest)")
+    words.add_argument("--tag", metavar="TAG", help="of this night (default: the latest)")
 
 
 SAMPLE = Subcommand("sample", "continue a text with a kept model", SampleOptions, sample, _sample_words, SAMPLE_TEXT)

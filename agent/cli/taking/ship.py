@@ -6,7 +6,6 @@ from pathlib import Path
 
 from agent.cli.reading.which import known_tag, place_meant
 from agent.cli.words.parser import Subcommand
-from agent.cli.words.values import add_tag_word
 from agent.records.shipped import ship as write_record
 
 SHIP_TEXT = (
@@ -31,7 +30,7 @@ def ship(options: ShipOptions) -> int:
 
 
 def _ship_words(words: argparse.ArgumentParser) -> None:
-    add_tag_word(words, "of this night (default: the latest)")
+    words.add_argument("--tag", metavar="TAG", help="of this night (default: the latest)")
     to = "the record's folder, which may hold an earlier record of this night (default: experiments/shipped/TAG)"
     words.add_argument("--to", type=Path, metavar="DIR", help=to)
 

@@ -219,7 +219,7 @@ def _wanted(text: str) -> int | str:
 def _take_words(words: argparse.ArgumentParser) -> None:
     told = "its number, best (default), or confirmed"
     words.add_argument("attempt", nargs="?", type=_wanted, default=BEST, metavar="N", help=told)
-    words.add_argument("--tag", metavar="T", help="of this night (default: the latest)")
+    words.add_argument("--tag", metavar="TAG", help="of this night (default: the latest)")
     words.add_argument("--script", type=Path, metavar="PATH", help="write it there (default: where the night has it)")
     words.add_argument(
         "--anyway", action="store_true", help=f"replace edits that would be lost, too, and keep them as *.{ASIDE}"

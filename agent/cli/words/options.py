@@ -88,7 +88,7 @@ def add_night(words: argparse.ArgumentParser, tag: str) -> None:
         metavar="S",
         help="training time of every run (default: TIME_BUDGET_S of prepare.py, five minutes; a night keeps its own)",
     )
-    words.add_argument("--tag", metavar="T", help=f"the night's name (default: {tag})")
+    words.add_argument("--tag", metavar="TAG", help=f"the night's name (default: {tag})")
     words.add_argument(
         "--seed", type=seed, metavar="K", help="of the first run of every attempt, and of the search (default: 0)"
     )

@@ -68,11 +68,3 @@ def dataset(text: str) -> str:
     from corpus_sources import DATASETS
 
     return text if text in DATASETS else str(Path(text).expanduser().absolute())
-
-
-def add_tag_word(words: argparse.ArgumentParser, told: str) -> None:
-    """Take the tag of a night as a word, or by --tag as other commands do."""
-    words.add_argument(
-        "tag", nargs="?", default=argparse.SUPPRESS, metavar="TAG", help=told
-    )  # else it would undo --tag
-    words.add_argument("--tag", default=None, help=argparse.SUPPRESS)

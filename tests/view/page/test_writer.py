@@ -97,7 +97,7 @@ def test_a_page_that_cannot_be_written_is_told_of_once(night, monkeypatch):
             wait_until(lambda: not children())
     assert len(night.said) == 1
     assert night.said[0].startswith(f"the report was not written ({night.page} is a folder; name a file")
-    assert night.said[0].endswith("nightshift report t")
+    assert night.said[0].endswith("nightshift report --tag t")
 
 
 @pytest.mark.slow

@@ -75,6 +75,6 @@ def test_what_it_cannot_do_is_one_sentence(grounds: Grounds, tmp_path):
     assert "192.0.2.1" in refused(grounds.nightshift("serve", "--port", "0", "--host", "192.0.2.1"))
     assert "can be guessed" in refused(grounds.nightshift("serve", "--token", "short"))
     assert "a cookie cannot hold" in refused(grounds.nightshift("serve", "--token", "é" * 16))
-    assert "no night nowhere" in refused(grounds.nightshift("serve", "nowhere")).lower()
+    assert "no night nowhere" in refused(grounds.nightshift("serve", "--tag", "nowhere")).lower()
     empty = make_place(tmp_path / "empty")
     assert "no night has run here yet" in nothing_yet(Grounds(empty.repo.root).nightshift("serve"))
