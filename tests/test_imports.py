@@ -1,6 +1,7 @@
 """Imports only fall: from a folder to lower ones, and never in a circle. A new file needs no entry here."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -93,6 +94,11 @@ def test_a_file_imports_from_its_own_room_and_from_lower_ones(name):
     floor = ROOMS.index(room_of(name))
     used = {other for other in imports(name) if other.split(".")[0] == "agent"}
     assert [other for other in sorted(used) if other == MAIN or ROOMS.index(room_of(other)) > floor] == []
+
+
+def test_the_readme_lists_the_folders_in_this_order():
+    told = re.findall(r"^\| `(agent.*)/` \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert told == list(dict.fromkeys("/".join(room.split(".")[:2]) for room in ROOMS))
 
 
 def test_no_files_import_each_other_in_a_circle():
