@@ -19,10 +19,10 @@ from agent.night.briefing.repairs import Repairs
 from agent.night.planning.context import NightContext
 from agent.night.planning.state import State
 from agent.night.record import tell_standing, why_and_where
-from agent.proposers.ahead import FREE, Question
+from agent.proposers.ahead import Question
 from agent.proposers.checked import TRIES, Claims, check_proposal
 from agent.proposers.queue import waiting
-from agent.proposers.registry import REPAIRERS
+from agent.proposers.registry import FREE, REPAIRERS
 from agent.proposers.waiting import IdeaAhead, Waiting
 from agent.records.place import read_script
 from agent.records.standing import remember_noise

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from agent.experiment import Ask, Briefing, Proposal, Proposer
 from agent.proposers.checked import Claims
 
-FREE = frozenset({"search", "queue", "catalogue"})  # sources that answer within a second and cost nothing
-
 
 class Outbox:
     """Hold calls and sentences from sources in any thread until the driver's thread takes them.

@@ -42,7 +42,15 @@ def search_of(around: Surroundings) -> Proposer:
 
 # The judge takes one edit in four for a gain before it has seen any (belief.PRIOR), and a turn of dials is no better
 # than others: near a tuned start, nine in a row on an H200 were losses. An idea of the catalogue was a gain elsewhere.
-SEARCH = Source("search", "turns dials, needs no key", search_of, check_script=searched, last=True, prior=Prior(4.0))
+SEARCH = Source(
+    "search",
+    "turns dials, needs no key",
+    search_of,
+    check_script=searched,
+    last=True,
+    is_free=True,
+    prior=Prior(4.0),
+)
 
 # ---- the catalogue ---------------------------------------------------------------------------------------------------
 
@@ -51,7 +59,7 @@ def catalogue_of(around: Surroundings) -> Proposer:
     return Catalogue(around.place.script_path, around.past, around.outbox.said)
 
 
-CATALOGUE = Source(SOURCE, "known ideas, one patch each in ideas/, needs no key", catalogue_of)
+CATALOGUE = Source(SOURCE, "known ideas, one patch each in ideas/, needs no key", catalogue_of, is_free=True)
 
 # ---- a language model ------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """The table of all sources of ideas: the command line, the checks, the night and the mix read it.
 
-To add a source, describe it as a Source in a file beside this one, and name it in SOURCES.
+To add a source, describe it as a Source in a file beside this one, and name it in SOURCES. An option that it needs is a
+field of Terms (agent/records/terms.py), and read in agent/cli/words/options.py.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ SOURCES: tuple[Source, ...] = (
     queue.QUEUE,
 )
 REPAIRERS = frozenset(name for source in SOURCES if source.repairs for name in source.priors)
+FREE = frozenset(source.name for source in SOURCES if source.is_free)
 OF_MIX = "all that is set up, each as it earns"
 
 

@@ -68,6 +68,7 @@ class Source:
     first: bool = False  # asked before all others: a person waits for it
     last: bool = False  # asked where every other fails, so that the night goes on
     repairs: bool = False  # it can read why something broke
+    is_free: bool = False  # it answers within a second and costs nothing, so its ideas need not be kept
     prior: Prior = USUAL
     modes: Mapping[str, Prior] = field(default_factory=dict)  # ways of asking it that earn a share each, by their names
 
