@@ -47,11 +47,11 @@ class Model:
         self.llm = LLM(server.spec(provider), self.asks.append, **options)  # type: ignore[arg-type]
 
     def propose(self, briefing: Briefing = BRIEFING) -> Proposal:
-        return self.llm.propose(briefing)
+        return self.llm.ideas(briefing)[0]
 
     def refusal(self, briefing: Briefing = BRIEFING) -> str:
         with pytest.raises(NoIdea) as caught:
-            self.llm.propose(briefing)
+            self.llm.ideas(briefing)
         sentence = str(caught.value)
         assert "\n" not in sentence
         assert KEY not in sentence

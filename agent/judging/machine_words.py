@@ -36,105 +36,129 @@ class MachineMessage:
     platform: Platform
     meaning: str
     remedy: Remedy
-    source: str
     is_doubtful: bool = False  # a script's own fault has the same words
 
 
 MESSAGES = (
+    # ml-explore/mlx#3267; IOGPU error 0000000e
     MachineMessage(
         "impacting interactivity", Platform.METAL, "the GPU's watchdog ended it, since it held up the display",
-        Remedy.DISPLAY, "ml-explore/mlx#3267; IOGPU error 0000000e",
+        Remedy.DISPLAY,
     ),
+    # ollama/ollama#17902, jundot/omlx#2029; IOGPU error 00000002
     MachineMessage(
         "caused gpu timeout error", Platform.METAL, "the GPU's watchdog ended it after its time limit",
-        Remedy.DISPLAY, "ollama/ollama#17902, jundot/omlx#2029; IOGPU error 00000002",
+        Remedy.DISPLAY,
     ),
+    # tinygrad/tinygrad#7172; IOGPU error 00000003
     MachineMessage(
         "caused gpu hang error", Platform.METAL, "the GPU hung and was reset",
-        Remedy.DISPLAY, "tinygrad/tinygrad#7172; IOGPU error 00000003",
+        Remedy.DISPLAY,
     ),
+    # Apple, MTLCommandBufferError; IOGPU error 00000005
     MachineMessage(
         "innocent victim", Platform.METAL, "the GPU was reset because of another program",
-        Remedy.DRIVER, "Apple, MTLCommandBufferError; IOGPU error 00000005",
+        Remedy.DRIVER,
     ),
+    # flutter/flutter#155538; IOGPU error 00000004
     MachineMessage(
         "for causing prior/excessive gpu errors", Platform.METAL, "the GPU accepts no work after earlier errors",
-        Remedy.DRIVER, "flutter/flutter#155538; IOGPU error 00000004",
+        Remedy.DRIVER,
     ),
+    # Apple, MTLCommandBufferError.deviceRemoved
     MachineMessage(
-        "device removed", Platform.METAL, "the GPU was removed", Remedy.DRIVER,
-        "Apple, MTLCommandBufferError.deviceRemoved",
+        "device removed", Platform.METAL, "the GPU was removed",
+        Remedy.DRIVER,
     ),
+    # CUDA, cudaErrorECCUncorrectable (214)
     MachineMessage(
         "uncorrectable ecc error", Platform.CUDA, "the GPU's memory had an error that could not be corrected",
-        Remedy.HARDWARE, "CUDA, cudaErrorECCUncorrectable (214)",
+        Remedy.HARDWARE,
     ),
+    # CUDA, cudaErrorNvlinkUncorrectable (220)
     MachineMessage(
         "uncorrectable nvlink error", Platform.CUDA, "the link between GPUs had an error",
-        Remedy.DRIVER, "CUDA, cudaErrorNvlinkUncorrectable (220)",
+        Remedy.DRIVER,
     ),
+    # CUDA, cudaErrorLaunchTimeout (702)
     MachineMessage(
         "the launch timed out and was terminated", Platform.CUDA, "the display's watchdog ended it",
-        Remedy.DISPLAY, "CUDA, cudaErrorLaunchTimeout (702)",
+        Remedy.DISPLAY,
     ),
+    # NVIDIA driver, Xid 79
     MachineMessage(
         "fallen off the bus", Platform.CUDA, "the GPU is gone",
-        Remedy.DRIVER, "NVIDIA driver, Xid 79",
+        Remedy.DRIVER,
     ),
+    # CUDA, cudaErrorNoDevice (100)
     MachineMessage(
         "no cuda-capable device is detected", Platform.CUDA, "the GPU is gone",
-        Remedy.DRIVER, "CUDA, cudaErrorNoDevice (100)",
+        Remedy.DRIVER,
     ),
+    # CUDA, cudaErrorDevicesUnavailable (46)
     MachineMessage(
         "cuda-capable device(s) is/are busy or unavailable", Platform.CUDA, "another program holds the GPU",
-        Remedy.DRIVER, "CUDA, cudaErrorDevicesUnavailable (46)",
+        Remedy.DRIVER,
     ),
+    # CUDA, cudaErrorSystemDriverMismatch (803)
     MachineMessage(
         "system has unsupported display driver", Platform.CUDA, "the driver was replaced while it ran",
-        Remedy.DRIVER, "CUDA, cudaErrorSystemDriverMismatch (803)",
+        Remedy.DRIVER,
     ),
+    # NVIDIA, NVML_ERROR_LIB_RM_VERSION_MISMATCH
     MachineMessage(
         "driver/library version mismatch", Platform.CUDA, "the driver was replaced while it ran",
-        Remedy.DRIVER, "NVIDIA, NVML_ERROR_LIB_RM_VERSION_MISMATCH",
+        Remedy.DRIVER,
     ),
+    # ml-explore/mlx#479; IOGPU error 00000008
     MachineMessage(
         "insufficient memory", Platform.METAL, "the GPU found no memory, which is the system's own",
-        Remedy.MEMORY, "ml-explore/mlx#479; IOGPU error 00000008", is_doubtful=True,
+        Remedy.MEMORY, is_doubtful=True,
     ),
+    # ml-explore/mlx#4464; MLX, mlx/backend/metal/allocator.cpp
     MachineMessage(
         "[metal::malloc] resource limit", Platform.METAL, "the GPU holds as many buffers as it can",
-        Remedy.MEMORY, "ml-explore/mlx#4464; MLX, mlx/backend/metal/allocator.cpp", is_doubtful=True,
+        Remedy.MEMORY, is_doubtful=True,
     ),
+    # MLX, mlx/backend/metal/allocator.cpp and cuda/allocator.cpp
     MachineMessage(
         "[malloc] unable to allocate", Platform.SYSTEM, "MLX found no memory",
-        Remedy.MEMORY, "MLX, mlx/backend/metal/allocator.cpp and cuda/allocator.cpp", is_doubtful=True,
+        Remedy.MEMORY, is_doubtful=True,
     ),
+    # CUDA, cudaErrorMemoryAllocation (2)
     MachineMessage(
         "out of memory", Platform.CUDA, "the GPU had no memory left",
-        Remedy.MEMORY, "CUDA, cudaErrorMemoryAllocation (2)", is_doubtful=True,
+        Remedy.MEMORY, is_doubtful=True,
     ),
+    # CUDA, cudaErrorLaunchFailure (719)
     MachineMessage(
         "unspecified launch failure", Platform.CUDA, "the GPU's driver gave up the process",
-        Remedy.DRIVER, "CUDA, cudaErrorLaunchFailure (719)", is_doubtful=True,
+        Remedy.DRIVER, is_doubtful=True,
     ),
+    # CUDA, cudaErrorAssert (710)
     MachineMessage(
         "device-side assert triggered", Platform.CUDA, "an assertion failed on the GPU",
-        Remedy.DRIVER, "CUDA, cudaErrorAssert (710)", is_doubtful=True,
+        Remedy.DRIVER, is_doubtful=True,
     ),
+    # CUDA, cudaErrorIllegalAddress (700)
     MachineMessage(
         "an illegal memory access was encountered", Platform.CUDA, "the GPU's driver gave up the process",
-        Remedy.DRIVER, "CUDA, cudaErrorIllegalAddress (700)", is_doubtful=True,
+        Remedy.DRIVER, is_doubtful=True,
     ),
+    # errno ENOSPC
     MachineMessage(
         "no space left on device", Platform.SYSTEM, "the disk was full",
-        Remedy.DISK, "errno ENOSPC", is_doubtful=True,
+        Remedy.DISK, is_doubtful=True,
     ),
+    # errno EDQUOT
     MachineMessage(
         "disk quota exceeded", Platform.SYSTEM, "the user's share of the disk was full",
-        Remedy.DISK, "errno EDQUOT", is_doubtful=True,
+        Remedy.DISK, is_doubtful=True,
     ),
+    # errno EIO
     MachineMessage(
-        "input/output error", Platform.SYSTEM, "the disk failed", Remedy.DISK, "errno EIO", is_doubtful=True,
+        "input/output error", Platform.SYSTEM, "the disk failed",
+        Remedy.DISK, is_doubtful=True,
     ),
 )  # fmt: skip
 

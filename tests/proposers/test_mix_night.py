@@ -13,12 +13,14 @@ from agent.experiment import Ask, Attempt, Status
 from agent.night.driver import run_night
 from agent.night.opening.limits import Limits
 from agent.proposers import queue
-from agent.proposers.checked import Checked
+from agent.proposers.checked import Checked, Claims
 from agent.proposers.llm.chat import Patience
 from agent.proposers.llm.llm import LLM, Price
+from agent.proposers.llm.modes import AskMode
 from agent.proposers.mix import Mix, shares
 from agent.proposers.queue import Queue
 from agent.proposers.search.search import Search
+from agent.proposers.waiting import FurtherFirst, Waiting
 from agent.view.terminal import shares_lines
 
 # half a minute; the default mix is in the ordinary tests, by test_catalogue_night.py
@@ -83,9 +85,10 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: object) -> Iter
             llm = LLM(
                 server.spec("openai"), context.journal.record_ask, price=Price(1.0, 2.0), max_usd=5.0, patience=QUICK
             )
+            waiting = Waiting(context.place.folder("t"), Claims())
             sources = {
                 "queue": Queue(context.place.queue, context.place.nights),
-                "llm": llm,
+                "llm": FurtherFirst(llm.ideas, llm.source_of(AskMode.EDIT), waiting),
                 "search": Search("cpu", 0),
             }
             asked = {name: Checked(source, script) for name, source in sources.items()}

@@ -57,14 +57,12 @@ class Command:
         stopped: Callable[[], bool],
         *,
         limit_s: float = LIMIT_S,
-        tick: Callable[[float], None] = lambda elapsed_s: None,
     ) -> None:
         self._words = split(command)
         self._folder = folder
         self._record = record
         self._stopped = stopped
         self._limit_s = limit_s
-        self._tick = tick
         self.source = f"command:{Path(self._words[0]).name}"
 
     def propose(self, briefing: Briefing) -> Proposal:
@@ -97,7 +95,7 @@ class Command:
             env=detached_env(),
             limit_s=self._limit_s,
             stopped=self._stopped,
-            tick=self._tick,
+            tick=lambda elapsed_s: None,
         )
 
     def _taken(

@@ -95,10 +95,6 @@ class LLM:
         """Return the source of the ideas that it has in this mode."""
         return f"{mode}:{self._model}"[:SOURCE_CHARS]
 
-    def propose(self, briefing: Briefing) -> Proposal:
-        """Propose one edit of the parent's script, or a repair; raise NoIdea."""
-        return self.ideas(briefing)[0]
-
     def ideas(self, briefing: Briefing, mode: AskMode = AskMode.EDIT) -> tuple[Proposal, ...]:
         """Return the ideas of one answer, the one least like earlier attempts first; several only where it explores.
 
