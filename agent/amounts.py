@@ -1,5 +1,7 @@
 """Put counts and times into words, and tell numbers from what else a file may hold in their place."""
 
+ABSURD = 1e9  # no megabytes, millions, seconds, losses or speeds of a run are as many; a script may claim what it likes
+
 
 def is_finite(value: object) -> bool:
     """Return whether a value is a number that fits a finite float: no NaN, no inf, no huge integer."""

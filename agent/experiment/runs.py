@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from agent.amounts import ABSURD
 from agent.experiment.scripts import holds_text
 
 
@@ -25,7 +26,6 @@ class Ending(StrEnum):
     BROKEN = "broken"  # it failed while not even attempt 0 would run on this machine; redone on resume
 
 
-ABSURD_M = 1e9  # no run trains on as many millions of tokens, whatever its script says
 DENIED = frozenset({Ending.STARVED, Ending.DISRUPTED})  # the machine did not let it run
 VOID = frozenset({Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.DELAYED, Ending.SLOWED, Ending.BROKEN}) | DENIED
 
@@ -105,7 +105,7 @@ class Run:
     def tokens_s(self) -> float | None:
         """Return the script's count of tokens by the harness's seconds; None if the script gives no count."""
         tokens_M = self.summary.total_tokens_M if self.summary is not None else None
-        if self.ending is not Ending.FINISHED or tokens_M is None or not 0 < tokens_M < ABSURD_M or self.wall_s <= 0:
+        if self.ending is not Ending.FINISHED or tokens_M is None or not 0 < tokens_M < ABSURD or self.wall_s <= 0:
             return None
         return 1e6 * tokens_M / self.wall_s
 

@@ -9,6 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from agent.amounts import ABSURD
 from agent.experiment import Attempt, Ending, Run
 from agent.experiment.setting import Phase
 from agent.files import open_plain, read_end, write_plain
@@ -26,7 +27,6 @@ MOST_S, OF_BUDGET = 30.0, 0.1
 LEAST_STEPS, MOST_STEPS = 4, 16
 SLOWER = 3.0  # a step that waits after each phase, without mx.compile, takes at most about this many times as long
 NAMES = frozenset({*(name for name, _ in PHASES.values()), REST})
-MOST_MS = 1e9
 
 
 def phases_of(night_folder: Path) -> tuple[Phase, ...]:
@@ -113,7 +113,7 @@ def _checked(facts: object) -> tuple[Phase, ...]:
     for one in facts if isinstance(facts, list) else ():
         match one:
             case {"name": str(name), "ms": float(ms), "share": float(share)}:
-                if name in NAMES and 0 <= ms <= MOST_MS and 0 <= share <= 1:
+                if name in NAMES and 0 <= ms <= ABSURD and 0 <= share <= 1:
                     found.append(Phase(name, ms, share))
                     continue
         return ()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from agent.amounts import is_finite
+from agent.amounts import ABSURD, is_finite
 from agent.drift.speeds import Points, points_of
 from agent.experiment import Attempt, Ending, History, Progress, Run, Summary, Weights
 from agent.files import open_plain, read_end
@@ -27,11 +27,11 @@ POINT_BYTES, SUMMARY_BYTES = 4 << 10, 1 << 20  # much more than a line of metric
 PLAUSIBLE: Mapping[str, tuple[type, float, float]] = {
     "training_seconds": (float, 0, 1e8),
     "total_seconds": (float, 0, 1e8),
-    "peak_vram_mb": (float, 1e-3, 1e9),
+    "peak_vram_mb": (float, 1e-3, ABSURD),
     "mfu_percent": (float, 0, 1e3),
-    "total_tokens_M": (float, 0, 1e9),
+    "total_tokens_M": (float, 0, ABSURD),
     "num_steps": (int, 0, 1e12),
-    "num_params_M": (float, 1e-6, 1e9),
+    "num_params_M": (float, 1e-6, ABSURD),
     "depth": (int, 0, 1e6),
 }
 MOST_CURVES = 400  # the latest, of whose first runs bounds are learnt: the time that takes grows with their square

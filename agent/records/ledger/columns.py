@@ -2,6 +2,7 @@
 
 import re
 
+from agent.amounts import ABSURD
 from agent.text import harmless
 
 COLUMNS = (
@@ -17,7 +18,6 @@ TAG = COLUMNS.index("tag")
 # What a spreadsheet reads as a formula, which may call programs: by its first character, half or full width.
 FORMULA = re.compile(r"(?!-?\d+(\.\d+)?$)[=+\-@＝＋－＠]", re.ASCII)
 TEXT_MARK = "'"  # the spreadsheet's own sign that a cell is text
-ABSURD = 1e9  # no gigabytes, millions or seconds of a run are as many; a script may claim what it likes
 
 
 def number_of(cell: str) -> float | None:

@@ -4,11 +4,12 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agent.amounts import ABSURD
 from agent.experiment import Attempt, History, Night, Score, short
 from agent.experiment.chunks import SIZE, chunks_of
 from agent.experiment.sizes import memory_mb, params_M
 from agent.judging.recent import numbered
-from agent.records.ledger.columns import ABSURD, COLUMNS, cell_of
+from agent.records.ledger.columns import COLUMNS, cell_of
 
 LedgerText = Sequence[bytes]  # pieces of the file, each of whole lines
 

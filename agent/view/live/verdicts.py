@@ -2,12 +2,12 @@
 
 from rich.markup import escape
 
+from agent.amounts import ABSURD
 from agent.experiment import NOT_BELIEVED, Attempt, Kind, Progress, Status
 from agent.proposers.author.attempts import reason_for_author
 from agent.text import harmless, shown_difference
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
-ABSURD = 1e9  # no step, loss or speed is as large
 # whose reasons are shown
 TELLING = NOT_BELIEVED | {Kind.IGNORES_SEED, Kind.STOPPED_EARLY, Kind.PROVISIONAL, Kind.TOO_SLOW}
 
