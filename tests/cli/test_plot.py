@@ -62,7 +62,7 @@ def test_many_nights_lie_beside_each_other():
 def test_what_cannot_be_drawn_or_written_is_named(grounds):
     bring(grounds, SHIPPED)
     for options, words in (
-        (["--out", "p.jpeg"], "p.jpeg is no kind of picture that plot draws; name a .png or .svg file"),
+        (["--out", "p.jpeg"], "--out must end in .png or .svg, and p.jpeg does not"),
         (["--out", "nowhere/p.svg"], "nowhere/p.svg cannot be written"),
         (["--tag", "v", "--out", "p.svg"], "no night v is known here; there are: "),
     ):

@@ -50,7 +50,7 @@ def test_misuse_is_explained(nights, grounds, tmp_path):
     assert "no night nope is known here; there are: t, u" in refused(nights.nightshift("report", "--tag", "nope"))
     assert f"{tmp_path} is a folder; name a file" in refused(nights.nightshift("report", "--out", str(tmp_path)))
     assert "no night has run here yet; begin with: nightshift run" in nothing_yet(grounds.nightshift("report"))
-    assert "p.gif is no name of a picture" in refused(nights.nightshift("report", "--png", "p.gif"))
+    assert "--png must end in .png, and p.gif does not" in refused(nights.nightshift("report", "--png", "p.gif"))
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def plot(options: PlotOptions) -> int:
     from agent.view.charts.render import png, svg
 
     if options.out.suffix.lower() not in DRAWN:
-        raise NightError(f"{options.out} is no kind of picture that plot draws; name a .png or .svg file")
+        raise NightError(f"--out must end in .png or .svg, and {options.out} does not")
     place = place_meant()
     nights = [night_facts(place, tag) for tag in _chosen(place, options)]
     scored = [night for night in nights if any(one.val_bpb is not None for one in night.attempts)]

@@ -31,7 +31,7 @@ def report(options: ReportOptions) -> int:
     from agent.view.page.page import page
 
     if options.png is not None and options.png.suffix.lower() != ".png":
-        raise NightError(f"{options.png} is no name of a picture that report draws; name a .png file")
+        raise NightError(f"--png must end in .png, and {options.png} does not")
     place = place_meant(options.tag[0] if options.tag else None)
     tags = list(dict.fromkeys(options.tag)) or [latest_tag(place)]
     nights = [night_facts(place, tag) for tag in tags]

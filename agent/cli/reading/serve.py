@@ -33,7 +33,7 @@ class ServeOptions:
 
 def serve(options: ServeOptions) -> int:
     if not 0 <= options.port <= LAST_PORT:
-        raise NightError(f"{options.port} is no port; give --port a number from 0 to {LAST_PORT}, 0 for any free one")
+        raise NightError(f"--port must be from 0 to {LAST_PORT}, and {options.port} is not; 0 takes any free one")
     # Imported here, since these packages take a while and no other command needs them.
     from agent.view.serve.address import Address, listen, token_for
     from agent.view.serve.app import application

@@ -70,7 +70,7 @@ def test_what_it_cannot_do_is_one_sentence(grounds: Grounds, tmp_path):
         port = str(taken.getsockname()[1])
         said = refused(grounds.nightshift("serve", "--port", port))
     assert said.startswith(f"port {port} is in use by another program; take any free one with: ")
-    assert "no port" in refused(grounds.nightshift("serve", "--port", "70000"))
+    assert "--port must be from 0 to 65535, and 70000 is not" in refused(grounds.nightshift("serve", "--port", "70000"))
     assert "no address of this machine" in refused(grounds.nightshift("serve", "--host", "no.such.host.invalid"))
     assert "192.0.2.1" in refused(grounds.nightshift("serve", "--port", "0", "--host", "192.0.2.1"))
     assert "can be guessed" in refused(grounds.nightshift("serve", "--token", "short"))
