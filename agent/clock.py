@@ -91,5 +91,5 @@ def utc_now() -> str:
 
 
 def utc_now_ms() -> str:
-    """To milliseconds."""
+    """Return the time to milliseconds, as in 2026-01-31T23:59:59.123Z."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

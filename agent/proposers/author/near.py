@@ -6,7 +6,7 @@ from agent.experiment import NOT_BELIEVED, Attempt, History, Kind, Status, kept
 
 FAILURES = frozenset({*NOT_BELIEVED, Kind.CRASHED, Kind.TOO_SLOW, Kind.IGNORES_SEED})
 NEAR_MISS = 0.3  # sure of a gain: an idea that is not kept may be one on another incumbent
-# what is overtaken gets its second try as it is: the night merges it onto the best script
+# an overtaken edit gets its second try unchanged: the night merges it onto the best script
 NO_SECOND_TRY = FAILURES | {Kind.STOPPED_EARLY, Kind.PASSENGER, Kind.QUESTION, Kind.OVERTAKEN}
 MOST_OFFERED = 8  # near misses to combine: each is shown with its edit
 
