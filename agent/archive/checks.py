@@ -130,7 +130,7 @@ def _wrong_value(journal: Journal) -> str | None:
 
 
 def _wrong_script(journal: Journal) -> str | None:
-    """Some kilobytes may unpack to gigabytes."""
+    """Return what is wrong with a packed script, of which some kilobytes may unpack to gigabytes."""
     for (packed,) in journal.query("SELECT packed FROM scripts"):
         try:
             is_huge = len(zlib.decompressobj().decompress(packed, MOST_SCRIPT_BYTES)) == MOST_SCRIPT_BYTES

@@ -204,7 +204,7 @@ def incumbent(history: History) -> Attempt | None:
 
 @dataclass(frozen=True, slots=True)
 class Dawn:
-    """One confirmation of a night's result: its champion measured with fresh seeds."""
+    """Hold one confirmation of a night's result: its champion measured with fresh seeds."""
 
     number: int  # from 1
     champion: int
@@ -253,7 +253,7 @@ def attempt_ref(tag: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The latest point of a running training's curve."""
+    """Hold the latest point of a running training's curve."""
 
     fraction: float  # of the budget, 0 to 1
     step: float | None = None
@@ -280,7 +280,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A proposal that was turned down before it cost a run."""
+    """Hold a proposal that was turned down before it cost a run."""
 
     proposal: Proposal
     why: str

@@ -12,7 +12,7 @@ class Status(StrEnum):
 
 
 class Kind(StrEnum):
-    """Why an attempt has its status, for programs: the reason beside it is for people alone."""
+    """Name why an attempt has its status, for programs: the reason beside it is for people alone."""
 
     status: Status | None  # None where the attempt has none by it
 

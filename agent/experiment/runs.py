@@ -8,7 +8,7 @@ from agent.experiment.scripts import holds_text
 
 
 class Ending(StrEnum):
-    """How a training process ended."""
+    """Name how a training process ended."""
 
     FINISHED = "finished"
     CRASHED = "crashed"  # a non-zero exit code, or the promised files are not there
@@ -71,7 +71,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The trusted scorer's answer: bits per byte, or why there are none."""
+    """Hold the trusted scorer's answer: bits per byte, or why there are none."""
 
     val_bpb: float | None
     wall_s: float
@@ -83,7 +83,7 @@ class Score:
 @holds_text("last_lines")
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One training process: how it ended and, once scored, what its weights are worth."""
+    """Hold one training process: how it ended and, once scored, what its weights are worth."""
 
     seed: int
     ending: Ending

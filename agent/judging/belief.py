@@ -81,7 +81,7 @@ _erf = np.vectorize(math.erf, otypes=[float])  # SciPy's takes a third of a seco
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One attempt in the tree, in steps of the lattice; higher is better.
+    """Hold one attempt in the tree, in steps of the lattice; higher is better.
 
     Of a run that was ended early, nothing is known but that its score would have lain below some value. It is a
     censored observation (Tobin 1958): to leave it out would make the edits that are seen look better than edits are.
@@ -179,7 +179,7 @@ def leaf(
 
 @dataclass(frozen=True)
 class Belief:
-    """The posterior of a whole night under given weights of the components. Effects and merits in sigma."""
+    """Hold the posterior of a whole night under given weights of the components. Effects and merits in sigma."""
 
     nodes: tuple[Node, ...]
     offsets: tuple[int, ...]  # of every window from that of the parent

@@ -33,7 +33,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """The posterior of the effect of one edit or half on the champion."""
+    """Hold the posterior of the effect of one edit or half on the champion."""
 
     edit: Edit
     worth: Array  # (effects,): probability times worth

@@ -38,14 +38,14 @@ QUESTION = "a question of dawn"  # no idea: the reason of its discard
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """One more run, with a fresh seed, of an attempt as it is."""
+    """Ask for one more run, with a fresh seed, of an attempt as it is."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """One run of the champion's script without these edits: a new attempt whose proposal says so."""
+    """Ask for one run of the champion's script without these edits: a new attempt whose proposal says so."""
 
     edits: tuple[int, ...]
 

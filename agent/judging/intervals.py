@@ -23,7 +23,7 @@ Whole: TypeAlias = "npt.NDArray[np.integer]"
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate and the 95 % interval around it, in bits per byte; positive is better."""
+    """Hold an estimate and the 95 % interval around it, in bits per byte; positive is better."""
 
     mean_bpb: float
     low_bpb: float
@@ -46,7 +46,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A standard error and its degrees of freedom."""
+    """Hold a standard error and its degrees of freedom."""
 
     error_bpb: float
     freedom: float

@@ -19,7 +19,7 @@ class Platform(StrEnum):
 
 
 class Remedy(StrEnum):
-    """What a user can do against it."""
+    """Name what a user can do against a failure."""
 
     DISPLAY = "let the display sleep (pmset displaysleepnow), close what draws on it, or lower BATCH_ROWS"
     DRIVER = "look at the kernel's log (dmesg, or Console on a Mac); a restart of the machine brings a lost GPU back"

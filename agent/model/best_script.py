@@ -13,7 +13,7 @@ from agent.view.status import confirmed_branch
 
 @dataclass(frozen=True, slots=True)
 class BestScript:
-    """The best script of a night: the one that dawn confirmed, else the one that was kept last."""
+    """Hold the best script of a night: the one that dawn confirmed, else the one that was kept last."""
 
     facts: NightFacts
     attempt: AttemptFacts

@@ -36,7 +36,7 @@ tags:
 
 @dataclass(frozen=True, slots=True)
 class Scripts:
-    """Two scripts of a night, as they were committed."""
+    """Hold two scripts of a night, as they were committed."""
 
     best: str
     first: str

@@ -32,7 +32,7 @@ LIMIT_S = 3600.0  # after an hour it hangs
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """What to continue, and how."""
+    """Say which text to continue, and how."""
 
     text: str
     tokens: int  # at most

@@ -21,7 +21,7 @@ REPLAY = "replay.json"  # what a replay leaves beside its weights
 
 @dataclass(frozen=True, slots=True)
 class KeptWeights:
-    """Weights that are still there, and how they came to be."""
+    """Hold weights that are still there, and how they came to be."""
 
     path: Path
     seed: int

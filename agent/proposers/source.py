@@ -15,7 +15,7 @@ from agent.script.dials import read_dials
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The parts of a night that a source is built from."""
+    """Hold the parts of a night that a source is built from."""
 
     place: Place
     night: Night
@@ -30,7 +30,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The term without which a source cannot be asked, and how its option is written."""
+    """Name the term without which a source cannot be asked, and how its option is written."""
 
     term: str  # a field of Terms
     value: str  # as the help calls it: SPEC
@@ -53,7 +53,7 @@ def _nothing_to_check(terms: Terms) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An entry of the table in agent/proposers/registry.py."""
+    """Hold an entry of the table in agent/proposers/registry.py."""
 
     name: str  # as --proposer takes it; a proposal's source begins with it
     help: str

@@ -222,7 +222,7 @@ def _fitting(said: Any, history: History, name: str) -> IdeaAhead | None:
 
 
 def _is_entered(idea: IdeaAhead, history: History) -> bool:
-    """Whether an attempt is this idea, perhaps merged: the night was killed before it could forget the file."""
+    """Return whether an attempt is this idea, perhaps merged: the night was killed before it could forget the file."""
     return any(words_of(one.proposal) == words_of(idea.proposal) for one in history[max(1, idea.number) :])
 
 

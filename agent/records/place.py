@@ -14,7 +14,7 @@ from agent.script.contract import check_script, no_script, read_text
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A repository with the script that is worked on, and where its nights are kept."""
+    """Hold a repository with the script that is worked on, and where its nights are kept."""
 
     repo: Repo
     script: str  # path inside the repository

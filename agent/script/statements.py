@@ -23,7 +23,7 @@ MOST_KEPT = 8  # scripts that others are compared with: the latest that had to b
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement at the top level of a script, as its syntax tree has it."""
+    """Hold a statement at the top level of a script, as its syntax tree has it."""
 
     digest: bytes
     skeleton: bytes  # the digest without the value of the dial that it sets

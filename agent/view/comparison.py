@@ -32,7 +32,7 @@ class Winner(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two: an attempt, or a night by its incumbent."""
+    """Hold one of the two: an attempt, or a night by its incumbent."""
 
     night: NightFacts
     attempt: AttemptFacts
@@ -46,7 +46,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """One fact of both."""
+    """Hold one fact of both, and the change from the first to the second."""
 
     name: str
     a: str

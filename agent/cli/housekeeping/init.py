@@ -35,7 +35,7 @@ class InitOptions:
 
 
 class FileState(StrEnum):
-    """What became of a file; the value introduces its line."""
+    """Name what became of a file; the value introduces its line."""
 
     WRITTEN = "written"
     ADDED = "lines added to"

@@ -42,7 +42,7 @@ KEPT = ((METRICS, METRICS_BYTES), ("summary.json", SUMMARY_BYTES))  # of what a 
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """An attempt, its script, and all that is known here of how it ran."""
+    """Hold an attempt, its script, and all that is known here of how it ran."""
 
     place: Place
     facts: NightFacts

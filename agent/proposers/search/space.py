@@ -21,7 +21,7 @@ TURNED = (1, 1, 1, 2, 2, 3)  # dials at once, where nothing better is left
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One dial. Numbers are in order, also where they are choices: neighbours are alike. Words are not.
+    """Hold one dial. Numbers are in order, also where they are choices: neighbours are alike. Words are not.
 
     An interval's places go from 0 to 1, those of choices on from 0.
     """

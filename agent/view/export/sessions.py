@@ -19,7 +19,7 @@ METRICS = ("val_bpb", "gain_bpb", "sure", "memory_gb", "params", "tokens_s", "sp
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point of a time series."""
+    """Hold one point of a time series."""
 
     step: int
     at_s: float  # seconds since 1970
@@ -28,7 +28,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One attempt, as a tracker has it."""
+    """Hold one attempt, as a tracker has it."""
 
     name: str
     words: dict[str, Value]  # what it was, and what became of it

@@ -14,7 +14,7 @@ from agent.script.dials import Value
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """One training run of an attempt, scored or not."""
+    """Hold one training run of an attempt, scored or not."""
 
     seed: int
     dawn: int  # 0: the night's own; k: of the k-th dawn
@@ -32,7 +32,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class DecisionFacts:
-    """A decision on an attempt; the last of an attempt holds."""
+    """Hold a decision on an attempt; the last of an attempt holds."""
 
     at: str | None  # ISO 8601, UTC; None where no time was recorded
     kind: str  # a Kind's word
@@ -45,7 +45,7 @@ class DecisionFacts:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFacts:
-    """One attempt of a night, in the state of its latest decision."""
+    """Hold one attempt of a night, in the state of its latest decision."""
 
     number: int
     parent: int | None
@@ -84,7 +84,7 @@ class AttemptFacts:
 
 @dataclass(frozen=True, slots=True)
 class DawnFacts:
-    """Dawn's findings on the champion."""
+    """Hold dawn's findings on the champion."""
 
     number: int
     champion: int
@@ -100,7 +100,7 @@ class DawnFacts:
 
 @dataclass(frozen=True, slots=True)
 class NightFacts:
-    """A night: what it ran on, its attempts, and where it stands."""
+    """Hold a night: what it ran on, its attempts, and where it stands."""
 
     tag: str
     branch: str  # as people name it; "" where it is not known

@@ -15,7 +15,7 @@ from agent.view.facts.overview import Scored, gain_of, scored_attempt
 
 @dataclass(frozen=True, slots=True)
 class CostSoFar:
-    """The cost of all calls to sources of ideas; None where no call told it."""
+    """Hold the cost of all calls to sources of ideas; None where no call told it."""
 
     usd: float | None
     tokens_in: int | None

@@ -28,7 +28,7 @@ Stamp = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The night to show, and what is known of the process that runs it now."""
+    """Name the night to show, and what is known of the process that runs it now."""
 
     place: Place
     tag: str
@@ -39,7 +39,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A night as it was last read, and the events that tell of it: topic → (count at its last change, bytes)."""
+    """Hold a night as it was last read, and the events that tell of it: topic → (count at its last change, bytes)."""
 
     watched: Watched
     facts: NightFacts

@@ -16,7 +16,7 @@ HEADER_ONLY = "frame-ancestors 'none'"  # a policy inside a page cannot say it
 
 @dataclass(frozen=True, slots=True)
 class LivePage:
-    """The page as it is sent, and its policy for the header."""
+    """Hold the page as it is sent, and its policy for the header."""
 
     body: bytes
     policy: str

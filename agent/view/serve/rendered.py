@@ -13,7 +13,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class Version(Generic[Made]):
-    """Something that was made of one version of a night."""
+    """Hold something that was made of one version of a night."""
 
     tag: str
     version: str
