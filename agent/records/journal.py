@@ -242,16 +242,10 @@ class Journal:
         facts = dataclasses.asdict(dawn) | {"findings": json.dumps(dawn.findings) if dawn.findings else None}
         self._write((f"REPLACE INTO dawns ({', '.join(facts)}) VALUES (?, ?, ?, ?, ?, ?)", tuple(facts.values())))
 
-    def start_run(
-        self, attempt: int, seed: int, boot: str = "", *, dawn: int = 0, purpose: str = "", worker: str = "local"
-    ) -> int:
-        """Record a run before its process starts, as it may take the machine down with it; return its id.
-
-        purpose: what asked for it; "night" or, with a dawn, "dawn" where it is not named.
-        """
-        why = purpose or ("dawn" if dawn else "night")
+    def start_run(self, attempt: int, seed: int, boot: str = "", *, dawn: int = 0, worker: str = "local") -> int:
+        """Record a run before its process starts, as it may take the machine down with it; return its id."""
         columns = "attempt, seed, boot, dawn, purpose, worker, began"
-        facts = attempt, seed, boot, dawn, why, worker, utc_now_ms()
+        facts = attempt, seed, boot, dawn, "dawn" if dawn else "night", worker, utc_now_ms()
         cursor = self._write((f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", facts))
         return int(cursor.lastrowid or 0)
 
