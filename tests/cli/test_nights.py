@@ -98,7 +98,7 @@ def test_the_table_fits_the_terminal_and_says_what_can_be_done(grounds):
     with Terminal(command("nights"), grounds.root, columns=80) as terminal:
         assert terminal.to_the_end() == 0
         shown = terminal.text()
-    assert "archive --unpack --tag t" in shown
+    assert "archive --unpack --tag t" in shown.replace("\n  ", " ")
     assert "run --tag open" in shown.replace("\n  ", " ")
     assert "0.2194 [0.1506, 0.2883]" in shown
     assert len([line for line in shown.splitlines() if line.startswith(("open", "nov20-cpu"))]) == 2

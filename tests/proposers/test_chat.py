@@ -161,7 +161,7 @@ def test_a_server_that_is_not_there_is_named():
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         llm = LLM("openai:toy", lambda ask: None, url=url, patience=QUICK, environ={})
         with pytest.raises(NoIdea, match=r"cannot be reached .*is the server running"):
-            llm.propose(BRIEFING)
+            llm.ideas(BRIEFING)
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------
