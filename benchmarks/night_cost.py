@@ -141,7 +141,7 @@ def print_results(flat: measure.Flat) -> None:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, help="in the box and out of it (default: 3; quick: 1)")
-    parser.add_argument("--train-s", type=float, help="budget of each run (default: 60; quick: 5, which is scored as a first look)")
+    parser.add_argument("--train-s", type=float, help="budget of each run (default: 60; quick: 5, a first look)")
     parser.add_argument("--experiment-s", type=float, default=300.0, help="that the shares are of (default: 300)")
     parser.add_argument("--require", action="store_true", help="fail where bubblewrap or Seatbelt cannot be used")
     parser.add_argument("--quick", action="store_true", help="under a minute on a CPU")

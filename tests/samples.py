@@ -1,9 +1,30 @@
 """Facts of a night, made up: for tests of what is recorded, shown and asked."""
 
+from collections.abc import Sequence
+
 from judged import decided
 
-from agent.experiment import Attempt, Decision, Ending, Night, Proposal, Run, Score, Status, Summary, Weights
+from agent.experiment import (
+    Ask,
+    Attempt,
+    Dawn,
+    Decision,
+    Ending,
+    History,
+    Night,
+    NightCall,
+    Proposal,
+    Run,
+    Score,
+    Status,
+    Summary,
+    Weights,
+)
 from agent.records.journal import Journal
+from agent.records.standing import Standing
+from agent.view.facts.overview import overview
+from agent.view.facts.workers import crew_of
+from agent.view.status import overview_lines
 
 NIGHT = Night(
     tag="t", branch="refs/heads/experiments/30s-t", script="train_mlx.py", base="b" * 40, budget_s=30.0, seed=7,
@@ -49,3 +70,18 @@ def enter(journal: Journal, attempt: Attempt, *decisions: Decision) -> None:
     for decision in decisions or filter(None, (attempt.decision,)):
         journal.record_decision(attempt.number, decision)
         journal.settle(attempt.number)
+
+
+def status_lines(
+    night: Night,
+    history: History,
+    *,
+    pid: int | None = None,
+    dawn: Dawn | None = None,
+    asks: Sequence[Ask] = (),
+    calls: Sequence[NightCall] = (),
+) -> list[str]:
+    """Return what `status` says of a night whose attempts are these."""
+    dawns = () if dawn is None else (dawn,)
+    now = overview(night, Standing.of(history), asks, dawns, lambda number: history[number].proposal.title)
+    return overview_lines(now, pid=pid, stopping=False, crew=crew_of(night, history, asks, calls))

@@ -81,16 +81,16 @@ def _next_commands(
     tag, last = context.runner.night.tag, len(history) - 1
     of = () if context.place.tags()[-1] == tag else ("--tag", tag)  # this call may have made no run
     number = str(last if now.gain is None or now.best is None else now.best.number)
-    what = "why nothing was kept" if now.gain is None else "the best edit: what it is, and how it was judged"
+    what = "why nothing was kept" if now.gain is None else "the best edit, and how it was judged"
     commands = [(typed("show", number, *of), what)] if now.ideas else []
     if is_look(now.budget_s) and not context.stop.after_run:
         commands.append((typed("results", *of), "all that was tried, one line each"))
         return [
             *commands,
-            (typed("run"), f"a real night: {duration(prepare.TIME_BUDGET_S / 3600)} a run, until Ctrl-C"),
+            (typed("run"), f"a real night: {duration(prepare.TIME_BUDGET_S / 3600)} a run"),
         ]
     if now.gain is not None and now.dawn is None:
-        commands.append((typed("confirm", *of), "is it really better? fresh seeds, and another text"))
+        commands.append((typed("confirm", *of), "is it better? by fresh seeds and another text"))
     else:
         commands.append((typed("results", *of), "all that was tried, one line each"))
     return [*commands, (run_on(options, tag, history), "go on with this night")]

@@ -1,31 +1,13 @@
 """Write where a night stands as lines for a terminal, without what takes long to import."""
 
-from collections.abc import Sequence
-
 from agent.amounts import counted, duration
-from agent.experiment import Ask, Dawn, History, Night, NightCall, Noise
+from agent.experiment import Noise
 from agent.judging.intervals import Interval
-from agent.records.standing import Standing, Stopped
+from agent.records.standing import Stopped
 from agent.text import harmless, shown_difference
 from agent.view.facts.nouns import DawnFacts
-from agent.view.facts.overview import Overview, overview
-from agent.view.facts.workers import Crew, WorkerFacts, crew_of, runs_in_flight
-
-
-def status_lines(
-    night: Night,
-    history: History,
-    *,
-    pid: int | None,
-    stopping: bool,
-    dawn: Dawn | None = None,
-    asks: Sequence[Ask] = (),
-    calls: Sequence[NightCall] = (),
-) -> list[str]:
-    """Return a few lines on a night's state from its attempts: counts, best score, dawn, noise, work in progress."""
-    dawns = () if dawn is None else (dawn,)
-    now = overview(night, Standing.of(history), asks, dawns, lambda number: history[number].proposal.title)
-    return overview_lines(now, pid=pid, stopping=stopping, crew=crew_of(night, history, asks, calls))
+from agent.view.facts.overview import Overview
+from agent.view.facts.workers import Crew, WorkerFacts, runs_in_flight
 
 
 def overview_lines(

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from judged import scored_attempt, stopped_attempt
-from samples import NIGHT
+from samples import NIGHT, status_lines
 
 from agent.experiment import Attempt, Noise, Status, Summary
 from agent.judging.judges.balanced import Balanced
 from agent.judging.judges.strict import Strict
 from agent.judging.noise import SUREST, know, measured, noise, seed_effects
 from agent.judging.recent import BLOCK, LATEST, recent
-from agent.view.status import noise_lines, status_lines
+from agent.view.status import noise_lines
 
 SIGMA = 0.006
 BASELINE = scored_attempt(0, 1.5, 1.506, 1.494, status=Status.KEEP, reason="baseline")
@@ -162,7 +162,7 @@ def test_the_night_says_what_to_do_about_it():
     assert "σ is doubled, and every keep needs several runs" in told[1]
     assert "a longer --budget-s or a smaller model" in told[1]
     assert len(noise_lines(Noise(0.006, 3, 0.016))) == 1
-    status = status_lines(NIGHT, first, pid=None, stopping=False)
+    status = status_lines(NIGHT, first)
     assert [line for line in status if line in told] == told  # as lines of their own
 
 

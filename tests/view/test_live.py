@@ -43,7 +43,7 @@ def test_a_night_is_shown_on_its_terminal_and_by_watch_in_another_process(ground
     assert watch.has_shown("best   #", " kept · ", "left   ", " · 59 min")
     for terminal in (night, watch):
         assert not any(set(line) == {"─"} for line in terminal.lines())  # the panel is gone
-    assert "go on with:" in night.text()
+    assert "next:" in night.text()
     assert watch.lines()[0].startswith("night t (pid ")
     assert "night t has ended; see:" in watch.text()
     (_, folded), (_, wide) = verdicts(night.lines()), verdicts(watch.lines())

@@ -12,7 +12,7 @@ from judged import decided, scored_attempt
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
-from samples import HISTORY, NIGHT, UPSTREAM
+from samples import HISTORY, NIGHT, UPSTREAM, status_lines
 
 from agent.experiment import Attempt, Decision, Ending, Entry, Kind, Status
 from agent.judging.judges.greedy import Greedy
@@ -24,7 +24,6 @@ from agent.records.ledger.writing import LedgerFile
 from agent.script.basis import Basis
 from agent.view import terminal as report
 from agent.view.live.verdicts import verdict
-from agent.view.status import status_lines
 from agent.view.verdict import TriedEdit
 
 
@@ -132,7 +131,7 @@ def test_a_difference_is_that_of_the_scores_as_they_are_shown(tmp_path):
     after = dataclasses.replace(scored_attempt(1, 1.2345604, parent=0, status=Status.KEEP), commit="d")
     assert " · Δ -0.000008 · " in said(after, before)
     assert Greedy().judge(after, [before]).reason == "0.000008 below the incumbent"
-    status = "\n".join(status_lines(NIGHT, [before, after], pid=None, stopping=False))
+    status = "\n".join(status_lines(NIGHT, [before, after]))
     assert "0.000008 below the baseline's 1.234568" in status
     LedgerFile(tmp_path / "results.tsv").write([(NIGHT, rendered(NIGHT, [before, after]))])
     assert " +0.000008 " in plain(report.results_lines(read_rows(tmp_path / "results.tsv")))[2]
@@ -184,14 +183,14 @@ def test_brackets_in_a_title_are_no_markup():
 
 
 def test_status_counts_and_names_the_best():
-    lines = "\n".join(status_lines(NIGHT, HISTORY, pid=None, stopping=False))
+    lines = "\n".join(status_lines(NIGHT, HISTORY))
     assert "4 attempts, 3 of them ideas: 1 keep, 1 discard, 1 crash" in lines
     assert "best val_bpb 1.250000 (#1), 0.250000 below the baseline's 1.500000" in lines
 
 
 def test_a_keep_that_fresh_seeds_put_above_the_baseline_is_told_as_such():
     history = (dataclasses.replace(HISTORY[1], number=0), dataclasses.replace(HISTORY[0], number=1))
-    lines = status_lines(NIGHT, history, pid=None, stopping=False)
+    lines = status_lines(NIGHT, history)
     assert "best val_bpb 1.500000 (#1), 0.250000 above the baseline's 1.250000" in lines
 
 
@@ -234,7 +233,7 @@ def test_an_edit_that_was_overtaken_and_its_merge_name_each_other():
 
 def test_attempts_that_were_made_void_are_unfinished_each():
     void = [dataclasses.replace(one, decision=None, settled=False) for one in HISTORY[1:3]]
-    lines = status_lines(NIGHT, [HISTORY[0], *void, HISTORY[3]], pid=None, stopping=False)
+    lines = status_lines(NIGHT, [HISTORY[0], *void, HISTORY[3]])
     assert lines[2] == "4 attempts, 3 of them ideas: 0 keep, 1 discard, 0 crash, 2 unfinished"
     assert lines[-1] == "unfinished, goes on when the night does: #1 LR 0.1 → 0.2"
 
@@ -248,14 +247,14 @@ def test_an_attempt_shows_the_memory_that_its_row_has():
 
 def test_a_night_that_was_interrupted_says_what_is_unfinished():
     history = [HISTORY[0], dataclasses.replace(HISTORY[1], decision=None, settled=False)]
-    lines = status_lines(NIGHT, history, pid=None, stopping=False)
+    lines = status_lines(NIGHT, history)
     assert lines[2:] == [
         "2 attempts, 1 of them ideas: 0 keep, 0 discard, 0 crash, 1 unfinished",
         "best val_bpb 1.500000 (#0), the baseline",
         "spent: 1 min training, 2 s scoring",
         "unfinished, goes on when the night does: #1 LR 0.1 → 0.2",
     ]
-    assert status_lines(NIGHT, history, pid=7, stopping=False)[-1] == "at work: #1 LR 0.1 → 0.2"
+    assert status_lines(NIGHT, history, pid=7)[-1] == "at work: #1 LR 0.1 → 0.2"
 
 
 def test_a_source_whose_calls_fail_says_why_in_a_harmless_line():

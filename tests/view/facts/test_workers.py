@@ -12,6 +12,7 @@ from crews import BETWEEN_S, GPUS, MINUTES_S, SCORING_S, at, record_crew
 from json_page import faults
 from judged import scored_run
 from nights import Grounds, make_repository, unigram
+from samples import status_lines
 
 from agent.experiment import Ending, NightCall, Proposal
 from agent.experiment.lease import LOCAL
@@ -23,7 +24,6 @@ from agent.view.facts.load import RunTimes, busy_times, busy_times_of, in_order,
 from agent.view.facts.read import night_facts
 from agent.view.facts.records import of_record
 from agent.view.facts.workers import read_crew, read_jobs
-from agent.view.status import status_lines
 
 JOB_S = MINUTES_S + SCORING_S
 
@@ -102,7 +102,7 @@ def test_status_page_and_record_say_alike_how_busy_a_night_was_that_went_on_with
     ship(place, "t", place.shipped / "t")
     with Journal.read(place.journal("t")) as journal:
         status, night, history = read_crew(journal, None).load, journal.night(), journal.attempts()
-        (line,) = [line for line in status_lines(night, history, pid=None, stopping=False, calls=journal.calls())
+        (line,) = [line for line in status_lines(night, history, calls=journal.calls())
                    if line.startswith("workers: ")]  # fmt: skip
     assert f"busy for {status.utilisation:.0%} of " in line
     for facts in (night_facts(place, "t"), of_record(place.shipped / "t", ())):
