@@ -180,6 +180,15 @@ def write_own(path: Path, text: str) -> None:
     write_plain(path, text)
 
 
+def flush(folder: Path) -> None:
+    """Flush the names in a folder to the disk."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
 def ignore_all(folder: Path) -> None:
     """Have git ignore all that is in a folder. A file that is there stays as it is: it may be a link to elsewhere."""
     with suppress(FileExistsError), (folder / ".gitignore").open("x") as file:

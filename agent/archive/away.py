@@ -14,9 +14,10 @@ from typing import Any
 
 from agent.archive.contents import Contents
 from agent.archive.reading import BUNDLE, read_contents
-from agent.archive.steps import check_free, check_refs, extract_night, flush, give_name, work_folder, write_night
+from agent.archive.steps import check_free, check_refs, extract_night, give_name, work_folder, write_night
 from agent.archive.writing import find
 from agent.errors import NightError, RepoError
+from agent.files import flush
 from agent.git.bundle import read_bundle, refs_of_night
 from agent.records.journal import Journal
 from agent.records.place import Place

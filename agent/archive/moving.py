@@ -17,10 +17,11 @@ from typing import Any
 from agent.archive.checks import check_facts
 from agent.archive.contents import Contents
 from agent.archive.reading import BUNDLE, read_contents
-from agent.archive.steps import check_free, check_refs, extract_night, flush, give_name, work_folder, write_night
+from agent.archive.steps import check_free, check_refs, extract_night, give_name, work_folder, write_night
 from agent.archive.writing import find
 from agent.errors import NightError
 from agent.experiment import Night
+from agent.files import flush
 from agent.git.bundle import read_bundle, refs_of_night
 from agent.git.repo import valid_tag
 from agent.records.journal import Journal

@@ -1,6 +1,5 @@
 """Take the steps of packing and unpacking that are the same for nights packed away and for those that move."""
 
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from agent.archive.reading import BUNDLE, extract
 from agent.archive.writing import Parts, write
 from agent.errors import NightError
 from agent.experiment import Night
-from agent.files import ignore_all, remove
+from agent.files import flush, ignore_all, remove
 from agent.git.bundle import is_of_night, refs_of_night, write_bundle
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -95,12 +94,3 @@ def work_folder(place: Place) -> Iterator[Path]:
         yield aside
     finally:
         remove(aside)
-
-
-def flush(folder: Path) -> None:
-    """Flush the names in a folder to the disk."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
