@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -34,7 +34,7 @@ from agent.experiment import (
     Score,
     Script,
 )
-from agent.files import disk_is_broken, disk_is_full
+from agent.files import disk_is_broken, disk_is_full, flush
 from agent.invocation import typed
 from agent.records.rows import PYTHON, attempt_of, entry_of, run_of, script_of
 from agent.records.schema import SCHEMA, VERSION, connect
@@ -42,6 +42,7 @@ from agent.records.shelf import Shelf
 from agent.script.dials import fingerprint_of
 
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
+DURABLE = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1"  # macOS: a plain fsync leaves it in the drive's cache
 Sql = tuple[str, Sequence[object]]
 Part = TypeVar("Part", Run, Entry)
 
@@ -62,24 +63,24 @@ class Journal:
         """Make a journal; it gets its name only when it is whole, so a night either exists or does not."""
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(path.name + ".new")
-        for left in (aside, aside.with_name(aside.name + "-journal")):  # by one that was killed here
-            left.unlink(missing_ok=True)
-        database = sqlite3.connect(aside, isolation_level=None)
+        for left in path.parent.glob(f"{aside.name}*"):  # by one that was killed here
+            left.unlink()
         facts = [(field.name, getattr(night, field.name)) for field in dataclasses.fields(night)]
-        database.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {VERSION};")
-        database.executemany("INSERT INTO night VALUES (?, ?)", facts)
-        database.execute("COMMIT")
-        database.close()
+        with closing(sqlite3.connect(aside, isolation_level=None)) as database:
+            database.executescript(f"{DURABLE}; BEGIN; {SCHEMA} PRAGMA user_version = {VERSION};")
+            database.executemany("INSERT INTO night VALUES (?, ?)", facts)
+            database.execute("COMMIT")
+            # under its own name, a choice that is killed would leave what no reader could roll back
+            database.execute("PRAGMA journal_mode = WAL")
         aside.replace(path)
+        flush(path.parent)
         return cls.resume(path)
 
     @classmethod
     def resume(cls, path: Path) -> "Journal":
         """Open a journal for writing; raises NightError where it is none, or has a format that cannot be migrated."""
         journal = cls(path, connect(path, writing=True))
-        journal._db.execute("PRAGMA journal_mode = WAL")
-        journal._db.execute("PRAGMA synchronous = FULL")
-        journal._db.execute("PRAGMA fullfsync = 1")  # macOS: a plain fsync leaves it in the drive's cache
+        journal._db.executescript(DURABLE)
         reserve = path.with_name("reserve")
         try:
             reserve.write_bytes(os.urandom(RESERVE_BYTES))  # which no file system makes smaller
