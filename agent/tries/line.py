@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from agent.errors import NightError
-from agent.files import ignore_all, read_plain, remove, write_plain
+from agent.files import flush, ignore_all, read_plain, remove, write_plain
 from agent.text import one_line
 from agent.tries.request import TryRequest
 
@@ -174,13 +174,12 @@ class TryLine:
         if len(self.waiting()) >= MOST_WAITING:
             raise NightError(f"{MOST_WAITING} tries wait already; take some out with --cancel")
         number = max((_number(path) for path in self.folder.iterdir() if ID.fullmatch(path.name)), default=0) + 1
-        folder = self.folder / f"t{number:04d}"
-        folder.mkdir()
-        try:
-            write_plain(folder / REQUEST, json.dumps(asdict(request), indent=1))
-        except BaseException:
-            remove(folder)
-            raise
+        folder, aside = self.folder / f"t{number:04d}", self.folder / "new"
+        remove(aside)  # of a call that was killed
+        aside.mkdir()
+        write_plain(aside / REQUEST, json.dumps(asdict(request), indent=1))
+        aside.rename(folder)
+        flush(self.folder)
         return LineEntry(folder, TryState.WAITING, request)
 
     def rewrite(self, entry: LineEntry, request: TryRequest) -> None:
