@@ -356,7 +356,6 @@ def _publish(job: Job, manifest: dict[str, Any]) -> None:
     for name in manifest["files"]:
         (job.build / name).replace(job.folder / name)
     write_atomically(job.folder / "manifest.json", (json.dumps(manifest, indent=2) + "\n").encode())
-    shutil.rmtree(job.build)
 
 
 def _sha256(data: bytes) -> str:

@@ -16,6 +16,7 @@ import math
 import os
 import queue
 import shlex
+import shutil
 import sys
 import threading
 import time
@@ -83,11 +84,15 @@ def prepare(
     with file_errors(cache):
         job = Job(dataset, scale, plan_units(find_sources(dataset, shards, cache)), cache / "data")
         with refusal_leaves_nothing(job), FileLock(job.folder / "lock"):
+            for left in job.folder.glob(".*"):  # files that a killed call had not yet given their names
+                left.unlink()
             if _is_prepared(job.folder, job.recipe):
                 say(f"{dataset} is already prepared")
             else:
                 build(job, workers or usable_cores())
-            write_atomically(job.data / "selected", f"{job.folder.name}\n".encode())
+            shutil.rmtree(job.build, ignore_errors=True)  # first: of a selected corpus, nobody may look here again
+            write_atomically(job.folder / "selected", f"{job.folder.name}\n".encode())
+            (job.folder / "selected").replace(job.data / "selected")
     return job.folder
 
 

@@ -169,6 +169,15 @@ def test_preparing_twice_changes_nothing(small, prepare_again):
     assert (small / "manifest.json").stat().st_mtime_ns == before
 
 
+def test_what_a_preparation_that_was_killed_at_its_end_left_is_removed(small, prepare_again):
+    (small / "build").mkdir()
+    (small / "build" / "part.npz").write_bytes(b"gigabytes")
+    (small / ".manifest.json.1.ab12cd34").write_bytes(b"{")
+    before = {path for path in small.parent.rglob("*") if "build" not in path.parts and path.name[0] != "."}
+    assert prepare_again() == small
+    assert {*small.parent.rglob("*")} == before
+
+
 def test_a_changed_text_becomes_a_corpus_beside_the_old_one_which_a_night_may_be_training_on(
     small, tiny_data, tmp_path
 ):
