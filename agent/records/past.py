@@ -98,7 +98,7 @@ def past_nights(place: Place, except_tag: str) -> tuple[PastNight, ...]:
             with suppress(NightError, OSError), Journal.read(path) as journal:
                 found[journal.night().started, path.parent.name] = past = of_journal(journal)
                 read += len(past.attempts)
-    for folder in place.shipped.glob("*/"):
+    for folder in place.shipped.glob("[!.]*/"):  # not what a `ship` that was killed left half-made
         with suppress(*DAMAGED):
             started, past = of_record(folder)
             if past.tag != except_tag:

@@ -134,6 +134,14 @@ def test_a_night_with_journal_and_record_counts_once_and_another_of_its_name_bes
     assert len(past_nights(place, "")) == 2
 
 
+def test_a_record_that_was_killed_half_made_is_not_read(place):
+    night_of(place, "t")
+    assert nightshift(place, "ship").returncode == 0
+    shutil.rmtree(place.nights)
+    (place.shipped / "t").rename(place.shipped / ".t.nightshift-new")
+    assert past_nights(place, "") == ()
+
+
 @pytest.mark.parametrize("file", ["night.json", "attempts.jsonl"])
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"tag": "t"}\n', "\0\xff", "[" * 100_000])
 def test_a_damaged_record_is_skipped(place, file, text):
