@@ -6,6 +6,7 @@ second call would not do again in the same way.
 
     pack      write the file aside → read it back → give it its name
     unpack    extract aside, by the hashes → find the corpus → bring refs → bring program.md → give the folder its name
+              → write its rows
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from typing import Any
 from agent.archive.checks import check_facts
 from agent.archive.contents import Contents
 from agent.archive.reading import BUNDLE, read_contents
-from agent.archive.steps import check_free, check_refs, extract_night, give_name, work_folder, write_night
+from agent.archive.steps import check_free, check_refs, extract_night, give_name, sweep_aside, work_folder, write_night
 from agent.archive.writing import find
 from agent.errors import NightError
 from agent.experiment import Night
@@ -25,6 +26,7 @@ from agent.files import flush
 from agent.git.bundle import read_bundle, refs_of_night
 from agent.git.repo import valid_tag
 from agent.records.journal import Journal
+from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place, new_id
 
 MANIFEST = "corpus.json"  # in the night's folder: the manifest.json of its corpus, which stays behind
@@ -93,6 +95,7 @@ def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -
             assert not moved  # as _check_new() has found
         program = _bring_program(place, aside / contents.tag / PROGRAM)
         give_name(aside / contents.tag, place.folder(contents.tag))
+    Ledger(place).write()
     return Arrived(contents, home or night, home is not None, place.folder(contents.tag) / PROGRAM if program else None)
 
 
@@ -105,6 +108,8 @@ def _check_new(place: Place, there: Contents, file: Path) -> None:
     if place.journal(there.tag).exists():
         with Journal.read(place.journal(there.tag)) as journal:
             started = journal.night().started
+        sweep_aside(place)  # a call that was killed may have brought it, and no more
+        Ledger(place).write()
         which = "this night" if started == there.started else f"another night of that tag, begun {started}"
         raise NightError(f"{folder} holds {which} already; move it away to unpack {file}")
     if away.exists():

@@ -41,10 +41,13 @@ class ArchiveOptions:
 
 
 def archive(options: ArchiveOptions) -> int:
+    from agent.archive.steps import sweep_aside
+
     place = Place.of(SCRIPT)
     if not valid_tag(options.tag):
         raise NightError(f"{options.tag!r} is no tag; see the nights with: {typed('nights')}")
     with only_night(place.repo.common_dir()):
+        sweep_aside(place)  # a call that was killed may have had only that left to do
         if options.unpack:
             _unpack(place, options)
         elif options.prune_weights:
@@ -59,12 +62,10 @@ def archive(options: ArchiveOptions) -> int:
 
 def _pack(place: Place, options: ArchiveOptions) -> None:
     from agent.archive.away import pack
-    from agent.archive.steps import sweep_aside
 
     tag = options.tag
     folder, file = place.folder(tag), place.packed(tag)
     if file.exists() and not place.journal(tag).exists():
-        sweep_aside(place)  # a call that was killed had only its folder left to delete
         print(f"night {tag} is packed in {file}; {_unpack_with(tag)}")
         return
     known_tag(place, tag)

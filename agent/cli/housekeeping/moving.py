@@ -19,7 +19,6 @@ from agent.invocation import typed
 from agent.model.weights import NAME
 from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
 from agent.records.terms import Terms
 from agent.sandbox.environment import TMP
@@ -99,7 +98,6 @@ def unpack(options: UnpackOptions) -> int:
         had_program = program.exists()
         with working(f"unpacking {file}"):
             arrived = moving.unpack(place, file, at_home)
-        Ledger(place).write()
     night = arrived.night
     print(f"unpacked night {night.tag} from {file}: {size_words(arrived.contents.all_bytes)}")
     if arrived.other_program is not None:
