@@ -91,6 +91,8 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder to fill, which then takes this one's place; if the filling fails, this one stays."""
     folder = folder.resolve()
     aside, old = (folder.with_name(f".{folder.name}.{word}") for word in ("nightshift-new", "nightshift-old"))
+    if old.exists() and not folder.exists():  # a process was killed between the two renames
+        old.rename(folder)
     for left in (aside, old):  # by a process that was killed
         remove(left)
     aside.mkdir(parents=True)
@@ -191,8 +193,8 @@ def flush(folder: Path) -> None:
 
 def ignore_all(folder: Path) -> None:
     """Have git ignore all that is in a folder. A file that is there stays as it is: it may be a link to elsewhere."""
-    with suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
-        file.write("*\n")
+    if not os.path.lexists(folder / ".gitignore"):
+        write_plain(folder / ".gitignore", "*\n")  # half of it, left by a kill, would stay
 
 
 def check_plain(path: Path) -> None:

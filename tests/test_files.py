@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 from nights import PROJECT, environment
 
-from agent.files import PREFIX, SUFFIX, ignore_all, read_end, read_plain, sweep, throwaway_folder, write_plain
+from agent.files import (
+    PREFIX,
+    SUFFIX,
+    ignore_all,
+    read_end,
+    read_plain,
+    replaced_folder,
+    sweep,
+    throwaway_folder,
+    write_plain,
+)
 
 MAKES_ONE = "from agent.files import *\nwith throwaway_folder() as folder: print(folder, flush=True); input()"
 
@@ -114,6 +124,15 @@ def test_what_killed_writers_left_is_swept_and_living_ones_are_left_alone(tmp_pa
         path.touch()
     write_plain(tmp_path / "results.tsv", "text\n")
     assert [path.exists() for path in (*left, *mine)] == [False, True, True, True]
+
+
+def test_a_folder_whose_replacing_was_killed_between_its_names_comes_back_where_the_next_one_fails(tmp_path):
+    (tmp_path / ".record.nightshift-old").mkdir()
+    (tmp_path / ".record.nightshift-old" / "night.json").write_text("{}")
+    (tmp_path / ".record.nightshift-new").mkdir()
+    with pytest.raises(OSError, match="full"), replaced_folder(tmp_path / "record"):
+        raise OSError("full")
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["record", "record/night.json"]
 
 
 def test_a_gitignore_that_is_there_stays_even_if_it_leads_elsewhere(tmp_path):
