@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+import shutil
 import sqlite3
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -250,6 +251,14 @@ def test_it_can_be_read_while_a_night_writes(journal, path):
         assert len(reader.attempts()) == 2
         with pytest.raises(sqlite3.OperationalError):
             propose(reader, 2)
+
+
+def test_what_a_dead_writer_left_is_read_though_the_index_of_its_log_is_gone(journal, path, tmp_path):
+    propose(journal)
+    for name in ("journal.sqlite", "journal.sqlite-wal"):  # without the -shm
+        shutil.copyfile(path.with_name(name), tmp_path / name)
+    with Journal.read(tmp_path / "journal.sqlite") as reader:
+        assert len(reader.attempts()) == 1
 
 
 def test_every_write_is_flushed_to_the_disk(journal):
