@@ -1,12 +1,15 @@
 """Is anything ever lost? Nights that are killed a thousand times, and what else can go wrong on a machine.
 
-    python benchmarks/faults.py [--quick] [--json FILE] [--kills N] [--minutes M] [--only kills|others] [--seed K]
+    python benchmarks/faults.py [--quick] [--json FILE] [--kills N] [--minutes M] [--seed K]
+                                [--only kills|commands|others]
 
 kills    SIGKILL at every call with which the loop changes a file or makes a change durable, half of the writes torn;
          at every such call of the git commands that it starts, with the loop and without; at random moments, to the
          loop alone and to all of its processes. After every kill the same command resumes; journal, ledger,
          repository and the user's own files are looked at each time, and the night's end is compared with that of an
          undisturbed one.
+commands the same kills for pack, unpack, archive, init, ship, submit, try and prepare. Afterwards each file is whole,
+         and the second call ends as an undisturbed one does.
 others   a full and a broken disk, torn files after a power cut, damaged corpora, clocks that jump, a second loop, a
          loop that is stopped for a while.
 
@@ -25,11 +28,13 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
+import killed_commands
 import kills
 import measure
 import others
 import sweeps
 from kills import Tally
+from others import Fault
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from sweeps import BUDGET_S, LONGER_S, Reference, Task
@@ -80,7 +85,7 @@ def run_task(task: Task, folder: Path, lab: Lab) -> tuple[str, Tally]:
     return task.kind, task.run(folder, lab.references[task.budget_s])
 
 
-def run_other(fault: others.Fault, folder: Path, lab: Lab) -> tuple[str, Tally]:
+def run_other(fault: Fault, folder: Path, lab: Lab) -> tuple[str, Tally]:
     folder.mkdir()
     return fault.name, fault.run(folder, lab.references[BUDGET_S])
 
@@ -99,10 +104,9 @@ def run_kills(count: int, seed: int, lab: Lab, pool: ProcessPoolExecutor, sums: 
             tasks = sweeps.more(missing, seed) if count >= MANY_KILLS else []
 
 
-def run_others(quick: bool, lab: Lab, pool: ProcessPoolExecutor, sums: dict[str, Tally]) -> None:
-    faults = others.every_fault(quick)
+def run_others(kind: str, faults: list[Fault], lab: Lab, pool: ProcessPoolExecutor, sums: dict[str, Tally]) -> None:
     with bar(len(faults)) as advance:
-        folders = [lab.folder / f"other-{number}" for number in range(len(faults))]
+        folders = [lab.folder / f"{kind}-{number}" for number in range(len(faults))]
         jobs = [pool.submit(run_other, fault, at, lab) for fault, at in zip(faults, folders, strict=True)]
         for name, _ in collect(jobs, lab, sums):
             advance(1, name)
@@ -188,10 +192,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         with measure.work_folder(options.out) as folder:
             lab = prepared(folder, (BUDGET_S, LONGER_S) if count >= MANY_KILLS else (BUDGET_S,), options.minutes)
             with ProcessPoolExecutor(options.workers, initializer=kills.adopt_orphans) as pool:
-                if options.only != "others":
+                if options.only in (None, "kills"):
                     run_kills(count, options.seed, lab, pool, sums)
-                if options.only != "kills":
-                    run_others(options.quick, lab, pool, sums)
+                for kind, faults in (("commands", killed_commands), ("others", others)):
+                    if options.only in (None, kind):
+                        run_others(kind, faults.every_fault(options.quick), lab, pool, sums)
             flat = report(sums, lab)
         measure.write_json(options.json, flat)
         return int(any(flat[name] for name in COUNTS[1:]))
@@ -207,7 +212,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--minutes", type=float, default=600, metavar="M", help="begin no night after that (default: 600)")
     top.add_argument("--workers", type=int, default=2, metavar="N", help="nights at a time (default: %(default)s)")
     top.add_argument("--seed", type=int, default=0, metavar="K", help="of the random moments (default: %(default)s)")
-    top.add_argument("--only", choices=["kills", "others"], help="one half of it")
+    top.add_argument("--only", choices=["kills", "commands", "others"], help="a third of it")
     top.add_argument("--out", type=Path, metavar="DIR", help="keep the nights there (default: removed)")
     return top
 

@@ -16,8 +16,9 @@ from kills import Outcome, Strike, Tally, Victim
 
 from agent.experiment import Ending
 
-COMMANDS = ("hash-object", "read-tree", "update-index", "write-tree", "commit-tree", "update-ref")  # those that write
+COMMANDS = ("hash-object", "mktree", "commit-tree", "update-ref")  # those that write
 BUDGET_S, LONGER_S = 0.05, 0.4
+FOUND = 10  # points that an opening is spared after a kill, at most: its folders are there
 CHAIN = 10  # kills of one night at random moments
 STRETCH = 40  # points that one night walks through: an audit alone has two hundred, and its kills cost seconds each
 WAIT_S = 3.0  # at most, before a random moment: an undisturbed night takes about six
@@ -56,6 +57,11 @@ class Reference:
         if again.code != 0 or not victim.tally.clean or victim.outcome() != outcome or not outcome.whole:
             raise measure.Failed(f"a night left alone ended so: {victim.tally.notes} {end.said} {again.said}")
         return cls(outcome, end.points, again.forgot_stop + end.greeting)
+
+    @property
+    def opening(self) -> int:
+        """Return how many points come before the making of the journal in a night whose opening was killed."""
+        return next(at for at, (_, path) in enumerate(self.points) if ".sqlite.new" in path) - FOUND
 
     def stretches(self) -> Iterator[tuple[int, int, int | None]]:
         """Where each walk from one new fact to the next begins: the boundary, what it skips, and its most points."""
@@ -163,7 +169,8 @@ def plan(kills: int, reference: Reference, seed: int) -> list[Task]:
     if kills < len(reference.points) // 2:  # too few for a separate night from every boundary
         stride = max(1, 3 * len(reference.points) // (2 * kills))
         sweep, moments = Task("sweep", stride=stride, facts=None), Task("moments", kills=max(1, kills // 5), seed=seed)
-        return [sweep, Task("git", command=COMMANDS[-1], loop=True), moments]
+        opening = Task("sweep", stride=3, skip=reference.opening)  # which the sweep passes in a step or two
+        return [sweep, opening, Task("git", command=COMMANDS[-1], loop=True), moments]
     passes = range(2 if kills >= 3 * len(reference.points) else 1)
     stride = max(1, round(3 * len(reference.points) / (2 * kills)))
     sweep = [

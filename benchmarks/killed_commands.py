@@ -1,0 +1,286 @@
+"""Commands that are killed at a call that changes a file, and given again: pack, unpack, archive, init, ship and more.
+
+Each has a scene: a folder with a repository in it, and the states before and after the command. After a kill, each file
+there is whole, as before or as after. The second call ends in the same state as one that nobody has killed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import kills
+import measure
+from kills import LIMIT_S, ORPHAN_S, Ended, Strike, Tally, known
+from nights import command, git, make_repository, unigram
+from others import Fault
+from sweeps import BUDGET_S, Reference
+
+from agent.errors import NightshiftError
+from agent.records.journal import Journal
+from agent.tries.line import TryLine
+from agent.tries.request import TryRequest
+
+QUICK_KILLS, MOST_KILLS = 4, 60  # of one command
+PREPARES = """
+import os
+from pathlib import Path
+import corpus, prepare
+text = Path(os.environ["NIGHTSHIFT_DATA"]).parents[2] / "library.txt"
+scale = corpus.Scale("faults", seq_len=128, vocab_size=512, eval_tokens=4096)
+prepare.prepare(str(text), scale, cache=Path("cache"), workers=1)
+"""
+STARTED = ("try", "--start", "--anyway")
+READERS = ("journal.sqlite-shm", "journal.sqlite-wal")  # which readers leave, empty
+OWN_TIME = ("submitted", "packed")  # in a JSON file: when the command was given
+State = Mapping[str, object]  # of a scene: its files and what each says
+
+
+# ---- scenes ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """Name a command, what lies there before, and how it may refuse a second call that has nothing left to do."""
+
+    words: tuple[str, ...]
+    lay: Callable[[Path], object] = lambda root: None
+    refusal: str = ""
+    at_hand: Callable[[Path], object] = lambda root: nullcontext()  # while it runs
+
+    @property
+    def call(self) -> list[str]:
+        return [sys.executable, *self.words[1:]] if self.words[0] == "python" else command(*self.words)
+
+    @property
+    def name(self) -> str:
+        return "prepare" if self.words[0] == "python" else " ".join(word for word in self.words if "." not in word)
+
+
+def run(root: Path, *call: str) -> None:
+    subprocess.run(call, cwd=root, env=measure.with_path(), check=True, capture_output=True)
+
+
+def arrived(root: Path) -> None:
+    """A file of the night beside a repository that knows nothing of it."""
+    run(root, *command("pack", "../t.tar.gz"))
+    shutil.rmtree(root)
+    make_repository(root, unigram())
+
+
+def packed_away(root: Path) -> None:
+    run(root, *command("archive", "t"))
+    for ref in git(root, "for-each-ref", "--format=%(refname)", "refs/experiments", "refs/heads/experiments").split():
+        git(root, "update-ref", "-d", ref)
+
+
+def emptied(root: Path) -> None:
+    shutil.rmtree(root)
+    root.mkdir()
+
+
+def edited(root: Path) -> None:
+    (root / "idea.py").write_text(unigram(SHARPNESS=0.77))
+
+
+def in_line(root: Path) -> None:
+    """A try that waits, of a script that the night has tried."""
+    tried = git(root, "show", "refs/experiments/t/0001:train_mlx.py")
+    facts: dict[str, object] = {"file": "idea.py", "path": "train_mlx.py", "message": "sharper", "tag": "t"}
+    rest = {field.name: None for field in fields(TryRequest)} | {"terms": {}, "anyway": True, "submitted": ""}
+    with (line := TryLine(root)).changing():
+        line.add(TryRequest(**{**rest, **facts, "script": f"{tried}\n"}))  # type: ignore[arg-type]
+
+
+@contextmanager
+def with_worker(root: Path) -> Iterator[None]:
+    """Stand in for the process that works through the line, so that a try stays there."""
+    line = TryLine(root)
+    with line.changing():
+        pass
+    with line.worker_lock:
+        yield
+
+
+CASES = (
+    Case(("pack", "../t.tar.gz"), refusal="is there already"),
+    Case(("unpack", "../t.tar.gz"), arrived, "holds this night already"),
+    Case(("archive", "t")),
+    Case(("archive", "--unpack", "t"), packed_away, "is here, and not packed"),
+    Case(("init",), emptied),
+    Case(("ship", "t"), lambda root: run(root, *command("ship", "t"))),
+    Case(("submit", "idea.py", "-m", "sharper"), edited, "waits already"),
+    Case(
+        ("try", "--start", "--anyway", "--edit", "idea.py", "-m", "sharper"), edited, "has the same script", with_worker
+    ),
+    Case(("try", "--work"), in_line),
+    Case(("python", "-c", PREPARES)),
+)
+
+
+# ---- killing ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Hold what a command finds, what it leaves, and the calls by which it does so."""
+
+    case: Case
+    folder: Path  # to be copied
+    before: State
+    after: State
+    points: int
+
+    @classmethod
+    def of(cls, case: Case, night: Path, folder: Path) -> Scene:
+        """Lay a scene from a repository with a night, and give the command undisturbed in a copy of it."""
+        root = folder / "laid" / "user"
+        left_out = shutil.ignore_patterns("warm", "results.tsv.lock")
+        shutil.copytree(night, root, symlinks=True, ignore=left_out)
+        asked(command("status"), root)  # which keeps a file of its own in the night's folder
+        case.lay(root)
+        before = state_of(folder / "laid")
+        shutil.copytree(folder / "laid", folder / "whole", symlinks=True)
+        end = given(case, folder / "whole" / "user", Strike(), folder / "points.txt")
+        if end.code != 0:
+            raise measure.Failed(f"{case.name} by itself ended with exit code {end.code}: {end.said[-300:]}")
+        return cls(case, folder / "laid", before, state_of(folder / "whole"), len(end.points))
+
+    def kill_at(self, number: int, tally: Tally) -> None:
+        """Kill the command at one call, look, give it again, and look again."""
+        folder = self.folder.with_name(str(number))
+        shutil.copytree(self.folder, folder, symlinks=True)
+        trace, mine = folder.with_suffix(".txt"), Tally(times=1)
+        end = given(self.case, folder / "user", Strike(number, torn=number % 2 == 0), trace)
+        if end.killed:
+            self.look_between(state_of(folder), mine)
+            told = asked(command("status"), folder / "user")
+            check_words(told, (0, 2, 3), mine)
+            again = given(self.case, folder / "user")
+            check_words(again, (0, 2) if self.case.refusal else (0,), mine)
+            if again.code == 2 and self.case.refusal not in again.said:
+                mine.blame("lost", f"the second call says: {again.said.strip()[-300:]}")
+            self.look_after(state_of(folder), mine)
+        at = end.points[-1] if end.points else ()
+        mine.notes = [
+            f"{note}  [{self.case.name}, killed at {number}: {' '.join(at)}; see {folder}]" for note in mine.notes
+        ]
+        tally.add(mine)
+        if mine.clean:
+            shutil.rmtree(folder)
+
+    def look_between(self, now: State, tally: Tally) -> None:
+        """No file is half of what it was or is to be, and none is gone before all that comes of it is there."""
+        for path in (now.keys() & (self.before.keys() | self.after.keys())) - {GIT}:
+            if now[path] not in (self.before.get(path), self.after.get(path)):
+                tally.blame("damaged", f"{path} is neither as before nor as after")
+        is_done = all(now.get(path) == what for path, what in self.after.items())
+        gone = [path for path, what in self.before.items() if path not in now and what not in now.values()]
+        if not is_done:
+            tally.blame("lost", f"gone: {gone[:3]}", len(gone))
+
+    def look_after(self, now: State, tally: Tally) -> None:
+        missing = [path for path in self.after if path not in now]
+        tally.blame("lost", f"not there after the second call: {missing[:3]}", len(missing))
+        more = [path for path in now if path not in self.after]
+        tally.blame("damaged", f"left behind after the second call: {more[:3]}", len(more))
+        other = [path for path in now if path in self.after and now[path] != self.after[path]]
+        tally.blame("damaged", f"other than undisturbed: {other[:3]}", len(other))
+
+
+def given(case: Case, root: Path, strike: Strike | None = None, trace: Path = Path()) -> Ended:
+    """Give the command, wait for all of its processes, and return how it ended."""
+    with case.at_hand(root):  # type: ignore[attr-defined]
+        return asked(case.call, root, strike, trace)
+
+
+def asked(call: Sequence[str], root: Path, strike: Strike | None = None, trace: Path = Path()) -> Ended:
+    env = {**measure.with_path(), **(strike.env(trace) if strike else {})}
+    done = subprocess.run(call, cwd=root, env=env, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    until = time.monotonic() + ORPHAN_S
+    while kills.running() and time.monotonic() < until:  # a git command outlives the call that was killed
+        time.sleep(0.01)
+    return Ended(done.returncode, done.stdout + done.stderr, kills.points_of(trace) if strike else ())
+
+
+def check_words(end: Ended, codes: tuple[int, ...], tally: Tally) -> None:
+    if end.code not in codes or "Traceback" in end.said:
+        tally.blame("tracebacks", f"exit code {end.code}: {end.said.strip()[-400:]}")
+
+
+# ---- states ----------------------------------------------------------------------------------------------------------
+
+GIT = ".git"
+
+
+def state_of(folder: Path) -> State:
+    """Return what each file of a scene says, but for the time at which it was written, and what git knows."""
+    found: dict[str, object] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if f"/{GIT}/" in name:
+            if name.endswith(".lock") and not path.name.startswith("nightshift"):
+                found[name] = b""
+        elif path.is_file() and path.name not in READERS and not path.name.endswith((".lock", ".log")):
+            found[name] = said_by(path, str(folder))
+    root = folder / "user"
+    if (root / GIT).exists():
+        found[GIT] = known_to_git(root)
+    return found
+
+
+def known_to_git(root: Path) -> tuple[str, ...]:
+    head = subprocess.run(["git", "rev-parse", "HEAD^{tree}"], cwd=root, capture_output=True, text=True, check=False)
+    fsck = subprocess.run(["git", "fsck", "--strict", "--no-dangling"], cwd=root, capture_output=True, check=False)
+    refs = git(root, "for-each-ref", "--format=%(refname) %(tree)")
+    return head.stdout, refs, git(root, "ls-files", "-s"), str(fsck.returncode)
+
+
+def said_by(path: Path, folder: str) -> object:
+    try:
+        if path.name == "journal.sqlite":
+            with Journal.read(path) as journal:
+                night = journal.night()
+                return night.tag, night.started, night.pins, frozenset(known(journal.attempts()))
+        if path.name.endswith(".tar.gz"):
+            with closing(tarfile.open(path)) as tar:
+                return {one.name: tar.extractfile(one).read() for one in tar if one.name != "contents.json"}  # type: ignore[union-attr]
+        if path.suffix == ".json":
+            return without_times(json.loads(path.read_text().replace(folder, "")))
+    except (NightshiftError, OSError, EOFError, ValueError, tarfile.TarError) as error:
+        return f"{type(error).__name__}: {error}"
+    return path.read_bytes()
+
+
+def without_times(facts: object) -> object:
+    return {key: facts[key] for key in facts if key not in OWN_TIME} if isinstance(facts, dict) else facts
+
+
+# ---- the faults ------------------------------------------------------------------------------------------------------
+
+
+def every_fault(quick: bool) -> list[Fault]:
+    parts = 1 if quick else 2  # of one command, so that the longest does not come to run alone
+    most = QUICK_KILLS if quick else MOST_KILLS // parts
+    return [
+        Fault(f"killed: {case.name}", killed, (at, part, parts, most))
+        for part in range(parts)
+        for at, case in enumerate(CASES)
+    ]
+
+
+def killed(folder: Path, reference: Reference, tally: Tally, at: int, part: int, parts: int, most: int) -> None:
+    """Kill one command at every `parts`-th call, or at as many as are asked for, the first and the last among them."""
+    night = folder.parent / f"undisturbed-{BUDGET_S:g}" / "user"
+    scene = Scene.of(CASES[at], night, folder)
+    numbers = range(1 + part, scene.points + 1, parts)
+    for number in sorted({numbers[round(index * (len(numbers) - 1) / (most - 1))] for index in range(most)}):
+        scene.kill_at(number, tally)
