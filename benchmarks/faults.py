@@ -206,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser("faults.py", description="Is anything ever lost?")
-    top.add_argument("--quick", action="store_true", help=f"under a minute: {QUICK_KILLS} kills")
+    top.add_argument("--quick", action="store_true", help="some minutes: a few kills of each kind")
     top.add_argument("--json", type=Path, metavar="FILE", help="write the counts there, too")
     top.add_argument("--kills", type=int, metavar="N", help="about how many (default: 1000)")
     top.add_argument("--minutes", type=float, default=600, metavar="M", help="begin no night after that (default: 600)")

@@ -62,7 +62,8 @@ class Case:
 
     @property
     def name(self) -> str:
-        return "prepare" if self.words[0] == "python" else " ".join(word for word in self.words if "." not in word)
+        words = (word for word in self.words if word in ("--unpack", "--start", "--work"))
+        return "prepare" if self.words[0] == "python" else " ".join((self.words[0], *words))
 
 
 def run(root: Path, *call: str) -> None:
