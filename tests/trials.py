@@ -63,8 +63,8 @@ class Told:
 
 @dataclass(frozen=True)
 class Fair:
-    """Compares cheats with attempt 0 alone, so that none is spared because another was kept. Keeps whatever else has a
-    score, so that every honest script is audited.
+    """Compares cheats with attempt 0 alone, whatever they were made from, so that none is spared because another was
+    kept. Keeps each honest script that has a score, so that all are audited.
     """
 
     scripts: Sequence[Script]
@@ -76,7 +76,7 @@ class Fair:
         if attempt.val_bpb and abs(attempt.val_bpb - (history[0].val_bpb or 0)) < ROUNDING_BPB:
             return Decision(Kind.WORSE, "the score is that of the honest script")
         confirm = attempt.proposal.title in NEEDS_CONFIRMING
-        return Greedy(confirm=int(confirm)).judge(attempt, history[:1])
+        return Greedy(confirm=int(confirm)).judge(dataclasses.replace(attempt, parent=0), history[:1])
 
     def review(self, history: History) -> Review:
         return Review()
@@ -129,7 +129,8 @@ class Observer(Quiet):
 
 
 def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> list[Trial]:
-    """One night, in this order: honest ones last, since they become the incumbent."""
+    """One night, honest scripts first: these are kept, and a cheat is an edit of the last of them."""
+    scripts = sorted(scripts, key=lambda script: not script.is_honest)
     observer = Observer(Witness(here), scripts, told)
     with ExitStack() as undo:
         # most of these crash, which ends no night of trials; and one of them never answers
