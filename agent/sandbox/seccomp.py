@@ -9,7 +9,8 @@ With Landlock, which covers files only, it replaces the rest of bubblewrap's nam
 unix stream sockets only, for pairs and because CUDA does not start without one to listen on. No socket can be
 connected, so no data leaves, not even to a service of this machine. Changes of file times, permissions and other
 processes' priorities have no effect but seem to succeed, so that linkers, copies and threads work. For that reason a
-program compiled inside cannot be started by its name.
+program compiled inside cannot be started by its name. Setting the time of a path to now is refused: Path.touch() asks
+for it first, and makes a file only where that fails.
 
 A box that shares its machine with others of the same night keeps its cores: a call that would change them, for which
 no capability is needed, has no effect but seems to succeed, so that libraries which place their threads work.
@@ -66,13 +67,13 @@ REFUSED_TOO: Table = {
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466),
 }  # fmt: skip
 PRETENDED_TOO: Table = {
-    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
 }  # fmt: skip
 BY_ARGUMENT_TOO: Table = {
     "socket": (41, 198), "socketpair": (53, 199), "prlimit64": (302, 261), "ioctl": (16, 29),
     "setpriority": (141, 140), "ioprio_set": (251, 30), "sched_setaffinity": (203, 122),
     "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
+    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
 }  # fmt: skip
 
 NAMESPACES = 0x7E020000  # the CLONE_NEW… flags of clone
@@ -163,6 +164,7 @@ def _by_argument_too() -> dict[str, list[Instruction]]:
     marks = [step for value in MARKS for step in _when(EQUAL, value, _answer(REFUSE))]
     # a thread's id is not 0 even for the process's own threads, and a library that gets an error here gives up
     scheduling = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
+    of_open_files = ("futimesat", "utimensat")
     return {
         "socket": _unix_stream(),
         "socketpair": _unix_stream(),
@@ -171,12 +173,20 @@ def _by_argument_too() -> dict[str, list[Instruction]]:
         **{name: _own(FIRST, DONE) for name in scheduling},
         "setpriority": [_load(FIRST), *_unless(EQUAL, PRIO_PROCESS, _answer(DONE)), *_own(SECOND, DONE)],
         "ioprio_set": [_load(FIRST), *_unless(EQUAL, IOPRIO_WHO_PROCESS, _answer(DONE)), *_own(SECOND, DONE)],
+        **{name: _unless_now(SECOND) for name in ("utime", "utimes")},
+        # without a path the file is open, so that it exists
+        **{name: [_load(SECOND), *_when(EQUAL, 0, _answer(DONE)), *_unless_now(THIRD)] for name in of_open_files},
     }
 
 
 def _own(process: int, otherwise: int) -> list[Instruction]:
     """Allow a call whose argument `process` is 0, the caller itself; else give the other answer."""
     return [_load(process), *_when(EQUAL, 0, _answer(ALLOW)), _answer(otherwise)]
+
+
+def _unless_now(times: int) -> list[Instruction]:
+    """Pretend success if the argument `times` is given; refuse a call without it, which means now."""
+    return [_load(times), *_when(EQUAL, 0, _answer(REFUSE)), _answer(DONE)]
 
 
 def _unix_stream() -> list[Instruction]:

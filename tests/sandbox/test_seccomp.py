@@ -268,6 +268,12 @@ def test_beside_landlock_more_is_refused(machine):
     for name, own in (("setpriority", 0), ("ioprio_set", 1)):
         whose = [(own, 0), (own, 7), (own + 1, 0), (own + 2, 0)]
         assert [answer(machine, name, *one) for one in whose] == [seccomp.ALLOW] + [seccomp.DONE] * 3
+    path, given = 1 << 12, 1 << 13
+    for name in {"utime", "utimes"} & {*there(machine, seccomp.BY_ARGUMENT_TOO)}:
+        assert [answer(machine, name, path, times) for times in (0, given)] == [seccomp.REFUSE, seccomp.DONE]
+    for name in {"futimesat", "utimensat"} & {*there(machine, seccomp.BY_ARGUMENT_TOO)}:
+        said = [answer(machine, name, 3, where, times) for where in (path, 0) for times in (0, given)]
+        assert said == [seccomp.REFUSE] + [seccomp.DONE] * 3
     assert [answer(machine, "ioctl", 3, what) for what in (0x40086602, 0x5401)] == [seccomp.REFUSE, seccomp.ALLOW]
     kinds = [(1, 1), (1, 5 | 0x80000), (1, 2), (1, 3), (2, 1), (16, 3)]
     for maker in ("socket", "socketpair"):
