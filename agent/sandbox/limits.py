@@ -126,6 +126,7 @@ class Watch:
         self._tree = tree
         self._filled = filled
         self._known: list[psutil.Process] = []
+        self._disk_files = disk_files(folder)  # when the folder was last measured
         self._closed = False  # whether a part of the folder could not be read at the last measurement
         self._quick_s = self._thorough_s = 0.0
         self._shared_bytes = 0  # shared pages that the sum over processes counts again, as last measured
@@ -134,6 +135,8 @@ class Watch:
     def exceeded(self) -> Excess | None:
         """Return the first limit that is exceeded, else None; cheap enough for a call every few milliseconds."""
         full, now_s = self.disk(), time.monotonic()  # at each call: another run's files may soon be gone again
+        if full is None and disk_files(self._folder) - self._disk_files > self._limits.folder_files:
+            full = self._usage()  # a script makes 100,000 files a second, and a folder of them is slow to remove
         if full is not None or now_s - self._quick_s < QUICK_S:
             return full
         self._quick_s = now_s
@@ -205,6 +208,7 @@ class Watch:
     def _usage(self) -> Excess | None:
         limits, used = self._limits, None
         before, self._closed = self._closed, False
+        self._disk_files = disk_files(self._folder)
         try:
             used = folder_usage(self._folder, limits.folder_bytes, limits.folder_files)
         except PermissionError as error:
@@ -265,6 +269,14 @@ def nameless_bytes(processes: list[psutil.Process], device: int) -> int | None:
         except PermissionError:
             return None
     return sum(held.values())
+
+
+def disk_files(folder: Path) -> int:
+    """Return the number of files on the folder's disk; 0 if its file system does not count them."""
+    with suppress(FileNotFoundError):
+        disk = os.statvfs(folder)
+        return disk.f_files - disk.f_ffree
+    return 0
 
 
 def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
