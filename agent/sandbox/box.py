@@ -19,7 +19,7 @@ from typing import Protocol
 from agent.errors import MachineError
 from agent.files import throwaway_folder
 from agent.sandbox import landlock, seatbelt, seccomp
-from agent.sandbox.counters import LIMITS, MAKES_DISKS, counters
+from agent.sandbox.counters import ASKED, LIMITS, MAKES_DISKS, counters
 from agent.sandbox.environment import boxed_env
 
 TMPFS_BYTES = 64 << 20  # size of /tmp and of /dev/shm, which fill memory; TMPDIR is on disk, in the run's folder
@@ -225,7 +225,7 @@ class Landlock:
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         devices = (*(Path("/dev") / name for name in PLAIN_DEVICES), *gpu_devices())
-        system = (Path(place) for place in (*SYSTEM, *SETTINGS, *ABOUT, "/proc"))
+        system = (Path(place) for place in (*SYSTEM, *SETTINGS, *ABOUT, *(f"/proc/{name}" for name in sorted(ASKED))))
         seen = _around_hidden([*system, *_python_in(view)], replace(view, hidden=(*view.hidden, MAKES_DISKS)))
         rules = {
             "read": [str(place) for place in (*seen, *view.readable)],

@@ -1,9 +1,9 @@
 """List the kernel's counters that a box must hide, because one run could raise them and a later one read them.
 
 Through counts of system calls, page faults, blocks, packets or open files, the scored process could send exact numbers
-to the process that audits it. Some files even change something when they are read. A box with its own mounts hides all
-of /proc except the files that honest programs read, so the counters of future kernels are hidden, too. Free memory and
-load remain visible: a system call returns both.
+to the process that audits it. Some files even change something when they are read. Every box of Linux hides all of
+/proc except what honest programs read, so the counters of future kernels are hidden, too; the counters within that, and
+those of /sys, only a box with its own mounts can hide. Free memory and load remain visible: a system call returns both.
 """
 
 from collections.abc import Iterator

@@ -8,9 +8,9 @@ network are closed to it and to every process that it starts. It has no capabili
 uncovered() lists the gaps that bubblewrap would close. Exit code 126: the kernel refused the rules.
 
 Honest scripts lose sockets and shared memory, and so multiprocessing's locks, queues, pools, managers and fork server.
-Its processes and pipes work, and so do threads and programs that a script starts; CUDA works in the script's own
-process only. A script can load a library that it compiled, but cannot start a program that it compiled, because chmod
-has no effect.
+Its processes and pipes work, and so do threads and programs that a script starts; these do not see their own folders in
+/proc, so CUDA works in the script's own process only. A script can load a library that it compiled, but cannot start a
+program that it compiled, because chmod has no effect.
 """
 
 import ctypes
@@ -54,8 +54,8 @@ SINCE_1 = READ | WRITE_FILE | MAKE_CHAR | MAKE_BLOCK | CHANGE & ~REFER
 ALWAYS_OPEN = (
     "whether a file exists, its size and its times",
     "notes to a later run in when a file was last read, and in how fast it can be read again",
-    "which other processes run, and with what arguments",
-    "notes to a later run in counters of the kernel (/proc/vmstat, /proc/stat, /sys/class/block/*/stat and the like)",
+    "whether a process with a given number runs, and its group, its cores and its priority",
+    "notes to a later run in counters of the kernel (/proc/sys/fs, /proc/self/net, /sys/class/block and the like)",
 )
 OPEN_BELOW = (
     (1, "every file of the user"),

@@ -281,6 +281,11 @@ COUNTING = (
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a Mac has no such files")
 def test_no_counter_of_the_kernel_carries_numbers_from_one_run_to_the_next(world):
+    of_proc = [
+        Path("/proc") / name for name in COUNTING if not name.startswith("sys/") and (Path("/proc") / name).exists()
+    ]
+    assert len(of_proc) > 10
+    assert world.run(READ, *of_proc) == ""
     skip_if_open(world.runner.box, next(words for words in landlock.ALWAYS_OPEN if "counters" in words))
     devices = [path for name in ("block/*/stat", "net/*/statistics/*") for path in Path("/sys/class").glob(name)]
     groups = [path for path in Path("/sys/fs/cgroup").rglob("*usage*") if path.is_file()][:50]
@@ -288,7 +293,6 @@ def test_no_counter_of_the_kernel_carries_numbers_from_one_run_to_the_next(world
     counting = [
         path for path in (*(Path("/proc") / name for name in COUNTING), *devices, *groups, *nodes) if path.exists()
     ]
-    assert len(counting) > 10
     assert world.run(READ, *counting) == ""
     assert world.run(READ, *(f"/proc/self/root{path}" for path in counting)) == ""
 
@@ -351,6 +355,36 @@ def test_other_processes_cannot_be_ended(world, stranger):
     said = world.run("import os, sys\nfor pid in sys.argv[1:]: os.kill(int(pid), 9)", stranger.pid, os.getpid())
     assert "Error" in said
     assert stranger.poll() is None
+
+
+LOOK = """
+import glob, os, sys
+for path in glob.glob(f'/proc/{sys.argv[1]}/*'):
+    try: print(path, os.listdir(path) if os.path.isdir(path) else open(path, 'rb').read(64))
+    except OSError: pass
+"""
+
+
+def test_of_another_process_nothing_can_be_read(world, stranger):
+    skip_if_open(world.runner.box, "scripts run with your rights: files, network, processes")
+    assert "sleep" in world.run(LOOK, stranger.pid, boxed=False)
+    assert world.run(LOOK, stranger.pid) == ""
+    assert world.run(READ, *(f"/proc/{stranger.pid}/{name}" for name in ("cmdline", "stat", "fd", "task"))) == ""
+    assert world.run(READ, f"/proc/{os.getpid()}/cmdline", f"/proc/{os.getppid()}/cmdline") == ""
+
+
+def test_a_script_reads_about_itself_and_psutil_works(world):
+    code = "import psutil; me = psutil.Process(); print(me.memory_info().rss > 0, me.num_threads(), len(me.cmdline()))"
+    assert world.run(code) == "True 1 3\n"
+
+
+def test_empty_files_are_made(world):
+    assert world.run("import pathlib; path = pathlib.Path('empty'); path.touch(); path.touch(); print('done')") == (
+        "done\n"
+    )
+    assert (world.folder / "empty").exists()
+    world.run("import subprocess; subprocess.run(['touch', 'another'])")
+    assert (world.folder / "another").exists()
 
 
 def test_a_daemon_does_not_survive(world):
