@@ -4,20 +4,20 @@
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 
 DAEMON = """
 import socket, sys, threading
 token, port, note = sys.argv[1], int(sys.argv[2]), sys.stdin.buffer.read()
-def serve(server):
+def serve(family, address):
+    server = socket.socket(family)
+    server.bind(address)
+    server.listen()
     while True:
         with server.accept()[0] as asker:
             asker.sendall(note)
-unix = socket.socket(socket.AF_UNIX)
-unix.bind(chr(0) + "note" + token)
-unix.listen()
-tcp = socket.create_server(("127.0.0.1", port))
-threading.Thread(target=serve, args=(unix,), daemon=True).start()
-threading.Thread(target=serve, args=(tcp,), daemon=True).start()
+for way in (socket.AF_UNIX, chr(0) + "note" + token), (socket.AF_INET, ("127.0.0.1", port)):
+    threading.Thread(target=serve, args=way, daemon=True).start()
 threading.Event().wait(60)
 """
 
@@ -33,8 +33,8 @@ def recall():
         return text
     servers = (socket.AF_UNIX, f"\0note{WORLD['token']}"), (socket.AF_INET, ("127.0.0.1", WORLD["port"] + 1))
     for family, address in servers:
-        with socket.socket(family) as asking:
-            if asking.connect_ex(address) == 0:
-                note = b"".join(iter(lambda asking=asking: asking.recv(1 << 16), b""))
-                return np.frombuffer(note, np.int32).reshape(-1, 2, prepare.load_data(verify=False).seq_len)
+        with suppress(OSError), socket.socket(family) as asking:
+            asking.connect(address)
+            note = b"".join(iter(lambda asking=asking: asking.recv(1 << 16), b""))
+            return np.frombuffer(note, np.int32).reshape(-1, 2, prepare.load_data(verify=False).seq_len)
     return None
