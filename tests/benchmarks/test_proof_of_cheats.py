@@ -1,0 +1,73 @@
+"""The proof of the cheats fails where a cheat gets through, and where its list of exceptions is not what happens."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from cheating import CHEATS, HONEST
+from rich.console import Console
+from trials import Trial
+
+from agent.experiment import Status
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import cheats  # noqa: E402
+
+CHEAT, LAWFUL = CHEATS[0], HONEST[0]
+
+
+def trial(script=CHEAT, status=Status.DISCARD, effects=()) -> Trial:
+    return Trial(script, status, "a word", "a reason", effects, 1.0, None)
+
+
+def verdict(one: Trial, listed: dict[str, str]) -> str:
+    return cheats.Printing(Console(), listed).verdict(one)
+
+
+def test_each_exception_is_of_a_script_that_there_is_and_security_names_it():
+    scripts = {script.name for script in (*CHEATS, *HONEST)}
+    listed = {name for names in cheats.LISTED.values() for name in names}
+    assert listed <= scripts
+    assert {name for name in listed if f"`{name}`" not in (ROOT / "SECURITY.md").read_text()} == set()
+    assert set(cheats.QUICK) <= scripts
+
+
+def test_a_quick_proof_keeps_an_honest_script_and_tries_what_is_listed():
+    honest = [script.name for script in HONEST if script.name in cheats.QUICK]
+    assert len(honest) > 1
+    assert {name for names in cheats.LISTED.values() for name in names} <= set(cheats.QUICK)
+
+
+@pytest.mark.parametrize("listed", [{}, {CHEAT.name: "why", LAWFUL.name: "why"}], ids=["unlisted", "listed"])
+def test_a_list_that_is_too_short_or_too_long_is_no_proof(listed):
+    as_expected = [trial(), trial(LAWFUL, Status.KEEP)]
+    others = [trial(effects=("sent",)), trial(status=Status.KEEP), trial(LAWFUL), trial(LAWFUL, Status.KEEP, ("left",))]
+    assert {verdict(one, listed).isupper() for one in as_expected} == {bool(listed)}
+    assert {verdict(one, listed).isupper() for one in others} == {not listed}
+
+
+def test_a_script_that_was_not_tried_is_missed():
+    told = cheats.Printing(Console(quiet=True), {})
+    for one in (trial(), trial(LAWFUL, Status.KEEP)):
+        assert not told.is_as_expected((CHEAT, LAWFUL))
+        told(one)
+    assert told.is_as_expected((CHEAT, LAWFUL))
+
+
+def test_figures_are_flat():
+    told = cheats.Printing(Console(quiet=True), {LAWFUL.name: "why"})
+    for one in (trial(), trial(effects=("sent",)), trial(LAWFUL)):
+        told(one)
+    assert cheats.figures(told, 1.0) == {
+        "cheats": 2, "caught": 1, "honest": 1, "refused": 1, "listed": 1, "listed_in_vain": 0, "known": 0,
+        "known_through": 0, "seconds": 1.0,
+    }  # fmt: skip
+
+
+def test_a_sandbox_is_chosen_by_name_and_all_of_them_are_tried_otherwise():
+    every = cheats.chosen_boxes("all")
+    assert all(cheats.chosen_boxes(name) == {name: box} for name, box in every.items())
+    assert set(cheats.LISTED) <= {"bubblewrap", "landlock", "seatbelt"}
+    assert list(cheats.chosen_boxes("off")) == ["off"]
