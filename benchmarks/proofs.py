@@ -65,7 +65,16 @@ class Proof:
 
 NONE = {"least": 0, "most": 0}
 PROOFS = (
-    Proof("cheats", "every known cheat is caught, and no honest script is refused"),
+    Proof(
+        "cheats",
+        "every known cheat is caught, and no honest script is refused, but for what is listed by sandbox",
+        goals=(
+            Goal("bubblewrap_caught", "caught in bubblewrap", least=77),
+            Goal("bubblewrap_refused", "refused", **NONE),
+            Goal("landlock_caught", "caught under Landlock", least=77),
+            Goal("landlock_refused", "refused", least=1, most=1),
+        ),
+    ),
     Proof(
         "faults",
         "a night and every command go on after a kill at any write, a full disk, a torn file",
