@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,13 +85,14 @@ def prepare(
     with file_errors(cache):
         job = Job(dataset, scale, plan_units(find_sources(dataset, shards, cache)), cache / "data")
         with refusal_leaves_nothing(job), FileLock(job.folder / "lock"):
-            for left in job.folder.glob(".*"):  # files that a killed call had not yet given their names
-                left.unlink()
+            for left in job.folder.glob(".*.[0-9]*.????????"):  # a killed call had not yet given it its name
+                with suppress(OSError):
+                    left.unlink()
             if _is_prepared(job.folder, job.recipe):
                 say(f"{dataset} is already prepared")
             else:
                 build(job, workers or usable_cores())
-            shutil.rmtree(job.build, ignore_errors=True)  # first: of a selected corpus, nobody may look here again
+            shutil.rmtree(job.build, ignore_errors=True)  # before it is selected: no later call need come here
             write_atomically(job.folder / "selected", f"{job.folder.name}\n".encode())
             (job.folder / "selected").replace(job.data / "selected")
     return job.folder

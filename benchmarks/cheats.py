@@ -188,9 +188,10 @@ def table(folder: str, told: Printing) -> Table:
 
 
 def figures(told: Printing, seconds: float) -> dict[str, float]:
-    """Flat keys."""
+    """Return the counts of one sandbox."""
     return {
         "cheats": len(told.of("caught")),
+        "through": sum(not trial.is_caught for trial in told.of("caught")),
         "caught": sum(trial.is_caught for trial in told.of("caught")),
         "honest": len(told.of("honest")),
         "refused": sum(not trial.is_kept for trial in told.of("honest")),

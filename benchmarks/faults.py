@@ -104,7 +104,7 @@ def run_kills(count: int, seed: int, lab: Lab, pool: ProcessPoolExecutor, sums: 
             tasks = sweeps.more(missing, seed) if count >= MANY_KILLS else []
 
 
-def run_others(kind: str, faults: list[Fault], lab: Lab, pool: ProcessPoolExecutor, sums: dict[str, Tally]) -> None:
+def run_faults(kind: str, faults: list[Fault], lab: Lab, pool: ProcessPoolExecutor, sums: dict[str, Tally]) -> None:
     with bar(len(faults)) as advance:
         folders = [lab.folder / f"{kind}-{number}" for number in range(len(faults))]
         jobs = [pool.submit(run_other, fault, at, lab) for fault, at in zip(faults, folders, strict=True)]
@@ -170,6 +170,7 @@ def report(sums: dict[str, Tally], lab: Lab) -> measure.Flat:
         total.add(tally)
     flat: measure.Flat = {name: getattr(total, name) for name in COUNTS}
     flat["kills"] = sum(sums[name].kills for name in names if name in sums)
+    flat["command_kills"] = sum(tally.times for name, tally in sums.items() if name.startswith(killed_commands.KILLED))
     flat["points_of_a_night"] = len(lab.references[BUDGET_S].points)
     for name, tally in sums.items():
         key = name.replace(" ", "_").replace(",", "")
@@ -194,9 +195,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             with ProcessPoolExecutor(options.workers, initializer=kills.adopt_orphans) as pool:
                 if options.only in (None, "kills"):
                     run_kills(count, options.seed, lab, pool, sums)
-                for kind, faults in (("commands", killed_commands), ("others", others)):
+                for kind, module in (("commands", killed_commands), ("others", others)):
                     if options.only in (None, kind):
-                        run_others(kind, faults.every_fault(options.quick), lab, pool, sums)
+                        run_faults(kind, module.every_fault(options.quick), lab, pool, sums)
             flat = report(sums, lab)
         measure.write_json(options.json, flat)
         return int(any(flat[name] for name in COUNTS[1:]))
@@ -212,7 +213,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--minutes", type=float, default=600, metavar="M", help="begin no night after that (default: 600)")
     top.add_argument("--workers", type=int, default=2, metavar="N", help="nights at a time (default: %(default)s)")
     top.add_argument("--seed", type=int, default=0, metavar="K", help="of the random moments (default: %(default)s)")
-    top.add_argument("--only", choices=["kills", "commands", "others"], help="a third of it")
+    top.add_argument("--only", choices=["kills", "commands", "others"], help="one of its three parts")
     top.add_argument("--out", type=Path, metavar="DIR", help="keep the nights there (default: removed)")
     return top
 

@@ -32,12 +32,13 @@ from agent.records.place import Place
 
 COMMAND = re.compile(r"^ *(pip install uv && uv run nightshift run .*?) *(?:#.*)?$", re.MULTILINE)
 LIMIT_S = 1800.0
+OF_CALLER = ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PYTHONPATH", "NIGHTSHIFT_DATA")  # the clone has its own
 BEGINS, NIGHT, FIRST = "no corpus is prepared yet", "night ", "#0 "  # how the first line of a phase begins
 
 
 @dataclass(frozen=True)
 class Look:
-    """One first look: seconds of its phases, and how many runs its night made."""
+    """Hold one first look: seconds of its phases, and how many runs its night made."""
 
     packages_s: float
     corpus_s: float
@@ -65,11 +66,13 @@ def look(folder: Path) -> Look:
     clone = folder / "nightshift"
     subprocess.run(["git", "clone", "--quiet", measure.ROOT, clone], check=True)
     packages = subprocess.run(["uv", "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
-    env = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "NIGHTSHIFT_DATA")}
     (folder / "home").mkdir()
-    env |= {"HOME": str(folder / "home"), "NIGHTSHIFT_CACHE": str(folder / "cache"), "UV_CACHE_DIR": packages}
-    env |= {"PYTHONUNBUFFERED": "1"}
-    env.pop("UV_PROJECT_ENVIRONMENT", None)
+    env = {name: value for name, value in os.environ.items() if name not in OF_CALLER} | {
+        "HOME": str(folder / "home"),
+        "NIGHTSHIFT_CACHE": str(folder / "cache"),
+        "UV_CACHE_DIR": packages,
+        "PYTHONUNBUFFERED": "1",
+    }
     watched = measure.watch(["bash", "-c", command_of_readme()], env=env, cwd=clone, limit_s=LIMIT_S)
     return taken_apart(watched, Place.of(clone / measure.SCRIPT.name))
 
@@ -122,7 +125,8 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
     rows = [
         [name.removesuffix("_s"), measure.show(flat[name], ".1f" if name.endswith("_s") else ".0f")] for name in names
     ]
-    measure.print_table(f"A first look, median of {args.runs}: {command_of_readme()}", ["phase", "s"], rows)
+    title = f"A first look, median of {args.runs}: {command_of_readme()}"
+    measure.print_table(title, ["phase", "seconds, or count"], rows)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -13,7 +13,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -29,7 +29,9 @@ from agent.records.journal import Journal
 from agent.tries.line import TryLine
 from agent.tries.request import TryRequest
 
-QUICK_KILLS, MOST_KILLS = 4, 60  # of one command
+QUICK_KILLS, MOST_KILLS = 4, 30  # of one command
+KILLED = "killed: "  # how the names of these faults begin
+GIT = ".git"
 PREPARES = """
 import os
 from pathlib import Path
@@ -54,7 +56,7 @@ class Case:
     words: tuple[str, ...]
     lay: Callable[[Path], object] = lambda root: None
     refusal: str = ""
-    at_hand: Callable[[Path], object] = lambda root: nullcontext()  # while it runs
+    at_hand: Callable[[Path], AbstractContextManager[object]] = lambda root: nullcontext()  # while it runs
 
     @property
     def call(self) -> list[str]:
@@ -71,14 +73,14 @@ def run(root: Path, *call: str) -> None:
 
 
 def arrived(root: Path) -> None:
-    """A file of the night beside a repository that knows nothing of it."""
+    """Put a file of the night beside a repository that knows nothing of it."""
     run(root, *command("pack", "../t.tar.gz"))
     shutil.rmtree(root)
     make_repository(root, unigram())
 
 
 def packed_away(root: Path) -> None:
-    run(root, *command("archive", "t"))
+    run(root, *command("archive", "--tag", "t"))
     for ref in git(root, "for-each-ref", "--format=%(refname)", "refs/experiments", "refs/heads/experiments").split():
         git(root, "update-ref", "-d", ref)
 
@@ -93,7 +95,7 @@ def edited(root: Path) -> None:
 
 
 def in_line(root: Path) -> None:
-    """A try that waits, of a script that the night has tried."""
+    """Let a try wait, of a script that the night has tried."""
     tried = git(root, "show", "refs/experiments/t/0001:train_mlx.py")
     facts: dict[str, object] = {"file": "idea.py", "path": "train_mlx.py", "message": "sharper", "tag": "t"}
     rest = {field.name: None for field in fields(TryRequest)} | {"terms": {}, "anyway": True, "submitted": ""}
@@ -114,10 +116,10 @@ def with_worker(root: Path) -> Iterator[None]:
 CASES = (
     Case(("pack", "../t.tar.gz"), refusal="is there already"),
     Case(("unpack", "../t.tar.gz"), arrived, "holds this night already"),
-    Case(("archive", "t")),
-    Case(("archive", "--unpack", "t"), packed_away, "is here, and not packed"),
+    Case(("archive", "--tag", "t")),
+    Case(("archive", "--unpack", "--tag", "t"), packed_away, "is here, and not packed"),
     Case(("init",), emptied),
-    Case(("ship", "t"), lambda root: run(root, *command("ship", "t"))),
+    Case(("ship", "--tag", "t"), lambda root: run(root, *command("ship", "--tag", "t"))),
     Case(("submit", "idea.py", "-m", "sharper"), edited, "waits already"),
     Case(
         ("try", "--start", "--anyway", "--edit", "idea.py", "-m", "sharper"), edited, "has the same script", with_worker
@@ -161,15 +163,16 @@ class Scene:
         shutil.copytree(self.folder, folder, symlinks=True)
         trace, mine = folder.with_suffix(".txt"), Tally(times=1)
         end = given(self.case, folder / "user", Strike(number, torn=number % 2 == 0), trace)
-        if end.killed:
-            self.look_between(state_of(folder), mine)
-            told = asked(command("status"), folder / "user")
-            check_words(told, (0, 2, 3), mine)
-            again = given(self.case, folder / "user")
-            check_words(again, (0, 2) if self.case.refusal else (0,), mine)
-            if again.code == 2 and self.case.refusal not in again.said:
-                mine.blame("lost", f"the second call says: {again.said.strip()[-300:]}")
-            self.look_after(state_of(folder), mine)
+        if not end.killed:
+            raise measure.Failed(f"{self.case.name} was not killed at {number}: it ended with {end.code}, {end.said}")
+        self.look_between(state_of(folder), mine)
+        told = asked(command("status"), folder / "user")
+        check_words(told, (0, 2, 3), mine)
+        again = given(self.case, folder / "user")
+        check_words(again, (0, 2) if self.case.refusal else (0,), mine)
+        if again.code == 2 and self.case.refusal not in again.said:
+            mine.blame("lost", f"the second call says: {again.said.strip()[-300:]}")
+        self.look_after(state_of(folder), mine)
         at = end.points[-1] if end.points else ()
         mine.notes = [
             f"{note}  [{self.case.name}, killed at {number}: {' '.join(at)}; see {folder}]" for note in mine.notes
@@ -179,7 +182,7 @@ class Scene:
             shutil.rmtree(folder)
 
     def look_between(self, now: State, tally: Tally) -> None:
-        """No file is half of what it was or is to be, and none is gone before all that comes of it is there."""
+        """Check that no file is half of what it was or is to be, and that none is gone before all else is there."""
         for path in (now.keys() & (self.before.keys() | self.after.keys())) - {GIT}:
             if now[path] not in (self.before.get(path), self.after.get(path)):
                 tally.blame("damaged", f"{path} is neither as before nor as after")
@@ -199,7 +202,7 @@ class Scene:
 
 def given(case: Case, root: Path, strike: Strike | None = None, trace: Path = Path()) -> Ended:
     """Give the command, wait for all of its processes, and return how it ended."""
-    with case.at_hand(root):  # type: ignore[attr-defined]
+    with case.at_hand(root):
         return asked(case.call, root, strike, trace)
 
 
@@ -218,8 +221,6 @@ def check_words(end: Ended, codes: tuple[int, ...], tally: Tally) -> None:
 
 
 # ---- states ----------------------------------------------------------------------------------------------------------
-
-GIT = ".git"
 
 
 def state_of(folder: Path) -> State:
@@ -272,7 +273,7 @@ def every_fault(quick: bool) -> list[Fault]:
     parts = 1 if quick else 2  # of one command, so that the longest does not come to run alone
     most = QUICK_KILLS if quick else MOST_KILLS // parts
     return [
-        Fault(f"killed: {case.name}", killed, (at, part, parts, most))
+        Fault(f"{KILLED}{case.name}", killed, (at, part, parts, most))
         for part in range(parts)
         for at, case in enumerate(CASES)
     ]

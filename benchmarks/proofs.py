@@ -4,8 +4,8 @@
 
 A proof is another program of this folder. It falls short where it fails, or where one of its figures misses the goal
 that stands beside it here. Whole, all of them take a good hour on two cores; --quick runs the short form of each, which
-touches each mechanism once and whose figures are too few for goals. The table names commit, device and date, and is
-what benchmarks/README.md holds of the last change to what is proved.
+touches each mechanism once and whose figures are too few for goals. The table names commit, device and date:
+put it into benchmarks/README.md.
 
 Exit code 1 where a proof falls short, also because this machine lacks what it needs.
 """
@@ -29,7 +29,7 @@ import hardware
 
 @dataclass(frozen=True)
 class Goal:
-    """What a figure of a proof has to be: within these bounds, both included."""
+    """Bound a figure of a proof; both bounds are allowed."""
 
     key: str  # of the proof's JSON
     words: str
@@ -44,12 +44,15 @@ class Goal:
     def bounds(self) -> str:
         if self.least == self.most:
             return format(self.least, self.form)
-        return f"at least {self.least:{self.form}}" if self.most == float("inf") else f"at most {self.most:{self.form}}"
+        if self.most == float("inf"):
+            return f"at least {self.least:{self.form}}"
+        upper = f"{self.most:{self.form}}"
+        return f"at most {upper}" if self.least == float("-inf") else f"from {self.least:{self.form}} to {upper}"
 
 
 @dataclass(frozen=True)
 class Proof:
-    """A program of this folder: what it shows, how it is run whole, and its goals."""
+    """Describe a program of this folder: what it shows, how it is run whole, and its goals."""
 
     name: str
     shows: str
@@ -64,14 +67,16 @@ class Proof:
 
 
 NONE = {"least": 0, "most": 0}
+LOSSES = ("lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
+NOTHING_LOST = tuple(Goal(key, key.replace("_", " "), **NONE) for key in LOSSES)
 PROOFS = (
     Proof(
         "cheats",
         "every known cheat is caught, and no honest script is refused, but for what is listed by sandbox",
         goals=(
-            Goal("bubblewrap_caught", "caught in bubblewrap", least=77),
-            Goal("bubblewrap_refused", "refused", **NONE),
-            Goal("landlock_caught", "caught under Landlock", least=77),
+            Goal("bubblewrap_through", "cheats through bubblewrap", **NONE),
+            Goal("bubblewrap_refused", "honest scripts refused", **NONE),
+            Goal("landlock_through", "through Landlock", **NONE),
             Goal("landlock_refused", "refused", least=1, most=1),
         ),
     ),
@@ -80,23 +85,22 @@ PROOFS = (
         "a night and every command go on after a kill at any write, a full disk, a torn file",
         ("--kills", "1000"),
         (
-            Goal("kills", "kills", least=1000),
-            *(
-                Goal(key, key.replace("_", " "), **NONE)
-                for key in ("lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
-            ),
+            Goal("kills", "kills of nights", least=1000),
+            Goal("command_kills", "of commands", least=200),
+            *NOTHING_LOST,
         ),
+        quick=("--quick", "--kills", "60"),
     ),
     Proof(
         "crew_kills",
         "with several workers as well",
         ("--kills", "100"),
-        (Goal("kills", "kills", least=100),),
+        (Goal("kills", "kills", least=100), *NOTHING_LOST),
     ),
     Proof(
         "judge_power",
         "the judge gains nearly what greed gains, and knows what it has",
-        ("--nights", "300", "--other-nights", "20", "--parallel-nights", "20"),
+        ("--nights", "300", "--other-nights", "0", "--parallel-nights", "32"),
         (
             Goal("balanced_over_greedy", "true gain over greedy's", least=0.97, form=".1%"),
             Goal("balanced_worthless", "worthless among balanced's keeps", most=0.30, form=".1%"),
@@ -104,6 +108,8 @@ PROOFS = (
             Goal("dawn_worthless", "worthless after dawn", most=0.10, form=".1%"),
             Goal("dawn_over_balanced", "true gain that dawn leaves", least=0.95, form=".1%"),
             Goal("strict_false_keeps_per_100", "strict: false keeps in 100", most=0.5, form=".2f"),
+            Goal("async_cost_4", "gain that 4 workers lose", most=0.10, form=".1%"),
+            Goal("async_cost_16", "16 workers", most=0.20, form=".1%"),
         ),
     ),
     Proof(
@@ -118,7 +124,7 @@ PROOFS = (
     ),
     Proof(
         "early_stop",
-        "runs that are stopped early would have lost",
+        "where losses tell of scores, runs that are stopped early would have lost",
         ("--simulate", "100"),
         (
             Goal("telling_lost_rate", "good edits stopped", most=0.01, form=".1%"),
@@ -128,7 +134,7 @@ PROOFS = (
     ),
     Proof(
         "drift",
-        "a machine that slows down is noticed, and no other is accused",
+        "slow repeats are noticed on a steady machine, and few runs are accused on any",
         ("--nights", "100"),
         (
             Goal("h200_none_false_alarms", "false alarms, H200", most=0.01, form=".2%"),
@@ -140,14 +146,14 @@ PROOFS = (
         "first_look",
         "a newcomer has a verdict in three minutes",
         goals=(Goal("total_s", "seconds", most=180),),
-        quick=("--runs", "1", "--most-s", "1800"),  # the machine may be busy
+        quick=("--runs", "1", "--most-s", "900"),  # the machine may be busy
     ),
 )
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a proof ended."""
+    """Hold how a proof ended."""
 
     proof: Proof
     code: int
@@ -166,7 +172,7 @@ class Outcome:
     def row(self) -> list[str]:
         words = [f"{goal.words} {self._figure(goal)} ({goal.bounds})" for goal in self.proof.goals if self.checked]
         failed = [] if self.code == 0 else [f"exit code {self.code}"]
-        verdict = "holds" if self.holds else "FALLS SHORT"
+        verdict = ("holds" if self.checked else "ran") if self.holds else "FALLS SHORT"
         return [self.proof.name, self.proof.shows, "; ".join([*failed, *words]), f"{self.seconds / 60:.1f}", verdict]
 
     def _figure(self, goal: Goal) -> str:
@@ -193,12 +199,13 @@ def report(outcomes: Sequence[Outcome], where: str) -> None:
 
 def place_and_time() -> str:
     """Return commit, device and date, as they stand at the start of the proofs."""
-    commit = told("git", "rev-parse", "--short", "HEAD")
-    changed = " with changes that are not committed" if told("git", "status", "--porcelain", "-uno") else ""
-    return f"Commit `{commit}`{changed}, {hardware.device_name()}, {datetime.now(UTC):%d %B %Y}"
+    commit = output_of("git", "rev-parse", "--short", "HEAD")
+    changed = output_of("git", "status", "--porcelain", "-uno", "--", ".", ":!results.tsv")  # which a night writes
+    commit = f"`{commit}` with changes that are not committed" if changed else f"`{commit}`"
+    return f"Commit {commit}, {hardware.device_name()}, {datetime.now(UTC):%d %B %Y}"
 
 
-def told(*command: str) -> str:
+def output_of(*command: str) -> str:
     return subprocess.run(command, cwd=measure.ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -80,6 +80,9 @@ def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -
     at_home returns the night with its corpus on this machine, and None where that is not here. The file stays.
     """
     there = read_contents(file)
+    if valid_tag(there.tag) and place.journal(there.tag).exists():  # a call that was killed may have brought it
+        sweep_aside(place)
+        Ledger(place).write()
     _check_new(place, there, file)
     with work_folder(place) as aside:
         contents = extract_night(file, there, aside)
@@ -108,8 +111,6 @@ def _check_new(place: Place, there: Contents, file: Path) -> None:
     if place.journal(there.tag).exists():
         with Journal.read(place.journal(there.tag)) as journal:
             started = journal.night().started
-        sweep_aside(place)  # a call that was killed may have brought it, and no more
-        Ledger(place).write()
         which = "this night" if started == there.started else f"another night of that tag, begun {started}"
         raise NightError(f"{folder} holds {which} already; move it away to unpack {file}")
     if away.exists():

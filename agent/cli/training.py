@@ -80,20 +80,18 @@ def _next_commands(
     """Return the commands that come next, each with what it is for."""
     tag, last = context.runner.night.tag, len(history) - 1
     of = () if context.place.tags()[-1] == tag else ("--tag", tag)  # this call may have made no run
+    go_on = run_on(options, tag, history), "go on with this night"
+    if not now.ideas:
+        return [(typed("status", *of), "how far it is"), go_on]
     number = str(last if now.gain is None or now.best is None else now.best.number)
     what = "why nothing was kept" if now.gain is None else "the best edit, and how it was judged"
-    commands = [(typed("show", number, *of), what)] if now.ideas else []
+    tried = typed("results", *of), "all that was tried, one line each"
+    tested = typed("confirm", *of), "is it better? by fresh seeds and another text"
     if is_look(now.budget_s) and not context.stop.after_run:
-        commands.append((typed("results", *of), "all that was tried, one line each"))
-        return [
-            *commands,
-            (typed("run"), f"a real night: {duration(prepare.TIME_BUDGET_S / 3600)} a run"),
-        ]
-    if now.gain is not None and now.dawn is None:
-        commands.append((typed("confirm", *of), "is it better? by fresh seeds and another text"))
-    else:
-        commands.append((typed("results", *of), "all that was tried, one line each"))
-    return [*commands, (run_on(options, tag, history), "go on with this night")]
+        budget = duration(prepare.TIME_BUDGET_S / 3600)
+        real = typed("run", *script_words(options.night)), f"a real night: {budget} a run"
+        return [(typed("show", number, *of), what), tried, real]
+    return [(typed("show", number, *of), what), tried if now.gain is None or now.dawn is not None else tested, go_on]
 
 
 def _show(last: LastScreen) -> None:

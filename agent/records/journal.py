@@ -70,8 +70,10 @@ class Journal:
             database.executescript(f"{DURABLE}; BEGIN; {SCHEMA} PRAGMA user_version = {VERSION};")
             database.executemany("INSERT INTO night VALUES (?, ?)", facts)
             database.execute("COMMIT")
-            # under its own name, a choice that is killed would leave what no reader could roll back
+            # before it has its name: killed here, it leaves a rollback journal, which a reader cannot apply
             database.execute("PRAGMA journal_mode = WAL")
+        for words in ("-wal", "-shm"):  # of a journal that somebody has deleted: it would be read as part of this one
+            path.with_name(path.name + words).unlink(missing_ok=True)
         aside.replace(path)
         flush(path.parent)
         return cls.resume(path)
@@ -80,7 +82,7 @@ class Journal:
     def resume(cls, path: Path) -> "Journal":
         """Open a journal for writing; raises NightError where it is none, or has a format that cannot be migrated."""
         journal = cls(path, connect(path, writing=True))
-        journal._db.executescript(DURABLE)
+        journal._db.executescript(f"PRAGMA journal_mode = WAL; {DURABLE}")  # as create() chose, or a copy has lost it
         reserve = path.with_name("reserve")
         try:
             reserve.write_bytes(os.urandom(RESERVE_BYTES))  # which no file system makes smaller

@@ -108,8 +108,8 @@ def check_same_machine(night: Night, facts: Mapping[str, Any]) -> None:
     now = protocol(facts, night.budget_s)
     if now != night.protocol:
         raise NightError(
-            f"night {night.tag} has protocol {night.protocol}, here and now it would be {now}: the data or the preset "
-            f"are others, so scores would not compare; use another --tag"
+            f"night {night.tag} has protocol {night.protocol}, here and now it would be {now}: the data, the preset or "
+            f"nightshift are others, so scores would not compare; use another --tag"
         )
 
 

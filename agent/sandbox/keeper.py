@@ -31,6 +31,7 @@ from agent.sandbox.load import tree_cpu_s  # noqa: E402
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.02
 MAX_TASKS = 4096  # the kernel counts threads as processes, and libraries start many on a large machine
+MAX_OPEN_FILES = 4096
 OOM_SCORE = b"1000"  # if the machine runs out of memory, the kernel kills the run, not the harness
 
 
@@ -120,6 +121,7 @@ def on_start(limits: ResourceLimits | None, group: cgroup.Group | None, tasks: i
         group.join()
     if limits is not None:
         limit(resource.RLIMIT_FSIZE, limits.file_bytes)
+        limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)  # deleted files that are open are in no folder that is counted
         limit(resource.RLIMIT_NPROC, tasks + MAX_TASKS)  # the kernel does not apply it to root
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_bytes(OOM_SCORE)

@@ -54,7 +54,8 @@ SINCE_1 = READ | WRITE_FILE | MAKE_CHAR | MAKE_BLOCK | CHANGE & ~REFER
 ALWAYS_OPEN = (
     "whether a file exists, its size and its times",
     "notes to a later run in when a file was last read, and in how fast it can be read again",
-    "whether a process with a given number runs, and its group, its cores and its priority",
+    "whether a process with a given number runs, its group, cores, priority and processor time, and how many threads "
+    "and open files it has",
     "notes to a later run in counters of the kernel (/proc/sys/fs, /proc/self/net, /sys/class/block and the like)",
 )
 OPEN_BELOW = (

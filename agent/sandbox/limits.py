@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+CLOSED_S, MOST_DEPTH = 0.5, 64  # of a folder that cannot be read, and of folders in folders
 QUICK_S, THOROUGH_S = 0.1, 1.0  # between checks: a gigabyte fills in 0.08 s, listing all processes costs milliseconds
 GB = 1 << 30
 TREE = Path("/sys/fs/cgroup")
@@ -127,7 +128,7 @@ class Watch:
         self._filled = filled
         self._known: list[psutil.Process] = []
         self._disk_files = disk_files(folder)  # when the folder was last measured
-        self._closed = False  # whether a part of the folder could not be read at the last measurement
+        self._closed_s: float | None = None  # since when a part of the folder cannot be read; None: all of it can
         self._quick_s = self._thorough_s = 0.0
         self._shared_bytes = 0  # shared pages that the sum over processes counts again, as last measured
         self._spare_disk_bytes: int | None = None  # free bytes of a full disk; None: all files of the tree are known
@@ -135,12 +136,12 @@ class Watch:
     def exceeded(self) -> Excess | None:
         """Return the first limit that is exceeded, else None; cheap enough for a call every few milliseconds."""
         full, now_s = self.disk(), time.monotonic()  # at each call: another run's files may soon be gone again
-        if full is None and disk_files(self._folder) - self._disk_files > self._limits.folder_files:
-            full = self._usage()  # a script makes 100,000 files a second, and a folder of them is slow to remove
-        if full is not None or now_s - self._quick_s < QUICK_S:
+        # a script makes 100,000 files a second, and a folder of them is slow to remove
+        are_many = disk_files(self._folder) - self._disk_files > self._limits.folder_files
+        if full is not None or not (are_many or now_s - self._quick_s >= QUICK_S):
             return full
         self._quick_s = now_s
-        if now_s - self._thorough_s < THOROUGH_S:
+        if not (are_many or now_s - self._thorough_s >= THOROUGH_S):
             return self._memory()
         self._thorough_s, self._shared_bytes = now_s, 0
         self._known = self._tree()
@@ -206,15 +207,14 @@ class Watch:
         return over
 
     def _usage(self) -> Excess | None:
-        limits, used = self._limits, None
-        before, self._closed = self._closed, False
+        limits, now_s = self._limits, time.monotonic()
         self._disk_files = disk_files(self._folder)
         try:
             used = folder_usage(self._folder, limits.folder_bytes, limits.folder_files)
-        except PermissionError as error:
-            self._closed = True
-            if before:  # twice in a row: a folder that is being made or removed may be closed for a moment
-                used = _unmeasured(error)
+            self._closed_s = None
+        except PermissionError as error:  # a folder that is being made or removed may be closed for a moment
+            self._closed_s = now_s if self._closed_s is None else self._closed_s
+            used = _unmeasured(error) if now_s - self._closed_s >= CLOSED_S else None
         return Excess(f"its folder holds {used}") if used else None
 
 
@@ -285,7 +285,7 @@ def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
     Raise PermissionError if a part of it cannot be read.
     """
     used = files = 0
-    waiting = [str(folder)]
+    waiting, deepest = [str(folder)], str(folder).count(os.sep) + MOST_DEPTH
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
@@ -294,6 +294,8 @@ def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
                     used += _blocks_bytes(entry)
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
+                        if entry.path.count(os.sep) > deepest:  # long paths are slow to follow
+                            return f"folders more than the {MOST_DEPTH} deep that are allowed"
                     if used > most_bytes:
                         return f"more than the {most_bytes / GB:.1f} GB that are allowed"
                     if files > most_files:

@@ -383,7 +383,7 @@ def test_what_stays_open_is_said(box, stranger):
     assert set(words) < set(landlock.uncovered(5)) < set(landlock.uncovered(2)) < set(landlock.uncovered(0))
     assert "whether a file exists, its size and its times" in words
     assert box.run("import os, sys; print(os.stat(sys.argv[1]).st_size)", box.secret) == "3"
-    assert "whether a process with a given number runs, and its group, its cores and its priority" in words
+    assert any(gap.startswith("whether a process with a given number runs, its group, ") for gap in words)
     ask = "import os, sys; pid = int(sys.argv[1]); os.stat(f'/proc/{pid}'); print(os.getpgid(pid), os.getsid(pid))"
     assert box.run(ask, stranger.pid) == f"{os.getpgrp()} {os.getsid(0)}"
 

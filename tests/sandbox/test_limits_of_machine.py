@@ -22,6 +22,7 @@ from agent.sandbox.box import View
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.limits import (
     GB,
+    MOST_DEPTH,
     Excess,
     ResourceLimits,
     Watch,
@@ -288,6 +289,7 @@ def test_a_folder_that_is_closed_for_a_moment_is_left_alone(monkeypatch):
     """Only a user other than root can find a folder closed."""
     monkeypatch.setattr(limits_module, "QUICK_S", 0.0)
     monkeypatch.setattr(limits_module, "THOROUGH_S", 0.0)
+    monkeypatch.setattr(limits_module, "CLOSED_S", 0.1)
     is_root = os.geteuid() == 0
     if is_root:
         os.seteuid(65534)
@@ -297,7 +299,8 @@ def test_a_folder_that_is_closed_for_a_moment_is_left_alone(monkeypatch):
             part.mkdir()
             watch = Watch(PLENTY, Path(name), list)
             said = []
-            for mode in (0o700, 0o000, 0o700, 0o000, 0o000, 0o700):
+            for mode, wait_s in ((0o700, 0), (0o000, 0), (0o700, 0.2), (0o000, 0), (0o000, 0.2), (0o700, 0)):
+                time.sleep(wait_s)
                 part.chmod(mode)
                 over = watch.exceeded()
                 said.append(over and over.words)
@@ -306,6 +309,13 @@ def test_a_folder_that_is_closed_for_a_moment_is_left_alone(monkeypatch):
             os.seteuid(0)
     closed = "its folder holds a part that cannot be measured (Permission denied)"
     assert said == [None, None, None, None, closed, None]
+
+
+def test_folders_in_folders_are_followed_to_a_depth_that_is_quick(tmp_path):
+    (tmp_path / ("a/" * (MOST_DEPTH - 1))).mkdir(parents=True)
+    assert folder_usage(tmp_path, GB, 1000) is None
+    (tmp_path / ("a/" * (MOST_DEPTH + 1))).mkdir(parents=True)
+    assert "deep" in folder_usage(tmp_path, GB, 1000)
 
 
 def test_a_single_file_ends_at_its_limit(tmp_path):

@@ -8,7 +8,9 @@ from rich.cells import cell_len
 from samples import HISTORY, NIGHT
 
 from agent.experiment import Attempt, Decision, Kind, Status
+from agent.judging.intervals import Interval
 from agent.records.standing import Standing
+from agent.view.facts.nouns import DawnFacts
 from agent.view.facts.overview import Overview, overview
 from agent.view.live.ending import BAR, BEYOND, SHADE, belief, tried_lines
 
@@ -62,7 +64,7 @@ def test_of_many_edits_those_with_the_largest_gains_are_shown_in_their_order():
     numbers = [int(row.split()[0][1:]) for row in rows]
     assert numbers == sorted(numbers)
     assert {(7 * number) % 30 for number in numbers} == set(range(20, 30))
-    assert "19 edits" in rest
+    assert "19 further edits" in rest
 
 
 @pytest.mark.parametrize("columns", [60, 80, 132])
@@ -86,11 +88,13 @@ def standing(*history: Attempt) -> Overview:
     return overview(NIGHT, Standing.of(history), (), (), lambda number: history[number].proposal.title)
 
 
-def test_each_night_is_told_another_sentence_about_what_it_kept():
+def test_what_was_kept_is_believed_only_where_runs_train_and_the_interval_is_above_zero():
     baseline = scored_attempt(0, 1.50, 1.51, 1.49, status=Status.KEEP)
     clear = standing(baseline, scored_attempt(1, 1.2, 1.21, parent=0, status=Status.KEEP))
     doubtful = standing(baseline, scored_attempt(1, 1.49, 1.50, parent=0, status=Status.KEEP))
     nothing = standing(baseline, scored_attempt(1, 1.9, parent=0))
     short = dataclasses.replace(clear, doubt="its runs have 9 steps")
-    assert len({belief(night) for night in (clear, doubtful, nothing, short)}) == 4
-    assert "9 steps" in belief(short)
+    honest = dataclasses.replace(clear, dawn=DawnFacts(1, 1, 1, 0.3, 0.3, Interval(0.2, 0.1, 0.3), None, (), (), "LR"))
+    answers = [belief(night).removeprefix("Believe it? ") for night in (clear, doubtful, nothing, short, honest)]
+    assert [answer.split()[0] for answer in answers] == ["Probably:", "Not", "Nothing", "No:", "By"]
+    assert "9 steps" in answers[3]

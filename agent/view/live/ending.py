@@ -14,8 +14,9 @@ from agent.view.live.verdicts import COLOURS
 
 MOST_SHOWN = 10  # edits: all of it has to fit on one screen
 LEAST_CELLS, MOST_CELLS, LEAST_TITLE = 12, 32, 12
-BESIDE = 23  # columns of number, gain, zero and gaps
+BESIDE = 24  # columns of number, gain, zero and gaps
 PIPED_COLUMNS = 100
+WIDE_BPB = 10  # a script's losses may be anything
 BAR, SHADE, ZERO, BEYOND = "█", "░", "│", "◂"
 HEADING = "gain of each edit over its parent, bits per byte; higher is better (░ no more than luck between two runs)"
 
@@ -37,12 +38,12 @@ def tried_lines(history: History, smallest_bpb: float | None, columns: int | Non
     lines = []
     for attempt, gain_bpb in rows:
         colour = COLOURS[attempt.status] if attempt.status else ""
-        number, gain = f"#{attempt.number}", "" if gain_bpb is None else f"{gain_bpb:+.6f}"
+        number, gain = f"#{attempt.number}", _number(gain_bpb)
         title = shortened(shown(attempt.proposal.title), max(LEAST_TITLE, room + LEAST_TITLE - scale.cells + 1))
-        line = Text.assemble(f"  {number:<5}", (f"{_kind(attempt):<{kinds}}", colour), f"  {gain:>9}  ")
+        line = Text.assemble(f"  {number:<6}", (f"{_kind(attempt):<{kinds}}", colour), f"  {gain:>9}  ")
         lines.append(line + scale.bar(gain_bpb, colour) + Text(f"  {title}"))
     if len(edits) > len(rows):
-        lines.append(Text(f"  and {counted(len(edits) - len(rows), 'edit')} that brought less"))
+        lines.append(Text(f"  and {counted(len(edits) - len(rows), 'further edit')}"))
     return lines
 
 
@@ -58,11 +59,11 @@ class BarScale:
     @classmethod
     def of(cls, gains_bpb: Sequence[float], smallest_bpb: float, cells: int) -> "BarScale":
         """Fit the gains and the shade; a loss beyond the largest gain is cut, as it would leave no room for gains."""
-        largest_bpb = max([smallest_bpb, *gains_bpb])
+        largest_bpb = max([smallest_bpb, 0.0, *gains_bpb])
         worst_bpb = max([smallest_bpb, *(-gain for gain in gains_bpb)])
-        above_bpb = largest_bpb if largest_bpb > 0 else worst_bpb or 1.0
+        above_bpb = largest_bpb or worst_bpb or 1.0
         below_bpb = min(worst_bpb, above_bpb)
-        left = round(cells * max(0.0, below_bpb) / (max(0.0, below_bpb) + above_bpb))
+        left = round(cells * below_bpb / (below_bpb + above_bpb))
         return cls(left, cells - left, above_bpb / (cells - left), smallest_bpb)
 
     @property
@@ -96,6 +97,12 @@ def _gain_bpb(attempt: Attempt, history: History) -> float | None:
     return None if parent_bpb is None or attempt.val_bpb is None else parent_bpb - attempt.val_bpb
 
 
+def _number(gain_bpb: float | None) -> str:
+    if gain_bpb is None:
+        return ""
+    return f"{gain_bpb:+.6f}" if abs(gain_bpb) < WIDE_BPB else f"{gain_bpb:+.0e}"
+
+
 def _kind(attempt: Attempt) -> str:
     """Return how the edit ended, in a word of docs/judging.md."""
     return str(attempt.kind or "unfinished")
@@ -104,15 +111,19 @@ def _kind(attempt: Attempt) -> str:
 def belief(now: Overview) -> str:
     """Return in one sentence whether to believe what the night has kept."""
     if now.gain is None:
-        return "to believe? nothing was kept: the script as it stood is still the best"
+        return "Believe it? Nothing was kept: the script as it stood is still the best."
     if now.dawn is not None and now.dawn.honest is not None:
-        return "to believe? dawn has measured it with fresh seeds: its interval above is the honest one"
-    if now.gain.low_bpb <= 0:
-        return "to believe? not yet: the interval of the gain holds zero, so it may be luck"
+        return "Believe it? By the interval of dawn above, which fresh seeds have measured."
     if now.doubt is not None:
-        short = f"they hardly train ({now.doubt}), and what helps them need not help longer ones"
-        return f"to believe? in runs of {now.budget_s:g} s, yes; but {short}"
-    return "to believe? probably: the interval is above zero, but the best of many edits was also lucky; dawn tells"
+        return (
+            f"Believe it? No: runs of {now.budget_s:g} s hardly train ({now.doubt}), and how far they come depends on "
+            f"what else the machine does. What helps them need not help longer ones."
+        )
+    if now.gain.low_bpb <= 0:
+        return "Believe it? Not yet: the interval of the gain includes zero, so it may be luck."
+    return (
+        "Believe it? Probably: the interval is above zero. But the best of many was lucky, too: `confirm` measures it."
+    )
 
 
 @dataclass(frozen=True, slots=True)
