@@ -37,7 +37,7 @@ from trials import Told, Trial, try_all  # noqa: E402
 
 import prepare  # noqa: E402
 from agent.files import throwaway_folder  # noqa: E402
-from agent.runs.score import OF_ROWS_IN_LOOK  # noqa: E402
+from agent.runs.score import LOOK_ROW_STEP  # noqa: E402
 from agent.sandbox.box import Box, Mode, candidates, choose  # noqa: E402
 
 # one of each mechanism: what an audit may dislike, and what is kept before a cheat is judged; peeking, lying, notes,
@@ -157,7 +157,7 @@ def corpus(folder: Path) -> Path:
     """Prepare a text of which a first look scores as many rows as an audit of 256 positions needs."""
     folder.mkdir(parents=True)
     text = write_library_text(folder / "library.txt", chars=3_000_000)
-    scale = dataclasses.replace(TEST_SCALE, eval_tokens=OF_ROWS_IN_LOOK * TEST_SCALE.eval_tokens)
+    scale = dataclasses.replace(TEST_SCALE, eval_tokens=LOOK_ROW_STEP * TEST_SCALE.eval_tokens)
     return prepare.prepare(str(text), scale, cache=folder / "cache", workers=1)
 
 

@@ -38,8 +38,8 @@ Work = Mapping[str, npt.NDArray[np.generic]]  # file name → array: the input o
 SCORER = Path(__file__).with_name("scorer.py")
 ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
 # Runs below a minute are a first look: to score and to audit by all of the text would take a CPU longer than training.
-# So a quarter of the rows is scored, and one process audits; it is another protocol (agent/runs/fixed.py).
-LOOK_S, OF_ROWS_IN_LOOK = 60.0, 4
+# So every fourth row is scored, and one process audits; it is another protocol (agent/runs/fixed.py).
+LOOK_S, LOOK_ROW_STEP = 60.0, 4
 
 
 def is_look(budget_s: float) -> bool:
@@ -57,11 +57,11 @@ class Rows:
 
     @classmethod
     def of(cls, night: Night, split: Split = "validation") -> "Rows":
-        """Read the rows of a split that this night scores: all of them, or the first quarter in a first look."""
+        """Read the rows of a split that this night scores: all of them, or every fourth in a first look."""
         corpus = prepare.load_data(Path(night.data), verify=False)  # its checksums were verified
         inputs, targets = prepare.evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
-        count = -(-len(inputs) // OF_ROWS_IN_LOOK) if is_look(night.budget_s) else len(inputs)
-        return cls(inputs[:count].astype(np.uint16), targets[:count].astype(np.uint16), corpus.token_bytes)
+        step = LOOK_ROW_STEP if is_look(night.budget_s) else 1  # the rows that are left are of all documents
+        return cls(inputs[::step].astype(np.uint16), targets[::step].astype(np.uint16), corpus.token_bytes)
 
     @property
     def counted(self) -> npt.NDArray[np.bool_]:

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TEST_SCALE, write_library_text
 from dawns import BEST, LUCKY, SHARPER, START, remember
 from json_page import faults
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
-import prepare
 from agent.experiment import Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
 from agent.experiment.lease import LOCAL
 from agent.judging.confirmation import Again, Findings, Without, findings, next_run
@@ -26,12 +24,9 @@ from agent.night.opening.limits import Limits
 from agent.night.opening.lock import only_night
 from agent.night.opening.stop import AFTER_RUN, NOW
 from agent.night.planning.next_job import audit_reference
-from agent.runs.score import OF_ROWS_IN_LOOK
 
 SCRIPTS = [SHARPER, LUCKY, BEST]
 RUNS = 10
-# of which nights of seconds score a quarter
-MORE_ROWS = dataclasses.replace(TEST_SCALE, eval_tokens=OF_ROWS_IN_LOOK * TEST_SCALE.eval_tokens)
 # Of an earlier dawn, above the night's scores: what has been measured counts.
 EARLIER = {0: (0.004, 0.001, 0.010), 3: (0.008, 0.002, 0.005)}
 
@@ -90,13 +85,11 @@ class Morning:
 
 
 @pytest.fixture(scope="module")
-def morning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Morning]:
+def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Morning]:
     folder = tmp_path_factory.mktemp("dawn")
-    text = write_library_text(folder / "library.txt", chars=3_000_000)
-    data = prepare.prepare(str(text), MORE_ROWS, cache=folder / "cache", workers=1)
     grounds = Grounds(make_repository(folder / "user", START))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NIGHTSHIFT_DATA", str(data))
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
         grounds.try_scripts("t", SCRIPTS)
         night = grounds.attempts("t")
         for number in EARLIER:
@@ -212,7 +205,7 @@ def test_interruptions_change_neither_the_runs_nor_the_findings(morning):
     assert Findings.of(morning.facts).holdout.mean_bpb == pytest.approx(found.holdout.mean_bpb)
 
 
-def test_the_interval_on_the_holdout_covers_its_documents(morning):
+def test_the_interval_on_the_holdout_covers_the_choice_of_text(morning):
     found = Findings.of(morning.facts)
     assert re.fullmatch(r"the choice of seeds and of \d+ (documents|rows)", found.over)
     assert found.fitted.low_bpb < 0 < found.fitted.high_bpb

@@ -62,5 +62,5 @@ def test_another_preset_is_another_kind_of_device_to_a_night(monkeypatch):
     kind = device_kind(PROJECT)  # asked of the fixed files, on this machine's own device
     assert kind == "metal"
     usual = replace(NIGHT, device_kind="cpu", protocol=protocol({**FACTS, "device_kind": "cpu"}, NIGHT.budget_s))
-    with pytest.raises(NightError, match="the data or the preset are others"):
+    with pytest.raises(NightError, match="the data, the preset or nightshift are others"):
         check_same_machine(usual, {**FACTS, "device_kind": kind})
