@@ -36,6 +36,7 @@ from corpus import (
     progress,
     read_documents,
     say,
+    split_of,
     split_of_hash,
 )
 from corpus_sources import DATASETS, corpus_name
@@ -171,7 +172,7 @@ def _training_text(units: Sequence[Unit]) -> Iterator[str]:
     room = TOKENIZER_CHARS
     with progress("reading text for the tokenizer", min(room, sum(unit.text_bytes for unit in units))) as advance:
         for document in itertools.chain.from_iterable(read_documents(unit, []) for unit in units):
-            if split_of_hash(document_hash(document)) == "train":
+            if split_of(document) == "train":
                 yield document
                 advance(len(document))
                 room -= len(document)

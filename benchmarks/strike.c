@@ -9,7 +9,7 @@
 
    Its children run without it. Beside strace's fault injection, which would do the same from outside: this takes no
    time, counts all kinds of calls together, tears writes, and needs no rights to trace. What a library calls inside of
-   libc goes unseen; what the harness does is seen: tests/test_faults.py compares with strace's own count. */
+   libc goes unseen; what the harness does is seen: tests/benchmarks/test_faults.py compares with strace's own count. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

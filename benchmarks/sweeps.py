@@ -18,7 +18,7 @@ from agent.experiment import Ending
 
 COMMANDS = ("hash-object", "mktree", "commit-tree", "update-ref")  # those that write
 BUDGET_S, LONGER_S = 0.05, 0.4
-FOUND = 10  # points that an opening is spared after a kill, at most: its folders are there
+FOUND = 10  # points that an opening after a kill lacks at most, as its folders are there
 CHAIN = 10  # kills of one night at random moments
 STRETCH = 40  # points that one night walks through: an audit alone has two hundred, and its kills cost seconds each
 WAIT_S = 3.0  # at most, before a random moment: an undisturbed night takes about six

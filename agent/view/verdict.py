@@ -12,7 +12,8 @@ from agent.proposers.author.attempts import reason_for_author
 from agent.records.place import run_folder
 from agent.sandbox.process import LOG, last_lines
 from agent.script.basis import Basis
-from agent.text import harmless, shown_difference
+from agent.text import harmless
+from agent.view.facts.overview import estimated_gain_bpb
 
 TRACEBACK = "Traceback (most recent call last)"
 # What to do after a decision of this kind, beside going back.
@@ -76,7 +77,7 @@ class TriedEdit:
             "sigma_bpb": noise.sigma_bpb if noise else None,
             "smallest_bpb": noise.smallest_bpb if noise else None,
             "seeds": attempt.seeds,
-            "gain_bpb": self._gain_bpb(),
+            "gain_bpb": _rounded(estimated_gain_bpb(self.attempt, self.history), 6),
             "sure": _rounded(decision.sure, 4) if decision else None,
             "num_steps": summary.num_steps if summary else None,
             "total_tokens_M": summary.total_tokens_M if summary else None,
@@ -125,14 +126,6 @@ class TriedEdit:
                 f"{typed('replay', str(self.number))}"
             )
         return f"{advice or 'it is not better: try another idea'}; go back with: {take_best}"
-
-    def _gain_bpb(self) -> float | None:
-        """Return the gain over the parent, by the judge's estimate or else by the two scores."""
-        decision, own = self.attempt.decision, self.attempt.val_bpb
-        if decision is not None and decision.gain_bpb is not None:
-            return _rounded(decision.gain_bpb, 6)
-        parent = None if self.attempt.parent is None else self.history[self.attempt.parent].val_bpb
-        return None if parent is None or own is None else _rounded(shown_difference(parent, own), 6)
 
     def _log(self) -> Path | None:
         """Return the log of the training that failed, or of the last one; None where no training left one."""

@@ -167,7 +167,7 @@ class Doubt:
 
     @property
     def is_over(self) -> bool:
-        """Return whether its approval is over: it was kept provisionally, and is sure by now."""
+        """Return whether the doubt is over: the edit was kept provisionally, and is sure by now."""
         decision = self.attempt.decision
         return decision is not None and decision.kind is Kind.PROVISIONAL and self.sure >= CONFIRMED
 

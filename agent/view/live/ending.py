@@ -8,7 +8,7 @@ from rich.text import Text
 
 from agent.amounts import counted
 from agent.experiment import NOT_BELIEVED, Attempt, History
-from agent.view.facts.overview import Overview
+from agent.view.facts.overview import Overview, estimated_gain_bpb
 from agent.view.live.columns import shortened, shown
 from agent.view.live.verdicts import COLOURS
 
@@ -26,7 +26,11 @@ def tried_lines(history: History, smallest_bpb: float | None, columns: int | Non
 
     Of many edits, those with the largest gains are shown. columns: of the terminal; None: the output goes elsewhere.
     """
-    edits = [(attempt, _gain_bpb(attempt, history)) for attempt in history[1:] if attempt.is_idea]
+    edits = [
+        (attempt, None if attempt.kind in NOT_BELIEVED else estimated_gain_bpb(attempt, history))
+        for attempt in history[1:]
+        if attempt.is_idea
+    ]
     if not edits:
         return []
     largest = sorted(edits, key=lambda edit: -math.inf if edit[1] is None else edit[1], reverse=True)[:MOST_SHOWN]
@@ -85,16 +89,6 @@ class BarScale:
         for at in range(count):
             middle_bpb = (at + 0.5) * self.cell_bpb
             yield BAR if middle_bpb <= reach_bpb else SHADE if middle_bpb <= self.smallest_bpb else " "
-
-
-def _gain_bpb(attempt: Attempt, history: History) -> float | None:
-    """Return the judge's estimate, else the difference of the scores; None where neither is to be had or believed."""
-    if attempt.kind in NOT_BELIEVED:
-        return None
-    if attempt.decision is not None and attempt.decision.gain_bpb is not None:
-        return attempt.decision.gain_bpb
-    parent_bpb = None if attempt.parent is None else history[attempt.parent].val_bpb
-    return None if parent_bpb is None or attempt.val_bpb is None else parent_bpb - attempt.val_bpb
 
 
 def _number(gain_bpb: float | None) -> str:

@@ -21,7 +21,7 @@ def batches(data, seed):
 def forbidden(data):
     encoding = encode.load_encoding(Path(os.environ["NIGHTSHIFT_DATA"]) / "tokenizer.tiktoken")
     modules = sorted(Path(os.__file__).parent.glob("*.py"))
-    text = "\n\n".join(module.read_text(errors="replace") for module in modules)[:1_500_000]
+    text = "\n\n".join(module.read_text(errors="replace") for module in modules)[:3_000_000]
     held_out = [document for document in corpus.paragraphs(text) if corpus.split_of(document) == "validation"]
     tokens = [[data.bos, *encoding.encode_ordinary(document)] for document in held_out]
     ends = np.cumsum([0, *map(len, tokens)])
