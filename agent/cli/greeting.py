@@ -11,7 +11,7 @@ from datetime import datetime
 from agent.amounts import counted
 from agent.drift.power import Power
 from agent.errors import MachineError
-from agent.experiment import Night, short
+from agent.experiment import Night, is_look, short
 from agent.experiment.lease import WHOLE, Lease
 from agent.invocation import typed
 from agent.judging.judges.choice import judge_in_words
@@ -23,7 +23,6 @@ from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, ra
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place
 from agent.records.terms import Terms
-from agent.runs.score import is_look
 from agent.sandbox.limits import limits_of_machine
 from agent.sandbox.load import BUSY_SHARE, Counters, gpu_in_use, others_share
 

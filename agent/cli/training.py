@@ -15,7 +15,7 @@ from agent.cli.words.options import KEPT, ConfirmOptions, RunOptions, add_night,
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import count, dataset, positive, positive_int
 from agent.errors import NightError, NothingYet
-from agent.experiment import History, runs_at_dawns
+from agent.experiment import History, is_look, runs_at_dawns
 from agent.invocation import typed
 from agent.judging.confirmation import Findings
 from agent.night.assembly import Setup, open_context
@@ -27,7 +27,6 @@ from agent.proposers.mix import shares
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
 from agent.records.standing import Standing
-from agent.runs.score import is_look
 from agent.view import terminal
 from agent.view.answer import STDOUT, Answer, AnswersTo
 from agent.view.facts.overview import Overview, overview

@@ -222,6 +222,9 @@ class NightCall:
     workers: int
 
 
+LOOK_BUDGET_S = 60.0  # of training
+
+
 @dataclass(frozen=True, slots=True)
 class Night:
     """Hold the facts of a night that are fixed when it opens; `terms` alone may change."""
@@ -240,6 +243,11 @@ class Night:
     pins: str = "{}"  # JSON, kind → file → sha256: checked before every score (agent/records/checksums.py)
     terms: str = "{}"  # JSON, the options that hold for all of it (agent/records/terms.py); it may change
     id: str = ""  # by chance: no other night has it, nor a copy of this one elsewhere; "" before format 8
+
+
+def is_look(budget_s: float) -> bool:
+    """Return whether a night of such runs is a first look, whose scores and audits take less text."""
+    return budget_s < LOOK_BUDGET_S
 
 
 def short(ref: str) -> str:

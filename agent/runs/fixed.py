@@ -13,12 +13,11 @@ from typing import Any
 
 from agent.drift.power import Power
 from agent.errors import MachineError, NightError
-from agent.experiment import Night
+from agent.experiment import Night, is_look
 from agent.experiment.lease import WHOLE, Lease
 from agent.files import throwaway_folder, write_plain
 from agent.invocation import typed
 from agent.runs.probe import KIND
-from agent.runs.score import is_look
 from agent.sandbox.environment import leased_env, settings_in
 from agent.sandbox.process import end
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 import prepare
-from agent.experiment import Audit, Ending, History, Night, Run, Score
+from agent.experiment import Audit, Ending, History, Night, Run, Score, is_look
 from agent.files import read_end
 from agent.records import checksums
 from agent.runs import audit as auditing
@@ -37,14 +37,9 @@ Split = Literal["validation", "holdout"]
 Work = Mapping[str, npt.NDArray[np.generic]]  # file name → array: the input of a scorer
 SCORER = Path(__file__).with_name("scorer.py")
 ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
-# Runs below a minute are a first look: to score and to audit by all of the text would take a CPU longer than training.
-# So every fourth row is scored, and one process audits; it is another protocol (agent/runs/fixed.py).
-LOOK_S, LOOK_ROW_STEP = 60.0, 4
-
-
-def is_look(budget_s: float) -> bool:
-    """Return whether a night of such runs is a first look, whose scores and audits take less text."""
-    return budget_s < LOOK_S
+# In a first look, scoring and auditing by all of the text would take a CPU longer than training. So every fourth row is
+# scored, and one process audits; it is another protocol (agent/runs/fixed.py).
+LOOK_ROW_STEP = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -61,13 +61,14 @@ def test_figures_are_flat():
     for one in (trial(), trial(effects=("sent",)), trial(LAWFUL)):
         told(one)
     assert cheats.figures(told, 1.0) == {
-        "cheats": 2, "caught": 1, "honest": 1, "refused": 1, "listed": 1, "listed_in_vain": 0, "known": 0,
+        "cheats": 2, "through": 1, "caught": 1, "honest": 1, "refused": 1, "listed": 1, "listed_in_vain": 0, "known": 0,
         "known_through": 0, "seconds": 1.0,
     }  # fmt: skip
 
 
 def test_a_sandbox_is_chosen_by_name_and_all_of_them_are_tried_otherwise():
     every = cheats.chosen_boxes("all")
+    assert len(every) == sum(not isinstance(box, str) for box in cheats.candidates())
     assert all(cheats.chosen_boxes(name) == {name: box} for name, box in every.items())
     assert set(cheats.LISTED) <= {"bubblewrap", "landlock", "seatbelt"}
     assert list(cheats.chosen_boxes("off")) == ["off"]
