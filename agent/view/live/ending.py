@@ -13,7 +13,8 @@ from agent.view.live.columns import shortened, shown
 from agent.view.live.verdicts import COLOURS
 
 MOST_SHOWN = 10  # edits: all of it has to fit on one screen
-LEAST_CELLS, MOST_CELLS, LEAST_TITLE = 12, 32, 12
+LEAST_CELLS, MOST_CELLS = 12, 32  # of a bar
+LEAST_TITLE, USUAL_TITLE = 8, 24
 BESIDE = 24  # columns of number, gain, zero and gaps
 PIPED_COLUMNS = 100
 WIDE_BPB = 10  # a script's losses may be anything
@@ -36,14 +37,15 @@ def tried_lines(history: History, smallest_bpb: float | None, columns: int | Non
     largest = sorted(edits, key=lambda edit: -math.inf if edit[1] is None else edit[1], reverse=True)[:MOST_SHOWN]
     rows = sorted(largest, key=lambda edit: edit[0].number)
     kinds = max(len(_kind(attempt)) for attempt, _ in rows)
-    room = (columns or PIPED_COLUMNS) - kinds - BESIDE - LEAST_TITLE
+    room = (columns or PIPED_COLUMNS) - kinds - BESIDE  # for bar and title
+    cells = min(MOST_CELLS, max(LEAST_CELLS, room - USUAL_TITLE))
     gains_bpb = [gain_bpb for _, gain_bpb in rows if gain_bpb is not None]
-    scale = BarScale.of(gains_bpb, smallest_bpb or 0.0, min(MOST_CELLS, max(LEAST_CELLS, room)))
+    scale = BarScale.of(gains_bpb, smallest_bpb or 0.0, cells)
     lines = []
     for attempt, gain_bpb in rows:
         colour = COLOURS[attempt.status] if attempt.status else ""
         number, gain = f"#{attempt.number}", _number(gain_bpb)
-        title = shortened(shown(attempt.proposal.title), max(LEAST_TITLE, room + LEAST_TITLE - scale.cells + 1))
+        title = shortened(shown(attempt.proposal.title), max(LEAST_TITLE, room - cells))
         line = Text.assemble(f"  {number:<6}", (f"{_kind(attempt):<{kinds}}", colour), f"  {gain:>9}  ")
         lines.append(line + scale.bar(gain_bpb, colour) + Text(f"  {title}"))
     if len(edits) > len(rows):
