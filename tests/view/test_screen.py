@@ -39,7 +39,7 @@ def test_a_log_gets_a_plain_line_a_minute():
         "#1 LR 0.1 → 0.2",
         "   50% · step 70 · loss 4.250 · 1,850 tokens/s · 150 s left",
         "   scoring · 61 s",
-        "#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · Δ -0.250000 · keep",
+        "#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · gain +0.250000 · keep",
     ]
 
 

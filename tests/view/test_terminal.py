@@ -129,7 +129,7 @@ def test_a_verdict_has_no_more_digits_than_it_has_knowledge():
 def test_a_difference_is_that_of_the_scores_as_they_are_shown(tmp_path):
     before = scored_attempt(0, 1.2345676, status=Status.KEEP)  # 1.234568, and 1.234560 for the next: 0.0000072 less
     after = dataclasses.replace(scored_attempt(1, 1.2345604, parent=0, status=Status.KEEP), commit="d")
-    assert " · Δ -0.000008 · " in said(after, before)
+    assert " · gain +0.000008 · " in said(after, before)
     assert Greedy().judge(after, [before]).reason == "0.000008 below the incumbent"
     status = "\n".join(status_lines(NIGHT, [before, after]))
     assert "0.000008 below the baseline's 1.234568" in status
@@ -139,8 +139,8 @@ def test_a_difference_is_that_of_the_scores_as_they_are_shown(tmp_path):
 
 def test_a_verdict_names_score_difference_and_decision():
     assert said(HISTORY[0], None) == "#0 · baseline · val_bpb 1.500000 · keep"
-    assert said(HISTORY[1], HISTORY[0]) == "#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · Δ -0.250000 · keep"
-    assert said(HISTORY[3], HISTORY[1]) == "#3 · title · val_bpb 1.750000 · Δ +0.500000 · discard"
+    assert said(HISTORY[1], HISTORY[0]) == "#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · gain +0.250000 · keep"
+    assert said(HISTORY[3], HISTORY[1]) == "#3 · title · val_bpb 1.750000 · gain -0.500000 · discard"
 
 
 def test_a_crash_says_why():

@@ -11,7 +11,7 @@ from agent.text import CUT_WITH, harmless
 
 BETWEEN = " · "
 LABEL = re.compile(r" *\w+ {2,}(?=\S)")  # as in "  script   /home/…"
-WORD = re.compile(r"\s*(?:(?:val_bpb|σ|Δ|±) )?\S+")  # a number stays with its name
+WORD = re.compile(r"\s*(?:(?:val_bpb|σ|gain|±) )?\S+")  # a number stays with its name
 
 
 def shown(text: str) -> str:

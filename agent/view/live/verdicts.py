@@ -13,29 +13,32 @@ TELLING = NOT_BELIEVED | {Kind.IGNORES_SEED, Kind.STOPPED_EARLY, Kind.PROVISIONA
 
 
 def verdict(attempt: Attempt, before: Attempt | None, *, for_author: bool = False) -> str:
-    """Return number, title, score, difference to the earlier incumbent and decision, in rich markup.
+    """Return number, title, score, gain (higher is better) and decision, in rich markup.
+
+    The gain is the judge's estimate, or else the difference to the earlier incumbent.
 
     for_author: without words of a process that has read validation text.
     """
     status = attempt.status or Status.CRASH
     words = [f"#{attempt.number}", escape(harmless(attempt.proposal.title))]
-    delta_bpb = None
+    lower_bpb = None
     if attempt.val_bpb is not None:
         words.append(f"val_bpb {attempt.val_bpb:.6f}")
         if before is not None and before.val_bpb is not None:
-            delta_bpb = shown_difference(attempt.val_bpb, before.val_bpb)
-            words.append(f"Δ {delta_bpb:+.6f}")
+            lower_bpb = shown_difference(before.val_bpb, attempt.val_bpb)
+            estimated_bpb = attempt.decision.gain_bpb if attempt.decision is not None else None
+            words.append(f"gain {lower_bpb if estimated_bpb is None else estimated_bpb:+.6f}")
     why = reason_for_author(attempt) if for_author else attempt.decision and attempt.decision.words
-    explained = attempt.decision is not None and why and _wants_a_reason(attempt, delta_bpb)
+    explained = attempt.decision is not None and why and _wants_a_reason(attempt, lower_bpb)
     words.append(f"[{COLOURS[status]}]{status}[/]{f' ({escape(harmless(why))})' if why and explained else ''}")
     return " · ".join(words)
 
 
-def _wants_a_reason(attempt: Attempt, delta_bpb: float | None) -> bool:
+def _wants_a_reason(attempt: Attempt, lower_bpb: float | None) -> bool:
     """Return whether to show the reason: for crashes, the kinds of TELLING, and decisions against the difference."""
     if attempt.status is Status.CRASH or attempt.kind in TELLING:
         return True
-    return delta_bpb is not None and (delta_bpb < 0) != (attempt.status is Status.KEEP)
+    return lower_bpb is not None and (lower_bpb > 0) != (attempt.status is Status.KEEP)
 
 
 def describe(point: Progress, budget_s: float) -> str:
