@@ -40,6 +40,7 @@ def pack(
 
     No night may be running. The file holds the summary as JSON.
     """
+    sweep_aside(place)  # a call that was killed may have had only that left to do
     if to.exists() or to.is_symlink():
         raise NightError(f"{to} is there already; name another file, or delete it")
     if not to.parent.is_dir():
