@@ -63,6 +63,7 @@ class TriedEdit:
         """Return the facts that `nightshift try --json` prints (docs/agents.md)."""
         attempt, best, noise = self.attempt, self.best, self.noise
         decision, summary, log = attempt.decision, attempt.summary, self._log()
+        parent = None if attempt.parent is None else self.history[attempt.parent]
         return {
             "tag": self.night.tag,
             "attempt": self.number,
@@ -77,7 +78,7 @@ class TriedEdit:
             "sigma_bpb": noise.sigma_bpb if noise else None,
             "smallest_bpb": noise.smallest_bpb if noise else None,
             "seeds": attempt.seeds,
-            "gain_bpb": _rounded(estimated_gain_bpb(self.attempt, self.history), 6),
+            "gain_bpb": _rounded(estimated_gain_bpb(attempt, parent), 6),
             "sure": _rounded(decision.sure, 4) if decision else None,
             "num_steps": summary.num_steps if summary else None,
             "total_tokens_M": summary.total_tokens_M if summary else None,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from agent.experiment import VOID, Ask, Attempt, Dawn, Ending, History, Night, Status, short, source_name
+from agent.experiment import VOID, Ask, Attempt, Dawn, Ending, Night, Status, short, source_name
 from agent.judging.intervals import Interval
 from agent.proposers.mix import Share, shares_of
 from agent.records.standing import REPEATED, Brought, Standing, Stopped, summed
@@ -232,12 +232,18 @@ def gain_bpb(attempt: AttemptFacts, known: Mapping[int, AttemptFacts]) -> float 
     return parent.val_bpb - attempt.val_bpb
 
 
-def estimated_gain_bpb(attempt: Attempt, history: History) -> float | None:
+def estimated_gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
     """Return the gain of an attempt over its parent, by the judge's estimate or else by the two scores as shown."""
     if attempt.decision is not None and attempt.decision.gain_bpb is not None:
         return attempt.decision.gain_bpb
-    parent_bpb = None if attempt.parent is None else history[attempt.parent].val_bpb
-    return None if parent_bpb is None or attempt.val_bpb is None else shown_difference(parent_bpb, attempt.val_bpb)
+    return measured_gain_bpb(attempt, parent)
+
+
+def measured_gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
+    """Return by how much the score of an attempt, as shown, is below its parent's; None where one of them has none."""
+    if parent is None or parent.val_bpb is None or attempt.val_bpb is None:
+        return None
+    return shown_difference(parent.val_bpb, attempt.val_bpb)
 
 
 def kept_gain_bpb(attempt: AttemptFacts, known: Mapping[int, AttemptFacts]) -> float:

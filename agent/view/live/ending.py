@@ -28,7 +28,7 @@ def tried_lines(history: History, smallest_bpb: float | None, columns: int | Non
     Of many edits, those with the largest gains are shown. columns: of the terminal; None: the output goes elsewhere.
     """
     edits = [
-        (attempt, None if attempt.kind in NOT_BELIEVED else estimated_gain_bpb(attempt, history))
+        (attempt, None if attempt.kind in NOT_BELIEVED else estimated_gain_bpb(attempt, _parent(attempt, history)))
         for attempt in history[1:]
         if attempt.is_idea
     ]
@@ -91,6 +91,10 @@ class BarScale:
         for at in range(count):
             middle_bpb = (at + 0.5) * self.cell_bpb
             yield BAR if middle_bpb <= reach_bpb else SHADE if middle_bpb <= self.smallest_bpb else " "
+
+
+def _parent(attempt: Attempt, history: History) -> Attempt | None:
+    return None if attempt.parent is None else history[attempt.parent]
 
 
 def _number(gain_bpb: float | None) -> str:

@@ -5,7 +5,8 @@ from rich.markup import escape
 from agent.amounts import ABSURD
 from agent.experiment import NOT_BELIEVED, Attempt, Kind, Progress, Status
 from agent.proposers.author.attempts import reason_for_author
-from agent.text import harmless, shown_difference
+from agent.text import harmless
+from agent.view.facts.overview import estimated_gain_bpb, measured_gain_bpb
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 # whose reasons are shown
@@ -21,24 +22,22 @@ def verdict(attempt: Attempt, before: Attempt | None, *, for_author: bool = Fals
     """
     status = attempt.status or Status.CRASH
     words = [f"#{attempt.number}", escape(harmless(attempt.proposal.title))]
-    lower_bpb = None
+    measured_bpb, gain_bpb = measured_gain_bpb(attempt, before), estimated_gain_bpb(attempt, before)
     if attempt.val_bpb is not None:
         words.append(f"val_bpb {attempt.val_bpb:.6f}")
-        if before is not None and before.val_bpb is not None:
-            lower_bpb = shown_difference(before.val_bpb, attempt.val_bpb)
-            estimated_bpb = attempt.decision.gain_bpb if attempt.decision is not None else None
-            words.append(f"gain {lower_bpb if estimated_bpb is None else estimated_bpb:+.6f}")
+    if measured_bpb is not None:
+        words.append(f"gain {gain_bpb:+.6f}")
     why = reason_for_author(attempt) if for_author else attempt.decision and attempt.decision.words
-    explained = attempt.decision is not None and why and _wants_a_reason(attempt, lower_bpb)
+    explained = attempt.decision is not None and why and _wants_a_reason(attempt, measured_bpb)
     words.append(f"[{COLOURS[status]}]{status}[/]{f' ({escape(harmless(why))})' if why and explained else ''}")
     return " · ".join(words)
 
 
-def _wants_a_reason(attempt: Attempt, lower_bpb: float | None) -> bool:
+def _wants_a_reason(attempt: Attempt, measured_bpb: float | None) -> bool:
     """Return whether to show the reason: for crashes, the kinds of TELLING, and decisions against the difference."""
     if attempt.status is Status.CRASH or attempt.kind in TELLING:
         return True
-    return lower_bpb is not None and (lower_bpb > 0) != (attempt.status is Status.KEEP)
+    return measured_bpb is not None and (measured_bpb > 0) != (attempt.status is Status.KEEP)
 
 
 def describe(point: Progress, budget_s: float) -> str:
