@@ -99,6 +99,9 @@ def run_kills(count: int, seed: int, lab: Lab, pool: ProcessPoolExecutor, sums: 
             jobs = [pool.submit(run_task, task, at, lab) for task, at in zip(tasks, folders, strict=True)]
             for name, tally in collect(jobs, lab, sums):
                 advance(tally.kills, f"kills: {name}")
+                if sum(tally.kills for tally in sums.values()) >= count:
+                    for job in jobs:
+                        job.cancel()  # the nights are shuffled: those that are left are like the others
             missing = count - sum(tally.kills for tally in sums.values())
             seed += len(tasks)
             tasks = sweeps.more(missing, seed) if count >= MANY_KILLS else []

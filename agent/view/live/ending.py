@@ -72,11 +72,6 @@ class BarScale:
         left = round(cells * below_bpb / (below_bpb + above_bpb))
         return cls(left, cells - left, above_bpb / (cells - left), smallest_bpb)
 
-    @property
-    def cells(self) -> int:
-        """Return how many cells a bar takes, that of zero included."""
-        return self.left + 1 + self.right
-
     def bar(self, gain_bpb: float | None, colour: str) -> Text:
         """Draw one gain; None: only the shade."""
         gain = gain_bpb or 0.0
