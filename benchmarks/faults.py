@@ -99,7 +99,7 @@ def run_kills(count: int, seed: int, lab: Lab, pool: ProcessPoolExecutor, sums: 
             jobs = [pool.submit(run_task, task, at, lab) for task, at in zip(tasks, folders, strict=True)]
             for name, tally in collect(jobs, lab, sums):
                 advance(tally.kills, f"kills: {name}")
-                if sum(tally.kills for tally in sums.values()) >= count:
+                if count >= MANY_KILLS and sum(each.kills for each in sums.values()) >= count:
                     for job in jobs:
                         job.cancel()  # the nights are shuffled: those that are left are like the others
             missing = count - sum(tally.kills for tally in sums.values())
