@@ -1,7 +1,7 @@
 """Commands that are killed at a call that changes a file, and given again: pack, unpack, archive, init, ship and more.
 
 Each has a scene: a folder with a repository in it, and the states before and after the command. After a kill, each file
-there is whole, as before or as after. The second call ends in the same state as one that nobody has killed.
+there is whole, as before or as after. The second call ends in the same state as an undisturbed one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ text = Path(os.environ["NIGHTSHIFT_DATA"]).parents[2] / "library.txt"
 scale = corpus.Scale("faults", seq_len=128, vocab_size=512, eval_tokens=4096)
 prepare.prepare(str(text), scale, cache=Path("cache"), workers=1)
 """
-STARTED = ("try", "--start", "--anyway")
 READERS = ("journal.sqlite-shm", "journal.sqlite-wal")  # which readers leave, empty
 OWN_TIME = ("submitted", "packed")  # in a JSON file: when the command was given
 State = Mapping[str, object]  # of a scene: its files and what each says

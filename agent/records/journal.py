@@ -70,10 +70,10 @@ class Journal:
             database.executescript(f"{DURABLE}; BEGIN; {SCHEMA} PRAGMA user_version = {VERSION};")
             database.executemany("INSERT INTO night VALUES (?, ?)", facts)
             database.execute("COMMIT")
-            # before it has its name: killed here, it leaves a rollback journal, which a reader cannot apply
+            # under its final name, a kill in here would leave a rollback journal, which no reader can apply
             database.execute("PRAGMA journal_mode = WAL")
-        for words in ("-wal", "-shm"):  # of a journal that somebody has deleted: it would be read as part of this one
-            path.with_name(path.name + words).unlink(missing_ok=True)
+        for suffix in ("-wal", "-shm"):  # of a deleted journal: its log would be read as part of this one
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
         aside.replace(path)
         flush(path.parent)
         return cls.resume(path)

@@ -35,7 +35,7 @@ class TryState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     STALE = "stale"  # refused, since it lacks what was kept
-    UNFINISHED = "unfinished"  # no verdict yet, though nobody waits for one any more
+    UNFINISHED = "unfinished"  # no verdict yet, and its caller has stopped waiting
     CANCELLED = "cancelled"
 
 
