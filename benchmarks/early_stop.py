@@ -40,7 +40,7 @@ from agent.records.journal import Journal
 from agent.runs.runner import Runner
 from agent.runs.train import first_finished
 from agent.sandbox.box import Open
-from agent.sandbox.limits import limits_of_machine
+from agent.sandbox.watch import limits_of_machine
 
 SIMULATED_ATTEMPTS = 60
 

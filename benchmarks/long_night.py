@@ -67,7 +67,7 @@ from agent.runs import score as scoring
 from agent.runs import train as training
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
-from agent.sandbox.limits import limits_of_machine
+from agent.sandbox.watch import limits_of_machine
 from agent.script.dials import values_of
 
 SIZES, QUICK_SIZES = (100, 1_000, 10_000), (100, 500)

@@ -30,7 +30,7 @@ from agent.runs.runner import Runner
 from agent.runs.score import FIRST_LIMIT_S, audit, score
 from agent.runs.train import FIRST_ALLOWANCE_S, train
 from agent.sandbox.box import Box, Mode, Open, choose
-from agent.sandbox.limits import limits_of_machine
+from agent.sandbox.watch import limits_of_machine
 from agent.script.contract import fixed_files
 
 

@@ -56,7 +56,7 @@ from agent.records.place import Place
 from agent.records.terms import Terms
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
-from agent.sandbox.limits import limits_of_machine
+from agent.sandbox.watch import limits_of_machine
 
 sys.path.insert(0, str(measure.ROOT / "tests"))
 

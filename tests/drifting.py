@@ -30,5 +30,5 @@ def attempt(number: int, *runs: Run) -> Attempt:
 
 def job(**facts: Any) -> Measure:
     """The job of an edit's run."""
-    first = Trial(attempt=0, script="", allowance_s=1.0, scoring_s=1.0, usual_bytes=None)
-    return Measure(attempt=1, script="", seed=0, allowance_s=1.0, usual_bytes=None, machine=first, **facts)
+    first = Trial(attempt=0, script="", allowance_s=1.0, scoring_s=1.0)
+    return Measure(attempt=1, script="", seed=0, allowance_s=1.0, machine=first, **facts)

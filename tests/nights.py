@@ -34,7 +34,7 @@ from agent.records.place import Place
 from agent.records.terms import Terms
 from agent.runs.runner import Runner
 from agent.sandbox.box import Box, Mode, choose
-from agent.sandbox.limits import limits_of_machine
+from agent.sandbox.watch import limits_of_machine
 from agent.script.contract import fixed_files
 from agent.view.answer import Answer
 

@@ -20,7 +20,7 @@ from agent.night import driver as night
 from agent.night import streak
 from agent.night.planning import next_job
 from agent.sandbox.box import Box
-from agent.sandbox.limits import GB, ResourceLimits
+from agent.sandbox.watch import GB, ResourceLimits
 
 BUDGET_S = 2.0
 SHORT_S, LONG_S = 8.0, 200.0  # for those who would take all they get, and for the others, on a busy machine

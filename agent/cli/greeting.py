@@ -23,8 +23,8 @@ from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, ra
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place
 from agent.records.terms import Terms
-from agent.sandbox.limits import limits_of_machine
 from agent.sandbox.load import BUSY_SHARE, Counters, gpu_in_use, others_share
+from agent.sandbox.watch import limits_of_machine
 
 LOOK_S = 0.5  # how long the machine is looked at
 LOOKED_FROM_S = 5.0  # of budget: a night of shorter runs is a test or a toy

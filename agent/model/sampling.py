@@ -22,7 +22,7 @@ from agent.records.terms import Terms
 from agent.runs.runner import Runner
 from agent.runs.score import SCORER
 from agent.sandbox.box import Mode, choose
-from agent.sandbox.limits import limits_of_machine
+from agent.sandbox.watch import limits_of_machine
 from agent.text import harmless_lines
 from encode import load_encoding
 

@@ -32,7 +32,7 @@ from agent.records.place import Place, known_night
 from agent.records.terms import Terms, changes, opened, resumed
 from agent.runs.runner import Runner
 from agent.sandbox.box import Box, Mode, choose
-from agent.sandbox.limits import limits_of_machine
+from agent.sandbox.watch import limits_of_machine
 from agent.script.contract import check_script
 from agent.script.dials import read_dials
 from agent.view.live.screen import Screen

@@ -19,7 +19,7 @@ from agent.proposers.source import Need, Source, Surroundings
 from agent.proposers.waiting import FurtherFirst, Waiting
 from agent.records.terms import OF_THE_MODEL, Terms
 from agent.sandbox.environment import SECRET_WORDS
-from agent.sandbox.limits import limits_of_machine
+from agent.sandbox.watch import limits_of_machine
 from agent.script.dials import searched
 
 ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})")  # NAME=value, as after env

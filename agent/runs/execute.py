@@ -17,7 +17,6 @@ from agent.runs.runner import STARVED_TRIES, Runner
 from agent.runs.score import audit, score
 from agent.runs.train import read_curve, train, train_in
 from agent.runs.trial import rehearse
-from agent.sandbox.limits import fair_to
 from agent.sandbox.process import LOG
 
 FAILED = frozenset({Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED})
@@ -51,8 +50,7 @@ def _rehearse(job: Rehearse, runner: Runner) -> DryRun | None:
 
 def _measure(job: Measure, runner: Runner) -> Run:
     runner.wait(job.wait_s)
-    fair = fair_runner(runner, job.usual_bytes)
-    run = train(fair, job.attempt, job.script, job.seed, job.allowance_s, job.bounds)
+    run = train(runner, job.attempt, job.script, job.seed, job.allowance_s, job.bounds)
     run = given_a_second_chance(run, job)
     run = _unless_machine_ended_it(job, runner, run)
     if (run.ending in FAILED and (job.dawn or job.has_run_well)) or is_denied_again(run.ending, job):
@@ -63,9 +61,8 @@ def _measure(job: Measure, runner: Runner) -> Run:
 def _evaluate(job: Evaluate, runner: Runner) -> Score | None:
     measured: Score | None = Score(None, 0.0, job.refusal)
     if job.refusal is None:
-        fair = fair_runner(runner, job.usual_bytes)
         try:
-            measured = score(fair, job.attempt, job.script, job.seed, job.limit_s, job.split)
+            measured = score(runner, job.attempt, job.script, job.seed, job.limit_s, job.split)
         except Starved as error:
             why = _unless_machine_is_full(job.machine if job.attempt else None, runner, error)
             measured = None if why is None else Score(None, 0.0, why)
@@ -76,9 +73,8 @@ def _evaluate(job: Evaluate, runner: Runner) -> Score | None:
 
 def _reexamine(job: Reexamine, runner: Runner) -> Audit | None:
     """Audit the losses against the reference run, most of all where the gains are largest."""
-    fair = fair_runner(runner, job.usual_bytes)
     try:
-        found = audit(fair, job.attempt, job.script, job.seed, job.limit_s, job.reference, job.split)
+        found = audit(runner, job.attempt, job.script, job.seed, job.limit_s, job.reference, job.split)
     except Starved as error:
         why = _unless_machine_is_full(job.machine if job.attempt else None, runner, error)
         found = None if why is None else Audit(0, 0, 0.0, 0.0, 0.0, f"it could not be done: {why}")
@@ -115,18 +111,9 @@ def is_denied_again(ending: Ending, job: Measure) -> bool:
 # ---- whose fault it is -----------------------------------------------------------------------------------------------
 
 
-def fair_runner(runner: Runner, usual_bytes: int | None) -> Runner:
-    """Return a runner whose limits blame a script for short memory only beyond what attempt 0 took.
-
-    Attempt 0 itself is not blamed within its limit.
-    """
-    return replace(runner, resource_limits=fair_to(runner.resource_limits, usual_bytes))
-
-
 def try_dry(trial: Trial, runner: Runner) -> DryRun | None:
     """Make a trial run; None when the user stopped it. Raises Starved."""
-    fair = fair_runner(runner, trial.usual_bytes)
-    return rehearse(fair, trial.attempt, trial.script, trial.allowance_s, trial.scoring_s)
+    return rehearse(runner, trial.attempt, trial.script, trial.allowance_s, trial.scoring_s)
 
 
 def check_machine(machine: Trial, runner: Runner) -> DryRun | None:
@@ -220,8 +207,7 @@ def _is_suspect(job: Measure, usual: Usual, runner: Runner, run: Run) -> bool:
 def _lost_by(reference: Reference, runner: Runner) -> float | None:
     """Train the reference for a moment; return which share of its speed is lost, None if it did not finish."""
     trial, folder = reference.trial, runner.dry_folder(0)
-    fair = fair_runner(runner, trial.usual_bytes)
-    run = train_in(fair, folder, trial.script, runner.night.seed, reference.budget_s, trial.allowance_s)
+    run = train_in(runner, folder, trial.script, runner.night.seed, reference.budget_s, trial.allowance_s)
     runner.drop_all_but_log(folder)
     own = speed(run)
     return None if own is None else slowness(own, [reference.steps_s])

@@ -31,7 +31,6 @@ class Trial:
     script: str
     allowance_s: float  # beyond the budget
     scoring_s: float  # that each process which scores may take
-    usual_bytes: int | None  # of memory that attempt 0's runs filled; None: this is attempt 0, or that is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,6 @@ class Measure:
     script: str
     seed: int
     allowance_s: float
-    usual_bytes: int | None
     machine: Trial
     dawn: int = 0  # 0: for the night; k: for its k-th dawn
     bounds: tuple[Bound, ...] = ()
@@ -85,7 +83,6 @@ class OfWeights:
     script: str
     seed: int
     limit_s: float  # of each process that looks at them
-    usual_bytes: int | None
     machine: Trial
     split: Split = "validation"
 

@@ -23,8 +23,8 @@ from agent.judging.machine_words import sentence, told_by
 from agent.records.place import run_folder
 from agent.sandbox.box import Box, View
 from agent.sandbox.environment import TMP, boxed_env
-from agent.sandbox.limits import ResourceLimits, folder_usage
 from agent.sandbox.process import LOG, Outcome, supervise
+from agent.sandbox.watch import ResourceLimits, folder_usage
 
 WEIGHTS = "out/model.safetensors"
 SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # files of the corpus in every box

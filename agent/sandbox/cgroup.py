@@ -1,10 +1,10 @@
-"""Make a control group, whose limits of memory and processes the kernel enforces for a whole tree of processes.
+"""Make a control group (version 2), whose limits the kernel enforces for a whole tree of processes.
 
-Mostly only root may do this, inside or outside a container: a desktop user's group belongs to the system. Under
-version 2 this process's group must also be able to delegate its controllers, and while processes live in a group the
-kernel allows that at the root of the tree alone. We do not move those processes: they include the user's shell or the
-container's first process, a killed harness would leave them moved, and systemd or the container's runtime could start
-nothing more in the group. If no group can be made, agent/sandbox/limits.py watches the processes instead.
+Mostly only root may do this, inside or outside a container: a desktop user's group belongs to the system. This
+process's group must also be able to delegate its controllers, and while processes live in a group the kernel allows
+that at the root of the tree alone. We do not move those processes: they include the user's shell or the container's
+first process, a killed harness would leave them moved, and systemd or the container's runtime could start nothing more
+in the group. If no group can be made, agent/sandbox/watch.py watches the processes instead.
 """
 
 import itertools
@@ -16,40 +16,34 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 TREE, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 CONTROLLERS = frozenset({"memory", "pids"})
 KILL_S, REMOVE_S, POLL_S = 5.0, 1.0, 0.005
 NAME = "nightshift"
-NEARLY = 0.95  # share of a limit that counts as reaching it: the allocation that failed may have been a large one
 
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Name the folders of one group: two under version 1, where each controller has its own tree."""
+    """Name the folder of one group."""
 
-    memory: Path
-    pids: Path
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        return tuple(dict.fromkeys((self.memory, self.pids)))
+    folder: Path
 
     def join(self) -> None:
         """Move the calling process into the group; a child does this before it becomes its command."""
-        for folder in self.folders:
-            _write(folder / "cgroup.procs", 0)
+        (self.folder / "cgroup.procs").write_text("0")
 
     def kill(self) -> None:
         """Kill every process in the group; give up after KILL_S on those that the kernel cannot end (a stuck driver).
 
         A process cannot escape by forking: the group may start no process any more.
         """
-        with suppress(OSError):
-            _write(self.pids / "pids.max", 0)
-        with suppress(OSError):
-            _write(self.pids / "cgroup.kill", 1)
+        for name, value in (("pids.max", "0"), ("cgroup.kill", "1")):  # kernels before 5.14 have no cgroup.kill
+            with suppress(OSError):
+                (self.folder / name).write_text(value)
         deadline = time.monotonic() + KILL_S
         while (members := self._members()) and time.monotonic() < deadline:
             for pid in members:
@@ -59,41 +53,33 @@ class Group:
 
     def out_of_memory(self) -> bool:
         """Return whether the kernel has killed a process of the group for memory; ask before the group is removed."""
-        for name in ("memory.events", "memory.oom_control"):
-            with suppress(OSError):
-                counts = dict(map(str.split, _lines(self.memory / name)))
-                return int(counts.get("oom_kill", 0)) > 0
-        return False
+        return self._counts("memory.events").get("oom_kill", 0) > 0
 
     def at_its_limit(self) -> bool:
         """Return whether the kill came from the group's own limit, not from an outer group's or the machine's."""
-        with suppress(OSError):  # version 1, whose failure counts stay at zero on many kernels
-            most_bytes = int((self.memory / "memory.max_usage_in_bytes").read_text())
-            return most_bytes > NEARLY * int((self.memory / "memory.limit_in_bytes").read_text())
-        with suppress(OSError):
-            counts = dict(map(str.split, _lines(self.memory / "memory.events")))
-            return int(counts.get("oom", 1)) > 0
-        return True
+        return self._counts("memory.events").get("oom", 0) > 0
 
     def filled_bytes(self) -> int | None:
         """Return the bytes of memory that its processes fill; None if the kernel does not say.
 
         Pages of files, such as the corpus, do not count: the kernel can drop them. Its own peak value includes them.
         """
-        with suppress(OSError, ValueError, KeyError):
-            sizes = {name: int(size) for name, size in map(str.split, _lines(self.memory / "memory.stat"))}
-            if "anon" in sizes:
-                return sizes["anon"] + sizes["shmem"]
-            return sizes["total_rss"] + sizes["total_shmem"]  # version 1
-        return None
+        sizes = self._counts("memory.stat")
+        return sizes["anon"] + sizes["shmem"] if sizes else None
+
+    def _counts(self, name: str) -> dict[str, int]:
+        """Return the numbers in a file of lines `oom_kill 2`; none where there is no such file."""
+        with suppress(OSError):
+            lines = (self.folder / name).read_text().splitlines()
+            return {key: int(value) for key, value in map(str.split, lines)}
+        return {}
 
     def _members(self) -> set[int]:
         """Return the process ids in the group."""
-        found: set[int] = set()
-        for folder in self.folders:
-            with suppress(OSError):
-                found |= set(map(int, (folder / "cgroup.procs").read_text().split()))
-        return found - {0}  # 0 means a process that we cannot see; a signal to 0 would reach our own group
+        with suppress(OSError):
+            pids = set(map(int, (self.folder / "cgroup.procs").read_text().split()))
+            return pids - {0}  # 0 means a process that we cannot see; a signal to 0 would reach our own group
+        return set()
 
 
 @contextmanager
@@ -102,82 +88,56 @@ def group(
 ) -> Iterator[Group | None]:
     """Make a group below this process's own for the `with` block; None if that is impossible.
 
-    memory_bytes limits all its processes together, swap included; `processes` limits processes and threads together. At
+    memory_bytes limits all its processes together, without swap; `processes` limits processes and threads together. At
     the end all processes in the group are killed.
     """
     with ExitStack() as undo:
         try:
-            made = _make(_homes(tree, membership), memory_bytes, processes, undo)
+            made = _make(_home(tree, membership), memory_bytes, processes, undo)
         except OSError:
             undo.close()
             made = None
         yield made
 
 
-def _make(homes: tuple[Path, Path], memory_bytes: int, processes: int, undo: ExitStack) -> Group:
-    name = f"{NAME}-{os.getpid()}-{next(_numbers)}"
-    made = Group(*(home / name for home in homes))
-    for folder in made.folders:
-        _sweep(folder.parent)
-        folder.mkdir()
-        undo.callback(_remove, folder)
+def _make(home: Path, memory_bytes: int, processes: int, undo: ExitStack) -> Group:
+    _sweep(home)
+    made = Group(home / f"{NAME}-{os.getpid()}-{next(_numbers)}")
+    made.folder.mkdir()
+    undo.callback(_remove, made.folder)
     undo.callback(made.kill)
-    _write(made.pids / "pids.max", processes)
-    _limit_memory(made.memory, memory_bytes)
+    (made.folder / "pids.max").write_text(str(processes))
+    (made.folder / "memory.max").write_text(str(memory_bytes))
+    with suppress(OSError):  # a kernel that does not count swap
+        (made.folder / "memory.swap.max").write_text("0")
     return made
 
 
-def _limit_memory(folder: Path, memory_bytes: int) -> None:
-    if (folder / "memory.limit_in_bytes").exists():  # version 1: memory plus swap may not be limited below memory
-        _write(folder / "memory.limit_in_bytes", memory_bytes)
-        swap, most = "memory.memsw.limit_in_bytes", memory_bytes
-    else:
-        _write(folder / "memory.max", memory_bytes)
-        swap, most = "memory.swap.max", 0
-    with suppress(OSError):  # a kernel that does not count swap
-        _write(folder / swap, most)
-
-
-# ---- where groups are made -------------------------------------------------------------------------------------------
-
-
-def _homes(tree: Path, membership: Path) -> tuple[Path, Path]:
-    """Return this process's folders in the memory tree and the pids tree; raise OSError if they cannot be used."""
-    lines = [line.split(":", 2) for line in membership.read_text().splitlines()]
-    own = {controller: path for _, controllers, path in lines for controller in controllers.split(",")}
-    if own.keys() >= CONTROLLERS:  # version 1, perhaps beside a version 2 tree with other controllers
-        return _own_folder(tree / "memory", own["memory"]), _own_folder(tree / "pids", own["pids"])
-    home = _own_folder(tree, own.get("", "/"))
+def _home(tree: Path, membership: Path) -> Path:
+    """Return this process's own group; raise OSError if none can be made in there."""
+    lines = (line.split(":", 2) for line in membership.read_text().splitlines())
+    own = next((path for number, _, path in lines if number == "0"), "/")
+    home = tree / own.lstrip("/")
+    if not home.is_dir() or ".." in home.parts:
+        home = tree  # a container that shows only its own part of the tree
     if CONTROLLERS - _words(home / "cgroup.controllers"):
         raise OSError(f"{home} has no controllers of memory and processes")
     if CONTROLLERS - _words(home / "cgroup.subtree_control"):
-        _write(home / "cgroup.subtree_control", "+memory +pids")
-    return home, home
+        (home / "cgroup.subtree_control").write_text("+memory +pids")
+    return home
 
 
-def _own_folder(mount: Path, path: str) -> Path:
-    """Return the folder of a group, or the mount itself in a container that shows only its own part of the tree."""
-    own = mount / path.lstrip("/")
-    return own if own.is_dir() and ".." not in own.parts else mount
+def _words(file: Path) -> set[str]:
+    return set(file.read_text().split())
 
 
 def _sweep(home: Path) -> None:
     """Remove the empty groups of harnesses that were killed; the kernel keeps a group that still has processes."""
     for folder in home.glob(f"{NAME}-*-*"):
         pid = folder.name.split("-")[1]
-        if pid.isdecimal() and not _exists(int(pid)):
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
             with suppress(OSError):
                 folder.rmdir()
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # it belongs to another user
-    return True
 
 
 def _remove(folder: Path) -> None:
@@ -190,15 +150,3 @@ def _remove(folder: Path) -> None:
             if time.monotonic() > deadline:
                 return
             time.sleep(POLL_S)
-
-
-def _lines(file: Path) -> list[str]:
-    return file.read_text().splitlines()
-
-
-def _words(file: Path) -> set[str]:
-    return set(file.read_text().split())
-
-
-def _write(file: Path, value: object) -> None:
-    file.write_text(str(value))

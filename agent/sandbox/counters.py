@@ -17,14 +17,8 @@ WITHIN = ("proc/sys/fs", "proc/sys/kernel/pty", "proc/sys/kernel/random/entropy_
 CLASSES = ("block", "net")  # classes of devices with counters
 OF_NODES = ("vmstat", "numastat")  # counters of each memory node
 MAKES_DISKS = Path("/sys/class/zram-control")  # reading a file in there adds a disk and returns its number
-# the limits of control groups, by version: libraries read the container's share of cores and memory there
-LIMITS = tuple(
-    f"/sys/fs/cgroup/{name}"
-    for name in (
-        *("cpu.max", "cpuset.cpus.effective", "memory.max"),
-        *("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us", "memory/memory.limit_in_bytes"),
-    )
-)
+# the limits of control groups: libraries read the container's share of cores and memory there
+LIMITS = tuple(f"/sys/fs/cgroup/{name}" for name in ("cpu.max", "cpuset.cpus.effective", "memory.max"))
 
 
 def counters(root: Path = Path("/")) -> tuple[Path, ...]:

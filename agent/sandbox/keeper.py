@@ -25,8 +25,8 @@ import psutil
 
 sys.path[0] = str(Path(__file__).parents[2])  # import our own package, installed or not, and nothing of a run's folder
 from agent.sandbox import cgroup  # noqa: E402
-from agent.sandbox.limits import GB, Excess, Report, ResourceLimits, Watch  # noqa: E402
 from agent.sandbox.load import tree_cpu_s  # noqa: E402
+from agent.sandbox.watch import GB, Excess, Report, ResourceLimits, Watch  # noqa: E402
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.02
@@ -71,9 +71,8 @@ def main(order: Order, command: list[str]) -> int:
         # no grace for a command that exceeded a limit, nor for an orphan: a resumed night may need its folder
         end_tree(child, group, order.grace_s if over is None and os.getppid() == order.harness else 0)
         over = over or out_of_memory(watch, limits, group)
-        over = watch.once_ended(over) if watch and over else over
-    words, own = (over.words, over.own) if over else (None, True)
-    report = Report(words, own, cpu_s, watch.peak_bytes if watch else None)
+    words, is_shortage = (over.words, over.is_shortage) if over else (None, False)
+    report = Report(words, is_shortage, cpu_s, watch.peak_bytes if watch else None)
     with suppress(OSError):  # the harness may be gone
         os.write(order.report, json.dumps(dataclasses.asdict(report)).encode())
     code = child.returncode
@@ -137,15 +136,15 @@ def limit(resource_id: int, most: int) -> None:
 def out_of_memory(watch: Watch | None, limits: ResourceLimits | None, group: cgroup.Group | None) -> Excess | None:
     """Return the excess if the kernel has killed a process of the tree for memory, else None.
 
-    The rest of the tree may still be running and wait for the killed one. The run is to blame if the tree reached its
-    own limit, or used more than its fair share when the container or the machine ran out.
+    The rest of the tree may still be running and wait for the killed one. It is a shortage of the machine, or of the
+    container, unless the tree reached its own limit.
     """
     if watch is None or limits is None or group is None or not group.out_of_memory():
         return None
     if group.at_its_limit():
         return Excess(f"out of memory: {limits.memory_bytes / GB:.1f} GB are allowed")
     words = f"out of memory: this run used {watch.peak_bytes / GB:.2f} GB when the machine had none left"
-    return Excess(words, watch.peak_bytes > limits.fair_memory_bytes)
+    return Excess(words, is_shortage=True)
 
 
 def taken_cpu_s() -> float:

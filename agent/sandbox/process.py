@@ -24,8 +24,8 @@ from agent.files import read_tail
 from agent.sandbox.box import Box, Open, View
 from agent.sandbox.cgroup import KILL_S, REMOVE_S
 from agent.sandbox.environment import pinned
-from agent.sandbox.limits import Report, ResourceLimits
 from agent.sandbox.load import Counters, busy
+from agent.sandbox.watch import Report, ResourceLimits
 from agent.text import harmless
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
@@ -90,7 +90,7 @@ def supervise(
         wall_s, words = watch.elapsed_s, last_lines(log)
         found = _read_report(report)
     if found.exceeded is not None:
-        over = Ending.EXCEEDED if found.own else Ending.STARVED
+        over = Ending.STARVED if found.is_shortage else Ending.EXCEEDED
         return Outcome(over, None, wall_s, f"{words}\n{found.exceeded}".strip(), found.peak_bytes)
     if ending is None and watch.slept_s > SLEEP_TOLERANCE_S:
         ending = Ending.SLEPT

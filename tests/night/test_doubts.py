@@ -16,7 +16,7 @@ from agent.night.driver import run_night
 from agent.night.planning.context import NightContext
 from agent.runs.train import FIRST_ALLOWANCE_S, LEAST_ALLOWANCE_S, learnt_allowance_s, train
 from agent.sandbox import process
-from agent.sandbox.limits import GB
+from agent.sandbox.watch import GB
 
 LOADS = "def load_model(weights_path: str) -> Unigram:\n"
 NEXT = "mx.concatenate([tokens[:, 1:], tokens[:, :1]], axis=1)"

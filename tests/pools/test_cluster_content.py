@@ -31,7 +31,7 @@ from agent.records.place import new_id
 from agent.runs.jobs import Evaluate, Rehearse, Trial
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
-from agent.sandbox.limits import ResourceLimits
+from agent.sandbox.watch import ResourceLimits
 
 NIGHT = Night(
     tag="t", branch="b", script="train_mlx.py", base="", budget_s=1.0, seed=0, device_kind="cpu", device="here",
@@ -154,8 +154,8 @@ def test_weights_are_not_received_through_a_link_that_a_script_has_left(node, tm
     link.symlink_to(mine if left.endswith("out") else mine / "model.safetensors")
     for text in (TEXT, b"other"):
         store(sent(text), "driver", 0, text, last=True)
-    other, trial = {"a": sent(b"other")}, Trial(attempt=0, script="", allowance_s=1.0, scoring_s=1.0, usual_bytes=None)
-    score = Evaluate(attempt=3, script="", seed=7, limit_s=1.0, usual_bytes=None, machine=trial)
+    other, trial = {"a": sent(b"other")}, Trial(attempt=0, script="", allowance_s=1.0, scoring_s=1.0)
+    score = Evaluate(attempt=3, script="", seed=7, limit_s=1.0, machine=trial)
     weights = {"runs/0003/seed7/out/model.safetensors": sent()}
     there = Content(other, other, "", "", "off")
     asked = Perform(NIGHT, there, score, "w", NodeShare(1), Open("a test"), None, weights)
@@ -184,7 +184,7 @@ def test_files_of_a_node_are_not_written_through_what_a_script_has_left(tmp_path
 def test_a_node_whose_disk_is_full_takes_no_job(tmp_path, monkeypatch):
     with mounted(tmp_path / "small", "size=1m") as small:
         monkeypatch.setenv("NIGHTSHIFT_CACHE", str(small))
-        trial = Trial(attempt=0, script="", allowance_s=1.0, scoring_s=1.0, usual_bytes=None)
+        trial = Trial(attempt=0, script="", allowance_s=1.0, scoring_s=1.0)
         asked = Perform(
             NIGHT, Content({}, {}, "", "", "off"), Rehearse(trial=trial, machine=None), "w", NodeShare(1),
             Open("a test"), None, {},

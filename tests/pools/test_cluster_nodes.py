@@ -23,7 +23,7 @@ NIGHT = Night(
 H200 = NodeDevice("cuda", "H200", "text", 300.0, 16, 1 << 37, Open("a test"))
 OURS = Versions("3.11", "0.32.4")
 NODE = NodeJoined("0a1b2c", "10.0.0.7", 16, 2, OURS, H200)
-TRIAL = Trial(attempt=0, script="first", allowance_s=10.0, scoring_s=10.0, usual_bytes=None)
+TRIAL = Trial(attempt=0, script="first", allowance_s=10.0, scoring_s=10.0)
 
 
 def run(tokens_s: float, worker: str = "10.0.0.7 gpu 0") -> Run:
@@ -32,7 +32,7 @@ def run(tokens_s: float, worker: str = "10.0.0.7 gpu 0") -> Run:
 
 
 def measure(attempt: int) -> Measure:
-    return Measure(attempt=attempt, script=f"{attempt}", seed=0, allowance_s=10.0, usual_bytes=None, machine=TRIAL)
+    return Measure(attempt=attempt, script=f"{attempt}", seed=0, allowance_s=10.0, machine=TRIAL)
 
 
 def test_a_node_like_the_driver_takes_part():
@@ -78,7 +78,7 @@ def test_a_node_whose_scores_would_not_compare_is_refused(device, words):
     assert words in (different(replace(NODE, device=device), NIGHT) or "")
 
 
-SCORE = Evaluate(attempt=3, script="3", seed=0, limit_s=10.0, usual_bytes=None, machine=TRIAL)
+SCORE = Evaluate(attempt=3, script="3", seed=0, limit_s=10.0, machine=TRIAL)
 LOSSES = {"runs/0003/seed0.losses.f32": b"\0\0\x80?"}
 
 

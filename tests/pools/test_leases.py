@@ -40,9 +40,9 @@ from agent.records.terms import Terms, opened, resumed
 from agent.runs.fixed import check_same_machine
 from agent.sandbox.box import Box, View
 from agent.sandbox.environment import boxed_env, leased_env, pinned
-from agent.sandbox.limits import limits_of_machine
 from agent.sandbox.load import Counters, tree_cpu_s
 from agent.sandbox.process import Outcome, supervise
+from agent.sandbox.watch import limits_of_machine
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores are lent on Linux only")
 two_cores = pytest.mark.skipif(
@@ -243,7 +243,6 @@ def test_libraries_start_as_many_threads_as_there_are_cores_or_fewer(monkeypatch
 def test_workers_divide_the_memory_and_the_reserve_stays_the_machines():
     whole, half = limits_of_machine(), limits_of_machine(0.5)
     assert half.memory_bytes == whole.memory_bytes // 2
-    assert half.fair_memory_bytes == half.memory_bytes // 4
     assert half.spare_memory_bytes == whole.spare_memory_bytes
 
 

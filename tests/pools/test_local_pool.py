@@ -18,7 +18,7 @@ from agent.pools.pool import Ended
 from agent.runs.jobs import Measure, Trial
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
-from agent.sandbox.limits import limits_of_machine
+from agent.sandbox.watch import limits_of_machine
 
 SOON_S = 30.0
 ENDS = "print('done')\n"
@@ -35,8 +35,8 @@ def pool(tmp_path: Path) -> Iterator[LocalPool]:
 
 
 def measure(number: int, script: str) -> Measure:
-    trial = Trial(attempt=0, script=script, allowance_s=60.0, scoring_s=60.0, usual_bytes=None)
-    return Measure(attempt=number, script=script, seed=0, allowance_s=60.0, usual_bytes=None, machine=trial)
+    trial = Trial(attempt=0, script=script, allowance_s=60.0, scoring_s=60.0)
+    return Measure(attempt=number, script=script, seed=0, allowance_s=60.0, machine=trial)
 
 
 def next_ended(pool: LocalPool) -> Ended:

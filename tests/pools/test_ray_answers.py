@@ -28,7 +28,7 @@ from agent.runs.fixed import protocol
 from agent.runs.jobs import Evaluate, Job, Reexamine, Rehearse
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
-from agent.sandbox.limits import ResourceLimits
+from agent.sandbox.watch import ResourceLimits
 
 HERE = replace(NODE, gpus=1, device=replace(H200, device_kind="cpu"), versions=None)
 
@@ -273,7 +273,7 @@ def test_a_scoring_that_is_killed_is_done_again_where_the_weights_are_and_no_run
 ):
     begun(pool, cluster, attempt)
     heard(pool, cluster, done(cluster.orders[-1], Returned(replace(run(100.0), weights_bytes=9))))
-    job = kind(attempt=attempt, script="", seed=0, limit_s=9.0, usual_bytes=None, machine=TRIAL)
+    job = kind(attempt=attempt, script="", seed=0, limit_s=9.0, machine=TRIAL)
     pool.begin(pool.workers[0], job)
     for _ in range(3):
         assert cluster.orders[-1].perform.job == job

@@ -23,7 +23,7 @@ from agent.sandbox import landlock
 from agent.sandbox.box import Box, python_places
 from agent.sandbox.counters import LIMITS, MAKES_DISKS
 from agent.sandbox.environment import boxed_env
-from agent.sandbox.limits import limits_of_machine
+from agent.sandbox.watch import limits_of_machine
 
 CANARY = "canary-5f2c"
 

@@ -127,9 +127,9 @@ def test_at_the_end_the_group_is_gone_with_all_that_was_in_it():
     with group(64 << 20, 8) as made:
         assert made is not None
         daemon = start_daemon(made)
-        assert all(folder.is_dir() for folder in made.folders)
+        assert made.folder.is_dir()
     assert ends(daemon)
-    assert not any(folder.exists() for folder in made.folders)
+    assert not made.folder.exists()
 
 
 @real
@@ -137,7 +137,7 @@ def test_groups_of_one_process_do_not_meet():
     with group(64 << 20, 8) as one, group(64 << 20, 8) as other:
         assert one is not None
         assert other is not None
-        assert not set(one.folders) & set(other.folders)
+        assert one.folder != other.folder
 
 
 @real
@@ -145,16 +145,15 @@ def test_what_a_killed_harness_left_is_swept():
     code = """
 import os; from agent.sandbox.cgroup import group
 with group(64 << 20, 8) as made:
-    print(*made.folders, flush=True)
+    print(made.folder, flush=True)
     os.kill(os.getpid(), 9)
 """
     left = subprocess.run([sys.executable, "-c", code], cwd=Path(cgroup.__file__).parents[2], capture_output=True)
-    folders = [Path(os.fsdecode(name)) for name in left.stdout.split()]
-    assert folders
-    assert all(folder.is_dir() for folder in folders)
+    folder = Path(os.fsdecode(left.stdout.strip()))
+    assert folder.is_dir()
     with group(64 << 20, 8):
         pass
-    assert not any(folder.exists() for folder in folders)
+    assert not folder.exists()
 
 
 @pytest.mark.skipif(not os.access("/sys/fs/cgroup/unified/cgroup.procs", os.W_OK), reason="no tree of version 2 to use")
@@ -162,7 +161,7 @@ def test_version_2_kills_a_whole_group_at_once():
     folder = Path("/sys/fs/cgroup/unified") / f"nightshift-{os.getpid()}-kill"
     folder.mkdir()
     try:
-        made = Group(folder, folder)
+        made = Group(folder)
         daemon = start_daemon(made)
         made.kill()
         assert ends(daemon)
@@ -203,24 +202,23 @@ def tree(tmp_path: Path) -> Tree:
 
 def test_version_2_gets_one_folder_with_both_limits(tree):
     with tree.group() as made:
-        assert made.memory == made.pids
-        assert made.memory.parent == tree.home
-        assert re.fullmatch(rf"nightshift-{os.getpid()}-\d+", made.memory.name)
+        assert made.folder.parent == tree.home
+        assert re.fullmatch(rf"nightshift-{os.getpid()}-\d+", made.folder.name)
         names = ("memory.max", "memory.swap.max", "pids.max")
-        assert [(made.memory / name).read_text() for name in names] == [str(1 << 30), "0", "100"]
+        assert [(made.folder / name).read_text() for name in names] == [str(1 << 30), "0", "100"]
         assert (tree.home / "cgroup.subtree_control").read_text() == "+memory +pids"
         made.join()
-        assert (made.memory / "cgroup.procs").read_text() == "0"
+        assert (made.folder / "cgroup.procs").read_text() == "0"
 
 
 def test_version_2_counts_what_the_kernel_killed(tree):
     with tree.group() as made:
-        (made.memory / "memory.events").write_text("low 0\nmax 12\noom 1\noom_kill 0\n")
+        (made.folder / "memory.events").write_text("low 0\nmax 12\noom 1\noom_kill 0\n")
         assert not made.out_of_memory()
-        (made.memory / "memory.events").write_text("low 0\nmax 12\noom 1\noom_kill 2\n")
+        (made.folder / "memory.events").write_text("low 0\nmax 12\noom 1\noom_kill 2\n")
         assert made.out_of_memory()
         assert made.at_its_limit()
-        (made.memory / "memory.events").write_text("low 0\nmax 0\noom 0\noom_kill 1\n")  # of the machine's memory
+        (made.folder / "memory.events").write_text("low 0\nmax 0\noom 0\noom_kill 1\n")  # of the machine's memory
         assert made.out_of_memory()
         assert not made.at_its_limit()
 
@@ -228,13 +226,13 @@ def test_version_2_counts_what_the_kernel_killed(tree):
 def test_version_2_tells_what_its_processes_fill(tree):
     with tree.group() as made:
         assert made.filled_bytes() is None
-        (made.memory / "memory.stat").write_text("anon 700\nfile 5000\nshmem 40\n")
+        (made.folder / "memory.stat").write_text("anon 700\nfile 5000\nshmem 40\n")
         assert made.filled_bytes() == 740
 
 
 def test_an_older_version_2_kills_one_by_one(tree):
     with tree.group() as made, subprocess.Popen(["sleep", "60"]) as process:
-        (made.memory / "cgroup.procs").write_text(f"{process.pid}\n0\n")
+        (made.folder / "cgroup.procs").write_text(f"{process.pid}\n0\n")
         made.kill()
         assert process.wait(5) == -9
 
@@ -272,9 +270,12 @@ def test_without_any_tree_there_is_no_group(tmp_path):
         assert made is None
 
 
-def test_a_path_of_the_machine_means_the_containers_root(tmp_path):
-    for path in ("/docker/0123", "/../other"):
-        assert cgroup._own_folder(tmp_path, path) == tmp_path
+@pytest.mark.parametrize("path", ["/docker/0123", "/../other"])
+def test_a_path_of_the_machine_means_the_containers_root(tmp_path, path):
+    tree = Tree(tmp_path, path="/")
+    tree.membership.write_text(f"0::{path}\n")
+    with tree.group() as made:
+        assert made.folder.parent == tree.root
 
 
 def test_an_error_inside_is_not_swallowed(tree):

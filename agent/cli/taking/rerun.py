@@ -21,14 +21,13 @@ from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.terms import Terms
-from agent.runs.execute import fair_runner
 from agent.runs.fixed import probe, protocol
 from agent.runs.runner import WEIGHTS, Repeats, Runner, weights_bytes
 from agent.runs.score import FIRST_LIMIT_S, audit, score, scoring_limit_s
 from agent.runs.train import FIRST_ALLOWANCE_S, METRICS, METRICS_BYTES, SUMMARY_BYTES, learnt_allowance_s, train
 from agent.sandbox.box import Mode, choose
-from agent.sandbox.limits import limits_of_machine
 from agent.sandbox.process import LOG
+from agent.sandbox.watch import limits_of_machine
 from agent.script.contract import check_script, fixed_files
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.live.screen import Screen
@@ -178,13 +177,11 @@ def _again(original: Original, night: Night, run: Run, failure: str | None) -> R
 
 
 def runner_for(original: Original, night: Night, folder: Path, screen: Screen, stopped: Callable[[], bool]) -> Runner:
-    """Return a runner for one run in this folder; only attempts after the first are blamed for a lack of memory."""
-    usual_bytes = original.history[0].peak_bytes if original.history and original.attempt.number else None
+    """Return the runner for one run in this folder."""
     box = choose(Mode(original.terms.sandbox))
     root, allowance_s = original.place.repo.root, original.terms.allowance_s
     limits, lease = limits_of_machine(original.lease.share), original.lease
-    runner = Runner(night, folder, box, limits, allowance_s, stopped, screen.progressed, root, lease)
-    return fair_runner(runner, usual_bytes)
+    return Runner(night, folder, box, limits, allowance_s, stopped, screen.progressed, root, lease)
 
 
 def _is_alike(original: Original, night: Night) -> bool:

@@ -37,7 +37,6 @@ def measure(
         script=attempt.proposal.script,
         seed=seed,
         allowance_s=allowed_s(context, state.attempts, attempt.number),
-        usual_bytes=_usual_bytes(state, attempt),
         machine=machine,
         dawn=dawn,
         bounds=() if dawn else _bounds_ahead(context, state, attempt),
@@ -88,7 +87,6 @@ def _of_weights(context: NightContext, state: State, attempt: Attempt, run: Run,
         "script": attempt.proposal.script,
         "seed": run.seed,
         "limit_s": scoring_allowed_s(context, state.attempts, attempt.number, run),
-        "usual_bytes": _usual_bytes(state, attempt),
         "machine": machine_trial(context, state),
         "split": split,
     }
@@ -111,12 +109,7 @@ def _trial(context: NightContext, state: State, attempt: Attempt) -> Trial:
         script=attempt.proposal.script,
         allowance_s=allowed_s(context, state.attempts, attempt.number),
         scoring_s=scoring_allowed_s(context, state.attempts, attempt.number),
-        usual_bytes=_usual_bytes(state, attempt),
     )
-
-
-def _usual_bytes(state: State, attempt: Attempt) -> int | None:
-    return (state.first.peak_bytes or None) if attempt.number else None
 
 
 def allowed_s(context: NightContext, history: History, number: int) -> float:

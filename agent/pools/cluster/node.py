@@ -55,8 +55,8 @@ from agent.runs.jobs import Evaluate, Job, Measure, Rehearse
 from agent.runs.runner import Runner, weights_bytes
 from agent.runs.train import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.sandbox.box import Mode, choose
-from agent.sandbox.limits import limits_of_machine
 from agent.sandbox.process import LOG
+from agent.sandbox.watch import limits_of_machine
 
 LOG_BYTES, LOSSES_BYTES = 1 << 20, 1 << 30  # the most of a file that comes back
 MIN_FREE_BYTES = 1 << 30  # below it a node takes no job: the disk would fill in the middle of one

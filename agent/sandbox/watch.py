@@ -11,19 +11,15 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-CLOSED_S, MOST_DEPTH = 0.5, 64  # of a folder that cannot be read, and of folders in folders
+MOST_DEPTH = 64  # of folders in folders
 QUICK_S, THOROUGH_S = 0.1, 1.0  # between checks: a gigabyte fills in 0.08 s, listing all processes costs milliseconds
 GB = 1 << 30
 TREE = Path("/sys/fs/cgroup")
-CONTAINER = (  # files with limit, use, and how much of the use is files; by version of the kernel's control groups
-    ("memory.max", "memory.current", "memory.stat"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +29,6 @@ class ResourceLimits:
     memory_bytes: int  # of all its processes together
     spare_memory_bytes: int  # the reserve: the tree ends when less is available on the machine
     spare_disk_bytes: int
-    fair_memory_bytes: int = GB  # a tree that uses at most this is not to blame when the machine runs short
-    fair_folder_bytes: int = GB
     folder_bytes: int = 16 * GB  # weights, logs, caches
     folder_files: int = 10_000
     file_bytes: int = 16 * GB
@@ -50,17 +44,7 @@ def limits_of_machine(share: float = 1.0) -> ResourceLimits:
     """
     total = memory().total
     spare = min(max(2 * GB, total // 10), total // 2)
-    most = int(share * (total - spare))
-    return ResourceLimits(most, spare // 4, GB // 2, fair_memory_bytes=most // 4)
-
-
-def fair_to(limits: ResourceLimits, usual_bytes: int | None) -> ResourceLimits:
-    """Return limits under which a tree that uses at most twice the usual memory is not blamed for a shortage.
-
-    If the usual is unknown (None), only a tree beyond its own limit is blamed.
-    """
-    fair = limits.memory_bytes if usual_bytes is None else max(limits.fair_memory_bytes, 2 * usual_bytes)
-    return replace(limits, fair_memory_bytes=fair)
+    return ResourceLimits(int(share * (total - spare)), spare // 4, GB // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +58,23 @@ class MachineMemory:
 def memory(tree: Path = TREE) -> MachineMemory:
     """Return the machine's memory, or that of the container around this process if it has less."""
     machine = psutil.virtual_memory()
-    total, available = machine.total, machine.available
-    for limit, use, stat in CONTAINER:
-        with suppress(OSError, ValueError):  # another version, or a limit of "max"
-            most = int((tree / limit).read_text())
-            if most < machine.total:
-                left = most - int((tree / use).read_text()) + _droppable_bytes((tree / stat).read_text())
-                total, available = most, min(available, left)
-    return MachineMemory(total, available)
-
-
-def _droppable_bytes(stat: str) -> int:
-    """Return the bytes of file pages, such as the corpus's: counted as used, but dropped when memory is needed."""
-    sizes = dict(line.split() for line in stat.splitlines())
-    return sum(int(sizes.get(f"total_{name}", sizes.get(name, 0))) for name in ("active_file", "inactive_file"))
+    with suppress(OSError, ValueError):  # no control groups of version 2, or a limit of "max"
+        limit = int((tree / "memory.max").read_text())
+        if limit < machine.total:
+            stat = dict(line.split() for line in (tree / "memory.stat").read_text().splitlines())
+            # pages of files, such as the corpus's, count as used, but are dropped when memory is needed
+            droppable = int(stat["active_file"]) + int(stat["inactive_file"])
+            left = limit - int((tree / "memory.current").read_text()) + droppable
+            return MachineMemory(limit, min(machine.available, left))
+    return MachineMemory(machine.total, machine.available)
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Say which limit was exceeded, in words for the ledger, and whether the tree itself is to blame."""
+    """Name a limit that was exceeded, in words for the ledger."""
 
     words: str
-    own: bool = True  # False: other programs used up a reserve of the machine
+    is_shortage: bool = False  # the machine's memory or disk ran out, by this tree or by other programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +82,7 @@ class Report:
     """Hold the keeper's facts about a tree of processes that has ended; all None if the keeper itself was killed."""
 
     exceeded: str | None = None  # the exceeded limit, in words
-    own: bool = True  # False: other programs used up a reserve of the machine
+    is_shortage: bool = False  # that limit is the machine's reserve
     cpu_s: float | None = None  # processor time of the whole tree, keeper included
     peak_bytes: int | None = None  # the most memory filled at one time; None if it was not watched
 
@@ -126,44 +105,52 @@ class Watch:
         self._folder = folder
         self._tree = tree
         self._filled = filled
-        self._known: list[psutil.Process] = []
+        self._processes: list[psutil.Process] = []
         self._disk_files = disk_files(folder)  # when the folder was last measured
-        self._closed_s: float | None = None  # since when a part of the folder cannot be read; None: all of it can
+        self._was_closed = False  # whether a part of the folder could not be read then
         self._quick_s = self._thorough_s = 0.0
         self._shared_bytes = 0  # shared pages that the sum over processes counts again, as last measured
-        self._spare_disk_bytes: int | None = None  # free bytes of a full disk; None: all files of the tree are known
 
     def exceeded(self) -> Excess | None:
         """Return the first limit that is exceeded, else None; cheap enough for a call every few milliseconds."""
-        full, now_s = self.disk(), time.monotonic()  # at each call: another run's files may soon be gone again
+        shortage, now_s = self.disk(), time.monotonic()  # at each call: another run's files may soon be gone again
         # a script makes 100,000 files a second, and a folder of them is slow to remove
         are_many = disk_files(self._folder) - self._disk_files > self._limits.folder_files
-        if full is not None or not (are_many or now_s - self._quick_s >= QUICK_S):
-            return full
+        if shortage is not None or not (are_many or now_s - self._quick_s >= QUICK_S):
+            return shortage
         self._quick_s = now_s
         if not (are_many or now_s - self._thorough_s >= THOROUGH_S):
             return self._memory()
         self._thorough_s, self._shared_bytes = now_s, 0
-        self._known = self._tree()
-        return self._processes() or self._memory() or self._usage()
+        self._processes = self._tree()
+        return self._crowd() or self._memory() or self._usage()
 
-    def _processes(self) -> Excess | None:
-        count, most = len(self._known), self._limits.processes
-        if count > most:
-            return Excess(f"too many processes: {count}, {most} are allowed")
-        threads, most = sum(map(threads_of, self._known)), self._limits.threads
-        return Excess(f"too many threads: {threads}, {most} are allowed") if threads > most else None
+    def disk(self) -> Excess | None:
+        """Return an excess if the disk's reserve is used up."""
+        with suppress(FileNotFoundError):  # unboxed, a script can remove the folder it works in
+            spare, least = shutil.disk_usage(self._folder).free, self._limits.spare_disk_bytes
+            if spare < least:
+                left = f"{spare / GB:.2f} GB are left, {least / GB:.2f} GB are the night's reserve"
+                return Excess(f"disk full: {left}", is_shortage=True)
+        return None
+
+    def _crowd(self) -> Excess | None:
+        processes, threads = len(self._processes), sum(map(threads_of, self._processes))
+        if processes > self._limits.processes:
+            return Excess(f"too many processes: {processes}, {self._limits.processes} are allowed")
+        if threads > self._limits.threads:
+            return Excess(f"too many threads: {threads}, {self._limits.threads} are allowed")
+        return None
 
     def _memory(self) -> Excess | None:
         spare, least = memory().available, self._limits.spare_memory_bytes
         used, most = self._used_bytes(), self._limits.memory_bytes
         self.peak_bytes = max(self.peak_bytes, used)
-        if spare < least:
-            left = f"the machine had {spare / GB:.2f} GB left, {least / GB:.2f} GB are its reserve"
-            own = used > max(least - spare, self._limits.fair_memory_bytes)
-            return Excess(f"out of memory: this run used {used / GB:.2f} GB, {left}", own)
         if used > most:
             return Excess(f"out of memory: it used {used / GB:.1f} GB, {most / GB:.1f} GB are allowed")
+        if spare < least:
+            left = f"the machine had {spare / GB:.2f} GB left, {least / GB:.2f} GB are its reserve"
+            return Excess(f"out of memory: this run used {used / GB:.2f} GB, {left}", is_shortage=True)
         return None
 
     def _used_bytes(self) -> int:
@@ -171,50 +158,18 @@ class Watch:
         counted = self._filled()
         if counted is not None:
             return counted
-        summed = sum(footprint_bytes(process) for process in self._known)
+        summed = sum(map(footprint_bytes, self._processes))
         if summed - self._shared_bytes > self._limits.memory_bytes:  # only then: finding shared pages is slow
-            self._shared_bytes = summed - sum(shared_out_bytes(process) for process in self._known)
+            self._shared_bytes = summed - sum(map(shared_out_bytes, self._processes))
         return summed - self._shared_bytes
 
-    def disk(self) -> Excess | None:
-        """Return an excess if the disk's reserve is used up; blame the tree if its files hold the missing bytes."""
-        try:
-            spare, least = shutil.disk_usage(self._folder).free, self._limits.spare_disk_bytes
-            device = self._folder.stat().st_dev
-        except FileNotFoundError:  # unboxed, a script can remove the folder it works in
-            return None
-        if spare >= least:
-            return None
-        nameless = nameless_bytes(self._tree(), device)
-        self._spare_disk_bytes = spare if nameless is None else None
-        fair, own = max(least - spare, self._limits.fair_folder_bytes) - (nameless or 0), True
-        with suppress(PermissionError):  # a script that closes its folder is blamed
-            own = fair < 0 or folder_usage(self._folder, fair, self._limits.folder_files) is not None
-        left = f"{spare / GB:.2f} GB are left, {least / GB:.2f} GB are the night's reserve"
-        return Excess(f"disk full: {left}", own)
-
-    def once_ended(self, over: Excess) -> Excess:
-        """Return the excess, blamed on the tree if the missing bytes are free after its end.
-
-        This is asked only where its deleted files could not be seen: another run may have ended at the same time.
-        """
-        before = self._spare_disk_bytes
-        if over.own or before is None:
-            return over
-        with suppress(FileNotFoundError):
-            fair = max(self._limits.spare_disk_bytes - before, self._limits.fair_folder_bytes)
-            return replace(over, own=shutil.disk_usage(self._folder).free - before > fair)
-        return over
-
     def _usage(self) -> Excess | None:
-        limits, now_s = self._limits, time.monotonic()
         self._disk_files = disk_files(self._folder)
+        was_closed, self._was_closed = self._was_closed, False
         try:
-            used = folder_usage(self._folder, limits.folder_bytes, limits.folder_files)
-            self._closed_s = None
+            used = folder_usage(self._folder, self._limits.folder_bytes, self._limits.folder_files)
         except PermissionError as error:  # a folder that is being made or removed may be closed for a moment
-            self._closed_s = now_s if self._closed_s is None else self._closed_s
-            used = _unmeasured(error) if now_s - self._closed_s >= CLOSED_S else None
+            self._was_closed, used = True, _unmeasured(error) if was_closed else None
         return Excess(f"its folder holds {used}") if used else None
 
 
@@ -251,24 +206,6 @@ def shared_out_bytes(process: psutil.Process) -> int:
     except OSError:  # not Linux, or closed to us
         return footprint_bytes(process)
     return 1024 * sum(map(int, re.findall(rb"(?m)^(?:Pss_Anon|Pss_Shmem|SwapPss):\s*(\d+) kB", rollup)))
-
-
-def nameless_bytes(processes: list[psutil.Process], device: int) -> int | None:
-    """Return the bytes of deleted files on a disk that processes hold open; None if the system does not tell."""
-    held: dict[int, int] = {}  # by inode
-    for process in processes:
-        try:
-            for entry in os.scandir(f"/proc/{process.pid}/fd"):
-                with suppress(OSError):  # closed meanwhile
-                    found = entry.stat()
-                    if found.st_dev == device and found.st_nlink == 0:
-                        held[found.st_ino] = 512 * found.st_blocks
-        except (FileNotFoundError, ProcessLookupError):
-            if sys.platform != "linux":
-                return None
-        except PermissionError:
-            return None
-    return sum(held.values())
 
 
 def disk_files(folder: Path) -> int:
