@@ -89,7 +89,7 @@ def make_place(folder: Path) -> Place:
 def growing_night(place: Place, tag: str) -> Iterator[GrowingNight]:
     """A night that counts as running until the end of the block."""
     night = dataclasses.replace(NIGHT, tag=tag, base=place.repo.find("HEAD") or "")
-    with only_night(place.repo.common_dir()) as tell, Journal.create(place.journal(tag), night) as journal:
+    with only_night(place.repo.common_dir) as tell, Journal.create(place.journal(tag), night) as journal:
         tell(tag, place.folder(tag), hours=8, experiments=60)
         yield GrowingNight(place, tag, journal)
 
@@ -143,7 +143,7 @@ class Events:
 @contextlib.contextmanager
 def served(place: Place, token: str | None = None, follow: Callable[[], Watched] | None = None) -> Iterator[Client]:
     """A server in a thread of this process: the same as the command's, without the second that a process takes."""
-    feed = Feed(follow or Newest(place, place.repo.common_dir(), None).watched, PERIOD_S)
+    feed = Feed(follow or Newest(place, place.repo.common_dir, None).watched, PERIOD_S)
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         running = server(application(feed, Address("127.0.0.1", port, token)))

@@ -56,7 +56,6 @@ ROOMS = (
     "agent.cli",
 )
 MAIN = "agent.__main__"  # the door, above all rooms
-MOST_IN_AGENT, MOST_IN_A_ROOM = 8, 12  # Python files
 OF_THE_SCRIPT = {"hardware", "kernels", "mlx", "numpy", "prepare"}  # all that train_mlx.py imports, beside Python's own
 
 
@@ -97,7 +96,7 @@ def test_a_file_imports_from_its_own_room_and_from_lower_ones(name):
 
 
 def test_the_readme_lists_the_folders_in_this_order():
-    told = re.findall(r"^\| `(agent.*)/` \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    told = re.findall(r"^\| `(agent.*)(?:/|\.py)` \|", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert told == list(dict.fromkeys("/".join(room.split(".")[:2]) for room in ROOMS))
 
 
@@ -107,12 +106,6 @@ def test_no_files_import_each_other_in_a_circle():
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" → ".join(error.args[1]))
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_no_room_is_crowded(room):
-    files = list((ROOT / room.replace(".", "/")).glob("*.py"))
-    assert len(files) <= (MOST_IN_AGENT if room == "agent" else MOST_IN_A_ROOM), sorted(path.name for path in files)
 
 
 def test_the_harness_never_imports_the_training_script():

@@ -18,7 +18,7 @@ from agent.archive.steps import check_free, check_refs, extract_night, give_name
 from agent.archive.writing import find
 from agent.errors import NightError, RepoError
 from agent.files import flush
-from agent.git.bundle import read_bundle, refs_of_night
+from agent.git import read_bundle, refs_of_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from agent.errors import NightError
 from agent.experiment import Night, short
-from agent.git.bundle import COMMIT, is_of_night
+from agent.git import COMMIT, is_of_night
 from agent.records.journal import Journal
 from agent.records.schema import SCHEMA
 from agent.records.terms import Terms

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from agent.git.bundle import COMMIT
+from agent.git import COMMIT
 
 FORMAT = 1
 MOST_DEPTH = 64  # of folders in a night's folder

@@ -23,8 +23,7 @@ from agent.archive.writing import find
 from agent.errors import NightError
 from agent.experiment import Night
 from agent.files import flush
-from agent.git.bundle import read_bundle, refs_of_night
-from agent.git.repo import valid_tag
+from agent.git import read_bundle, refs_of_night, valid_tag
 from agent.records.journal import Journal
 from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place, new_id
@@ -51,7 +50,8 @@ def pack(
             night = journal.night()
         beside = {PROGRAM: place.script_path.parent / PROGRAM, MANIFEST: Path(night.data) / "manifest.json"}
         there = {path: file for path, file in beside.items() if file.is_file() and not file.is_symlink()}
-        base = night.base if place.repo.is_shallow() else ""  # such a clone cannot hand on more than it has
+        is_shallow = place.repo.git("rev-parse", "--is-shallow-repository") == "true"
+        base = night.base if is_shallow else ""  # such a clone cannot hand on more than it has
         parts = partial(find, place.folder(tag), is_left_out, there)
         try:
             contents = write_night(place, night, summary, aside, written, base=base, parts=parts)

@@ -14,7 +14,7 @@ from typing import IO
 
 from agent.archive.contents import Contents, PackedFile
 from agent.errors import NightError
-from agent.git.repo import valid_tag
+from agent.git import valid_tag
 
 CONTENTS, BUNDLE, FOLDER = "contents.json", "refs.bundle", "night"  # members of the file
 PIECE_BYTES = 1 << 20

@@ -13,7 +13,7 @@ from agent.archive.writing import Parts, write
 from agent.errors import NightError
 from agent.experiment import Night
 from agent.files import flush, ignore_all, remove
-from agent.git.bundle import is_of_night, refs_of_night, write_bundle
+from agent.git import is_of_night, refs_of_night, write_bundle
 from agent.records.journal import Journal
 from agent.records.place import Place
 

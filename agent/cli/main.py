@@ -11,6 +11,7 @@ from typing import Any
 from agent.cli.words.parser import Subcommand, parse
 from agent.errors import NightHalted, NightshiftError, NothingYet, UsageError
 from agent.files import disk_is_broken, disk_is_full
+from agent.git import leave_surrounding_git
 from agent.invocation import typed
 from agent.text import harmless_lines
 from agent.view.answer import Answer
@@ -63,6 +64,7 @@ def commands_for(words: Sequence[str]) -> tuple[Subcommand[Any], ...]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    leave_surrounding_git()
     words = tuple(sys.argv[1:] if argv is None else argv) or ("--help",)
     if not words[0].startswith("-") and words[0] not in FILES:
         return _refuse(Answer.asked_for(words, {}), _no_command(words[0]))

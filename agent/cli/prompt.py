@@ -50,7 +50,7 @@ def _briefing(tag: str | None) -> Briefing:
             f"attempt 0 of night {night.tag} is not measured yet; wait for it, or where the night does not run, go on "
             f"with: {go_on}"
         )
-    who = holder(place.repo.common_dir())
+    who = holder(place.repo.common_dir)
     tried = sum(one.is_idea for one in history[1:])
     left = who.left(tried) if who is not None and who.tag == night.tag else Left()
     return briefing_of(place, night, history, best, noise(history), left=left, has_reader=True)

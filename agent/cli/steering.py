@@ -79,7 +79,7 @@ def note(options: NoteOptions) -> int:
 
 def _running(place: Place) -> str | None:
     """Return the tag of the night that runs here, if one does."""
-    who = holder(place.repo.common_dir())
+    who = holder(place.repo.common_dir)
     return who.tag if who and place.journal(who.tag).exists() else None
 
 
@@ -109,8 +109,8 @@ class StopOptions:
 
 def stop(options: StopOptions) -> int:
     place = place_meant()
-    who = holder(place.repo.common_dir())
-    if who is None and is_held(place.repo.common_dir()):
+    who = holder(place.repo.common_dir)
+    if who is None and is_held(place.repo.common_dir):
         raise just_begun()
     if who is None or not place.folder(who.tag).is_dir():
         raise NothingYet(f"no night is running in this repository; see: {typed('status')}")

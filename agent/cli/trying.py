@@ -57,7 +57,7 @@ def _try_now(options: TryOptions) -> int:
     again = partial(_try_again, options)
     try:
         prepare(request, place, again)  # before it may have to wait for others
-        with turn(place.repo.common_dir(), say_that_it_waits):
+        with turn(place.repo.common_dir, say_that_it_waits):
             outcome = attempt(prepare(request, place, again), place, again, aside=options.answer.on_stdout)
     except StaleEdit as error:
         outcome = TryOutcome.refused(error)
@@ -111,7 +111,7 @@ def _start(options: TryOptions) -> int:
     """Put an edit into the line, unless it is known already that it cannot be tried."""
     request, place = _request(options)
     line = _line(place)
-    if not is_taken(place.repo.common_dir()):
+    if not is_taken(place.repo.common_dir):
         check_no_night(place, request.file)
     try:
         prepared = prepare(request, place, partial(_try_again, options))
@@ -184,7 +184,7 @@ def _tell_state(options: TryOptions, line: TryLine, entry: LineEntry) -> int:
 
 def _progress(place: Place) -> dict[str, object]:
     """Return what the try at work does now; empty where it does not do anything yet."""
-    who = holder(place.repo.common_dir())
+    who = holder(place.repo.common_dir)
     if who is None or not place.journal(who.tag).exists():
         return {}
     with Journal.read(place.journal(who.tag)) as journal:

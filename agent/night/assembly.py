@@ -83,7 +83,7 @@ def open_context(setup: Setup) -> Iterator[NightContext]:
     place = setup.place
     with ExitStack() as undo:
         # the lock comes before the tag: two nights begun at once must not find the same tag free
-        tell = undo.enter_context(only_night(place.repo.common_dir()))
+        tell = undo.enter_context(only_night(place.repo.common_dir))
         with like_ctrl_c():
             before, terms = terms_of(place, setup.tag, setup.asked)
             cluster = undo.enter_context(cluster_of(terms))

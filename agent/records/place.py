@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.errors import NightError, NoRepository
 from agent.experiment import Night
-from agent.git.repo import Repo, valid_tag
+from agent.git import Repo, valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.records.journal import Journal
 from agent.script.contract import check_script, no_script, read_text

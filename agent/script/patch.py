@@ -12,7 +12,7 @@ from subprocess import CompletedProcess
 
 from agent.errors import ScriptError
 from agent.files import throwaway_folder
-from agent.git.run import detached_git
+from agent.git import detached_git
 from agent.script.threeway import merge_lines
 from agent.text import SAID_CHARS, one_line
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from agent.errors import ScriptError
 from agent.files import throwaway_folder
-from agent.git.run import detached_git
+from agent.git import detached_git
 from agent.script.contract import check_script
 
 MARK = 64  # characters of git's conflict markers: no line of a script begins with so many of one kind

@@ -71,7 +71,7 @@ def attempt(prepared: Prepared, place: Place, again: TryAgain, *, aside: bool) -
 
 def check_no_night(place: Place, file: str) -> None:
     """Refuse to try a file while `nightshift run` is at work: it holds the machine until its own limits are reached."""
-    repository = place.repo.common_dir()
+    repository = place.repo.common_dir
     if _is_night(repository):
         who = holder(repository)
         named = f"night {who.tag} (pid {who.pid}, since {who.since})" if who else "a night that has just begun"

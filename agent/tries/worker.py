@@ -104,7 +104,7 @@ def _tried(line: TryLine, entry: LineEntry, root: Path) -> TryOutcome:
     def again(tag: str | None) -> str:
         return typed("try", "--wait", entry.id)
 
-    with turn(place.repo.common_dir(), say_that_it_waits):
+    with turn(place.repo.common_dir, say_that_it_waits):
         try:
             prepared = prepare(request, place, again, is_taken_up=True)
         except StaleEdit as stale:

@@ -185,7 +185,7 @@ def test_a_night_with_odd_files_in_it_is_not_packed(grounds, kind):
 
 def test_nothing_is_packed_while_a_night_runs(grounds):
     place = Place.of(grounds.root / "train_mlx.py")
-    with only_night(place.repo.common_dir()) as tell:
+    with only_night(place.repo.common_dir) as tell:
         tell("t", grounds.folder("t"))
         assert "night t (pid" in refused(grounds.nightshift("archive", "--tag", "t"))
 

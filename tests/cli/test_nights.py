@@ -89,7 +89,7 @@ def test_the_honest_gain_is_that_of_dawn(grounds):
 
 
 def test_a_night_that_runs_is_shown_as_running(grounds):
-    with only_night(Place.of(grounds.root / "train_mlx.py").repo.common_dir()) as tell:
+    with only_night(Place.of(grounds.root / "train_mlx.py").repo.common_dir) as tell:
         tell("open", grounds.folder("open"))
         assert listed(grounds)["open"]["state"] == "running"
 

@@ -81,8 +81,7 @@ def test_it_has_the_users_keys_and_no_way_to_the_users_repository(agent, monkeyp
     subprocess.run(["git", "init", "-q"], cwd=user, check=True)
     monkeypatch.setenv("SOME_API_KEY", "sk-123")
     monkeypatch.setenv("NIGHTSHIFT_DATA", "/corpus")
-    monkeypatch.setenv("GIT_DIR", str(user / ".git"))
-    monkeypatch.setenv("GIT_WORK_TREE", str(user))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(user / ".gitconfig"))
     monkeypatch.setenv("VIRTUAL_ENV", str(user / ".venv"))
     look = f"env > '{tmp_path}/env'; git rev-parse --show-toplevel > '{tmp_path}/top'; pwd > '{tmp_path}/pwd'\n"
     keep = f"git add -A && git commit -qm mine && git remote >> '{tmp_path}/top'\n"

@@ -15,7 +15,7 @@ from agent.cli.words.options import SCRIPT
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
 from agent.files import check_plain, remove
-from agent.git.repo import valid_tag
+from agent.git import valid_tag
 from agent.invocation import typed
 from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
@@ -46,7 +46,7 @@ def archive(options: ArchiveOptions) -> int:
     place = Place.of(SCRIPT)
     if not valid_tag(options.tag):
         raise NightError(f"{options.tag!r} is no tag; see the nights with: {typed('nights')}")
-    with only_night(place.repo.common_dir()):
+    with only_night(place.repo.common_dir):
         sweep_aside(place)  # a call that was killed may have had only that left to do
         if options.unpack:
             _unpack(place, options)

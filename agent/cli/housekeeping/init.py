@@ -11,8 +11,7 @@ from pathlib import Path
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
 from agent.files import read_plain, write_plain
-from agent.git.beginning import begin, commit_first
-from agent.git.repo import Repo
+from agent.git import Repo
 from agent.invocation import ABOVE, IDEAS, OWN, SCRIPT, SKILL, python_for, typed, typed_in
 from agent.text import harmless
 from agent.view.screen import print_folded
@@ -55,7 +54,7 @@ def init(options: InitOptions) -> int:
     ours = [name for name in ours if (folder / name).parent.resolve() == (folder / name).parent]  # behind a link, none
     is_first = repo.find("HEAD") is None
     if is_first:
-        commit_first(repo, [(folder / name).relative_to(repo.root.resolve()).as_posix() for name in ours], MESSAGE)
+        repo.commit_first([(folder / name).relative_to(repo.root.resolve()).as_posix() for name in ours], MESSAGE)
     changed = is_first or not {FileState.WRITTEN, FileState.ADDED}.isdisjoint(done.values())
     print(f"{harmless(str(folder))} has all that a night needs{'' if changed else '; nothing was changed'}")
     if repo.root.resolve() != folder:
@@ -88,7 +87,7 @@ def _repository(folder: Path) -> tuple[Repo, bool]:
         raise NightError(
             f"{folder} would become a git repository as a whole; name a folder, as in: {typed('init', 'night')}"
         )
-    return begin(folder), True
+    return Repo.begin(folder), True
 
 
 def _texts() -> dict[str, str]:

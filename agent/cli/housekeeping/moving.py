@@ -14,7 +14,7 @@ from agent.cli.reading.which import known_tag
 from agent.cli.words.options import SCRIPT
 from agent.cli.words.parser import Subcommand
 from agent.experiment import Night
-from agent.git.repo import Repo
+from agent.git import Repo
 from agent.invocation import typed
 from agent.model.weights import NAME
 from agent.night.opening.lock import only_night
@@ -47,7 +47,7 @@ def pack(options: PackOptions) -> int:
     from agent.archive import moving
 
     place = Place.of(SCRIPT)
-    with only_night(place.repo.common_dir()):
+    with only_night(place.repo.common_dir):
         tag = known_tag(place, options.tag)
         file = (options.file or Path(f"nightshift-{tag}.tar.gz")).expanduser()
         with Journal.read(place.journal(tag)) as journal:
@@ -94,7 +94,7 @@ def unpack(options: UnpackOptions) -> int:
     Repo.containing(Path.cwd())  # a night can arrive where no script is, and only the repository is missed
     place, file = Place.of(SCRIPT), options.file.expanduser()
     program = place.script_path.parent / moving.PROGRAM
-    with only_night(place.repo.common_dir()):
+    with only_night(place.repo.common_dir):
         had_program = program.exists()
         with working(f"unpacking {file}"):
             arrived = moving.unpack(place, file, at_home)

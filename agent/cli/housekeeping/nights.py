@@ -15,7 +15,7 @@ from agent.cli.reading.which import none_yet, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
 from agent.experiment import Status
-from agent.git.repo import valid_tag
+from agent.git import valid_tag
 from agent.invocation import typed
 from agent.judging.intervals import Interval
 from agent.night.opening.lock import holder
@@ -152,7 +152,7 @@ def all_nights(place: Place) -> list[NightRow]:
     rows: dict[str, list[Row]] = {}
     for row in read_rows(place.ledger):
         rows.setdefault(row.get("tag", ""), []).append(row)
-    who = holder(place.repo.common_dir())
+    who = holder(place.repo.common_dir)
     found = {tag: _of_rows(tag, told) for tag, told in rows.items() if valid_tag(tag)}
     found |= {one.tag: one for one in _shipped(place, rows)}
     found |= {one.tag: one for one in _packed(place)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.cli.words.parser import Subcommand
-from agent.git.repo import Repo
+from agent.git import Repo
 from agent.invocation import ABOVE, typed
 
 FILE = "prepare.py"

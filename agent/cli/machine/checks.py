@@ -16,7 +16,7 @@ import psutil
 from rich.console import Console
 
 from agent.errors import MachineError, NightshiftError
-from agent.git.repo import Repo
+from agent.git import Repo
 from agent.invocation import SCRIPT, command_for, install_command, typed
 from agent.night.opening.night import MIN_FREE_BYTES
 from agent.pools.leases import gpus_of_machine, gpus_unused

@@ -71,7 +71,7 @@ def show(options: ShowOptions) -> int:
         return _show_log(options, place, night, attempt)
     if options.seed is not None:
         raise NightError("--seed chooses a log; add --log")
-    who = holder(place.repo.common_dir())
+    who = holder(place.repo.common_dir)
     with Journal.read(place.journal(night.tag)) as journal:
         at_work = at_work_in(journal).get(attempt.number, ())
     is_running = who is not None and who.tag == night.tag

@@ -55,7 +55,7 @@ def results(options: ResultsOptions) -> int:
 
 
 def current_rows(place: Place) -> list[Row]:
-    if not is_held(place.repo.common_dir()) and not all(map(partial(_is_up_to_date, place), place.tags())):
+    if not is_held(place.repo.common_dir) and not all(map(partial(_is_up_to_date, place), place.tags())):
         Ledger(place).write()  # a running night does so itself: an older rendering must not overwrite the newer
     return read_rows(place.ledger)
 

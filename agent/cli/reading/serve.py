@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import whole
 from agent.errors import NightError
-from agent.git.repo import Repo
 from agent.night.opening.lock import Holder, holder
 from agent.records.place import Place
 
@@ -42,7 +41,7 @@ def serve(options: ServeOptions) -> int:
 
     token = token_for(options.host, options.token)
     place = place_meant(options.tag)
-    feed = Feed(Newest(place, place.repo.common_dir(), options.tag).watched)
+    feed = Feed(Newest(place, place.repo.common_dir, options.tag).watched)
     with listen(options.host, options.port) as listening:
         address = Address(options.host, listening.getsockname()[1], token)
         which = f"night {options.tag}" if options.tag else "the latest night"
@@ -75,7 +74,9 @@ class Newest:
     def _place_of(self, who: Holder) -> Place:
         """Return this place, or the other working tree of the repository in which the night runs."""
         there = Path(who.folder)
-        return self.here if there == self.here.folder(who.tag) else Place(Repo(there.parents[2]), self.here.script)
+        if there == self.here.folder(who.tag):
+            return self.here
+        return replace(self.here, repo=replace(self.here.repo, root=there.parents[2]))
 
     def _latest_tag(self) -> str:
         self._look_again_in -= 1

@@ -36,7 +36,7 @@ class StatusOptions:
 
 def status(options: StatusOptions) -> int:
     place = place_meant(options.tag)
-    who = holder(place.repo.common_dir())
+    who = holder(place.repo.common_dir)
     if who is not None and options.tag in (None, who.tag) and place.journal(who.tag).exists():
         tag = who.tag
     else:

@@ -49,7 +49,7 @@ def watch(options: WatchOptions) -> int:
     follower = Follower(place.folder(who.tag), place.journal(who.tag), screen)
     try:
         with like_ctrl_c():
-            while holder(place.repo.common_dir()) == who:
+            while holder(place.repo.common_dir) == who:
                 follower.look(who.left)
                 time.sleep(LOOK_EVERY_S)
             follower.look(who.left)
@@ -64,7 +64,7 @@ def watch(options: WatchOptions) -> int:
 
 def running_night(place: Place, tag: str | None) -> Holder:
     """Return the process that runs this night, or any; raise NothingYet where there is none."""
-    who = holder(place.repo.common_dir())
+    who = holder(place.repo.common_dir)
     if who is not None and tag in (None, who.tag) and place.journal(who.tag).exists():
         return who
     if who is not None and not place.journal(who.tag).exists():
@@ -73,7 +73,7 @@ def running_night(place: Place, tag: str | None) -> Holder:
         known_tag(place, tag)  # which raises NightError for a tag that no night has
     if who is not None:
         raise NothingYet(f"night {tag} is not running, but night {who.tag} is; see it with: {typed('watch')}")
-    if is_held(place.repo.common_dir()):
+    if is_held(place.repo.common_dir):
         raise just_begun()
     see = f"see how the latest stands with: {typed('status')}" if place.tags() else begin_with()
     raise NothingYet(f"no night is running in this repository; {see}")

@@ -2,11 +2,12 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import NightError, NoRepository, NothingYet, ScriptError
 from agent.experiment import Attempt, Night
-from agent.git.repo import Repo, valid_tag
+from agent.git import valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.night.opening.lock import holder, is_held
 from agent.records.journal import Journal
@@ -22,7 +23,7 @@ def begin_with() -> str:
 
 def none_yet(place: Place, **known: object) -> NothingYet:
     """Return the error for a place without a night; known: goes into its answer."""
-    if is_held(place.repo.common_dir()):
+    if is_held(place.repo.common_dir):
         return just_begun(**known)
     return NothingYet(f"no night has run here yet; {begin_with()}", **known)
 
@@ -49,10 +50,10 @@ def place_meant(tag: str | None = None) -> Place:
 
 def night_place(place: Place, tag: str | None) -> Place:
     """Return this place, or that of the night that runs in another working tree, if its tag is meant or none is."""
-    who = holder(place.repo.common_dir())
+    who = holder(place.repo.common_dir)
     if who is None or tag not in (None, who.tag) or not Path(who.folder, "journal.sqlite").is_file():
         return place
-    return Place(Repo(Path(who.folder).parents[2]), place.script)
+    return replace(place, repo=replace(place.repo, root=Path(who.folder).parents[2]))
 
 
 def night_in(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:

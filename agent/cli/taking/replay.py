@@ -57,7 +57,7 @@ def replay(options: ReplayOptions) -> int:
     seed = options.seed if options.seed is not None else next((run.seed for run in attempt.runs), 0)
     screen = Screen(Console(file=steadfast(sys.stderr if options.answer.on_stdout else sys.stdout)), facts.budget_s)
     with ExitStack() as undo:
-        tell = undo.enter_context(only_night(place.repo.common_dir()))
+        tell = undo.enter_context(only_night(place.repo.common_dir))
         check_disk(place.repo.root)
         work, kept = undo.enter_context(_folders(original, options.out))
         tell(f"{facts.tag}/replays/{work.parent.name}", work.parent)

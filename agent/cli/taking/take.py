@@ -18,7 +18,7 @@ from agent.cli.words.parser import Subcommand
 from agent.errors import NightError, RepoError
 from agent.experiment import attempt_ref
 from agent.files import check_plain
-from agent.git.repo import Repo
+from agent.git import Repo
 from agent.invocation import typed
 from agent.records.journal import Journal
 from agent.records.place import Place

@@ -7,7 +7,7 @@ from agent.cli.reading.scripts import attempt_in, facts_of, latest_tag, script_o
 from agent.cli.reading.which import BEST, night_place
 from agent.errors import NightError, NothingYet
 from agent.experiment import attempt_ref
-from agent.git.repo import Repo, valid_tag
+from agent.git import Repo, valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.model.best_script import BestScript
 from agent.records.journal import Journal

@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.errors import NoIdea, RepoError, ScriptError
 from agent.experiment import Attempt, Briefing, Ending, Status
 from agent.files import read_end
-from agent.git.run import detached_git
+from agent.git import detached_git
 from agent.proposers.author.attempts import RUNNING, rows, what_happened
 from agent.proposers.author.pages import calls_page, facts_page, for_one_answer
 from agent.proposers.author.quoting import quoted

@@ -8,7 +8,7 @@ from contextlib import suppress
 from agent.errors import NightError
 from agent.experiment import Curve
 from agent.files import read_end
-from agent.git.repo import valid_tag
+from agent.git import valid_tag
 from agent.records.journal import Journal
 from agent.records.ledger.reading import read_rows
 from agent.records.past import DAMAGED

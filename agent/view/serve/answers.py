@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 
 from agent.errors import NightError, NightshiftError
-from agent.git.repo import Repo
+from agent.git import Repo
 from agent.records.journal import Journal
 from agent.text import harmless_lines
 from agent.view.facts.nouns import AttemptFacts, NightFacts

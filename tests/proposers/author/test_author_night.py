@@ -117,7 +117,7 @@ def test_the_facts_command_tells_the_same_to_one_who_runs_commands(grounds):
 
 
 def test_what_is_left_of_a_running_night_is_told(grounds):
-    common = Place.of(grounds.root / "train_mlx.py").repo.common_dir()
+    common = Place.of(grounds.root / "train_mlx.py").repo.common_dir
     with only_night(common) as tell:
         tell("t", grounds.folder("t"), None, 7)
         assert "- left of the night: 4 experiments\n" in grounds.nightshift("facts").stdout

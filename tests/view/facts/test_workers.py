@@ -164,7 +164,7 @@ def test_an_overtaken_attempt_and_its_merge_name_each_other_in_journal_and_recor
 
 def test_status_has_a_line_for_each_worker_that_is_busy(place):
     grounds = Grounds(place.repo.root)
-    with only_night(place.repo.common_dir()) as tell:
+    with only_night(place.repo.common_dir) as tell:
         tell("t", place.folder("t"))
         told = grounds.nightshift("status").stdout
         answer = json.loads(grounds.nightshift("status", "--json").stdout)
@@ -188,7 +188,7 @@ def test_status_of_a_night_with_one_worker_tells_the_phase_and_seed_of_its_run(t
         assert not any(line.startswith("workers: ") for line in told)
         return [line for line in told if "#4" in line]
 
-    with only_night(place.repo.common_dir()) as tell, Journal.resume(place.journal("t")) as journal:
+    with only_night(place.repo.common_dir) as tell, Journal.resume(place.journal("t")) as journal:
         tell("t", place.folder("t"))
         journal.add_attempt(4, 0, Proposal(unigram(SHARPNESS=0.3), "blunter", "", "search"), at(time.time()))
         assert at_work() == ["at work: #4 blunter"]  # a dry run is no run yet

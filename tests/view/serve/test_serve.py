@@ -290,10 +290,10 @@ def test_a_night_in_another_working_tree_of_the_repository_is_found(tmp_path):
     here = make_place(tmp_path / "user")
     git(here.repo.root, "worktree", "add", "-q", str(tmp_path / "other"))
     there = Place.of(tmp_path / "other" / "train_mlx.py")
-    newest = Newest(here, here.repo.common_dir(), None)
+    newest = Newest(here, here.repo.common_dir, None)
     with growing_night(here, "one") as night:
         night.add("baseline", 1.5, Status.KEEP)
     with growing_night(there, "two"):
         assert newest.watched().place.journal("two") == there.journal("two")
-        assert Newest(here, here.repo.common_dir(), "one").watched() == Watched(here, "one", is_running=False)
+        assert Newest(here, here.repo.common_dir, "one").watched() == Watched(here, "one", is_running=False)
     assert newest.watched() == Watched(here, "one", is_running=False)

@@ -2,13 +2,14 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from nights import Grounds, git, make_repository, unigram
 
 from agent.errors import RepoError
-from agent.git.repo import Repo, valid_tag
+from agent.git import Repo, read_bundle, valid_tag
 
 WHEN = "2026-01-02T03:04:05Z"
 
@@ -158,6 +159,17 @@ def test_hooks_and_filters_of_the_repository_do_not_run(repo, root):
     assert not (root / "filter-ran").exists()
 
 
+def test_the_repository_of_a_hook_that_starts_nightshift_stays_as_it_is(root, tmp_path, monkeypatch):
+    before = {path: path.read_bytes() for path in (root / ".git").rglob("*") if path.is_file()}
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    monkeypatch.setenv("GIT_DIR", str(root / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(root / ".git" / "index"))
+    said = Grounds(fresh).nightshift_process("init").stdout
+    assert "made a git repository, with a first commit" in said
+    assert {path: path.read_bytes() for path in (root / ".git").rglob("*") if path.is_file()} == before
+
+
 def test_a_detached_head_and_a_user_on_another_branch_are_as_good(repo, root):
     sha = commit(repo)
     for place in (("checkout", "-q", "--detach"), ("checkout", "-q", "-b", "elsewhere")):
@@ -217,6 +229,20 @@ def test_without_commits_the_remedy_is_named(tmp_path):
     (tmp_path / "train_mlx.py").write_text("")
     with pytest.raises(RepoError, match="has no commits yet; run: git add"):
         Repo.containing(tmp_path)
+
+
+def test_a_bundle_whose_commits_lack_their_files_sets_no_ref(root, tmp_path):
+    """With such a ref, `git gc` would fail in the user's repository."""
+    ref, head = "refs/experiments/t/0000", git(root, "rev-parse", "HEAD")
+    packed = subprocess.run(
+        ["git", "pack-objects", "--stdout", "-q"], input=f"{head}\n".encode(), cwd=root, capture_output=True, check=True
+    )
+    (tmp_path / "bundle").write_bytes(f"# v2 git bundle\n{head} {ref}\n\n".encode() + packed.stdout)
+    other = tmp_path / "other"
+    git(tmp_path, "init", "-q", str(other))
+    with pytest.raises(RepoError, match=r"rev-list failed .*(missing|bad)"):
+        read_bundle(Repo(other, other / ".git"), tmp_path / "bundle", {ref: head})
+    assert git(other, "for-each-ref") == ""
 
 
 @pytest.mark.parametrize("tag", ["nov20", "nov20-2", "A.b_c", "5"])

@@ -1,0 +1,331 @@
+"""Git, through GitPython: commits that touch nothing the user works on, and refs, diffs and bundles of them.
+
+The user's working tree, index and HEAD are never touched, except by commit_first, where nothing is committed yet. A
+commit is made without an index, a ref moves by compare-and-swap, and nothing is ever deleted.
+
+Of GitPython only the command runner is used. Its own readers know neither SHA-256 nor reftable, and the process that
+they leave open would die of a Ctrl-C that is meant for the night.
+"""
+
+import errno
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import NoRepository, RepoError
+from agent.invocation import command_to_begin
+
+# ---- running git -----------------------------------------------------------------------------------------------------
+
+# hooks, fsmonitor and line ends: nothing planted in a repository runs in the middle of the night, or changes a script
+SAFE = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.autocrlf=false", "gc.auto=0")
+DURABLE = "core.fsync=all"
+NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+NIGHTSHIFT_IDENTITY = {
+    f"GIT_{role}_{field}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for field, value in (("NAME", "nightshift"), ("EMAIL", "nightshift@localhost"))
+}
+OF_THE_USER = {*NIGHTSHIFT_IDENTITY, *NO_SETTINGS, "GIT_CONFIG_SYSTEM"}
+NO_SPACE = ("No space left on device", "Disk quota exceeded")
+
+
+def leave_surrounding_git() -> None:
+    """Take the variables of git out of this process's environment, except the user's name and settings.
+
+    A hook or an alias that starts nightshift hands on GIT_DIR and GIT_INDEX_FILE. With them, every command would read
+    and write the repository of the hook, whatever folder it is run in.
+    """
+    for name in [name for name in os.environ if name.startswith("GIT_") and name not in OF_THE_USER]:
+        del os.environ[name]
+
+
+def detached_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run one command in a folder of the harness, without any settings. It finds no repository above the folder."""
+    return _run(folder, SAFE, arguments, {**NO_SETTINGS, "GIT_CEILING_DIRECTORIES": str(folder.parent)})
+
+
+def _run(
+    folder: Path, settings: Iterable[str], arguments: Iterable[str], env: Mapping[str, str], told: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git in a new session, so that a Ctrl-C meant for the night does not interrupt it; told: what it reads."""
+    command = _command(folder, settings, arguments)
+    from git import Git  # takes 0.15 s: most commands only look for the repository
+
+    process = Git(folder).execute(
+        command, istream=subprocess.PIPE, as_process=True, env=dict(env), start_new_session=True
+    )
+    out, err = process.communicate(told)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _command(folder: Path, settings: Iterable[str], arguments: Iterable[str]) -> list[str]:
+    if shutil.which("git") is None:
+        raise RepoError("git is not installed or not on PATH; install it from https://git-scm.com")
+    # -C: where the folder is gone, GitPython would run git in the current one
+    return ["git", "-C", str(folder), *(word for setting in settings for word in ("-c", setting)), *arguments]
+
+
+def _text(content: bytes) -> str:
+    return content.decode(errors="surrogateescape")
+
+
+def _one_line(content: bytes) -> str:
+    return " ".join(_text(content).removeprefix("fatal:").split())
+
+
+# ---- the user's repository -------------------------------------------------------------------------------------------
+
+FIRST_COMMIT = "git add . && git commit -m start"
+TRIES = 3  # at a commit: a `git gc --prune=now` may take its half-made objects away, or memory run out for git alone
+STALE_LOCK_S = 2.0  # git holds the lock of a ref for milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Repo:
+    root: Path  # the top of the working tree
+    common_dir: Path  # the git folder that linked worktrees of one repository share
+
+    @classmethod
+    def containing(cls, folder: Path) -> "Repo":
+        """Find the repository of a folder; raise NoRepository without one, or without commits."""
+        repo, has_commits = _around(folder)
+        if repo is None:
+            raise NoRepository(f"{folder} is not in a git repository; run: {command_to_begin(folder)}")
+        if not has_commits:
+            is_empty = all(path.name == ".git" for path in repo.root.iterdir())  # git would commit nothing
+            first = command_to_begin(repo.root) if is_empty else FIRST_COMMIT
+            raise NoRepository(f"{repo.root} has no commits yet; run: {first}")
+        return repo
+
+    @classmethod
+    def around(cls, folder: Path) -> "Repo | None":
+        """Find the repository of a folder, with commits or without; None outside of any."""
+        return _around(folder)[0]
+
+    @classmethod
+    def begin(cls, folder: Path) -> "Repo":
+        """Make a folder a repository, without commits."""
+        repo = cls(folder, folder / ".git")
+        repo.git("init", "--quiet")
+        return repo
+
+    def commit_first(self, paths: Iterable[str], message: str) -> None:
+        """Commit these files alone, where nothing is committed yet; what else is staged stays so."""
+        literal, files = {"GIT_LITERAL_PATHSPECS": "1"}, ("--", *paths)
+        self.git("add", "--force", *files, env=literal)
+        how = ("--quiet", "--no-gpg-sign", "--only", "-m", message)
+        self.git("commit", *how, *files, env={**self._identity(), **literal})
+
+    def git(self, *arguments: str, env: Mapping[str, str] | None = None, told: str = "") -> str:
+        """Run one command, which reads `told`, and return its output without the last line end.
+
+        Its objects and refs are flushed to disk. Raise RepoError with git's message, OSError on a full disk.
+        """
+        done = self._run(*arguments, env=env, told=told)
+        if done.returncode != 0:
+            said = _text(done.stderr or done.stdout).strip()
+            if any(words in said for words in NO_SPACE):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.root))
+            first = said.splitlines()[0] if said else f"exit code {done.returncode}"
+            raise RepoError(f"git {arguments[0]} failed in {self.root}: {first}")
+        return _text(done.stdout).removesuffix("\n")
+
+    def _run(
+        self, *arguments: str, env: Mapping[str, str] | None = None, told: str = ""
+    ) -> subprocess.CompletedProcess[bytes]:
+        return _run(self.root, (*SAFE, DURABLE), arguments, env or {}, told.encode(errors="surrogateescape"))
+
+    def _identity(self) -> Mapping[str, str]:
+        """Return an author for commits if git has none configured, so that the night can go on; else nothing."""
+        done = self._run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
+        return {} if done.returncode == 0 else NIGHTSHIFT_IDENTITY
+
+    # ---- reading ----
+
+    def find(self, revision: str) -> str | None:
+        """Return the commit that a revision names; None if there is none."""
+        done = self._run("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        if done.returncode not in (0, 1):
+            said = _one_line(done.stderr) or f"exit code {done.returncode}"
+            raise RepoError(f"git could not look up {revision} in {self.root}: {said}")
+        return _text(done.stdout).strip() or None
+
+    def refs(self, prefix: str) -> tuple[str, ...]:
+        """List the refs at or below a prefix."""
+        return tuple(self.git("for-each-ref", "--format=%(refname)", prefix).splitlines())
+
+    def read(self, commit: str, path: str) -> str:
+        """Read a committed file; raise RepoError if it is not committed."""
+        done = self._run("cat-file", "blob", f"{commit}:{path}")
+        if done.returncode != 0:
+            raise RepoError(f"{path} is not committed; run: git add {path} && git commit -m start")
+        return _text(done.stdout)
+
+    def diff(self, old: str, new: str) -> str:
+        return self.git("diff-tree", "-p", "--no-ext-diff", "--no-textconv", old, new)
+
+    def tracks(self, path: str) -> bool:
+        """Return whether git tracks this file, any file in this folder, or a link or submodule that it lies below.
+
+        A clone then brings it along. Letter case makes no difference, as on the disk of a Mac.
+        """
+        top, wanted = path.partition("/")[0], f"{path.casefold()}/"
+        listed = self.git("ls-files", "-z", "--", f":(literal,icase){top}").split("\0")
+        tracked = (f"{name.casefold()}/" for name in listed if name)
+        return any(name.startswith(wanted) or wanted.startswith(name) for name in tracked)
+
+    def checked_out(self) -> tuple[str, ...]:
+        """List the branches that are checked out, in this working tree or a linked one."""
+        lines = self.git("worktree", "list", "--porcelain").splitlines()
+        return tuple(line.removeprefix("branch ") for line in lines if line.startswith("branch "))
+
+    # ---- commits ----
+
+    def commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
+        """Commit the parent's tree with one file replaced; the same arguments give the same commit."""
+        for _ in range(TRIES - 1):
+            with suppress(RepoError):
+                return self._commit_script(parent, path, script, message, when)
+        return self._commit_script(parent, path, script, message, when)
+
+    def _commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
+        tree = self._tree_with(parent, path, script)
+        env = {**self._identity(), "GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
+        return self.git("commit-tree", tree, "-p", parent, env=env, told=message)
+
+    def _tree_with(self, parent: str, path: str, script: str) -> str:
+        """Write the parent's tree with one file replaced, folder by folder from the file up; return its name."""
+        made = self.git("hash-object", "-w", "--no-filters", "--stdin", told=script)
+        names = path.split("/")
+        for depth in reversed(range(len(names))):
+            entries = self._entries(parent, "/".join(names[:depth]))
+            if depth == len(names) - 1:  # executable if it was; a link becomes a plain file
+                is_executable = entries.get(names[depth], "").startswith("100755")
+                entry = f"{'100755' if is_executable else '100644'} blob {made}"
+            else:
+                entry = f"040000 tree {made}"
+            lines = (f"{entry}\t{name}\0" for name, entry in {**entries, names[depth]: entry}.items())
+            made = self.git("mktree", "-z", told="".join(lines))
+        return made
+
+    def _entries(self, commit: str, folder: str) -> Mapping[str, str]:
+        """Return name → mode, type and object of everything in a folder of a commit; nothing where there is none."""
+        listed = self.git("ls-tree", "-z", "--full-tree", commit, *([f"{folder}/"] if folder else [])).split("\0")
+        entries = (line.split("\t", 1) for line in listed if line)
+        return {name.removeprefix(f"{folder}/"): entry for entry, name in entries}
+
+    # ---- refs ----
+
+    def set_ref(self, ref: str, new: str, why: str) -> None:
+        """Create a ref that only this night writes, or move it, wherever it was."""
+        self._update_ref(why, ref, new)
+
+    def move_ref(self, ref: str, new: str, old: str | None, why: str) -> None:
+        """Move a ref by compare-and-swap; raise RepoError if it is neither at old (None: missing) nor at new.
+
+        Create a ref that was deleted again: each attempt also has its own ref, so no commit was lost.
+        """
+        now = self.find(ref)
+        if now == new:
+            return
+        if now not in (None, old):
+            raise RepoError(
+                f"{ref} was moved to {now} by somebody else (expected {old or 'nothing'}); "
+                f"start a new night with another --tag"
+            )
+        self._update_ref(why, ref, new, now or "0" * len(new))
+
+    def _update_ref(self, why: str, ref: str, *values: str) -> None:
+        """Write a ref; remove the lock that a killed git left on it, since only the one night that runs writes it."""
+        lock = self.common_dir / f"{ref}.lock"
+        deadline = time.monotonic() + STALE_LOCK_S
+        while lock.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        lock.unlink(missing_ok=True)
+        self.git("update-ref", "--create-reflog", "-m", f"nightshift: {why}", ref, *values)
+
+
+def _around(folder: Path) -> tuple[Repo | None, bool]:
+    """Return the repository of a folder, None outside of any, and whether it has commits."""
+    if not folder.is_dir():
+        raise RepoError(f"{folder} is not a folder")
+    wanted = ("rev-parse", "--show-toplevel", "--git-common-dir", "HEAD^{commit}")
+    env = {**os.environ, "LC_ALL": "C", "LANGUAGE": "C"}
+    done = subprocess.run(_command(folder, SAFE, wanted), env=env, capture_output=True, check=False)
+    match os.fsdecode(done.stdout).split("\n"):
+        case [root, common_dir, _, *_]:
+            return Repo(Path(root), (folder / common_dir).resolve()), done.returncode == 0
+    if b"not a git repository" in done.stderr:
+        return None, False
+    # for instance a clone that belongs to another user; git names the remedy itself
+    raise RepoError(f"git refuses {folder}: {_one_line(done.stderr)}")
+
+
+# ---- bundles: the commits of a night in one file ---------------------------------------------------------------------
+
+NAME = re.compile(r"[A-Za-z0-9._-]+")  # of a ref, without the folders that it is in
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+def valid_tag(tag: str) -> bool:
+    """Return whether a tag is fit for a branch name, a folder name and a table cell."""
+    return (
+        bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", tag))
+        and ".." not in tag
+        and not tag.endswith((".", ".lock"))
+    )
+
+
+def refs_of_night(repo: Repo, tag: str) -> dict[str, str]:
+    """Return ref → commit of a night's attempts and of its branches."""
+    places = (f"refs/experiments/{tag}", "refs/heads/experiments")
+    lines = repo.git("for-each-ref", "--format=%(refname) %(objectname)", *places).splitlines()
+    return {ref: sha for ref, sha in (line.split(" ") for line in lines) if is_of_night(ref, tag)}
+
+
+def is_of_night(ref: str, tag: str) -> bool:
+    """Return whether a ref is an attempt of this night, its branch, or its confirmed branch."""
+    folder, _, name = ref.rpartition("/")
+    if not NAME.fullmatch(name):
+        return False
+    if folder == f"refs/experiments/{tag}":
+        return True
+    return folder == "refs/heads/experiments" and name.partition("-")[2] in (tag, f"{tag}-confirmed")
+
+
+def write_bundle(repo: Repo, file: Path, refs: Mapping[str, str], base: str) -> None:
+    """Write the commits of these refs into a file; those of the base, the user's own, are only referred to.
+
+    base: "" to write them too, for a repository that may lack them.
+    """
+    present = [f"^{base}"] if base and repo.find(base) is not None else []
+    repo.git("bundle", "create", "--quiet", str(file), *refs, *present)
+
+
+def read_bundle(repo: Repo, file: Path, refs: Mapping[str, str]) -> tuple[str, ...]:
+    """Bring back those of these refs that are gone, with their commits; return the refs that now lead elsewhere.
+
+    Raise RepoError where the bundle is damaged, or the commit is gone that the night began from.
+    """
+    repo.git("bundle", "verify", "--quiet", str(file))
+    repo.git("bundle", "unbundle", str(file))
+    for ref, sha in refs.items():
+        if repo.find(sha) is None:
+            raise RepoError(f"{file} lacks commit {sha[:7]}, which {ref} is to name; it is damaged")
+    # with a ref to a commit whose trees or files are missing, the user's own `git gc` would fail
+    repo.git("rev-list", "--objects", "--quiet", *refs.values(), "--not", "--all")
+    moved = []
+    for ref, sha in refs.items():
+        now = repo.find(ref)
+        if now is None:
+            repo.move_ref(ref, sha, None, "unpacked")
+        elif now != sha:
+            moved.append(ref)
+    return tuple(moved)
