@@ -62,8 +62,8 @@ from agent.experiment import (
     Review,
     Status,
     incumbent,
+    is_half,
 )
-from agent.experiment.parts import is_half
 from agent.judging.confirmation import Again, Findings, Without, findings, next_run
 from agent.judging.judges.balanced import Balanced
 from agent.judging.judges.greedy import Greedy

@@ -39,11 +39,14 @@ import measure
 from filled_night import KIND, PASSED, TAG, Bowl, a_run, a_score, grow, make_night
 
 from agent.experiment import (
+    LOCAL,
+    WHOLE,
     Ask,
     Attempt,
     Audit,
     Briefing,
     History,
+    Lease,
     Left,
     Progress,
     Proposal,
@@ -51,7 +54,6 @@ from agent.experiment import (
     Run,
     Score,
 )
-from agent.experiment.lease import LOCAL, WHOLE, Lease
 from agent.judging.judges.choice import choose_judge
 from agent.night.driver import run_night
 from agent.night.opening.limits import Limits

@@ -40,8 +40,7 @@ from filled_night import grow, make_night
 
 from agent.clock import utc_now
 from agent.errors import Exhausted
-from agent.experiment import Briefing, Night, Proposal
-from agent.experiment.lease import Lease
+from agent.experiment import Briefing, Lease, Night, Proposal
 from agent.judging.judges.choice import choose_judge
 from agent.night.driver import run_night
 from agent.night.opening.limits import Limits

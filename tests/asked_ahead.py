@@ -9,8 +9,7 @@ from typing import Any
 
 from nights import Grounds, Quiet, scripted_context
 
-from agent.experiment import Attempt, Briefing, Proposal
-from agent.experiment.lease import LOCAL
+from agent.experiment import LOCAL, Attempt, Briefing, Proposal
 from agent.night.driver import run_night
 from agent.night.opening.limits import Limits
 from agent.proposers.ahead import Outbox

@@ -19,8 +19,7 @@ import pytest
 
 from agent.clock import Stopwatch
 from agent.errors import Exhausted
-from agent.experiment import Ask, Attempt, Briefing, Left, Progress, Proposal
-from agent.experiment.lease import LOCAL
+from agent.experiment import LOCAL, Ask, Attempt, Briefing, Left, Progress, Proposal
 from agent.judging.judges.greedy import Greedy
 from agent.night.driver import at_work, run_night
 from agent.night.opening.limits import Limits

@@ -1,65 +1,18 @@
-"""The nouns: scripts are held compressed and read as texts; who is the incumbent follows the order of decisions."""
+"""The nouns: who is the incumbent follows the order of decisions."""
 
-import copy
-import pickle
-from dataclasses import replace
+from agent.experiment import Attempt, Decision, Entry, Kind, Proposal, Status, incumbent, kept
 
-import pytest
-
-from agent.errors import NightError
-from agent.experiment import Attempt, Decision, Entry, Kind, Proposal, Script, Status, incumbent, kept
-from agent.script.cached import remembered
-
-TEXT = "# π\nA = 1\n" * 1000
-
-
-def proposal(script: str | Script = TEXT) -> Proposal:
-    return Proposal(script, "title", "why", "you")  # type: ignore[arg-type]
-
-
-def test_a_proposal_takes_a_text_and_gives_it_back():
-    assert proposal().script == TEXT
-    assert proposal(Script.of(TEXT)).script == TEXT
-    assert len(proposal().packed.packed) < len(TEXT) / 50
-    assert proposal("\ud800").script == "\ud800"  # as a proposer's JSON may have it
-
-
-def test_proposals_are_equal_where_their_texts_are():
-    assert proposal() == proposal(Script.of(TEXT))
-    assert hash(proposal()) == hash(proposal(Script.of(TEXT)))
-    assert proposal() != proposal(TEXT + " ")
-    assert Script.of(TEXT) == replace(Script.of(TEXT), fingerprint="f")
-
-
-def test_a_proposal_can_be_replaced_copied_and_pickled():
-    assert replace(proposal(), script="B = 2") == proposal("B = 2")
-    assert replace(proposal(), title="other").script == TEXT
-    assert copy.deepcopy(proposal()) == proposal() == pickle.loads(pickle.dumps(proposal()))
-    assert "π" in repr(proposal())
-
-
-def test_what_is_known_of_a_script_needs_no_unpacking():
-    length = remembered(len)
-    assert length(TEXT) == length(Script.of(TEXT)) == len(TEXT)
-    assert length(Script(Script.of(TEXT).sha256, b"no zlib")) == len(TEXT)
-
-
-def test_a_damaged_script_is_named():
-    with pytest.raises(NightError, match=r"the script [0-9a-f]{12} in the journal is damaged"):
-        str(Script(Script.of(TEXT).sha256, b"no zlib"))
-
-
-# ---- the incumbent ---------------------------------------------------------------------------------------------------
+PROPOSAL = Proposal("", "title", "why", "you")
 
 
 def attempt(number: int, *decisions: tuple[int, Kind], parent: int = 0) -> Attempt:
     """With decisions that were recorded at these places of the night's."""
-    entries = tuple(Entry(place, None, Decision(kind, "")) for place, kind in decisions)
-    return Attempt(number, parent, proposal(""), "", "c", (), entries[-1].decision, True, decisions=entries)
+    entries = tuple(Entry(place, "", Decision(kind, "")) for place, kind in decisions)
+    return Attempt(number, parent, PROPOSAL, "", "c", (), entries[-1].decision, True, decisions=entries)
 
 
 def test_without_a_journal_the_incumbent_is_the_last_kept_by_number():
-    history = [Attempt(n, None, proposal(""), "", decision=Decision(Kind.KEPT, "")) for n in range(3)]
+    history = [Attempt(n, None, PROPOSAL, "", decision=Decision(Kind.KEPT, "")) for n in range(3)]
     assert incumbent(history) == history[2]
     assert incumbent(()) is None
 

@@ -12,8 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # The rooms of the harness, the lowest first. A file of one imports from its own room and from those before it.
 ROOMS = (
-    "agent",  # errors and small tools that all others use
-    "agent.experiment",  # the nouns
+    "agent",  # the nouns, errors and small tools that all others use
     "agent.git",
     "agent.script",
     "agent.sandbox",

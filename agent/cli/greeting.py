@@ -11,8 +11,7 @@ from datetime import datetime
 from agent.amounts import counted
 from agent.drift.power import Power
 from agent.errors import MachineError
-from agent.experiment import Night, is_look, short
-from agent.experiment.lease import WHOLE, Lease
+from agent.experiment import WHOLE, Lease, Night, is_look, short
 from agent.invocation import typed
 from agent.judging.judges.choice import judge_in_words
 from agent.night.briefing.pace import Ahead, clock, experience, few_steps, pace_words

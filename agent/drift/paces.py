@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from agent.drift.speeds import FLOOR, LATEST, MOST_VOIDS, UNKNOWN, speed, speeds
 from agent.experiment import Attempt, Ending, Run
-from agent.experiment.scripts import unread
 
 AGAIN = 2  # runs of the incumbent, before others are compared with it at another pace
 
@@ -85,4 +84,4 @@ def _shifted(run: Run, began: str, shift_bpb: float) -> Run:
     if run.score is None or run.score.val_bpb is None or run.dawn or (run.began or "") >= began:
         return run
     score = replace(run.score, val_bpb=run.score.val_bpb + shift_bpb)
-    return replace(run, score=score, last_lines=unread(run, "last_lines"))
+    return replace(run, score=score)

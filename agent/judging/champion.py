@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.experiment import Attempt, History, Run
-from agent.experiment.parts import halves_of
+from agent.experiment import Attempt, History, Run, halves_of
 from agent.judging.belief import SIZE, STEP, TINY, Array, effects, knowledge_gradient, likelihood, worths
 from agent.judging.failures import fault
 from agent.judging.intervals import Interval

@@ -19,9 +19,11 @@ from agent.experiment import (
     Run,
     Score,
     Status,
+    edit_of,
     incumbent,
+    is_half,
+    named,
 )
-from agent.experiment.parts import edit_of, is_half, named
 from agent.judging.champion import Edit, Posterior, fresh, posteriors, seen, taken_out
 from agent.judging.failures import fault
 from agent.judging.intervals import Interval, Spread, difference, mean

@@ -33,7 +33,7 @@ LINE = 80  # characters: a script that is longer by more has not become simpler,
 
 def simpler(attempt: Attempt, parent: Attempt) -> str | None:
     """Say in what: less code or fewer parameters, and not more of the other; None where it is not, or not known."""
-    code, code_before = (code_size(one.proposal.packed) for one in (attempt, parent))
+    code, code_before = (code_size(one.proposal.script) for one in (attempt, parent))
     if code is None or code_before is None or attempt.weights is None or parent.weights is None:
         return None
     if len(attempt.proposal.script) > len(parent.proposal.script) + LINE:

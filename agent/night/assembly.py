@@ -12,8 +12,7 @@ from rich.console import Console
 
 from agent.clock import kept_awake
 from agent.errors import NightError, NightHalted
-from agent.experiment import Night, Proposer
-from agent.experiment.lease import Lease
+from agent.experiment import Lease, Night, Proposer
 from agent.files import disk_is_full
 from agent.judging.judges.choice import choose_judge
 from agent.night.opening.limits import Limits

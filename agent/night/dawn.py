@@ -24,9 +24,11 @@ from agent.experiment import (
     Proposal,
     Run,
     Status,
+    edit_of,
     incumbent,
+    is_half,
+    named,
 )
-from agent.experiment.parts import edit_of, is_half, named
 from agent.judging.champion import Edit, edits_of
 from agent.judging.confirmation import (
     FRESH,

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from agent.amounts import counted
 from agent.errors import MachineError, NightError
-from agent.experiment import Night
-from agent.experiment.lease import WHOLE, Lease
+from agent.experiment import WHOLE, Lease, Night
 from agent.invocation import typed
 from agent.records.terms import Terms
 from agent.sandbox.load import GPU_ASKED_S

@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 from agent.amounts import ABSURD
-from agent.experiment import Attempt, Ending, Run
-from agent.experiment.setting import Phase
+from agent.experiment import Attempt, Ending, Phase, Run
 from agent.files import open_plain, read_end, write_plain
 from agent.judging.failures import training_failure
 from agent.profile.phases import PHASES, PROFILER, REST, mean_phases

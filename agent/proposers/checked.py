@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptError
 from agent.experiment import Attempt, Briefing, History, Proposal, Proposer, Refusal
-from agent.experiment.chunks import Chunks, by_chunk
 from agent.files import disk_is_broken, disk_is_full
 from agent.script.contract import check_script
-from agent.script.dials import fingerprint, fingerprint_of
+from agent.script.dials import fingerprint
 from agent.script.tried import tried_as
 from agent.text import SAID_CHARS, one_line
 
@@ -45,8 +44,7 @@ class Claims:
         history = briefing.history if self._latest is None else self._latest()
         new = [(proposal, parent) for proposal, parent in held if not _has_script(proposal, history)]
         claimed = (Attempt(len(history) + at, parent, proposal, NOT_BEGUN) for at, (proposal, parent) in enumerate(new))
-        told = (history if isinstance(history, Chunks) else Chunks(history)).added(claimed) if new else history
-        return replace(briefing, history=told, asked_for=briefing.number)
+        return replace(briefing, history=(*history, *claimed), asked_for=briefing.number)
 
     def claim(self, proposal: Proposal, parent: int) -> None:
         """Claim a proposal, an edit of this attempt; raise NightError if an equal one is claimed, or was tried."""
@@ -54,7 +52,7 @@ class Claims:
             if any(one is proposal for one, _ in self._held):
                 return
             wanted = fingerprint(proposal.script)
-            if any(fingerprint_of(one.packed) == wanted for one, _ in self._held):
+            if any(fingerprint(one.script) == wanted for one, _ in self._held):
                 raise NightError(
                     f"{proposal.source} proposed the script of an idea that is about to be tried; "
                     f"it has to be a new one"
@@ -70,8 +68,7 @@ class Claims:
     def release(self, proposal: Proposal) -> None:
         """Forget a proposal that has become an attempt, or never will."""
         with self.lock:
-            sha256 = proposal.packed.sha256
-            self._held = [(one, parent) for one, parent in self._held if one.packed.sha256 != sha256]
+            self._held = [(one, parent) for one, parent in self._held if one.script != proposal.script]
 
 
 def begun(history: History) -> Sequence[Attempt]:
@@ -142,8 +139,4 @@ def _check_new(proposal: Proposal, history: History) -> None:
 
 def _has_script(proposal: Proposal, history: History) -> bool:
     """Return whether an attempt has this very text."""
-    return any(proposal.packed.sha256 in known for known in by_chunk(history, _hashes))
-
-
-def _hashes(attempts: Sequence[Attempt]) -> frozenset[str]:
-    return frozenset(one.proposal.packed.sha256 for one in attempts)
+    return any(attempt.proposal.script == proposal.script for attempt in history)

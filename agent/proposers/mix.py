@@ -10,29 +10,25 @@ source stays that good for long, so one that has not been tried yet soon is.
 import random
 import statistics
 import threading
-from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain, takewhile
+from itertools import takewhile
 from typing import TypeVar
 
 from agent.errors import Exhausted, NoIdea, NotYet, Unanswered
 from agent.experiment import (
     Ask,
-    Attempt,
     Briefing,
     History,
     Kind,
     Proposal,
     Proposer,
     Status,
-    by_source,
     kept,
     source_name,
 )
-from agent.experiment.chunks import by_chunk, chunks_of
 from agent.proposers.checked import Claims
 from agent.records.standing import Brought, brought, gain_bpb
 
@@ -238,8 +234,7 @@ def rests_until(
     """
     own = _failed_last(ask for ask in reversed(briefing.asks) if source_name(ask.source) == name)
     if counts_crashes:
-        latest = (chunk.once(by_source).get(name, []) for chunk in reversed(chunks_of(briefing.history)))
-        mine = (one for ones in latest for one in reversed(ones) if one.decision)
+        mine = (one for one in reversed(briefing.history) if one.decision and source_name(one.proposal.source) == name)
         own += [one.number for one in takewhile(lambda one: one.status is Status.CRASH, mine)]
     shared = _failed_last(ask for ask in reversed(briefing.asks) if source_name(ask.source) in alike)
     unheard = {ask.attempt for ask in briefing.asks if ask.failure and ask.tokens_in is None}
@@ -322,17 +317,18 @@ def by_promise(
     rng = random.Random(f"{seed} {briefing.number} {len(asks)}")
     known = {share.source: share for share in shares(history, asks)}
     typical_bpb = statistics.fmean([gain for one in kept(history) if (gain := gain_bpb(one, history)) > 0] or [1.0])
-    done_s = list(chain.from_iterable(by_chunk(history, _spent_on_decided)))
+    done_s = [one.spent_s for one in history if one.decision is not None and one.is_idea]
     attempt_h = ((statistics.fmean(done_s) if done_s else 0.0) or briefing.night.budget_s) / 3600
     asked = asked or {}
     open_h = defaultdict(float, {name: number * attempt_h for name, number in asked.items()})
-    for one in chain.from_iterable(by_chunk(history, _undecided)):
-        if one.is_idea:
+    for one in history:
+        if one.is_idea and one.decision is None:
             open_h[source_name(one.proposal.source)] += max(0.0, attempt_h - one.spent_s / 3600)
     # an edit that was overtaken is no failure: its gain is counted, once, where it is merged and wins again
     overtaken_h: dict[str, float] = defaultdict(float)
-    for one in chain.from_iterable(by_chunk(history, _overtaken)):
-        overtaken_h[source_name(one.proposal.source)] += one.spent_s / 3600
+    for one in history:
+        if one.kind is Kind.OVERTAKEN:
+            overtaken_h[source_name(one.proposal.source)] += one.spent_s / 3600
     rates = {}
     for name, prior in priors.items():
         share = known.get(name)
@@ -343,18 +339,6 @@ def by_promise(
     met = {*known, *(name for name, number in asked.items() if number)}
     tried = sum(share.attempts for share in known.values()) + sum(asked.values())
     return sorted(rates, key=lambda name: (name in met or tried < priors[name].first_turn, -rates[name]))
-
-
-def _spent_on_decided(attempts: Sequence[Attempt]) -> "array[float]":
-    return array("d", (one.spent_s for one in attempts if one.is_idea and one.decision is not None))
-
-
-def _undecided(attempts: Sequence[Attempt]) -> list[Attempt]:
-    return [one for one in attempts if one.decision is None]
-
-
-def _overtaken(attempts: Sequence[Attempt]) -> list[Attempt]:
-    return [one for one in attempts if one.kind is Kind.OVERTAKEN]
 
 
 def _sum(values: Iterable[Number | None]) -> Number | None:

@@ -4,12 +4,13 @@ Any number of readers may look at a journal while its night goes on.
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from functools import partial
+from contextlib import closing, contextmanager
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
@@ -32,14 +33,11 @@ from agent.experiment import (
     Proposal,
     Run,
     Score,
-    Script,
 )
 from agent.files import disk_is_broken, disk_is_full, flush
 from agent.invocation import typed
-from agent.records.rows import PYTHON, attempt_of, entry_of, run_of, script_of
+from agent.records.rows import attempt_of, entry_of, run_of
 from agent.records.schema import SCHEMA, VERSION, connect
-from agent.records.shelf import Shelf
-from agent.script.dials import fingerprint_of
 
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
 DURABLE = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1"  # macOS: a plain fsync leaves it in the drive's cache
@@ -55,8 +53,8 @@ class Journal:
         self._db = database
         self._db.row_factory = sqlite3.Row
         self._inode = path.stat().st_ino
+        self._scripts: dict[str, str] = {}  # by hash: each text is held once, and read once
         self._reserve: Path | None = None  # of one that is open for writing
-        self._shelf: Shelf | None = None  # of one that is open for writing, for which a night holds all its attempts
 
     @classmethod
     def create(cls, path: Path, night: Night) -> "Journal":
@@ -80,7 +78,7 @@ class Journal:
 
     @classmethod
     def resume(cls, path: Path) -> "Journal":
-        """Open a journal for writing; raises NightError where it is none, or has a format that cannot be migrated."""
+        """Open a journal for writing; raises NightError where it is none, or has another format."""
         journal = cls(path, connect(path, writing=True))
         journal._db.executescript(f"PRAGMA journal_mode = WAL; {DURABLE}")  # as create() chose, or a copy has lost it
         reserve = path.with_name("reserve")
@@ -91,12 +89,11 @@ class Journal:
             reserve.unlink(missing_ok=True)
             raise
         journal._reserve = reserve
-        journal._shelf = Shelf(path)
         return journal
 
     @classmethod
     def read(cls, path: Path) -> "Journal":
-        """Open a journal for reading; the file stays as it is, also where its format is an older one."""
+        """Open a journal for reading; the file stays as it is."""
         return cls(path, connect(path, writing=False))
 
     def __enter__(self) -> "Journal":
@@ -104,8 +101,6 @@ class Journal:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.give_reserve()
-        if self._shelf is not None:
-            self._shelf.close()  # first: the last to close takes the write-ahead log away, and has to be a writer
         self._db.close()
 
     @property
@@ -127,7 +122,7 @@ class Journal:
         self._write(("DELETE FROM examinations", ()), added)
 
     def calls(self) -> tuple[NightCall, ...]:
-        """Return the calls of the night, in their order; those before format 8 were not recorded."""
+        """Return the calls of the night, in their order."""
         with self._legible():
             return tuple(NightCall(*row) for row in self._db.execute("SELECT began, workers FROM calls ORDER BY id"))
 
@@ -136,8 +131,8 @@ class Journal:
         return self._attempts("", ())
 
     def outlines(self) -> tuple[Attempt, ...]:
-        """Return all attempts without the texts of their scripts, which are most of a journal: they cannot be read."""
-        return self._attempts("", (), "sha256, x'' AS packed, NULL AS fingerprint, NULL AS python")
+        """Return all attempts with "" in place of their scripts, which are most of a journal."""
+        return self._attempts("", (), with_scripts=False)
 
     def attempt(self, number: int) -> Attempt:
         """Return one attempt without reading the others; raises IndexError where there is none of this number."""
@@ -152,22 +147,26 @@ class Journal:
         with self._legible():
             return self._db.execute(sql).fetchall()
 
-    def _attempts(self, which: str, values: Sequence[object], of_scripts: str = "") -> tuple[Attempt, ...]:
-        shelf = None if of_scripts else self._shelf
-        of_scripts = of_scripts or ("*" if shelf is None else "sha256, fingerprint, python")
-        packed = None if shelf is None else shelf.packed
-        attempts = f"(SELECT *, number AS attempt FROM attempts) {which}"
-        used = f"SELECT {of_scripts} FROM scripts WHERE sha256 IN (SELECT script FROM {attempts})"
+    def _attempts(self, which: str, values: Sequence[object], *, with_scripts: bool = True) -> tuple[Attempt, ...]:
+        attempts = f"(SELECT *, number AS attempt FROM attempts) {which} ORDER BY number"
         with self._legible(), self._one_moment():
-            runs = self._by_attempt("runs", which, values, partial(run_of, shelf=shelf))
+            runs = self._by_attempt("runs", which, values, run_of)
             decisions = self._by_attempt("decisions", which, values, entry_of)
-            scripts = {row["sha256"]: script_of(row, packed) for row in self._db.execute(used, values)}
             return tuple(
                 attempt_of(
-                    row, scripts[row["script"]], runs.get(row["number"], ()), decisions.get(row["number"], ()), shelf
+                    row,
+                    self._script(row["script"]) if with_scripts else "",
+                    runs.get(row["number"], ()),
+                    decisions.get(row["number"], ()),
                 )
-                for row in self._db.execute(f"SELECT * FROM {attempts} ORDER BY number", values)
+                for row in self._db.execute(f"SELECT * FROM {attempts}", values).fetchall()
             )
+
+    def _script(self, sha256: str) -> str:
+        if sha256 not in self._scripts:
+            (packed,) = self._db.execute("SELECT packed FROM scripts WHERE sha256 = ?", (sha256,)).fetchone()
+            self._scripts[sha256] = zlib.decompress(packed).decode(errors="surrogatepass")
+        return self._scripts[sha256]
 
     @contextmanager
     def _one_moment(self) -> Iterator[None]:
@@ -200,18 +199,20 @@ class Journal:
         return int(row[0]) if row else None
 
     def add_attempt(self, number: int, parent: int | None, proposal: Proposal, started: str) -> None:
-        script = proposal.packed
+        content = proposal.script.encode(errors="surrogatepass")
+        sha256 = hashlib.sha256(content).hexdigest()
+        self._scripts[sha256] = proposal.script
         words = proposal.title, proposal.hypothesis, proposal.source
         others = proposal.repairs, json.dumps(proposal.without), proposal.merges
         self._write(
             (
-                "INSERT OR IGNORE INTO scripts (sha256, packed, fingerprint, python) VALUES (?, ?, ?, ?)",
-                (script.sha256, script.packed, _fingerprint(script), PYTHON),
+                "INSERT OR IGNORE INTO scripts (sha256, packed) VALUES (?, ?)",
+                (sha256, zlib.compress(content)),
             ),
             (
                 "INSERT INTO attempts (number, parent, script, title, hypothesis, source, repairs, without, merges,"
                 " started) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (number, parent, script.sha256, *words, *others, started),
+                (number, parent, sha256, *words, *others, started),
             ),
         )
 
@@ -247,9 +248,9 @@ class Journal:
 
     def start_run(self, attempt: int, seed: int, boot: str = "", *, dawn: int = 0, worker: str = "local") -> int:
         """Record a run before its process starts, as it may take the machine down with it; return its id."""
-        columns = "attempt, seed, boot, dawn, purpose, worker, began"
-        facts = attempt, seed, boot, dawn, "dawn" if dawn else "night", worker, utc_now_ms()
-        cursor = self._write((f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", facts))
+        columns = "attempt, seed, boot, dawn, worker, began"
+        facts = attempt, seed, boot, dawn, worker, utc_now_ms()
+        cursor = self._write((f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?)", facts))
         return int(cursor.lastrowid or 0)
 
     def end_run(self, run_id: int, run: Run) -> None:
@@ -263,7 +264,6 @@ class Journal:
             "weights_bytes": run.weights_bytes,
             "weights": json.dumps(dataclasses.asdict(run.weights)) if run.weights else None,
             "ended": utc_now_ms(),
-            "tokens_s": run.tokens_s,
         }
         columns = ", ".join(f"{name} = ?" for name in facts)
         self._write((f"UPDATE runs SET {columns} WHERE id = ?", (*facts.values(), run_id)))
@@ -377,7 +377,7 @@ class Journal:
         """Raise NightError for a damaged journal: SQLite reports an error, or a record cannot be read."""
         try:
             yield
-        except (sqlite3.Error, TypeError, ValueError, LookupError) as error:
+        except (sqlite3.Error, zlib.error, TypeError, ValueError, LookupError) as error:
             if disk_is_full(error) or disk_is_broken(error):
                 raise
             raise NightError(f"{self._path} is damaged ({error}); move its folder away to go on without it") from error
@@ -387,10 +387,3 @@ def _decided(number: int, decision: Decision, at: str) -> Sql:
     facts = dataclasses.asdict(decision) | {"attempt": number, "at": at, "status": decision.status}
     marks = ", ".join("?" for _ in facts)
     return f"INSERT INTO decisions ({', '.join(facts)}) VALUES ({marks})", tuple(facts.values())
-
-
-def _fingerprint(script: Script) -> str | None:
-    """Return the fingerprint of a script; None if it is no Python, as its attempt will crash."""
-    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-        return fingerprint_of(script)
-    return None

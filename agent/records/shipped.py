@@ -5,6 +5,7 @@ findings.json what dawn found. past.py reads them again.
 """
 
 import json
+import platform
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -12,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import NightError, NothingYet
-from agent.experiment import Ask, Attempt, Dawn, History, Night, Run, incumbent
-from agent.experiment.sizes import memory_mb
+from agent.experiment import Ask, Attempt, Dawn, History, Night, Run, incumbent, memory_mb
 from agent.files import replaced_folder
 from agent.records.journal import Journal
 from agent.records.past import ATTEMPTS, FACTS, PastAttempt, dials_in, of_journal
 from agent.records.place import Place
-from agent.records.rows import PYTHON
 from agent.records.terms import Terms
 
 FORMAT = 1
@@ -68,7 +67,7 @@ def _confirmed(best: Attempt | None, dawn: Dawn | None) -> int | None:
 
 def _rows(night: Night, history: History, asks: Iterable[Ask]) -> str:
     """Return one line of JSON for each attempt."""
-    base = dials_in(history[0].proposal.packed, night.device_kind)
+    base = dials_in(history[0].proposal.script, night.device_kind)
     asked_s: dict[int, float] = defaultdict(float)
     for ask in asks:
         asked_s[ask.attempt] += ask.wall_s
@@ -105,7 +104,7 @@ def _facts(night: Night, history: History) -> dict[str, Any]:
         "protocol": night.protocol,
         "started": night.started,
         "ended": max(ends, default=None),
-        "python": PYTHON,  # by which the skeletons were made
+        "python": ".".join(platform.python_version_tuple()[:2]),  # by which the skeletons were made
         "terms": {name: terms[name] for name in TOLD},
         "attempts": len(history),
     }

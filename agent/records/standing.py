@@ -6,12 +6,10 @@ The result equals that from the attempts themselves (Standing.of); a test compar
 import hashlib
 import json
 import statistics
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import chain
 
 from agent.errors import NightError
 from agent.experiment import (
@@ -21,12 +19,10 @@ from agent.experiment import (
     History,
     Noise,
     Status,
-    by_source,
     incumbent,
     kept,
     source_name,
 )  # fmt: skip
-from agent.experiment.chunks import by_chunk
 from agent.files import read_plain, write_own
 from agent.judging.recent import Edge, recent
 from agent.records.journal import Journal
@@ -244,11 +240,7 @@ def _remember(journal: Journal, found: Noise | None, state: list[str | int]) -> 
 
 def verdicts(history: History) -> Counter[Status]:
     """Count how many ideas were kept, discarded or crashed; the baseline and dawn's questions are no ideas."""
-    return sum(by_chunk(history, _verdicts_in), Counter())
-
-
-def _verdicts_in(attempts: Sequence[Attempt]) -> Counter[Status]:
-    return Counter(one.status for one in attempts if _is_edit(one) and one.status is not None)
+    return Counter(one.status for one in history if _is_edit(one) and one.status is not None)
 
 
 # ---- what sources brought --------------------------------------------------------------------------------------------
@@ -256,23 +248,11 @@ def _verdicts_in(attempts: Sequence[Attempt]) -> Counter[Status]:
 
 def brought(history: History) -> list[Brought]:
     """Return a row for every source that has proposed."""
-    spent_s: dict[str, list[array[float]]] = defaultdict(list)
-    for spent in by_chunk(history, _spent_in):
-        for name, times_s in spent.items():
-            spent_s[name].append(times_s)
-    keeps = sorted((one for one in kept(history) if _is_edit(one)), key=lambda one: one.number)
-    gains = {name: [gain_bpb(one, history) for one in ones] for name, ones in by_source(keeps).items()}
-    return [
-        Brought(name, sum(map(len, several)), len(gains.get(name, ())), sum(gains.get(name, ()), 0.0),
-                sum(chain.from_iterable(several)))
-        for name, several in spent_s.items()
-    ]  # fmt: skip
-
-
-def _spent_in(attempts: Sequence[Attempt]) -> "dict[str, array[float]]":
-    """Return the seconds of each idea of every source."""
-    found = by_source([one for one in attempts if _is_edit(one)])
-    return {name: array("d", (one.spent_s for one in ones)) for name, ones in found.items()}
+    return summed(
+        Brought(source_name(one.proposal.source), 1, one.status is Status.KEEP, gain_bpb(one, history), one.spent_s)
+        for one in history
+        if _is_edit(one)
+    )
 
 
 def _is_edit(attempt: Attempt) -> bool:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from agent.drift.power import Power
 from agent.drift.speeds import MOST_VOIDS, Usual, points_of, slowness, speed
 from agent.errors import MachineError, Starved
-from agent.experiment import Audit, DryRun, Ending, Run, Score
-from agent.experiment.runs import DENIED
+from agent.experiment import DENIED, Audit, DryRun, Ending, Run, Score
 from agent.invocation import typed
 from agent.judging.machine_words import sentence, told_by
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Reference, Rehearse, Trial

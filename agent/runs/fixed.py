@@ -13,8 +13,7 @@ from typing import Any
 
 from agent.drift.power import Power
 from agent.errors import MachineError, NightError
-from agent.experiment import Night, is_look
-from agent.experiment.lease import WHOLE, Lease
+from agent.experiment import WHOLE, Lease, Night, is_look
 from agent.files import throwaway_folder, write_plain
 from agent.invocation import typed
 from agent.runs.probe import KIND

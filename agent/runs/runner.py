@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import Starved
-from agent.experiment import Ending, Night, Progress, Run
-from agent.experiment.lease import LOCAL, WHOLE, Lease
+from agent.experiment import LOCAL, WHOLE, Ending, Lease, Night, Progress, Run
 from agent.files import plain_bytes, remove
 from agent.judging.machine_words import sentence, told_by
 from agent.records.place import run_folder

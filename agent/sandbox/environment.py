@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.experiment.lease import WHOLE, Lease
+from agent.experiment import WHOLE, Lease
 
 TMP = "tmp"  # the subfolder of a run that serves as its home, TMPDIR and cache
 

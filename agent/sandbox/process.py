@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
-from agent.experiment import Ending
-from agent.experiment.lease import WHOLE, Lease
+from agent.experiment import WHOLE, Ending, Lease
 from agent.files import read_tail
 from agent.sandbox.box import Box, Open, View
 from agent.sandbox.cgroup import KILL_S, REMOVE_S

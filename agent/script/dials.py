@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from agent.errors import ScriptError
-from agent.experiment import Script
 from agent.script.cached import remembered
 from agent.script.parsing import parse, parse_expression
 from agent.script.statements import assigned, literal, statements, together
@@ -296,8 +295,3 @@ def _replace(lines: list[bytes], node: ast.expr, text: str) -> None:
 
 
 fingerprint = remembered(normalised)
-
-
-def fingerprint_of(script: Script) -> str:
-    """Return the fingerprint that the journal keeps of a script, or find it out."""
-    return script.fingerprint or fingerprint(script)

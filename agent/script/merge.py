@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 
 from agent.errors import ScriptError
-from agent.experiment import Attempt, History
-from agent.experiment.parts import edit_of, is_half, part_of
+from agent.experiment import Attempt, History, edit_of, is_half, part_of
 from agent.script.contract import check_script
 from agent.script.dials import only_dials_differ, set_dials, skeleton_of, values_of
 from agent.script.parsing import parse

@@ -2,8 +2,7 @@
 
 import math
 
-from agent.experiment import History, Night, attempt_ref, short
-from agent.experiment.parts import is_half, named
+from agent.experiment import History, Night, attempt_ref, is_half, named, short
 from agent.invocation import typed
 from agent.judging.confirmation import Findings, names
 from agent.judging.intervals import Interval

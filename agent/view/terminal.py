@@ -8,6 +8,7 @@ from rich.text import Text
 
 from agent.amounts import counted
 from agent.experiment import (
+    LOCAL,
     Attempt,
     Audit,
     Entry,
@@ -16,9 +17,8 @@ from agent.experiment import (
     Score,
     Status,
     attempt_ref,
+    memory_mb,
 )
-from agent.experiment.lease import LOCAL
-from agent.experiment.sizes import memory_mb
 from agent.proposers.mix import Share
 from agent.records.ledger.columns import Row, number_of
 from agent.text import SAID_CHARS, harmless_lines, one_line, percent_sure, shown_difference

@@ -13,8 +13,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import judge_power  # noqa: E402
 
-from agent.experiment import Status  # noqa: E402
-from agent.experiment.parts import halves_of  # noqa: E402
+from agent.experiment import Status, halves_of  # noqa: E402
 from agent.judging.judges.balanced import Balanced  # noqa: E402
 from agent.judging.judges.greedy import Greedy  # noqa: E402
 

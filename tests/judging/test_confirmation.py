@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from judged import scored_attempt, scored_run
 
-from agent.experiment import Attempt, Ending, Status, incumbent
-from agent.experiment.parts import halves_of
+from agent.experiment import Attempt, Ending, Status, halves_of, incumbent
 from agent.judging.belief import PRIOR, STEP
 from agent.judging.champion import REACH, divided
 from agent.judging.confirmation import (

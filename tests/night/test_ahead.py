@@ -10,8 +10,7 @@ import pytest
 from asked_ahead import LATE_S, Dies, Source, dials, lab_with, night, turned, whole
 from nights import SCRIPTS, Quiet, scripted_context, unigram
 
-from agent.experiment import Ask, Attempt, Briefing, Proposal, Status
-from agent.experiment.lease import LOCAL
+from agent.experiment import LOCAL, Ask, Attempt, Briefing, Proposal, Status
 from agent.night.driver import run_night
 from agent.proposers.mix import Mix
 from agent.proposers.queue import Queue, submit

@@ -15,8 +15,7 @@ from dawns import BEST, LUCKY, SHARPER, START, remember
 from json_page import faults
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
-from agent.experiment import Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
-from agent.experiment.lease import LOCAL
+from agent.experiment import LOCAL, Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
 from agent.judging.confirmation import Again, Findings, Without, findings, next_run
 from agent.night.dawn import confirm, is_interrupted
 from agent.night.driver import run_night

@@ -6,8 +6,7 @@ import pytest
 from dawns import remember
 from nights import Grounds, make_repository, scripted_context, unigram
 
-from agent.experiment import Kind, incumbent
-from agent.experiment.parts import halves_of
+from agent.experiment import Kind, halves_of, incumbent
 from agent.judging.confirmation import Findings
 from agent.night.dawn import confirm_aloud
 from agent.night.driver import run_night

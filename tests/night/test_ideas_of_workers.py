@@ -13,8 +13,7 @@ from asked_ahead import LATE_S, Dies, Source, lab_with
 from judged import decided
 from nights import Grounds, Quiet, unigram
 
-from agent.experiment import Ask, Attempt, Briefing, Proposal, Status
-from agent.experiment.lease import LOCAL, Lease
+from agent.experiment import LOCAL, Ask, Attempt, Briefing, Lease, Proposal, Status
 from agent.night.briefing.repairs import Repairs
 from agent.night.driver import run_night
 from agent.pools.local import LocalPool

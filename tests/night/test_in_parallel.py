@@ -10,8 +10,7 @@ import pytest
 from dawns import BEST, LUCKY, SHARPER, START, remember
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
-from agent.experiment import Attempt, Ending, Proposal, Run
-from agent.experiment.lease import LOCAL, Lease
+from agent.experiment import LOCAL, Attempt, Ending, Lease, Proposal, Run
 from agent.night.dawn import confirm
 from agent.night.driver import run_night
 from agent.night.opening.limits import Limits

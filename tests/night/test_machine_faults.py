@@ -11,14 +11,15 @@ from nights import Grounds, Quiet, make_repository, mounted, run_once, scripted_
 
 from agent.errors import MachineError
 from agent.experiment import (
+    LOCAL,
     Attempt,
     Ending,
     Kind,
+    Lease,
     Proposal,
     Review,
     Status,
 )
-from agent.experiment.lease import LOCAL, Lease
 from agent.judging.judges.greedy import Greedy
 from agent.night import driver, record, streak
 from agent.night.dawn import confirm

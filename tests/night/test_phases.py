@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from nights import SCRIPTS, Grounds, make_repository, scripted_context, unigram
 
-from agent.experiment.setting import Phase
+from agent.experiment import Phase
 from agent.night.driver import run_night
 from agent.night.planning.context import NightContext
 from agent.profile import of_night

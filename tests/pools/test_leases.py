@@ -20,8 +20,7 @@ from nights import PROJECT, Grounds, make_repository, options_of, unigram
 import hardware
 from agent.cli.machine import checks
 from agent.errors import MachineError, NightError
-from agent.experiment import Ending
-from agent.experiment.lease import WHOLE, Lease
+from agent.experiment import WHOLE, Ending, Lease
 from agent.night.assembly import Setup, open_context
 from agent.pools.contention import contention_of
 from agent.pools.leases import (

@@ -11,8 +11,7 @@ import pytest
 from nights import Quiet
 from samples import NIGHT
 
-from agent.experiment import Ending, Run
-from agent.experiment.lease import Lease
+from agent.experiment import Ending, Lease, Run
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
 from agent.runs.jobs import Measure, Trial

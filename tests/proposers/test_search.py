@@ -29,9 +29,8 @@ from agent.experiment import (
 from agent.proposers.search.evidence import MOST, MOST_READ, Evidence, evidence_of, most_telling
 from agent.proposers.search.search import Search
 from agent.proposers.search.space import MIN_STEP, RADIUS, Axis
-from agent.records.past import PastAttempt, PastNight, dials_in, skeleton_in
-from agent.script.cached import remembered
-from agent.script.dials import fingerprint, normalised, read_dials, searched, values_of
+from agent.records.past import PastAttempt, PastNight
+from agent.script.dials import normalised, read_dials, searched, values_of
 
 SCRIPT = """\
 LR = 0.04  # [0.005, 0.2] log
@@ -266,27 +265,6 @@ def test_what_a_proposal_reads_is_bounded_and_holds_the_incumbent():
     found = evidence_of(axes, brief(history), "cpu", [])
     assert [one.number for one in found] == [3, *range(MOST_READ + 500 - (MOST - 1), MOST_READ + 500)]
     assert Search("cpu", 0).propose(brief(history)).hypothesis.count(f"what {MOST} attempts say") == 1
-
-
-def test_ten_thousand_scripts_are_parsed_once_each():
-    asked: list[str] = []
-
-    def find(text: str, kind: str) -> str:
-        asked.append(text)
-        return text + kind
-
-    look_up, texts = remembered(find), [f"A = {k}" for k in range(10_000)]
-    for _ in range(3):
-        assert [look_up(text, "cpu") for text in texts] == [text + "cpu" for text in texts]
-    assert asked == texts
-    assert look_up("A = 1", "cuda") == "A = 1cuda"
-
-
-def test_fingerprints_and_dials_are_kept_for_every_attempt_of_a_long_night():
-    for known in (fingerprint, dials_in, skeleton_in):
-        assert not hasattr(known, "cache_info"), "a cache of fixed size is read in a circle by every proposal"
-    assert fingerprint("A = 1") == normalised("A = 1  # a word")
-    assert dials_in("A = 1", "cpu") == {"A": 1}
 
 
 def test_a_run_that_was_ended_early_counts_with_its_forecast():

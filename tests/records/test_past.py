@@ -3,9 +3,7 @@
 import dataclasses
 import json
 import shutil
-import sqlite3
 import subprocess
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ from commands import nothing_yet, refused
 from judged import scored_attempt, scored_run
 from nights import Grounds, git, make_repository, unigram
 from samples import NIGHT, enter
-from test_schema import FORMAT_4
 
 from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Proposal, Run, Score, Status, Summary
 from agent.records import past
@@ -72,13 +69,6 @@ def test_nights_come_the_oldest_first_without_the_one_that_goes_on(place):
     for tag, day in (("b", 3), ("a", 2), ("c", 1)):
         night_of(place, tag, f"2026-01-0{day}T00:00:00Z")
     assert [past.tag for past in past_nights(place, "a")] == ["c", "b"]
-
-
-def test_a_journal_of_an_older_format_is_read(place):
-    place.folder("t").mkdir(parents=True)
-    with closing(sqlite3.connect(place.journal("t"))) as database:
-        database.executescript(FORMAT_4.read_text())
-    assert len(the_past(place)["t"].attempts) == 8
 
 
 def test_of_a_long_night_the_latest_attempts_and_the_first_are_read(place):

@@ -4,8 +4,7 @@ from dawns import SHARPER, START
 from judged import scored_attempt
 from nights import unigram
 
-from agent.experiment import Status
-from agent.experiment.parts import halves_of
+from agent.experiment import Status, halves_of
 from agent.script.merge import dials_of, undone, without_edits
 
 DIALS = unigram()

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # tests/, for nights.py
 
 from nights import scripted_context, unigram
 
-from agent.experiment.lease import Lease
+from agent.experiment import Lease
 from agent.git import Repo
 from agent.judging.judges.balanced import Balanced
 from agent.night import driver as night

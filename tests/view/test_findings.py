@@ -7,8 +7,7 @@ from judged import scored_attempt
 from nights import unigram
 from samples import NIGHT
 
-from agent.experiment import Dawn, Status
-from agent.experiment.parts import halves_of
+from agent.experiment import Dawn, Status, halves_of
 from agent.judging.champion import Edit
 from agent.judging.confirmation import Findings, findings
 from agent.judging.intervals import Interval

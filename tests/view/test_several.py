@@ -13,8 +13,7 @@ from rich.console import Console
 from samples import HISTORY
 from terminals import Emulator
 
-from agent.experiment import Attempt, Left, Progress, Proposal, Run, Score
-from agent.experiment.lease import LOCAL
+from agent.experiment import LOCAL, Attempt, Left, Progress, Proposal, Run, Score
 from agent.records.place import Place
 from agent.view.live.follow import Follower
 from agent.view.live.screen import Screen

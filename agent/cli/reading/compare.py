@@ -11,7 +11,6 @@ from agent.cli.reading.scripts import attempt_in, facts_of, script_of
 from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError, NothingYet
-from agent.experiment import Script
 from agent.records.past import dials_in, skeleton_in
 from agent.records.place import Place
 from agent.text import harmless, harmless_lines, shorten
@@ -90,7 +89,7 @@ def _named(word: str, tag: str | None, facts: Callable[[str | None], NightFacts]
 def _side(place: Place, night: NightFacts, attempt: AttemptFacts) -> Side:
     """Add the dials: of the script, where it is here, else those that the night has turned."""
     try:
-        script = Script.of(script_of(place, night, attempt))
+        script = script_of(place, night, attempt)
     except NightError:
         return Side(night, attempt, settings(night).get(attempt.number))
     return Side(night, attempt, dials_in(script, night.device_kind), skeleton_in(script, night.device_kind))

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError
-from agent.experiment import Attempt, Ending, History, Night, Proposal, Run
-from agent.experiment.lease import WHOLE, Lease
+from agent.experiment import WHOLE, Attempt, Ending, History, Lease, Night, Proposal, Run
 from agent.files import read_end
 from agent.judging.failures import run_failure, training_failure
 from agent.pools.leases import leases_of_night

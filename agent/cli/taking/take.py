@@ -134,9 +134,9 @@ def _attempt_with(place: Place, taken: AttemptScript, before: bytes, blob: str) 
     journal = night_place(place, taken.tag).journal(taken.tag)
     if not journal.exists():
         return None
-    digest = hashlib.sha256(before).hexdigest()
     with Journal.read(journal) as opened:
-        return next((one.number for one in opened.outlines() if one.proposal.packed.sha256 == digest), None)
+        attempts = opened.attempts()
+    return next((one.number for one in attempts if one.proposal.script.encode(errors="surrogatepass") == before), None)
 
 
 def _blob(content: bytes, commit: str) -> str:

@@ -12,8 +12,7 @@ from typing import Any
 
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError, RepoError
-from agent.experiment import Night
-from agent.experiment.lease import WHOLE, Lease
+from agent.experiment import WHOLE, Lease, Night
 from agent.files import ignore_all
 from agent.invocation import typed
 from agent.night.opening.corpus import check_corpus

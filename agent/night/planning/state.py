@@ -1,6 +1,5 @@
 """Hold in memory what a night knows: read from its journal once, and changed only together with it."""
 
-import gc
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 from agent.clock import boot_id, utc_now
 from agent.drift.paces import changes, restated
 from agent.experiment import (
+    LOCAL,
     Ask,
     Attempt,
     Audit,
@@ -23,8 +23,6 @@ from agent.experiment import (
     Status,
     incumbent,
 )
-from agent.experiment.chunks import SIZE, Chunks
-from agent.experiment.lease import LOCAL
 from agent.night.opening.limits import Pace, expected_run_s
 from agent.records.journal import Journal
 from agent.runs.score import Split
@@ -35,9 +33,8 @@ Found = TypeVar("Found")
 class State:
     """Write every change to the journal first, then read the changed attempt back from there.
 
-    So a night that is resumed after a kill has exactly the state of the killed one. Sums are updated as attempts
-    change, and what is asked of all attempts is asked of the changed chunk of them: no question takes longer as the
-    night grows. Only the driver's thread may use it.
+    So a night that is resumed after a kill has exactly the state of the killed one. Only the driver's thread may use
+    it.
     """
 
     def __init__(self, journal: Journal, budget_s: float, patience_s: float = 0.0, workers: int = 1) -> None:
@@ -53,7 +50,6 @@ class State:
 
     def _read_all(self) -> None:
         self._found.clear()
-        self.attempts: Chunks[Attempt] = Chunks()
         self.ideas = 0  # attempt 0 among them
         self.unsettled: set[int] = set()
         self.kept: set[int] = set()
@@ -65,11 +61,9 @@ class State:
         self.runs_at_dawns = 0
         self._longest_run_s: float | None = None
         self._longest_dry_run_s = 0.0
-        self.attempts = Chunks(self._journal.attempts())
+        self.attempts: tuple[Attempt, ...] = self._journal.attempts()
         for attempt in self.attempts:
             self._count(attempt)
-        if len(self.attempts) >= SIZE:
-            spare_collector()
 
     # ---- questions ---------------------------------------------------------------------------------------------------
 
@@ -87,9 +81,9 @@ class State:
         """Return the attempt that this one was made from and is compared with; None for attempt 0."""
         return None if attempt.parent is None else self.attempts[attempt.parent]
 
-    def others(self, number: int) -> Chunks[Attempt]:
+    def others(self, number: int) -> tuple[Attempt, ...]:
         """Return all attempts except one, which is judged in the light of them. Attempts may end in any order."""
-        return self.attempts.without(number)
+        return self.attempts[:number] + self.attempts[number + 1 :]
 
     @property
     def paces(self) -> tuple[str, ...]:
@@ -99,11 +93,11 @@ class State:
         return self.once("paces", lambda: changes(self._of(self.slowed), self._of(self.kept)))
 
     @property
-    def comparable(self) -> Chunks[Attempt]:
+    def comparable(self) -> tuple[Attempt, ...]:
         """Return all attempts, with the scores of earlier paces as they would be now."""
         if not self.paces:
             return self.attempts
-        return self.once("comparable", lambda: Chunks(restated(self.attempts, self.paces)))
+        return self.once("comparable", lambda: restated(self.attempts, self.paces))
 
     def _of(self, numbers: Iterable[int]) -> list[Attempt]:
         return [self.attempts[number] for number in sorted(numbers)]
@@ -138,10 +132,8 @@ class State:
     def add(self, parent: int | None, proposal: Proposal) -> Attempt:
         number = len(self.attempts)
         self._journal.add_attempt(number, parent, proposal, utc_now())
-        self.attempts = self.attempts.added([self._journal.attempt(number)])
+        self.attempts = (*self.attempts, self._journal.attempt(number))
         self._count(self.attempts[number])
-        if len(self.attempts) % SIZE == 0:
-            spare_collector()
         return self.attempts[number]
 
     def record_commit(self, number: int, sha: str) -> None:
@@ -225,7 +217,7 @@ class State:
             self._found.clear()
         self._discount(self.attempts[number])
         attempt = self._journal.attempt(number)
-        self.attempts = self.attempts.replaced(number, attempt)
+        self.attempts = (*self.attempts[:number], attempt, *self.attempts[number + 1 :])
         self._count(attempt)
 
     def _discount(self, attempt: Attempt) -> None:
@@ -257,15 +249,6 @@ class State:
             self._longest_run_s = max(self._longest_run_s or 0.0, *runs_s)
         if attempt.dry_run is not None:
             self._longest_dry_run_s = max(self._longest_dry_run_s, attempt.dry_run.wall_s)
-
-
-def spare_collector() -> None:
-    """Let Python's garbage collector leave out all that there is now: a night holds its attempts until it ends.
-
-    Each syntax tree that is parsed makes it look through all objects, which takes longer the more attempts there are.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def unscored(attempt: Attempt, *, in_flight: Collection[int] = ()) -> Run | None:

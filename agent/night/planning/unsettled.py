@@ -70,7 +70,8 @@ def _plan_attempt(
 def _judge(context: NightContext, state: State, attempt: Attempt) -> Job | Decision | Leave:
     """Return the decision on a scored attempt, or the run or the audit that has to come before it."""
     known = state.comparable
-    decision = context.judge.judge(known[attempt.number], known.without(attempt.number))
+    number = attempt.number
+    decision = context.judge.judge(known[number], known[:number] + known[number + 1 :])
     if decision.status is None:
         return _in_time(context, state, attempt, measure(context, state, attempt))
     suspect = unaudited(attempt) if decision.status is Status.KEEP else None

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent.errors import MachineError
-from agent.experiment import Night, Progress
-from agent.experiment.lease import LOCAL, Lease
+from agent.experiment import LOCAL, Lease, Night, Progress
 from agent.files import read_end, remove
 from agent.pools.cluster.content import (
     PIECE_BYTES,

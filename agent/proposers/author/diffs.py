@@ -67,7 +67,7 @@ def _turns_dials_alone(row: AttemptRow, by_number: Mapping[int, AttemptRow], dev
     parent = _parent(row, by_number)
     if parent is None:
         return True
-    before, after = (skeleton_in(one.attempt.proposal.packed, device_kind) for one in (parent, row))
+    before, after = (skeleton_in(one.attempt.proposal.script, device_kind) for one in (parent, row))
     return before == after != ""
 
 

@@ -40,7 +40,7 @@ def turned_dials(briefing: Briefing, most_chars: int) -> str:
 
 def _searchable(briefing: Briefing) -> list[Dial]:
     """Return the dials of the incumbent that have a range; all of them where none has."""
-    found = legible(briefing.parent.proposal.packed, briefing.night.device_kind)
+    found = legible(briefing.parent.proposal.script, briefing.night.device_kind)
     ranged = [dial for dial in found if dial.span is not None]
     return list({dial.name: dial for dial in ranged or found}.values())
 
@@ -54,7 +54,7 @@ def _turns(briefing: Briefing) -> tuple[dict[str, list[str]], set[str]]:
         parent = by_number.get(-1 if row.attempt.parent is None else row.attempt.parent)
         if parent is None or not row.attempt.is_idea:
             continue
-        old, new = (dials_in(one.attempt.proposal.packed, briefing.night.device_kind) for one in (parent, row))
+        old, new = (dials_in(one.attempt.proposal.script, briefing.night.device_kind) for one in (parent, row))
         changed = [name for name, value in new.items() if name in old and old[name] != value]
         if len(changed) > MOST_AT_ONCE:
             among_many.update(changed)

@@ -14,7 +14,7 @@ from agent.proposers.catalogue.applying import applied, is_about
 from agent.proposers.catalogue.evidence import SOURCE, Prospect, prospects
 from agent.proposers.catalogue.idea import Idea, idea_folders, read_ideas
 from agent.records.past import PastNight
-from agent.script.dials import fingerprint, fingerprint_of
+from agent.script.dials import fingerprint
 from agent.script.tried import tried_as
 from agent.text import one_line, percent_sure
 
@@ -44,7 +44,7 @@ class Catalogue:
             self._say_once(fault, fault)
         sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
         found = prospects(ideas, briefing.night, briefing.history, sigma_bpb, self._past)
-        refused = {fingerprint_of(one.proposal.packed) for one in briefing.refused}
+        refused = {fingerprint(one.proposal.script) for one in briefing.refused}
         skipped: list[Idea] = []
         try:
             for one in found:
@@ -60,7 +60,7 @@ class Catalogue:
     def _edited(self, idea: Idea, briefing: Briefing, skipped: list[Idea]) -> str | None:
         """Return the best script with the idea's edit; None where it does not apply, which is added to `skipped`."""
         best = briefing.parent.proposal
-        key = idea.patch, best.packed.sha256
+        key = idea.patch, best.script
         if key not in self._conflicts and is_about(idea, best.script):
             try:
                 return applied(idea, best.script, bases_of(briefing.history), briefing.night.device_kind)

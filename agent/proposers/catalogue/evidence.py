@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from agent.experiment import Attempt, History, Night, by_source, incumbent, source_name
-from agent.experiment.chunks import by_chunk
+from agent.experiment import Attempt, History, Night, incumbent, source_name
 from agent.proposers.author.near import FAILURES, was_near
 from agent.proposers.catalogue.gains import Estimate, Measured, estimates
 from agent.proposers.catalogue.idea import SMALL_GAIN_PERCENT, Idea
@@ -55,10 +54,9 @@ def prospects(
     """
     by_slug = {idea.slug: idea for idea in ideas}
     attempts: dict[str, list[Attempt]] = {slug: [] for slug in by_slug}
-    for ones in by_chunk(history, by_source):
-        for one in ones.get(SOURCE, ()):
-            if one.is_idea and (slug := slug_of(one.proposal.source)) in attempts:
-                attempts[slug].append(one)
+    for one in history:
+        if one.is_idea and (slug := slug_of(one.proposal.source)) in attempts:
+            attempts[slug].append(one)
     measured: dict[str, list[Measured]] = {slug: [] for slug in by_slug}
     for found in (*_of_past(by_slug, night, past), *_of_tonight(by_slug, night, history, attempts, sigma_bpb)):
         measured[found.slug].append(found)

@@ -36,7 +36,7 @@ def evidence_of(
     """Return what is known, the most telling at most, in order of time."""
     places = Places(axes)
     found = [*_of_earlier(places, briefing, earlier), *_of_tonight(places, briefing.history, device_kind)]
-    group = _group("", skeleton_in(briefing.parent.proposal.packed, device_kind))
+    group = _group("", skeleton_in(briefing.parent.proposal.script, device_kind))
     return most_telling(found, group, briefing.parent.number)
 
 
@@ -65,7 +65,7 @@ def peaks(
     measured = [
         (values, attempt.peak_bytes / 1e9)
         for attempt in (*first, *others)
-        if attempt.peak_bytes is not None and (values := dials_in(attempt.proposal.packed, device_kind))
+        if attempt.peak_bytes is not None and (values := dials_in(attempt.proposal.script, device_kind))
     ]
     return [*measured[:1], *[*past, *measured[1:]][-MOST:]]
 
@@ -74,9 +74,9 @@ def _of_tonight(places: "Places", history: History, device_kind: str) -> Iterato
     best = incumbent(history)
     distant = [best] if best is not None and best.number < len(history) - MOST_READ else []
     for attempt in (*distant, *history[-MOST_READ:]):
-        place = places.of(dials_in(attempt.proposal.packed, device_kind))
+        place = places.of(dials_in(attempt.proposal.script, device_kind))
         if place is not None:
-            group = _group("", skeleton_in(attempt.proposal.packed, device_kind))
+            group = _group("", skeleton_in(attempt.proposal.script, device_kind))
             runs = max(1, len(attempt.scores_bpb))
             bpb = _score_of(attempt, history)
             pending = bpb is None and attempt.decision is None

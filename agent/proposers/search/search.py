@@ -18,14 +18,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import Attempt, Briefing, Proposal, source_name
-from agent.experiment.chunks import by_chunk
+from agent.experiment import Briefing, Proposal, source_name
 from agent.proposers.search.acquisition import Acquisition
 from agent.proposers.search.evidence import evidence_of, peaks
 from agent.proposers.search.memory import Memory
 from agent.proposers.search.space import Axis, Coordinates, turned
 from agent.records.past import PastNight
-from agent.script.dials import Dial, Value, fingerprint_of, legible_dials, normalised, searched, set_dials, show
+from agent.script.dials import Dial, Value, fingerprint, legible_dials, searched, set_dials, show
 from agent.script.tried import first_with
 
 SOURCE = "search"
@@ -63,21 +62,17 @@ class Search:
         memory = Memory.learnt(peaks(briefing, kind, self._earlier), self._memory_limit_gb)
         now = {axis.dial.name: axis.dial.value for axis in axes}
         refused = [refusal.proposal for refusal in briefing.refused]
-        turned_down = {fingerprint_of(proposal.packed) for proposal in refused}
-        own = sum(by_chunk(briefing.history, _own_among)) + sum(map(_is_own, refused))
+        turned_down = {fingerprint(proposal.script) for proposal in refused}
+        own = sum(_is_own(one.proposal) for one in briefing.history) + sum(map(_is_own, refused))
         by_mean = own >= FIRST_DRAWN and own % 2 == 1
         for there in acquisition.places(lambda changed: memory.fits(now | changed), rng, by_mean=by_mean):
             changed = turned(axes, here, there)
             if changed and memory.fits(now | changed):
                 candidate = set_dials(script, kind, changed)
-                found = normalised(candidate)
+                found = fingerprint(candidate)
                 if found not in turned_down and first_with(found, briefing.history) is None:
                     return _proposal(candidate, acquisition, there, changed, len(evidence))
         raise Exhausted(f"search finds no untried setting of {len(axes)} dials; add dials or widen their ranges")
-
-
-def _own_among(attempts: Sequence[Attempt]) -> int:
-    return sum(_is_own(one.proposal) for one in attempts)
 
 
 def _is_own(proposal: Proposal) -> bool:

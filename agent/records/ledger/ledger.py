@@ -7,7 +7,7 @@ from agent.errors import NightError
 from agent.experiment import History, Night
 from agent.records.journal import Journal
 from agent.records.ledger.columns import tag_of
-from agent.records.ledger.rendering import LastLines, LedgerText, rendered, row_of
+from agent.records.ledger.rendering import LedgerText, rendered, row_of
 from agent.records.ledger.writing import LedgerFile, stamp_of
 from agent.records.place import Place
 
@@ -32,7 +32,6 @@ class Ledger:
             )
         self._nights = place.nights
         self._file = LedgerFile(place.ledger)
-        self._lines = LastLines()  # of the running night
         self._others: dict[Path, tuple[tuple[int, ...], list[tuple[Night, LedgerText]]]] = {}  # by their journals
 
     def write(self, live: tuple[Night, History] | None = None) -> None:
@@ -46,7 +45,7 @@ class Ledger:
             one for at in journals for one in self._read(at) if one[0].tag != tag and not self._is_copy(at, one[0])
         ]
         if live is not None:
-            nights.append((live[0], rendered(*live, self._lines)))
+            nights.append((live[0], rendered(*live)))
         self._file.write(sorted(nights, key=lambda pair: pair[0].started))
 
     def _is_copy(self, path: Path, night: Night) -> bool:

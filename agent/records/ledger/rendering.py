@@ -1,65 +1,21 @@
-"""Render the rows of attempts; what has not changed since is not rendered again."""
+"""Render the rows of attempts."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from agent.amounts import ABSURD
-from agent.experiment import Attempt, History, Night, Score, short
-from agent.experiment.chunks import SIZE, chunks_of
-from agent.experiment.sizes import memory_mb, params_M
-from agent.judging.recent import numbered
+from agent.experiment import Attempt, History, Night, Score, memory_mb, params_M, short
 from agent.records.ledger.columns import COLUMNS, cell_of
 
 LedgerText = Sequence[bytes]  # pieces of the file, each of whole lines
 
 
-class LastLines:
-    """Remember the lines that were rendered last: of a chunk that changes, all but one stay."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Night, Attempt, str | None, str]] = {}
-
-    def line(self, night: Night, attempt: Attempt, parent: str | None) -> str:
-        """Return the line of an attempt; render it only where it is not the one last rendered by its number."""
-        at = attempt.number % (2 * SIZE)
-        known = self._known.get(at)
-        if known is None or known[1] is not attempt or known[2] != parent or known[0] != night:
-            known = self._known[at] = night, attempt, parent, row_of(night, attempt, parent)
-        return known[3]
-
-
-def rendered(night: Night, history: History, lines: LastLines | None = None) -> LedgerText:
-    """Return the lines of all attempts that have a decision: those of each chunk of the history as one piece.
-
-    They follow from the attempts of the chunk, and from the commits that these were made from. lines: those that were
-    rendered before, for a history that changes step by step.
-    """
-    found, lines = [], lines or LastLines()
-    for chunk in chunks_of(history):
-        parents = ((number, numbered(history, number)) for number in chunk.once(_parents))
-        commits = tuple((number, None if one is None else one.commit) for number, one in parents)
-        found.append(chunk.once(_Rendering(night, commits, lines)))
-    return found
-
-
-def _parents(attempts: Sequence[Attempt]) -> list[int]:
-    return sorted({one.parent for one in attempts if one.parent is not None})
-
-
-@dataclass(frozen=True, slots=True)
-class _Rendering:
-    """Hold what the lines of attempts depend on beside themselves, and render them."""
-
-    night: Night
-    commits: tuple[tuple[int, str | None], ...]  # of their parents, by number
-    known: LastLines = field(compare=False)
-
-    def __call__(self, attempts: Sequence[Attempt]) -> bytes:
-        commits = dict(self.commits)
-        decided = (one for one in attempts if one.decision is not None)
-        lines = (self.known.line(self.night, one, commits.get(one.parent or 0)) for one in decided)
-        return "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+def rendered(night: Night, history: History) -> LedgerText:
+    """Return the lines of all attempts that have a decision."""
+    commits = {attempt.number: attempt.commit for attempt in history}
+    decided = (attempt for attempt in history if attempt.decision is not None)
+    lines = "".join(f"{row_of(night, attempt, commits.get(attempt.parent or 0))}\n" for attempt in decided)
+    return [lines.encode(errors="surrogateescape")]
 
 
 # ---- a row -----------------------------------------------------------------------------------------------------------

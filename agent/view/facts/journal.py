@@ -5,8 +5,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from agent.experiment import Ask, Attempt, Ending, Entry, History, Night, Run, Score, Status, incumbent
-from agent.experiment.sizes import memory_mb, params_M
+from agent.experiment import (
+    Ask,
+    Attempt,
+    Ending,
+    Entry,
+    History,
+    Night,
+    Run,
+    Score,
+    Status,
+    incumbent,
+    memory_mb,
+    params_M,
+)
 from agent.records.journal import Journal
 from agent.records.past import dials_in
 from agent.records.standing import noise_of_night
@@ -144,7 +156,7 @@ def _turned(night: Night, history: History, journal: Journal) -> dict[int, Turne
     """Return attempt → the dials that it turned, of the latest attempts and of all that were ever kept."""
     wanted = [one for one in history if _was_kept(one)][-LATEST:] + list(history[-LATEST:])
     pairs = {one.number: one.parent for one in wanted if one.parent is not None}
-    scripts = {one.number: one.proposal.packed for one in journal.attempts_among({*chain.from_iterable(pairs.items())})}
+    scripts = {one.number: one.proposal.script for one in journal.attempts_among({*chain.from_iterable(pairs.items())})}
     dials = {number: dials_in(script, night.device_kind) for number, script in scripts.items()}
     return {number: turned(dials[parent], dials[number]) for number, parent in pairs.items()}
 

@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from sqlite3 import Row
 
-from agent.experiment import Ask, Ending, History, Night, NightCall
-from agent.experiment.lease import LOCAL
+from agent.experiment import LOCAL, Ask, Ending, History, Night, NightCall
 from agent.pools.contention import Contention, contention_of
 from agent.records.journal import Journal
 from agent.view.facts.load import BusyTime, Load, RunTimes, busy_times, in_order, load, load_of_history

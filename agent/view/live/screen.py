@@ -7,9 +7,8 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
-from agent.experiment import Ask, Attempt, History, Left, NightCall
+from agent.experiment import LOCAL, Ask, Attempt, History, Left, NightCall
 from agent.experiment import Progress as Point
-from agent.experiment.lease import LOCAL
 from agent.text import harmless, harmless_lines
 from agent.view.facts.load import Load, load_of_history
 from agent.view.facts.workers import runs_in_flight

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html import escape
 
-from agent.experiment.lease import LOCAL
+from agent.experiment import LOCAL
 from agent.invocation import typed_for_readers
 from agent.text import percent_sure
 from agent.view.facts.lineage import was_kept

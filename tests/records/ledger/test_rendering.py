@@ -5,16 +5,13 @@ import io
 from typing import Any
 
 import pytest
-from judged import decided
 from ledgers import cells, render, rows
 from samples import HISTORY, NIGHT, UPSTREAM, attempt
 
 from agent.experiment import Attempt, Decision, Kind, Score, Status, Summary, Weights
-from agent.experiment.chunks import SIZE, Chunks
 from agent.files import write_plain
 from agent.records.ledger.columns import HEADER
 from agent.records.ledger.reading import read_rows
-from agent.records.ledger.rendering import LastLines, rendered
 
 
 @pytest.fixture(scope="module")
@@ -159,18 +156,3 @@ def test_the_analysis_code_of_the_ancestor_reads_it(pd):
     assert kept["val_bpb"].iloc[1:].cummin().tolist() == [1.5, 1.25]
     hits = kept.assign(delta=kept["val_bpb"].shift(1) - kept["val_bpb"]).iloc[1:].sort_values("delta", ascending=False)
     assert hits.iloc[0]["description"] == "LR 0.1 → 0.2"
-
-
-def test_a_line_follows_its_attempt_and_its_parent_and_is_otherwise_not_rendered_again():
-    lines = LastLines()
-    history = Chunks([*HISTORY, *(dataclasses.replace(HISTORY[1], number=number) for number in range(4, 3 * SIZE))])
-    before = rendered(NIGHT, history, lines)
-    revoked = history.replaced(1, dataclasses.replace(HISTORY[1], decision=decided(Status.DISCARD, "revoked")))
-    after = rendered(NIGHT, revoked, lines)
-    assert [one is other for one, other in zip(before, after, strict=True)] == [False, True, True]
-    assert cells(rows(NIGHT, revoked)[1])["reason"] == "revoked"
-    moved = revoked.replaced(0, dataclasses.replace(HISTORY[0], commit="9" * 40))
-    assert {cells(line)["parent"] for line in rows(NIGHT, moved)[1:]} == {"9999999"}
-    assert rendered(NIGHT, history) == before
-    other = dataclasses.replace(NIGHT, device="another")
-    assert {cells(line)["device"] for line in rows(other, history)} == {"another"}

@@ -14,8 +14,7 @@ from judged import scored_run
 from nights import Grounds, make_repository, unigram
 from samples import status_lines
 
-from agent.experiment import Ending, NightCall, Proposal
-from agent.experiment.lease import LOCAL
+from agent.experiment import LOCAL, Ending, NightCall, Proposal
 from agent.night.opening.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place

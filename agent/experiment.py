@@ -1,0 +1,698 @@
+"""The nouns of a night, as frozen records, and the protocols of the parts that can be exchanged.
+
+An *attempt* is one edit of the training script. It is measured by one or more *runs*, each with its own seed; a
+run that came to its end has a *score*; the scores lead to a *decision*. Absence is ``None``, never zero.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import takewhile
+from typing import Any, Protocol, TypeVar
+
+from agent.amounts import ABSURD
+from agent.text import one_line, paragraphs
+
+TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
+Item = TypeVar("Item")
+
+
+# ---- runs ------------------------------------------------------------------------------------------------------------
+
+
+class Ending(StrEnum):
+    """Name how a training process ended."""
+
+    FINISHED = "finished"
+    CRASHED = "crashed"  # a non-zero exit code, or the promised files are not there
+    OVERRAN = "overran"  # killed by the harness's clock
+    EXCEEDED = "exceeded"  # killed at a limit of memory, disk or processes
+    HOPELESS = "hopeless"  # ended early: its curve said that it would be no better than the incumbent
+    SLEPT = "slept"  # the machine slept during it; redone
+    STOPPED = "stopped"  # killed because the user asked; redone on resume
+    LOST = "lost"  # the harness died during it; redone on resume
+    FELLED = "felled"  # the machine went down during it, or its keeper was killed; redone once
+    DELAYED = "delayed"  # it overran while other programs kept the machine busy; redone once
+    STARVED = "starved"  # killed because other programs had used up the machine's memory or disk; redone
+    DISRUPTED = "disrupted"  # the driver or the system ended it: a GPU's watchdog, a lost GPU; redone twice
+    SLOWED = "slowed"  # the machine was slow during it: throttled, or busy; redone twice
+    BROKEN = "broken"  # it failed while not even attempt 0 would run on this machine; redone on resume
+
+
+DENIED = frozenset({Ending.STARVED, Ending.DISRUPTED})  # the machine did not let it run
+VOID = frozenset({Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.DELAYED, Ending.SLOWED, Ending.BROKEN}) | DENIED
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Hold a script's own numbers about its run (summary.json); None for those that it does not report."""
+
+    training_seconds: float | None = None
+    total_seconds: float | None = None
+    peak_vram_mb: float | None = None
+    mfu_percent: float | None = None
+    total_tokens_M: float | None = None  # noqa: N815, the names of summary.json
+    num_steps: int | None = None
+    num_params_M: float | None = None  # noqa: N815
+    depth: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Hold the sizes of the weights that a run saved, as the harness counted them."""
+
+    params: int  # elements of all tensors
+    data_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Committed losses against logits that a fresh process gave for the same prefixes, without the targets."""
+
+    positions: int  # looked at
+    wrong: int  # of them, further off than an honest model ever is
+    worst_nats: float  # the largest difference
+    mean_nats: float  # audited minus committed loss: above zero, the commitment flatters
+    wall_s: float
+    failure: str | None = None  # None: passed
+    overran: bool = False  # a process was killed by the harness's clock
+
+    @property
+    def passed(self) -> bool:
+        return self.failure is None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Hold the trusted scorer's answer: bits per byte, or why there are none."""
+
+    val_bpb: float | None
+    wall_s: float
+    failure: str | None = None
+    audit: Audit | None = None  # None: nothing was to be kept
+    overran: bool = False  # the process was killed by the harness's clock
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Hold one training process: how it ended and, once scored, what its weights are worth."""
+
+    seed: int
+    ending: Ending
+    exit_code: int | None  # -n after signal n; None when the harness ended it
+    wall_s: float
+    summary: Summary | None
+    last_lines: str  # the end of its log
+    score: Score | None = None
+    dawn: int = 0  # 0: the night's own; k: made at the k-th dawn, to confirm, with a seed that no choice has seen
+    holdout: Score | None = None  # of a run at dawn: bits per byte of text that no run of the night was judged by
+    weights_bytes: int | None = None  # None: it left none that are its own
+    weights: Weights | None = None  # None where it saved none that can be read
+    peak_bytes: int | None = None  # the most memory that its processes filled, by the harness's own watch
+    worker: str = field(default="local", compare=False)  # who executed it
+    began: str | None = field(default=None, compare=False)  # ISO 8601, UTC; None where it was not recorded
+    ended: str | None = field(default=None, compare=False)
+
+    @property
+    def tokens_s(self) -> float | None:
+        """Return the script's count of tokens by the harness's seconds; None if the script gives no count."""
+        tokens_M = self.summary.total_tokens_M if self.summary is not None else None
+        if self.ending is not Ending.FINISHED or tokens_M is None or not 0 < tokens_M < ABSURD or self.wall_s <= 0:
+            return None
+        return 1e6 * tokens_M / self.wall_s
+
+    @property
+    def spent_s(self) -> float:
+        """Return the seconds of training, scoring and audits, by the harness's clock."""
+        scores = [score for score in (self.score, self.holdout) if score is not None]
+        return self.wall_s + sum(score.wall_s + (score.audit.wall_s if score.audit else 0.0) for score in scores)
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """A few seconds of training and scoring before the minutes: what breaks at the end of a run breaks here."""
+
+    wall_s: float
+    failure: str | None  # None: nothing broke
+    overran: bool = False  # a process was killed by the harness's clock
+
+
+# ---- decisions -------------------------------------------------------------------------------------------------------
+
+
+class Status(StrEnum):
+    KEEP = "keep"
+    DISCARD = "discard"
+    CRASH = "crash"
+
+
+class Kind(StrEnum):
+    """Name why an attempt has its status, for programs: the reason beside it is for people alone."""
+
+    status: Status | None  # None where the attempt has none by it
+
+    def __new__(cls, word: str, status: Status | None = None) -> "Kind":
+        kind = str.__new__(cls, word)
+        kind._value_, kind.status = word, status
+        return kind
+
+    BASELINE = "baseline", Status.KEEP
+    KEPT = "kept", Status.KEEP  # for a gain
+    PROVISIONAL = "provisional", Status.KEEP  # for a gain that is likely, not certain
+    CONFIRMED = "confirmed", Status.KEEP  # provisional before; more runs have made it certain
+    SIMPLER = "simpler", Status.KEEP  # for less code or fewer parameters at about the same score
+    ADOPTED = "adopted", Status.KEEP  # dawn has confirmed it, and the night goes on from it
+
+    WORSE = "worse", Status.DISCARD
+    TIE = "tie", Status.DISCARD
+    LUCK = "luck", Status.DISCARD  # lower, but not by more than chance
+    REVOKED = "revoked", Status.DISCARD  # kept before; the whole night's scores say otherwise by now
+    PASSENGER = "passenger", Status.DISCARD  # kept before; dawn's runs say that the champion does not miss it
+    STALE = "stale", Status.DISCARD  # overtaken, and in conflict with what was kept meanwhile
+    OVERTAKEN = "overtaken", Status.DISCARD  # better than its parent, which is not the best any more: merged onto that
+    ORPHANED = "orphaned", Status.DISCARD  # made from one that is not kept any more
+    IGNORES_SEED = "ignores its seed", Status.DISCARD
+    STOPPED_EARLY = "stopped early", Status.DISCARD  # its curve said that it would be no better
+    TOO_SLOW = "too slow", Status.DISCARD
+    FAILED_AUDIT = "failed audit", Status.DISCARD
+    QUARANTINED = "quarantined", Status.DISCARD  # its gain is too large to be believed
+    QUESTION = "question", Status.DISCARD  # dawn's, and no idea
+
+    CRASHED = "crashed", Status.CRASH
+
+    UNDECIDED = "undecided"  # a run with another seed has to tell
+    VOID = "void"  # its failures were the machine's: it is measured again
+
+
+NOT_BELIEVED = frozenset({Kind.FAILED_AUDIT, Kind.QUARANTINED})  # their scores are no measurements
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    kind: Kind
+    reason: str
+    gain_bpb: float | None = None  # the edit's gain over its parent, by the judge's shrunken estimate
+    sure: float | None = None  # the probability that it brings anything, 0 to 1
+    at_dawn: str | None = None  # the last dawn's finding about a kept edit, as a clause
+
+    @property
+    def status(self) -> Status | None:
+        return self.kind.status
+
+    @property
+    def words(self) -> str:
+        """Return the reason and dawn's finding, for people."""
+        return self.reason if self.at_dawn is None else f"{self.reason}; {self.at_dawn}"
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """Hold a judge's later decisions on settled attempts, or the attempt to measure again."""
+
+    again: int | None = None  # the attempt to measure with another seed before the next idea
+    decisions: Mapping[int, Decision] = field(default_factory=dict)  # those that are no longer as they were recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Hold a decision as it is in the journal, which appends later ones and overwrites none."""
+
+    id: int  # among all decisions of the night, in the order in which they were recorded
+    at: str | None  # ISO 8601, UTC, to milliseconds; None in a night that was begun before times were recorded
+    decision: Decision
+
+
+# ---- attempts and nights ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    script: str  # the whole text
+    title: str
+    hypothesis: str
+    source: str  # who proposed it: "you" for attempt 0, else the proposer's name
+    repairs: int | None = None  # the crashed attempt that it repairs
+    without: tuple[int, ...] = ()  # dawn's question, no idea: kept edits that the parent's script lacks, halves below 0
+    merges: int | None = None  # the overtaken attempt whose edit it carries onto the incumbent
+
+    @classmethod
+    def of(
+        cls,
+        script: str,
+        title: str,
+        hypothesis: str = "",
+        source: str = "",
+        *,
+        repairs: int | None = None,
+        without: tuple[int, ...] = (),
+        merges: int | None = None,
+    ) -> "Proposal":
+        """Make a proposal whose words are fit for the journal, a commit message and a terminal."""
+        title = one_line(title, TITLE_CHARS) or "untitled"
+        source = one_line(source, SOURCE_CHARS) or "unknown"
+        return cls(script, title, paragraphs(hypothesis, HYPOTHESIS_CHARS), source, repairs, without, merges)
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Hold how far scores vary with the seed alone."""
+
+    sigma_bpb: float  # standard deviation of one run
+    runs: int  # repeated runs that it is learnt from
+    smallest_bpb: float  # the smallest difference between two single runs that is not luck, 19 times in 20
+    doubt: str | None = None  # why attempt 0 says little about it, so that it was widened
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Hold one row of the ledger: an edit, its runs, and the decisions on it."""
+
+    number: int
+    parent: int | None  # the attempt whose script was edited; None for attempt 0
+    proposal: Proposal
+    started: str  # ISO 8601, UTC
+    commit: str | None = None
+    runs: tuple[Run, ...] = ()
+    decision: Decision | None = None
+    settled: bool = False  # branch, ledger and weights follow the decision
+    dry_run: DryRun | None = None  # None where nothing but dials was turned: nothing can break that did not before
+    decisions: tuple[Entry, ...] = ()  # all that the journal has of it, the present one last
+
+    @property
+    def status(self) -> Status | None:
+        return self.decision.status if self.decision else None
+
+    @property
+    def kind(self) -> Kind | None:
+        return self.decision.kind if self.decision else None
+
+    @property
+    def kept_since(self) -> int:
+        """Return the id of the decision since which the attempt is kept without a break; 0 if it is not kept."""
+        unbroken = takewhile(lambda entry: entry.decision.status is Status.KEEP, reversed(self.decisions))
+        return min((entry.id for entry in unbroken), default=0)
+
+    @property
+    def is_idea(self) -> bool:
+        """Return whether it is an idea: dawn's questions about the champion are not, even if adopted."""
+        return not self.proposal.without
+
+    @property
+    def counted_runs(self) -> tuple[Run, ...]:
+        """Return the runs that count, dawn's included: void ones are repeated.
+
+        The first run with a seed during which the machine went down, as in a power cut, is void. The second with the
+        same seed counts: a script that crashes the machine would do so each time.
+        """
+        felled = {run.seed: run for run in reversed(self.runs) if run.ending is Ending.FELLED}  # the first of each seed
+        return tuple(run for run in self.runs if run.ending not in VOID and run is not felled.get(run.seed))
+
+    @property
+    def done_runs(self) -> tuple[Run, ...]:
+        """Return the runs of the night, without dawn's: it judges and learns from these alone."""
+        return tuple(run for run in self.counted_runs if not run.dawn)
+
+    def dawn_runs(self, dawn: int | None = None) -> tuple[Run, ...]:
+        """Return the runs of this dawn; None: of every dawn."""
+        return tuple(run for run in self.counted_runs if run.dawn and dawn in (None, run.dawn))
+
+    @property
+    def seeds(self) -> int:
+        """Return how many runs of the night it had, failed ones included; each has another seed."""
+        return len(self.done_runs)
+
+    @property
+    def scores_bpb(self) -> tuple[float, ...]:
+        """Return the scores of the night's runs; dawn's scores are used for dawn's findings only."""
+        scores = (run.score for run in self.done_runs)
+        return tuple(score.val_bpb for score in scores if score is not None and score.val_bpb is not None)
+
+    @property
+    def val_bpb(self) -> float | None:
+        """Return the mean of the night's scores; None without any score, and for a crash."""
+        if self.status is Status.CRASH or not self.scores_bpb:
+            return None
+        return statistics.fmean(self.scores_bpb)
+
+    @property
+    def val_bpb_std(self) -> float | None:
+        return statistics.stdev(self.scores_bpb) if len(self.scores_bpb) > 1 else None
+
+    @property
+    def spent_s(self) -> float:
+        """Return the seconds of all runs of the night."""
+        return sum(run.spent_s for run in self.done_runs)
+
+    @property
+    def summary(self) -> Summary | None:
+        """Return the summary of the last run that left one."""
+        return next((run.summary for run in reversed(self.counted_runs) if run.summary), None)
+
+    @property
+    def weights(self) -> Weights | None:
+        """Return the largest sizes that any of its runs saved; None if those of a run are not known."""
+        saved = [run.weights for run in self.done_runs if run.ending is Ending.FINISHED]
+        counted = [weights for weights in saved if weights is not None]
+        if not counted or len(counted) < len(saved):
+            return None
+        return Weights(max(one.params for one in counted), max(one.data_bytes for one in counted))
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Return the peak memory of its training runs, without those that a failure cut short."""
+        trained = [run.peak_bytes for run in self.done_runs if run.ending in (Ending.FINISHED, Ending.HOPELESS)]
+        return max((peak for peak in trained if peak is not None), default=None)
+
+    @property
+    def tokens_s(self) -> float | None:
+        """Return the mean speed of its training runs, in tokens a second; None if no run has one."""
+        speeds = [run.tokens_s for run in self.done_runs if run.tokens_s is not None]
+        return statistics.fmean(speeds) if speeds else None
+
+
+History = Sequence[Attempt]  # one night's attempts in the order of their numbers
+
+
+def runs_at_dawns(history: History) -> int:
+    """Count the runs at all dawns of a night."""
+    return sum(len(attempt.dawn_runs()) for attempt in history)
+
+
+def kept(history: History) -> list[Attempt]:
+    """Return the attempts that are kept, in the order in which they came to be; by number where no journal tells."""
+    keeps = (attempt for attempt in history if attempt.status is Status.KEEP)
+    return sorted(keeps, key=lambda attempt: (attempt.kept_since, attempt.number))
+
+
+def incumbent(history: History) -> Attempt | None:
+    """Return the attempt that the branch points at: the latest one kept."""
+    return next(reversed(kept(history)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Dawn:
+    """Hold one confirmation of a night's result: its champion measured with fresh seeds."""
+
+    number: int  # from 1
+    champion: int
+    fresh: int  # runs of attempt 0 and of the champion each, before any edit is doubted
+    began: str  # ISO 8601, UTC
+    ended: str | None = None  # None while it goes on, and where it was interrupted
+    findings: Mapping[str, Any] | None = None  # by the names of confirmation.Findings; None before anything is known
+
+
+@dataclass(frozen=True, slots=True)
+class NightCall:
+    """Hold when a call of a night began, its first or one that goes on, and how many workers it has."""
+
+    began: str  # ISO 8601, UTC
+    workers: int
+
+
+LOOK_BUDGET_S = 60.0  # of training
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """Hold the facts of a night that are fixed when it opens; `terms` alone may change."""
+
+    tag: str
+    branch: str  # refs/heads/experiments/5min-<tag>
+    script: str  # path inside the repository
+    base: str  # HEAD when the night opened: parent of attempt 0
+    budget_s: float
+    seed: int
+    device_kind: str  # cpu, metal, cuda
+    device: str
+    protocol: str  # fingerprint of data, budget and device kind: only equals are compared
+    data: str  # folder of the prepared corpus
+    started: str  # ISO 8601, UTC
+    pins: str = "{}"  # JSON, kind → file → sha256: checked before every score (agent/records/checksums.py)
+    terms: str = "{}"  # JSON, the options that hold for all of it (agent/records/terms.py); it may change
+    id: str = ""  # by chance: no other night has it, nor a copy of this one elsewhere
+
+
+def is_look(budget_s: float) -> bool:
+    """Return whether a night of such runs is a first look, whose scores and audits take less text."""
+    return budget_s < LOOK_BUDGET_S
+
+
+def short(ref: str) -> str:
+    """Return a branch as people name it."""
+    return ref.removeprefix("refs/heads/")
+
+
+def attempt_ref(tag: str, number: int) -> str:
+    return f"refs/experiments/{tag}/{number:04d}"
+
+
+def params_M(attempt: Attempt) -> float | None:  # noqa: N802, the name of the column
+    """Return millions of parameters: counted in the saved weights, else as the script says."""
+    if attempt.weights is not None:
+        return attempt.weights.params / 1e6
+    return attempt.summary.num_params_M if attempt.summary else None
+
+
+def memory_mb(night: Night, attempt: Attempt) -> float | None:
+    """Return the peak memory that the script reports, else the peak that the harness measured of its processes.
+
+    The harness does not see the memory of a CUDA device, so without the script's report it is unknown there.
+    """
+    said_mb = attempt.summary.peak_vram_mb if attempt.summary else None
+    if said_mb is not None and 0 < said_mb < ABSURD:
+        return said_mb
+    peaks = [run.peak_bytes for run in attempt.done_runs if run.peak_bytes]
+    return max(peaks) / 2**20 if peaks and night.device_kind != "cuda" else None
+
+
+# ---- workers ---------------------------------------------------------------------------------------------------------
+
+
+LOCAL = "local"  # the one worker of a night that has no others
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Hold what one worker may use of its machine; no other worker of the night uses it at the same time."""
+
+    worker: str = LOCAL  # as people and the journal name it: "gpu 1", "cores 2-3", "10.0.0.7 gpu 0"
+    cores: tuple[int, ...] = ()  # that its processes are pinned to; empty: they are not pinned
+    gpu: str | None = None  # the value of CUDA_VISIBLE_DEVICES; None: as the environment has it
+    share: float = 1.0  # of the machine's memory that it may fill
+    of_cores: int | None = None  # cores of the machine where only some are its device, as in "2 of 32 cores"; else None
+
+
+WHOLE = Lease()  # of a night with one worker: the machine as it is
+
+
+# ---- what authors of edits are told ----------------------------------------------------------------------------------
+
+
+Curve = tuple[tuple[float, float], ...]  # (fraction of the budget, training loss)
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Describe the text that all attempts train on, and how it is cut into tokens."""
+
+    name: str
+    bytes_per_token: float  # of the validation text
+    vocab_size: int
+    seq_len: int  # tokens in a row of a batch
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Hold the share of a training step that one part of it takes."""
+
+    name: str  # forward, backward, optimizer, …
+    ms: float
+    share: float  # of the step, 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class KnownIdea:
+    """Name an idea of the catalogue, and what became of it in this night."""
+
+    slug: str
+    title: str
+    state: str  # kept #4, tried #7, yes (it applies and is untried), unlikely, or no (it does not apply)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Name a function that a training script may call."""
+
+    name: str  # kernels.linear
+    signature: str  # (x, weight) -> array
+    meaning: str  # a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Hold the facts of a night that are in neither its journal nor its script."""
+
+    cores: int | None = None  # None, here and below: the night was opened by a version that did not note it
+    memory_gb: float | None = None  # of the GPU where it has its own, else of the machine
+    corpus: Corpus | None = None  # None: the prepared data do not say
+    phases: tuple[Phase, ...] = ()  # of attempt 0, measured once a night; empty: not measured
+    ideas: tuple[KnownIdea, ...] = ()
+    calls: tuple[Call, ...] = ()
+    curves: Mapping[int, Curve] = field(default_factory=dict)  # attempt → its last run's curve, of about ten points
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Hold the latest point of a running training's curve."""
+
+    fraction: float  # of the budget, 0 to 1
+    step: float | None = None
+    loss: float | None = None
+    tokens_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Hold one call to a source of ideas outside the harness: its cost, and whether it gave a proposal."""
+
+    attempt: int  # the number that the idea would get
+    source: str
+    started: str  # ISO 8601, UTC
+    wall_s: float
+    model: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    usd: float | None = None
+    failure: str | None = None  # None: a proposal came of it
+    usd_most: float | None = None  # upper limit of the cost, if the tokens were not counted; None if usd is known
+    tokens_cached: int | None = None  # of tokens_in, those that the server had in its cache; None: not told
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Hold a proposal that was turned down before it cost a run."""
+
+    proposal: Proposal
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Hold how much of a night is left; None: no limit."""
+
+    experiments: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Briefing:
+    """Hold everything that a proposer is told before it proposes."""
+
+    night: Night
+    history: History
+    parent: Attempt  # whose script is to be edited: the incumbent
+    noise: Noise | None = None  # None until two runs of one attempt were scored
+    program: str = ""  # program.md, as it stands now
+    notes: tuple[str, ...] = ()  # people's notes to the night, in their order
+    asks: Sequence[Ask] = ()  # of the whole night
+    refused: tuple[Refusal, ...] = ()  # the last tries for this proposal, and what was wrong with them
+    broken: Attempt | None = None  # it crashed just now: its maker may repair it, once
+    left: Left = Left()
+    setting: Setting | None = None  # None: no source of the night can read
+    asked_for: int | None = None  # see `number`
+
+    @property
+    def number(self) -> int:
+        """Return the number that the idea would get as an attempt; of questions asked at once, each has another."""
+        return len(self.history) if self.asked_for is None else self.asked_for
+
+
+class Proposer(Protocol):
+    def propose(self, briefing: Briefing) -> Proposal:
+        """Return the next edit of the parent's script.
+
+        Raise NoIdea if there is none this time, and Exhausted if there will never be another.
+        """
+        ...
+
+
+class Judge(Protocol):
+    @property
+    def calibration(self) -> int:
+        """Return how many runs attempt 0 gets at least; their spread is the noise."""
+        ...
+
+    def judge(self, attempt: Attempt, history: History) -> Decision:
+        """Decide about an attempt from its runs so far and from all other attempts, in the order of numbers; pure.
+
+        Attempts may end in any order: others may be undecided still, and later ones decided already.
+        """
+        ...
+
+    def review(self, history: History) -> Review:
+        """Return later decisions on settled attempts, or one that should be measured again; pure."""
+        ...
+
+
+class Watcher(Protocol):
+    """Receive the events of a night, to show them: a terminal, a plain log, a test.
+
+    worker: the name of its lease, which tells apart what goes on at the same time.
+    """
+
+    def night_stands(self, history: History, asks: Sequence[Ask], left: Left) -> None: ...
+    def dawn_began(self, runs: int) -> None: ...
+    def asking_began(self, number: int) -> None: ...
+    def attempt_began(self, attempt: Attempt) -> None: ...
+    def dry_run_began(self, attempt: Attempt, worker: str = ...) -> None: ...
+    def run_began(self, attempt: Attempt, seed: int, worker: str = ...) -> None: ...
+    def progressed(self, progress: Progress | None, elapsed_s: float, worker: str = ...) -> None: ...
+    def scoring_began(self, attempt: Attempt, worker: str = ...) -> None: ...
+    def audit_began(self, attempt: Attempt, worker: str = ...) -> None: ...
+    def worker_rests(self, worker: str) -> None: ...
+    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None: ...
+    def said(self, sentence: str) -> None: ...
+
+
+def source_name(source: str) -> str:
+    """Return the source's name without its model: llm for llm:some-model."""
+    return source.partition(":")[0]
+
+
+# ---- halves of an edit -----------------------------------------------------------------------------------------------
+
+
+# A kept edit has the number of its attempt, n. The two halves of its dials, in the order of the script, have the
+# numbers -2n and -2n - 1, so one tuple of numbers names whole edits and halves. Attempt 0 edits nothing.
+
+
+def halves_of(edit: int) -> tuple[int, int]:
+    """Return the numbers of an edit's first and second half."""
+    return -2 * edit, -2 * edit - 1
+
+
+def edit_of(number: int) -> int:
+    """Return the number of an edit from its own number or a half's."""
+    return number if number >= 0 else -number // 2
+
+
+def is_half(number: int) -> bool:
+    """Return whether a number names a half of an edit."""
+    return number < 0
+
+
+def part_of(number: int, whole: Sequence[Item]) -> Sequence[Item]:
+    """Return the items of an edit's dials that a number names: all, or those of a half."""
+    if not is_half(number):
+        return whole
+    middle = (len(whole) + 1) // 2
+    return whole[:middle] if number == halves_of(edit_of(number))[0] else whole[middle:]
+
+
+def named(number: int) -> str:
+    """Return the words for an edit or a half: #3, or the first half of #3."""
+    edit = edit_of(number)
+    if not is_half(number):
+        return f"#{edit}"
+    return f"the {'first' if number == halves_of(edit)[0] else 'second'} half of #{edit}"
