@@ -55,10 +55,10 @@ from agent.experiment import (
     Score,
 )
 from agent.judging.judges.choice import choose_judge
+from agent.night.context import NightContext
 from agent.night.driver import run_night
-from agent.night.opening.limits import Limits
-from agent.night.opening.stop import Stop
-from agent.night.planning.context import NightContext
+from agent.night.limits import Limits
+from agent.night.lock import Stop
 from agent.pools.local import LocalPool
 from agent.proposers.checked import Checked
 from agent.proposers.search.search import Search

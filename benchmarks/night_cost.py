@@ -24,7 +24,7 @@ from pathlib import Path
 import measure
 
 from agent.experiment import Ending, Night
-from agent.night.opening.night import Request, open_night
+from agent.night.opening import Request, open_night
 from agent.records.place import Place
 from agent.runs.runner import Runner
 from agent.runs.score import FIRST_LIMIT_S, audit, score
@@ -88,7 +88,7 @@ def compare(args: argparse.Namespace) -> measure.Flat:
     box = choose(Mode.REQUIRE if args.require else Mode.AUTO)
     with measure.work_folder(args.folder) as folder:
         place = make_repository(folder / "repository")
-        night = open_night(place, Request("cost", budget_s=args.train_s))
+        night = open_night(Request(place, "cost", args.train_s))
         script = place.script_path.read_text()
         runners = {"box": runner_of(place, night, box), "open": runner_of(place, night, Open("compared with"))}
         sample(runners["box"], 0, script)  # attempt 0 compiles what is missing, for all that follow

@@ -28,7 +28,7 @@ from simulated import MIXTURES, RUNS, World
 
 from agent.experiment import Attempt, Decision, Entry, Judge, Kind, Proposal, incumbent
 from agent.judging.judges.balanced import Balanced
-from agent.night.opening.limits import calibration_runs
+from agent.night.limits import calibration_runs
 from agent.night.planning.merging import EXPECTED, sureness, tip
 
 WORKERS = 1, 4, 16

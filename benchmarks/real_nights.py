@@ -47,7 +47,7 @@ import real_outcomes
 from fleet import Cut, Fleet, Planned, Slot, make_clone, origin, planned, slots_of
 
 from agent.errors import NightError
-from agent.night.opening.limits import expected_run_s
+from agent.night.limits import expected_run_s
 from agent.proposers.registry import choices
 from agent.records.journal import Journal
 from agent.records.ledger.rendering import rendered

@@ -42,11 +42,11 @@ from agent.clock import utc_now
 from agent.errors import Exhausted
 from agent.experiment import Briefing, Lease, Night, Proposal
 from agent.judging.judges.choice import choose_judge
+from agent.night.context import NightContext
 from agent.night.driver import run_night
-from agent.night.opening.limits import Limits
-from agent.night.opening.night import Request, open_night
-from agent.night.opening.stop import Stop
-from agent.night.planning.context import NightContext
+from agent.night.limits import Limits
+from agent.night.lock import Stop
+from agent.night.opening import Request, open_night
 from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
 from agent.records.journal import Journal
@@ -135,8 +135,8 @@ def opened_night(place: Place, args: argparse.Namespace) -> Iterator[tuple[Night
         terms = Terms(sandbox="off", workers=args.live, pool="ray", cores_each=1)
         with closing(Cluster(None)) as cluster:
             cluster.open()
-            request = Request(TAG, args.run_s, terms=terms, devices=partial(cluster.facts, terms))
-            yield open_night(place, request), lambda runner: RayPool(cluster, runner, args.live)
+            night = open_night(Request(place, TAG, args.run_s), terms, devices=partial(cluster.facts, terms))
+            yield night, lambda runner: RayPool(cluster, runner, args.live)
         return
 
     def local(runner: Runner) -> LocalPool:
@@ -144,7 +144,7 @@ def opened_night(place: Place, args: argparse.Namespace) -> Iterator[tuple[Night
 
     terms = Terms(sandbox="off")  # whose one worker has the whole machine: the pool has as many as are wanted
     if args.processes:
-        yield open_night(place, Request(TAG, args.run_s, terms=terms)), local
+        yield open_night(Request(place, TAG, args.run_s), terms), local
         return
     night = Night(
         tag=TAG, branch=f"refs/heads/experiments/{args.run_s:g}s-{TAG}", script=place.script,

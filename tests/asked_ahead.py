@@ -11,7 +11,7 @@ from nights import Grounds, Quiet, scripted_context
 
 from agent.experiment import LOCAL, Attempt, Briefing, Proposal
 from agent.night.driver import run_night
-from agent.night.opening.limits import Limits
+from agent.night.limits import Limits
 from agent.proposers.ahead import Outbox
 from agent.script.dials import set_dials, values_of
 
@@ -59,7 +59,7 @@ def lab_with(grounds: Grounds, source: Any, experiments: int, watcher: Quiet | N
             "watcher": watcher,
             "runner": runner,
             "outbox": source.outbox,
-            "asks_ahead": True,
+            "patience_s": 1.0,
         }
         yield dataclasses.replace(context, limits=limits, **own)
 

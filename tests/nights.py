@@ -21,11 +21,11 @@ from agent.clock import Stopwatch
 from agent.errors import Exhausted
 from agent.experiment import LOCAL, Ask, Attempt, Briefing, Left, Progress, Proposal
 from agent.judging.judges.greedy import Greedy
+from agent.night.context import NightContext
 from agent.night.driver import at_work, run_night
-from agent.night.opening.limits import Limits
-from agent.night.opening.night import Request, open_night
-from agent.night.opening.stop import Stop
-from agent.night.planning.context import NightContext
+from agent.night.limits import Limits
+from agent.night.lock import Stop
+from agent.night.opening import Request, open_night
 from agent.night.planning.next_job import measure
 from agent.records.journal import Journal
 from agent.records.ledger.ledger import Ledger
@@ -240,7 +240,7 @@ def scripted_context(
     place = Place.of(root / "train_mlx.py")
     mode = sandbox if isinstance(sandbox, Mode) else Mode.AUTO
     terms = Terms("greedy", confirm, 100 * plausible_gain, allowance_s, mode)
-    night = open_night(place, Request(tag, budget_s, terms=terms))
+    night = open_night(Request(place, tag, budget_s), terms)
     stop, watcher = Stop(place.folder(tag)), Quiet()
     box = choose(sandbox) if isinstance(sandbox, Mode) else sandbox
     limits = limits_of_machine()

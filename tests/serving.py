@@ -17,7 +17,7 @@ from samples import NIGHT
 
 from agent.cli.reading.serve import Newest
 from agent.experiment import Proposal, Status, attempt_ref
-from agent.night.opening.lock import only_night
+from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.serve.address import Address, listen

@@ -40,8 +40,6 @@ ROOMS = (
     "agent.view.serve",
     "agent.view",
     "agent.profile",
-    "agent.night.briefing",
-    "agent.night.opening",
     "agent.night.planning",
     "agent.night",
     "agent.model",

@@ -14,9 +14,9 @@ from agent.errors import MachineError
 from agent.experiment import WHOLE, Lease, Night, is_look, short
 from agent.invocation import typed
 from agent.judging.judges.choice import judge_in_words
-from agent.night.briefing.pace import Ahead, clock, experience, few_steps, pace_words
-from agent.night.opening.limits import calibration_rounds, expected_run_s
-from agent.night.planning.context import NightContext
+from agent.night.context import NightContext
+from agent.night.limits import calibration_rounds, expected_run_s
+from agent.night.pace import Ahead, clock, experience, few_steps, pace_words
 from agent.night.planning.state import State
 from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, ranges
 from agent.proposers.registry import ideas_from

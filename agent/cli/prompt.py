@@ -11,8 +11,8 @@ from agent.errors import NothingYet
 from agent.experiment import Briefing, Left, incumbent
 from agent.invocation import typed
 from agent.judging.noise import noise
-from agent.night.briefing.brief import briefing_of
-from agent.night.opening.lock import holder
+from agent.night.briefing import briefing_of
+from agent.night.lock import holder
 from agent.proposers.author.pages import attempts_page, calls_page, facts_page
 from agent.proposers.llm.prompt import compose
 from agent.text import harmless_lines

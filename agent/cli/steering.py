@@ -10,8 +10,7 @@ from agent.cli.words.parser import Subcommand
 from agent.clock import utc_now
 from agent.errors import NothingYet
 from agent.invocation import typed
-from agent.night.opening.lock import holder, is_held
-from agent.night.opening.stop import AFTER_RUN, NOW, Stop
+from agent.night.lock import AFTER_RUN, NOW, Stop, holder, is_held
 from agent.proposers import queue
 from agent.proposers.notes import add_note
 from agent.proposers.submission import check_not_submitted, read_submission

@@ -18,10 +18,10 @@ from agent.errors import NightError, NothingYet
 from agent.experiment import History, is_look, runs_at_dawns
 from agent.invocation import typed
 from agent.judging.confirmation import Findings
-from agent.night.assembly import Setup, open_context
+from agent.night.context import NightContext
 from agent.night.driver import run_night
-from agent.night.opening.limits import Limits
-from agent.night.planning.context import NightContext
+from agent.night.limits import Limits
+from agent.night.opening import Request, open_context
 from agent.proposers.given import NoSource
 from agent.proposers.mix import shares
 from agent.records.journal import Journal
@@ -43,8 +43,8 @@ def run(options: RunOptions) -> int:
 
     asked, limits = options.night, Limits(options.experiments, options.hours, options.dawn)
     place = place_of_night(asked.script, asked.tag)
-    setup = Setup(place, asked.tag, asked.budget_s, asked.seed, asked.terms, limits, dataset=options.dataset)
-    with open_context(setup) as context:
+    request = Request(place, asked.tag, asked.budget_s, asked.seed, asked.terms, limits, dataset=options.dataset)
+    with open_context(request) as context:
         greet(context)
         run_night(context)
         runs = limits.runs_at_dawn(context.state().pace)
@@ -162,10 +162,10 @@ def _confirm_now(options: ConfirmOptions) -> int:
 
     answer, asked, place = options.answer, options.night, place_of_night(options.night.script, options.night.tag)
     night, before = night_in(place, asked.tag)
-    setup = Setup(
+    request = Request(
         place, night.tag, asked.budget_s, asked.seed, asked.terms, proposer=NoSource(), aside=answer.on_stdout
     )
-    with open_context(setup) as context:
+    with open_context(request) as context:
         context.watcher.said(f"dawn of night {night.tag}: up to {counted(options.runs, 'run')} of {night.budget_s:g} s")
         found, go_on_with = confirm_aloud(context, options.runs), None
         if context.stop.after_run:

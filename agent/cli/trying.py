@@ -14,7 +14,7 @@ from agent.cli.words.values import positive
 from agent.clock import utc_now
 from agent.errors import NightError
 from agent.invocation import typed
-from agent.night.opening.lock import holder
+from agent.night.lock import holder
 from agent.records.journal import Journal
 from agent.records.place import Place, run_folder
 from agent.runs.train import read_progress

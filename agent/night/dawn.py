@@ -45,9 +45,9 @@ from agent.judging.confirmation import (
     next_run,
 )
 from agent.judging.intervals import Pieces, over_pieces
+from agent.night.context import NightContext
 from agent.night.driver import Driver, at_work
-from agent.night.opening.night import check_disk
-from agent.night.planning.context import NightContext
+from agent.night.opening import check_disk
 from agent.night.planning.flight import Flight
 from agent.night.planning.next_job import evaluation, measure, reexamination
 from agent.night.planning.plan import first_possible

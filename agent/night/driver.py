@@ -8,15 +8,15 @@ nothing of journal, git or screen.
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 
 from agent.clock import boot_id
 from agent.errors import MachineError
 from agent.experiment import Attempt, DryRun, Ending, History
+from agent.night.context import NightContext
 from agent.night.ideas import Ideas, Supply
-from agent.night.opening.night import check_disk
-from agent.night.planning.context import NightContext
+from agent.night.opening import check_disk
 from agent.night.planning.flight import Flight, InFlight, tries_machine
 from agent.night.planning.merging import left_over, merge
 from agent.night.planning.plan import plan
@@ -44,6 +44,7 @@ from agent.night.record import (
     tell_standing,
 )
 from agent.night.streak import check_not_slow, end_after_crashes, is_streak
+from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
 from agent.profile.of_night import limit_s, measure_phases, phases_were_measured
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
@@ -70,8 +71,9 @@ def run_night(context: NightContext) -> None:
 @contextmanager
 def at_work(context: NightContext, state: State) -> Iterator["Driver"]:
     """Yield a driver; where an error ends its work, end all jobs and record what they brought."""
-    with context.with_pool() as with_pool:
-        driver = Driver(with_pool, state)
+    with ExitStack() as undo:
+        pool = context.pool or undo.enter_context(closing(LocalPool([context.runner])))
+        driver = Driver(replace(context, pool=pool), state)
         try:
             yield driver
         except BaseException:

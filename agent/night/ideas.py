@@ -1,8 +1,9 @@
 """Get the ideas of a night: made ahead while runs train, or asked for when a worker is free. The driver never waits."""
 
+import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from enum import Enum, auto
@@ -10,13 +11,11 @@ from itertools import count
 from types import TracebackType
 
 from agent.errors import Exhausted, NightError, NoIdea, ScriptError
-from agent.experiment import TITLE_CHARS, Attempt, Briefing, Proposal, source_name
+from agent.experiment import TITLE_CHARS, Attempt, Briefing, Proposal, Status, source_name
 from agent.judging.failures import too_slow
 from agent.judging.noise import noise
-from agent.night.backoff import Backoff
-from agent.night.briefing.brief import briefing_of
-from agent.night.briefing.repairs import Repairs
-from agent.night.planning.context import NightContext
+from agent.night.briefing import briefing_of
+from agent.night.context import NightContext
 from agent.night.planning.state import State
 from agent.night.record import tell_standing, why_and_where
 from agent.proposers.ahead import Question
@@ -28,6 +27,7 @@ from agent.records.place import read_script
 from agent.records.standing import remember_noise
 from agent.text import one_line
 
+WAITS_S = (30.0, 120.0, 600.0)  # between questions that brought nothing; after the last, the night ends
 CLOSE_S = 30.0  # how long questions may take to come to their end
 REPAIRED = ", repaired"
 
@@ -58,7 +58,8 @@ class Ideas:
         self._entered: set[int] = set()  # questions whose ideas became attempts with lower numbers
         self._last_ahead = 0  # the highest number for which an idea was asked ahead
         self._told_of: Question | None = None  # that the watcher knows of
-        self._repairs = Repairs(state.attempts)
+        # crashes of which no source is asked for a repair: of earlier calls, whose last attempt alone is repaired still
+        self._passed = {attempt.number for attempt in state.attempts[:-1] if attempt.decision is not None}
         self._backoff = Backoff()
         self._refused = 0  # answers that could not be tried, since the last that could
         self._claims = Claims() if context.outbox is None else context.outbox.claims
@@ -119,7 +120,7 @@ class Ideas:
         """
         context, state = self._context, self._state
         best, pace = state.best, state.pace
-        if not context.asks_ahead or best is None or context.stop.after_run or self._due_repairs():
+        if context.patience_s <= 0 or best is None or context.stop.after_run or self._due_repairs():
             return
         told = None
         while (under_way := self._under_way) < state.workers:
@@ -127,7 +128,7 @@ class Ideas:
             if number <= self._last_ahead or context.limits.reached(state.ideas + under_way, pace, pace.run_s):
                 return
             self._last_ahead = number
-            told = told or replace(brief(context, state, best), broken=None)
+            told = told or brief(context, state, best)
             self._ask(replace(told, asked_for=number), is_ahead=True)
 
     def enter_next(self, wanted: int) -> Supply:
@@ -234,8 +235,13 @@ class Ideas:
 
     def _due_repairs(self) -> list[Attempt]:
         """Return the crashed attempts whose source can read why, and has not answered yet."""
-        due = self._repairs.due(self._state.attempts)
-        return [one for one in due if source_name(one.proposal.source) in REPAIRERS]
+        return [
+            attempt
+            for attempt in self._state.attempts
+            if wants_repair(attempt)
+            and attempt.number not in self._passed
+            and source_name(attempt.proposal.source) in REPAIRERS
+        ]
 
     def _ask(self, briefing: Briefing, *, is_ahead: bool) -> None:
         self._questions.append(Question(self._context.proposer, briefing, self._ended, is_ahead=is_ahead))
@@ -251,17 +257,16 @@ class Ideas:
             return
         told = brief(context, state, best)
         for _ in range(missing):
-            briefing = replace(told, asked_for=self._free_number())
-            if broken or state.unsettled or asked:
-                briefing = replace(briefing, broken=broken.pop(0) if broken else None)
-            self._ask(briefing, is_ahead=False)
+            to_repair = broken.pop(0) if broken else None
+            self._ask(replace(told, asked_for=self._free_number(), broken=to_repair), is_ahead=False)
 
     def _ask_here(self, best: Attempt) -> Supply:
         """Ask a proposer that writes to the journal itself, in the driver's thread."""
         context, state = self._context, self._state
         context.watcher.asking_began(len(state.attempts))
         try:
-            proposal = context.proposer.propose(brief(context, state, best))
+            to_repair = state.attempts[-1] if wants_repair(state.attempts[-1]) else None
+            proposal = context.proposer.propose(replace(brief(context, state, best), broken=to_repair))
         except (NoIdea, Exhausted) as error:
             self._failures.append(error)
             self._consider_failures(best)
@@ -292,7 +297,7 @@ class Ideas:
                 self._failures.append(answer)
             return
         if briefing.broken is not None:
-            self._repairs.passed(briefing.broken.number)
+            self._passed.add(briefing.broken.number)
         free = source_name(answer.source) in FREE and not question.was_paid_for
         is_free, number = free and question.is_ahead, len(self._state.attempts)
         idea = IdeaAhead(
@@ -348,6 +353,11 @@ def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
     )
 
 
+def wants_repair(attempt: Attempt) -> bool:
+    """Return whether an attempt crashed and is no repair itself: its source may repair it, once."""
+    return attempt.status is Status.CRASH and attempt.is_idea and attempt.proposal.repairs is None
+
+
 def as_repair(proposal: Proposal, broken: Proposal) -> Proposal:
     """Give a repair the title of the idea that it repairs: its own, "fix the crash", would not name the idea."""
     title = one_line(broken.title, TITLE_CHARS - len(REPAIRED)) + REPAIRED
@@ -364,3 +374,51 @@ def _without_baseline(context: NightContext, first: Attempt) -> str:
         f"python {night.script} --budget-s {night.budget_s:g}, end what else is running, or allow more with "
         f"--allowance-s, in a new night"
     )
+
+
+class Backoff:
+    """Tell whether sources may be asked now, and whether they ever will be again."""
+
+    def __init__(self) -> None:
+        self._begun = 0  # pauses, since the last idea
+        self._until_s: float | None = None  # monotonic; infinite after the last pause; None: no pause
+        self._exhausted_at: int | None = None  # the incumbent for which all sources were exhausted
+
+    @property
+    def is_pausing(self) -> bool:
+        """Return whether no source was asked since the last pause began."""
+        return self._until_s is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether sources are asked no further: after the last pause, or if there is no time for another."""
+        return self._until_s == math.inf
+
+    def rests(self, best: Attempt) -> bool:
+        """Return whether no source is to be asked now."""
+        return self.is_exhausted(best) or (self._until_s is not None and time.monotonic() < self._until_s)
+
+    def is_exhausted(self, best: Attempt) -> bool:
+        """Return whether all sources are exhausted, until another script is the best."""
+        return self._exhausted_at == best.number
+
+    def exhaust(self, best: Attempt) -> None:
+        self._exhausted_at = best.number
+
+    def pause(self, has_time: Callable[[float], bool]) -> float | None:
+        """Begin the next pause, and return its seconds; None if it was the last, or if there is no time for it."""
+        wait_s = WAITS_S[self._begun] if self._begun < len(WAITS_S) else math.inf
+        self._begun += 1
+        if wait_s == math.inf or not has_time(wait_s):
+            self._until_s = math.inf
+            return None
+        self._until_s = time.monotonic() + wait_s
+        return wait_s
+
+    def ask(self) -> None:
+        """Note that the sources are asked again."""
+        self._until_s = self._exhausted_at = None
+
+    def reset(self) -> None:
+        """Note that there was an idea."""
+        self._begun, self._until_s, self._exhausted_at = 0, None, None

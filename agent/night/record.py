@@ -21,8 +21,8 @@ from agent.experiment import (
     short,
 )
 from agent.judging.noise import noise
-from agent.night.briefing.pace import Ahead, experience, pace_words
-from agent.night.planning.context import NightContext
+from agent.night.context import NightContext
+from agent.night.pace import Ahead, experience, pace_words
 from agent.night.planning.state import State
 from agent.night.planning.steps import Reconsider
 from agent.pools.contention import contention_of

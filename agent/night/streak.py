@@ -8,7 +8,7 @@ from agent.errors import MachineError
 from agent.experiment import Attempt, DryRun, History, Status
 from agent.invocation import typed
 from agent.judging.failures import too_slow
-from agent.night.planning.context import NightContext
+from agent.night.context import NightContext
 from agent.night.planning.state import State
 from agent.night.record import why_and_where
 from agent.runs.execute import broken_by

@@ -10,10 +10,10 @@ from agent.errors import NightshiftError
 from agent.experiment import Attempt, Night, Proposal
 from agent.invocation import typed
 from agent.judging.noise import noise
-from agent.night.assembly import Setup, committed, open_context
 from agent.night.driver import run_night
-from agent.night.opening.limits import Limits
-from agent.night.opening.lock import BRIEFLY_S, NightIsRunning, holder, is_held
+from agent.night.limits import Limits
+from agent.night.lock import BRIEFLY_S, NightIsRunning, holder, is_held
+from agent.night.opening import Request, committed, open_context
 from agent.proposers.given import Given
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -51,11 +51,11 @@ def attempt(prepared: Prepared, place: Place, again: TryAgain, *, aside: bool) -
             night, history = journal.night(), journal.attempts()
         if history[known].settled:
             return _verdict(prepared, place, night, history, known, is_last=False)
-    setup = Setup(
+    night_request = Request(
         *(place, request.tag, request.budget_s, request.seed, request.terms),
         proposer=Given(prepared.proposal), baseline=committed, aside=aside,
     )  # fmt: skip
-    with open_context(setup) as context:
+    with open_context(night_request) as context:
         before = context.journal.attempts()
         ideas = sum(one.is_idea for one in before)
         most = ideas if known is None else ideas - 1

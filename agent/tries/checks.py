@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, History, Proposal, incumbent
 from agent.invocation import typed
-from agent.night.assembly import committed, terms_of
-from agent.night.opening.night import check_kept
+from agent.night.opening import check_kept, committed, terms_of
 from agent.proposers.checked import check_proposal
 from agent.records.journal import Journal
 from agent.records.place import Place

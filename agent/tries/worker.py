@@ -14,7 +14,7 @@ from filelock import Timeout
 from agent.errors import NightError, NightHalted, NightshiftError
 from agent.files import read_plain
 from agent.invocation import own_command, typed
-from agent.night.opening.lock import NightIsRunning
+from agent.night.lock import NightIsRunning
 from agent.records.place import Place
 from agent.script.basis import kept_chain
 from agent.script.merge import merged

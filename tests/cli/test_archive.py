@@ -17,7 +17,7 @@ from nights import Grounds, make_repository, unigram
 from packings import Change, killed_at, tampered
 
 from agent.archive.reading import read_contents
-from agent.night.opening.lock import only_night
+from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 

@@ -22,8 +22,8 @@ from nights import PROJECT, SCRIPTS, Grounds, command, environment, git, make_re
 from agent.cli.main import commands_for, main
 from agent.cli.words.parser import Parser, Subcommand
 from agent.experiment import Ending
-from agent.night.opening.stop import Stop
-from agent.night.opening.tags import free_tag
+from agent.night.lock import Stop
+from agent.night.opening import free_tag
 from agent.records.place import Place
 from agent.script.contract import fixed_files
 

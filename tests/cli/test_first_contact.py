@@ -14,7 +14,7 @@ from nights import PROJECT, environment, unigram
 from agent.cli.housekeeping.prepare import _name
 from agent.cli.words.parser import _examples
 from agent.cli.words.values import dataset
-from agent.night.opening.night import Request, open_night
+from agent.night.opening import Request, open_night
 from agent.records.place import Place
 
 OWN_PREPARE = 'import sys\n\ndef main():\n    print("own", sys.argv[1:])\n    return 7\n'
@@ -98,13 +98,13 @@ def test_a_dataset_is_prepared_for_a_night_which_keeps_it_and_refuses_another(gr
     text = tmp_path / "words.jsonl"
     documents = (PROJECT / "train_mlx.py").read_text().split("\n")
     text.write_text("".join(json.dumps({"text": f"{number} {line}"}) + "\n" for number, line in enumerate(documents)))
-    request = Request(tag="t", budget_s=0.05, dataset=dataset(str(text)))
-    night = open_night(Place.of(grounds.root / "train_mlx.py"), request)
+    request = Request(Place.of(grounds.root / "train_mlx.py"), "t", 0.05, dataset=dataset(str(text)))
+    night = open_night(request)
     assert night.data.startswith(f"{tmp_path}/cache/data/words-tiny-")  # whatever $NIGHTSHIFT_DATA says
 
     monkeypatch.chdir(grounds.root)
     same = replace(request, dataset=dataset("../words.jsonl"))
-    assert open_night(Place.of(grounds.root / "train_mlx.py"), same) == night
+    assert open_night(same) == night
     other = refused(grounds.nightshift("run", "--tag", "t", "--dataset", "stdlib"))
     assert other == (
         f"night t trains on {text}, not stdlib, so scores would not compare; leave --dataset out to resume it, "

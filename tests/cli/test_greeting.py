@@ -16,9 +16,9 @@ from rich.text import Text
 
 from agent.cli.greeting import busy_lines, greet
 from agent.experiment import Left
-from agent.night.briefing.pace import Ahead, Experience, clock, experience, few_steps, pace_words
-from agent.night.opening.limits import Limits, calibration_rounds
-from agent.night.planning.context import NightContext
+from agent.night.context import NightContext
+from agent.night.limits import Limits, calibration_rounds
+from agent.night.pace import Ahead, Experience, clock, experience, few_steps, pace_words
 from agent.night.record import tell_settled
 from agent.pools.leases import leases_of_machine
 from agent.records.terms import Terms

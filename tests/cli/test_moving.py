@@ -14,7 +14,7 @@ from nights import Grounds, git, make_repository, unigram
 from packings import killed_at, tampered
 
 from agent.archive.reading import read_contents
-from agent.night.opening.lock import only_night
+from agent.night.lock import only_night
 from agent.pools.cluster.node import night_folder
 from agent.records.journal import Journal
 

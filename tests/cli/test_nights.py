@@ -16,7 +16,7 @@ from terminals import Terminal
 
 from agent.cli.housekeeping.nights import COLUMNS, _cells, all_nights, size_words
 from agent.experiment import Status
-from agent.night.opening.lock import only_night
+from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.table import lines

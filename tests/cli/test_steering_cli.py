@@ -10,7 +10,7 @@ from commands import nothing_yet, refused
 from nights import Grounds, make_repository, unigram
 
 from agent.experiment import Attempt
-from agent.night.opening.lock import only_night
+from agent.night.lock import only_night
 from agent.proposers.queue import waiting
 
 QUICK = ("--sandbox", "off", "--judge", "greedy")

@@ -17,7 +17,7 @@ from nights import BROKEN, Grounds, command, environment, git, make_repository, 
 from terminals import Terminal
 
 import hardware
-from agent.night.opening.lock import holder, only_night
+from agent.night.lock import holder, only_night
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from json_page import faults
 from nights import Grounds, make_repository, unigram
 
 from agent.experiment import Ending, Night
-from agent.night.assembly import committed
-from agent.night.opening.lock import only_night
+from agent.night.lock import only_night
+from agent.night.opening import committed
 from agent.records.journal import Journal
 from agent.records.place import Place, read_script
 

@@ -14,7 +14,7 @@ from commands import nothing_yet, refused, training, wait_until
 from json_page import faults
 from nights import Grounds, make_repository, mounted, unigram
 
-from agent.night.opening.lock import only_night
+from agent.night.lock import only_night
 from agent.tries.line import TryLine, tries_facts, tries_line
 from agent.tries.turn import turn
 

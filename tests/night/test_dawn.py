@@ -19,9 +19,8 @@ from agent.experiment import LOCAL, Attempt, Decision, Ending, Kind, Run, Score,
 from agent.judging.confirmation import Again, Findings, Without, findings, next_run
 from agent.night.dawn import confirm, is_interrupted
 from agent.night.driver import run_night
-from agent.night.opening.limits import Limits
-from agent.night.opening.lock import only_night
-from agent.night.opening.stop import AFTER_RUN, NOW
+from agent.night.limits import Limits
+from agent.night.lock import AFTER_RUN, NOW, only_night
 from agent.night.planning.next_job import audit_reference
 
 SCRIPTS = [SHARPER, LUCKY, BEST]

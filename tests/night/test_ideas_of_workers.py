@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 from asked_ahead import LATE_S, Dies, Source, lab_with
-from judged import decided
 from nights import Grounds, Quiet, unigram
 
-from agent.experiment import LOCAL, Ask, Attempt, Briefing, Lease, Proposal, Status
-from agent.night.briefing.repairs import Repairs
+from agent.experiment import LOCAL, Ask, Briefing, Lease, Proposal
 from agent.night.driver import run_night
 from agent.pools.local import LocalPool
 from agent.proposers.waiting import FILE
@@ -100,20 +98,3 @@ def test_all_ideas_that_were_paid_for_are_tried_once_after_a_kill(grounds):
     again = [number for number in asks if asks.count(number) > 1]
     assert not {one["asked_for"] for one in ideas} & set(again)
     assert all(asks.count(number) <= 2 for number in again)
-
-
-def test_each_crash_is_due_for_repair_once_though_it_is_not_the_last_attempt():
-    def attempt(number: int, status: Status | None) -> Attempt:
-        proposal = Proposal("", f"idea {number}", "", "llm:x")
-        return Attempt(number, 0, proposal, "now", decision=decided(status) if status else None)
-
-    def due(*statuses: Status | None) -> list[int]:
-        history = [attempt(number, status) for number, status in enumerate((Status.KEEP, *statuses))]
-        return [one.number for one in repairs.due(history)]
-
-    repairs = Repairs([attempt(0, Status.KEEP), attempt(1, Status.CRASH), attempt(2, None)])
-    assert due(Status.CRASH, None, None) == []
-    assert due(Status.CRASH, Status.CRASH, None, Status.CRASH) == [2, 4]
-    repairs.passed(2)
-    assert due(Status.CRASH, Status.CRASH, None, Status.CRASH, None) == [4]
-    assert due(Status.CRASH, Status.CRASH, Status.CRASH, None, None) == [3]  # the crash of 4 was withdrawn

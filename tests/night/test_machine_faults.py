@@ -21,11 +21,10 @@ from agent.experiment import (
     Status,
 )
 from agent.judging.judges.greedy import Greedy
-from agent.night import driver, record, streak
+from agent.night import driver, opening, record, streak
+from agent.night.context import NightContext
 from agent.night.dawn import confirm
 from agent.night.driver import run_night
-from agent.night.opening import night as opening
-from agent.night.planning.context import NightContext
 from agent.pools.local import LocalPool
 from agent.runs import runner as runner_module
 

@@ -7,7 +7,7 @@ from judged import scored_run
 from nights import make_repository, scripted_context, unigram
 
 from agent.experiment import Decision, Kind, Proposal
-from agent.night.planning.context import NightContext
+from agent.night.context import NightContext
 from agent.night.planning.merging import due, left_over, merge, waits_for_parent
 from agent.night.planning.state import State
 

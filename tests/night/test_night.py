@@ -13,9 +13,8 @@ from agent.errors import MachineError, NightError, ScriptError
 from agent.experiment import Ending, Proposal, Status, Weights
 from agent.night.driver import run_night
 from agent.night.ideas import as_repair
-from agent.night.opening.lock import only_night
-from agent.night.opening.night import Request, branch_name, open_night
-from agent.night.opening.tags import free_tag
+from agent.night.lock import only_night
+from agent.night.opening import Request, branch_name, free_tag, open_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 
@@ -292,7 +291,7 @@ def test_a_night_of_a_script_in_a_subfolder_commits_it_there(tmp_path):
     git(root, "add", "-A")
     git(root, "commit", "-qm", "move")
     place = Place.of(root / "lab" / "train_mlx.py")
-    assert open_night(place, Request("t", 0.05)).script == "lab/train_mlx.py"
+    assert open_night(Request(place, "t", 0.05)).script == "lab/train_mlx.py"
     assert place.ledger == root / "results.tsv"
 
 

@@ -10,7 +10,7 @@ from nights import scripted_context, unigram
 
 from agent.drift.speeds import UNKNOWN
 from agent.experiment import Audit, Decision, Ending, Kind, Proposal, Run, Score
-from agent.night.planning.context import NightContext
+from agent.night.context import NightContext
 from agent.night.planning.flight import Flight
 from agent.night.planning.next_job import measure
 from agent.night.planning.plan import plan

@@ -13,9 +13,9 @@ from nights import SCRIPTS, Grounds, scripted_context, unigram
 from agent.errors import NoIdea
 from agent.experiment import Attempt, Briefing, Decision, History, Kind, Proposal, Review, Status
 from agent.judging.judges.greedy import Greedy
+from agent.night.context import NightContext
 from agent.night.driver import run_night
-from agent.night.opening.limits import Limits
-from agent.night.planning.context import NightContext
+from agent.night.limits import Limits
 from agent.script.dials import only_dials_differ
 
 BETTER, BEST = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0)
@@ -173,7 +173,7 @@ class Sometimes:
 
 
 def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):
-    monkeypatch.setattr("agent.night.backoff.WAITS_S", (0.01, 0.02))
+    monkeypatch.setattr("agent.night.ideas.WAITS_S", (0.01, 0.02))
     sometimes = Sometimes()
     context = night(grounds, [], Doubtful(), proposer=sometimes)
     assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]

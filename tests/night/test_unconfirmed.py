@@ -12,7 +12,7 @@ from agent.experiment import Dawn, Decision, Kind, Proposal, Status
 from agent.judging.confirmation import findings
 from agent.night.dawn import confirm_aloud
 from agent.night.driver import run_night
-from agent.night.opening.limits import Limits
+from agent.night.limits import Limits
 from agent.night.record import commit
 
 PEEKS_AT_DAWN = (

@@ -21,7 +21,7 @@ import hardware
 from agent.cli.machine import checks
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Ending, Lease
-from agent.night.assembly import Setup, open_context
+from agent.night.opening import Request, open_context
 from agent.pools.contention import contention_of
 from agent.pools.leases import (
     cores_of_machine,
@@ -296,7 +296,7 @@ def test_the_cores_of_a_worker_are_part_of_the_nights_device(tmp_path, tiny_data
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
     root, total = make_repository(tmp_path / "user", unigram()), sum(map(len, cores_of_machine()))
     asked = {"workers": 2, "sandbox": "off"}
-    with open_context(Setup(Place.of(root / "train_mlx.py"), "t", 0.05, None, asked, proposer=NoSource())) as context:
+    with open_context(Request(Place.of(root / "train_mlx.py"), "t", 0.05, None, asked, proposer=NoSource())) as context:
         runner, night, pool = context.runner, context.runner.night, context.pool
         assert pool is not None
         assert [one.workers for one in context.journal.calls()] == [2]

@@ -11,7 +11,7 @@ from nights import Grounds, Quiet, scripted_context, unigram
 
 from agent.experiment import Ask, Attempt, Status
 from agent.night.driver import run_night
-from agent.night.opening.limits import Limits
+from agent.night.limits import Limits
 from agent.proposers import queue
 from agent.proposers.checked import Checked, Claims
 from agent.proposers.llm.chat import Patience

@@ -11,7 +11,7 @@ from terminals import Terminal
 
 from agent.clock import utc_now
 from agent.experiment import Proposal
-from agent.night.opening.lock import only_night
+from agent.night.lock import only_night
 from agent.records.journal import Journal
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -17,7 +17,7 @@ from agent.errors import NightError
 from agent.files import check_plain, remove
 from agent.git import valid_tag
 from agent.invocation import typed
-from agent.night.opening.lock import only_night
+from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place

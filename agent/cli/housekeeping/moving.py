@@ -17,7 +17,7 @@ from agent.experiment import Night
 from agent.git import Repo
 from agent.invocation import typed
 from agent.model.weights import NAME
-from agent.night.opening.lock import only_night
+from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.terms import Terms
@@ -89,7 +89,7 @@ class UnpackOptions:
 
 def unpack(options: UnpackOptions) -> int:
     from agent.archive import moving
-    from agent.night.opening.corpus import at_home, missing
+    from agent.night.opening import at_home, missing_corpus
 
     Repo.containing(Path.cwd())  # a night can arrive where no script is, and only the repository is missed
     place, file = Place.of(SCRIPT), options.file.expanduser()
@@ -109,7 +109,7 @@ def unpack(options: UnpackOptions) -> int:
         there = harmless(night.device)
         print(f"night {night.tag} ran on {there}, this is {elsewhere}: it can be read and replayed here, and not go on")
     elif not arrived.has_corpus:
-        print(missing(night, place.folder(night.tag)))
+        print(missing_corpus(night, place.folder(night.tag)))
     print(
         f"run and replay execute programs that are in the file{_named(outside(place, night.tag))}, outside of the "
         f"sandbox: where the file is somebody else's, look at {place.folder(night.tag) / 'fixed'} first"

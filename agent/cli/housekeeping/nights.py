@@ -18,7 +18,7 @@ from agent.experiment import Status
 from agent.git import valid_tag
 from agent.invocation import typed
 from agent.judging.intervals import Interval
-from agent.night.opening.lock import holder
+from agent.night.lock import holder
 from agent.records.journal import Journal
 from agent.records.ledger.columns import Row
 from agent.records.ledger.reading import read_rows

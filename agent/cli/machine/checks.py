@@ -18,7 +18,7 @@ from rich.console import Console
 from agent.errors import MachineError, NightshiftError
 from agent.git import Repo
 from agent.invocation import SCRIPT, command_for, install_command, typed
-from agent.night.opening.night import MIN_FREE_BYTES
+from agent.night.opening import MIN_FREE_BYTES
 from agent.pools.leases import gpus_of_machine, gpus_unused
 from agent.records.place import Place, read_script
 from agent.sandbox.box import Mode, choose

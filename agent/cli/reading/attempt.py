@@ -13,7 +13,7 @@ from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Ending, Night, Run, attempt_ref
 from agent.invocation import typed
 from agent.model.best_script import BestScript
-from agent.night.opening.lock import holder
+from agent.night.lock import holder
 from agent.records.journal import Journal
 from agent.records.past import dials_in
 from agent.records.place import Place, run_folder

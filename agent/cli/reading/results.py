@@ -10,7 +10,7 @@ from agent.cli.words.parser import Subcommand
 from agent.errors import NightError, NothingYet
 from agent.files import read_plain
 from agent.invocation import typed
-from agent.night.opening.lock import is_held
+from agent.night.lock import is_held
 from agent.records.journal import Journal
 from agent.records.ledger.columns import COLUMNS, Row, number_of
 from agent.records.ledger.ledger import Ledger, is_up_to_date

@@ -11,7 +11,7 @@ from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import whole
 from agent.errors import NightError
-from agent.night.opening.lock import Holder, holder
+from agent.night.lock import Holder, holder
 from agent.records.place import Place
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from agent.cli.words.parser import Subcommand
 from agent.errors import NothingYet
 from agent.experiment import Left
 from agent.invocation import typed
-from agent.night.opening.lock import Holder, holder
-from agent.night.opening.stop import Stop
+from agent.night.lock import Holder, Stop, holder
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.standing import Standing

@@ -12,8 +12,7 @@ from agent.errors import NightError, NothingYet
 from agent.experiment import short
 from agent.invocation import typed
 from agent.judging.judges.choice import choose_judge
-from agent.night.opening.lock import Holder, holder, is_held
-from agent.night.opening.stop import Stop, like_ctrl_c
+from agent.night.lock import Holder, Stop, holder, is_held, like_ctrl_c
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.terms import Terms

@@ -9,7 +9,7 @@ from agent.errors import NightError, NoRepository, NothingYet, ScriptError
 from agent.experiment import Attempt, Night
 from agent.git import valid_tag
 from agent.invocation import SCRIPT, typed
-from agent.night.opening.lock import holder, is_held
+from agent.night.lock import holder, is_held
 from agent.records.journal import Journal
 from agent.records.ledger.reading import tags_in
 from agent.records.place import Place, check_unpacked

@@ -24,9 +24,8 @@ from agent.experiment import Run
 from agent.files import ignore_all, remove
 from agent.invocation import typed
 from agent.model import weights
-from agent.night.opening.lock import only_night
-from agent.night.opening.night import check_disk
-from agent.night.opening.stop import NOW, Stop, handling, like_ctrl_c
+from agent.night.lock import NOW, Stop, handling, like_ctrl_c, only_night
+from agent.night.opening import check_disk
 from agent.text import SCORE_DECIMALS
 from agent.view.answer import Answer, AnswersTo
 from agent.view.live.screen import Screen

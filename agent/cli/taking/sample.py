@@ -13,7 +13,7 @@ from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import positive_int, seed, whole
 from agent.model.best_script import BestScript
 from agent.model.weights import weights_of
-from agent.night.opening.stop import like_ctrl_c
+from agent.night.lock import like_ctrl_c
 from agent.records.journal import Journal
 from agent.text import harmless_lines
 

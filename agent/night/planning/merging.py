@@ -10,7 +10,7 @@ from dataclasses import replace
 from agent.errors import NightError
 from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, History, Kind, Proposal
 from agent.invocation import typed
-from agent.night.planning.context import NightContext
+from agent.night.context import NightContext
 from agent.night.planning.state import State
 from agent.script.merge import merged
 from agent.script.tried import tried_as

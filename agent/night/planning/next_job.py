@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.experiment import Attempt, Ending, History, Run
 from agent.judging.early_stop import Bound
-from agent.night.planning.context import NightContext
+from agent.night.context import NightContext
 from agent.night.planning.state import State
 from agent.night.planning.usual_speed import is_one_machine, speed_reference, usual_speed
 from agent.runs.execute import is_denied_again

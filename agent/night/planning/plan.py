@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from agent.judging.confirmation import adoption
+from agent.night.context import NightContext
 from agent.night.planning import merging
-from agent.night.planning.context import NightContext
 from agent.night.planning.flight import Flight
 from agent.night.planning.next_job import measure, rehearsal
 from agent.night.planning.second_thoughts import adopted, loose_ends, review_of, to_measure_first

@@ -7,7 +7,7 @@ from agent.drift.paces import to_measure_again
 from agent.experiment import Attempt, Decision, History, Kind, Review, Status
 from agent.judging.failures import failure, fault, too_slow
 from agent.judging.trust import trusted
-from agent.night.planning.context import NightContext
+from agent.night.context import NightContext
 from agent.night.planning.flight import Flight
 from agent.night.planning.next_job import evaluation, reexamination
 from agent.night.planning.state import State, unaudited, unscored

@@ -23,7 +23,7 @@ from agent.experiment import (
     Status,
     incumbent,
 )
-from agent.night.opening.limits import Pace, expected_run_s
+from agent.night.limits import Pace, expected_run_s
 from agent.records.journal import Journal
 from agent.runs.score import Split
 

@@ -8,9 +8,9 @@ from agent.invocation import typed
 from agent.judging.confirmation import QUESTION
 from agent.judging.failures import failure, stopped_early, too_slow
 from agent.judging.trust import trusted
-from agent.night.opening.limits import calibration_runs
+from agent.night.context import NightContext
+from agent.night.limits import calibration_runs
 from agent.night.planning import merging
-from agent.night.planning.context import NightContext
 from agent.night.planning.flight import Flight
 from agent.night.planning.next_job import evaluation, measure, reexamination, rehearsal
 from agent.night.planning.state import State, unaudited, unscored

@@ -4,7 +4,7 @@ from statistics import median
 
 from agent.drift.speeds import IN_A_ROW, LEAST_S, Usual, least_tokens_s, speeds, step_at, threshold
 from agent.experiment import Attempt
-from agent.night.planning.context import NightContext
+from agent.night.context import NightContext
 from agent.night.planning.state import State
 from agent.pools.cluster.slots import node_of
 from agent.records.terms import Terms

@@ -11,11 +11,10 @@ from nights import PROJECT, Grounds, make_repository, scripted_context, unigram
 
 from agent.experiment import Left, incumbent
 from agent.judging.noise import noise
-from agent.night.briefing.brief import briefing_of
-from agent.night.briefing.setting import setting_of
+from agent.night.briefing import briefing_of, setting_of
 from agent.night.ideas import brief
-from agent.night.opening.limits import Limits
-from agent.night.opening.lock import only_night
+from agent.night.limits import Limits
+from agent.night.lock import only_night
 from agent.proposers.author.facts import lasting
 from agent.proposers.llm.prompt import compose
 from agent.records.journal import Journal

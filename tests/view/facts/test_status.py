@@ -12,7 +12,7 @@ from eventful import SCRIPT, fill
 from nights import Grounds, environment, make_repository
 
 from agent.cli.reading.status import next_step, read_overview
-from agent.night.opening.lock import only_night
+from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.facts.json import plain

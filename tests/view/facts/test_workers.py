@@ -15,7 +15,7 @@ from nights import Grounds, make_repository, unigram
 from samples import status_lines
 
 from agent.experiment import LOCAL, Ending, NightCall, Proposal
-from agent.night.opening.lock import only_night
+from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.shipped import ship

@@ -1,19 +1,25 @@
-"""Read what surrounds a night, for a source that can read. What cannot change during the night is read once."""
+"""Put together what a source of ideas is told: a night's records, its owner's words, and what surrounds the night.
+
+It knows neither the loop nor its state, so that a command can brief as a night does.
+"""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from agent.errors import NightError
 from agent.experiment import (
+    Ask,
     Attempt,
+    Briefing,
     Corpus,
     Curve,
     Ending,
     History,
     KnownIdea,
+    Left,
     Night,
     Noise,
     Setting,
@@ -27,6 +33,7 @@ from agent.proposers.author.curves import compared, thinned
 from agent.proposers.catalogue.evidence import prospects
 from agent.proposers.catalogue.idea import idea_folders, read_ideas
 from agent.proposers.catalogue.listing import Listed
+from agent.proposers.notes import read_notes, read_program
 from agent.records.past import PastNight, past_nights
 from agent.records.place import Place, run_folder
 from agent.runs.fixed import read_machine
@@ -35,7 +42,33 @@ from agent.runs.train import METRICS, METRICS_BYTES
 MANIFEST_BYTES = 4 << 20
 
 
-def setting_of(place: Place, night: Night, history: History, found: Noise | None) -> Setting:
+def briefing_of(
+    place: Place,
+    night: Night,
+    history: History,
+    best: Attempt,
+    noise: Noise | None,
+    *,
+    asks: Sequence[Ask] = (),
+    left: Left,
+    has_reader: bool,  # a source can read: tell it what surrounds the night
+) -> Briefing:
+    """Return a briefing with the owner's program and notes as they stand now."""
+    return Briefing(
+        night=night,
+        history=history,
+        parent=best,
+        noise=noise,
+        program=read_program(place.script_path.parent / "program.md"),
+        notes=read_notes(place.folder(night.tag)),
+        asks=asks,
+        left=left,
+        setting=setting_of(place, night, history, noise) if has_reader else None,
+    )
+
+
+def setting_of(place: Place, night: Night, history: History, noise: Noise | None) -> Setting:
+    """Return what surrounds a night, for a source that can read; what cannot change meanwhile is read once."""
     folder = place.folder(night.tag)
     cores, memory_gb = read_machine(folder)
     return Setting(
@@ -43,7 +76,7 @@ def setting_of(place: Place, night: Night, history: History, found: Noise | None
         memory_gb=memory_gb,
         corpus=_corpus(Path(night.data)),
         phases=phases_of(folder),
-        ideas=_known_ideas(place, night, history, found),
+        ideas=_known_ideas(place, night, history, noise),
         calls=_calls(folder / "fixed"),
         curves=_curves(folder, history),
     )
@@ -67,22 +100,22 @@ def _corpus(data: Path) -> Corpus | None:
         return None
 
 
-def _known_ideas(place: Place, night: Night, history: History, found: Noise | None) -> tuple[KnownIdea, ...]:
+def _known_ideas(place: Place, night: Night, history: History, noise: Noise | None) -> tuple[KnownIdea, ...]:
     """Return the ideas of the catalogue, the most promising first; whether a patch still fits is no matter here."""
     ideas, _ = read_ideas(*idea_folders(place.script_path))
-    sigma_bpb = found.sigma_bpb if found is not None and incumbent(history) is not None else None
+    sigma_bpb = noise.sigma_bpb if noise is not None and incumbent(history) is not None else None
     try:
         known = prospects(ideas, night, history, sigma_bpb, _past(place, night.tag))
     except NightError:  # an earlier night's journal is damaged
         known = prospects(ideas, night, history, sigma_bpb, ())
-    return tuple(KnownIdea(one.idea.slug, one.idea.title, Listed(one, None).state) for one in known)
+    return tuple(KnownIdea(idea.idea.slug, idea.idea.title, Listed(idea, None).state) for idea in known)
 
 
 def _curves(folder: Path, history: History) -> dict[int, Curve]:
     """Return the curves that are worth a comparison, each of an attempt's last run that has one."""
     best = incumbent(history)
     shown = compared(history, best) if best is not None else ()
-    return {one.number: curve for one in shown if (curve := _curve_of(folder, one))}
+    return {attempt.number: curve for attempt in shown if (curve := _curve_of(folder, attempt))}
 
 
 def _curve_of(folder: Path, attempt: Attempt) -> Curve:

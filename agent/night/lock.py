@@ -1,16 +1,19 @@
-"""Allow one night at a time in a repository, by a lock in its git folder that ends with its process.
+"""Allow one night at a time in a repository, tell others which one runs, and let them ask it to end.
 
-The lock alone tells whether a night is running. The file beside it tells which one.
+The lock alone, in the git folder, tells whether a night is running; it ends with its process. The file beside it tells
+which night it is. A night is asked to end by a signal to its process, or by a file in its folder.
 """
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from types import FrameType
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -19,6 +22,8 @@ from agent.experiment import Left
 from agent.invocation import typed
 
 BRIEFLY_S = 0.5  # to wait for the lock: a command that only asks about it holds it for a moment
+AFTER_RUN, NOW = "after-run", "now"
+Handler = Callable[[int, FrameType | None], Any]
 
 
 class NightIsRunning(NightError):
@@ -41,27 +46,23 @@ class Holder:
         return Left(None if self.experiments is None else max(0, self.experiments - ideas), seconds)
 
 
-class Tell(Protocol):
-    def __call__(self, tag: str, folder: Path, hours: float | None = None, experiments: int | None = None) -> None: ...
-
-
 @contextmanager
-def only_night(repository: Path) -> Iterator[Tell]:
+def only_night(repository: Path) -> Iterator[Callable[..., None]]:
     """Lock the repository (its git folder, shared by linked worktrees); raise NightError naming a night that runs.
 
-    Yield a function that tells others the night's tag, folder and limits, once they are known.
+    Yield a function that tells others the night's tag, folder, hours and number of experiments, once they are known.
     """
     place, lock = _place(repository), _lock(repository)
     try:
         lock.acquire(timeout=BRIEFLY_S)
     except Timeout as error:
-        who = holder(repository)
-        if who is None:
+        running = holder(repository)
+        if running is None:
             raise NightIsRunning(
                 f"a night that has just begun, or an archive of one, is at work in this repository; see it with "
                 f"{typed('status')}, and try again"
             ) from error
-        named = f"night {who.tag} (pid {who.pid}, since {who.since})"
+        named = f"night {running.tag} (pid {running.pid}, since {running.since})"
         raise NightIsRunning(f"{named} is running in this repository; end it with: {typed('stop')}") from error
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
@@ -105,3 +106,67 @@ def _lock(repository: Path) -> FileLock:
 def _place(repository: Path) -> Path:
     """Return a file in the git folder, which linked worktrees share and `git clean` leaves alone."""
     return repository / "nightshift.json"
+
+
+# ---- the wish to end -------------------------------------------------------------------------------------------------
+
+
+class Stop:
+    """Hold the wishes to end a night: the first ends it after the current run, the second ends the run too."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "stop"
+        self._signals = 0
+
+    @property
+    def after_run(self) -> bool:
+        return self._signals >= 1 or self._wish() in (AFTER_RUN, NOW)
+
+    @property
+    def now(self) -> bool:
+        return self._signals >= 2 or self._wish() == NOW
+
+    def wish(self, wish: str) -> None:
+        """Leave a wish for the process that runs the night."""
+        self._file.write_text(wish)
+
+    def forget(self) -> None:
+        """Delete old wishes: they were meant for an earlier process of the night."""
+        self._file.unlink(missing_ok=True)
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Count Ctrl-C and SIGTERM as wishes; a closed terminal counts once, even if it sends several signals."""
+        with handling(self._count, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            yield
+
+    def _count(self, number: int, frame: object) -> None:
+        self._signals = max(1, self._signals) if number == signal.SIGHUP else self._signals + 1
+        with suppress(OSError):  # for `nightshift status`; the night itself uses the count
+            self.wish(NOW if self.now else AFTER_RUN)
+
+    def _wish(self) -> str:
+        try:
+            return self._file.read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+
+@contextmanager
+def like_ctrl_c() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM and on a closed terminal too, while no night is open yet."""
+    with handling(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP):
+        yield
+
+
+@contextmanager
+def handling(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
+    """Send these signals to the handler; under nohup, a closed terminal stays ignored."""
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    handled = [number for number in numbers if not (nohup and number == signal.SIGHUP)]
+    before = {number: signal.signal(number, handler) for number in handled}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

@@ -1,15 +1,13 @@
-"""The parts that a night works with, put together by assembly.py."""
+"""The parts that a night works with, put together by opening.py."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from agent.experiment import Judge, Proposer, Watcher
 from agent.judging.trust import PLAUSIBLE_GAIN
-from agent.night.opening.limits import Limits
-from agent.night.opening.stop import Stop
+from agent.night.limits import Limits
+from agent.night.lock import Stop
 from agent.night.planning.state import State
-from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
 from agent.proposers.ahead import Outbox
 from agent.records.journal import Journal
@@ -35,11 +33,10 @@ class NightContext:
     baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
     early_stop: bool = False  # end runs whose curve says that they will be no better than the incumbent
     dry_runs: bool = False  # seconds of training before the minutes, for edits of more than dials
-    patience_s: float = 0.0  # how long one call to a source of ideas may take
+    patience_s: float = 0.0  # how long one call to a source of ideas may take; above zero, ideas are made ahead
     outbox: Outbox | None = None  # takes calls and sentences of the sources; None: they write to the journal themselves
     attempt_settled: Callable[[], None] = lambda: None  # told once the record of an attempt is complete
     measures_phases: bool = False  # find out once where the time of a step goes, since an author can read it
-    asks_ahead: bool = False  # make the next idea while a run trains; needs an outbox
     has_reader: bool = False  # a source can read: tell it what surrounds the night
     pool: Pool | None = None  # of workers; None: of the runner alone
 
@@ -47,12 +44,3 @@ class NightContext:
         """Read from the journal what the night knows so far."""
         workers = 1 if self.pool is None else len(self.pool.workers)
         return State(self.journal, self.runner.night.budget_s, self.patience_s, workers)
-
-    @contextmanager
-    def with_pool(self) -> Iterator["NightContext"]:
-        """Yield the context with a pool; close one that was opened here."""
-        if self.pool is not None:
-            yield self
-            return
-        with closing(LocalPool([self.runner])) as pool:
-            yield replace(self, pool=pool)

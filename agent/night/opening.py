@@ -1,0 +1,458 @@
+"""Open a night, or go on with one, and put together the parts that it works with; all of it is closed again.
+
+All refusals come before anything is written.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+import prepare
+from agent.archive.moving import MANIFEST
+from agent.clock import kept_awake, utc_now
+from agent.errors import MachineError, NightError, NightHalted, RepoError
+from agent.experiment import WHOLE, Lease, Night, Proposer
+from agent.files import disk_is_full, ignore_all
+from agent.invocation import typed
+from agent.judging.judges.choice import choose_judge
+from agent.night.context import NightContext
+from agent.night.limits import Limits, Pace, check_hours
+from agent.night.lock import Stop, like_ctrl_c, only_night
+from agent.pools.leases import leases_of_machine, leases_of_night
+from agent.pools.local import LocalPool
+from agent.pools.pool import Pool
+from agent.proposers.ahead import Outbox
+from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, proposer_of
+from agent.proposers.source import Surroundings
+from agent.records import checksums
+from agent.records.journal import Journal
+from agent.records.ledger.ledger import Ledger
+from agent.records.ledger.reading import tags_in
+from agent.records.place import Place, known_night, new_id, read_script
+from agent.records.terms import Terms, changes, opened, resumed
+from agent.runs.fixed import check_same_machine, device_kind, keep_machine, probe, protocol, settings_of
+from agent.runs.runner import Runner
+from agent.sandbox.box import Box, Mode, choose
+from agent.sandbox.watch import limits_of_machine
+from agent.script.contract import check_script, fixed_files
+from agent.script.dials import read_dials
+from agent.text import harmless
+from agent.view.live.screen import Screen
+from agent.view.page.writer import PageWriter
+from agent.view.screen import steadfast
+from corpus import DataError
+from hardware import cache_root
+
+if TYPE_CHECKING:
+    from agent.pools.cluster.cluster import Cluster
+
+MIN_FREE_BYTES = 1 << 30  # logs, weights of the kept attempts and git objects of a night, with room to spare
+DRY_RUN_FROM_S = 60.0  # of budget: below it, a dry run costs about what it saves
+PROFILE_FROM_S = 20.0  # of budget: below it, starting the profiler takes longer than a tenth of a run
+REPORT_FROM_S = 5.0  # of budget: writing the page takes about as long as shorter runs
+# (folder, fixed files, facts of this machine, the night's device) → the facts, with the device of a cluster
+Devices = Callable[[Path, Sequence[str], Mapping[str, Any], str | None], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Hold the choices of a command for its night; None leaves one to the harness, or to the night that goes on."""
+
+    place: Place
+    tag: str | None = None
+    budget_s: float | None = None
+    seed: int | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)  # the terms that were named
+    limits: Limits = field(default_factory=Limits)
+    proposer: Proposer | None = None  # None: as the night's terms say
+    baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
+    aside: bool = False  # print to stderr, since stdout is for a program
+    dataset: str | None = None  # to be prepared for a new night; None: the corpus that is selected
+
+
+@contextmanager
+def open_context(request: Request) -> Iterator[NightContext]:
+    """Open the night and yield its context.
+
+    Raise NightshiftError for a misuse, before anything is written, and NightHalted when the machine fails later.
+    """
+    place, limits, asks_sources = request.place, request.limits, request.proposer is None
+    with ExitStack() as undo:
+        # the lock comes before the tag: two nights begun at once must not find the same tag free
+        tell = undo.enter_context(only_night(place.repo.common_dir))
+        with like_ctrl_c():
+            before, terms = terms_of(place, request.tag, request.asked)
+            cluster = undo.enter_context(_cluster_of(terms))
+            night, box = _checked(request, terms, cluster)
+        folder = place.folder(night.tag)
+        undo.enter_context(_naming(night.tag))
+        tell(night.tag, folder, limits.hours, limits.experiments)
+        stop = Stop(folder)
+        stop.forget()
+        undo.enter_context(stop.on_signals())
+        undo.enter_context(kept_awake())
+        journal = undo.enter_context(Journal.resume(place.journal(night.tag)))
+        journal.record_call(terms.workers)
+        undo.enter_context(_last_row(place, journal))
+        judge = choose_judge(terms.judge, terms.confirm)
+        screen = Screen(
+            Console(file=steadfast(sys.stderr if request.aside else sys.stdout)), night.budget_s,
+            lambda: stop.after_run, stopping_now=lambda: stop.now, calibration=judge.calibration,
+            for_author=not asks_sources, workers=terms.workers, calls=journal.calls(),
+        )  # fmt: skip
+        undo.callback(screen.close)
+        if before is not None:
+            _take_up_changes(before, night, journal, screen)
+        leases = leases_of_night(night)
+        machine = limits_of_machine(leases[0].share)
+        runner = Runner(
+            *(night, folder, box, machine, terms.allowance_s, lambda: stop.now, screen.progressed), lease=leases[0]
+        )
+        outbox = Outbox(lambda: stop.after_run)
+        reads = asks_sources and has_reader(terms)
+        context = NightContext(
+            place=place,
+            journal=journal,
+            ledger=Ledger(place),
+            runner=runner,
+            proposer=request.proposer or proposer_of(Surroundings(place, night, terms, outbox)),
+            judge=judge,
+            watcher=screen,
+            stop=stop,
+            limits=limits,
+            pool=undo.enter_context(closing(_pool(runner, leases, cluster, terms, journal))),
+            plausible_gain=terms.plausible_gain / 100,
+            baseline=request.baseline,
+            early_stop=terms.early_stop,
+            dry_runs=terms.dry_run and night.budget_s >= DRY_RUN_FROM_S,
+            patience_s=patience_s(terms) if asks_sources else 0.0,
+            outbox=outbox if asks_sources else None,
+            measures_phases=reads and cluster is None and night.budget_s >= PROFILE_FROM_S,
+            has_reader=reads,
+        )
+        if terms.report and night.budget_s >= REPORT_FROM_S:
+            page = undo.enter_context(PageWriter(place, night.tag, screen.said, lambda: stop.now))
+            context = replace(context, attempt_settled=page.attempt_settled)
+        yield context
+
+
+def terms_of(place: Place, tag: str | None, asked: Mapping[str, Any]) -> tuple[Night | None, Terms]:
+    """Return the night that goes on, if one does, and its terms with those asked for; raise NightError for a clash."""
+    before = known_night(place, tag)
+    if before is None:
+        return None, opened(asked)
+    return before, resumed(before.tag, Terms.from_json(before.terms), asked)
+
+
+def committed(place: Place) -> str:
+    """Return the script as it stands in HEAD: edits of the working tree are measured against it."""
+    source = place.repo.read("HEAD", place.script).removeprefix("\ufeff")  # as Python reads it
+    check_script(source, place.script)
+    return source
+
+
+def _checked(request: Request, terms: Terms, cluster: "Cluster | None") -> tuple[Night, Box]:
+    """Check sources and sandbox, then open or resume the night: all refusals come from here."""
+    if request.proposer is None:
+        check_sources(terms, request.asked)
+    box = choose(Mode(terms.sandbox))
+    devices = None
+    if cluster is not None:
+        terms = cluster.divided(terms)
+        devices = partial(cluster.facts, terms)
+    return open_night(request, terms, read_dials if request.proposer else dial_check(terms), devices), box
+
+
+@contextmanager
+def _cluster_of(terms: Terms) -> Iterator["Cluster | None"]:
+    """Yield the Ray cluster that the terms name, connected; None where the workers are on this machine."""
+    if terms.pool != "ray":
+        yield None
+        return
+    from agent.pools.cluster.cluster import Cluster
+
+    with closing(Cluster(terms.ray_address)) as cluster:
+        cluster.open()
+        yield cluster
+
+
+def _pool(runner: Runner, leases: Sequence[Lease], cluster: "Cluster | None", terms: Terms, journal: Journal) -> Pool:
+    """Return the workers of a cluster, or of this machine, where each has its own cores or GPU."""
+    if cluster is None:
+        return LocalPool([replace(runner, lease=lease) for lease in leases])
+    from agent.pools.cluster.pool import RayPool
+
+    first = next((attempt.done_runs for attempt in journal.attempts()), ())
+    return RayPool(cluster, runner, terms.workers, first)
+
+
+@contextmanager
+def _naming(tag: str) -> Iterator[None]:
+    """Raise NightHalted, which names the night, for a failure of the machine."""
+    try:
+        yield
+    except BrokenPipeError:  # of stdout: the machine is well
+        raise
+    except (OSError, sqlite3.OperationalError) as error:
+        raise NightHalted(tag, error) from error
+
+
+@contextmanager
+def _last_row(place: Place, journal: Journal) -> Iterator[None]:
+    """Write the ledger once more where a full disk ends the night, so that each attempt has its row."""
+    try:
+        yield
+    except (OSError, sqlite3.OperationalError) as error:
+        if disk_is_full(error):
+            journal.give_reserve()
+            with suppress(OSError, sqlite3.OperationalError, NightError):
+                Ledger(place).write(live=(journal.night(), journal.attempts()))
+        raise
+
+
+def _take_up_changes(before: Night, night: Night, journal: Journal, screen: Screen) -> None:
+    """Record the terms that were changed, and tell the user of them and of data in another place."""
+    if night.terms != before.terms:
+        journal.record_facts(terms=night.terms)
+    if night.data != before.data:
+        journal.record_facts(data=night.data, pins=night.pins)
+        screen.said(f"night {night.tag} goes on with its corpus in {night.data}")
+    for change in changes(Terms.from_json(before.terms), Terms.from_json(night.terms)):
+        screen.said(f"night {night.tag} goes on with {change}")
+    named = os.environ.get("NIGHTSHIFT_DATA")
+    if named and Path(named).expanduser().resolve() != Path(night.data).resolve():
+        keeps = f"night {night.tag} keeps the data that it began with: {night.data}"
+        screen.said(f"NIGHTSHIFT_DATA is {named}, but {keeps}")
+
+
+# ---- the facts of a night --------------------------------------------------------------------------------------------
+
+
+def open_night(
+    request: Request,
+    terms: Terms | None = None,
+    check_dials: Callable[[str, str], object] = read_dials,
+    devices: Devices | None = None,
+) -> Night:
+    """Resume the night of this tag, or open a new one; raise NightshiftError with the remedy.
+
+    terms: those of the night, with the changes that were asked for; None: as they are. check_dials(script, device_kind)
+    raises ScriptError if the proposer cannot work with the script's dials.
+    """
+    check_disk(request.place.repo.root)
+    before = known_night(request.place, request.tag)
+    if before is not None:
+        return _resume(request, before, terms, devices)
+    return _begin(request, terms or Terms(), check_dials, devices)
+
+
+def check_disk(folder: Path) -> None:
+    """Raise MachineError where the disk of a folder has too little room for a night."""
+    free = shutil.disk_usage(folder).free
+    if free < MIN_FREE_BYTES:
+        raise MachineError(
+            f"{free / 2**30:.2f} GB are free on the disk of {folder}, a night wants "
+            f"{MIN_FREE_BYTES / 2**30:.0f} GB; see what earlier nights take with {typed('nights')}, and free it with "
+            f"{typed('archive', '--tag', 'TAG', '--prune-weights')}; then give the same command again"
+        )
+
+
+def branch_name(budget_s: float, tag: str) -> str:
+    """Return the branch of a night, as in refs/heads/experiments/5min-nov20."""
+    minutes, rest = divmod(budget_s, 60)
+    # 300 → 5min, 600 → 10min, but 90 → 90s
+    length = f"{minutes:.0f}min" if rest == 0 and minutes >= 1 else f"{budget_s:g}s"
+    return f"refs/heads/experiments/{length}-{tag}"
+
+
+def free_tag(place: Place, wanted: str) -> str:
+    """Return the first of wanted, wanted-2, wanted-3 … that no journal, ref or ledger row knows."""
+    in_ledger = tags_in(place.ledger)
+    tag, count = wanted, 1
+    while tag in in_ledger or _has_traces(place, tag):
+        count += 1
+        tag = f"{wanted}-{count}"
+    return tag
+
+
+def _has_traces(place: Place, tag: str) -> bool:
+    if place.journal(tag).exists() or place.packed(tag).exists() or place.repo.refs(f"refs/experiments/{tag}"):
+        return True
+    branches = place.repo.refs("refs/heads/experiments")
+    return any(ref.rpartition("/")[2].partition("-")[2] == tag for ref in branches)  # after the budget
+
+
+def _new_tag(place: Place, asked: str | None) -> str:
+    """Return the tag of a new night, the date where none is asked for; raise NightError for one that is taken."""
+    tag = free_tag(place, asked or datetime.now().strftime("%b%d").lower())
+    if asked is not None and tag != asked:
+        raise NightError(f"tag {asked} is taken by refs or ledger rows whose journal is not here; use --tag {tag}")
+    place.check_own(tag)  # notes and compiled code of somebody else's would count as the night's
+    return tag
+
+
+def _begin(request: Request, terms: Terms, check_dials: Callable[[str, str], object], devices: Devices | None) -> Night:
+    place, folder = request.place, request.place.script_path.parent
+    script = read_script(place)
+    fixed = fixed_files(folder, script)
+    tag = _new_tag(place, request.tag)
+    if place.repo.find("refs/heads/experiments"):
+        raise RepoError(
+            "a branch called 'experiments' is in the way of experiments/…; rename it: "
+            "git branch -m experiments experiments-old"
+        )
+    terms, lease = _first_lease(folder, terms)
+    facts: Mapping[str, Any] = probe(folder, dataset=request.dataset, lease=lease)
+    if devices is not None:
+        facts = devices(folder, fixed, facts, None)
+    check_dials(script, facts["device_kind"])
+    budget_s = request.budget_s or float(facts["budget_s"])
+    check_hours(request.limits.hours, Pace.of((), (), budget_s))
+    _lay_out_fixed(place, tag, fixed)
+    night = Night(
+        tag=tag,
+        branch=branch_name(budget_s, tag),
+        script=place.script,
+        base=place.repo.find("HEAD") or "",
+        budget_s=budget_s,
+        seed=request.seed or 0,
+        device_kind=facts["device_kind"],
+        device=facts["device"],
+        protocol=protocol(facts, budget_s),
+        data=facts["data"],
+        started=utc_now(),
+        pins=checksums.take(place.folder(tag) / "fixed", Path(facts["data"])),
+        terms=terms.as_json(),
+        id=new_id(),
+    )
+    keep_machine(place.folder(tag), facts)
+    with Journal.create(place.journal(tag), night):  # last: a folder without a journal is no night
+        pass
+    return night
+
+
+def _first_lease(folder: Path, terms: Terms) -> tuple[Terms, Lease]:
+    """Return the terms, with the cores that each worker has, and a lease of the night's device.
+
+    A night on a CPU keeps their number, so that it can go on with fewer workers, or with more.
+    """
+    if terms.pool != "local" or (terms.workers, terms.cores_each) == (1, None):
+        return terms, WHOLE
+    kind = device_kind(folder)
+    lease = leases_of_machine(kind, terms.workers, terms.cores_each)[0]
+    return (replace(terms, cores_each=len(lease.cores)) if kind == "cpu" else terms), lease
+
+
+def _lay_out_fixed(place: Place, tag: str, names: Iterable[str]) -> None:
+    """Copy the fixed files as they are now, and the machine code that earlier nights and the user's runs compiled."""
+    folder = place.folder(tag)
+    shutil.rmtree(folder / "fixed", ignore_errors=True)  # of an opening that was interrupted
+    (folder / "fixed").mkdir(parents=True)
+    ignore_all(place.nights)
+    for name in names:
+        (folder / "fixed" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(place.script_path.parent / name, folder / "fixed" / name)
+    for name in ("kernels", "blas"):
+        if (cache_root() / name).is_dir():
+            shutil.copytree(cache_root() / name, folder / "warm" / "cache" / name, dirs_exist_ok=True)
+
+
+def check_kept(night: Night, budget_s: float | None, seed: int | None) -> None:
+    """Raise NightError where a night is asked to go on with another budget or seed; None: not asked for."""
+    for option, asked, kept in (("--budget-s", budget_s, night.budget_s), ("--seed", seed, night.seed)):
+        if asked is not None and asked != kept:
+            raise NightError(
+                f"night {night.tag} has {option} {kept:g}, not {asked:g}; leave the option out to resume it, "
+                f"or choose another --tag"
+            )
+
+
+def _resume(request: Request, night: Night, terms: Terms | None, devices: Devices | None) -> Night:
+    place, tag = request.place, night.tag
+    with Journal.read(place.journal(tag)) as journal:
+        check_hours(request.limits.hours, Pace.of(journal.attempts(), (), night.budget_s))
+    check_kept(night, request.budget_s, request.seed)
+    if place.script != night.script:
+        named = os.path.relpath(place.repo.root / night.script)  # from a folder below the root, too
+        raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {shlex.quote(named)}")
+    _check_dataset(night, request.dataset)
+    night = _with_corpus(night, place.folder(tag))
+    fixed = place.folder(tag) / "fixed"
+    checksums.verify(night, fixed)
+    goes_on = night if terms is None else replace(night, terms=terms.as_json())
+    facts: Mapping[str, Any] = probe(fixed, night.data, lease=leases_of_night(goes_on)[0])
+    if devices is not None:
+        facts = devices(fixed, checksums.names_in(fixed), facts, night.device)
+    check_same_machine(night, facts)
+    keep_machine(place.folder(tag), facts)
+    return goes_on
+
+
+def _check_dataset(night: Night, asked: str | None) -> None:
+    """Refuse another text than the night's."""
+    with suppress(OSError, ValueError, KeyError):  # probe() says what is wrong with the data
+        kept = json.loads((Path(night.data) / "manifest.json").read_text())["dataset"]
+        if asked is not None and os.path.realpath(asked) != os.path.realpath(kept):
+            raise NightError(
+                f"night {night.tag} trains on {kept}, not {asked}, so scores would not compare; leave --dataset out to "
+                f"resume it, or choose another --tag"
+            )
+
+
+# ---- the corpus of a night that was moved ----------------------------------------------------------------------------
+
+
+def at_home(night: Night) -> Night | None:
+    """Return the night with the folder of its corpus on this machine; None where it is not here."""
+    if (Path(night.data) / "manifest.json").is_file():
+        return night
+    selected = prepare.data_dir()
+    here = sorted(manifest.parent for manifest in (cache_root() / "data").glob("*/manifest.json"))
+    for folder in (*([selected] if selected is not None else ()), *here):
+        with suppress(DataError, OSError):
+            facts = {"fingerprint": prepare.load_data(folder, verify=False).fingerprint}
+            then = {"device_kind": night.device_kind, "settings": settings_of(night.protocol)}
+            if protocol(facts | then, night.budget_s) == night.protocol:
+                return replace(night, data=str(folder), pins=_pins_here(night, folder))
+    return None
+
+
+def _pins_here(night: Night, folder: Path) -> str:
+    """Return the night's checksums; those of the manifest, which also says where its text lay, are taken here."""
+    pins = json.loads(night.pins)
+    if "manifest.json" in pins.get("corpus", {}):
+        pins["corpus"]["manifest.json"] = checksums.digest(folder / "manifest.json")
+    return json.dumps(pins)
+
+
+def _with_corpus(night: Night, folder: Path) -> Night:
+    """Return the night, given its folder, with its corpus on this machine; raise NightError if it came without."""
+    moved = at_home(night)
+    if moved is None and (folder / MANIFEST).is_file():
+        raise NightError(f"{missing_corpus(night, folder)}; then give the same command")
+    return moved or night  # whose corpus was deleted: its checksums say so
+
+
+def missing_corpus(night: Night, folder: Path) -> str:
+    """Return how to bring the corpus of a night to this machine."""
+    prepared = ""
+    with suppress(OSError, ValueError, KeyError, TypeError):  # a manifest from elsewhere
+        facts = json.loads((folder / MANIFEST).read_text())
+        again = typed("prepare", "--dataset", str(facts["dataset"]), "--scale", str(facts["scale"]))
+        prepared = f"prepare it from the same text with {again}, or "
+    return (
+        f"the corpus of night {night.tag} is not on this machine: {prepared}copy {harmless(night.data)} from the "
+        f"machine that it left into {cache_root() / 'data'}"
+    )
