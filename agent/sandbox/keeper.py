@@ -1,8 +1,8 @@
 """Run one command between the harness and the sandbox, and end every process that it leaves behind.
 
 On Linux it adopts all descendants of the command, daemons included. So it can end the whole tree when the command ends
-or exceeds a limit, on SIGTERM, and when the harness dies. It exits with the command's exit code (128 + n after signal
-n) and writes a Report as JSON to a pipe: the limit that was exceeded, processor time and memory.
+or exceeds a limit, on SIGTERM, and when the harness dies. It writes a Report as JSON to its standard output; the
+command writes to its standard error, which is the log.
 
     python keeper.py ORDER COMMAND...        ORDER: Order as JSON
 """
@@ -26,7 +26,7 @@ import psutil
 sys.path[0] = str(Path(__file__).parents[2])  # import our own package, installed or not, and nothing of a run's folder
 from agent.sandbox import cgroup  # noqa: E402
 from agent.sandbox.load import tree_cpu_s  # noqa: E402
-from agent.sandbox.watch import GB, Excess, Report, ResourceLimits, Watch  # noqa: E402
+from agent.sandbox.watch import Excess, Report, ResourceLimits, Watch  # noqa: E402
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.02
@@ -41,80 +41,68 @@ class Order:
 
     harness: int  # process id: when this process is gone, the command is ended
     grace_s: float  # between SIGTERM and SIGKILL
-    report: int  # file descriptor
     limits: dict[str, Any] | None = None  # fields of ResourceLimits; None: none are enforced
 
-    def resource_limits(self) -> ResourceLimits | None:
-        return ResourceLimits(**self.limits) if self.limits else None
 
-
-def main(order: Order, command: list[str]) -> int:
-    """Run the command until it ends or has to end, end its tree, report, and return its exit code."""
-    request = EndRequest()
-    adopt_orphans()
-    die_with_parent(signal.SIGTERM)
-    limits = order.resource_limits()
+def main(order: Order, command: list[str]) -> None:
+    """Run the command until it ends or has to end, end its tree, and report."""
+    signals: list[int] = []  # that asked for the end
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: signals.append(number))
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # descendants whose parents end become ours
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    limits = ResourceLimits(**order.limits) if order.limits else None
     with cgroup.group(limits.memory_bytes, MAX_TASKS) if limits else nullcontext() as group:
         tasks = own_tasks()
-        child = subprocess.Popen(command, preexec_fn=lambda: on_start(limits, group, tasks))  # safe: no threads here
-        watch = (
-            Watch(limits, Path.cwd(), descendants, group.filled_bytes if group else lambda: None) if limits else None
+        child = subprocess.Popen(
+            command,
+            stdout=sys.stderr,
+            preexec_fn=lambda: on_start(limits, group, tasks),  # safe: no threads here
         )
+        watch = Watch(limits, Path.cwd(), descendants, group) if limits else None
         over: Excess | None = None
-        while child.poll() is None and not request.is_made and over is None and os.getppid() == order.harness:
+        while child.poll() is None and not signals and over is None and os.getppid() == order.harness:
             time.sleep(POLL_S)
             alive(child)  # reaps zombies
-            over = out_of_memory(watch, limits, group) or (watch.exceeded() if watch else None)
+            over = watch.exceeded() if watch else None
         if watch and over is None and child.poll():
             over = watch.disk()  # the command may have failed on a full disk before the watch looked
         cpu_s = taken_cpu_s()
         # no grace for a command that exceeded a limit, nor for an orphan: a resumed night may need its folder
         end_tree(child, group, order.grace_s if over is None and os.getppid() == order.harness else 0)
-        over = over or out_of_memory(watch, limits, group)
-    words, is_shortage = (over.words, over.is_shortage) if over else (None, False)
-    report = Report(words, is_shortage, cpu_s, watch.peak_bytes if watch else None)
+        over = over or (watch.killed() if watch else None)
+    report = Report(
+        exit_code=exit_code(child),
+        exceeded=over.words if over else None,
+        is_shortage=over is not None and over.is_shortage,
+        cpu_s=cpu_s,
+        peak_bytes=watch.peak_bytes if watch else None,
+    )
     with suppress(OSError):  # the harness may be gone
-        os.write(order.report, json.dumps(dataclasses.asdict(report)).encode())
-    code = child.returncode
-    return 128 - code if code < 0 else code
+        os.write(sys.stdout.fileno(), json.dumps(dataclasses.asdict(report)).encode())
 
 
-class EndRequest:
-    """Remember that a signal asked for the end."""
-
-    def __init__(self) -> None:
-        self.is_made = False
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._remember)
-
-    def _remember(self, number: int, frame: object) -> None:
-        self.is_made = True
+def exit_code(child: subprocess.Popen[bytes]) -> int:
+    """Return a command's exit code; a shell's and bubblewrap's 128 + n after signal n as -n, but 255 as it is."""
+    status = child.returncode
+    return 128 - status if 128 < status <= 128 + max(signal.valid_signals()) else status
 
 
-def adopt_orphans() -> None:
-    """Make this process the parent of descendants whose parents end (Linux only)."""
+def prctl(option: int, value: int) -> None:
+    """Set an attribute of this process (Linux only)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def die_with_parent(number: int) -> None:
-    """Ask the kernel for a signal when the parent ends (Linux only)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def own_tasks() -> int:
     """Return the number of threads of all processes of this user, which is what RLIMIT_NPROC counts."""
-    count = 0
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            count += process.num_threads() if process.uids().real == os.getuid() else 0
-    return count
+    facts = (process.info for process in psutil.process_iter(["uids", "num_threads"]))
+    return sum(info["num_threads"] or 0 for info in facts if info["uids"] and info["uids"].real == os.getuid())
 
 
 def on_start(limits: ResourceLimits | None, group: cgroup.Group | None, tasks: int) -> None:
     """Apply the limits to the calling child before it becomes the command; `tasks` is the user's thread count."""
-    die_with_parent(signal.SIGKILL)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     limit(resource.RLIMIT_CORE, 0)
     if group is not None:
         group.join()
@@ -131,20 +119,6 @@ def limit(resource_id: int, most: int) -> None:
     _, hard = resource.getrlimit(resource_id)
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(resource_id, (most, most))
-
-
-def out_of_memory(watch: Watch | None, limits: ResourceLimits | None, group: cgroup.Group | None) -> Excess | None:
-    """Return the excess if the kernel has killed a process of the tree for memory, else None.
-
-    The rest of the tree may still be running and wait for the killed one. It is a shortage of the machine, or of the
-    container, unless the tree reached its own limit.
-    """
-    if watch is None or limits is None or group is None or not group.out_of_memory():
-        return None
-    if group.at_its_limit():
-        return Excess(f"out of memory: {limits.memory_bytes / GB:.1f} GB are allowed")
-    words = f"out of memory: this run used {watch.peak_bytes / GB:.2f} GB when the machine had none left"
-    return Excess(words, is_shortage=True)
 
 
 def taken_cpu_s() -> float:
@@ -226,4 +200,4 @@ def tell(message: Any, but: str = "") -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Order(**json.loads(sys.argv[1])), sys.argv[2:]))
+    main(Order(**json.loads(sys.argv[1])), sys.argv[2:])

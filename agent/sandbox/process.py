@@ -33,7 +33,6 @@ SWEEP_S = GRACE_S + 2 * KILL_S + 2 * REMOVE_S + 1.0
 POLL_S = 0.05
 LOG_CAP_BYTES, LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 << 20, 1 << 20, 4 << 10
 LOG_FLOOD_BYTES = 64 << 20  # a log that long is cut even while it is written
-REPORT_BYTES = 4 << 10
 DISK_FAILED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})  # errors that end the night
 LOG = "log.txt"
 KEEPER = Path(__file__).with_name("keeper.py")
@@ -74,7 +73,7 @@ def supervise(
     watch, before = Stopwatch(), Counters.now(cores=lease.cores)
     with open_log(view.folder / LOG) as log:
         with pinned(lease):
-            keeper, report = start_keeper(command, view.folder, env, limits)
+            keeper = start_keeper(command, view.folder, env, limits)
         ending: Ending | None = None
         log_bytes = 0
         try:
@@ -87,19 +86,19 @@ def supervise(
             end(keeper)
             cut_log(log, LOG_CAP_BYTES)
         wall_s, words = watch.elapsed_s, last_lines(log)
-        found = _read_report(report)
-    if found.exceeded is not None:
-        over = Ending.STARVED if found.is_shortage else Ending.EXCEEDED
-        return Outcome(over, None, wall_s, f"{words}\n{found.exceeded}".strip(), found.peak_bytes)
-    if ending is None and watch.slept_s > SLEEP_TOLERANCE_S:
+    report = report_of(keeper)
+    if report.exceeded is not None:
+        ending = Ending.STARVED if report.is_shortage else Ending.EXCEEDED
+        words = f"{words}\n{report.exceeded}".strip()
+    elif ending is None and watch.slept_s > SLEEP_TOLERANCE_S:
         ending = Ending.SLEPT
     if ending is not None:
-        why = busy(before, Counters.now(cores=lease.cores), found.cpu_s) if ending is Ending.OVERRAN else None
-        return Outcome(ending, None, wall_s, words, found.peak_bytes, why)
-    if keeper.returncode < 0:  # the keeper itself was killed, which no boxed script can do
-        return Outcome(Ending.FELLED, keeper.returncode, wall_s, words, found.peak_bytes)
-    code = exit_code(keeper.returncode)
-    return Outcome(Ending.FINISHED if code == 0 else Ending.CRASHED, code, wall_s, words, found.peak_bytes)
+        why = busy(before, Counters.now(cores=lease.cores), report.cpu_s) if ending is Ending.OVERRAN else None
+        return Outcome(ending, None, wall_s, words, report.peak_bytes, why)
+    if report.exit_code is None:  # the keeper itself was killed, which no boxed script can do
+        return Outcome(Ending.FELLED, keeper.returncode, wall_s, words)
+    ending = Ending.FINISHED if report.exit_code == 0 else Ending.CRASHED
+    return Outcome(ending, report.exit_code, wall_s, words, report.peak_bytes)
 
 
 def _due(watch: Stopwatch, limit_s: float, stopped: Callable[[], bool], hopeless: Callable[[], bool]) -> Ending | None:
@@ -115,51 +114,35 @@ def _due(watch: Stopwatch, limit_s: float, stopped: Callable[[], bool], hopeless
 
 def start_keeper(
     command: list[str], folder: Path, env: Mapping[str, str], limits: ResourceLimits | None
-) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the keeper; return it and the reading end of the pipe for its report.
+) -> subprocess.Popen[bytes]:
+    """Start the keeper of a command, which writes its report to its standard output.
 
-    The keeper opens the log itself, so that a script cannot change the flags and position of our file descriptor.
+    The log is opened again for it, so that a script cannot change the flags and position of our file descriptor.
     """
-    report, told = os.pipe()
-    order = {
-        "harness": os.getpid(),
-        "grace_s": GRACE_S,
-        "report": told,
-        "limits": dataclasses.asdict(limits) if limits else None,
-    }
+    order = {"harness": os.getpid(), "grace_s": GRACE_S, "limits": dataclasses.asdict(limits) if limits else None}
+    log = os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
     try:
-        log = os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
-        try:
-            keeper = subprocess.Popen(
-                [sys.executable, str(KEEPER), json.dumps(order), *command],
-                cwd=folder,
-                env=dict(env),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(told,),
-                start_new_session=True,
-            )
-        finally:
-            os.close(log)
-    except BaseException:
-        os.close(report)
-        raise
+        return subprocess.Popen(
+            [sys.executable, str(KEEPER), json.dumps(order), *command],
+            cwd=folder,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
     finally:
-        os.close(told)
-    return keeper, report
+        os.close(log)
 
 
-def _read_report(report: int) -> Report:
-    """Read the keeper's report; an empty Report if the keeper was killed."""
-    with os.fdopen(report, "rb") as pipe:
-        said = pipe.read(REPORT_BYTES)
-    return Report(**json.loads(said)) if said else Report()
-
-
-def exit_code(status: int) -> int:
-    """Return the keeper's 128 + n as -n, as for a keeper that signal n killed itself; 255 stays 255."""
-    return 128 - status if 128 < status <= 128 + max(signal.valid_signals()) else status
+def report_of(keeper: subprocess.Popen[bytes]) -> Report:
+    """Read the report of a keeper that has ended; one with its own exit code if it could not start the command."""
+    assert keeper.stdout is not None
+    with keeper.stdout as pipe:
+        written = pipe.read()
+    if written:
+        return Report(**json.loads(written))
+    return Report() if keeper.returncode < 0 else Report(exit_code=keeper.returncode)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

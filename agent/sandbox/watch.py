@@ -16,10 +16,11 @@ from pathlib import Path
 
 import psutil
 
+from agent.sandbox.cgroup import TREE, Group
+
 MOST_DEPTH = 64  # of folders in folders
 QUICK_S, THOROUGH_S = 0.1, 1.0  # between checks: a gigabyte fills in 0.08 s, listing all processes costs milliseconds
 GB = 1 << 30
-TREE = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class Excess:
 class Report:
     """Hold the keeper's facts about a tree of processes that has ended; all None if the keeper itself was killed."""
 
+    exit_code: int | None = None  # of the command; -n after signal n
     exceeded: str | None = None  # the exceeded limit, in words
     is_shortage: bool = False  # that limit is the machine's reserve
     cpu_s: float | None = None  # processor time of the whole tree, keeper included
@@ -90,7 +92,7 @@ class Report:
 class Watch:
     """Check repeatedly whether a tree of processes and its folder stay within their limits.
 
-    filled() returns the memory of the tree in bytes if the kernel counts it, else None; then its processes are asked.
+    Where the tree has a control group, the kernel counts its memory; else its processes are asked.
     """
 
     def __init__(
@@ -98,13 +100,13 @@ class Watch:
         limits: ResourceLimits,
         folder: Path,
         tree: Callable[[], list[psutil.Process]],
-        filled: Callable[[], int | None] = lambda: None,
+        group: Group | None = None,
     ) -> None:
         self.peak_bytes = 0  # the most memory filled at one time
         self._limits = limits
         self._folder = folder
         self._tree = tree
-        self._filled = filled
+        self._group = group
         self._processes: list[psutil.Process] = []
         self._disk_files = disk_files(folder)  # when the folder was last measured
         self._was_closed = False  # whether a part of the folder could not be read then
@@ -113,17 +115,27 @@ class Watch:
 
     def exceeded(self) -> Excess | None:
         """Return the first limit that is exceeded, else None; cheap enough for a call every few milliseconds."""
-        shortage, now_s = self.disk(), time.monotonic()  # at each call: another run's files may soon be gone again
+        # at each call: another run's files may soon be gone again
+        over, now_s = self.killed() or self.disk(), time.monotonic()
         # a script makes 100,000 files a second, and a folder of them is slow to remove
         are_many = disk_files(self._folder) - self._disk_files > self._limits.folder_files
-        if shortage is not None or not (are_many or now_s - self._quick_s >= QUICK_S):
-            return shortage
+        if over is not None or not (are_many or now_s - self._quick_s >= QUICK_S):
+            return over
         self._quick_s = now_s
         if not (are_many or now_s - self._thorough_s >= THOROUGH_S):
             return self._memory()
         self._thorough_s, self._shared_bytes = now_s, 0
         self._processes = self._tree()
         return self._crowd() or self._memory() or self._usage()
+
+    def killed(self) -> Excess | None:
+        """Return the excess if the kernel has killed a process of the tree for memory; the rest may wait for it."""
+        if self._group is None or not self._group.out_of_memory():
+            return None
+        if self._group.at_its_limit():
+            return Excess(f"out of memory: {self._limits.memory_bytes / GB:.1f} GB are allowed")
+        words = f"out of memory: this run used {self.peak_bytes / GB:.2f} GB when the machine had none left"
+        return Excess(words, is_shortage=True)
 
     def disk(self) -> Excess | None:
         """Return an excess if the disk's reserve is used up."""
@@ -155,7 +167,7 @@ class Watch:
 
     def _used_bytes(self) -> int:
         """Return the memory of the whole tree: its control group's count, else the sum with shared pages once."""
-        counted = self._filled()
+        counted = self._group.filled_bytes() if self._group is not None else None
         if counted is not None:
             return counted
         summed = sum(map(footprint_bytes, self._processes))

@@ -1,8 +1,6 @@
 """An overrun is blamed on the script or on a busy machine."""
 
 import dataclasses
-import json
-import os
 import subprocess
 import sys
 import time
@@ -74,12 +72,11 @@ def test_what_a_tree_took_is_counted_though_it_will_not_end(tmp_path):
     code = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nos.fork()\n"
     code += "while time.process_time() < 0.3: pass\nopen(str(os.getpid()), 'w')\ntime.sleep(60)"
     process.open_log(tmp_path / process.LOG).close()
-    keeper, report = process.start_keeper([sys.executable, "-c", code], tmp_path, scrubbed_env(""), None)
+    keeper = process.start_keeper([sys.executable, "-c", code], tmp_path, scrubbed_env(""), None)
     while len(list(tmp_path.glob("[0-9]*"))) < 2:
         assert keeper.poll() is None
         time.sleep(0.05)
     process.end(keeper)
-    told = json.loads(os.read(report, 1 << 12))
-    os.close(report)
-    assert told["cpu_s"] > 0.6
-    assert (told["exceeded"], told["peak_bytes"]) == (None, None)
+    report = process.report_of(keeper)
+    assert report.cpu_s > 0.6
+    assert (report.exceeded, report.peak_bytes) == (None, None)

@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.files import throwaway_folder
 from agent.pools.cluster.messages import FromBroker, ToBroker
 from agent.sandbox.environment import scrubbed_env
-from agent.sandbox.process import LOG, end, open_log, start_keeper
+from agent.sandbox.process import LOG, end, open_log, report_of, start_keeper
 
 END_S = 6.0  # that the broker and a cluster of ours may take to end by themselves
 SHORT = Path("/tmp")  # TMPDIR may be long, and the path of a socket of Ray has 107 bytes at most
@@ -43,8 +43,8 @@ class Link:
         self._connection: Connection | None = None
         with open_log(self.folder / LOG):
             command = [sys.executable, "-P", "-m", "agent.pools.cluster.broker", str(self.folder / "door")]
-            keeper = start_keeper(command, self.folder, environment(is_own_cluster=is_own_cluster), None)
-        self._keeper, self._report = keeper
+            env = environment(is_own_cluster=is_own_cluster)
+            self._keeper = start_keeper(command, self.folder, env, None)
 
     def send(self, order: ToBroker) -> None:
         self._unsent.append(order)
@@ -89,7 +89,7 @@ class Link:
             with suppress(subprocess.TimeoutExpired):
                 self._keeper.wait(END_S)
         end(self._keeper)
-        os.close(self._report)
+        report_of(self._keeper)
         self._undo.close()
 
 
