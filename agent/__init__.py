@@ -3,3 +3,5 @@
 Start reading with agent/experiment, the nouns of a night. The files directly in this folder are for all others: errors,
 and small tools for text, files and time. README.md lists the folders; tests/test_imports.py holds their order.
 """
+
+__version__ = "0.1.0"

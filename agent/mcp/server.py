@@ -12,7 +12,8 @@ from mcp.server.mcpserver.resources import FunctionResource, Resource
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
 
-from agent.invocation import ABOVE, SKILL, version
+from agent import __version__
+from agent.invocation import ABOVE, SKILL
 from agent.mcp.commands import CommandLine
 from agent.mcp.tools import Tools
 from agent.proposers.notes import read_program
@@ -57,7 +58,7 @@ def serve(folder: Path) -> None:
     )
     MCPServer(
         "nightshift",
-        version=version(),
+        version=__version__,
         instructions=INSTRUCTIONS,
         tools=[_made(tool, hint) for tool, hint in hints],
         resources=list(_pages(folder)),

@@ -81,7 +81,7 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
     night = grounds.start("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t")
     wait_until(training(grounds, "t"))
     night.terminate()
-    assert " -m agent run --tag t  go on" in night.communicate(timeout=120)[0]
+    assert "nightshift run --tag t  go on" in night.communicate(timeout=120)[0]
     assert night.returncode == 0
     assert [(one.number, one.settled) for one in grounds.attempts("t")] == [(0, True)]
 

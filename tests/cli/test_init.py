@@ -144,20 +144,6 @@ def test_a_folder_without_a_repository_or_a_script_is_told_to_begin_with_init(em
     assert other.endswith("begin with nightshift's own: nightshift init inner")
 
 
-def test_the_commands_that_come_next_can_be_pasted_in_the_folder_from_wherever_init_was_called(empty, tmp_path):
-    program = tmp_path / "tools" / "nightshift"
-    program.parent.mkdir()
-    program.write_text(f"import sys; sys.path.insert(0, {str(PROJECT)!r}); from agent.__main__ import main; main()\n")
-    done = subprocess.run(
-        [*command()[:1], "../tools/nightshift", "init", "there"],
-        cwd=empty.root, env=environment(), capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    run = next(line for line in done.stdout.splitlines() if " run --experiments 3" in line).strip()
-    told = Path(run.partition(" run ")[0])
-    assert told.is_absolute()
-    assert told.samefile(program)
-
-
 @pytest.mark.parametrize("name", ["kernels", ".claude", ".agents/skills", ".gitignore"])
 def test_nothing_is_written_through_a_link_that_leads_out(empty, tmp_path, name):
     outside = tmp_path / "outside"

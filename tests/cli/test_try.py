@@ -187,9 +187,7 @@ def test_a_try_that_was_interrupted_goes_on_when_it_is_tried_again(grounds):
     said = going.communicate(timeout=60)[0]
     assert going.returncode == 130, said
     _, _, words = said.splitlines()[-1].partition("no verdict yet; go on with: ")
-    assert words.partition(" -m agent ")[2] == (
-        "try -m sharper --budget-s 0.6 --tag t --judge greedy --sandbox off"  # whole: it may be pasted anywhere
-    )
+    assert words == "nightshift try -m sharper --budget-s 0.6 --tag t --judge greedy --sandbox off"
     assert [one.settled for one in grounds.attempts("t")] == [True, False]
     done = grounds.nightshift(*again)
     assert done.returncode == 0, done.stderr

@@ -206,7 +206,7 @@ def test_an_interrupted_try_says_how_it_goes_on(grounds):
     facts = json.loads(out)
     assert (going.returncode, facts["exit_code"], facts["state"]) == (130, 130, "unfinished"), err
     assert (facts["tag"], facts["attempt"]) == ("t", None)
-    assert " -m agent try -m sharper --json --edit better.py --budget-s 0.6 --tag t --judge" in facts["go_on_with"]
+    assert "nightshift try -m sharper --json --edit better.py --budget-s 0.6 --tag t --judge" in facts["go_on_with"]
 
 
 def test_a_dawn_that_was_ended_early_answers_with_what_it_has_found(capsys):

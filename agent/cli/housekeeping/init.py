@@ -12,7 +12,7 @@ from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
 from agent.files import read_plain, write_plain
 from agent.git import Repo
-from agent.invocation import ABOVE, IDEAS, OWN, SCRIPT, SKILL, python_for, typed, typed_in
+from agent.invocation import ABOVE, IDEAS, OWN, SCRIPT, SKILL, typed, typed_python
 from agent.text import harmless
 from agent.view.screen import print_folded
 
@@ -161,13 +161,13 @@ def _uncommitted(repo: Repo, folder: Path, names: Iterable[str]) -> list[str]:
 
 def _next(folder: Path, uncommitted: list[str]) -> Iterable[str]:
     """Say which commands come next, as they are typed in the folder."""
-    lines = {typed_in(folder, "doctor"): "first of all: MLX is not installed yet"} if find_spec("mlx") is None else {}
+    lines = {typed("doctor"): "first of all: MLX is not installed yet"} if find_spec("mlx") is None else {}
     lines |= {
-        typed_in(folder, "run", "--experiments", "3", "--budget-s", "30"): "a first look: minutes, no key, no data",
-        typed_in(folder, "run"): "five-minute experiments until you stop it",
+        typed("run", "--experiments", "3", "--budget-s", "30"): "a first look: minutes, no key, no data",
+        typed("run"): "five-minute experiments until you stop it",
     }
     width = max(map(len, lines))
-    lines[f"{python_for(folder)} {SCRIPT}"] = "one run by itself"  # often longer than all others
+    lines[typed_python(SCRIPT)] = "one run by itself"  # often longer than all others
     yield "next:"
     if folder != Path.cwd():
         yield f"  cd {shlex.quote(str(folder))}"

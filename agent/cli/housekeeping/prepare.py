@@ -33,14 +33,9 @@ class PrepareOptions:
 
 def prepare(options: PrepareOptions) -> int:
     """Become the process of prepare.py, so that signals and exit code are its own."""
-    command = [sys.executable, "-c", CALL, str(_folder()), typed("doctor"), _name(typed("prepare")), *options.words]
+    command = [sys.executable, "-c", CALL, str(_folder()), typed("doctor"), typed("prepare"), *options.words]
     sys.stdout.flush()
     os.execv(command[0], command)
-
-
-def _name(command: str) -> str:
-    """Return the name that the help shows: argparse takes what is behind a slash, here that of the project's folder."""
-    return "nightshift prepare" if os.sep in command and command.endswith(" nightshift prepare") else command
 
 
 def _folder() -> Path:

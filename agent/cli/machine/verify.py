@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from agent import __version__
 from agent.cli.machine.checks import Finding, ask, ask_python
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch, kept_awake
 from agent.experiment import Status
 from agent.files import throwaway_folder
-from agent.invocation import ABOVE, DISTRIBUTION, SCRIPT, own_command, version
+from agent.invocation import ABOVE, DISTRIBUTION, SCRIPT, own_command
 from agent.profile import steps
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -251,7 +252,7 @@ def _report(found: Sequence[tuple[Finding, float]]) -> Any:
     settings = settings_in(os.environ, facts["kind"]) if facts else ""
     checks = [{"name": one.name, "ok": one.good, "detail": one.what, "wall_s": round(took, 1)} for one, took in found]
     system = {"system": platform.system(), "release": platform.release(), "machine": platform.machine()}
-    told = {"nightshift": version(), "python": platform.python_version(), **system, "device": facts}
+    told = {"nightshift": __version__, "python": platform.python_version(), **system, "device": facts}
     return anonymous({**told, "settings": settings, "checks": checks}, private_words())
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, NoReturn, TypeVar
 
+from agent import __version__
 from agent.errors import UsageError
-from agent.invocation import typed, version
+from agent.invocation import typed
 from agent.view.answer import Answer, AnswersTo
 
 Options = TypeVar("Options")
@@ -103,7 +104,7 @@ def _parser(commands: Iterable[Subcommand[Any]]) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=textwrap.fill(RESEARCH, _columns()),
     )
-    top.add_argument("--version", action="version", version=f"nightshift {version()}")
+    top.add_argument("--version", action="version", version=f"nightshift {__version__}")
     named = top.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for one in commands:
         description = one.description or one.help[0].upper() + one.help[1:] + "."

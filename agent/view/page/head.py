@@ -5,7 +5,7 @@ from html import escape
 
 from agent.amounts import budget, counted, duration
 from agent.experiment import Kind
-from agent.invocation import typed_for_readers
+from agent.invocation import typed
 from agent.judging.intervals import Interval
 from agent.text import one_line, percent_sure
 from agent.view.facts.lineage import Kept, lineage
@@ -100,7 +100,7 @@ def _next_step(night: NightFacts, dawn: DawnFacts) -> str:
 
 
 def _command(words: str, night: NightFacts) -> str:
-    return f"<code>{escape(typed_for_readers(*words.split(), '--tag', night.tag))}</code>"
+    return f"<code>{escape(typed(*words.split(), '--tag', night.tag))}</code>"
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------

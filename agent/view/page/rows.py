@@ -5,7 +5,7 @@ from dataclasses import replace
 from html import escape
 
 from agent.experiment import LOCAL
-from agent.invocation import typed_for_readers
+from agent.invocation import typed
 from agent.text import percent_sure
 from agent.view.facts.lineage import was_kept
 from agent.view.facts.nouns import AttemptFacts, NightFacts
@@ -44,7 +44,7 @@ def night_state(night: NightFacts, extras: Extras) -> dict[str, object]:
     told = [one for at, one in enumerate(night.attempts) if at >= newest or was_kept(one)]
     return {
         "tag": night.tag,
-        "program": typed_for_readers(),  # with which a command begins
+        "program": typed(),  # with which a command begins
         "incumbent": night.incumbent,
         "columns": list(COLUMNS),
         "rows": [[cell(one) for cell in COLUMNS.values()] for one in with_gains(night)],

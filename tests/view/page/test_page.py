@@ -3,16 +3,13 @@
 import base64
 import hashlib
 import json
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from made_facts import HOSTILE, made_night
-from nights import PROJECT
 
 from agent.amounts import duration
-from agent.invocation import typed
 from agent.judging.intervals import Interval
 from agent.view.page.drawings import progress_part
 from agent.view.page.extras import Extras, diff, telling
@@ -183,22 +180,6 @@ def test_a_gain_that_dawn_has_not_confirmed_is_not_called_one():
     trimmed = replace(NIGHT.dawn, script=30)
     assert "#30 is the <strong>confirmed</strong> script" in certainty(replace(NIGHT, dawn=trimmed))
     assert "<code>nightshift confirm --tag t</code>" in certainty(replace(NIGHT, dawn=None))
-
-
-def test_commands_are_written_as_the_terminal_does_and_name_no_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("UV_RUN_RECURSION_DEPTH", "1")
-    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
-    monkeypatch.setattr(sys, "argv", ["nightshift", "report"])
-    monkeypatch.chdir(PROJECT)
-    undecided = replace(NIGHT, dawn=None)
-    assert typed("confirm", "--tag", "t").startswith("uv run ")
-    assert f"<code>{typed('confirm', '--tag', 't')}</code> measures it again" in certainty(undecided)
-    (state,) = state_of([NIGHT], Extras())["nights"]
-    assert f"{state['program']} show 1" == typed("show", "1")
-    monkeypatch.chdir(tmp_path)  # where the terminal has: uv run --project FOLDER nightshift confirm --tag t
-    assert str(PROJECT) in typed("confirm")
-    assert str(PROJECT) not in page([undecided], Extras())
-    assert "<code>nightshift confirm --tag t</code> measures it again" in certainty(undecided)
 
 
 def test_a_night_without_a_gain_says_why_or_how_to_go_on():
