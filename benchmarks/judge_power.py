@@ -20,7 +20,7 @@ Effects add up, so that a script without an edit is worth its own merit less tha
   gate      three runs against the incumbent's three; kept where 95 % of all bootstrap resamples say better
   strict, balanced                    nightshift's
   untold    balanced, which is not told the sources; in that scenario only
-  dawn      balanced, and up to 30 runs more at dawn (agent/judging/confirmation.py), without the passengers
+  dawn      balanced, and up to 30 runs more at dawn (agent/judging/champion.py), without the passengers
   undivided dawn, which asks about whole edits only; in the scenario of dials only
 
 JSON, for each policy P, means over the nights: P_true_gain, P_bias (believed less true gain), both in sigma, P_keeps,
@@ -64,10 +64,8 @@ from agent.experiment import (
     incumbent,
     is_half,
 )
-from agent.judging.confirmation import Again, Findings, Without, findings, next_run
-from agent.judging.judges.balanced import Balanced
-from agent.judging.judges.greedy import Greedy
-from agent.judging.judges.strict import Strict
+from agent.judging.champion import Again, Findings, Without, findings, next_run
+from agent.judging.judges import Balanced, Greedy, Strict
 
 DAWN_RUNS = 30
 POLICIES = ("greedy", "gate", "strict", "balanced", "dawn")
@@ -134,7 +132,7 @@ def think_again(judge: Judge, world: World, history: list[Attempt], runs_left: i
 
 
 def a_dawn(world: World, history: list[Attempt], divisible: Collection[int] = ()) -> int:
-    """Follow agent/judging/confirmation.py; the runs that this took."""
+    """Follow agent/judging/champion.py; the runs that this took."""
     runs = 0
     while (trial := next_run(history, DAWN_RUNS - runs, divisible=divisible)) is not None:
         match trial:

@@ -59,7 +59,7 @@ from agent.experiment import (
     Status,
     incumbent,
 )
-from agent.judging.judges.choice import JUDGES, choose_judge
+from agent.judging.judges import JUDGES, choose_judge
 from agent.judging.noise import noise as noise_of
 from agent.proposers.search.search import Search
 from agent.script.merge import merged

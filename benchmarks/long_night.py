@@ -54,7 +54,7 @@ from agent.experiment import (
     Run,
     Score,
 )
-from agent.judging.judges.choice import choose_judge
+from agent.judging.judges import choose_judge
 from agent.night.context import NightContext
 from agent.night.driver import run_night
 from agent.night.limits import Limits

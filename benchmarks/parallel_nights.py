@@ -27,7 +27,7 @@ import numpy as np
 from simulated import MIXTURES, RUNS, World
 
 from agent.experiment import Attempt, Decision, Entry, Judge, Kind, Proposal, incumbent
-from agent.judging.judges.balanced import Balanced
+from agent.judging.judges import Balanced
 from agent.night.limits import calibration_runs
 from agent.night.planning.merging import EXPECTED, sureness, tip
 

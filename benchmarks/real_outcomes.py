@@ -157,8 +157,7 @@ def over_nights(values: Sequence[float]) -> Interval | None:
 
 def over(mine: Sequence[float], others: Sequence[float]) -> Interval | None:
     """Return how far the mean of some nights lies above that of others, by Welch's t; None with fewer than two each."""
-    found = difference(dict(enumerate(mine)), dict(enumerate(others)), paired=False)
-    return None if found is None else found[1].around(found[0])
+    return difference(mine, others)
 
 
 def honest_of(nights: Sequence[Outcome]) -> list[float]:

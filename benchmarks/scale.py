@@ -41,7 +41,7 @@ from filled_night import grow, make_night
 from agent.clock import utc_now
 from agent.errors import Exhausted
 from agent.experiment import Briefing, Lease, Night, Proposal
-from agent.judging.judges.choice import choose_judge
+from agent.judging.judges import choose_judge
 from agent.night.context import NightContext
 from agent.night.driver import run_night
 from agent.night.limits import Limits

@@ -20,7 +20,7 @@ import pytest
 from agent.clock import Stopwatch
 from agent.errors import Exhausted
 from agent.experiment import LOCAL, Ask, Attempt, Briefing, Left, Progress, Proposal
-from agent.judging.judges.greedy import Greedy
+from agent.judging.judges import Greedy
 from agent.night.context import NightContext
 from agent.night.driver import at_work, run_night
 from agent.night.limits import Limits

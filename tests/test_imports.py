@@ -17,7 +17,6 @@ ROOMS = (
     "agent.script",
     "agent.sandbox",
     "agent.judging",
-    "agent.judging.judges",
     "agent.drift",
     "agent.records",
     "agent.records.ledger",

@@ -13,9 +13,8 @@ from nights import Quiet, scripted_context
 
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Decision, Ending, History, Kind, Proposal, Review, Status
-from agent.judging.failures import too_slow
-from agent.judging.judges.greedy import Greedy
-from agent.judging.trust import PLAUSIBLE_GAIN
+from agent.judging.failures import PLAUSIBLE_GAIN, too_slow
+from agent.judging.judges import Greedy
 from agent.night import driver as night
 from agent.night import streak
 from agent.night.planning import next_job

@@ -13,7 +13,7 @@ from agent.drift.power import Power
 from agent.errors import MachineError
 from agent.experiment import WHOLE, Lease, Night, is_look, short
 from agent.invocation import typed
-from agent.judging.judges.choice import judge_in_words
+from agent.judging.judges import judge_in_words
 from agent.night.context import NightContext
 from agent.night.limits import calibration_rounds, expected_run_s
 from agent.night.pace import Ahead, clock, experience, few_steps, pace_words

@@ -17,7 +17,7 @@ from agent.cli.words.values import count, dataset, positive, positive_int
 from agent.errors import NightError, NothingYet
 from agent.experiment import History, is_look, runs_at_dawns
 from agent.invocation import typed
-from agent.judging.confirmation import Findings
+from agent.judging.champion import Findings
 from agent.night.context import NightContext
 from agent.night.driver import run_night
 from agent.night.limits import Limits

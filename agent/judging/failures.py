@@ -1,9 +1,12 @@
-"""Why an attempt has no score that counts, in one sentence."""
+"""Why an attempt has no score, or none that is believed, in one sentence. Pure."""
 
 import math
 import signal
 
-from agent.experiment import Attempt, Ending, Run
+from agent.experiment import Attempt, Decision, Ending, Kind, Run
+
+# Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
+PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
 
 
 def failure(attempt: Attempt) -> str | None:
@@ -48,6 +51,7 @@ def too_slow(attempt: Attempt) -> str | None:
 
 
 def run_failure(run: Run) -> str | None:
+    """Return why a run has no score that counts; None if it has one."""
     if run.score is None:
         return training_failure(run) or "not scored"
     if run.score.val_bpb is None:
@@ -59,15 +63,19 @@ def run_failure(run: Run) -> str | None:
 
 def training_failure(run: Run) -> str | None:
     """Return how the training failed or was stopped; None if it finished."""
-    if run.ending is Ending.OVERRAN:
-        return _with_last_line(f"still running after {run.wall_s:.0f} s", run)
-    if run.ending is Ending.FELLED:
-        return "the machine went down during it, or its keeper was killed, twice"
-    if run.ending in (Ending.EXCEEDED, Ending.HOPELESS):
-        return run.last_lines.strip().splitlines()[-1]  # which cap, or at what point, in the harness's words
-    if run.ending is not Ending.FINISHED:
-        return _with_last_line(_how_it_ended(run.exit_code), run)
-    return None
+    lines = run.last_lines.strip().splitlines()
+    match run.ending:
+        case Ending.FINISHED:
+            return None
+        case Ending.FELLED:
+            return "the machine went down during it, or its keeper was killed, twice"
+        case Ending.EXCEEDED | Ending.HOPELESS:
+            return lines[-1]  # which cap, or at what point, in the harness's words
+        case Ending.OVERRAN:
+            how = f"still running after {run.wall_s:.0f} s"
+        case _:
+            how = _how_it_ended(run.exit_code)
+    return f"{how}: {lines[-1].strip()[:200]}" if lines else how
 
 
 def _how_it_ended(exit_code: int | None) -> str:
@@ -78,6 +86,16 @@ def _how_it_ended(exit_code: int | None) -> str:
     return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
 
 
-def _with_last_line(how: str, run: Run) -> str:
-    lines = run.last_lines.strip().splitlines()
-    return f"{how}: {lines[-1].strip()[:200]}" if lines else how
+def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible: float = PLAUSIBLE_GAIN) -> Decision:
+    """Return a keep unchanged unless an audit failed or the gain is implausibly large; then, that decision."""
+    scores = [score for run in attempt.counted_runs for score in (run.score, run.holdout) if score is not None]
+    audits = [score.audit for score in scores if score.audit is not None]
+    failed = next((audit.failure for audit in audits if audit.failure is not None), None)
+    if failed is not None:
+        return Decision(Kind.FAILED_AUDIT, f"audit: {failed}")
+    if best is not None and best.val_bpb and attempt.val_bpb is not None:
+        gain = 1 - attempt.val_bpb / best.val_bpb
+        if gain > plausible:
+            beyond = f"{gain:.0%} below the incumbent, more than {plausible:.0%} in one step is not believed"
+            return Decision(Kind.QUARANTINED, f"quarantine: {beyond}")
+    return verdict

@@ -7,7 +7,7 @@ error is the jackknife's over them (Cochran 1977, Sampling Techniques, 6.17; it 
 
 import math
 import statistics
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # numpy takes a tenth of a second to import, and commands tha
     import numpy.typing as npt
 
 SURE = 1.96  # standard errors to either side of a mean: 95 % of a normal distribution
-LEAST_DOCUMENTS = 8  # with fewer, rows are counted as if each were one: a spread of so few says little
+LEAST_DOCUMENTS = 8  # the spread of fewer says little
 Floats: TypeAlias = "npt.NDArray[np.floating]"
 Whole: TypeAlias = "npt.NDArray[np.integer]"
 
@@ -60,34 +60,30 @@ class Spread:
         return Spread(error_bpb, 1 / sum(shares) if sum(shares) > 0 else math.inf)
 
     def around(self, mean_bpb: float) -> Interval:
-        from scipy.special import ndtri, stdtrit  # takes a third of a second to import, and most commands do without
+        """Return the 95 % interval around this estimate, by Student's t."""
+        from scipy.special import stdtrit  # takes a third of a second to import, and most commands do without
 
-        times = ndtri(0.975) if math.isinf(self.freedom) else stdtrit(self.freedom, 0.975)
-        width_bpb = float(times) * self.error_bpb
-        return Interval(mean_bpb, mean_bpb - width_bpb, mean_bpb + width_bpb)
+        half_bpb = float(stdtrit(self.freedom, 0.975)) * self.error_bpb
+        return Interval(mean_bpb, mean_bpb - half_bpb, mean_bpb + half_bpb)
 
 
 # ---- seeds -----------------------------------------------------------------------------------------------------------
 
 
-def difference(before: Mapping[int, float], after: Mapping[int, float], paired: bool) -> tuple[float, Spread] | None:
-    """Return the mean improvement and its spread, in pairs by seed if `paired`; None without two scores of each."""
+def difference(before: Collection[float], after: Collection[float], *texts: Spread) -> Interval | None:
+    """Return the mean improvement with its interval (Welch 1947), or None without two scores of each.
+
+    The interval is that of `scipy.stats.ttest_ind(before, after, equal_var=False)`. With the spreads of texts, it also
+    covers the choice of their pieces.
+    """
     if min(len(before), len(after)) < 2:
         return None
-    shared = sorted(before.keys() & after.keys())
-    if paired and len(shared) > 1:
-        gains = [before[seed] - after[seed] for seed in shared]
-        return mean(gains), _of_mean(gains)
-    old, new = list(before.values()), list(after.values())
-    return mean(old) - mean(new), _of_mean(old) + _of_mean(new)
+    spread = sum(texts, _of_mean(before) + _of_mean(after))
+    return spread.around(statistics.fmean(before) - statistics.fmean(after))
 
 
 def _of_mean(values: Collection[float]) -> Spread:
     return Spread(statistics.stdev(values) / math.sqrt(len(values)), len(values) - 1)
-
-
-def mean(values: Collection[float]) -> float:
-    return sum(values) / len(values)
 
 
 # ---- documents -------------------------------------------------------------------------------------------------------
@@ -95,24 +91,23 @@ def mean(values: Collection[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Cut a text into pieces that were drawn independently."""
+    """Hold where a text's documents begin, each of which was drawn independently of the others."""
 
-    unit: str  # documents, or rows where documents are too few
     starts: Whole  # flat indices into the targets
     bytes: Whole  # of each piece
 
     @classmethod
     def of(cls, targets: Whole, token_bytes: Whole, bos: int) -> "Pieces":
-        """Cut evaluation rows (R, T) into documents; each begins at its BOS, which has no bytes."""
+        """Cut evaluation rows (R, T) into documents; each begins at its BOS, which has no bytes.
+
+        A text of few documents, such as one book, is cut into its rows.
+        """
         import numpy as np
 
-        line, sizes = targets.ravel(), token_bytes[targets].ravel()
-        documents = np.concatenate(([0], np.flatnonzero(line[1:] == bos) + 1))
-        by_rows = np.arange(0, len(line), targets.shape[1])
-        of_documents, of_rows = (np.add.reduceat(sizes, starts, dtype=np.int64) for starts in (documents, by_rows))
-        if (of_documents > 0).sum() >= LEAST_DOCUMENTS:
-            return cls("documents", documents, of_documents)
-        return cls("rows", by_rows, of_rows)
+        tokens, rows = targets.ravel(), np.arange(0, targets.size, targets.shape[1])
+        documents = np.concatenate(([0], np.flatnonzero(tokens[1:] == bos) + 1))
+        sizes, of_rows = (np.add.reduceat(token_bytes[tokens], at, dtype=np.int64) for at in (documents, rows))
+        return cls(documents, sizes) if (sizes > 0).sum() >= LEAST_DOCUMENTS else cls(rows, of_rows)
 
     def nats(self, losses: Floats, counted: "npt.NDArray[np.bool_]") -> Floats:
         """Return the sum of the losses (R, T) of each piece."""
@@ -121,17 +116,16 @@ class Pieces:
         sums: Floats = np.add.reduceat(np.where(counted, losses, 0).ravel(), self.starts, dtype=np.float64)
         return sums
 
-    @property
-    def count(self) -> int:
-        return int((self.bytes > 0).sum())
+    def spread(self, gains_nats: Floats) -> Spread | None:
+        """Return the spread of sum(gains) / sum(bytes) in bits per byte, by the jackknife.
 
-
-def over_pieces(gains_nats: Floats, sizes: Whole) -> Spread | None:
-    """Return the spread of sum(gains) / sum(bytes) in bits per byte; None with fewer than two pieces with bytes."""
-    gains, sizes = gains_nats[sizes > 0] / math.log(2), sizes[sizes > 0]
-    count = len(sizes)
-    if count < 2:
-        return None
-    left_out = (gains.sum() - gains) / (sizes.sum() - sizes)
-    squares = float(((left_out - left_out.mean()) ** 2).sum())
-    return Spread(math.sqrt((count - 1) / count * squares), count - 1)
+        None with fewer than two pieces that have bytes.
+        """
+        has_bytes = self.bytes > 0
+        gains, sizes = gains_nats[has_bytes] / math.log(2), self.bytes[has_bytes]
+        count = len(sizes)
+        if count < 2:
+            return None
+        left_out = (gains.sum() - gains) / (sizes.sum() - sizes)
+        squares = float(((left_out - left_out.mean()) ** 2).sum())
+        return Spread(math.sqrt((count - 1) / count * squares), count - 1)

@@ -1,6 +1,5 @@
 """Choose the attempts of a long night that it learns from. Pure, and without numpy: `status` asks for them, too."""
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -35,21 +34,22 @@ def recent(history: Sequence[One]) -> Sequence[One]:
     as thousands, and a decision costs the same in the tenth week as in the first night. Old attempts leave by the
     block, so that what was learnt from the first of them stays good for many decisions.
     """
-    if len(history) < LATEST + BLOCK:
+    count = history[-1].number + 1 if history else 0
+    if count < LATEST + BLOCK:
         return history
-    latest = history[(len(history) - LATEST) // BLOCK * BLOCK :]
-    found = {one.number: one for one in latest}
-    for one in latest:
-        parent = one.parent
-        while parent is not None and parent not in found and (ancestor := numbered(history, parent)) is not None:
-            found[parent] = ancestor
-            parent = ancestor.parent
-    return [found[number] for number in sorted(found)]
+    first = (count - LATEST) // BLOCK * BLOCK
+    by_number = {attempt.number: attempt for attempt in history}
+    chosen: set[int] = set()
+    for attempt in history:
+        number: int | None = attempt.number if attempt.number >= first else None
+        while number in by_number and number not in chosen:
+            chosen.add(number)
+            number = by_number[number].parent
+    return [attempt for attempt in history if attempt.number in chosen]
 
 
 def numbered(history: Sequence[One], number: int) -> One | None:
     """Return the attempt of this number, though others may be missing."""
     if 0 <= number < len(history) and history[number].number == number:
         return history[number]
-    at = bisect_left(history, number, key=lambda one: one.number)
-    return history[at] if at < len(history) and history[at].number == number else None
+    return next((attempt for attempt in history if attempt.number == number), None)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.experiment import Judge, Proposer, Watcher
-from agent.judging.trust import PLAUSIBLE_GAIN
+from agent.judging.failures import PLAUSIBLE_GAIN
 from agent.night.limits import Limits
 from agent.night.lock import Stop
 from agent.night.planning.state import State

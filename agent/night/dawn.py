@@ -1,7 +1,7 @@
 """Dawn: measure the night's result again, and take out the edits that bring nothing.
 
 The runs use fresh seeds and are also scored on the holdout: no choice of the night has seen either.
-agent/judging/confirmation.py chooses the next run and interprets the results. This module carries them out, and resumes
+agent/judging/champion.py chooses the next run and interprets the results. This module carries them out, and resumes
 after an interruption as the night does.
 """
 
@@ -29,22 +29,22 @@ from agent.experiment import (
     is_half,
     named,
 )
-from agent.judging.champion import Edit, edits_of
-from agent.judging.confirmation import (
+from agent.judging.champion import (
     FRESH,
     QUESTION,
     SOURCE,
     Again,
     DawnRun,
+    Edit,
     Findings,
-    Text,
     Without,
     as_expected,
+    edits_of,
     findings,
     names,
     next_run,
 )
-from agent.judging.intervals import Pieces, over_pieces
+from agent.judging.intervals import Pieces, Spread
 from agent.night.context import NightContext
 from agent.night.driver import Driver, at_work
 from agent.night.opening import check_disk
@@ -271,9 +271,9 @@ def _add_without(context: NightContext, state: State, edits: Edits, impossible: 
 # ---- consequences ----------------------------------------------------------------------------------------------------
 
 
-def _texts(context: NightContext, history: History, dawn: Dawn) -> dict[str, Text]:
+def _texts(context: NightContext, history: History, dawn: Dawn) -> dict[str, Spread]:
     """Return for each text how far the champion's gain varies with the choice of documents, from committed losses."""
-    found: dict[str, Text] = {}
+    found: dict[str, Spread] = {}
     for split in SPLITS:
         text = _text(context, (history[0], history[dawn.champion]), dawn, split)
         if text is not None:
@@ -281,7 +281,7 @@ def _texts(context: NightContext, history: History, dawn: Dawn) -> dict[str, Tex
     return found
 
 
-def _text(context: NightContext, pair: tuple[Attempt, Attempt], dawn: Dawn, split: Split) -> Text | None:
+def _text(context: NightContext, pair: tuple[Attempt, Attempt], dawn: Dawn, split: Split) -> Spread | None:
     """Compare the committed losses of a pair on one text; None if one of them has no losses there."""
     night = context.runner.night
     rows = Rows.of(night, split)
@@ -295,8 +295,7 @@ def _text(context: NightContext, pair: tuple[Attempt, Attempt], dawn: Dawn, spli
         if not sums:
             return None
         nats.append(np.mean(sums, axis=0))
-    spread = over_pieces(nats[0] - nats[1], pieces.bytes)
-    return Text(spread, f"{pieces.count:,} {pieces.unit}") if spread is not None else None
+    return pieces.spread(nats[0] - nats[1])
 
 
 def _record(context: NightContext, state: State, found: Findings, dawn: Dawn) -> None:

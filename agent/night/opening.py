@@ -26,7 +26,7 @@ from agent.errors import MachineError, NightError, NightHalted, RepoError
 from agent.experiment import WHOLE, Lease, Night, Proposer
 from agent.files import disk_is_full, ignore_all
 from agent.invocation import typed
-from agent.judging.judges.choice import choose_judge
+from agent.judging.judges import choose_judge
 from agent.night.context import NightContext
 from agent.night.limits import Limits, Pace, check_hours
 from agent.night.lock import Stop, like_ctrl_c, only_night

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 from agent.errors import NightError, ScriptError
 from agent.experiment import Attempt, Night, Status
 from agent.files import check_plain
-from agent.judging.noise import noise_of
+from agent.judging.noise import noise as noise_of
 from agent.judging.recent import Edge, recent
 from agent.records.journal import Journal
 from agent.records.place import Place

@@ -212,10 +212,10 @@ def noise_of_night(journal: Journal) -> Noise | None:
         known = json.loads(read_plain(journal.folder / NOISE))
         if known["of"] == state:
             return Noise(**known["noise"]) if known["noise"] is not None else None
-    from agent.judging.noise import noise_of
+    from agent.judging.noise import noise
 
     edges = [Edge(*row) for row in journal.query("SELECT number, parent FROM attempts ORDER BY number")]
-    return _remember(journal, noise_of(journal.attempts_among(edge.number for edge in recent(edges))), state)
+    return _remember(journal, noise(journal.attempts_among(edge.number for edge in recent(edges))), state)
 
 
 def remember_noise(journal: Journal, found: Noise | None) -> Noise | None:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from agent.errors import NightError
-from agent.judging.trust import PLAUSIBLE_GAIN
+from agent.judging.failures import PLAUSIBLE_GAIN
 
 # A term that is not given stays as the night has it. Verdicts depend on these, and those before and after a change
 # would not compare: another value is refused. The night takes another value of any other term, and keeps it.

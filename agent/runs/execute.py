@@ -10,7 +10,7 @@ from agent.drift.speeds import MOST_VOIDS, Usual, points_of, slowness, speed
 from agent.errors import MachineError, Starved
 from agent.experiment import DENIED, Audit, DryRun, Ending, Run, Score
 from agent.invocation import typed
-from agent.judging.machine_words import sentence, told_by
+from agent.judging.machine_words import told_by
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Reference, Rehearse, Trial
 from agent.runs.runner import STARVED_TRIES, Runner
 from agent.runs.score import audit, score
@@ -151,7 +151,7 @@ def _unless_machine_ended_it(job: Measure, runner: Runner, run: Run) -> Run:
             return replace(run, ending=Ending.STOPPED)
         if found.failure is None:
             return run
-    return replace(run, ending=Ending.DISRUPTED, last_lines=f"{run.last_lines}\n{sentence(message)}")
+    return replace(run, ending=Ending.DISRUPTED, last_lines=f"{run.last_lines}\n{message.sentence}")
 
 
 def _unless_machine_is_broken(job: Measure, runner: Runner, run: Run) -> Run:

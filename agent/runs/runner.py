@@ -18,7 +18,7 @@ from pathlib import Path
 from agent.errors import Starved
 from agent.experiment import LOCAL, WHOLE, Ending, Lease, Night, Progress, Run
 from agent.files import plain_bytes, remove
-from agent.judging.machine_words import sentence, told_by
+from agent.judging.machine_words import told_by
 from agent.records.place import run_folder
 from agent.sandbox.box import Box, View
 from agent.sandbox.environment import TMP, boxed_env
@@ -234,7 +234,7 @@ class Repeats:
         if message is not None and not message.is_doubtful:
             self._disrupted += 1
             if self._disrupted >= STARVED_TRIES:
-                raise Starved(sentence(message))
+                raise Starved(message.sentence)
             return True
         if ending is Ending.STARVED:
             self._starved += 1

@@ -99,9 +99,9 @@ def _gain(a: Side, b: Side) -> tuple[Interval | None, str]:
     """Return how much lower B scores than A, and what that is learnt from; None without scores or noise."""
     for dawn in _common_dawns(a, b):
         both = _scores(a.attempt.runs, dawn), _scores(b.attempt.runs, dawn)
-        found = difference(*both, paired=False)
-        if found is not None:
-            return found[1].around(found[0]), f"{_runs(*map(len, both))} at dawn, with seeds that no choice has seen"
+        gain = difference(*both)
+        if gain is not None:
+            return gain, f"{_runs(*map(len, both))} at dawn, with seeds that no choice has seen"
     if a.attempt.val_bpb is None or b.attempt.val_bpb is None:
         return None, ""
     errors = [_error(side) for side in (a, b)]
@@ -110,8 +110,8 @@ def _gain(a: Side, b: Side) -> tuple[Interval | None, str]:
         counts = (max(1, side.attempt.seeds) for side in (a, b))
         return spread.around(a.attempt.val_bpb - b.attempt.val_bpb), f"{_runs(*counts)} and the noise of the night"
     both = _scores(a.attempt.runs, 0), _scores(b.attempt.runs, 0)
-    found = difference(*both, paired=False)
-    return (None, "") if found is None else (found[1].around(found[0]), _runs(*map(len, both)))
+    gain = difference(*both)
+    return gain, "" if gain is None else _runs(*map(len, both))
 
 
 def _common_dawns(a: Side, b: Side) -> list[int]:
@@ -122,8 +122,8 @@ def _common_dawns(a: Side, b: Side) -> list[int]:
     return sorted(at[0] & at[1], reverse=True)
 
 
-def _scores(runs: Sequence[RunFacts], dawn: int) -> dict[int, float]:
-    return {run.seed: run.val_bpb for run in runs if run.dawn == dawn and run.val_bpb is not None}
+def _scores(runs: Sequence[RunFacts], dawn: int) -> list[float]:
+    return [run.val_bpb for run in runs if run.dawn == dawn and run.val_bpb is not None]
 
 
 def _error(side: Side) -> float | None:

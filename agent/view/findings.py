@@ -4,7 +4,7 @@ import math
 
 from agent.experiment import History, Night, attempt_ref, is_half, named, short
 from agent.invocation import typed
-from agent.judging.confirmation import Findings, names
+from agent.judging.champion import Findings, names
 from agent.judging.intervals import Interval
 from agent.script.merge import dials_of
 from agent.text import harmless, percent_sure

@@ -14,8 +14,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import judge_power  # noqa: E402
 
 from agent.experiment import Status, halves_of  # noqa: E402
-from agent.judging.judges.balanced import Balanced  # noqa: E402
-from agent.judging.judges.greedy import Greedy  # noqa: E402
+from agent.judging.judges import Balanced, Greedy  # noqa: E402
 
 
 def world(seed: int, mixture: str = "usual", heavy: bool = False) -> judge_power.World:

@@ -14,8 +14,7 @@ from nights import Grounds, unigram
 from agent.cli.housekeeping.nights import NightRow
 from agent.cli.main import commands_for
 from agent.experiment import Dawn, Left
-from agent.judging.champion import Edit
-from agent.judging.confirmation import findings
+from agent.judging.champion import Edit, findings
 from agent.judging.intervals import Interval
 from agent.pools.contention import Contention
 from agent.proposers.mix import Share

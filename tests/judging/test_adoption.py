@@ -8,8 +8,7 @@ from judged import scored_attempt, scored_run
 from test_confirmation import SIGMA, texts
 
 from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Run, Status, incumbent
-from agent.judging.champion import edits_of
-from agent.judging.confirmation import Again, Findings, adoption, findings, next_run
+from agent.judging.champion import Again, Findings, adoption, edits_of, findings, next_run
 
 
 def with_two_passengers(*last: Run) -> list[Attempt]:

@@ -7,9 +7,7 @@ import pytest
 from judged import scored_attempt, stopped_attempt
 
 from agent.experiment import Attempt, Decision, Entry, History, Judge, Kind, Status, Weights
-from agent.judging.judges.balanced import Balanced
-from agent.judging.judges.greedy import Greedy
-from agent.judging.judges.strict import Strict
+from agent.judging.judges import Balanced, Greedy, Strict
 from agent.judging.noise import know, measured
 
 SIGMA = 0.006

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged import scored_attempt
 
 from agent.judging.belief import (
     DIFFERENCES,
@@ -23,7 +22,7 @@ from agent.judging.belief import (
     noise_density,
     worths,
 )
-from agent.judging.noise import RUNG, Reading, most_probable_rung, seed_effects
+from agent.judging.noise import RUNG, most_probable_rung
 
 #  0 ─┬─ 1 ─┬─ 3
 #     └─ 2  └─ 4 ── 5
@@ -200,7 +199,7 @@ def test_a_belief_keeps_little_of_each_of_thousands_of_attempts():
     assert sum(value.nbytes for value in belief.values() if isinstance(value, np.ndarray)) < 3_000 * len(nodes)
 
 
-# ---- sigma and seeds -------------------------------------------------------------------------------------------------
+# ---- sigma -------------------------------------------------------------------------------------------------------
 
 
 def test_sigma_is_learnt_though_only_the_lucky_are_measured_again():
@@ -213,29 +212,7 @@ def test_sigma_is_learnt_though_only_the_lucky_are_measured_again():
             merit = 1.0 + 0.01 * rng.choice([0.0, 3.0, -1.5], p=[0.3, 0.6, 0.1]) * rng.exponential()
             first = rng.normal(merit, 0.01)
             scores.append((first, rng.normal(merit, 0.01)) if first < 0.99 else (first,))
-        found.append(RUNG ** most_probable_rung(tuple(Reading(0, one) for one in scores)))
+        found.append(RUNG ** most_probable_rung(tuple(Node(0, tuple(1.0 - value for value in one)) for one in scores)))
         naive.append(np.mean([np.var(one, ddof=1) for one in scores if len(one) == 2]) ** 0.5)
     assert np.mean(found) == pytest.approx(0.01, rel=0.2)
     assert np.mean(naive) > 0.011
-
-
-def paired(rng: np.random.Generator, shared_sigma: float) -> list:
-    seeds = rng.normal(0, shared_sigma, size=4)
-    return [
-        scored_attempt(i, *(1.0 + 0.05 * i + seeds + rng.normal(0, 0.01, size=4)), parent=0 if i else None)
-        for i in range(8)
-    ]
-
-
-def test_what_a_seed_does_to_every_script_is_taken_off():
-    rng = np.random.default_rng(1)
-    attempts = paired(rng, shared_sigma=0.03)
-    shifts = seed_effects(attempts)
-    told = np.array([attempt.scores_bpb for attempt in attempts]).mean(axis=0)
-    assert np.array([shifts[seed] for seed in range(4)]) == pytest.approx(told - told.mean(), abs=0.005)
-    assert all(abs(shifts[seed]) < abs(told[seed] - told.mean()) for seed in range(4))  # shrunk
-
-
-def test_chance_is_not_taken_for_an_effect_of_seeds():
-    found = [bool(seed_effects(paired(np.random.default_rng(seed), shared_sigma=0.0))) for seed in range(200)]
-    assert sum(found) <= 8  # 1 in 100 is expected

@@ -8,12 +8,12 @@ from judged import scored_attempt, scored_run
 
 from agent.experiment import Attempt, Ending, Status, halves_of, incumbent
 from agent.judging.belief import PRIOR, STEP
-from agent.judging.champion import REACH, divided
-from agent.judging.confirmation import (
+from agent.judging.champion import (
+    REACH,
     Again,
     Findings,
-    Text,
     Without,
+    divided,
     findings,
     next_run,
 )
@@ -227,28 +227,6 @@ def test_where_seeds_move_nothing_the_scores_say_all():
     assert found.passengers == ()
 
 
-def test_where_seeds_move_all_scripts_alike_runs_are_compared_in_pairs():
-    rng = np.random.default_rng(0)
-    shared = SIGMA * 3 * rng.normal(size=8)
-
-    def scores(gain: float) -> tuple[float, ...]:
-        return tuple(1 - SIGMA * gain + shared + 0.1 * SIGMA * rng.normal(size=8))
-
-    dawn_of = {0: scores(0.0), 1: scores(1.0)}
-    history = [
-        scored_attempt(number, *values[:4], parent=number - 1 if number else None, status=Status.KEEP)
-        for number, values in dawn_of.items()
-    ]
-    for number, values in dawn_of.items():
-        fresh = tuple(scored_run(1000 + k, value, dawn=1) for k, value in enumerate(values[4:]))
-        history[number] = dataclasses.replace(history[number], runs=history[number].runs + fresh)
-    found = findings(history)
-    assert found is not None
-    assert found.honest is not None
-    assert found.honest.mean_bpb == pytest.approx(SIGMA, rel=0.25)
-    assert found.honest.high_bpb - found.honest.low_bpb < SIGMA  # 4 runs each, unpaired: ten sigma
-
-
 # ---- what the text adds ----------------------------------------------------------------------------------------------
 
 
@@ -266,8 +244,8 @@ def without_luck(on_validation: float, on_holdout: float) -> list[Attempt]:
     ]
 
 
-def texts(error_bpb: float) -> dict[str, Text]:
-    return dict.fromkeys(("validation", "holdout"), Text(Spread(error_bpb, 200), "201 documents"))
+def texts(error_bpb: float) -> dict[str, Spread]:
+    return dict.fromkeys(("validation", "holdout"), Spread(error_bpb, 200))
 
 
 def test_two_texts_of_which_each_is_a_sample_raise_no_alarm_for_a_small_difference():
@@ -277,7 +255,7 @@ def test_two_texts_of_which_each_is_a_sample_raise_no_alarm_for_a_small_differen
     assert found.fitted is not None
     assert found.fitted.mean_bpb == pytest.approx(0.0007)
     assert not found.is_fitted
-    assert found.over == "the choice of seeds and of 201 documents"
+    assert found.over == "the choice of seeds and of 201 pieces of text"
     assert found.holdout is not None
     assert found.holdout.high_bpb - found.holdout.low_bpb == pytest.approx(2 * 1.972 * 0.001, rel=1e-3)
     assert found.honest is not None

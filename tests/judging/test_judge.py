@@ -8,12 +8,9 @@ import pytest
 from judged import scored_attempt, scored_run
 
 from agent.experiment import Attempt, Audit, Decision, Ending, Kind, Noise, Proposal, Review, Run, Score, Status
-from agent.judging.judges.balanced import Balanced
-from agent.judging.judges.choice import choose_judge
-from agent.judging.judges.greedy import Greedy
-from agent.judging.judges.strict import Strict
+from agent.judging.failures import trusted
+from agent.judging.judges import Balanced, Greedy, Strict, choose_judge
 from agent.judging.noise import measured, noise
-from agent.judging.trust import trusted
 from agent.proposers.mix import shares
 
 

@@ -14,7 +14,7 @@ from nights import Grounds, command, environment, make_repository, unigram
 
 from agent.experiment import Dawn
 from agent.files import PREFIX
-from agent.judging.confirmation import Findings
+from agent.judging.champion import Findings
 from agent.judging.intervals import Interval
 from agent.model.best_script import BestScript
 from agent.model.card import Scripts, interval, model_card

@@ -16,7 +16,7 @@ from json_page import faults
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.experiment import LOCAL, Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
-from agent.judging.confirmation import Again, Findings, Without, findings, next_run
+from agent.judging.champion import Again, Findings, Without, findings, next_run
 from agent.night.dawn import confirm, is_interrupted
 from agent.night.driver import run_night
 from agent.night.limits import Limits
@@ -205,7 +205,7 @@ def test_interruptions_change_neither_the_runs_nor_the_findings(morning):
 
 def test_the_interval_on_the_holdout_covers_the_choice_of_text(morning):
     found = Findings.of(morning.facts)
-    assert re.fullmatch(r"the choice of seeds and of \d+ (documents|rows)", found.over)
+    assert re.fullmatch(r"the choice of seeds and of \d+ pieces of text", found.over)
     assert found.fitted.low_bpb < 0 < found.fitted.high_bpb
     assert not found.is_fitted
 

@@ -14,7 +14,7 @@ from nights import Grounds, Quiet, Scripted, run_once, scripted_context, unigram
 
 from agent.drift.speeds import points_of, slowed_within, speed
 from agent.experiment import LOCAL, Attempt, Ending, Lease, Progress
-from agent.judging.judges.greedy import Greedy
+from agent.judging.judges import Greedy
 from agent.night.context import NightContext
 from agent.night.driver import run_night
 from agent.night.planning import usual_speed

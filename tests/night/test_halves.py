@@ -7,7 +7,7 @@ from dawns import remember
 from nights import Grounds, make_repository, scripted_context, unigram
 
 from agent.experiment import Kind, halves_of, incumbent
-from agent.judging.confirmation import Findings
+from agent.judging.champion import Findings
 from agent.night.dawn import confirm_aloud
 from agent.night.driver import run_night
 

@@ -20,7 +20,7 @@ from agent.experiment import (
     Review,
     Status,
 )
-from agent.judging.judges.greedy import Greedy
+from agent.judging.judges import Greedy
 from agent.night import driver, opening, record, streak
 from agent.night.context import NightContext
 from agent.night.dawn import confirm

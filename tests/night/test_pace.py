@@ -9,7 +9,7 @@ from judged import scored_attempt
 from nights import Grounds, scripted_context, unigram
 
 from agent.experiment import Ask, DryRun, Ending, Proposal, Run, Score, Status
-from agent.judging.judges.balanced import Balanced
+from agent.judging.judges import Balanced
 from agent.night.context import NightContext
 from agent.night.dawn import confirm
 from agent.night.driver import run_night

@@ -12,7 +12,7 @@ from nights import SCRIPTS, Grounds, scripted_context, unigram
 
 from agent.errors import NoIdea
 from agent.experiment import Attempt, Briefing, Decision, History, Kind, Proposal, Review, Status
-from agent.judging.judges.greedy import Greedy
+from agent.judging.judges import Greedy
 from agent.night.context import NightContext
 from agent.night.driver import run_night
 from agent.night.limits import Limits

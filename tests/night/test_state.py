@@ -6,7 +6,7 @@ import pytest
 from nights import SCRIPTS, scripted_context, unigram
 
 from agent.experiment import Ask, Dawn, Decision, Ending, Kind, Proposal, Run, Score
-from agent.judging.judges.balanced import Balanced
+from agent.judging.judges import Balanced
 from agent.night.dawn import confirm
 from agent.night.driver import at_work, run_night
 from agent.night.ideas import Ideas

@@ -9,7 +9,7 @@ from dawns import BEST, SHARPER, START, remember
 from nights import Grounds, make_repository, run_once, scripted_context, unigram
 
 from agent.experiment import Dawn, Decision, Kind, Proposal, Status
-from agent.judging.confirmation import findings
+from agent.judging.champion import findings
 from agent.night.dawn import confirm_aloud
 from agent.night.driver import run_night
 from agent.night.limits import Limits

@@ -18,7 +18,7 @@ from agent.cli import main as command_line
 from agent.cli.training import answer_of_dawn
 from agent.cli.trying import TRY
 from agent.experiment import Status
-from agent.judging.confirmation import findings
+from agent.judging.champion import findings
 from agent.view.answer import STDOUT, Answer
 
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

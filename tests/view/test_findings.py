@@ -8,8 +8,7 @@ from nights import unigram
 from samples import NIGHT
 
 from agent.experiment import Dawn, Status, halves_of
-from agent.judging.champion import Edit
-from agent.judging.confirmation import Findings, findings
+from agent.judging.champion import Edit, Findings, findings
 from agent.judging.intervals import Interval
 from agent.view.facts.overview import dawn_of
 from agent.view.findings import findings_lines, runs_to_tell
@@ -95,7 +94,7 @@ def test_status_tells_of_the_latest_dawn():
     assert FOUND is not None
     assert told(FOUND) == (
         "dawn 2: confirmed #1 LR 0.1, on experiments/30s-t-confirmed, an honest gain of "
-        "+0.100000 [+0.100000, +0.100000]"
+        "+0.100000 [+0.098587, +0.101413]"
     )
     assert told(None) is None
     no_gain = dataclasses.replace(FOUND, script=None, honest=Interval(0.0, -0.1, 0.1))

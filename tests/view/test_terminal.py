@@ -15,7 +15,7 @@ from rich.text import Text
 from samples import HISTORY, NIGHT, UPSTREAM, status_lines
 
 from agent.experiment import Attempt, Decision, Ending, Entry, Kind, Status
-from agent.judging.judges.greedy import Greedy
+from agent.judging.judges import Greedy
 from agent.proposers.mix import Share
 from agent.records.ledger.columns import COLUMNS, Row
 from agent.records.ledger.reading import read_rows

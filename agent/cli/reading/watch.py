@@ -11,7 +11,7 @@ from agent.cli.words.parser import Subcommand
 from agent.errors import NightError, NothingYet
 from agent.experiment import short
 from agent.invocation import typed
-from agent.judging.judges.choice import choose_judge
+from agent.judging.judges import choose_judge
 from agent.night.lock import Holder, Stop, holder, is_held, like_ctrl_c
 from agent.records.journal import Journal
 from agent.records.place import Place

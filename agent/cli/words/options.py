@@ -8,7 +8,7 @@ from typing import Any
 
 from agent import invocation
 from agent.cli.words.values import agent_command, count, positive, positive_int, price, seed
-from agent.judging.judges.choice import JUDGES
+from agent.judging.judges import JUDGES
 from agent.proposers.llm.chat import MAX_TOKENS
 from agent.proposers.registry import choices, help_lines
 from agent.records.terms import POOLS, Terms

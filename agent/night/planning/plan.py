@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from agent.judging.confirmation import adoption
+from agent.judging.champion import adoption
 from agent.night.context import NightContext
 from agent.night.planning import merging
 from agent.night.planning.flight import Flight

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from agent.drift.paces import to_measure_again
 from agent.experiment import Attempt, Decision, History, Kind, Review, Status
-from agent.judging.failures import failure, fault, too_slow
-from agent.judging.trust import trusted
+from agent.judging.failures import failure, fault, too_slow, trusted
 from agent.night.context import NightContext
 from agent.night.planning.flight import Flight
 from agent.night.planning.next_job import evaluation, reexamination

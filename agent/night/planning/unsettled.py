@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator
 from agent.drift.paces import to_measure_again
 from agent.experiment import Attempt, Decision, Kind, Status
 from agent.invocation import typed
-from agent.judging.confirmation import QUESTION
-from agent.judging.failures import failure, stopped_early, too_slow
-from agent.judging.trust import trusted
+from agent.judging.champion import QUESTION
+from agent.judging.failures import failure, stopped_early, too_slow, trusted
 from agent.night.context import NightContext
 from agent.night.limits import calibration_runs
 from agent.night.planning import merging

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.experiment import Dawn, Ending, Kind, NightCall, Status
-from agent.judging.confirmation import SOURCE as DAWN
+from agent.judging.champion import SOURCE as DAWN
 from agent.judging.noise import TELLING_APART
 from agent.records.ledger.columns import Row, number_of
 from agent.records.past import ATTEMPTS, FACTS, PastAttempt, attempt_in, number_in, text_of
