@@ -5,7 +5,8 @@ import shutil
 import pytest
 
 from agent.sandbox import landlock
-from agent.sandbox.box import Box, Bubblewrap, Landlock
+from agent.sandbox.box import Box, Landlock
+from agent.sandbox.bubblewrap import Bubblewrap
 
 
 def bubblewrap() -> Bubblewrap | str:

@@ -23,8 +23,8 @@ from agent.profile.phases import PHASES, PROFILER, REST, Phases, first_that_coun
 from agent.profile.trace import record_command, recorded
 from agent.records.place import Place, read_script
 from agent.runs.fixed import probe
-from agent.sandbox.box import View
 from agent.sandbox.environment import scrubbed_env
+from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
 from agent.view.answer import Answer
 

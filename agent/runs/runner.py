@@ -20,8 +20,9 @@ from agent.experiment import LOCAL, WHOLE, Ending, Lease, Night, Progress, Run
 from agent.files import plain_bytes, remove
 from agent.judging.machine_words import told_by
 from agent.records.place import run_folder
-from agent.sandbox.box import Box, View
+from agent.sandbox.box import Box
 from agent.sandbox.environment import TMP, boxed_env
+from agent.sandbox.places import View
 from agent.sandbox.process import LOG, Outcome, supervise
 from agent.sandbox.watch import ResourceLimits, folder_usage
 

@@ -20,10 +20,11 @@ from typing import BinaryIO
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import WHOLE, Ending, Lease
 from agent.files import read_tail
-from agent.sandbox.box import Box, Open, View
+from agent.sandbox.box import Box, Open
 from agent.sandbox.cgroup import KILL_S, REMOVE_S
 from agent.sandbox.environment import pinned
 from agent.sandbox.load import Counters, busy
+from agent.sandbox.places import View
 from agent.sandbox.watch import Report, ResourceLimits
 from agent.text import harmless
 

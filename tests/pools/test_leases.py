@@ -37,9 +37,10 @@ from agent.proposers.given import NoSource
 from agent.records.place import Place
 from agent.records.terms import Terms, opened, resumed
 from agent.runs.fixed import check_same_machine
-from agent.sandbox.box import Box, View
+from agent.sandbox.box import Box
 from agent.sandbox.environment import boxed_env, leased_env, pinned
 from agent.sandbox.load import Counters, tree_cpu_s
+from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
 from agent.sandbox.watch import limits_of_machine
 

@@ -19,10 +19,10 @@ from samples import NIGHT
 from agent.experiment import Ending
 from agent.runs.runner import Runner
 from agent.sandbox import box as boxes
-from agent.sandbox import landlock
-from agent.sandbox.box import Box, python_places
-from agent.sandbox.counters import LIMITS, MAKES_DISKS
+from agent.sandbox import landlock, places
+from agent.sandbox.box import Box
 from agent.sandbox.environment import boxed_env
+from agent.sandbox.places import LIMITS, MAKES_DISKS, python_places
 from agent.sandbox.watch import limits_of_machine
 
 CANARY = "canary-5f2c"
@@ -208,15 +208,15 @@ def test_the_training_split_is_seen_and_no_other(world):
 def test_no_text_at_all_is_seen_where_a_model_is_scored(world, monkeypatch):
     data = Path(world.runner.night.data)
     files = sorted(data.iterdir())
-    for system in (boxes.SYSTEM, (*boxes.SYSTEM, str(data.parent))):  # a corpus that lies below /usr, say
-        monkeypatch.setattr(boxes, "SYSTEM", system)
+    for system in (places.SYSTEM, (*places.SYSTEM, str(data.parent))):  # a corpus that lies below /usr, say
+        monkeypatch.setattr(places, "SYSTEM", system)
         said = world.run(READ, *files, trains=False)
         seen = {path.name.partition(".")[0] for path in files if f"{path} b" in said}
         assert seen == {"manifest", "token_bytes", "tokenizer"}
 
 
 def test_a_repository_below_usr_is_hidden_and_its_runs_are_not(world, monkeypatch):
-    monkeypatch.setattr(boxes, "SYSTEM", (*boxes.SYSTEM, str(world.root)))
+    monkeypatch.setattr(places, "SYSTEM", (*places.SYSTEM, str(world.root)))
     (world.root / "program").write_text("of the system's")
     (world.root / "program2").symlink_to(world.root / "user")
     assert world.run(READ, *world.private, world.root / "program2" / "train_mlx.py") == ""
@@ -413,7 +413,7 @@ def test_other_processes_are_not_there(world, stranger):
 
 @only_bubblewrap
 def test_of_a_repository_below_usr_nothing_is_listed_but_the_way_to_the_run(world, monkeypatch):
-    monkeypatch.setattr(boxes, "SYSTEM", (*boxes.SYSTEM, str(world.root)))
+    monkeypatch.setattr(places, "SYSTEM", (*places.SYSTEM, str(world.root)))
     assert world.run(READ, world.root / "user", world.root / "home").split() == [
-        str(world.root / "user"), "['experiments']", str(world.root / "home"), "[]",
+        str(world.root / "user"), "['experiments']",
     ]  # fmt: skip

@@ -8,8 +8,9 @@ import pytest
 from boxes import bubblewrap, kernels_own, usable
 
 from agent.sandbox import box as boxes
-from agent.sandbox import landlock
-from agent.sandbox.box import Mode, View, choose
+from agent.sandbox import landlock, places
+from agent.sandbox.box import Mode, choose
+from agent.sandbox.places import View
 
 
 @pytest.fixture
@@ -50,5 +51,5 @@ def test_no_box_says_so():
 
 def test_a_box_in_which_mlx_cannot_be_imported_is_not_chosen(monkeypatch):
     found = usable(bubblewrap())
-    monkeypatch.setattr(boxes, "python_places", lambda hidden: (Path(sys.executable), Path(sys.base_prefix)))
+    monkeypatch.setattr(places, "python_places", lambda hidden: (Path(sys.executable), Path(sys.base_prefix)))
     assert "No module named 'mlx'" in (boxes.why_unfit(found) or "")

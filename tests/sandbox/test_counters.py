@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent.sandbox.counters import counters
+from agent.sandbox.places import counters
 
 
 def lay(root: Path, *files: str) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from boxes import bubblewrap, kernels_own, usable
 
-from agent.sandbox import box as boxes
 from agent.sandbox import seccomp
-from agent.sandbox.box import Box, View
+from agent.sandbox.box import Box
+from agent.sandbox.bubblewrap import UNFILTERED
 from agent.sandbox.environment import boxed_env
+from agent.sandbox.places import View
 
 pytestmark = pytest.mark.skipif(not seccomp.available(), reason="nothing here filters system calls")
 
@@ -210,7 +211,7 @@ def test_where_calls_cannot_be_filtered_bubblewrap_says_so(monkeypatch):
     box = usable(bubblewrap())
     assert box.uncovered == ()
     monkeypatch.setattr(seccomp, "available", lambda: False)
-    assert box.uncovered == (boxes.UNFILTERED,)
+    assert box.uncovered == (UNFILTERED,)
     assert box.wrap(["true"], View(Path("/tmp")))[0] == box.program
 
 

@@ -18,8 +18,8 @@ from nights import mounted
 from agent.experiment import Ending
 from agent.files import remove
 from agent.sandbox import watch as watch_module
-from agent.sandbox.box import View
 from agent.sandbox.environment import scrubbed_env
+from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
 from agent.sandbox.watch import (
     GB,

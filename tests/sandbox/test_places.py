@@ -11,8 +11,10 @@ from boxes import bubblewrap, usable
 from nights import PROJECT
 
 from agent.errors import MachineError
-from agent.sandbox import box as boxes
-from agent.sandbox.box import Box, Landlock, Seatbelt, View, python_places
+from agent.sandbox import places, seatbelt
+from agent.sandbox.box import Box, Landlock
+from agent.sandbox.places import View, python_places
+from agent.sandbox.seatbelt import Seatbelt
 
 
 @pytest.fixture
@@ -28,8 +30,8 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (usr / folder).mkdir(parents=True)
     (usr / "app").symlink_to("src/app")
     (usr / "usr").symlink_to(".")
-    for name in ("SYSTEM", "MAC_SYSTEM"):
-        monkeypatch.setattr(boxes, name, (str(usr),))
+    monkeypatch.setattr(places, "SYSTEM", (str(usr),))
+    monkeypatch.setattr(seatbelt, "READABLE", (str(usr),))
     return usr
 
 
@@ -37,13 +39,20 @@ def view(usr: Path) -> View:
     return View(usr / "src/app/run", (usr / "src/app/data",), hidden=(usr / "app", Path("/nowhere")))
 
 
-# ---- boxes that only allow -------------------------------------------------------------------------------------------
+# ---- around what is hidden -------------------------------------------------------------------------------------------
 
 
 def test_landlock_opens_all_of_a_place_but_what_is_hidden_in_it(system):
     wrapped = Landlock(7).wrap(["true"], view(system))
     seen = [path for path in json.loads(wrapped[-2])["read"] if path.startswith(str(system))]
     assert seen == [str(system / path) for path in ("lib", "src/linux", "src/app/data")]
+
+
+def test_bubblewrap_too_and_it_makes_the_links(system):
+    mounts = usable(bubblewrap()).wrap(["true"], view(system))
+    seen = [word for word in dict.fromkeys(mounts) if word.startswith(str(system))]
+    assert seen == [str(system / path) for path in ("app", "lib", "src/linux", "usr", "src/app/data", "src/app/run")]
+    assert mounts[mounts.index("src/app") - 1] == "--symlink"
 
 
 def test_seatbelt_too(system):
@@ -61,8 +70,7 @@ def test_a_python_in_what_is_hidden_is_shown_all_the_same(system, monkeypatch):
     (environment / "lib").mkdir(parents=True)
     monkeypatch.setattr(sys, "prefix", str(environment))
     assert str(environment) in json.loads(Landlock(7).wrap(["true"], view(system))[-2])["read"]
-    mounts = usable(bubblewrap()).wrap(["true"], view(system))
-    assert mounts.index(str(system)) < mounts.index(str(system / "src/app")) < mounts.index(str(environment))
+    assert str(environment) in usable(bubblewrap()).wrap(["true"], view(system))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")

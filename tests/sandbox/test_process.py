@@ -14,8 +14,8 @@ from nights import PROJECT, SCRIPTS, mounted
 
 from agent.experiment import Ending
 from agent.sandbox import process
-from agent.sandbox.box import View
 from agent.sandbox.environment import SETTINGS, scrubbed_env
+from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
 
 
@@ -172,7 +172,7 @@ def test_the_run_and_its_daemon_die_with_the_harness(tmp_path):
     harness = f"""
 import sys; sys.path.insert(0, {str(PROJECT)!r})
 from pathlib import Path
-from agent.sandbox.box import View
+from agent.sandbox.places import View
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.process import supervise
 supervise([sys.executable, {str(SCRIPTS / "hangs.py")!r}], View(Path({str(tmp_path)!r})), env=scrubbed_env(""),

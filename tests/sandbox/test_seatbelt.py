@@ -58,7 +58,7 @@ def allowed(rules: list[list[object]], operation: str) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def rules() -> list[list[object]]:
-    return parse(profile([READ], [WRITE]))
+    return parse(profile([READ], WRITE))
 
 
 def test_what_is_not_allowed_is_denied(rules):
@@ -83,13 +83,12 @@ def test_every_operation_and_filter_is_one_that_seatbelt_knows(rules):
         assert {word[0] for word in words if isinstance(word, list)} <= FILTERS
 
 
-@pytest.mark.parametrize("write", [[WRITE], []])
-def test_every_rule_has_its_reason_above_it(write):
-    _, _, *lines = profile([READ], write).splitlines()
+def test_every_rule_has_its_reason_above_it():
+    _, _, *lines = profile([READ], WRITE).splitlines()
     reasons, rules = lines[::2], lines[1::2]
     assert all(re.fullmatch(r"; [a-zA-Z].{10,}", reason) for reason in reasons)
     assert len(set(reasons)) == len(reasons) == len(rules)
-    assert all(rule.startswith(("(allow ", "(deny ", "; no ")) for rule in rules)
+    assert all(rule.startswith(("(allow ", "(deny ")) for rule in rules)
 
 
 def test_it_writes_in_its_own_folder_alone(rules):
@@ -110,7 +109,7 @@ def test_no_users_files_come_with_the_system(rules):
     for place in seatbelt.SYSTEM:
         assert not any(Path(place).is_relative_to(own) for own in ("/Users", "/Volumes", "/private/tmp", "/opt"))
         assert not Path("/System/Volumes/Data/Users").is_relative_to(place)
-    assert parse(profile([Path("/System")], [WRITE]))[-1] == [
+    assert parse(profile([Path("/System")], WRITE))[-1] == [
         "deny", "file-read*", "file-write*", ["subpath", "/System/Volumes/Data"],
     ]  # fmt: skip
 
@@ -148,7 +147,7 @@ def test_the_gpu_is_open(rules):
 )
 def test_no_name_of_a_folder_changes_the_rules(tmp_path, name, rules):
     folder = tmp_path / name
-    hostile = parse(profile([READ], [folder]))
+    hostile = parse(profile([READ], folder))
     assert ("subpath", str(folder)) in allowed(hostile, "file-write*")
     assert [rule[:2] for rule in hostile] == [rule[:2] for rule in rules]
 
@@ -156,13 +155,7 @@ def test_no_name_of_a_folder_changes_the_rules(tmp_path, name, rules):
 def test_links_are_followed_since_seatbelt_compares_with_where_they_lead(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert allowed(parse(profile([], [tmp_path / "link"])), "file-write*") == [("subpath", str(tmp_path / "real"))]
-
-
-def test_with_nothing_to_write_nothing_is_written():
-    rules = parse(profile([], []))
-    assert ["allow", "file-write*"] not in [rule[:2] for rule in rules]
-    assert not any(rule[0] == "allow" and len(rule) == 2 and rule[1] not in EVERYWHERE for rule in rules)
+    assert allowed(parse(profile([READ], tmp_path / "link")), "file-write*") == [("subpath", str(tmp_path / "real"))]
 
 
 def test_the_command_is_run_under_the_profile():
@@ -181,32 +174,28 @@ def stand_in(folder: Path, script: str) -> str:
     return str(program)
 
 
-def test_elsewhere_than_on_macos_it_is_unusable():
-    assert unusable("linux") == "Seatbelt is part of macOS, and this is linux"
-
-
 def test_a_missing_program_is_named(tmp_path):
-    assert "sandbox-exec cannot be started (" in str(unusable("darwin", str(tmp_path / "sandbox-exec")))
+    assert "sandbox-exec cannot be started (" in str(unusable(str(tmp_path / "sandbox-exec")))
 
 
 def test_inside_another_sandbox_it_says_so(tmp_path):
     program = stand_in(tmp_path, "echo 'sandbox-exec: sandbox_apply: Operation not permitted' >&2; exit 71")
-    reason = unusable("darwin", program)
+    reason = unusable(program)
     assert reason is not None
     assert "sandbox_apply: Operation not permitted), as inside another one" in reason
 
 
 def test_where_it_works_there_is_no_reason(tmp_path):
     program = stand_in(tmp_path, '[ "$1$2$3" = "-p(version 1)(allow default)/usr/bin/true" ]')
-    assert unusable("darwin", program) is None
+    assert unusable(program) is None
 
 
-@pytest.mark.skipif(unusable() is not None, reason=str(unusable()))
+@pytest.mark.skipif(sys.platform != "darwin", reason="Seatbelt is part of macOS")
 def test_mlx_trains_inside_and_nothing_else_works(tmp_path):
     inside, outside = tmp_path / "inside", tmp_path / "secret"
     inside.mkdir()
     outside.write_text("key")
-    text = profile([Path(sys.prefix), Path(sys.base_prefix)], [inside])
+    text = profile([Path(sys.prefix), Path(sys.base_prefix)], inside)
     code = "import mlx.core as mx; print(mx.sum(mx.ones((8, 8)) @ mx.ones((8, 8))).item())"
     done = subprocess.run(wrap(text, [sys.executable, "-c", code]), cwd=inside, capture_output=True, text=True)
     assert done.stdout == "512.0\n", done.stderr

@@ -31,8 +31,9 @@ from agent.invocation import ABOVE, DISTRIBUTION, SCRIPT, own_command
 from agent.profile import steps
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.sandbox.box import Mode, Open, View, choose
+from agent.sandbox.box import Mode, Open, choose
 from agent.sandbox.environment import TMP, boxed_env, settings_in
+from agent.sandbox.places import View
 from hardware import MEMORY_SHARE
 
 BUDGET_S = 20.0

@@ -18,7 +18,7 @@ from agent.errors import MachineError, NightError, NoIdea
 from agent.experiment import Ask, Briefing, Ending, Proposal
 from agent.files import detached_env, read_end, throwaway_folder
 from agent.proposers.command.clone import TASK, AgentEdit, lay_out, script_name, take_edit
-from agent.sandbox.box import View
+from agent.sandbox.places import View
 from agent.sandbox.process import LOG, Outcome, supervise
 from agent.text import SAID_CHARS, one_line
 
