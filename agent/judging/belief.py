@@ -11,11 +11,10 @@ Merits live on a lattice of STEP; each attempt looks at the SIZE points around i
 component, so that an outlier does not pass for a discovery (Box & Tiao 1968).
 """
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ SIZE = 128  # points: 8 sigma to either side
 DIFFERENCES = np.arange(1 - SIZE, SIZE)  # between two points of one window
 FAR = 8000  # steps: effects beyond a thousand sigma need not be told apart
 OUTLIERS, WIDER = 0.03, 3.5  # their share, and how much wider they spread
+NOISE = ((1 - OUTLIERS, 1.0), (OUTLIERS, WIDER))  # share and width of each component of the noise
 DEVIATION = (1 - OUTLIERS + OUTLIERS * WIDER**2) ** 0.5  # of one run, outliers included, in sigma
 SCALES = (0.5, 1.5, 4.5, 13.5, 40.5)  # sigma: mean sizes of effects, from hardly visible to unheard of
 PEAKED = (3.0, 9.0)  # sigma: mean sizes of harms that are never small, as where all edits cost a compilation
@@ -39,7 +39,6 @@ ALONE = 0.25  # the probability that an edit's effect on one script says nothing
 ROUNDS, EM_STEPS = 3, 30
 TINY = 1e-200
 ABOVE_CEILING = 48  # points of the window of an attempt without scores: 6 sigma
-REMEMBERED = 1536  # messages of leaves, 14 KB each: of all recent attempts, at the three sigmas that are compared
 
 
 def effects(differences: NDArray[np.int64]) -> Array:  # (K, differences)
@@ -58,25 +57,17 @@ def effects(differences: NDArray[np.int64]) -> Array:  # (K, differences)
 
 def noise_density(errors: Array) -> Array:
     """Return the density of one run's noise at these errors, in units of sigma."""
-
-    def normal(width: float) -> Array:
-        density: Array = np.exp(-0.5 * (errors / width) ** 2) / (width * np.sqrt(2 * np.pi))
-        return density
-
-    return (1 - OUTLIERS) * normal(1.0) + OUTLIERS * normal(WIDER)
+    scaled = ((share / (width * np.sqrt(2 * np.pi)), errors / width) for share, width in NOISE)
+    density: Array = sum(height * np.exp(-0.5 * error**2) for height, error in scaled)
+    return density
 
 
 def noise_below(errors: Array) -> Array:
     """Return the probability that the noise of one run lies below each of these errors, in units of sigma."""
+    from scipy.special import ndtr  # takes a third of a second to import, and few nights stop runs early
 
-    def normal(width: float) -> Array:
-        below: Array = 0.5 * (1 + _erf(errors / (width * np.sqrt(2))))
-        return below
-
-    return (1 - OUTLIERS) * normal(1.0) + OUTLIERS * normal(WIDER)
-
-
-_erf = np.vectorize(math.erf, otypes=[float])  # SciPy's takes a third of a second to import
+    below: Array = sum(share * ndtr(errors / width) for share, width in NOISE)
+    return below
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,34 +91,26 @@ class Node:
             return round(statistics.median(self.scores))
         return round(min(self.ceilings)) + ABOVE_CEILING - SIZE // 2
 
-    @property
-    def is_censored(self) -> bool:
-        return not self.scores
+    def likelihood(self) -> Array:  # (SIZE,)
+        """Return the likelihood of its runs at each merit of its window."""
+        points = self.centre + np.arange(SIZE) - SIZE // 2
+        likely: Array = noise_density((np.array(self.scores)[:, None] - points) * STEP).prod(axis=0)
+        if self.ceilings:
+            likely = likely * noise_below((np.array(self.ceilings)[:, None] - points) * STEP).prod(axis=0)
+        return likely + TINY
 
 
-def likelihood(scores: tuple[float, ...], centre: int, ceilings: tuple[float, ...] = ()) -> Array:  # (SIZE,)
-    points = centre + np.arange(SIZE) - SIZE // 2
-    likely: Array = noise_density((np.array(scores)[:, None] - points) * STEP).prod(axis=0)
-    if ceilings:
-        likely = likely * noise_below((np.array(ceilings)[:, None] - points) * STEP).prod(axis=0)
-    return likely + TINY
-
-
-@lru_cache(maxsize=1)
-def all_effects() -> Array:  # (K, 2 FAR + 2 SIZE - 1)
-    """Return every effect that kernels() needs; computing the powers again would take far longer."""
-    return effects(np.arange(1 - SIZE - FAR, SIZE + FAR))
+# ---- messages --------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1024)
 def kernels(offset: int) -> tuple[Array, NDArray[np.complex128]]:
     """Return the effects between the windows of a child and its parent, `offset` steps apart, and their spectrum."""
-    first = max(-FAR, min(FAR, offset)) + FAR
-    table = all_effects()[:, first : first + len(DIFFERENCES)]
+    table = effects(DIFFERENCES + max(-FAR, min(FAR, offset)))
     return table, np.fft.rfft(table[:, ::-1], 2 * SIZE)
 
 
-@lru_cache(maxsize=1)
+@cache
 def effects_up_to() -> Array:  # (K, 2 FAR)
     """Return the probability of an effect of at most k steps under each component, for k from -FAR on."""
     return np.cumsum(effects(np.arange(-FAR, FAR)), axis=1)
@@ -146,35 +129,19 @@ def upward(beliefs: Array, offsets: Sequence[int]) -> Array:  # (N, K, SIZE)
     return np.maximum(full[..., SIZE - 1 : 2 * SIZE - 1], TINY)
 
 
-@dataclass(frozen=True)
-class Leaves:
-    """Hold the attempts without children: most of a night; their messages do not depend on the weights."""
-
-    places: tuple[int, ...]
-    centres: tuple[int, ...]  # of the windows of all attempts, in their order
-    own: Array  # (L, SIZE): likelihoods
-    messages: Array  # (L, K, SIZE): to the parents, by component
-
-    @classmethod
-    def of(cls, nodes: tuple[Node, ...]) -> "Leaves":
-        inner = {node.parent for node in nodes}
-        places = tuple(i for i in range(len(nodes)) if i not in inner)
-        centres = tuple(node.centre for node in nodes)
-        if not places:
-            return cls((), centres, np.ones((0, SIZE)), np.ones((0, len(PRIOR), SIZE)))
-        found = [leaf(nodes[i].scores, nodes[i].ceilings, centres[i], centres[nodes[i].parent]) for i in places]
-        own, messages = (np.stack(parts) for parts in zip(*found, strict=True))
-        return cls(places, centres, own, messages)
+def downward(effect: Array, apart: Array) -> Array:  # (SIZE,)
+    """Return the message of a parent to its child."""
+    return np.convolve(effect, apart, "valid") + TINY
 
 
-@lru_cache(maxsize=REMEMBERED)  # from one decision to the next, one leaf is new
-def leaf(
-    scores: tuple[float, ...], ceilings: tuple[float, ...], centre: int, parent: int
-) -> tuple[Array, Array]:  # (SIZE,), (K, SIZE)
-    """Return the likelihood of an attempt without children, and its message to its parent, whose centre is `parent`."""
-    own, offset = likelihood(scores, centre, ceilings), centre - parent
-    message: Array = upward(own[None], [offset])[0]
-    return own, message if scores else message + beneath(offset)
+def without(log_message: Array, belief: Array) -> Array:
+    """Return a belief without this message."""
+    apart = belief * np.exp(log_message.max() - log_message)
+    before: Array = apart / apart.sum()
+    return before
+
+
+# ---- the posterior ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -185,59 +152,57 @@ class Belief:
     offsets: tuple[int, ...]  # of every window from that of the parent
     weights: Array  # (K,): of an edit whose source is not known
     own: Array  # (N, K): of every edit, by its source
-    merged: Array  # (N, SIZE): logarithms of the messages of every edit to its parent, over all components
+    runs: Array  # (N, SIZE): likelihood of every attempt's own runs
+    messages: Array  # (N, K, SIZE): of every edit to its parent, by component
+    merged: Array  # (N, SIZE): logarithms of the messages over all components
     below: Array  # (N, SIZE): belief about an attempt's merit from its own runs and its descendants
     above: Mapping[int, Array]  # belief from the rest of the tree, for attempts with children
     log_evidence: float  # of all scores, in lattice steps
 
     @classmethod
     def of(
-        cls, nodes: tuple[Node, ...], weights: Array, leaves: Leaves | None = None, own: Array | None = None
+        cls, nodes: tuple[Node, ...], weights: Array, own: Array | None = None, earlier: "Belief | None" = None
     ) -> "Belief":
-        """Compute the posterior in two passes along the tree: from the leaves up, then from the root down."""
-        leaves = leaves or Leaves.of(nodes)
+        """Compute the posterior in two passes along the tree: from the leaves up, then from the root down.
+
+        earlier: about the same tree, since the messages of attempts without children do not depend on the weights.
+        """
         own = np.tile(weights, (len(nodes), 1)) if own is None else own
-        centres = leaves.centres
+        centres = [node.centre for node in nodes]
         offsets = tuple(centre - centres[node.parent] for node, centre in zip(nodes, centres, strict=True))
+        if earlier is not None:
+            runs, messages = earlier.runs, earlier.messages.copy()
+        else:
+            runs = np.stack([node.likelihood() for node in nodes])
+            messages = upward(runs, offsets)
+            for i, node in enumerate(nodes):
+                if not node.scores:
+                    messages[i] += beneath(offsets[i])
+        merged = np.log(np.einsum("nk,nks->ns", own, messages))
         inner = sorted({node.parent for node in nodes})
-        below, merged = np.empty((len(nodes), SIZE)), np.zeros((len(nodes), SIZE))
-        below[list(leaves.places)] = leaves.own
-        merged[list(leaves.places)] = np.log(np.einsum("nk,nks->ns", own[list(leaves.places)], leaves.messages))
-        logs = {i: np.log(likelihood(nodes[i].scores, centres[i], nodes[i].ceilings)) for i in inner}
-        for i in leaves.places:
-            logs[nodes[i].parent] += merged[i]
+        below, logs = runs.copy(), {i: np.log(runs[i]) for i in inner}
+        for i, node in enumerate(nodes):
+            if i not in logs:
+                logs[node.parent] += merged[i]
         log_evidence = 0.0
         for i in reversed(inner):
             peak = float(logs[i].max())
             log_evidence += peak
             below[i] = np.exp(logs[i] - peak) + TINY
             if i > 0:
-                merged[i] = np.log(own[i] @ upward(below[i : i + 1], offsets[i : i + 1])[0])
+                messages[i] = upward(below[i : i + 1], offsets[i : i + 1])[0]
+                merged[i] = np.log(own[i] @ messages[i])
                 logs[nodes[i].parent] += merged[i]
         log_evidence += float(np.log(below[0].sum()))
         above: dict[int, Array] = {0: np.ones(SIZE)}
         for i in inner[1:]:
             parent = nodes[i].parent
             above[i] = downward(own[i] @ kernels(offsets[i])[0], without(merged[i], above[parent] * below[parent]))
-        return cls(nodes, offsets, weights, own, merged, below, above, log_evidence)
-
-    def likelihoods(self, leaves: Leaves) -> Array:  # (N, K)
-        """Return the likelihood of each component for every edit, given all other evidence; ignore the root's."""
-        beliefs = {i: above * self.below[i] for i, above in self.above.items()}
-        rows = np.ones((len(self.nodes), len(self.weights)))
-        places = list(leaves.places)
-        parents = np.stack([beliefs[self.nodes[i].parent] for i in places]) if places else np.ones((0, SIZE))
-        rows[places] = np.einsum("ns,nks->nk", without(self.merged[places], parents), leaves.messages)
-        for i in self.above:
-            rows[i] = self.likelihood_of(i)
-        return rows
+        return cls(nodes, offsets, weights, own, runs, messages, merged, below, above, log_evidence)
 
     def likelihood_of(self, i: int) -> Array:  # (K,)
         """Return the likelihood of each component for one edit, given all other evidence."""
-        message = upward(self.below[i : i + 1], self.offsets[i : i + 1])[0]
-        if self.nodes[i].is_censored:
-            message += beneath(self.offsets[i])
-        likely: Array = message @ self.apart(i)
+        likely: Array = self.messages[i] @ self.apart(i)
         return likely
 
     def sure(self, i: int) -> float:
@@ -317,30 +282,21 @@ def blur(error: float) -> Array:
     return weights
 
 
-def without(log_message: Array, belief: Array) -> Array:
-    """Return a belief without this message."""
-    apart = belief * np.exp(log_message.max(axis=-1, keepdims=True) - log_message)
-    before: Array = apart / apart.sum(axis=-1, keepdims=True)
-    return before
-
-
-def downward(effect: Array, apart: Array) -> Array:  # (SIZE,)
-    """Return the message of a parent to its child."""
-    return np.convolve(effect, apart, "valid") + TINY
+# ---- what a night teaches --------------------------------------------------------------------------------------------
 
 
 def learn(nodes: tuple[Node, ...]) -> Belief:
     """Return the belief under the weights that fit the night and the prior best (MAP, by EM)."""
-    leaves = Leaves.of(nodes)
-    belief = Belief.of(nodes, PRIOR, leaves)
+    belief = Belief.of(nodes, PRIOR)
     if len(nodes) == 1:
         return belief
     _, sources = np.unique([node.source for node in nodes[1:]], return_inverse=True)
     is_fresh = np.array([node.merges is None for node in nodes[1:]])
     for _ in range(ROUNDS):
-        likelihoods = belief.likelihoods(leaves)
+        likelihoods = np.stack([belief.likelihood_of(i) for i in range(len(nodes))])  # the root's is not used
         weights, own = fitted(likelihoods[1:], sources, belief.own[1:], is_fresh)
-        belief = Belief.of(nodes, weights, leaves, inherited(nodes, likelihoods, np.vstack([weights, own])))
+        own = inherited(nodes, likelihoods, np.vstack([weights, own]))
+        belief = Belief.of(nodes, weights, own, belief)
     return belief
 
 

@@ -29,7 +29,7 @@ from agent.experiment import (
     is_half,
     named,
 )
-from agent.judging.belief import SIZE, STEP, TINY, Array, effects, knowledge_gradient, likelihood, worths
+from agent.judging.belief import SIZE, STEP, TINY, Array, Node, effects, knowledge_gradient, worths
 from agent.judging.failures import fault, trusted
 from agent.judging.intervals import Interval, Spread, difference
 from agent.judging.noise import Knowledge, know, measured
@@ -242,8 +242,8 @@ class _Champion:
         if not scores:
             return None
         belief, top = self.known.belief, self.known.place[self.attempt.number]
-        centre = round(float(np.median(scores)))
-        likely = np.convolve(belief.merit(top), likelihood(scores, centre)[::-1])  # of every champion - without
+        centre = Node(0, scores).centre
+        likely = np.convolve(belief.merit(top), Node(0, scores).likelihood()[::-1])  # of every champion - without
         return belief.nodes[top].centre - centre + np.arange(1 - SIZE, SIZE), likely
 
     def _scores_without(self, number: int) -> tuple[float, ...]:

@@ -17,7 +17,6 @@ from agent.judging.belief import (
     Node,
     effects,
     learn,
-    likelihood,
     noise_below,
     noise_density,
     worths,
@@ -43,7 +42,7 @@ def table(i: int) -> np.ndarray:  # (merit of the child, merit of its parent)
 
 def joint(i: int) -> np.ndarray:
     """Of the merits of attempt 4 or 1 and its parent, by sums over all the others."""
-    own = [likelihood(node.scores, node.centre) for node in TREE]
+    own = [node.likelihood() for node in TREE]
     four = own[4] * (own[5] @ table(5))
     three, two = own[3] @ table(3), own[2] @ table(2)
     if i == 4:
@@ -172,7 +171,7 @@ def test_a_ceiling_says_what_the_sum_over_all_scores_below_it_says():
     baseline = Node(0, (0.0, 0.3 / STEP, -0.3 / STEP))
     low = np.arange(-4000, 8 * int(1 / STEP))  # the score that it would have had: down to 500 sigma below
     ceiling = 0.5 / STEP
-    own = likelihood(baseline.scores, baseline.centre)
+    own = baseline.likelihood()
     merits = baseline.centre + np.arange(SIZE) - SIZE // 2
     table = effects(np.arange(-5000, 5000))  # (K, differences)
     below = noise_below((ceiling - low) * STEP)
@@ -187,16 +186,6 @@ def test_the_probability_below_is_the_integral_of_the_density():
     summed = np.cumsum(noise_density(grid)) * (grid[1] - grid[0])
     for at in (-5.0, -1.0, 0.0, 0.7, 3.0):
         assert noise_below(np.array([at]))[0] == pytest.approx(np.interp(at, grid, summed), abs=1e-3)
-
-
-# ---- long nights -----------------------------------------------------------------------------------------------------
-
-
-def test_a_belief_keeps_little_of_each_of_thousands_of_attempts():
-    nodes = night(np.random.default_rng(0), 2000, (0.7, 0.18, 0.12))
-    belief = vars(learn(nodes))
-    assert len(belief["nodes"]) == 2001
-    assert sum(value.nbytes for value in belief.values() if isinstance(value, np.ndarray)) < 3_000 * len(nodes)
 
 
 # ---- sigma -------------------------------------------------------------------------------------------------------
