@@ -8,7 +8,6 @@ NightshiftError
 ├── NightError     tags, locks, journals, options that the night cannot use
 │   └── NothingYet what is asked for is not there so far: a night, a result, a night that runs
 ├── MachineError   disk, data, devices, missing packages
-│   └── Starved    other programs have repeatedly used up memory or disk, or the driver has ended it
 ├── NoIdea         a proposer has no idea this time; another proposer may have one
 │   ├── NotYet     it cannot have one before the night has gone on
 │   └── Unanswered no call is possible now, whatever it would ask for
@@ -64,10 +63,6 @@ class NothingYet(NightError):
 
 class MachineError(NightshiftError):
     """Say that this machine lacks a device, package, program, memory or disk space."""
-
-
-class Starved(MachineError):
-    """Say that a process was ended several times: other programs had used up memory or disk, or the driver ended it."""
 
 
 class NoIdea(NightshiftError):

@@ -32,16 +32,12 @@ class Ending(StrEnum):
     SLEPT = "slept"  # the machine slept during it; redone
     STOPPED = "stopped"  # killed because the user asked; redone on resume
     LOST = "lost"  # the harness died during it; redone on resume
-    FELLED = "felled"  # the machine went down during it, or its keeper was killed; redone once
-    DELAYED = "delayed"  # it overran while other programs kept the machine busy; redone once
-    STARVED = "starved"  # killed because other programs had used up the machine's memory or disk; redone
-    DISRUPTED = "disrupted"  # the driver or the system ended it: a GPU's watchdog, a lost GPU; redone twice
-    SLOWED = "slowed"  # the machine was slow during it: throttled, or busy; redone twice
+    SPOILT = "spoilt"  # by the machine: its memory, disk, load, speed or driver, or a power cut; redone once
     BROKEN = "broken"  # it failed while not even attempt 0 would run on this machine; redone on resume
 
 
-DENIED = frozenset({Ending.STARVED, Ending.DISRUPTED})  # the machine did not let it run
-VOID = frozenset({Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.DELAYED, Ending.SLOWED, Ending.BROKEN}) | DENIED
+VOID = frozenset({Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.SPOILT, Ending.BROKEN})
+RUNS_A_CHANCE = 4  # that count, for one more that the machine may spoil
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +109,14 @@ class Run:
     worker: str = field(default="local", compare=False)  # who executed it
     began: str | None = field(default=None, compare=False)  # ISO 8601, UTC; None where it was not recorded
     ended: str | None = field(default=None, compare=False)
+
+    @property
+    def steps_s(self) -> float | None:
+        """Return the script's count of steps by its seconds of training; None if it gives none, or did not finish."""
+        said = self.summary
+        if self.ending not in (Ending.FINISHED, Ending.SPOILT) or not (said and said.num_steps):
+            return None
+        return said.num_steps / said.training_seconds if said.training_seconds else None
 
     @property
     def tokens_s(self) -> float | None:
@@ -300,13 +304,17 @@ class Attempt:
 
     @property
     def counted_runs(self) -> tuple[Run, ...]:
-        """Return the runs that count, dawn's included: void ones are repeated.
+        """Return the runs that count, dawn's included: void ones are made again."""
+        return tuple(run for run in self.runs if run.ending not in VOID)
 
-        The first run with a seed during which the machine went down, as in a power cut, is void. The second with the
-        same seed counts: a script that crashes the machine would do so each time.
+    def may_be_void(self, seed: int) -> bool:
+        """Return whether a run with this seed is made again if the machine spoils it: once, then it counts.
+
+        A script can look as if the machine had spoilt it, and would show the best of two runs with every seed. So an
+        edit has one such run, and one more for each RUNS_A_CHANCE that counted.
         """
-        felled = {run.seed: run for run in reversed(self.runs) if run.ending is Ending.FELLED}  # the first of each seed
-        return tuple(run for run in self.runs if run.ending not in VOID and run is not felled.get(run.seed))
+        spoilt = [run.seed for run in self.runs if run.ending is Ending.SPOILT]
+        return seed not in spoilt and (self.number == 0 or len(spoilt) <= len(self.counted_runs) // RUNS_A_CHANCE)
 
     @property
     def done_runs(self) -> tuple[Run, ...]:

@@ -1,9 +1,6 @@
-"""Runs with a speed, and the job of a run, for the tests of those who judge what became of it."""
-
-from typing import Any
+"""Runs with a speed, for the tests of those who judge what became of them."""
 
 from agent.experiment import Attempt, Ending, Proposal, Run, Score, Summary
-from agent.runs.jobs import Measure, Trial
 
 
 def timed(
@@ -26,9 +23,3 @@ def timed(
 
 def attempt(number: int, *runs: Run) -> Attempt:
     return Attempt(number, None if number == 0 else 0, Proposal("", "", "", ""), "", "c", runs)
-
-
-def job(**facts: Any) -> Measure:
-    """The job of an edit's run."""
-    first = Trial(attempt=0, script="", allowance_s=1.0, scoring_s=1.0)
-    return Measure(attempt=1, script="", seed=0, allowance_s=1.0, machine=first, **facts)

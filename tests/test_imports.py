@@ -17,7 +17,6 @@ ROOMS = (
     "agent.script",
     "agent.sandbox",
     "agent.judging",
-    "agent.drift",
     "agent.records",
     "agent.records.ledger",
     "agent.archive",

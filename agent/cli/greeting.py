@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
+import psutil
+
 from agent.amounts import counted
-from agent.drift.power import Power
 from agent.errors import MachineError
 from agent.experiment import WHOLE, Lease, Night, is_look, short
 from agent.invocation import typed
@@ -50,9 +51,9 @@ def greet(context: NightContext) -> None:
     trains_here = terms.ray_address is None  # on a cluster of other machines, this one's company says nothing
     for line in busy_lines(night, leases) if night.budget_s >= LOOKED_FROM_S and trains_here else ():
         say(f"  busy     {line}")
-    power = Power.now().advice
-    if power is not None:
-        say(f"  power    {power}")
+    battery = psutil.sensors_battery()
+    if battery is not None and not battery.power_plugged:
+        say(f"  power    on battery at {battery.percent:.0f}%: runs get fewer steps; connect the charger")
     say(f"  data     {night.data} (protocol {night.protocol})")
     say(f"  judge    {judge_in_words(terms.judge)}")
     say(f"  ideas    {ideas_from(terms)}")

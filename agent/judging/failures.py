@@ -67,8 +67,6 @@ def training_failure(run: Run) -> str | None:
     match run.ending:
         case Ending.FINISHED:
             return None
-        case Ending.FELLED:
-            return "the machine went down during it, or its keeper was killed, twice"
         case Ending.EXCEEDED | Ending.HOPELESS:
             return lines[-1]  # which cap, or at what point, in the harness's words
         case Ending.OVERRAN:

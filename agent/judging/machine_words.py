@@ -4,8 +4,6 @@ The words are in the script's power: a script could print them to have a bad run
 process failed, on a night's own kind of device, and for few runs of an attempt.
 """
 
-from typing import NamedTuple
-
 MOST_LINES = 8  # from the end: a message is followed by a traceback's last lines at most
 DISPLAY = "let the display sleep (pmset displaysleepnow), close what draws on it, or lower BATCH_ROWS"
 DRIVER = "look at the kernel's log (dmesg, or Console on a Mac); a restart of the machine brings a lost GPU back"
@@ -15,7 +13,7 @@ DISK = "free some disk"
 
 # Kind of device ("" for any); words in lower case; what they mean; what a user can do. Sources: IOGPU's errors 00000002
 # to 0000000e and Apple's MTLCommandBufferError; the CUDA runtime's cudaGetErrorString; NVIDIA's Xid 79 and NVML.
-CERTAIN = (
+MESSAGES = (
     ("metal", "impacting interactivity", "the GPU's watchdog ended it, since it held up the display", DISPLAY),
     ("metal", "caused gpu timeout error", "the GPU's watchdog ended it after its time limit", DISPLAY),
     ("metal", "caused gpu hang error", "the GPU hung and was reset", DISPLAY),
@@ -30,10 +28,8 @@ CERTAIN = (
     ("cuda", "cuda-capable device(s) is/are busy or unavailable", "another program holds the GPU", DRIVER),
     ("cuda", "system has unsupported display driver", "the driver was replaced while it ran", DRIVER),
     ("cuda", "driver/library version mismatch", "the driver was replaced while it ran", DRIVER),
-)
-# These follow from a script's own fault as well: one that asks for more memory than there is gets the same answer as
-# one beside which another program took it all. Sources: MLX's allocators; CUDA errors 2, 700, 710, 719; errno.
-DOUBTFUL = (
+    # These follow from a script's own fault as well: one that asks for more memory than there is gets the same answer
+    # as one beside which another program took it all. Sources: MLX's allocators; CUDA errors 2, 700, 710, 719; errno.
     ("metal", "insufficient memory", "the GPU found no memory, which is the system's own", MEMORY),
     ("metal", "[metal::malloc] resource limit", "the GPU holds as many buffers as it can", MEMORY),
     ("", "[malloc] unable to allocate", "MLX found no memory", MEMORY),
@@ -47,21 +43,13 @@ DOUBTFUL = (
 )
 
 
-class MachineFailure(NamedTuple):
-    """Hold what the end of a log says of the machine."""
-
-    sentence: str  # what happened, in the harness's words and the platform's own, and what to do
-    is_doubtful: bool  # a script's own fault has the same words
-
-
-def told_by(last_lines: str, device_kind: str) -> MachineFailure | None:
-    """Return by which words at the end of a log the machine says that it ended a process; None without any.
+def told_by(last_lines: str, device_kind: str) -> str | None:
+    """Return what the end of a log says of the machine that ended a process, with the remedy; None if it says nothing.
 
     device_kind: cpu, metal or cuda; only its own messages, and the system's, are looked for.
     """
     end = "\n".join(last_lines.splitlines()[-MOST_LINES:]).lower()
-    for kind, words, meaning, remedy in (*CERTAIN, *DOUBTFUL):
+    for kind, words, meaning, remedy in MESSAGES:
         if kind in ("", device_kind) and words in end:
-            doubtful = any(words == row[1] for row in DOUBTFUL)
-            return MachineFailure(f"{meaning} ({kind or 'the system'}: {words}); {remedy}", doubtful)
+            return f"{meaning} ({kind or 'the system'}: {words}); {remedy}"
     return None

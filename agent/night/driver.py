@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from agent.clock import boot_id
 from agent.errors import MachineError
-from agent.experiment import Attempt, DryRun, Ending, History
+from agent.experiment import Attempt, DryRun, History
 from agent.night.context import NightContext
 from agent.night.ideas import Ideas, Supply
 from agent.night.opening import check_disk
@@ -48,7 +48,6 @@ from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
 from agent.profile.of_night import limit_s, measure_phases, phases_were_measured
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
-from agent.runs.runner import STARVED_WAIT_S
 
 POLL_S, REPLAN_S = 0.05, 1.0
 LONGEST_STREAK = 64  # of the attempts that were settled last, as many are remembered
@@ -91,7 +90,6 @@ class Driver:
         self.flight = Flight(self.pool)
         self._introduced: set[int] = set()  # the attempts that the watcher knows to be at work
         self._resting: set[str] = set()  # the workers that it knows to be idle
-        self._starved: set[int] = set()  # the attempts whose last run found no room
         self._settled: deque[int] = deque(maxlen=LONGEST_STREAK)  # in this order, in this call
         self.state.workers = max(1, len(self.pool.workers))
 
@@ -182,9 +180,6 @@ class Driver:
         attempt = self.state.attempts[job.attempt]
         if not attempt.settled:
             self.state.check_in_place()  # before minutes are spent whose result could not be recorded
-        if isinstance(job, Measure) and job.attempt in self._starved:
-            self._starved.discard(job.attempt)
-            job = replace(job, wait_s=STARVED_WAIT_S)
         if isinstance(job, Measure) or not attempt.settled:
             self._introduce(attempt)
         self._announce(attempt, job, worker)
@@ -253,8 +248,6 @@ class Driver:
         elif ended.result is not None:
             record(self.context, self.state, job, ended.result, before.run_id)
         attempt = self.state.attempts[job.attempt]
-        if attempt.runs and attempt.runs[-1].ending is Ending.STARVED and isinstance(job, Measure):
-            self._starved.add(job.attempt)
         if attempt.settled:
             self._introduced.discard(job.attempt)
             self._drop_late(attempt, job)

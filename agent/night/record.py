@@ -7,9 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from agent.drift.paces import lasting
-from agent.drift.speeds import MOST_VOIDS
-from agent.errors import MachineError, NightError
+from agent.errors import NightError
 from agent.experiment import (
     Attempt,
     Audit,
@@ -26,9 +24,8 @@ from agent.night.pace import Ahead, experience, pace_words
 from agent.night.planning.state import State
 from agent.night.planning.steps import Reconsider
 from agent.pools.contention import contention_of
-from agent.runs.execute import Result, is_denied_again, remedy
+from agent.runs.execute import Result
 from agent.runs.jobs import Evaluate, Job, Measure, OfWeights, Reexamine, Rehearse
-from agent.runs.runner import STARVED_WAIT_S
 from agent.view.status import noise_lines
 
 
@@ -61,14 +58,12 @@ def record_begin(state: State, job: Job, worker: str) -> int:
 
 
 def record(context: NightContext, state: State, job: Job, result: Result, run_id: int) -> None:
-    """Record the result of a job; raise MachineError if every further run would be void as well."""
+    """Record the result of a job."""
     match result:
         case Run():
             assert isinstance(job, Measure)
-            before = state.paces
             state.end_run(job.attempt, run_id, result)
             _tell_void(context, job, result)
-            _tell_pace(context, state, job, before)
         case DryRun():
             state.record_dry_run(job.attempt, result)
         case Score():
@@ -93,36 +88,11 @@ def record_loss(context: NightContext, state: State, job: Job, why: str, run_id:
 
 def _tell_void(context: NightContext, job: Measure, run: Run) -> None:
     """Say why a run is void, if it is."""
-    reason = run.last_lines.rpartition("\n")[2]
-    if run.ending is Ending.BROKEN:
-        raise MachineError(f"{reason}; repair that and give the same command: the run is done again")
-    if is_denied_again(run.ending, job):
-        raise MachineError(f"{reason}; {remedy(context.runner, run.ending)}")
     if run.ending is Ending.SLEPT:
         context.watcher.said("the machine slept during this run: it does not count and is done again")
-    if run.ending is Ending.FELLED and Ending.FELLED not in job.before:
-        context.watcher.said(f"the keeper of this run of #{job.attempt} was killed: it is done again, once")
-    if run.ending is Ending.DELAYED:
-        why = "; ".join(run.last_lines.split("\n")[-2:])
-        context.watcher.said(f"this run of #{job.attempt} overran and is done again, once: {why}")
-    if run.ending in (Ending.DISRUPTED, Ending.SLOWED):
-        context.watcher.said(f"this run of #{job.attempt} does not count and is done again: {reason}")
-    if run.ending is Ending.STARVED:
-        again = f"is done again in {STARVED_WAIT_S:.0f} s: other programs took its room"
-        context.watcher.said(f"this run of #{job.attempt} does not count and {again} ({reason})")
-
-
-def _tell_pace(context: NightContext, state: State, job: Measure, before: tuple[str, ...]) -> None:
-    """Say that the machine trains at another pace for good, if this run has shown it."""
-    if state.paces == before:
-        return
-    is_slow = any(run.began == state.paces[-1] for run in lasting(state.attempts[job.attempt]))
-    how = f"slow {MOST_VOIDS + 1} times in a row, so it counts" if is_slow else "much faster than before"
-    measured = "the incumbent" if state.best is None else f"#{state.best.number}"
-    context.watcher.said(
-        f"this run of #{job.attempt} was {how}: the machine trains at another pace now; {measured} is measured again, "
-        f"and scores from before are compared by its difference"
-    )
+    if run.ending is Ending.SPOILT:
+        reason = run.last_lines.rpartition("\n")[2]
+        context.watcher.said(f"this run of #{job.attempt} does not count and is done again, once: {reason}")
 
 
 def _tell_holdout(context: NightContext, state: State, job: Evaluate, held: Score) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agent.amounts import counted
-from agent.drift.speeds import speed
 from agent.experiment import History, Run
 
 NOTABLE = 0.02  # of the speed; less is said nowhere
@@ -53,9 +52,9 @@ def contention_of(history: History) -> Contention | None:
     """
     spans = [(run, span) for attempt in history for run in attempt.runs if (span := _span(run)) is not None]
     made = [
-        _Timed(run.worker, tokens_s, own, covered(own, (span for other, span in spans if other is not run)))
+        _Timed(run.worker, steps_s, own, covered(own, (span for other, span in spans if other is not run)))
         for run in (history[0].done_runs if history else ())
-        if (own := _span(run)) is not None and (tokens_s := speed(run)) is not None
+        if (own := _span(run)) is not None and (steps_s := run.steps_s) is not None
     ]
     beside = [run for run in made if run.shared >= BESIDE]
     began_s = min((run.span[0] for run in beside), default=0.0)

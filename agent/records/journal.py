@@ -369,8 +369,11 @@ class Journal:
 
     def mark_lost_runs(self, boot: str = "") -> int:
         """End the runs that were in progress when the harness or the machine died; return how many there were."""
-        ended = "UPDATE runs SET ending = CASE boot WHEN ? THEN ? ELSE ? END WHERE ending IS NULL"
-        return self._write((ended, (boot, Ending.LOST, Ending.FELLED))).rowcount
+        again = "EXISTS (SELECT 1 FROM runs e WHERE e.attempt = runs.attempt AND e.seed = runs.seed AND e.ending = ?)"
+        ended = f"ending = CASE WHEN boot = ? THEN ? WHEN {again} THEN ? ELSE ? END"
+        told = "last_lines = CASE WHEN boot = ? THEN last_lines ELSE 'the machine went down during it' END"
+        endings = boot, Ending.LOST, Ending.SPOILT, Ending.CRASHED, Ending.SPOILT, boot
+        return self._write((f"UPDATE runs SET {ended}, {told} WHERE ending IS NULL", endings)).rowcount
 
     @contextmanager
     def _legible(self) -> Iterator[None]:

@@ -36,13 +36,7 @@ ATTEMPTS = f"""
     FROM attempts a LEFT JOIN decisions d ON d.id = (SELECT max(id) FROM decisions WHERE attempt = a.number)
     GROUP BY 1, 2, 3
 """
-# void runs do not count, nor does the first of a seed during which the machine went down
-COUNTS = f"""
-    ending NOT IN ({", ".join(f"'{ending}'" for ending in sorted(VOID))})
-        AND NOT (ending = '{Ending.FELLED}' AND NOT EXISTS (
-            SELECT 1 FROM runs e
-            WHERE e.attempt = r.attempt AND e.seed = r.seed AND e.ending = '{Ending.FELLED}' AND e.id < r.id))
-"""
+COUNTS = "ending NOT IN ({})".format(", ".join(f"'{ending}'" for ending in sorted(VOID)))
 RUNS = f"""
     SELECT {SOURCE} AS source, {IDEA} AS is_idea, dawn = 0 AS of_night, ending, {COUNTS} AS counts,
         count(*) AS runs, total(wall_s) AS train_s, max(ended) AS ended,
@@ -52,7 +46,6 @@ RUNS = f"""
     GROUP BY 1, 2, 3, 4, 5
 """
 TIMES = f"SELECT ending, coalesce(wall_s, 0) AS wall_s FROM runs r WHERE dawn = 0 AND ending IS NOT NULL AND {COUNTS}"
-REPEATED = VOID | {Ending.FELLED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +92,7 @@ class Spent:
     @classmethod
     def of(cls, history: History) -> "Spent":
         runs = [run for one in history for run in one.runs]
-        void_s = sum(run.wall_s for run in runs if run.ending in REPEATED)
+        void_s = sum(run.wall_s for run in runs if run.ending in VOID)
         dry_runs_s = sum(one.dry_run.wall_s for one in history if one.dry_run is not None)
         training_s = sum(run.wall_s for run in runs)
         return cls(training_s - void_s, sum(run.spent_s for run in runs) - training_s, void_s + dry_runs_s)
@@ -164,7 +157,7 @@ class Standing:
         open_ones = ",".join(map(str, numbers[None]))
         titles = journal.query(f"SELECT number, title FROM attempts WHERE number IN ({open_ones}) ORDER BY number")
         stops = any(run["ending"] == Ending.HOPELESS for run in runs)
-        void_s = sum(run["train_s"] for run in runs if run["ending"] in REPEATED)
+        void_s = sum(run["train_s"] for run in runs if run["ending"] in VOID)
         return cls(
             attempts=sum(row["attempts"] for row in attempts),
             counts=counts,

@@ -7,11 +7,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agent.drift.power import Power
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Lease, Night, is_look
 from agent.files import throwaway_folder, write_plain
@@ -49,9 +47,9 @@ def probe(folder: Path, data: str | None = None, dataset: str | None = None, lea
 
 
 def keep_machine(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Keep cores, memory and the source of power in a night's folder, for those who are told of it."""
+    """Keep the number of cores and the size of memory in a night's folder, for authors who are told of them."""
     known = {name: facts[name] for name in ("cores", "memory_bytes") if facts.get(name)}
-    write_plain(folder / MACHINE, json.dumps(known | {"power": asdict(Power.now())}) + "\n")
+    write_plain(folder / MACHINE, json.dumps(known) + "\n")
 
 
 def read_machine(folder: Path) -> tuple[int, float] | tuple[None, None]:

@@ -2,22 +2,8 @@
 
 from dataclasses import dataclass
 
-from agent.drift.speeds import Usual
-from agent.experiment import Attempt, Ending
 from agent.judging.early_stop import Bound
 from agent.runs.score import Split
-
-SPOILT = frozenset({Ending.DELAYED, Ending.STARVED, Ending.DISRUPTED})  # what a script could have caused itself
-MOST_SPOILT, RUNS_A_CHANCE = 2, 4  # void runs of an attempt for that, and one more for so many that counted
-
-
-def has_chances(attempt: Attempt) -> bool:
-    """Return whether one more of an attempt's runs may be void for what a script can cause itself.
-
-    A script that had further tries with every seed would show the best of a few each time. Attempt 0 is not suspected.
-    """
-    spoilt = sum(run.ending in SPOILT for run in attempt.runs)
-    return attempt.number == 0 or spoilt < MOST_SPOILT + len(attempt.counted_runs) // RUNS_A_CHANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,20 +24,11 @@ class Rehearse:
     """Make an attempt's trial run."""
 
     trial: Trial
-    machine: Trial | None  # made where there was no room; None: the attempt is attempt 0
+    machine: Trial | None  # of attempt 0; None: the attempt is attempt 0
 
     @property
     def attempt(self) -> int:
         return self.trial.attempt
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
-    """Train attempt 0 for a moment, to see whether this machine is slow now."""
-
-    trial: Trial
-    budget_s: float
-    steps_s: float  # that its runs made in so much time from their start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +42,9 @@ class Measure:
     machine: Trial
     dawn: int = 0  # 0: for the night; k: for its k-th dawn
     bounds: tuple[Bound, ...] = ()
-    before: tuple[Ending, ...] = ()  # how earlier runs with this seed ended
-    has_run_well: bool = False  # a run of the attempt was scored
-    was_in_time: bool = False  # and none was done again for its time
-    has_chances: bool = True  # see has_chances()
-    usual: Usual | None = None  # what is known of its speed; None: nothing
-    reference: Reference | None = None  # None: none is cheap enough
-    alone: bool = False  # while no other job goes on
+    has_run_well: bool = False  # a run of the attempt was scored: a failure may be the machine's
+    may_be_void: bool = True  # see Attempt.may_be_void()
+    usual_steps_s: float | None = None  # of the script's other runs; None: nothing is known of its speed
     wait_s: float = 0.0  # before it begins, so that other programs end, or the machine cools down
 
 
@@ -85,6 +58,7 @@ class OfWeights:
     limit_s: float  # of each process that looks at them
     machine: Trial
     split: Split = "validation"
+    has_run_well: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +66,6 @@ class Evaluate(OfWeights):
     """Score the weights of a finished run."""
 
     refusal: str | None = None  # why the weights are not scored; None: they are
-    has_run_well: bool = False  # a failure may be the machine's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

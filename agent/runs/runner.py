@@ -1,21 +1,20 @@
 """Run a night's processes in their box and in fresh folders.
 
-Repeats decides whether a dry run, a scoring or a replay is repeated because of the machine; execute.py decides about a
-night's runs. A script may leave anything in its folder: agent/files.py reads its files safely.
+A script may leave anything in its folder: agent/files.py reads its files safely.
 """
 
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent.errors import Starved
 from agent.experiment import LOCAL, WHOLE, Ending, Lease, Night, Progress, Run
 from agent.files import plain_bytes, remove
 from agent.judging.machine_words import told_by
@@ -32,7 +31,7 @@ TRAINING_TEXT = ("train.*",)  # only in a training box: in a scoring box a scrip
 WARM = ("cache/kernels", "cache/blas", "mlx", ".nv")  # compiled code in a run's TMPDIR, copied to later runs
 MAX_WARM_BYTES = 512 << 20
 MAX_LEFT_BYTES, MAX_LEFT_FILES = 64 << 20, 1000  # that a script may leave for the user beside its results
-STARVED_TRIES, STARVED_WAIT_S = 3, 60.0  # give other programs time to free memory and disk
+REST_S, REST_SHARE = 60.0, 0.2  # before what the machine has spoilt is done again: at most, and of the budget
 POLL_S = 0.05
 WARM_LOCK = threading.Lock()  # one worker may copy the warm caches while another adds to them
 
@@ -149,7 +148,16 @@ class Runner:
         _reopen(folder)
         # remove setuid bits: another user could run such a file with our rights
         subprocess.run(["chmod", "-R", "ug-s", "--", str(folder)], capture_output=True, check=False)
-        return outcome
+        if outcome.ending is not Ending.CRASHED or outcome.spoilt is not None:
+            return outcome
+        was_killed = outcome.exit_code == -signal.SIGKILL  # as where memory ran out
+        spoilt = "the system killed it" if was_killed else told_by(outcome.last_lines, self.night.device_kind)
+        return replace(outcome, spoilt=spoilt)
+
+    @property
+    def rest_s(self) -> float:
+        """Return for how long other programs may free memory and disk, or the machine cool down, before a repeat."""
+        return min(REST_S, REST_SHARE * self.night.budget_s)
 
     def wait(self, wait_s: float) -> None:
         """Wait for wait_s seconds, or until the user asks to end the current run, and report progress meanwhile."""
@@ -217,39 +225,21 @@ class Runner:
 
 
 class Repeats:
-    """Decide which processes to repeat because of the machine; for processes that the journal does not list."""
+    """Say which processes to run again: after each sleep of the machine, and once where the machine has spoilt one.
+
+    The second time counts as the script's. Of a night's runs, which the journal lists, Attempt.may_be_void() says it.
+    """
 
     def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-        self._late = self._felled = False
-        self._starved = self._disrupted = 0
+        self._runner, self._is_one_left = runner, True
 
-    def wanted(self, ending: Ending, words: str, busy: str | None) -> bool:
-        """Return whether to repeat a process that ended like this.
-
-        Repeat it after every sleep of the machine, but only once after an overrun on a busy machine, and once after its
-        keeper was killed. Raise Starved when memory or disk was used up STARVED_TRIES times, or the driver ended it as
-        often.
-        """
-        message = told_by(words, self._runner.night.device_kind) if ending is Ending.CRASHED else None
-        if message is not None and not message.is_doubtful:
-            self._disrupted += 1
-            if self._disrupted >= STARVED_TRIES:
-                raise Starved(message.sentence)
-            return True
-        if ending is Ending.STARVED:
-            self._starved += 1
-            if self._starved >= STARVED_TRIES:
-                raise Starved(words.rpartition("\n")[2])
-            self._runner.wait(STARVED_WAIT_S)
-            return True
-        if busy is not None and not self._late:
-            self._late = True
-            return True
-        if ending is Ending.FELLED and not self._felled:
-            self._felled = True
-            return True
-        return ending is Ending.SLEPT
+    def wanted(self, ending: Ending, spoilt: str | None) -> bool:
+        """Return whether to repeat a process that ended like this, after a rest where the machine has spoilt it."""
+        if ending is Ending.SLEPT or spoilt is None or not self._is_one_left:
+            return ending is Ending.SLEPT
+        self._is_one_left = False
+        self._runner.wait(self._runner.rest_s)
+        return True
 
 
 def _is_folder_without_links(root: Path, name: str) -> bool:

@@ -191,10 +191,9 @@ def _ask(
 ) -> Scoring:
     """Run the scorer on this work in a box and return its reply: `count` numbers or a failure.
 
-    Repeat it if the machine slept or was busy, and once if a signal killed it (memory may have run short for a moment):
-    neither says anything about the script.
+    Repeat it if the machine slept, and once if the machine has spoilt it: neither says anything about the script.
     """
-    killed, spent_s, repeats = False, 0.0, Repeats(runner)
+    spent_s, repeats = 0.0, Repeats(runner)
     while True:
         runner.lay_out(folder, script)
         shutil.copyfile(SCORER, folder / SCORER.name)
@@ -203,14 +202,10 @@ def _ask(
         command = [sys.executable, SCORER.name, mode, runner.script_name, str(weights)]
         outcome = runner.call(command, folder, limit_s, weights)
         spent_s += outcome.wall_s
-        by_signal = outcome.exit_code is not None and outcome.exit_code < 0
         if outcome.ending is Ending.STOPPED:
             return Scoring(spent_s)
-        if repeats.wanted(outcome.ending, outcome.last_lines, outcome.busy):
-            continue
-        if killed or not by_signal:
+        if not repeats.wanted(outcome.ending, outcome.spoilt):
             break
-        killed = killed or by_signal
     answer = _answer(outcome, folder, f"{mode}.f32", count)
     runner.drop_all_but_log(folder)
     overran = outcome.ending is Ending.OVERRAN

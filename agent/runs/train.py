@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 from agent.amounts import ABSURD, is_finite
-from agent.drift.speeds import Points, points_of
 from agent.experiment import Attempt, Ending, History, Progress, Run, Summary, Weights
 from agent.files import open_plain, read_end
 from agent.judging.early_stop import Bound, Finished, Losses, bounds, losses
@@ -38,20 +37,21 @@ MOST_CURVES = 400  # the latest, of whose first runs bounds are learnt: the time
 METRICS, METRICS_BYTES = "metrics.jsonl", 8 << 20  # the end of a longer file: about 60,000 points
 
 
-def train(runner: Runner, number: int, script: str, seed: int, allowance_s: float, ahead: Sequence[Bound] = ()) -> Run:
-    """Train once, to the end or to the first bound that is exceeded.
+def train(
+    runner: Runner, number: int, script: str, seed: int, allowance_s: float, ahead: Sequence[Bound] = ()
+) -> tuple[Run, str | None]:
+    """Train once, to the end or to the first bound that is exceeded; return also why the machine may have spoilt it.
 
-    An interrupted run of the same attempt and seed starts over. A run that overran on a busy machine ends as DELAYED
-    instead of OVERRAN; the caller decides whether to repeat it.
+    An interrupted run of the same attempt and seed starts over.
     """
     folder = runner.run_folder(number, seed)
-    run = train_in(runner, folder, script, seed, runner.night.budget_s, allowance_s, ahead)
+    run, spoilt = train_in(runner, folder, script, seed, runner.night.budget_s, allowance_s, ahead)
     if number == 0 and run.ending is Ending.FINISHED:
         runner.keep_warm(folder)
     runner.drop_temporary(folder)
     weights = (WEIGHTS,) if run.ending is Ending.FINISHED else ()
     runner.drop_hoard(folder, f"out/{METRICS}", "out/summary.json", *weights)
-    return run
+    return run, spoilt
 
 
 def train_in(
@@ -62,8 +62,11 @@ def train_in(
     budget_s: float,
     allowance_s: float,
     ahead: Sequence[Bound] = (),
-) -> Run:
-    """Train in this folder, emptied first, for budget_s; kill it allowance_s after the budget."""
+) -> tuple[Run, str | None]:
+    """Train in this folder, emptied first, for budget_s; kill it allowance_s after the budget.
+
+    Return the run, and why its end may be the machine's fault; None: nothing says so.
+    """
     runner.lay_out(folder, script)
     out = folder / "out"
     out.mkdir()
@@ -74,9 +77,9 @@ def train_in(
         command, folder, limit_s, trains=True, progress=lambda: read_progress(out), hopeless=check.has_failed
     )
     run = _as_run(outcome, budget_s, allowance_s, out, seed)
-    if run.ending is not Ending.HOPELESS:
-        return run
-    return dataclasses.replace(run, last_lines=f"{run.last_lines}\n{check.verdict}".strip())
+    if run.ending is Ending.HOPELESS:
+        run = dataclasses.replace(run, last_lines=f"{run.last_lines}\n{check.verdict}".strip())
+    return run, outcome.spoilt
 
 
 def learnt_allowance_s(history: History, budget_s: float) -> float:
@@ -137,21 +140,10 @@ def _losses_of_finished(out: Path) -> Losses:
 
 def read_losses(out: Path) -> Losses:
     """Return the training losses so far; empty if there are none."""
-    return losses(read_curve(out))
-
-
-@cache
-def curve_of_finished(out: Path) -> Points:
-    """Return how many steps a finished run had made when."""
-    return points_of(read_curve(out))
-
-
-def read_curve(out: Path) -> bytes:
-    """Return the end of a run's metrics.jsonl; empty where it has none."""
     try:
-        return read_end(out, METRICS, METRICS_BYTES)
+        return losses(read_end(out, METRICS, METRICS_BYTES))
     except OSError:
-        return b""
+        return losses(b"")
 
 
 # ---- the script's own files ------------------------------------------------------------------------------------------
@@ -197,9 +189,8 @@ def read_weights(out: Path) -> Weights | None:
 def _as_run(outcome: Outcome, budget_s: float, allowance_s: float, out: Path, seed: int) -> Run:
     ending, last_lines = outcome.ending, outcome.last_lines
     if ending is Ending.OVERRAN:
-        ending = Ending.DELAYED if outcome.busy else ending
         allowed = f"{budget_s:g} s of budget and {allowance_s:.3g} s for start and end are over"
-        last_lines = "\n".join(filter(None, (last_lines, outcome.busy, allowed)))
+        last_lines = "\n".join(filter(None, (last_lines, allowed)))
     size = weights_bytes(out.parent)
     if ending is Ending.FINISHED and size is None:
         ending, last_lines = Ending.CRASHED, f"{last_lines}\nit left no {WEIGHTS}".strip()

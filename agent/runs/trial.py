@@ -3,7 +3,6 @@
 Both use training text only, so their error messages may be shown to the author of the edit.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,20 +21,15 @@ ROWS = 2
 
 
 def rehearse(runner: Runner, number: int, script: str, allowance_s: float, limit_s: float) -> DryRun | None:
-    """Train and score briefly; return None if the user stopped it.
-
-    Only the log is kept. Raise Starved if other programs repeatedly left no memory or disk.
-    """
+    """Train and score briefly; return None if the user stopped it. Only the log is kept."""
     watch, folder, repeats = Stopwatch(), runner.dry_folder(number), Repeats(runner)
     budget_s = min(BUDGET_S, runner.night.budget_s)
     while True:
-        run = train_in(runner, folder, script, runner.night.seed, budget_s, allowance_s)
-        late = run.ending is Ending.DELAYED
-        if not repeats.wanted(run.ending, run.last_lines, "busy" if late else None):
+        run, spoilt = train_in(runner, folder, script, runner.night.seed, budget_s, allowance_s)
+        if not repeats.wanted(run.ending, spoilt):
             break
     if run.ending is Ending.STOPPED:
         return None
-    run = replace(run, ending=Ending.OVERRAN) if late else run
     failure, overran = training_failure(run), run.ending is Ending.OVERRAN
     if failure is None:
         aside = folder.with_name(f"{folder.name}.score")

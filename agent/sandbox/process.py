@@ -48,7 +48,7 @@ class Outcome:
     wall_s: float
     last_lines: str
     peak_bytes: int | None = None  # the most memory that it filled at one time; None if it was not watched
-    busy: str | None = None  # why the machine may have been too busy for it; None if it was quiet, or did not overrun
+    spoilt: str | None = None  # why its end may be the machine's fault; None: nothing says so
 
 
 def supervise(
@@ -89,15 +89,15 @@ def supervise(
         wall_s, words = watch.elapsed_s, last_lines(log)
     report = report_of(keeper)
     if report.exceeded is not None:
-        ending = Ending.STARVED if report.is_shortage else Ending.EXCEEDED
-        words = f"{words}\n{report.exceeded}".strip()
-    elif ending is None and watch.slept_s > SLEEP_TOLERANCE_S:
+        words, spoilt = f"{words}\n{report.exceeded}".strip(), report.exceeded if report.is_shortage else None
+        return Outcome(Ending.EXCEEDED, None, wall_s, words, report.peak_bytes, spoilt)
+    if ending is None and watch.slept_s > SLEEP_TOLERANCE_S:
         ending = Ending.SLEPT
     if ending is not None:
         why = busy(before, Counters.now(cores=lease.cores), report.cpu_s) if ending is Ending.OVERRAN else None
         return Outcome(ending, None, wall_s, words, report.peak_bytes, why)
     if report.exit_code is None:  # the keeper itself was killed, which no boxed script can do
-        return Outcome(Ending.FELLED, keeper.returncode, wall_s, words)
+        return Outcome(Ending.CRASHED, keeper.returncode, wall_s, words, spoilt="its keeper was killed")
     ending = Ending.FINISHED if report.exit_code == 0 else Ending.CRASHED
     return Outcome(ending, report.exit_code, wall_s, words, report.peak_bytes)
 

@@ -121,7 +121,7 @@ class TriedEdit:
             read = "read traceback" if self._traceback() else "see reason and log"
             return f"it crashed: {read}, repair the script and try it again; or go back with: {take_best}"
         advice = ADVICE.get(self.attempt.kind) if self.attempt.kind else None
-        if self.attempt.kind is Kind.TOO_SLOW and any(run.ending is Ending.DELAYED for run in self.attempt.runs):
+        if self.attempt.kind is Kind.TOO_SLOW and any(run.ending is Ending.SPOILT for run in self.attempt.runs):
             advice = (
                 f"other programs kept the machine busy, so it may not be too slow: once they have ended, see with: "
                 f"{typed('replay', str(self.number))}"

@@ -3,16 +3,12 @@
 from pathlib import Path
 
 import pytest
-from drifting import attempt, job, timed
+from drifting import attempt, timed
 from nights import Grounds, scripted_context, unigram
 
-from agent.errors import Starved
 from agent.experiment import Ending, Status
-from agent.judging.machine_words import CERTAIN, DOUBTFUL, told_by
+from agent.judging.machine_words import MESSAGES, told_by
 from agent.night.driver import run_night
-from agent.runs.execute import is_denied_again
-from agent.runs.jobs import has_chances
-from agent.runs.runner import Repeats
 
 WATCHDOG = (
     "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution "
@@ -36,11 +32,11 @@ LOGS = {
 @pytest.mark.parametrize("log", LOGS)
 def test_the_words_of_each_platform_are_known(log):
     found = {kind: told_by(f"step 12\n{log}", kind) for kind in ("cpu", "metal", "cuda")}
-    own, _, meaning, remedy = next(row for row in (*CERTAIN, *DOUBTFUL) if row[1] == LOGS[log])
-    for kind, failure in found.items():
-        assert (failure is not None) == (own in ("", kind)), "on its device alone"
-        if failure is not None:
-            assert failure.sentence == f"{meaning} ({own or 'the system'}: {LOGS[log]}); {remedy}"
+    own, _, meaning, remedy = next(row for row in MESSAGES if row[1] == LOGS[log])
+    for kind, sentence in found.items():
+        assert (sentence is not None) == (own in ("", kind)), "on its device alone"
+        if sentence is not None:
+            assert sentence == f"{meaning} ({own or 'the system'}: {LOGS[log]}); {remedy}"
 
 
 @pytest.mark.parametrize(
@@ -55,45 +51,22 @@ def test_what_a_script_says_of_its_own_faults_is_not_the_machines(log):
 
 
 def test_every_message_is_written_as_it_is_compared():
-    words = [row[1] for row in (*CERTAIN, *DOUBTFUL)]
+    words = [row[1] for row in MESSAGES]
     assert words == [one.lower() for one in words]
     assert len(set(words)) == len(words)
 
 
-def test_a_process_that_no_journal_lists_is_redone_twice_then_said(grounds, monkeypatch):
-    monkeypatch.setenv("NIGHTSHIFT_PRESET", "metal")
-    with scripted_context(grounds.root, "t", []) as context:
-        repeats = Repeats(context.runner)
-        assert [repeats.wanted(Ending.CRASHED, WATCHDOG, None) for _ in range(2)] == [True, True]
-        with pytest.raises(Starved, match=r"^the GPU's watchdog ended it"):
-            repeats.wanted(Ending.CRASHED, WATCHDOG, None)
-        assert not Repeats(context.runner).wanted(Ending.FINISHED, WATCHDOG, None)
-        assert not Repeats(context.runner).wanted(Ending.CRASHED, "Insufficient Memory", None)
-
-
-@pytest.mark.parametrize(
-    ("before", "ending", "again"),
-    [
-        ((), Ending.DISRUPTED, False),
-        ((Ending.DISRUPTED,), Ending.DISRUPTED, False),
-        ((Ending.DISRUPTED, Ending.STARVED), Ending.DISRUPTED, True),
-        ((Ending.DISRUPTED, Ending.SLOWED, Ending.DISRUPTED), Ending.DISRUPTED, True),
-        ((Ending.DISRUPTED, Ending.DISRUPTED), Ending.FINISHED, False),
-    ],
-)
-def test_three_with_a_seed_are_enough_whatever_came_between(before, ending, again):
-    assert is_denied_again(ending, job(before=before)) is again
-
-
-def test_an_edit_has_two_void_runs_in_all_and_one_more_for_four_that_counted():
-    spoilt = [timed(1.0, ending, seed=seed) for seed, ending in enumerate((Ending.DISRUPTED, Ending.STARVED))]
-    assert has_chances(attempt(1, *spoilt[:1], timed(1.0)))
-    assert not has_chances(attempt(1, *spoilt, timed(1.0), timed(1.0, seed=1)))
-    assert has_chances(attempt(1, *spoilt, *(timed(1.0, seed=seed) for seed in range(4))))
-    assert has_chances(attempt(0, *spoilt)), "the user's own script is not suspected"
-    assert has_chances(attempt(1, *(timed(1.0, ending) for ending in (Ending.SLOWED, Ending.SLEPT) * 2)))
-    assert is_denied_again(Ending.STARVED, job(has_chances=False))
-    assert not is_denied_again(Ending.FINISHED, job(has_chances=False))
+def test_an_edit_has_one_void_run_and_one_more_for_each_four_that_counted():
+    spoilt, again = timed(1.0, Ending.SPOILT), timed(1.0, Ending.SPOILT, seed=1)
+    assert attempt(1).may_be_void(0)
+    assert not attempt(1, spoilt).may_be_void(0)
+    assert not attempt(1, spoilt, timed(1.0)).may_be_void(1)
+    counted = [timed(1.0, seed=seed) for seed in range(4)]
+    assert attempt(1, spoilt, *counted).may_be_void(4)
+    assert not attempt(1, spoilt, again, *counted).may_be_void(4)
+    assert attempt(0, spoilt, again).may_be_void(2), "the user's own script is not suspected"
+    assert not attempt(0, spoilt, again).may_be_void(1)
+    assert attempt(1, timed(1.0, Ending.SLEPT), timed(1.0, Ending.LOST)).may_be_void(0), "those no script can cause"
 
 
 # ---- a night ---------------------------------------------------------------------------------------------------------
@@ -113,7 +86,7 @@ def dies(notes: Path, deaths: int, words: str, **dials: object) -> str:
 
 
 @pytest.mark.slow  # 14 processes
-def test_a_night_redoes_what_the_driver_ended_twice_before_it_blames_an_edit(grounds: Grounds, tmp_path, monkeypatch):
+def test_a_night_redoes_once_what_the_driver_ended_before_it_blames_an_edit(grounds: Grounds, tmp_path, monkeypatch):
     monkeypatch.setenv("NIGHTSHIFT_PRESET", "metal")
     scripts = [
         dies(tmp_path / "once", 1, WATCHDOG, SHARPNESS=0.6),
@@ -123,14 +96,14 @@ def test_a_night_redoes_what_the_driver_ended_twice_before_it_blames_an_edit(gro
     with scripted_context(grounds.root, "t", scripts) as context:
         run_night(context)
     _, once, always, greedy = grounds.attempts("t")
-    assert [run.ending for run in once.runs] == [Ending.DISRUPTED, Ending.FINISHED]
+    assert [run.ending for run in once.runs] == [Ending.SPOILT, Ending.FINISHED]
     assert once.status is Status.KEEP
-    assert [run.ending for run in always.runs] == [Ending.DISRUPTED, Ending.DISRUPTED, Ending.EXCEEDED]
-    assert always.decision.reason.startswith("the GPU's watchdog ended it")
-    assert [run.ending for run in greedy.runs] == [Ending.CRASHED]  # attempt 0 has memory: it is the edit's own fault
-    said = [sentence for sentence in context.watcher.sentences if "does not count and is done again" in sentence]
-    assert [sentence[:14] for sentence in said] == ["this run of #1", "this run of #2", "this run of #2"]
-    assert all("the GPU's watchdog ended it" in sentence for sentence in said)
+    for edit in (always, greedy):
+        assert [run.ending for run in edit.runs] == [Ending.SPOILT, Ending.CRASHED]
+        assert edit.status is Status.CRASH
+    assert "the GPU's watchdog ended it" in always.decision.reason
+    said = [sentence for sentence in context.watcher.sentences if "does not count and is done again, once" in sentence]
+    assert [sentence[:14] for sentence in said] == ["this run of #1", "this run of #2", "this run of #3"]
 
 
 @pytest.mark.slow  # 12 processes
@@ -143,9 +116,7 @@ def test_a_script_that_calls_for_the_watchdog_with_every_seed_is_not_heard_with_
     with scripted_context(grounds.root, "t", [script], confirm=1) as context:
         run_night(context)
     runs = grounds.attempts("t")[1].runs
-    assert [run.ending for run in runs] == [
-        Ending.FINISHED, Ending.DISRUPTED, Ending.DISRUPTED, Ending.EXCEEDED,
-    ]  # fmt: skip
+    assert [run.ending for run in runs] == [Ending.FINISHED, Ending.SPOILT, Ending.CRASHED]
 
 
 @pytest.mark.slow  # 6 processes

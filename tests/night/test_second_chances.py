@@ -3,11 +3,10 @@
 import dataclasses
 
 import pytest
-from drifting import job
 from judged import decided
 from nights import run_once, scripted_context, unigram
 
-from agent.errors import MachineError, ScriptError, Starved
+from agent.errors import MachineError, ScriptError
 from agent.experiment import (
     Attempt,
     Audit,
@@ -23,12 +22,10 @@ from agent.experiment import (
 from agent.judging.failures import too_slow
 from agent.night.driver import run_night
 from agent.night.ideas import brief
-from agent.night.planning.next_job import allowed_s, was_always_in_time
+from agent.night.planning.next_job import allowed_s
 from agent.night.streak import check_not_slow, is_streak
 from agent.proposers.author.attempts import what_happened
 from agent.proposers.search.evidence import crashed
-from agent.runs import runner as runner_module
-from agent.runs.execute import given_a_second_chance
 from agent.runs.runner import Repeats
 from agent.runs.score import score
 from agent.runs.train import LEAST_ALLOWANCE_S, learnt_allowance_s
@@ -50,17 +47,6 @@ def attempt(*runs: Run, number: int = 1, status: Status | None = None, dry_run: 
     settled = status is not None
     proposal = Proposal("", f"title {number}", "", "llm:x")
     return Attempt(number, 0, proposal, "", runs=runs, decision=decision, settled=settled, dry_run=dry_run)
-
-
-# ---- power cuts ------------------------------------------------------------------------------------------------------
-
-
-def test_the_first_power_cut_with_each_seed_is_forgiven():
-    cut_0, cut_1, well = run(Ending.FELLED, 0), run(Ending.FELLED, 1), run(Ending.FINISHED, 0)
-    again = run(Ending.FELLED, 1)
-    at_dawn = dataclasses.replace(run(Ending.FELLED, 1000), dawn=True)
-    assert attempt(cut_0, well, cut_1, at_dawn).done_runs == (well,)
-    assert attempt(cut_0, well, cut_1, again).done_runs == (well, again)  # it may take the machine down itself
 
 
 # ---- the time of attempt 0 -------------------------------------------------------------------------------------------
@@ -103,17 +89,23 @@ def test_an_overrun_on_a_busy_machine_is_void_once_and_then_a_discard_that_nobod
         history = context.journal.attempts()
         asked = brief(context, context.state(), history[0])
     late = history[1]
-    assert [one.ending for one in late.runs] == [Ending.DELAYED, Ending.OVERRAN]
-    assert late.runs[0].last_lines.splitlines()[-1] == "0.05 s of budget and 0.01 s for start and end are over"
-    assert " of the machine's processors" in late.runs[0].last_lines.splitlines()[-2]
+    assert [one.ending for one in late.runs] == [Ending.SPOILT, Ending.OVERRAN]
+    assert late.runs[1].last_lines.splitlines()[-1] == "0.05 s of budget and 0.01 s for start and end are over"
+    assert " of the machine's processors" in late.runs[0].last_lines.splitlines()[-1]
     assert late.status is Status.DISCARD
     assert late.decision.reason.startswith("too slow to start or to save: still running after ")
     assert asked.broken is None
-    assert any(
-        "this run of #1 overran and is done again, once: other programs took" in one
-        for one in context.watcher.sentences
-    )
-    assert "run with seed 0: delayed" in grounds.nightshift("show", "1").stdout
+    again = "this run of #1 does not count and is done again, once: other programs took"
+    assert any(again in one for one in context.watcher.sentences)
+    assert "run with seed 0: spoilt" in grounds.nightshift("show", "1").stdout
+
+
+@pytest.mark.usefixtures("busy_machine")
+def test_an_attempt_0_that_other_programs_keep_busy_ends_the_night_and_can_go_on(grounds):
+    with pytest.raises(MachineError, match=r"^attempt 0 was ended twice: other programs took .* go on with: "):
+        grounds.try_scripts("t", [], allowance_s=TOO_SHORT_S)
+    grounds.try_scripts("t", [])
+    assert grounds.attempts("t")[0].status is Status.KEEP
 
 
 @pytest.mark.usefixtures("quiet_machine")
@@ -122,24 +114,8 @@ def test_a_script_that_was_in_time_with_another_seed_is_given_a_second_chance_on
     with scripted_context(grounds.root, "t", [], allowance_s=TOO_SHORT_S) as context:
         run_once(context, 1)
     late = grounds.attempts("t")[1].runs[1]
-    assert (late.seed, late.ending) == (1, Ending.DELAYED)
+    assert (late.seed, late.ending) == (1, Ending.SPOILT)
     assert late.last_lines.splitlines()[-1] == "with another seed it was in time"
-
-
-def test_a_script_that_throws_runs_away_gets_one_more_try_and_not_one_with_each_seed():
-    scored = dataclasses.replace(run(Ending.FINISHED), score=Score(1.5, 1.0))
-    assert was_always_in_time(attempt(scored))
-    assert not was_always_in_time(attempt(scored, run(Ending.DELAYED, seed=1)))
-    assert not was_always_in_time(attempt(run(Ending.FINISHED)))
-
-
-def test_the_second_overrun_with_a_seed_counts_wherever_it_comes():
-    delayed, overran = run(Ending.DELAYED), run(Ending.OVERRAN)
-    assert given_a_second_chance(delayed, job()) == delayed
-    assert given_a_second_chance(overran, job()) == overran
-    assert given_a_second_chance(delayed, job(before=(Ending.DELAYED,), was_in_time=True)).ending is Ending.OVERRAN
-    assert given_a_second_chance(overran, job(before=(Ending.LOST,), was_in_time=True)).ending is Ending.DELAYED
-    assert given_a_second_chance(delayed, job(has_chances=False)).ending is Ending.OVERRAN
 
 
 @pytest.mark.usefixtures("busy_machine")
@@ -156,24 +132,13 @@ def test_scoring_and_dry_runs_that_overrun_are_told_apart_from_those_that_fail(g
     assert tried.failure.startswith("still running after ")
 
 
-def test_what_no_journal_lists_is_done_over_after_each_sleep_and_after_one_overrun_on_a_busy_machine(
-    grounds,
-):
+def test_what_no_journal_lists_is_done_over_after_each_sleep_and_once_where_the_machine_spoilt_it(grounds):
     with scripted_context(grounds.root, "t", []) as context:
         repeats = Repeats(context.runner)
-        asked = [(Ending.OVERRAN, None), (Ending.SLEPT, None), (Ending.OVERRAN, "busy"), (Ending.SLEPT, None)]
+        asked = [(Ending.OVERRAN, None), (Ending.SLEPT, None), (Ending.EXCEEDED, "disk full"), (Ending.SLEPT, None)]
         asked += [(Ending.OVERRAN, "busy"), (Ending.CRASHED, None), (Ending.FINISHED, None)]
-        wanted = [repeats.wanted(ending, "words", busy) for ending, busy in asked]
+        wanted = [repeats.wanted(ending, spoilt) for ending, spoilt in asked]
     assert wanted == [False, True, True, True, False, False, False]
-
-
-def test_what_finds_no_room_is_done_over_some_times(grounds, monkeypatch):
-    monkeypatch.setattr(runner_module, "STARVED_WAIT_S", 0.01)
-    with scripted_context(grounds.root, "t", []) as context:
-        repeats = Repeats(context.runner)
-        assert [repeats.wanted(Ending.STARVED, "words", None) for _ in range(2)] == [True, True]
-        with pytest.raises(Starved, match=r"^disk full$"):
-            repeats.wanted(Ending.STARVED, "words\ndisk full", None)
 
 
 def test_an_edit_whose_scoring_overran_is_a_discard(grounds):

@@ -31,7 +31,7 @@ def journal(tmp_path):
     with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
         enter(journal, scored_attempt(0, 1.5, 1.51, 1.49, status=Status.KEEP, script="A = 0"))
         keep, good = decided(Status.KEEP, "below", 0.02, 0.95), Score(1.47, 3.0, audit=AUDIT)
-        felled = run(0, Ending.FELLED, 4.0), run(0, Ending.FELLED, 5.0), run(1, Ending.FINISHED, 9.0, good)
+        felled = run(0, Ending.SPOILT, 4.0), run(0, Ending.CRASHED, 5.0), run(1, Ending.FINISHED, 9.0, good)
         enter(journal, attempt(1, 0, "search", run(0, Ending.FINISHED, 10.0, good)), keep)
         enter(journal, attempt(2, 1, "llm:a", *felled), decided(Status.CRASH, "the machine went down"))
         void = run(0, Ending.SLEPT, 99.0), run(0, Ending.STOPPED, 98.0), run(0, Ending.HOPELESS, 3.0)
@@ -56,7 +56,7 @@ def test_a_night_stands_where_its_attempts_say(journal):
     assert by_questions.best.number == 5
     assert by_questions.counts == {"keep": 2, "discard": 2, "crash": 1}  # of ideas: neither attempt 0 nor a question
     assert by_questions.stopped.stopped == 1
-    assert by_questions.spent.other_s == 99 + 98 + 4 + 5 + 3
+    assert by_questions.spent.other_s == 99 + 98 + 4 + 3
     assert by_questions.unfinished == [(6, "title 6"), (8, "title 8")]
     assert {one.source: one.kept for one in by_questions.brought} == {"search": 2, "llm": 0}
 

@@ -54,10 +54,11 @@ def run(folder: Path, *command: str, **given: int) -> Outcome:
     )
 
 
-def reason(folder: Path, *command: str, ending: Ending = Ending.EXCEEDED, **given: int) -> str:
+def reason(folder: Path, *command: str, is_shortage: bool = False, **given: int) -> str:
     """Run a command that would last a minute, and return why it was ended."""
     outcome = run(folder, *command, **given)
-    assert (outcome.ending, outcome.exit_code) == (ending, None), outcome
+    assert (outcome.ending, outcome.exit_code) == (Ending.EXCEEDED, None), outcome
+    assert (outcome.spoilt is not None) == is_shortage
     assert outcome.wall_s < 30
     return outcome.last_lines.splitlines()[-1]
 
@@ -88,7 +89,7 @@ def test_the_memory_of_all_its_processes_counts(tmp_path):
 
 
 def test_the_machine_keeps_a_reserve_of_memory(tmp_path):
-    said = reason(tmp_path, "sleep", "60", ending=Ending.STARVED, spare_memory_bytes=1 << 60)
+    said = reason(tmp_path, "sleep", "60", is_shortage=True, spare_memory_bytes=1 << 60)
     assert said.startswith("out of memory: this run used 0.00 GB, the machine had ")
     assert said.endswith(f" GB left, {2**30}.00 GB are its reserve")
 
@@ -304,7 +305,7 @@ def test_a_single_file_ends_at_its_limit(tmp_path):
 
 
 def test_the_disk_keeps_a_reserve(tmp_path):
-    said = reason(tmp_path, "sleep", "60", ending=Ending.STARVED, spare_disk_bytes=1 << 60)
+    said = reason(tmp_path, "sleep", "60", is_shortage=True, spare_disk_bytes=1 << 60)
     assert said.startswith("disk full: ")
     assert said.endswith(f" GB are left, {2**30}.00 GB are the night's reserve")
 
@@ -344,7 +345,8 @@ def test_a_script_that_fails_on_a_full_disk_before_the_watch_has_looked_is_no_cr
         (disk / "work").mkdir()
         (disk / "another program's").write_bytes(bytes(7 * MB))
         outcome = run(disk / "work", "sh", "-c", "head -c 4000000 /dev/zero > big", spare_disk_bytes=2 * MB)
-        assert outcome.ending is Ending.STARVED
+        assert outcome.ending is Ending.EXCEEDED
+        assert outcome.spoilt is not None
 
 
 def test_usage_is_what_the_disk_holds(tmp_path):

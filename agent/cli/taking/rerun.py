@@ -129,20 +129,19 @@ def changed_files(original: Original, night: Night) -> tuple[str, ...]:
 
 
 def run_again(original: Original, seed: int, runner: Runner, screen: Screen) -> tuple[Replay, Run] | None:
-    """Train, score and audit once; return None if the user stopped it. Raise Starved without memory or disk."""
+    """Train, score and audit once; return None if the user stopped it."""
     number, attempt = original.attempt.number, original.as_attempt
     allowance_s = _allowance_s(original, runner.night)
     screen.attempt_began(attempt)
     repeats = Repeats(runner)
     while True:
         screen.run_began(attempt, seed)
-        run = train(runner, number, original.script, seed, allowance_s)
-        late = run.ending is Ending.DELAYED
-        if not repeats.wanted(run.ending, run.last_lines, "busy" if late else None):
+        run, spoilt = train(runner, number, original.script, seed, allowance_s)
+        if not repeats.wanted(run.ending, spoilt):
             break
     if run.ending is Ending.STOPPED:
         return None
-    failure = training_failure(replace(run, ending=Ending.OVERRAN) if late else run)
+    failure = training_failure(run)
     if failure is None:
         screen.scoring_began(attempt)
         limit_s = FIRST_LIMIT_S

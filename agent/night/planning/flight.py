@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from agent.pools.pool import Pool
-from agent.runs.jobs import Job, Measure, Rehearse
+from agent.runs.jobs import Job, Rehearse
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +43,7 @@ class Flight:
 
     def worker_for(self, job: Job) -> str | None:
         """Return a worker that can begin this job now."""
-        if self.waits_alone(job) or any(is_alone(one.job) for one in self.jobs.values()):
-            return None
         return None if self.is_held and not tries_machine(job) else self.pool.free_for(job)
-
-    def waits_alone(self, job: Job) -> bool:
-        """Return whether a job has to wait until all that is in flight has ended."""
-        return is_alone(job) and bool(self.jobs)
-
-
-def is_alone(job: Job) -> bool:
-    """Return whether no other job may go on beside this one."""
-    return isinstance(job, Measure) and job.alone
 
 
 def tries_machine(job: Job) -> bool:

@@ -1,7 +1,6 @@
 """Make the jobs that an attempt needs, each with all that a worker has to know, from the state alone."""
 
 from collections.abc import Collection
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -9,14 +8,12 @@ from agent.experiment import Attempt, Ending, History, Run
 from agent.judging.early_stop import Bound
 from agent.night.context import NightContext
 from agent.night.planning.state import State
-from agent.night.planning.usual_speed import is_one_machine, speed_reference, usual_speed
-from agent.runs.execute import is_denied_again
-from agent.runs.jobs import Evaluate, Measure, Reexamine, Rehearse, Trial, has_chances
-from agent.runs.runner import STARVED_WAIT_S, Runner
+from agent.runs.jobs import Evaluate, Measure, Reexamine, Rehearse, Trial
+from agent.runs.runner import Runner
 from agent.runs.score import Split, scoring_limit_s, too_heavy
+from agent.runs.speed import usual_steps_s
 from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds
 
-COOL_SHARE = 0.2  # of the budget: the pause before a run that was slowed is done again
 DAWN_SEED = 1000  # from one dawn to the next: each confirms with seeds that no choice before it has seen
 
 
@@ -30,35 +27,20 @@ def measure(
     done = attempt.dawn_runs(dawn) if dawn else attempt.done_runs
     taken = {*in_flight, *(run.seed for run in done)}
     seed = next(seed for seed in count(context.runner.night.seed + DAWN_SEED * dawn) if seed not in taken)
-    before = tuple(run.ending for run in attempt.runs if run.seed == seed)
-    usual, machine = usual_speed(context, state, attempt), machine_trial(context, state)
-    job = Measure(
+    was_spoilt = bool(attempt.runs) and attempt.runs[-1].ending is Ending.SPOILT
+    return Measure(
         attempt=attempt.number,
         script=attempt.proposal.script,
         seed=seed,
         allowance_s=allowed_s(context, state.attempts, attempt.number),
-        machine=machine,
+        machine=machine_trial(context, state),
         dawn=dawn,
         bounds=() if dawn else _bounds_ahead(context, state, attempt),
-        before=before,
-        has_run_well=has_run_well(attempt),
-        was_in_time=was_always_in_time(attempt),
-        has_chances=has_chances(attempt),
-        usual=usual,
-        reference=None if usual is None or attempt.number == 0 else speed_reference(context, state, machine),
-        wait_s=_cooling_s(context) if before[-1:] == (Ending.SLOWED,) else 0.0,
+        has_run_well=bool(dawn) or has_run_well(attempt),
+        may_be_void=attempt.may_be_void(seed),
+        usual_steps_s=usual_steps_s(attempt),
+        wait_s=context.runner.rest_s if was_spoilt else 0.0,
     )
-    return replace(job, alone=is_one_machine(context) and _is_last_try(attempt, job))
-
-
-def _is_last_try(attempt: Attempt, job: Measure) -> bool:
-    """Return whether the attempt is blamed if its run finds no room again, which another attempt's may have taken."""
-    was_starved = any(run.ending is Ending.STARVED for run in attempt.runs)
-    return was_starved and not job.dawn and is_denied_again(Ending.STARVED, job)
-
-
-def _cooling_s(context: NightContext) -> float:
-    return min(STARVED_WAIT_S, COOL_SHARE * context.runner.night.budget_s)
 
 
 def evaluation(
@@ -77,7 +59,9 @@ def reexamination(
 ) -> Reexamine:
     """Return the job of an audit against the committed losses of the attempt's parent, hardest at the largest gains."""
     facts = _of_weights(context, state, attempt, run, split)
-    return Reexamine(**facts, reference=audit_reference(context.runner, state, attempt.number, run, split))
+    return Reexamine(
+        **facts, has_run_well=True, reference=audit_reference(context.runner, state, attempt.number, run, split)
+    )
 
 
 def _of_weights(context: NightContext, state: State, attempt: Attempt, run: Run, split: Split) -> dict[str, Any]:
@@ -135,12 +119,7 @@ def _bounds_ahead(context: NightContext, state: State, attempt: Attempt) -> tupl
     """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""
     if not context.early_stop or attempt.number == 0 or attempt.decision is not None or attempt.done_runs:
         return ()
-    others: History = state.others(attempt.number)
-    if state.paces:  # curves of another pace would stop any run
-        since = state.paces[-1]
-        others = tuple(one for one in others if all((run.began or "") >= since for run in one.done_runs))
-    parent = state.parent_of(attempt)
-    return learnt_bounds(context.runner, others, parent if parent in others else None)
+    return learnt_bounds(context.runner, state.others(attempt.number), state.parent_of(attempt))
 
 
 def audit_reference(runner: Runner, state: State, number: int, run: Run, split: Split) -> tuple[int, int] | None:
@@ -160,11 +139,3 @@ def audit_reference(runner: Runner, state: State, number: int, run: Run, split: 
 def has_run_well(attempt: Attempt) -> bool:
     """Return whether a run of the attempt was scored."""
     return any(run.score is not None and run.score.val_bpb is not None for run in attempt.counted_runs)
-
-
-def was_always_in_time(attempt: Attempt) -> bool:
-    """Return whether a run of the attempt was scored and none was repeated because it overran.
-
-    A script that got another try with every seed could discard each run that it does not like.
-    """
-    return has_run_well(attempt) and not any(run.ending is Ending.DELAYED for run in attempt.runs)

@@ -49,8 +49,6 @@ def first_possible(
         worker = flight.worker_for(candidate)
         if worker is not None:
             return Begin(candidate, worker)
-        if flight.waits_alone(candidate):
-            return Wait()  # what else could begin would be beside it as well
         lacks_worker = True
     if flight.jobs or flight.awaits_idea:
         return Wait()

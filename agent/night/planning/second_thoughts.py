@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from agent.drift.paces import to_measure_again
 from agent.experiment import Attempt, Decision, History, Kind, Review, Status
 from agent.judging.failures import failure, fault, too_slow, trusted
 from agent.night.context import NightContext
@@ -37,7 +36,7 @@ def review_of(context: NightContext, state: State) -> Review:
     fallen = fallen_keeps(state.attempts, state.kept)
     if fallen:
         return Review(decisions=fallen)
-    review = context.judge.review(state.comparable)
+    review = context.judge.review(state.attempts)
     if review.again is not None and failure(state.attempts[review.again]) is not None:
         return replace(review, again=None)
     return review
@@ -79,13 +78,10 @@ def adopted(decisions: Mapping[int, Decision], history: History) -> Reconsider:
 def to_measure_first(context: NightContext, state: State) -> Attempt | None:
     """Return the attempt that has to be measured before the incumbent is edited further; None without one.
 
-    Edits are compared with the incumbent's runs. So it is measured again, and attempt 0 after it, where the machine has
-    become slower for good. And a script that dawn has confirmed needs as many runs of the night as a fresh edit would
-    get: the night must not choose by dawn's scores.
+    Edits are compared with its runs. So a script that dawn has confirmed needs as many runs of the night as a fresh
+    edit would get: the night must not choose by dawn's scores.
     """
-    best, again = state.best, to_measure_again(state.attempts, state.best, state.paces)
-    if again is not None:
-        return again
+    best = state.best
     if best is None or best.is_idea:
         return None
     if best.done_runs:

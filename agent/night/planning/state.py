@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agent.clock import boot_id, utc_now
-from agent.drift.paces import changes, restated
 from agent.experiment import (
     LOCAL,
     Ask,
@@ -55,7 +54,6 @@ class State:
         self.kept: set[int] = set()
         self.overtaken: set[int] = set()
         self.merges: dict[int, int] = {}  # which overtaken attempt another one carries onto the incumbent
-        self.slowed: set[int] = set()  # that have a run which was void for its speed
         self.loose: set[int] = set()  # whose runs have to be scored or audited still
         self.at_dawn: set[int] = set()  # that have runs at a dawn
         self.runs_at_dawns = 0
@@ -84,20 +82,6 @@ class State:
     def others(self, number: int) -> tuple[Attempt, ...]:
         """Return all attempts except one, which is judged in the light of them. Attempts may end in any order."""
         return self.attempts[:number] + self.attempts[number + 1 :]
-
-    @property
-    def paces(self) -> tuple[str, ...]:
-        """Return since when the machine is slower for good, or no longer; the last time is that of its present pace."""
-        if not self.slowed:
-            return ()
-        return self.once("paces", lambda: changes(self._of(self.slowed), self._of(self.kept)))
-
-    @property
-    def comparable(self) -> tuple[Attempt, ...]:
-        """Return all attempts, with the scores of earlier paces as they would be now."""
-        if not self.paces:
-            return self.attempts
-        return self.once("comparable", lambda: restated(self.attempts, self.paces))
 
     def _of(self, numbers: Iterable[int]) -> list[Attempt]:
         return [self.attempts[number] for number in sorted(numbers)]
@@ -225,7 +209,7 @@ class State:
         self.ideas -= attempt.is_idea
         self.runs_at_dawns -= len(attempt.dawn_runs())
         self.merges.pop(attempt.number, None)
-        for numbers in (self.unsettled, self.kept, self.overtaken, self.slowed, self.loose, self.at_dawn):
+        for numbers in (self.unsettled, self.kept, self.overtaken, self.loose, self.at_dawn):
             numbers.discard(attempt.number)
 
     def _count(self, attempt: Attempt) -> None:
@@ -236,7 +220,6 @@ class State:
             (self.unsettled, not attempt.settled),
             (self.kept, attempt.status is Status.KEEP),
             (self.overtaken, attempt.kind is Kind.OVERTAKEN),
-            (self.slowed, any(run.ending is Ending.SLOWED for run in attempt.runs)),
             (self.loose, unscored(attempt) or (attempt.status is Status.KEEP and unaudited(attempt))),
             (self.at_dawn, at_dawn),
         ):

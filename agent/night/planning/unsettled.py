@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from agent.drift.paces import to_measure_again
 from agent.experiment import Attempt, Decision, Kind, Status
 from agent.invocation import typed
 from agent.judging.champion import QUESTION
@@ -60,17 +59,12 @@ def _plan_attempt(
         return _in_time(context, state, attempt, measure(context, state, attempt))
     if merging.waits_for_parent(state, attempt):
         return None
-    again = to_measure_again(state.attempts, state.best, state.paces)
-    if again is not None and attempt.number != again.number:
-        return _measure_again(context, state, flight, again, before=attempt)
     return _decided_by_early_stop(context, state, attempt) or _judge(context, state, attempt)
 
 
 def _judge(context: NightContext, state: State, attempt: Attempt) -> Job | Decision | Leave:
     """Return the decision on a scored attempt, or the run or the audit that has to come before it."""
-    known = state.comparable
-    number = attempt.number
-    decision = context.judge.judge(known[number], known[:number] + known[number + 1 :])
+    decision = context.judge.judge(attempt, state.others(attempt.number))
     if decision.status is None:
         return _in_time(context, state, attempt, measure(context, state, attempt))
     suspect = unaudited(attempt) if decision.status is Status.KEEP else None
@@ -79,18 +73,6 @@ def _judge(context: NightContext, state: State, attempt: Attempt) -> Job | Decis
     if decision.status is Status.KEEP or decision.kind is Kind.OVERTAKEN:
         decision = trusted(decision, attempt, state.parent_of(attempt), context.plausible_gain)
     return decision
-
-
-def _measure_again(
-    context: NightContext, state: State, flight: Flight, again: Attempt, *, before: Attempt
-) -> Job | Leave | None:
-    """Return a run of the incumbent or attempt 0 at the machine's present pace, before an attempt is compared with it.
-
-    None: such a run is in flight, or has to be scored.
-    """
-    if flight.has(again.number) or unscored(again) is not None:
-        return None
-    return _in_time(context, state, before, measure(context, state, again))
 
 
 def _calibrate(context: NightContext, state: State, flight: Flight, first: Attempt) -> Job | Decision | Leave | None:

@@ -9,9 +9,9 @@ from agent.experiment import Audit, DryRun, Night, Run, Score
 from agent.invocation import typed
 from agent.pools.cluster.content import is_inside
 from agent.pools.cluster.messages import NodeDevice, NodeJoined, Returned, Versions
+from agent.pools.cluster.slots import FAILURES_IN_A_ROW
 from agent.runs.fixed import protocol
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
-from agent.runs.runner import STARVED_TRIES
 
 RESULTS = {Rehearse: DryRun, Measure: Run, Evaluate: Score, Reexamine: Audit}
 
@@ -68,7 +68,7 @@ def unusable(job: Job, returned: Returned) -> str | None:
 def given_up(node: str, why: str, tag: str) -> str:
     """Return how a night ends all whose nodes have failed as often as one machine may, the last time this one."""
     return (
-        f"no node of the Ray cluster does its work: node {node} failed {STARVED_TRIES} times in a row or more, now "
+        f"no node of the Ray cluster does its work: node {node} failed {FAILURES_IN_A_ROW} times in a row or more, now "
         f"with: {why}; repair that and go on with: {typed('run', '--tag', tag)} (what was lost is done again)"
     )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import MachineError
-from agent.experiment import DryRun, Ending, Run
+from agent.experiment import DryRun, Run
 from agent.files import remove
 from agent.pools.cluster.checks import different, given_up, unusable
 from agent.pools.cluster.cluster import Cluster
@@ -202,8 +202,6 @@ class RayPool:
         wrong = unusable(job, returned)
         returned = Returned(unwell=wrong) if wrong is not None else returned
         result, why = returned.result, returned.unwell or returned.error
-        if isinstance(result, Run) and result.ending is Ending.BROKEN:
-            why = result.last_lines.rpartition("\n")[2]
         others = {other.node.id for other in self._slots.values()} - {slot.node.id}
         if why is not None and (returned.unwell or others):
             self._fail(slot, job, why)
@@ -229,7 +227,7 @@ class RayPool:
             self._fail(slot, job, why, KILLED_REST_S)
             return
         self._failures.forget(slot.node.id)
-        ended = self._kills.note(slot, job, why, self._well)
+        ended = self._kills.note(slot, job, why)
         if ended is not None:
             self._ended.append(ended)
         elif isinstance(job, OfWeights):

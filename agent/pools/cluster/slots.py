@@ -2,18 +2,20 @@
 
 import re
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from agent.errors import MachineError
 from agent.experiment import Audit, DryRun, Ending, Progress, Run, Score
+from agent.invocation import typed
 from agent.pools.cluster.messages import Content, NodeJoined, NodeShare
 from agent.pools.pool import Ended, Working
-from agent.runs.execute import Result, is_denied_again, remedy
-from agent.runs.jobs import Evaluate, Job, Measure, OfWeights, Rehearse
-from agent.runs.runner import STARVED_TRIES, Runner
+from agent.runs.execute import Result
+from agent.runs.jobs import Evaluate, Job, Measure, Rehearse
+from agent.runs.runner import Runner
 
+FAILURES_IN_A_ROW = 3  # of a node: it can be expected to do no job
 UNWELL_REST_S, LONGEST_REST_S = 60.0, 900.0
 
 
@@ -64,7 +66,7 @@ class Failures:
         if slot.began >= self._last_s.get(node, 0.0):
             self._count[node] = self._count.get(node, 0) + 1
         self._last_s[node] = time.monotonic()
-        return all(self._count.get(one.node.id, 0) >= STARVED_TRIES for one in workers)
+        return all(self._count.get(one.node.id, 0) >= FAILURES_IN_A_ROW for one in workers)
 
     def forget(self, node: str) -> None:
         self._count.pop(node, None)
@@ -81,47 +83,41 @@ class Failures:
 class Kills:
     """Count jobs whose process was killed on a node where attempt 0 ran well right afterwards.
 
-    They end as on one machine that denies a job its room again and again. Runs are counted by the journal; a dry run or
+    Such a job is done again once; the second time counts as the script's. Runs are counted by the journal; a dry run or
     a scoring, which a night on one machine repeats without a record, is counted here.
     """
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._nodes: dict[int, dict[str, str]] = defaultdict(dict)  # attempt → id and name of each node
-        self._tries: Counter[tuple[type[Job], int, int]] = Counter()  # by kind of job, attempt and seed
+        self._killed: set[tuple[type[Job], int, int]] = set()  # by kind of job, attempt and seed
 
     def untried(self, attempt: int, nodes: Collection[str]) -> set[str]:
         """Return those of the nodes where no job of the attempt was killed; none for one that was killed nowhere."""
         return set(nodes) - set(self._nodes.get(attempt, nodes))
 
-    def note(self, slot: Slot, job: Job, why: str, nodes: Collection[str]) -> Ended | None:
-        """Note that a job was killed; return how it ends, None if it is to be done again without a record.
-
-        nodes: those that do their work. An edit is blamed once two of them have killed its jobs, or all of them.
-        """
+    def note(self, slot: Slot, job: Job, why: str) -> Ended | None:
+        """Note that a job was killed; return how it ends, None if it is to be done again without a record."""
         self._nodes[job.attempt][slot.node.id] = slot.node.name
-        seed = 0 if isinstance(job, Rehearse) else job.seed
-        self._tries[type(job), job.attempt, seed] += 1
         names = " and ".join(self._nodes[job.attempt].values())
         why = f"{why} on {names}, where a trial run of attempt 0 succeeds"
-        if isinstance(job, Measure) and not is_denied_again(Ending.DISRUPTED, job):
-            return Ended(slot.name, job, Run(job.seed, Ending.DISRUPTED, None, 0.0, None, why))
-        if not isinstance(job, Measure) and self._tries[type(job), job.attempt, seed] < STARVED_TRIES:
+        if isinstance(job, Measure):
+            if job.may_be_void:
+                return Ended(slot.name, job, Run(job.seed, Ending.SPOILT, None, 0.0, None, why))
+        elif (key := (type(job), job.attempt, 0 if isinstance(job, Rehearse) else job.seed)) not in self._killed:
+            self._killed.add(key)
             return None
-        is_elsewhere = len(self._nodes[job.attempt]) < 2 and self.untried(job.attempt, nodes)
-        if is_elsewhere and not isinstance(job, OfWeights):  # weights stay on their node
-            return None
-        if job.attempt or isinstance(job, Measure):
+        if job.attempt:
             return Ended(slot.name, job, _blamed(job, why))
-        return Ended(slot.name, job, error=MachineError(f"{why}; {remedy(self._runner, Ending.DISRUPTED)}"))
+        again = typed("run", "--tag", self._runner.night.tag)
+        return Ended(slot.name, job, error=MachineError(f"{why}; repair that and go on with: {again}"))
 
 
 def _blamed(job: Job, why: str) -> Result:
-    """Return the result of a job that is denied its room again and again where attempt 0 runs."""
+    """Return the result of a job that was killed again where attempt 0 runs."""
     match job:
         case Measure():
-            ending = Ending.EXCEEDED if job.attempt else Ending.DISRUPTED  # with the latter, the night ends
-            return Run(job.seed, ending, None, 0.0, None, why)
+            return Run(job.seed, Ending.EXCEEDED, None, 0.0, None, why)
         case Rehearse():
             return DryRun(0.0, why)
         case Evaluate():

@@ -4,15 +4,16 @@ Attempt 0 is the measure: every node has trained it. An edit may be slower by it
 nothing. Several in a row that are slow, while those of other nodes are not, are a reason to try attempt 0 there.
 """
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from agent.drift.speeds import IN_A_ROW, are_slow, slowness, speed
 from agent.experiment import Run
 from agent.pools.cluster.slots import node_of
 from agent.runs.jobs import Measure
 
+IN_A_ROW = 3  # runs of edits that are looked at together
 SLOW = 0.10  # of the others' speed: runs that lose more train too few steps to be compared
 TRIAL_SEED = 999_983  # of no run that counts
 MOST_SPEEDS = 400
@@ -31,13 +32,15 @@ class NodeSpeed:
 
 def speed_on(node: str, attempt: int, run: Run) -> NodeSpeed | None:
     """Return the speed of a finished run; None where its script does not count steps and tokens."""
-    steps_s, tokens_s = speed(run), run.tokens_s
-    return None if steps_s is None or tokens_s is None else NodeSpeed(node, attempt, steps_s, tokens_s)
+    if run.steps_s is None or run.tokens_s is None:
+        return None
+    return NodeSpeed(node, attempt, run.steps_s, run.tokens_s)
 
 
 def slowness_of(own: NodeSpeed, known: Iterable[NodeSpeed]) -> float | None:
     """Return by which share a run is slower than those of the same attempt on other nodes; None without such runs."""
-    return slowness(own.steps_s, [one.steps_s for one in known if one.attempt == own.attempt and one.node != own.node])
+    others = [one.steps_s for one in known if one.attempt == own.attempt and one.node != own.node]
+    return 1 - own.steps_s / statistics.median(others) if others else None
 
 
 def seems_slow(node: str, known: Sequence[NodeSpeed]) -> bool:
@@ -45,7 +48,7 @@ def seems_slow(node: str, known: Sequence[NodeSpeed]) -> bool:
     edits = [one for one in known if one.attempt]
     own = [one.tokens_s for one in edits if one.node == node][-IN_A_ROW:]
     others = [one.tokens_s for one in edits if one.node != node][-4 * IN_A_ROW :]
-    return min(len(own), len(others)) >= IN_A_ROW and are_slow(own, others, SLOW)
+    return min(len(own), len(others)) >= IN_A_ROW and max(own) < (1 - SLOW) * statistics.median(others)
 
 
 class SlowNodes:

@@ -13,7 +13,7 @@ from typing import Any
 from agent.experiment import VOID, Ask, Attempt, Dawn, Ending, Night, Status, short, source_name
 from agent.judging.intervals import Interval
 from agent.proposers.mix import Share, shares_of
-from agent.records.standing import REPEATED, Brought, Standing, Stopped, summed
+from agent.records.standing import Brought, Standing, Stopped, summed
 from agent.text import shown_difference
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts, RunFacts
 
@@ -156,8 +156,7 @@ def gain_of(baseline: Scored | None, best: Scored | None, sigma_bpb: float | Non
 
 def _counted(runs: Sequence[RunFacts]) -> list[RunFacts]:
     """Return the runs of the night that count, as Attempt.done_runs does."""
-    felled = {run.seed: run for run in reversed(runs) if run.ending == Ending.FELLED}
-    return [run for run in runs if not run.dawn and run.ending not in VOID and run is not felled.get(run.seed)]
+    return [run for run in runs if not run.dawn and run.ending not in VOID]
 
 
 def cost_usd(sources: Iterable[Share]) -> float | None:
@@ -257,7 +256,7 @@ def hours(facts: NightFacts) -> tuple[tuple[str, float], ...]:
     Ideas are asked for while runs go on, so the sum may exceed the hours by the clock.
     """
     runs = [run for one in facts.attempts for run in one.runs]
-    void_s = sum(run.train_s for run in runs if run.ending in REPEATED)
+    void_s = sum(run.train_s for run in runs if run.ending in VOID)
     untold_s = sum(one.spent_s for one in facts.attempts if not one.runs)  # rows have one time for all that was trained
     asked_s = sum(one.asked_s for one in facts.attempts)
     ideas_s = sum(one.spent_s for one in facts.ideas)
