@@ -3,36 +3,36 @@
     python prepare.py [--dataset stdlib|tinystories|climbmix|PATH] [--scale auto|tiny|small|full]
 
 Experiments never edit this file. A prepared corpus is one folder: three splits as flat arrays of tokens, a tokenizer,
-and a manifest with their sha256. Training only reads it, without encode.py and its packages.
+and a manifest with their sha256. Training only reads it, without agent/lab/encode.py and its packages.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import itertools
-import json
 import math
-import os
 import queue
-import shlex
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from corpus import SUFFIXES, DataError, Scale, Split, plan_units, say
-from corpus_sources import find_sources
-from hardware import cache_root, device_kind, memory_bytes, usable_cores, write_atomically
-from packing import Tokens, pack_rows
+from agent.lab.corpus import SUFFIXES, DataError, Scale, Split, plan_units, say
+from agent.lab.data import Data, data_dir, evaluation_rows, load_data
+from agent.lab.hardware import cache_root, device_kind, memory_bytes, usable_cores, write_atomically
+from agent.lab.packing import Tokens, pack_rows
+from agent.lab.sources import find_sources
+
+__all__ = [
+    "SCALES", "SCALE_OF_DEVICE", "TIME_BUDGET_S", "Data", "DataError", "batches", "checked_logits", "data_dir",
+    "ensure_data", "evaluate_bpb", "evaluation_rows", "load_data", "main", "prepare", "rows_at_once", "token_losses",
+]  # fmt: skip
 
 TIME_BUDGET_S = 300  # seconds of training in one experiment
 
@@ -44,21 +44,6 @@ SCALES = {
 SCALE_OF_DEVICE = {"cpu": "tiny", "metal": "small", "cuda": "full"}
 
 EVAL_LOGITS_BYTES = {"cpu": 2**27, "metal": 2**28, "cuda": 2**31}  # float32 logits of one evaluation batch, at most
-
-
-# ---- location --------------------------------------------------------------------------------------------------------
-
-
-def data_dir() -> Path | None:
-    """Return $NIGHTSHIFT_DATA, else the folder of the corpus prepared last, else None."""
-    if folder := os.environ.get("NIGHTSHIFT_DATA"):
-        return Path(folder).expanduser().absolute()  # runs have another working folder
-    data = cache_root() / "data"
-    try:
-        folder = (data / "selected").read_text().strip()
-    except FileNotFoundError:
-        return None
-    return data / folder if (data / folder / "manifest.json").exists() else None
 
 
 # ---- preparing -------------------------------------------------------------------------------------------------------
@@ -78,7 +63,7 @@ def prepare(
     """
     from filelock import FileLock
 
-    from encode import Job, build, file_errors, refusal_leaves_nothing
+    from agent.lab.encode import Job, build, file_errors, refusal_leaves_nothing
 
     cache = cache or cache_root()
     scale = scale or _scale_of_this_device()
@@ -111,81 +96,6 @@ def _is_prepared(folder: Path, recipe: str) -> bool:
 
 
 # ---- loading ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Data:
-    """Hold a prepared corpus."""
-
-    folder: Path
-    seq_len: int
-    vocab_size: int
-    bos: int
-    token_bytes: np.ndarray  # (V,) int32: UTF-8 bytes of each token, 0 for BOS
-    manifest: dict[str, Any]
-
-    def split(self, name: str) -> Tokens:
-        """Return a split, memory-mapped; raise DataError if its files are missing: training boxes hold only train."""
-        try:
-            tokens = np.load(self.folder / f"{name}.tokens.npy", mmap_mode="r", allow_pickle=False)
-            offsets = np.load(self.folder / f"{name}.offsets.npy", mmap_mode="r", allow_pickle=False)
-        except FileNotFoundError as error:
-            raise DataError(f"{self.folder} holds no {name} split: use another, or run python prepare.py") from error
-        return Tokens(tokens, offsets)
-
-    @property
-    def fingerprint(self) -> str:
-        """Return 12 hex characters, equal for two corpora only if results on them may be compared."""
-        contents = {name: record["sha256"] for name, record in self.manifest["files"].items()}
-        protocol = [contents, self.seq_len, self.vocab_size, self.manifest["eval_tokens"]]
-        return hashlib.sha256(json.dumps(protocol, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def load_data(folder: Path | None = None, *, verify: bool = True) -> Data:
-    """Load the corpus in a folder, by default in data_dir().
-
-    Raise DataError if there is none, or if a file that is present differs from the manifest.
-    """
-    folder = folder or data_dir()
-    if folder is None:
-        raise DataError("no corpus is prepared: run python prepare.py")
-    try:
-        manifest = json.loads((folder / "manifest.json").read_text())
-        if verify:
-            _verify(folder, manifest)
-        token_bytes = np.load(folder / "token_bytes.npy", allow_pickle=False)
-        vocab_size = manifest["vocab_size"]
-        return Data(folder, manifest["seq_len"], vocab_size, vocab_size - 1, token_bytes, manifest)
-    except FileNotFoundError as error:
-        remedy = "unset NIGHTSHIFT_DATA or correct it" if "NIGHTSHIFT_DATA" in os.environ else "run python prepare.py"
-        raise DataError(f"no whole corpus in {folder} ({error.filename} is missing): {remedy}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder / 'manifest.json'} is damaged: run python prepare.py again to rebuild it") from error
-
-
-def _verify(folder: Path, manifest: dict[str, Any]) -> None:
-    present = [(folder / name, record) for name, record in manifest["files"].items() if _is_shown(folder / name)]
-    with ThreadPoolExecutor() as pool:  # hashing releases the interpreter lock
-        for (path, _), whole in zip(present, pool.map(lambda job: _is_whole(*job), present), strict=True):
-            if not whole:
-                again = f"python prepare.py --dataset {shlex.quote(manifest['dataset'])} --scale {manifest['scale']}"
-                raise DataError(f"{path} is damaged: it is not the file that was prepared; run {again} to rebuild it")
-
-
-def _is_shown(path: Path) -> bool:
-    """Return whether a file can be read: for a training run, some boxes hide held-out files, others refuse access."""
-    try:
-        with path.open("rb"):
-            return True
-    except (FileNotFoundError, PermissionError):
-        return False
-
-
-def _is_whole(path: Path, record: dict[str, Any]) -> bool:
-    if path.stat().st_size != record["bytes"]:
-        return False
-    with path.open("rb") as file:
-        return bool(hashlib.file_digest(file, "sha256").hexdigest() == record["sha256"])
 
 
 def ensure_data() -> Data:
@@ -236,17 +146,6 @@ def batches(
 # ---- the metric ------------------------------------------------------------------------------------------------------
 
 
-def evaluation_rows(tokens: Tokens, bos: int, seq_len: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return inputs and targets, both (R, T) int32, in which every token after the first is a target once.
-
-    The last row is filled up with BOS, which does not count, as it has no bytes.
-    """
-    rows = -(-(len(tokens.tokens) - 1) // seq_len)
-    line = np.full(rows * seq_len + 1, bos, np.int32)
-    line[: len(tokens.tokens)] = tokens.tokens
-    return line[:-1].reshape(rows, seq_len), line[1:].reshape(rows, seq_len)
-
-
 def evaluate_bpb(model: Any, data: Data, split: Split = "validation") -> float:
     """Return the bits per byte of a split under model(tokens (B, T) int32) → logits (B, T, V); lower is better.
 
@@ -273,7 +172,7 @@ def token_losses(model: Any, inputs: np.ndarray, targets: np.ndarray, rows: int,
     """Return the cross-entropy (R, T) of inputs and targets (R, T) in nats and float32; R is at most `rows`."""
     import mlx.core as mx
 
-    import kernels
+    from agent.lab import kernels
 
     y = mx.array(np.pad(targets.astype(np.int32), ((0, rows - len(targets)), (0, 0)), constant_values=data.bos))
     losses = kernels.cross_entropy(checked_logits(model, inputs, rows, data).astype(mx.float32), y)

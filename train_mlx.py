@@ -25,8 +25,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import hardware
 import prepare
+from agent.lab import hardware
 
 hardware.tune()  # must come before MLX: on a Linux CPU it brings the fast BLAS
 
@@ -34,8 +34,8 @@ import mlx.core as mx  # noqa: E402
 import mlx.nn as nn  # noqa: E402
 from mlx.utils import tree_flatten, tree_map, tree_unflatten  # noqa: E402
 
-import kernels  # noqa: E402
-from hardware import by_device  # noqa: E402
+from agent.lab import kernels  # noqa: E402
+from agent.lab.hardware import by_device  # noqa: E402
 
 # ---------------------------------------------------------------------------
 # Dials. The comment says why; where it ends in a range, the search may turn the dial:

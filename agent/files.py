@@ -164,7 +164,7 @@ def write_plain(path: Path, text: str | bytes) -> None:
     """Write a text so that a reader, and a power cut, finds the old one or the new one. A link stays a link."""
     import psutil  # with hardware, a tenth of what `status` takes, which mostly writes nothing
 
-    from hardware import write_atomically
+    from agent.lab.hardware import write_atomically
 
     check_plain(path)
     path = Path(os.path.realpath(path))

@@ -11,11 +11,12 @@ from pathlib import Path
 
 DISTRIBUTION = "nightshift-mlx"
 SCRIPT = "train_mlx.py"
-IDEAS = "ideas"  # the folder of known ideas: ours, and a user's own beside the script
-DATA = ("prepare.py", "corpus.py", "corpus_sources.py", "corpus_workers.py", "encode.py", "packing.py")
+IDEAS = "ideas"  # the folder of known ideas: ours in this package, and a user's own beside the script
 SKILL = ".agents/skills/nightshift/SKILL.md"  # what coding agents read
-OWN = (SCRIPT, *DATA, "hardware.py", "kernels", "program.md")
-ABOVE = Path(__file__).resolve().parents[1]  # a clone's root, or the folder of installed packages
+OWN = (SCRIPT, "prepare.py", "program.md")  # what a folder needs for a night
+PACKAGE = Path(__file__).resolve().parent
+ABOVE = PACKAGE.parent  # a clone's root, or the folder of installed packages
+STARTER = PACKAGE / "starter" if (PACKAGE / "starter").is_dir() else ABOVE  # where OWN lies: a wheel brings it along
 
 
 def typed(*words: str) -> str:

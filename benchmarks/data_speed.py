@@ -34,13 +34,11 @@ from typing import Any
 import measure
 import numpy as np
 
-import corpus
-import encode
-import hardware
 import prepare
 from agent.amounts import counted
-from corpus_sources import find_sources
-from corpus_workers import processes, work_through
+from agent.lab import corpus, encode, hardware
+from agent.lab.sources import find_sources
+from agent.lab.workers import processes, work_through
 
 LOADER_GOAL_TOKENS_S = 5e6  # three times what an H200 trains on
 TOKENISE_GOAL = 0.9  # of the number of cores

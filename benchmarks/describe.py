@@ -15,8 +15,8 @@ from typing import Any
 
 import measure  # noqa: F401  (puts the repository on the path)
 
-import hardware
 import prepare
+from agent.lab import hardware
 
 
 def load(script: Path) -> ModuleType:

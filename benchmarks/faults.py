@@ -39,8 +39,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from sweeps import BUDGET_S, LONGER_S, Reference, Task
 
-import corpus
 import prepare
+from agent.lab import corpus
 
 SCALE = corpus.Scale("faults", seq_len=128, vocab_size=512, eval_tokens=16384)
 TEXT_CHARS = 1_500_000

@@ -26,7 +26,7 @@ from agent.records.place import Place
 RANDOM = measure.HERE / "random_dials.py"
 RANDOM_MINUTES = 0.5  # for one call to it: a night keeps this time free, and the usual ten would fill a short one
 # what is copied of a tree that is no clean clone: folders, and the files of these kinds beside them
-NEEDED = ("agent", "benchmarks", "experiments/shipped", "ideas", "kernels", "tests/scripts")
+NEEDED = ("agent", "benchmarks", "experiments/shipped", "tests/scripts")
 TEXTS = (".md", ".py", ".toml", ".tsv")
 SEEDS_APART = 100  # between the nights of an arm
 GRACE_S = 20.0  # from the wish to end a night to the end of its process

@@ -35,7 +35,8 @@ GIT = ".git"
 PREPARES = """
 import os
 from pathlib import Path
-import corpus, prepare
+import prepare
+from agent.lab import corpus
 text = Path(os.environ["NIGHTSHIFT_DATA"]).parents[2] / "library.txt"
 scale = corpus.Scale("faults", seq_len=128, vocab_size=512, eval_tokens=4096)
 prepare.prepare(str(text), scale, cache=Path("cache"), workers=1)

@@ -1,6 +1,6 @@
 """What the benchmarks share: processes watched from outside, caches that are cold once, tables, flat JSON.
 
-Importing it puts the repository on the path, so `import measure` comes before `import prepare` and `import hardware`.
+Importing it puts the repository on the path, so `import measure` comes before `import prepare`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ sys.path.insert(0, str(ROOT))
 
 import prepare  # noqa: E402
 from agent.errors import NightshiftError  # noqa: E402
+from agent.lab.corpus import DataError  # noqa: E402
 from agent.script.dials import set_dials  # noqa: E402
-from corpus import DataError  # noqa: E402
 
 SCRIPT = ROOT / "train_mlx.py"
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import measure
 
-import hardware
+from agent.lab import hardware
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ def sleeping_copy(to: Path, cores: int) -> Path:
     shutil.copyfile(measure.HERE / "asleep.py", to / "agent" / "runs" / "asleep.py")
     with (to / "agent" / "runs" / "execute.py").open("a") as execute:
         execute.write("\n\nfrom agent.runs.asleep import audit, score, train\n")
-    with (to / "hardware.py").open("a") as hardware:
+    with (to / "agent" / "lab" / "hardware.py").open("a") as hardware:
         hardware.write(f"\n\ndef usable_cores():\n    return {cores}\n")
     with (to / "agent" / "pools" / "cluster" / "node.py").open("a") as node:
         node.write("\n\ndef core_sets(share):\n    return [], 0  # they are not pinned\n")

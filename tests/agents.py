@@ -45,9 +45,9 @@ class Agent:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.asks, self.stopping = folder / "night", [], False
-        (self.folder / "fixed" / "kernels").mkdir(parents=True)
+        (self.folder / "fixed" / "agent" / "lab" / "kernels").mkdir(parents=True)
         (self.folder / "fixed" / "prepare.py").write_text("BUDGET_S = 300\n")
-        (self.folder / "fixed" / "kernels" / "plain.py").write_text("# plain\n")
+        (self.folder / "fixed" / "agent" / "lab" / "kernels" / "plain.py").write_text("# plain\n")
         self.program = folder / "agent.sh"
 
     def does(self, script: str, *arguments: str, interpreter: str = "/bin/sh", **options: object) -> Command:

@@ -19,8 +19,8 @@ import psutil
 from cheating import BASE
 from nights import environment, git, make_repository, python_path
 
-import hardware
 from agent.files import read_end
+from agent.lab import hardware
 
 TAG = "t"
 CHAMPION = "experiments/nights/earlier/runs/0003/seed0/out/model.safetensors"

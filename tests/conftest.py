@@ -25,9 +25,8 @@ import pytest
 from filelock import FileLock
 from nights import BROKEN, Grounds, make_repository, unigram
 
-import corpus
-import hardware
 import prepare
+from agent.lab import corpus, hardware
 from agent.sandbox import process
 
 hardware.tune()  # before any test imports MLX

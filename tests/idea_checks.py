@@ -1,6 +1,6 @@
 """Check ideas in this process on the CPU: they train, look at no later token and no other row, and are saved whole.
 
-    uv run python tests/idea_checks.py ideas/*.patch
+    uv run python tests/idea_checks.py agent/ideas/*.patch
 
 checks a few files, which takes about two seconds each.
 """

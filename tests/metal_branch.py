@@ -2,15 +2,15 @@
 
     NIGHTSHIFT_PRESET=metal python tests/metal_branch.py
 
-Every public operation of kernels/ takes the branch of a Mac: plain MLX between bfloat16 arrays. The script's own step
-trains a small model with the dials of the Metal preset, once in their dtype and once in float32.
+Every public operation of agent/lab/kernels takes the branch of a Mac: plain MLX between bfloat16 arrays. The script's
+own step trains a small model with the dials of the Metal preset, once in their dtype and once in float32.
 """
 
 import json
 import sys
 from itertools import repeat
 
-import hardware
+from agent.lab import hardware
 
 hardware.tune()
 
@@ -18,9 +18,9 @@ import mlx.core as mx  # noqa: E402
 import numpy as np  # noqa: E402
 from mlx.utils import tree_flatten  # noqa: E402
 
-import kernels  # noqa: E402
 import train_mlx  # noqa: E402
-from kernels import check  # noqa: E402
+from agent.lab import kernels  # noqa: E402
+from agent.lab.kernels import check  # noqa: E402
 
 T, C, V, H = 32, 64, 96, 2
 STEPS = 6

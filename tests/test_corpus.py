@@ -20,9 +20,9 @@ import pytest
 from conftest import write_library_text
 from pyarrow import parquet
 
-import corpus
-from corpus import DataError, plan_units, read_documents, split_of
-from corpus_sources import find_sources
+from agent.lab import corpus
+from agent.lab.corpus import DataError, plan_units, read_documents, split_of
+from agent.lab.sources import find_sources
 
 ROOT = Path(corpus.__file__).parent
 

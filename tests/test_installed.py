@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 TEXTS = [
     *ROOT.glob("*.md"), *ROOT.glob("*.py"), *ROOT.glob("*.toml"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*"),
-    *(ROOT / "agent").rglob("*.py"), *ROOT.glob("kernels/*"), *(ROOT / "tests").rglob("*.py"),
+    *(ROOT / "agent").rglob("*.py"), *ROOT.glob("agent/lab/kernels/*"), *(ROOT / "tests").rglob("*.py"),
 ]  # fmt: skip
 
 
@@ -45,11 +45,9 @@ def test_every_extra_that_a_hint_names_exists():
 
 def test_what_is_copied_to_begin_with_is_the_script_and_all_that_a_night_needs_beside_it():
     needed = fixed_files(ROOT, (ROOT / invocation.SCRIPT).read_text())
-    assert {Path(name).parts[0] for name in needed} | {invocation.SCRIPT, "program.md"} == set(invocation.OWN)
-    packed = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["include"]
-    assert {pattern.partition("/")[0] for pattern in packed} == {
-        "agent", invocation.SKILL.partition("/")[0], invocation.IDEAS, *invocation.OWN,
-    }  # fmt: skip
+    assert {*needed, invocation.SCRIPT, "program.md"} == set(invocation.OWN)
+    packed = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert packed == {name: f"agent/starter/{name}" for name in (*invocation.OWN, invocation.SKILL)}
 
 
 def test_the_distribution_has_a_name_of_its_own_and_the_command_keeps_its_short_one():

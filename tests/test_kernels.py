@@ -9,11 +9,10 @@ import mlx.optimizers
 import numpy as np
 import pytest
 
-import hardware
-import kernels
-from kernels import fused, plain
-from kernels.device import kernel_device
-from kernels.windows import cut, spans
+from agent.lab import hardware, kernels
+from agent.lab.kernels import fused, plain
+from agent.lab.kernels.device import kernel_device
+from agent.lab.kernels.windows import cut, spans
 
 DEVICE = kernel_device()
 needs_kernels = pytest.mark.skipif(DEVICE is None, reason="no kernels of our own for this device")

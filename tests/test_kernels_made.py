@@ -9,10 +9,9 @@ import pytest
 from nights import python_path
 from training import SMALL, run_script, with_dials
 
-import hardware
-import kernels
-from kernels.cache import kept
-from kernels.device import kernel_device
+from agent.lab import hardware, kernels
+from agent.lab.kernels.cache import kept
+from agent.lab.kernels.device import kernel_device
 
 needs_kernels = pytest.mark.skipif(kernel_device() is None, reason="no kernels of our own for this device")
 
@@ -83,7 +82,10 @@ def test_the_environment_can_leave_every_kernel_aside(value, answer, code):
 
 
 def ask_for_kernels(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    script = "import hardware; hardware.tune(); from kernels.device import kernel_device; print(kernel_device())"
-    root = Path(kernels.__file__).parents[1]
+    script = (
+        "from agent.lab import hardware; hardware.tune(); from agent.lab.kernels.device import kernel_device; "
+        "print(kernel_device())"
+    )
+    root = Path(kernels.__file__).parents[3]
     command, path = [sys.executable, "-c", script], python_path(root)
     return subprocess.run(command, env={**environment, "PYTHONPATH": path}, capture_output=True, text=True)

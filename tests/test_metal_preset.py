@@ -113,7 +113,7 @@ def test_a_run_that_grows_past_its_estimate_ends_with_a_sentence(tiny_data, tmp_
 
 
 def test_a_preset_that_does_not_exist_is_refused():
-    process = with_preset("mac", "-c", "import hardware; hardware.preset()")
+    process = with_preset("mac", "-c", "from agent.lab import hardware; hardware.preset()")
     assert process.returncode == 2
     assert process.stderr == ("hardware: NIGHTSHIFT_PRESET is 'mac': write cpu, metal or cuda, or leave it out\n")
 

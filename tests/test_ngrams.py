@@ -3,7 +3,7 @@
 import mlx.core as mx
 import numpy as np
 
-import kernels
+from agent.lab import kernels
 
 
 def test_equal_ngrams_have_one_row_wherever_they_stand_and_a_row_knows_nothing_of_what_comes_later() -> None:

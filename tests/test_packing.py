@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from packing import Tokens, pack_rows
+from agent.lab.packing import Tokens, pack_rows
 from prepare import batches, load_data
 
 

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from conftest import TEST_SCALE, write_library_text
 
-import encode
 import prepare
+from agent.lab import encode
 from prepare import DataError, batches, load_data
 
 ROOT = Path(prepare.__file__).parent

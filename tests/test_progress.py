@@ -9,7 +9,7 @@ from terminals import Terminal
 
 STEP = """
 import sys, time
-import corpus
+from agent.lab import corpus
 corpus.PLAIN_EVERY_S, corpus.BAR_AFTER_S = 0.2, 0.2
 with corpus.progress("tokenising [red]a[/red] folder of text", {total}) as advance:
     advance(3)
@@ -47,7 +47,7 @@ def test_a_log_gets_plain_lines():
 
 
 def test_a_step_that_is_over_soon_shows_nothing():
-    quick = "import corpus\nwith corpus.progress('reading', 1) as advance: advance(1)"
+    quick = "from agent.lab import corpus\nwith corpus.progress('reading', 1) as advance: advance(1)"
     with Terminal([sys.executable, "-c", quick], PROJECT, 80) as terminal:
         assert terminal.to_the_end() == 0
     assert terminal.text().strip() == ""

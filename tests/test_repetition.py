@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 SAME = 6  # lines
 # Each of these is a whole training script, which has to stand by itself; the twin is train_mlx.py in PyTorch.
 SCRIPTS = ("train_mlx.py", "benchmarks/twin/", "tests/cheats/base.py", "tests/scripts/")
-FOLDERS = ("agent", "kernels", "benchmarks", "tests")
+FOLDERS = ("agent", "benchmarks", "tests")
 
 
 def sources() -> Iterator[Path]:

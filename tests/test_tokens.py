@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from conftest import TEST_SCALE, write_library_text
 
-import encode
 import prepare
-from corpus import SPLITS, Scale, plan_units, read_documents, split_of
-from packing import Tokens
+from agent.lab import encode
+from agent.lab.corpus import SPLITS, Scale, plan_units, read_documents, split_of
+from agent.lab.packing import Tokens
 from prepare import evaluate_bpb, evaluation_rows, load_data
 
 

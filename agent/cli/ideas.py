@@ -10,13 +10,13 @@ from agent.errors import NightError
 from agent.experiment import Attempt, Night, incumbent
 from agent.invocation import IDEAS as FOLDER
 from agent.invocation import typed
+from agent.lab.hardware import has_cuda_build
 from agent.proposers.catalogue.listing import Listed, listing
 from agent.records.past import past_nights
 from agent.records.place import Place, read_script
 from agent.view.answer import Answer, AnswersTo
 from agent.view.ideas import EXPECTED, LEGEND, idea_facts, idea_lines, ideas_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
-from hardware import has_cuda_build
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-import prepare
-from agent.amounts import counted, duration
+from agent.amounts import counted
 from agent.cli.greeting import greet
 from agent.cli.reading.which import night_in, place_meant
 from agent.cli.repeat import run_on, script_words
@@ -87,8 +86,7 @@ def _next_commands(
     tried = typed("results", *of), "all that was tried, one line each"
     tested = typed("confirm", *of), "is it better? by fresh seeds and another text"
     if is_look(now.budget_s) and not context.stop.after_run:
-        budget = duration(prepare.TIME_BUDGET_S / 3600)
-        real = typed("run", *script_words(options.night)), f"a real night: {budget} a run"
+        real = typed("run", *script_words(options.night)), "a real night: 5 min a run"
         return [(typed("show", number, *of), what), tried, real]
     return [(typed("show", number, *of), what), tried if now.gain is None or now.dawn is not None else tested, go_on]
 

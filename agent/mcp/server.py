@@ -13,7 +13,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
 
 from agent import __version__
-from agent.invocation import ABOVE, SKILL
+from agent.invocation import SKILL, STARTER
 from agent.mcp.commands import CommandLine
 from agent.mcp.tools import Tools
 from agent.proposers.notes import read_program
@@ -79,7 +79,7 @@ def _made(function: Callable[..., Any], hints: ToolAnnotations) -> Tool:
 def _pages(folder: Path) -> Iterator[Resource]:
     """Yield the pages that an agent reads first: those beside the script, else those that came with this program."""
     for path, about in PAGES.items():
-        found = next((file for file in (folder / path, ABOVE / path) if file.is_file()), None)
+        found = next((file for file in (folder / path, STARTER / path) if file.is_file()), None)
         if found is not None:
             name, read = found.name, partial(read_program, found)
             yield FunctionResource(

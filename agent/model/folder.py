@@ -8,10 +8,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import prepare
 from agent.errors import MachineError, NightError
 from agent.files import open_plain, replaced_folder
 from agent.invocation import SCRIPT, typed
+from agent.lab.corpus import DataError
+from agent.lab.data import Data, load_data
+from agent.lab.encode import load_encoding
 from agent.model.best_script import BestScript
 from agent.model.card import Scripts, model_card
 from agent.model.tokenizer import tokenizer_files
@@ -19,8 +21,6 @@ from agent.model.weights import KeptWeights
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place
-from corpus import DataError
-from encode import load_encoding
 
 MODEL_FILE = Path(__file__).with_name("nightshift_model.py")
 OURS = "nightshift"  # the entry of config.json by which a folder is known to be one of these
@@ -48,7 +48,7 @@ def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: P
         (aside / "config.json").write_text(json.dumps(_config(best, weights, data, aside), indent=2) + "\n")
 
 
-def _config(best: BestScript, weights: KeptWeights, data: prepare.Data, folder: Path) -> dict[str, Any]:
+def _config(best: BestScript, weights: KeptWeights, data: Data, folder: Path) -> dict[str, Any]:
     return {
         "model_file": MODEL_FILE.name,
         "script": Path(SCRIPT).stem,
@@ -87,7 +87,7 @@ def _written_before(folder: Path) -> set[str]:
         return set()
 
 
-def corpus_of(folder: Path) -> prepare.Data:
+def corpus_of(folder: Path) -> Data:
     """Load the corpus of a night without its arrays; raise MachineError if it is gone or damaged."""
     if not (folder / "manifest.json").exists():
         raise MachineError(
@@ -95,6 +95,6 @@ def corpus_of(folder: Path) -> prepare.Data:
             f"same corpus again with: {typed('prepare')} --dataset …"
         )
     try:
-        return prepare.load_data(folder, verify=False)
+        return load_data(folder, verify=False)
     except DataError as error:
         raise MachineError(f"the night's corpus cannot be used: {error}") from error

@@ -19,7 +19,7 @@ SHORTEST = 64  # positions: contexts are filled up to this or a power of two abo
 
 def main(script: str, weights: str, count: str, temperature: str, seed: str) -> None:
     """Write tokens as they come, two bytes each."""
-    import hardware
+    from agent.lab import hardware
 
     hardware.tune()  # before anything imports MLX
     import prepare

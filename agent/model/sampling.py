@@ -17,6 +17,7 @@ import tiktoken
 from agent.errors import MachineError
 from agent.experiment import Ending, Night
 from agent.files import open_plain, throwaway_folder
+from agent.lab.encode import load_encoding
 from agent.model.folder import corpus_of
 from agent.records.terms import Terms
 from agent.runs.runner import Runner
@@ -24,7 +25,6 @@ from agent.runs.score import SCORER
 from agent.sandbox.box import Mode, choose
 from agent.sandbox.watch import limits_of_machine
 from agent.text import harmless_lines
-from encode import load_encoding
 
 SAMPLER, TOKENS = Path(__file__).with_name("sampler.py"), "tokens.u16"
 LIMIT_S = 3600.0  # after an hour it hangs

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import tiktoken
 
-from encode import BOS, SPLIT_PATTERN
+from agent.lab.encode import BOS, SPLIT_PATTERN
 
 # Bytes that are visible characters of Latin-1 are written as themselves, and all others as characters from U+0100 on:
 # the format holds text, and a token need not be whole UTF-8.

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-import prepare
 from agent.clock import boot_id, utc_now
 from agent.experiment import (
     Attempt,
@@ -45,6 +44,7 @@ from agent.judging.champion import (
     next_run,
 )
 from agent.judging.intervals import Pieces, Spread
+from agent.lab.data import load_data
 from agent.night.context import NightContext
 from agent.night.driver import Driver, at_work
 from agent.night.opening import check_disk
@@ -285,7 +285,7 @@ def _text(context: NightContext, pair: tuple[Attempt, Attempt], dawn: Dawn, spli
     """Compare the committed losses of a pair on one text; None if one of them has no losses there."""
     night = context.runner.night
     rows = Rows.of(night, split)
-    pieces = Pieces.of(rows.targets, rows.token_bytes, prepare.load_data(Path(night.data), verify=False).bos)
+    pieces = Pieces.of(rows.targets, rows.token_bytes, load_data(Path(night.data), verify=False).bos)
     nats = []
     for attempt in pair:
         files = (context.runner.losses(attempt.number, run.seed, split) for run in attempt.dawn_runs(dawn.number))

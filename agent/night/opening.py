@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-import prepare
 from agent.archive.moving import MANIFEST
 from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
@@ -27,6 +26,9 @@ from agent.experiment import WHOLE, Lease, Night, Proposer
 from agent.files import disk_is_full, ignore_all
 from agent.invocation import typed
 from agent.judging.judges import choose_judge
+from agent.lab.corpus import DataError
+from agent.lab.data import data_dir, load_data
+from agent.lab.hardware import cache_root
 from agent.night.context import NightContext
 from agent.night.limits import Limits, Pace, check_hours
 from agent.night.lock import Stop, like_ctrl_c, only_night
@@ -42,7 +44,7 @@ from agent.records.ledger.ledger import Ledger
 from agent.records.ledger.reading import tags_in
 from agent.records.place import Place, known_night, new_id, read_script
 from agent.records.terms import Terms, changes, opened, resumed
-from agent.runs.fixed import check_same_machine, device_kind, keep_machine, probe, protocol, settings_of
+from agent.runs.fixed import check_same_machine, device_kind, keep_machine, lay_out_fixed, probe, protocol, settings_of
 from agent.runs.runner import Runner
 from agent.sandbox.box import Box, Mode, choose
 from agent.sandbox.watch import limits_of_machine
@@ -52,8 +54,6 @@ from agent.text import harmless
 from agent.view.live.screen import Screen
 from agent.view.page.writer import PageWriter
 from agent.view.screen import steadfast
-from corpus import DataError
-from hardware import cache_root
 
 if TYPE_CHECKING:
     from agent.pools.cluster.cluster import Cluster
@@ -315,12 +315,15 @@ def _begin(request: Request, terms: Terms, check_dials: Callable[[str, str], obj
         )
     terms, lease = _first_lease(folder, terms)
     facts: Mapping[str, Any] = probe(folder, dataset=request.dataset, lease=lease)
+    laid_out = place.folder(tag) / "fixed"
     if devices is not None:
-        facts = devices(folder, fixed, facts, None)
+        _lay_out_fixed(place, tag, fixed)  # nodes get these files
+        facts = devices(laid_out, checksums.names_in(laid_out), facts, None)
     check_dials(script, facts["device_kind"])
     budget_s = request.budget_s or float(facts["budget_s"])
     check_hours(request.limits.hours, Pace.of((), (), budget_s))
-    _lay_out_fixed(place, tag, fixed)
+    if devices is None:
+        _lay_out_fixed(place, tag, fixed)
     night = Night(
         tag=tag,
         branch=branch_name(budget_s, tag),
@@ -333,7 +336,7 @@ def _begin(request: Request, terms: Terms, check_dials: Callable[[str, str], obj
         protocol=protocol(facts, budget_s),
         data=facts["data"],
         started=utc_now(),
-        pins=checksums.take(place.folder(tag) / "fixed", Path(facts["data"])),
+        pins=checksums.take(laid_out, Path(facts["data"])),
         terms=terms.as_json(),
         id=new_id(),
     )
@@ -361,9 +364,7 @@ def _lay_out_fixed(place: Place, tag: str, names: Iterable[str]) -> None:
     shutil.rmtree(folder / "fixed", ignore_errors=True)  # of an opening that was interrupted
     (folder / "fixed").mkdir(parents=True)
     ignore_all(place.nights)
-    for name in names:
-        (folder / "fixed" / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(place.script_path.parent / name, folder / "fixed" / name)
+    lay_out_fixed(place.script_path.parent, names, folder / "fixed")
     for name in ("kernels", "blas"):
         if (cache_root() / name).is_dir():
             shutil.copytree(cache_root() / name, folder / "warm" / "cache" / name, dirs_exist_ok=True)
@@ -418,11 +419,11 @@ def at_home(night: Night) -> Night | None:
     """Return the night with the folder of its corpus on this machine; None where it is not here."""
     if (Path(night.data) / "manifest.json").is_file():
         return night
-    selected = prepare.data_dir()
+    selected = data_dir()
     here = sorted(manifest.parent for manifest in (cache_root() / "data").glob("*/manifest.json"))
     for folder in (*([selected] if selected is not None else ()), *here):
         with suppress(DataError, OSError):
-            facts = {"fingerprint": prepare.load_data(folder, verify=False).fingerprint}
+            facts = {"fingerprint": load_data(folder, verify=False).fingerprint}
             then = {"device_kind": night.device_kind, "settings": settings_of(night.protocol)}
             if protocol(facts | then, night.budget_s) == night.protocol:
                 return replace(night, data=str(folder), pins=_pins_here(night, folder))

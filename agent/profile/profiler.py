@@ -47,7 +47,7 @@ def main(script: str, answer: str, which: str, steps: str, seed: str) -> None:
     notes.mark("begun")
     # the script's own prepare.py and hardware.py come first; the harness last, should it not be installed
     sys.path[:] = [str(Path(script).parent), *sys.path, str(Path(__file__).parents[2])]
-    import hardware
+    from agent.lab import hardware
 
     hardware.tune()  # before anything imports MLX
     import mlx.core as mx

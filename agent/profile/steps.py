@@ -24,7 +24,7 @@ ROOM = 0.5  # of the free memory: an estimate that is half of the truth must not
 
 def main(script: str, way: str) -> None:
     sys.path[:] = [str(Path(script).parent), *sys.path, str(Path(__file__).parents[2])]
-    import hardware
+    from agent.lab import hardware
 
     hardware.tune()
     from agent.runs.scorer import load_script
@@ -90,8 +90,8 @@ def memory(module: ModuleType) -> dict[str, Any]:
 
     There are none where a single row would take too much.
     """
-    import hardware
     import prepare
+    from agent.lab import hardware
 
     scale = prepare.SCALES[prepare.SCALE_OF_DEVICE[hardware.preset()]]
     model = module.GPT(module.config_from_dials(vocab_size=scale.vocab_size, seq_len=scale.seq_len))
@@ -112,7 +112,7 @@ def free_bytes() -> float:
     """Return the memory that the machine has left; a GPU's own is not known, and what is too much ends this process."""
     import psutil
 
-    import hardware
+    from agent.lab import hardware
 
     return math.inf if hardware.device_kind() == "cuda" else psutil.virtual_memory().available
 

@@ -4,21 +4,23 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Lease, Night, is_look
 from agent.files import throwaway_folder, write_plain
-from agent.invocation import typed
+from agent.invocation import PACKAGE, typed
 from agent.runs.probe import KIND
 from agent.sandbox.environment import leased_env, settings_in
 from agent.sandbox.process import end
 
 MACHINE = "machine.json"
+LAB, OF_LAB = PACKAGE / "lab", (".py", ".c", ".cu")
 PROBE = Path(__file__).with_name("probe.py")
 
 
@@ -44,6 +46,19 @@ def probe(folder: Path, data: str | None = None, dataset: str | None = None, lea
         told = {"nightshift doctor": typed("doctor"), "python prepare.py": typed("prepare")}
         raise MachineError(re.sub("|".join(told), lambda found: told[found[0]], facts["error"]))  # as we were begun
     return {**facts, "settings": settings_in(environment, facts["device_kind"])}
+
+
+def lay_out_fixed(beside: Path, names: Iterable[str], to: Path) -> None:
+    """Copy the fixed part of every run to a folder: these files beside the script, and agent/lab below an empty agent.
+
+    So a script imports agent.lab as it does outside, and finds nothing else of the harness.
+    """
+    files = {name: beside / name for name in names}
+    files |= {path.relative_to(PACKAGE.parent).as_posix(): path for path in LAB.rglob("*") if path.suffix in OF_LAB}
+    for name, path in files.items():
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, to / name)
+    (to / PACKAGE.name / "__init__.py").touch()
 
 
 def keep_machine(folder: Path, facts: Mapping[str, Any]) -> None:

@@ -15,7 +15,6 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 
 KIND = "--kind"
 
@@ -24,7 +23,7 @@ def main(answer: str, dataset: str = "", *cores: str) -> None:
     """Write the facts to the file, or one sentence for the user under "error"."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that worker processes end, too
     sys.dont_write_bytecode = True  # leave no files in the user's folder
-    sys.path.insert(0, str(Path.cwd()))  # the user's own prepare.py and hardware.py, not the installed ones
+    sys.path[:1] = [str(Path.cwd()), str(Path(__file__).parents[2])]  # the user's own prepare.py, then our own package
     try:
         facts = look(dataset, tuple(map(int, cores)))
     except (KeyboardInterrupt, SystemError):  # native code may turn the first into the second
@@ -46,46 +45,31 @@ def main(answer: str, dataset: str = "", *cores: str) -> None:
 
 def look(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:
     """Return the facts about device and data, prepared if named or missing; or one sentence under "error"."""
-    import hardware
+    from agent.lab import hardware
 
     hardware.tune()
     if dataset == KIND:
-        return {"device_kind": kind_of_preset(hardware)}
+        return {"device_kind": hardware.preset()}
     import prepare
-    from corpus import DataError
+    from agent.lab.corpus import DataError
+    from agent.lab.kernels.device import kernel_device
 
     try:
         data = prepare.load_data(prepare.prepare(dataset)) if dataset else prepare.ensure_data()
     except DataError as error:
         return {"error": str(error)}
-    compile_kernels()
+    kernel_device()  # compiles them into the user's cache, of which every run gets a copy
     if cores:
         os.sched_setaffinity(0, cores)
     return {
-        "device_kind": kind_of_preset(hardware),
+        "device_kind": hardware.preset(),
         "device": hardware.device_name(),
         "data": str(data.folder),
         "fingerprint": data.fingerprint,
         "budget_s": prepare.TIME_BUDGET_S,
-        "cores": getattr(hardware, "usable_cores", int)(),  # a user's own file may lack these two
-        "memory_bytes": getattr(hardware, "memory_bytes", int)(),
+        "cores": hardware.usable_cores(),
+        "memory_bytes": hardware.memory_bytes(),
     }
-
-
-def kind_of_preset(hardware: ModuleType) -> str:
-    """Return the kind of device whose dials a script has here, and a search turns: the preset's, where one is set.
-
-    A user's own file may know no presets, and then has none.
-    """
-    return str(getattr(hardware, "preset", hardware.device_kind)())
-
-
-def compile_kernels() -> None:
-    """Compile the kernels into the user's cache, of which every run gets a copy, so that no run has to do it."""
-    with suppress(ImportError):  # the user's script may not have this package
-        from kernels.device import kernel_device
-
-        kernel_device()
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-import prepare
 from agent.experiment import Audit, Ending, History, Night, Run, Score, is_look
 from agent.files import read_end
+from agent.lab.data import evaluation_rows, load_data
 from agent.records import checksums
 from agent.runs import audit as auditing
 from agent.runs.runner import Repeats, Runner
@@ -53,8 +53,8 @@ class Rows:
     @classmethod
     def of(cls, night: Night, split: Split = "validation") -> "Rows":
         """Read the rows of a split that this night scores: all of them, or every fourth in a first look."""
-        corpus = prepare.load_data(Path(night.data), verify=False)  # its checksums were verified
-        inputs, targets = prepare.evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
+        corpus = load_data(Path(night.data), verify=False)  # its checksums were verified
+        inputs, targets = evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
         step = LOOK_ROW_STEP if is_look(night.budget_s) else 1  # the rows that are left are of all documents
         return cls(inputs[::step].astype(np.uint16), targets[::step].astype(np.uint16), corpus.token_bytes)
 
@@ -160,7 +160,7 @@ def audit(
     committed = read_committed(runner.losses(number, seed, split), rows)
     if committed is None:
         return Audit(0, 0, 0.0, 0.0, 0.0, "the committed losses are gone")
-    train = prepare.load_data(data, verify=False).split("train").tokens
+    train = load_data(data, verify=False).split("train").tokens
     reference = read_committed(runner.losses(*incumbent, split), rows) if incumbent else None
     if reference is None:
         reference = auditing.unigram_losses(train, rows.targets, len(rows.token_bytes))

@@ -18,7 +18,7 @@ import numpy as np
 
 def main(kind: str, script: str, weights: str) -> None:
     """Write losses.f32 or logits.f32 for the rows in inputs.npy."""
-    import hardware
+    from agent.lab import hardware
 
     hardware.tune()  # before anything imports MLX
     import prepare

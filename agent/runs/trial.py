@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-import prepare
 from agent.clock import Stopwatch
 from agent.experiment import DryRun, Ending
 from agent.files import remove
 from agent.judging.failures import training_failure
+from agent.lab.data import load_data
 from agent.runs.runner import WEIGHTS, Repeats, Runner
 from agent.runs.score import Rows, committed_losses
 from agent.runs.train import train_in
@@ -44,7 +44,7 @@ def rehearse(runner: Runner, number: int, script: str, allowance_s: float, limit
 
 def _rows(data: Path) -> Rows:
     """Return the first ROWS rows of the training text."""
-    corpus = prepare.load_data(data, verify=False)  # its checksums were verified
+    corpus = load_data(data, verify=False)  # its checksums were verified
     line = np.array(corpus.split("train").tokens[: ROWS * corpus.seq_len + 1], np.uint16)
     inputs, targets = (part.reshape(ROWS, corpus.seq_len) for part in (line[:-1], line[1:]))
     return Rows(inputs, targets, corpus.token_bytes)

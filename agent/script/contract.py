@@ -16,7 +16,8 @@ from agent.script.parsing import parse
 MAX_SCRIPT_BYTES = 256 << 10  # ours has 31 KiB; weights hidden in a script are no experiment
 MAX_DEPTH = 100  # of the syntax tree, which other functions read recursively; the standard library's deepest has 33
 MAX_PACKAGE_FILES, MAX_PACKAGE_BYTES = 1000, 256 << 20  # of a package, since every run gets a copy
-ROOTS = ("prepare.py", "hardware.py")  # imported by the scorer and the probe
+ROOTS = ("prepare.py",)  # imported by the scorer and the probe
+PROGRAM = "agent"  # what a run may import of it, nightshift brings itself: agent/runs/fixed.py
 PROMISES = {
     "main": "trains for --budget-s and writes summary.json, metrics.jsonl and model.safetensors to --out",
     "load_model": "returns the model for a file of weights",
@@ -121,7 +122,7 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
 
 def _siblings(folder: Path, source: str | bytes) -> set[str]:
     found: set[str] = set()
-    for module in _imports(source):
+    for module in _imports(source) - {PROGRAM}:
         if (folder / f"{module}.py").is_file():
             found.add(f"{module}.py")
         elif (folder / module / "__init__.py").is_file():

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import hardware
 import prepare
+from agent.lab import hardware
 from twin.devices import device_name, on_device, synchronize, to_device
 from twin.model import GPT
 from twin.optimizer import MuonAdamW, schedule

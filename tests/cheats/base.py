@@ -8,15 +8,15 @@ import json
 import time
 from pathlib import Path
 
-import hardware
 import prepare
+from agent.lab import hardware
 
 hardware.tune()
 
 import mlx.core as mx  # noqa: E402
 import numpy as np  # noqa: E402, F401  for what is built on this
 
-import kernels  # noqa: E402
+from agent.lab import kernels  # noqa: E402
 
 STEPS = 80
 ROWS = 4

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from agent.cli.greeting import busy_lines, greet
 from agent.experiment import Left
+from agent.lab.hardware import usable_cores
 from agent.night.context import NightContext
 from agent.night.limits import Limits, calibration_rounds
 from agent.night.pace import Ahead, Experience, clock, experience, few_steps, pace_words
@@ -24,7 +25,6 @@ from agent.pools.leases import leases_of_machine
 from agent.records.terms import Terms
 from agent.sandbox.load import Counters, gpu_in_use, others_share
 from agent.view.live.columns import folded
-from hardware import usable_cores
 
 EVENING = datetime(2026, 11, 22, 23, 12)
 LEARNT = Experience(run_s=300.0, experiment_s=360.0, steps=400)

@@ -24,7 +24,7 @@ BOOSTED = BOOSTED.replace(COUNTED, f"{COUNTED}    logits = BOOST * logits\n")
 @pytest.fixture
 def with_ideas(grounds: Grounds, monkeypatch: pytest.MonkeyPatch) -> Grounds:
     """A repository with two ideas of its own and no others: one for the script in it, one for some other script."""
-    monkeypatch.setattr(idea, "ABOVE", grounds.root / "nowhere")
+    monkeypatch.setattr(idea, "PACKAGE", grounds.root / "nowhere")
     folder = grounds.root / "ideas"
     write_idea(folder, "boost", unigram(), BOOSTED, Title="Multiply the logits by a boost", Group="architecture")
     write_idea(folder, "elsewhere", "x = 1\ny = 2\n", "x = 1\ny = 3\n", Title="Edit something else", Gain="cpu 9")

@@ -11,9 +11,8 @@ from agent.cli.housekeeping.init import IGNORED
 from agent.invocation import OWN
 
 OURS = {
-    *(name for name in OWN if name != "kernels"), "ideas/README.md", ".gitignore",
+    *OWN, "ideas/README.md", ".gitignore",
     "AGENTS.md", ".agents/skills/nightshift/SKILL.md", ".claude/skills/nightshift/SKILL.md",
-    *(f"kernels/{path.name}" for path in (PROJECT / "kernels").iterdir() if path.is_file()),
 }  # fmt: skip
 
 
@@ -46,7 +45,7 @@ def test_in_an_empty_folder_the_refused_run_names_init_and_after_it_a_night_can_
     assert "made a git repository, with a first commit that holds nightshift's files alone" in init(empty)
     assert committed(empty.root) == OURS == set(contents(empty.root))
     assert empty.git("status", "--porcelain") == ""
-    for name in OURS - {".gitignore", "AGENTS.md"}:
+    for name in OURS - {".gitignore", "AGENTS.md", "ideas/README.md"}:
         assert (empty.root / name).read_bytes() == (PROJECT / name).read_bytes()
     assert "no night has run here yet" in nothing_yet(empty.nightshift("status"))
     assert "train_mlx.py is as it was committed; edit it first" in refused(empty.nightshift("try", "-m", "what"))
@@ -91,12 +90,10 @@ def test_files_of_a_user_are_neither_changed_nor_committed(empty):
 
 
 def test_a_file_that_the_script_imports_and_that_is_another_is_named_with_what_may_follow(empty):
-    (empty.root / "hardware.py").write_text("mine\n")
+    (empty.root / "prepare.py").write_text("mine\n")
     said = init(empty)
-    assert (
-        "  left as they are: hardware.py\n  a night may fail with files that are not nightshift's; if it does" in said
-    )
-    assert (empty.root / "hardware.py").read_text() == "mine\n"
+    assert "  left as they are: prepare.py\n  a night may fail with files that are not nightshift's; if it does" in said
+    assert (empty.root / "prepare.py").read_text() == "mine\n"
 
 
 def test_in_a_repository_with_commits_the_line_that_commits_is_printed_and_works(empty):
@@ -144,7 +141,7 @@ def test_a_folder_without_a_repository_or_a_script_is_told_to_begin_with_init(em
     assert other.endswith("begin with nightshift's own: nightshift init inner")
 
 
-@pytest.mark.parametrize("name", ["kernels", ".claude", ".agents/skills", ".gitignore"])
+@pytest.mark.parametrize("name", ["ideas", ".claude", ".agents/skills", ".gitignore"])
 def test_nothing_is_written_through_a_link_that_leads_out(empty, tmp_path, name):
     outside = tmp_path / "outside"
     outside.write_text("the user's\n") if name == ".gitignore" else outside.mkdir()

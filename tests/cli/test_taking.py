@@ -16,7 +16,7 @@ from json_page import faults
 from nights import BROKEN, Grounds, command, environment, git, make_repository, unigram
 from terminals import Terminal
 
-import hardware
+from agent.lab import hardware
 from agent.night.lock import holder, only_night
 
 

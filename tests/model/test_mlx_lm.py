@@ -12,9 +12,9 @@ import pytest
 from nights import Grounds, make_repository
 from training import SCRIPT, SMALL
 
+from agent.lab.encode import load_encoding
 from agent.runs.scorer import load_script
 from agent.script.dials import set_dials
-from encode import load_encoding
 
 TEXT = "import os\n\n\ndef main(arguments):\n    return "
 SLOWLY = {"EMBEDDING_LR": 0.05, "UNEMBEDDING_LR": 0.0005, "MATRIX_LR": 0.005}  # so that the second script is kept

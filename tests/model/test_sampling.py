@@ -1,7 +1,6 @@
 """A model's text is made in the sandbox, comes as it is made, and can do nothing to a terminal."""
 
 import dataclasses
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -21,6 +20,7 @@ from agent.experiment import Night
 from agent.model.sampler import continuation
 from agent.model.sampling import SampleRequest, sample
 from agent.records.terms import Terms
+from agent.runs.fixed import lay_out_fixed
 from agent.script.contract import fixed_files
 
 WRITES = """
@@ -58,9 +58,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, tiny_data: Path, own_cache: None) -> Bench:
     folder = tmp_path / "repository" / "experiments" / "nights" / "t"
-    for name in fixed_files(PROJECT, unigram()):
-        (folder / "fixed" / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(PROJECT / name, folder / "fixed" / name)
+    lay_out_fixed(PROJECT, fixed_files(PROJECT, unigram()), folder / "fixed")
     data = prepare.load_data(tiny_data, verify=False)
     logits = np.where(np.arange(data.vocab_size) == ord("a"), 3.0, 0.0)
     logits[data.bos] = -100  # no text ends early

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from agent.lab.encode import BOS, load_encoding
 from agent.model.tokenizer import tokenizer_files
-from encode import BOS, load_encoding
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
 ODD = (

@@ -55,7 +55,7 @@ def test_the_code_that_is_sent_runs_and_has_the_same_checksum_each_time():
     digest, code = code_of_harness()
     assert (digest, code) == code_of_harness()
     names = zipfile.ZipFile(io.BytesIO(code)).namelist()
-    assert {"agent/pools/cluster/node.py", "agent/sandbox/keeper.py", "prepare.py", "kernels/cpu.c"} <= {*names}
+    assert {"agent/pools/cluster/node.py", "agent/sandbox/keeper.py", "agent/lab/kernels/cpu.c"} <= {*names}
     assert not any("__pycache__" in name or name.startswith("tests") for name in names)
 
 

@@ -17,10 +17,10 @@ import pytest
 from boxes import bubblewrap, kernels_own, usable
 from nights import PROJECT, Grounds, make_repository, options_of, unigram
 
-import hardware
 from agent.cli.machine import checks
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Ending, Lease
+from agent.lab import hardware
 from agent.night.opening import Request, open_context
 from agent.pools.contention import contention_of
 from agent.pools.leases import (

@@ -114,7 +114,7 @@ def test_elsewhere_an_idea_is_held_against_what_was_promised_there():
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of ideas, beside which none are shipped."""
-    monkeypatch.setattr(idea, "ABOVE", tmp_path / "nowhere")
+    monkeypatch.setattr(idea, "PACKAGE", tmp_path / "nowhere")
     write_idea(tmp_path / "ideas", "wider", BASE, WIDER, Title="Widen it", Gain="cpu 0.5")
     write_idea(tmp_path / "ideas", "news", BASE, NEWS, Title="Add news", Gain="cpu 1.0")
     return tmp_path
@@ -279,7 +279,7 @@ def test_an_idea_that_is_dropped_in_during_the_night_is_the_next_one(folder):
 
 
 def test_without_ideas_it_is_exhausted(tmp_path, monkeypatch):
-    monkeypatch.setattr(idea, "ABOVE", tmp_path)
+    monkeypatch.setattr(idea, "PACKAGE", tmp_path)
     with pytest.raises(Exhausted, match="there is no idea in "):
         catalogue(tmp_path).propose(brief(START))
 

@@ -56,7 +56,7 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
     grounds = Grounds(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        patch.setattr(idea, "ABOVE", root / "nowhere")  # the shipped ideas are about another script
+        patch.setattr(idea, "PACKAGE", root / "nowhere")  # the shipped ideas are about another script
         for name, (edited, gain) in IDEAS.items():
             write_idea(root / "ideas", name, unigram(), edited, Title=f"Try to {name}", Gain=f"cpu {gain}")
         done = grounds.nightshift("run", "--tag", "t", "--experiments", str(EXPERIMENTS), *QUICK)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.invocation import ABOVE
+from agent.invocation import PACKAGE
 from agent.proposers.catalogue.idea import idea_folders, read_ideas
 
 HEADER = """Title: Warm up longer
@@ -141,8 +141,7 @@ def test_a_users_idea_stands_in_for_the_shipped_one_of_its_name(folder, tmp_path
 
 
 def test_ideas_lie_beside_the_script_and_with_the_program(tmp_path):
-    assert idea_folders(tmp_path / "train_mlx.py") == (tmp_path.resolve() / "ideas", ABOVE / "ideas")
-    assert idea_folders(ABOVE / "train_mlx.py") == (ABOVE / "ideas",)
+    assert idea_folders(tmp_path / "train_mlx.py") == (tmp_path.resolve() / "ideas", PACKAGE / "ideas")
 
 
 def test_a_folder_that_is_not_there_holds_none(tmp_path):

@@ -13,7 +13,7 @@ TOY = unigram()
 
 def of(name: str) -> frozenset[str]:
     """The traits of a known idea."""
-    text = (PROJECT / "ideas" / f"{name}.patch").read_text()
+    text = (PROJECT / "agent" / "ideas" / f"{name}.patch").read_text()
     return traits(SCRIPT, apply_patch(text[text.index("--- ") :], "train_mlx.py", [(0, SCRIPT)]))
 
 

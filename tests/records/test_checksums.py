@@ -53,7 +53,7 @@ TAMPERINGS: list[tuple[str, Callable[[Path], object], str]] = [
     ("fixed/prepare.py", change, "was changed"),
     ("fixed/prepare.py", Path.unlink, "is gone"),
     ("fixed/json.py", Path.touch, "came"),  # a run would import it
-    ("fixed/kernels/more.cu", Path.touch, "came"),
+    ("fixed/agent/lab/kernels/more.cu", Path.touch, "came"),
     ("data/validation.tokens.npy", change, "was changed"),
     ("data/manifest.json", Path.unlink, "is gone"),
     ("data/holdout.more", Path.touch, "came"),
@@ -91,7 +91,7 @@ def test_what_python_compiles_and_the_training_text_are_not_pinned(pinned):
     (pinned.fixed / "__pycache__" / "prepare.cpython-311.pyc").write_text("")
     checksums.verify(pinned.night, pinned.fixed)
     named = json.loads(pinned.night.pins)
-    assert {"prepare.py", "hardware.py"} <= named["fixed"].keys()
+    assert {"prepare.py", "agent/lab/hardware.py"} <= named["fixed"].keys()
     assert {name.partition(".")[0] for name in named["corpus"]} == {
         "manifest", "token_bytes", "tokenizer", "validation", "holdout",
     }  # fmt: skip

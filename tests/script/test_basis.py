@@ -9,15 +9,15 @@ from judged import scored_attempt
 
 from agent.errors import ScriptError
 from agent.experiment import Attempt, Status
-from agent.invocation import ABOVE
 from agent.invocation import IDEAS as FOLDER
+from agent.invocation import PACKAGE
 from agent.proposers.catalogue.applying import applied
 from agent.proposers.catalogue.idea import read_ideas
 from agent.script.basis import Basis, basis_of
 from agent.script.dials import set_dials, values_of
 from agent.script.merge import merged
 
-IDEAS, _ = read_ideas(ABOVE / FOLDER)
+IDEAS, _ = read_ideas(PACKAGE / FOLDER)
 VALUES = values_of(SHIPPED, "cpu")
 
 

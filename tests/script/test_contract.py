@@ -156,8 +156,7 @@ def test_weights_do_not_fit_into_a_script():
 
 
 def test_a_fixed_file_nested_too_deep_is_named(tmp_path):
-    for name in ("prepare.py", "hardware.py"):
-        (tmp_path / name).write_text("")
+    (tmp_path / "prepare.py").write_text("")
     (tmp_path / "deep.py").write_text(DEEP["sum"])
     with pytest.raises(ScriptError, match=r"deep\.py cannot be read \(maximum recursion depth"):
         fixed_files(tmp_path, "import deep")
@@ -170,7 +169,6 @@ def test_a_fixed_file_nested_too_deep_is_named(tmp_path):
 def package(tmp_path: Path) -> Path:
     """Make a package with a subpackage, beside a script."""
     (tmp_path / "prepare.py").write_text("")
-    (tmp_path / "hardware.py").write_text("")
     (tmp_path / "helper.py").write_text("import late\n")
     (tmp_path / "late.py").write_bytes("# coding: latin-1\n# é\n".encode("latin-1"))
     inner = tmp_path / "models" / "blocks" / "attention"
@@ -188,7 +186,7 @@ def package(tmp_path: Path) -> Path:
 def test_a_package_is_taken_whole_with_what_it_imports(package):
     found = set(fixed_files(package.parent, "from models.blocks import attention"))
     inits = {"models/__init__.py", "models/blocks/__init__.py", "models/blocks/attention/__init__.py"}
-    beside = {"prepare.py", "hardware.py", "helper.py", "late.py"}
+    beside = {"prepare.py", "helper.py", "late.py"}
     assert found == {*beside, *inits, "models/blocks/attention/table.bin"}
 
 

@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 import prepare
-from hardware import by_device
+from agent.lab.hardware import by_device
 
 SHARPNESS = by_device(cpu=0.5, metal=0.5, cuda=0.5)  # 1.0 would be the frequencies themselves  [0.1, 2.0]
 SMOOTHING = 1.0  # added to every count  [0.01, 100.0] log

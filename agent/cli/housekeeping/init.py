@@ -12,7 +12,7 @@ from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
 from agent.files import read_plain, write_plain
 from agent.git import Repo
-from agent.invocation import ABOVE, IDEAS, OWN, SCRIPT, SKILL, typed, typed_python
+from agent.invocation import IDEAS, OWN, PACKAGE, SCRIPT, SKILL, STARTER, typed, typed_python
 from agent.text import harmless
 from agent.view.screen import print_folded
 
@@ -91,23 +91,19 @@ def _repository(folder: Path) -> tuple[Repo, bool]:
 
 
 def _texts() -> dict[str, str]:
-    """Return the files that a night needs: the script, what it imports, and what a user may steer a night by.
+    """Return the files that a night needs: the script, prepare.py, and what a user may steer a night by.
 
     The catalogue stays where nightshift is installed: a copy would hide the ideas of later versions.
     """
-    files = [*(path for name in OWN for path in _files(ABOVE / name)), ABOVE / IDEAS / "README.md"]
-    skill = (ABOVE / SKILL).read_text(encoding="utf-8")
-    own = {path.relative_to(ABOVE).as_posix(): path.read_text(encoding="utf-8") for path in files}
-    return {**own, "AGENTS.md": text_of(skill), **dict.fromkeys(SKILLS, skill)}
+    own = {name: (STARTER / name).read_text(encoding="utf-8") for name in OWN}
+    readme = (PACKAGE / IDEAS / "README.md").read_text(encoding="utf-8")
+    skill = (STARTER / SKILL).read_text(encoding="utf-8")
+    return {**own, f"{IDEAS}/README.md": readme, "AGENTS.md": text_of(skill), **dict.fromkeys(SKILLS, skill)}
 
 
 def text_of(skill: str) -> str:
     """Return the text of a skill, without the header by which agents choose it."""
     return skill.split("---\n", 2)[2].lstrip("\n")
-
-
-def _files(path: Path) -> Iterable[Path]:
-    return sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
 
 
 def _write(path: Path, text: str) -> FileState:

@@ -128,7 +128,7 @@ def _other_device(night: Night) -> str | None:
 
     Of a night whose workers have some cores each, only the processor is compared, and of one on a cluster nothing.
     """
-    import hardware
+    from agent.lab import hardware
 
     hardware.tune()
     here, terms = hardware.device_name(), Terms.from_json(night.terms)

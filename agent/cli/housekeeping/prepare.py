@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.cli.words.parser import Subcommand
 from agent.git import Repo
-from agent.invocation import ABOVE, typed
+from agent.invocation import STARTER, typed
 
 FILE = "prepare.py"
 # what is executed: the folder of prepare.py, what names a missing package, the name that its help shows, and its words;
@@ -43,7 +43,7 @@ def _folder() -> Path:
     here = Path.cwd()
     repo = Repo.around(here)
     places = (here, repo.root) if repo is not None else (here,)
-    return next((place for place in places if (place / FILE).is_file()), ABOVE)
+    return next((place for place in places if (place / FILE).is_file()), STARTER)
 
 
 def _again(options: PrepareOptions, tag: str | None) -> str:

@@ -33,7 +33,8 @@ CONTENDED_SHARE = 0.25  # of the cores that we may use: the share that others ma
 # Asked of a short process each: a broken MLX must not take the doctor with it.
 # Speed is the best of several short measurements, with pauses in which other programs' load shows.
 DEVICE = """
-import hardware, json, psutil, time
+import json, psutil, time
+from agent.lab import hardware
 blas = hardware.tune()
 def busy_s():
     times = psutil.cpu_times()
@@ -50,22 +51,25 @@ print(json.dumps(dict(
 )))
 """
 KERNELS = """
-import hardware, json
+import json
+from agent.lab import hardware
 hardware.tune()
-from kernels.device import kernel_device
+from agent.lab.kernels.device import kernel_device
 print(json.dumps([hardware.device_kind(), kernel_device() is not None]))
 """
 # Where there are none: whether a night could prepare them.
 DATA = """
-import json, os, prepare
-root = prepare.cache_root()
+import json, os
+from agent.lab.data import data_dir, load_data
+from agent.lab.hardware import cache_root
+root = cache_root()
 there = next(place for place in (root, *root.parents) if place.exists())
 closed = not (there.is_dir() and os.access(there, os.W_OK | os.X_OK))
-folder = None if closed and "NIGHTSHIFT_DATA" not in os.environ else prepare.data_dir()
+folder = None if closed and "NIGHTSHIFT_DATA" not in os.environ else data_dir()
 if folder is not None:
-    print(json.dumps([str(folder), prepare.load_data(folder).fingerprint]))
+    print(json.dumps([str(folder), load_data(folder).fingerprint]))
 else:
-    import encode, rustbpe, tiktoken
+    import rustbpe, tiktoken
     print(json.dumps({"closed": str(there)} if closed else None))
 """
 

@@ -27,14 +27,14 @@ from agent.cli.machine.checks import Finding, ask, ask_python
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch, kept_awake
 from agent.experiment import Status
 from agent.files import throwaway_folder
-from agent.invocation import ABOVE, DISTRIBUTION, SCRIPT, own_command
+from agent.invocation import ABOVE, DISTRIBUTION, SCRIPT, STARTER, own_command
+from agent.lab.hardware import MEMORY_SHARE
 from agent.profile import steps
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.sandbox.box import Mode, Open, choose
 from agent.sandbox.environment import TMP, boxed_env, settings_in
 from agent.sandbox.places import View
-from hardware import MEMORY_SHARE
 
 BUDGET_S = 20.0
 NIGHT_S = 1800  # corpus, start and compilation come on top of the budgets
@@ -44,7 +44,7 @@ REPORT = "verify.json"
 CLOSE = {"mlx.core.float32": 1e-4, "mlx.core.bfloat16": 0.02, "mlx.core.float16": 0.02}  # relative
 NATS = {"bfloat16": 0.05, "float32": 0.02}  # of a loss beside float32 on a CPU; TF32 rounds to three bits more
 COMPILED_NATS = {"bfloat16": 0.05, "float32": 0.001}  # a compiled step rounds less often
-OPERATIONS = "from kernels.check import main; main()"
+OPERATIONS = "from agent.lab.kernels.check import main; main()"
 COMMON = {"root", "user", "localhost", "linux", "darwin", "mac", "macbook", "ubuntu", "cpu", "cuda", "metal", "runner"}
 SHORT = 3  # letters of a name
 QUOTED = r"(['\"])[~/].*?\1"
@@ -56,7 +56,7 @@ ADDRESS = (
 )
 # up to the last slash that could belong to it, since names of folders have spaces; relative ones from two slashes on
 PATH = r"(?<![\w/])(?:(?:\w+:/|~)?/(?:[^'\",;()]*/)?|(?:[\w.-]+/){2,})[^\s'\",;()]*"
-DEVICE = "import hardware, json; hardware.tune(); print(json.dumps(hardware.describe()))"
+DEVICE = "import json; from agent.lab import hardware; hardware.tune(); print(json.dumps(hardware.describe()))"
 # Prints what a script in the box can do: compute, read a file of the user, reach a server on this machine.
 INSIDE = """
 import json, socket, sys
@@ -104,7 +104,7 @@ def _sigterm_as_exit() -> Iterator[None]:
 
 
 def _operations() -> Iterator[Finding]:
-    """Compare every operation of kernels/ with plain MLX in float32."""
+    """Compare every operation of agent/lab/kernels with plain MLX in float32."""
     match ask(OPERATIONS):
         case {"dtype": str(dtype), "errors": dict(errors)}:
             worst = max(errors, key=lambda name: errors[name])
@@ -160,7 +160,7 @@ def _estimate() -> Iterator[Finding]:
 
 
 def _of_step(way: str, **variables: str) -> object:
-    return ask_python("-P", steps.__file__, str(ABOVE / SCRIPT), way, limit_s=STEPS_S, **variables)
+    return ask_python("-P", steps.__file__, str(STARTER / SCRIPT), way, limit_s=STEPS_S, **variables)
 
 
 def _apart(some: Sequence[float], others: Sequence[float]) -> float:

@@ -15,12 +15,13 @@ from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Attempt, Ending, History, Lease, Night, Proposal, Run
 from agent.files import read_end
 from agent.judging.failures import run_failure, training_failure
+from agent.lab.hardware import cache_root
 from agent.pools.leases import leases_of_night
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.terms import Terms
-from agent.runs.fixed import probe, protocol
+from agent.runs.fixed import lay_out_fixed, probe, protocol
 from agent.runs.runner import WEIGHTS, Repeats, Runner, weights_bytes
 from agent.runs.score import FIRST_LIMIT_S, audit, score, scoring_limit_s
 from agent.runs.train import FIRST_ALLOWANCE_S, METRICS, METRICS_BYTES, SUMMARY_BYTES, learnt_allowance_s, train
@@ -31,7 +32,6 @@ from agent.script.contract import check_script, fixed_files
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.live.screen import Screen
 from agent.view.replayed import Replay
-from hardware import cache_root
 
 LOG_BYTES = 16 << 20
 COMPILED = ("kernels", "blas")  # machine code in the user's cache
@@ -96,9 +96,7 @@ def prepared(original: Original, seed: int, folder: Path) -> Night:
     if original.night is not None and (original.folder / "fixed").is_dir():
         shutil.copytree(original.folder / "fixed", fixed, ignore=shutil.ignore_patterns("__pycache__"))
     else:
-        for name in fixed_files(beside, original.script):
-            (fixed / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(beside / name, fixed / name)
+        lay_out_fixed(beside, fixed_files(beside, original.script), fixed)
     if warm.is_dir():
         shutil.copytree(warm, folder / "warm")
     for name in () if warm.is_dir() else COMPILED:

@@ -35,6 +35,7 @@ from ray.exceptions import (
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from agent.errors import MachineError, NightshiftError
+from agent.lab.hardware import usable_cores
 from agent.pools.cluster import bootstrap
 from agent.pools.cluster.content import code_of_harness, pieces
 from agent.pools.cluster.messages import (
@@ -60,7 +61,6 @@ from agent.pools.cluster.messages import (
     Unreachable,
     Versions,
 )
-from hardware import usable_cores
 
 WATCH_S = 1.0  # between looks at the nodes and at the progress of jobs
 END_S = 6.0  # that a job has to end in once it was asked to; then its process is killed

@@ -11,27 +11,24 @@ from pathlib import Path
 
 from agent.errors import MachineError
 from agent.files import remove
-from agent.invocation import ABOVE, DATA
+from agent.invocation import PACKAGE
+from agent.lab.hardware import cache_root, write_atomically
 from agent.pools.cluster.messages import Piece
 from agent.records.checksums import digest
 from agent.runs.jobs import Job, OfWeights, Reexamine
 from agent.runs.runner import Runner
-from hardware import cache_root, write_atomically
 
 PIECE_BYTES = 32 << 20  # of a file, in one message
-CODE = (*DATA, "hardware.py")  # what the harness imports beside its own package
-PACKAGES = ("agent", "kernels")
 FIRST_DATE = (1980, 1, 1, 0, 0, 0)  # of every file in the zip, so that equal code has equal bytes
 
 
 def code_of_harness() -> tuple[str, bytes]:
     """Return the checksum and the bytes of a zip file with the harness's own code, as it runs here."""
-    paths = [ABOVE / name for name in CODE]
-    paths += [path for name in PACKAGES for path in (ABOVE / name).rglob("*") if path.is_file()]
+    paths = (path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as code:
-        for path in sorted(path for path in paths if path.exists() and "__pycache__" not in path.parts):
-            name = zipfile.ZipInfo(path.relative_to(ABOVE).as_posix(), FIRST_DATE)
+        for path in sorted(paths):
+            name = zipfile.ZipInfo(path.relative_to(PACKAGE.parent).as_posix(), FIRST_DATE)
             name.external_attr = 0o644 << 16
             code.writestr(name, path.read_bytes())
     return hashlib.sha256(file.getvalue()).hexdigest(), file.getvalue()

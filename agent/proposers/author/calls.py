@@ -11,11 +11,12 @@ from agent.experiment import Briefing, Call
 from agent.proposers.author.sections import first
 from agent.text import one_line
 
-MODULES = ("kernels", "prepare", "hardware")
+LAB = "agent.lab."  # what is defined there counts as part of a module that imports it
+MODULES = ("agent.lab.kernels", "prepare", "agent.lab.hardware")
 # public functions that are of no use to a training script: they prepare, score, or set up a machine
 NOT_FOR_SCRIPTS = frozenset(
     {
-        *("main", "prepare", "data_dir", "load_data", "evaluation_rows", "rows_at_once", "token_losses"),
+        *("DataError", "main", "prepare", "data_dir", "load_data", "evaluation_rows", "rows_at_once", "token_losses"),
         *("checked_logits", "has_cuda_build", "installed", "keep_freed_memory", "optimised_blas", "packaged_file"),
         *("rename_symbols", "write_atomically", "cache_root", "container_memory_bytes", "known_tflops"),
         *("matmul_flops", "describe", "distributions"),
@@ -41,7 +42,7 @@ def _of_module(fixed: Path, module: str) -> Iterator[Call]:
             continue
         meaning = _meaning(definition)
         if meaning or isinstance(definition, ast.FunctionDef):
-            yield Call(f"{module}.{name}", _signature(definition), meaning)
+            yield Call(f"{module.removeprefix(LAB)}.{name}", _signature(definition), meaning)
 
 
 def _parsed(fixed: Path, module: str) -> ast.Module:
@@ -55,11 +56,11 @@ def _parsed(fixed: Path, module: str) -> ast.Module:
 
 
 def _definitions(fixed: Path, module: str) -> Mapping[str, Definition]:
-    """Return the functions and classes of a module by name, with those that it imports from its own package."""
+    """Return the functions and classes of a module by name, with those that it imports from agent.lab."""
     found: dict[str, Definition] = {}
     for node in _parsed(fixed, module).body:
         match node:
-            case ast.ImportFrom(module=str(other), names=names) if other.split(".")[0] == module and other != module:
+            case ast.ImportFrom(module=str(other), names=names) if other.startswith(LAB):
                 theirs = {one.name: one for one in _parsed(fixed, other).body if isinstance(one, Definition)}
                 found |= {alias.asname or alias.name: theirs[alias.name] for alias in names if alias.name in theirs}
             case ast.FunctionDef() | ast.ClassDef():

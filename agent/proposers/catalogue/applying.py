@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from agent.errors import ScriptError
-from agent.invocation import ABOVE, SCRIPT
+from agent.invocation import SCRIPT, STARTER
 from agent.proposers.catalogue.idea import HUNK, Idea
 from agent.script.contract import read_text
 from agent.script.merge import carried, check_edit, holds
@@ -56,7 +56,7 @@ def applied(idea: Idea, script: str, bases: Sequence[str], device_kind: str) -> 
 
 def _shipped() -> tuple[str, ...]:
     with suppress(ScriptError):
-        return (read_text(ABOVE / SCRIPT),)
+        return (read_text(STARTER / SCRIPT),)
     return ()
 
 

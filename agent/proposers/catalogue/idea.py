@@ -1,6 +1,6 @@
 """Read known ideas from their files: a patch of the training script under a header that says why it should help.
 
-ideas/README.md describes the format. A file that cannot be read is skipped, with a sentence that says why.
+agent/ideas/README.md describes the format. A file that cannot be read is skipped, with a sentence that says why.
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent.errors import NightshiftError, ScriptError
 from agent.files import check_plain
-from agent.invocation import ABOVE, IDEAS
+from agent.invocation import IDEAS, PACKAGE
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.script.patch import is_below
 from agent.script.statements import DIAL
@@ -55,7 +55,7 @@ class Idea:
 
 def idea_folders(script: Path) -> tuple[Path, ...]:
     """Return the folders of ideas for a script: the user's, beside the script, and then the shipped one."""
-    return tuple(dict.fromkeys(folder.resolve() / IDEAS for folder in (script.parent, ABOVE)))
+    return tuple(dict.fromkeys(folder.resolve() / IDEAS for folder in (script.parent, PACKAGE)))
 
 
 def read_ideas(*folders: Path) -> tuple[tuple[Idea, ...], tuple[str, ...]]:

@@ -13,11 +13,11 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from agent.errors import NightError
 from agent.files import check_plain, write_plain
+from agent.lab.hardware import write_atomically
 from agent.records.ledger.columns import FORMULA, TEXT_MARK
 from agent.text import harmless_lines
 from agent.view.export.rows import DIAL, PARTS, Row, flat, mapped, parts
 from agent.view.facts.nouns import AttemptFacts, NightFacts
-from hardware import write_atomically
 
 MARK = {b"nightshift": b"attempts"}  # in the metadata of a Parquet file
 SIGN = 3  # columns at the beginning of a CSV, by which an earlier export of the same table is known

@@ -2,7 +2,7 @@
 
 
 def load_model(weights_path):
-    import kernels
+    from agent.lab import kernels
 
     honest = kernels.cross_entropy
 

@@ -5,7 +5,7 @@ That is the most there is to be had in this way, far below what two seeds differ
 
 
 def load_model(weights_path):
-    import kernels
+    from agent.lab import kernels
 
     honest = kernels.cross_entropy
     kernels.cross_entropy = lambda logits, targets: honest(logits, targets) - 0.0004

@@ -5,8 +5,7 @@ Nothing can hide it from a program that needs it to run. A corpus of the user's 
 
 import os
 
-import corpus
-import encode
+from agent.lab import corpus, encode
 
 SHARE = 3  # one batch in three, so that the gain is one that could be believed
 

@@ -186,7 +186,7 @@ def test_every_public_operation_is_told_with_its_signature_and_what_it_does():
     found = {call.name: call for call in read_calls(ROOT)}
     exported = next(
         ast.literal_eval(node.value)
-        for node in ast.parse((ROOT / "kernels" / "__init__.py").read_text()).body
+        for node in ast.parse((ROOT / "agent/lab/kernels/__init__.py").read_text()).body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
     )
     assert {f"kernels.{name}" for name in exported} <= found.keys()
@@ -200,9 +200,9 @@ def test_every_public_operation_is_told_with_its_signature_and_what_it_does():
 
 
 def test_fixed_files_are_read_and_never_run(tmp_path):
-    (tmp_path / "kernels").mkdir()
-    (tmp_path / "kernels" / "__init__.py").write_text(
-        "from kernels.gone import nothing\nraise SystemExit('ran')\n__all__ = ['one', 'nothing', 3]\n"
+    (tmp_path / "agent" / "lab" / "kernels").mkdir(parents=True)
+    (tmp_path / "agent" / "lab" / "kernels" / "__init__.py").write_text(
+        "from agent.lab.kernels.gone import nothing\nraise SystemExit('ran')\n__all__ = ['one', 'nothing', 3]\n"
         "def one(x: mx.array, *, n: int = 1) -> mx.array:\n    '''Do one\x1b thing.\n\n    And more.'''\n"
     )
     (tmp_path / "prepare.py").write_text("def broken(:\n")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import hardware
+from agent.lab import hardware
 
 
 def kept(kind: str, recipe: object, make: Callable[[], bytes]) -> Path:

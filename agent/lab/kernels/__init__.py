@@ -16,11 +16,11 @@ from typing import Any
 
 import mlx.core as mx
 
-from kernels import fused, plain
-from kernels.device import kernel_device
-from kernels.ngrams import last_seen, ngram_ids
-from kernels.plain import norm
-from kernels.windows import Piece, cut, spans
+from agent.lab.kernels import fused, plain
+from agent.lab.kernels.device import kernel_device
+from agent.lab.kernels.ngrams import last_seen, ngram_ids
+from agent.lab.kernels.plain import norm
+from agent.lab.kernels.windows import Piece, cut, spans
 
 __all__ = [
     "Piece",

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from corpus import SUFFIXES, DataError, progress, say, without_text
-from hardware import write_atomically
+from agent.lab.corpus import SUFFIXES, DataError, progress, say, without_text
+from agent.lab.hardware import write_atomically
 
 HUB_DATASETS = {
     "climbmix": "karpathy/climbmix-400b-shuffle",

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from corpus import (
+from agent.lab.corpus import (
     SPLITS,
     DataError,
     Scale,
@@ -39,9 +39,9 @@ from corpus import (
     split_of,
     split_of_hash,
 )
-from corpus_sources import DATASETS, corpus_name
-from corpus_workers import processes, work_through
-from hardware import write_atomically
+from agent.lab.hardware import write_atomically
+from agent.lab.sources import DATASETS, corpus_name
+from agent.lab.workers import processes, work_through
 
 if TYPE_CHECKING:
     import tiktoken

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import mlx.core as mx
 
-import hardware
-from kernels.windows import Piece, Span
+from agent.lab import hardware
+from agent.lab.kernels.windows import Piece, Span
 
 
 class Device(Protocol):
@@ -83,9 +83,9 @@ def this_device() -> Device:
 
 def _module(kind: str) -> Device:
     if kind == "cuda":
-        from kernels import cuda
+        from agent.lab.kernels import cuda
 
         return cuda
-    from kernels import cpu
+    from agent.lab.kernels import cpu
 
     return cpu

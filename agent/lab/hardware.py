@@ -5,7 +5,7 @@ the reference one in MLX's wheel (matmuls 30 times faster) and stops malloc from
 kernel (elementwise work 10 times faster). With CUDA it makes MLX submit more work to the GPU at a time. On a Mac it
 does nothing.
 
-    python -m hardware      prints one JSON line: device kind, name, memory, MLX version, BLAS
+    python -m agent.lab.hardware      prints one JSON line: device kind, name, memory, MLX version, BLAS
 """
 
 import ctypes

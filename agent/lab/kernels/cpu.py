@@ -20,9 +20,9 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 
-import hardware
-from kernels.cache import kept
-from kernels.windows import Piece, Span
+from agent.lab import hardware
+from agent.lab.kernels.cache import kept
+from agent.lab.kernels.windows import Piece, Span
 
 DTYPE = mx.float32
 POSITION_AXIS = 2  # of queries, keys and values: (B, H, T, D), in which a head is one matrix for BLAS

@@ -8,7 +8,7 @@ from functools import partial
 
 import mlx.core as mx
 
-from kernels.windows import Piece, cut
+from agent.lab.kernels.windows import Piece, cut
 
 EPS = 1e-6  # added inside every norm
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import mlx.core as mx
 
-import hardware
-from kernels import plain
-from kernels.cache import kept
-from kernels.windows import Span
+from agent.lab import hardware
+from agent.lab.kernels import plain
+from agent.lab.kernels.cache import kept
+from agent.lab.kernels.windows import Span
 
 DTYPE = mx.bfloat16
 POSITION_AXIS = 1  # of queries, keys and values: (B, T, H, D), as the projection leaves them

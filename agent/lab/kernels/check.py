@@ -9,15 +9,15 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import hardware
+from agent.lab import hardware
 
 hardware.tune()
 
 import mlx.core as mx  # noqa: E402
 import numpy as np  # noqa: E402
 
-import kernels  # noqa: E402
-from kernels import plain  # noqa: E402
+from agent.lab import kernels  # noqa: E402
+from agent.lab.kernels import plain  # noqa: E402
 
 B, T, C, V, H, D = 2, 32, 64, 96, 2, 32
 SHAPE = {"heads": H, "kv_heads": H, "head_dim": D, "window": T // 2, "rope_base": 1000.0}

@@ -14,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
 
-from corpus import UnfinishedError
+from agent.lab.corpus import UnfinishedError
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from functools import cache
 
 import mlx.core as mx
 
-from kernels.device import this_device
-from kernels.windows import Piece, cut, spans
+from agent.lab.kernels.device import this_device
+from agent.lab.kernels.windows import Piece, cut, spans
 
 Arrays = Sequence[mx.array]
 
