@@ -185,9 +185,8 @@ class Runner:
         sizes = {folder / name: plain_bytes(folder / name) for name in (LOG, self.script_name, *results)}
         kept = {path: size for path, size in sizes.items() if size is not None}
         kept = {path: size for path, size in kept.items() if size <= MAX_LEFT_BYTES or path == folder / WEIGHTS}
-        with suppress(PermissionError):
-            if folder_usage(folder, MAX_LEFT_BYTES + sum(kept.values()), MAX_LEFT_FILES) is None:
-                return
+        if folder_usage(folder, MAX_LEFT_BYTES + sum(kept.values()), MAX_LEFT_FILES) is None:
+            return
         out = folder / "out"
         keeps_out = any(path.parent == out for path in kept)
         for path in (*folder.iterdir(), *(out.iterdir() if keeps_out else ())):

@@ -9,7 +9,6 @@ in the group. If no group can be made, agent/sandbox/watch.py watches the proces
 
 import itertools
 import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,7 +19,7 @@ import psutil
 
 TREE, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 CONTROLLERS = frozenset({"memory", "pids"})
-KILL_S, REMOVE_S, POLL_S = 5.0, 1.0, 0.005
+REMOVE_S, POLL_S = 5.0, 0.005
 NAME = "nightshift"
 
 _numbers = itertools.count()
@@ -37,19 +36,13 @@ class Group:
         (self.folder / "cgroup.procs").write_text("0")
 
     def kill(self) -> None:
-        """Kill every process in the group; give up after KILL_S on those that the kernel cannot end (a stuck driver).
+        """Kill every process in the group, which cannot escape by forking: the group may start no process any more.
 
-        A process cannot escape by forking: the group may start no process any more.
+        Kernels before 5.14 have no cgroup.kill; there the keeper alone ends the processes.
         """
-        for name, value in (("pids.max", "0"), ("cgroup.kill", "1")):  # kernels before 5.14 have no cgroup.kill
+        for name, value in (("pids.max", "0"), ("cgroup.kill", "1")):
             with suppress(OSError):
                 (self.folder / name).write_text(value)
-        deadline = time.monotonic() + KILL_S
-        while (members := self._members()) and time.monotonic() < deadline:
-            for pid in members:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(POLL_S)
 
     def out_of_memory(self) -> bool:
         """Return whether the kernel has killed a process of the group for memory; ask before the group is removed."""
@@ -73,13 +66,6 @@ class Group:
             lines = (self.folder / name).read_text().splitlines()
             return {key: int(value) for key, value in map(str.split, lines)}
         return {}
-
-    def _members(self) -> set[int]:
-        """Return the process ids in the group."""
-        with suppress(OSError):
-            pids = set(map(int, (self.folder / "cgroup.procs").read_text().split()))
-            return pids - {0}  # 0 means a process that we cannot see; a signal to 0 would reach our own group
-        return set()
 
 
 @contextmanager

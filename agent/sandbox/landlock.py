@@ -17,6 +17,7 @@ import ctypes
 import json
 import os
 import stat
+import struct
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -117,36 +118,24 @@ def restrict(rules: Mapping[str, Iterable[str]], *, pinned: bool = False) -> Non
     version = abi()
     if version == 0:
         raise Refused("this kernel has no Landlock, or it is switched off")
-    ruleset = _checked("make a box", _call(CREATE_RULESET, *handled(version), 0))
+    # older kernels accept the longest struct landlock_ruleset_attr, as the fields that they do not know are zero
+    attributes = struct.pack("=QQQ", *handled(version))
+    ruleset = _checked("make a box", _call(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
     for kind, paths in rules.items():
         for path in paths:
-            _allow(ruleset, path, RIGHTS[kind] & handled_files(version))
+            _allow(ruleset, path, RIGHTS[kind] & handled(version)[0])
     _give_up_capabilities()
-    _checked("forbid new privileges", _libc().prctl(PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))))
+    _checked("forbid new privileges", seccomp.LIBC.prctl(PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))))
     _checked("close the box", _call(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
     if seccomp.available():
         _checked("filter system calls", seccomp.install(pinned=pinned))
 
 
-def handled_files(version: int) -> int:
-    """Return the rights to files that this version of Landlock can deny, as bits."""
-    return SINCE_1 | REFER * (version >= 2) | TRUNCATE * (version >= 3) | IOCTL_DEV * (version >= 5)
-
-
-def handled(version: int) -> tuple[ctypes.Array[ctypes.c_uint64], ctypes.c_size_t]:
-    """Return struct landlock_ruleset_attr of the newest kernel, with every right that rules must allow, and its size.
-
-    Older kernels accept the longer struct, since the fields that they do not know are zero.
-    """
-    network, scope = (BIND_TCP | CONNECT_TCP) * (version >= 4), (ABSTRACT_SOCKETS | SIGNALS) * (version >= 6)
-    attributes = (ctypes.c_uint64 * 3)(handled_files(version), network, scope)
-    return attributes, ctypes.c_size_t(ctypes.sizeof(attributes))
-
-
-class _PathBeneath(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+def handled(version: int) -> tuple[int, int, int]:
+    """Return the rights to files, networks and scopes that this version of Landlock can deny, as bits."""
+    files = SINCE_1 | REFER * (version >= 2) | TRUNCATE * (version >= 3) | IOCTL_DEV * (version >= 5)
+    return files, (BIND_TCP | CONNECT_TCP) * (version >= 4), (ABSTRACT_SOCKETS | SIGNALS) * (version >= 6)
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
@@ -156,8 +145,8 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         return  # a path that does not exist, or cannot be reached, needs no rule
     if not stat.S_ISDIR(os.fstat(place).st_mode):
         rights &= OF_FILES
-    rule = _PathBeneath(rights, place)
-    _checked(f"open {path}", _call(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0))
+    rule = struct.pack("=Qi", rights, place)  # struct landlock_path_beneath_attr
+    _checked(f"open {path}", _call(ADD_RULE, ruleset, PATH_BENEATH, rule, 0))
     if path.startswith("/proc/"):  # unless it is held open, the kernel may drop the entry, and our rule with it
         os.set_inheritable(place, True)
     else:
@@ -167,17 +156,13 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 def _give_up_capabilities() -> None:
     """Drop all capabilities: Landlock restricts root's files, but not loading modules or rebooting."""
     for capability in range(CAPABILITIES):  # fails for users other than root, who have none to drop
-        _libc().prctl(PR_CAPBSET_DROP, *map(ctypes.c_ulong, (capability, 0, 0, 0)))
-    header, nothing = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
-    _checked("give up capabilities", _libc().capset(header, nothing))
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+        seccomp.LIBC.prctl(PR_CAPBSET_DROP, *map(ctypes.c_ulong, (capability, 0, 0, 0)))
+    of_this_process = struct.pack("=Ii", CAPABILITY_VERSION, 0)
+    _checked("give up capabilities", seccomp.LIBC.capset(of_this_process, bytes(24)))
 
 
 def _call(number: int, *arguments: object) -> int:
-    answer: int = _libc().syscall(ctypes.c_long(number), *arguments)
+    answer: int = seccomp.LIBC.syscall(ctypes.c_long(number), *arguments)
     return answer
 
 

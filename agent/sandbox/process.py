@@ -4,7 +4,6 @@ The child may delete, replace or write anything in its folder; none of that may 
 """
 
 import dataclasses
-import errno
 import json
 import os
 import signal
@@ -21,7 +20,7 @@ from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import WHOLE, Ending, Lease
 from agent.files import read_tail
 from agent.sandbox.box import Box, Open
-from agent.sandbox.cgroup import KILL_S, REMOVE_S
+from agent.sandbox.cgroup import REMOVE_S
 from agent.sandbox.environment import pinned
 from agent.sandbox.load import Counters, busy
 from agent.sandbox.places import View
@@ -29,12 +28,10 @@ from agent.sandbox.watch import Report, ResourceLimits
 from agent.text import harmless
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
-# A keeper kills twice (in the group, and when it removes the group), then waits for the group's folders. Plus a second.
-SWEEP_S = GRACE_S + 2 * KILL_S + 2 * REMOVE_S + 1.0
+SWEEP_S = GRACE_S + REMOVE_S + 5.0  # that a keeper may take to end its tree, which it does in rounds
 POLL_S = 0.05
 LOG_CAP_BYTES, LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 << 20, 1 << 20, 4 << 10
-LOG_FLOOD_BYTES = 64 << 20  # a log that long is cut even while it is written
-DISK_FAILED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})  # errors that end the night
+LOG_FLOOD_BYTES = 64 << 20  # cut even while it is written: the lines of that moment are lost
 LOG = "log.txt"
 KEEPER = Path(__file__).with_name("keeper.py")
 
@@ -76,12 +73,11 @@ def supervise(
         with pinned(lease):
             keeper = start_keeper(command, view.folder, env, limits)
         ending: Ending | None = None
-        log_bytes = 0
         try:
             while keeper.poll() is None and ending is None:
                 ending = _due(watch, limit_s, stopped, hopeless)
                 tick(watch.elapsed_s)
-                log_bytes = cut_quiet_log(log, log_bytes)
+                cut_log(log, LOG_FLOOD_BYTES)
                 time.sleep(POLL_S)
         finally:
             end(keeper)
@@ -172,39 +168,19 @@ def open_log(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "a+b", 0)
 
 
-def cut_quiet_log(log: BinaryIO, before: int) -> int:
-    """Cut a log that has not grown since it had `before` bytes, or that is a flood; return its size before the cut.
-
-    The lines that are written while a log is cut are lost, and they may be the last ones: the reason of a crash.
-    """
-    size = os.fstat(log.fileno()).st_size
-    cut_log(log, LOG_CAP_BYTES if size == before else LOG_FLOOD_BYTES)
-    return size
-
-
 def cut_log(log: BinaryIO, above_bytes: int) -> None:
-    """Cut a log above `above_bytes` to its head and tail; leave one alone that cannot be cut."""
-    try:
+    """Cut a log above `above_bytes` to its head and tail; one that the script has spoilt stays as it is."""
+    with suppress(OSError):
         if os.fstat(log.fileno()).st_size > above_bytes:
             tail = read_tail(log, LOG_TAIL_BYTES)
             log.truncate(LOG_HEAD_BYTES)
             log.write(b"\n[... cut by nightshift ...]\n" + tail)
-    except OSError as error:
-        _let_pass(error)
 
 
 def last_lines(log: BinaryIO, count: int = 20) -> str:
-    """Return the last lines of a log, without control characters, for a terminal or a table."""
-    try:
+    """Return the last lines of a log, without control characters, for a terminal or a table; "" if it is unreadable."""
+    tail = b""
+    with suppress(OSError):
         tail = read_tail(log, LOG_TAIL_BYTES)
-    except OSError as error:
-        _let_pass(error)
-        return ""
     text = tail.replace(b"\0", b"").decode("utf-8", errors="backslashreplace")  # a hole in a file reads as zeros
     return "\n".join(harmless(line) for line in text.splitlines()[-count:])
-
-
-def _let_pass(error: OSError) -> None:
-    """Ignore an error that the script caused in its log; raise that of a full or broken disk."""
-    if error.errno in DISK_FAILED:
-        raise error

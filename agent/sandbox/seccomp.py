@@ -24,6 +24,7 @@ import os
 import struct
 import sys
 
+LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_SECCOMP, MODE_FILTER = 22, 2
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x50000
 REFUSE, UNKNOWN, INVALID, UNSUPPORTED, DONE = (
@@ -32,49 +33,101 @@ REFUSE, UNKNOWN, INVALID, UNSUPPORTED, DONE = (
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}  # the kernel's number, and the column below
 X32 = 1 << 30  # added to a call's number, it selects the x32 table of an x86 kernel
 
-Table = dict[str, tuple[int | None, int | None]]
+Table = dict[str, tuple[int | None, ...]]
 
-REFUSED: Table = {
-    "io_uring_setup": (425, 425), "io_setup": (206, 0),  # their operations bypass the filter
-    "mincore": (27, 232), "cachestat": (451, 451),  # which pages of a file are in memory
-    "process_madvise": (440, 440),
-    "ptrace": (101, 117), "process_vm_writev": (311, 271),
-    "unshare": (272, 97), "setns": (308, 268),
-    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
-    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    # these tell what the user's other programs do with files that the box shows
-    "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
-}  # fmt: skip
-PRETENDED: Table = {"fadvise64": (221, 223), "readahead": (187, 213)}
-PRETENDED_IF_PINNED: Table = {"sched_setaffinity": (203, 122)}
-BY_ARGUMENT: Table = {
-    "clone": (56, 220), "clone3": (435, 435), "madvise": (28, 233), "preadv2": (327, 286),
-    "getsockopt": (55, 209),
-}  # fmt: skip
+
+def _table(text: str) -> Table:
+    """Read lines of a system call and its numbers on x86_64 and aarch64, with a dash where one does not have it."""
+    rows = (line.partition("#")[0].split() for line in text.splitlines())
+    return {row[0]: tuple(None if word == "-" else int(word) for word in row[1:3]) for row in rows if row}
+
+
+REFUSED = _table("""
+    io_uring_setup     425  425   # their operations bypass the filter
+    io_setup           206    0
+    mincore             27  232   # which pages of a file are in memory
+    cachestat          451  451
+    process_madvise    440  440
+    ptrace             101  117
+    process_vm_writev  311  271
+    unshare            272   97
+    setns              308  268
+    bpf                321  280
+    perf_event_open    298  241
+    userfaultfd        323  282
+    add_key            248  217
+    request_key        249  218
+    keyctl             250  219
+    inotify_init       253    -   # these tell what the user's other programs do with files that the box shows
+    inotify_init1      294   26
+    fanotify_init      300  262
+""")
+PRETENDED = _table("""
+    fadvise64          221  223
+    readahead          187  213
+""")
+PRETENDED_IF_PINNED = _table("sched_setaffinity 203 122")
+BY_ARGUMENT = _table("""
+    clone               56  220
+    clone3             435  435
+    madvise             28  233
+    preadv2            327  286
+    getsockopt          55  209
+""")
 
 # ---- with Landlock only ----------------------------------------------------------------------------------------------
 
-REFUSED_TOO: Table = {
-    "connect": (42, 203),
-    # memory, queues and locks that all processes of the user share
-    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195),
-    "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
-    "semget": (64, 190), "semop": (65, 193), "semtimedop": (220, 192), "semctl": (66, 191),
-    "mq_open": (240, 180), "mq_unlink": (241, 181),
-    # changes of owner and attributes, which Landlock does not cover
-    "chown": (92, None), "lchown": (94, None), "fchown": (93, 55), "fchownat": (260, 54), "file_setattr": (469, 469),
-    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
-    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466),
-}  # fmt: skip
-PRETENDED_TOO: Table = {
-    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
-}  # fmt: skip
-BY_ARGUMENT_TOO: Table = {
-    "socket": (41, 198), "socketpair": (53, 199), "prlimit64": (302, 261), "ioctl": (16, 29),
-    "setpriority": (141, 140), "ioprio_set": (251, 30), "sched_setaffinity": (203, 122),
-    "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
-    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
-}  # fmt: skip
+REFUSED_TOO = _table("""
+    connect             42  203
+    shmget              29  194   # memory, queues and locks that all processes of the user share
+    shmat               30  196
+    shmctl              31  195
+    msgget              68  186
+    msgsnd              69  189
+    msgrcv              70  188
+    msgctl              71  187
+    semget              64  190
+    semop               65  193
+    semtimedop         220  192
+    semctl              66  191
+    mq_open            240  180
+    mq_unlink          241  181
+    chown               92    -   # changes of owner and attributes, which Landlock does not cover
+    lchown              94    -
+    fchown              93   55
+    fchownat           260   54
+    file_setattr       469  469
+    setxattr           188    5
+    lsetxattr          189    6
+    fsetxattr          190    7
+    setxattrat         463  463
+    removexattr        197   14
+    lremovexattr       198   15
+    fremovexattr       199   16
+    removexattrat      466  466
+""")
+PRETENDED_TOO = _table("""
+    chmod               90    -
+    fchmod              91   52
+    fchmodat           268   53
+    fchmodat2          452  452
+""")
+BY_ARGUMENT_TOO = _table("""
+    socket              41  198
+    socketpair          53  199
+    prlimit64          302  261
+    ioctl               16   29
+    setpriority        141  140
+    ioprio_set         251   30
+    sched_setaffinity  203  122
+    sched_setscheduler 144  119
+    sched_setparam     142  118
+    sched_setattr      314  274
+    utime              132    -
+    utimes             235    -
+    futimesat          261    -
+    utimensat          280   88
+""")
 
 NAMESPACES = 0x7E020000  # the CLONE_NEW… flags of clone
 AF_UNIX, SOCK_STREAM, SOCK_SEQPACKET, OF_SOCKETS = 1, 1, 5, 0xF
@@ -224,7 +277,7 @@ class _Program(ctypes.Structure):
 
 
 def _set_filter(filter_: object) -> int:
-    answer: int = ctypes.CDLL(None, use_errno=True).prctl(PR_SET_SECCOMP, ctypes.c_ulong(MODE_FILTER), filter_)
+    answer: int = LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(MODE_FILTER), filter_)
     return answer
 
 

@@ -109,7 +109,6 @@ class Watch:
         self._group = group
         self._processes: list[psutil.Process] = []
         self._disk_files = disk_files(folder)  # when the folder was last measured
-        self._was_closed = False  # whether a part of the folder could not be read then
         self._quick_s = self._thorough_s = 0.0
         self._shared_bytes = 0  # shared pages that the sum over processes counts again, as last measured
 
@@ -177,11 +176,7 @@ class Watch:
 
     def _usage(self) -> Excess | None:
         self._disk_files = disk_files(self._folder)
-        was_closed, self._was_closed = self._was_closed, False
-        try:
-            used = folder_usage(self._folder, self._limits.folder_bytes, self._limits.folder_files)
-        except PermissionError as error:  # a folder that is being made or removed may be closed for a moment
-            self._was_closed, used = True, _unmeasured(error) if was_closed else None
+        used = folder_usage(self._folder, self._limits.folder_bytes, self._limits.folder_files)
         return Excess(f"its folder holds {used}") if used else None
 
 
@@ -229,41 +224,25 @@ def disk_files(folder: Path) -> int:
 
 
 def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
-    """Return in words which limit a folder exceeds, else None; stop reading at the first excess.
-
-    Raise PermissionError if a part of it cannot be read.
-    """
-    used = files = 0
+    """Return in words which limit a folder exceeds, else None; stop reading at the first excess."""
+    used_bytes = files = 0
     waiting, deepest = [str(folder)], str(folder).count(os.sep) + MOST_DEPTH
     while waiting:
         try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    files += 1
-                    used += _blocks_bytes(entry)
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                        if entry.path.count(os.sep) > deepest:  # long paths are slow to follow
-                            return f"folders more than the {MOST_DEPTH} deep that are allowed"
-                    if used > most_bytes:
-                        return f"more than the {most_bytes / GB:.1f} GB that are allowed"
-                    if files > most_files:
-                        return f"more than the {most_files:,} files that are allowed"
+            for entry in os.scandir(waiting.pop()):
+                files += 1
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                    if entry.path.count(os.sep) > deepest:  # long paths are slow to follow
+                        return f"folders more than the {MOST_DEPTH} deep that are allowed"
+                with suppress(FileNotFoundError):
+                    used_bytes += 512 * entry.stat(follow_symlinks=False).st_blocks
+                if used_bytes > most_bytes:
+                    return f"more than the {most_bytes / GB:.1f} GB that are allowed"
+                if files > most_files:
+                    return f"more than the {most_files:,} files that are allowed"
         except (FileNotFoundError, NotADirectoryError):
             continue  # removed meanwhile, or replaced by a file
-        except PermissionError:
-            raise  # its owner may not read it
-        except OSError as error:  # nested deeper than the longest possible path
-            return _unmeasured(error)
+        except OSError as error:  # closed by the script, or nested deeper than the longest possible path
+            return f"a part that cannot be measured ({error.strerror})"
     return None
-
-
-def _unmeasured(error: OSError) -> str:
-    return f"a part that cannot be measured ({error.strerror})"
-
-
-def _blocks_bytes(entry: "os.DirEntry[str]") -> int:
-    try:
-        return entry.stat(follow_symlinks=False).st_blocks * 512
-    except FileNotFoundError:
-        return 0

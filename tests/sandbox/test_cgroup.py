@@ -192,7 +192,6 @@ class Tree:
 def no_patience(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     if "tree" in request.fixturenames:
         monkeypatch.setattr(cgroup, "REMOVE_S", 0.0)
-        monkeypatch.setattr(cgroup, "KILL_S", 0.1)
 
 
 @pytest.fixture
@@ -228,13 +227,6 @@ def test_version_2_tells_what_its_processes_fill(tree):
         assert made.filled_bytes() is None
         (made.folder / "memory.stat").write_text("anon 700\nfile 5000\nshmem 40\n")
         assert made.filled_bytes() == 740
-
-
-def test_an_older_version_2_kills_one_by_one(tree):
-    with tree.group() as made, subprocess.Popen(["sleep", "60"]) as process:
-        (made.folder / "cgroup.procs").write_text(f"{process.pid}\n0\n")
-        made.kill()
-        assert process.wait(5) == -9
 
 
 def test_an_empty_group_of_a_dead_process_is_swept_and_no_other(tree):

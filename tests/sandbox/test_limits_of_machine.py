@@ -4,7 +4,6 @@ import dataclasses
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -263,31 +262,6 @@ def test_a_closed_folder_is_no_place_to_hide(reasons):
     """Root can read a closed folder, and then its contents are found."""
     closed = "its folder holds a part that cannot be measured (Permission denied)"
     assert reasons["closed"] in (closed, reasons["files"])
-
-
-def test_a_folder_that_is_closed_for_a_moment_is_left_alone(monkeypatch):
-    """Only a user other than root can find a folder closed."""
-    monkeypatch.setattr(watch_module, "QUICK_S", 0.0)
-    monkeypatch.setattr(watch_module, "THOROUGH_S", 0.0)
-    is_root = os.geteuid() == 0
-    if is_root:
-        os.seteuid(65534)
-    try:
-        with tempfile.TemporaryDirectory(dir="/tmp") as name:
-            part = Path(name) / "part"
-            part.mkdir()
-            watch = Watch(PLENTY, Path(name), list)
-            said = []
-            for mode, wait_s in ((0o700, 0), (0o000, 0), (0o700, 0.2), (0o000, 0), (0o000, 0.2), (0o700, 0)):
-                time.sleep(wait_s)
-                part.chmod(mode)
-                over = watch.exceeded()
-                said.append(over and over.words)
-    finally:
-        if is_root:
-            os.seteuid(0)
-    closed = "its folder holds a part that cannot be measured (Permission denied)"
-    assert said == [None, None, None, None, closed, None]
 
 
 def test_folders_in_folders_are_followed_to_a_depth_that_is_quick(tmp_path):
