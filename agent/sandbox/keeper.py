@@ -4,7 +4,7 @@ On Linux it adopts all descendants of the command, daemons included. So it can e
 or exceeds a limit, on SIGTERM, and when the harness dies. It writes a Report as JSON to its standard output; the
 command writes to its standard error, which is the log.
 
-    python keeper.py ORDER COMMAND...        ORDER: Order as JSON
+    python keeper.py ORDER COMMAND...        ORDER: main()'s other arguments as JSON
 """
 
 import ctypes
@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,23 +34,16 @@ MAX_OPEN_FILES = 4096
 OOM_SCORE = b"1000"  # if the machine runs out of memory, the kernel kills the run, not the harness
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """Name the harness and the limits for one command; passed as JSON."""
+def main(command: list[str], harness: int, grace_s: float, limits: ResourceLimits | None) -> None:
+    """Run the command until it ends or has to end, end its tree, and report.
 
-    harness: int  # process id: when this process is gone, the command is ended
-    grace_s: float  # between SIGTERM and SIGKILL
-    limits: dict[str, Any] | None = None  # fields of ResourceLimits; None: none are enforced
-
-
-def main(order: Order, command: list[str]) -> None:
-    """Run the command until it ends or has to end, end its tree, and report."""
+    When the process `harness` is gone, the command is ended; grace_s is the time between SIGTERM and SIGKILL.
+    """
     signals: list[int] = []  # that asked for the end
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, frame: signals.append(number))
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # descendants whose parents end become ours
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    limits = ResourceLimits(**order.limits) if order.limits else None
     with cgroup.group(limits.memory_bytes, MAX_TASKS) if limits else nullcontext() as group:
         tasks = own_tasks()
         child = subprocess.Popen(
@@ -61,15 +53,15 @@ def main(order: Order, command: list[str]) -> None:
         )
         watch = Watch(limits, Path.cwd(), descendants, group) if limits else None
         over: Excess | None = None
-        while child.poll() is None and not signals and over is None and os.getppid() == order.harness:
+        while child.poll() is None and not signals and over is None and os.getppid() == harness:
             time.sleep(POLL_S)
             alive(child)  # reaps zombies
             over = watch.exceeded() if watch else None
         if watch and over is None and child.poll():
             over = watch.disk()  # the command may have failed on a full disk before the watch looked
-        cpu_s = taken_cpu_s()
+        cpu_s = tree_cpu_s([psutil.Process(), *descendants()])  # before a box kills processes that nobody then counts
         # no grace for a command that exceeded a limit, nor for an orphan: a resumed night may need its folder
-        end_tree(child, group, order.grace_s if over is None and os.getppid() == order.harness else 0)
+        end_tree(child, group, grace_s if over is None and os.getppid() == harness else 0)
         over = over or (watch.killed() if watch else None)
     report = Report(
         exit_code=exit_code(child),
@@ -119,16 +111,6 @@ def limit(resource_id: int, most: int) -> None:
     _, hard = resource.getrlimit(resource_id)
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(resource_id, (most, most))
-
-
-def taken_cpu_s() -> float:
-    """Return the processor seconds of the tree, running and ended processes together, and of this process.
-
-    Ask before the tree is ended: processes that a box kills as it ends are not counted anywhere.
-    """
-    kinds = (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)
-    own_s = sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, kinds))
-    return own_s + tree_cpu_s(descendants())
 
 
 def end_tree(child: subprocess.Popen[bytes], group: cgroup.Group | None, grace_s: float) -> None:
@@ -200,4 +182,6 @@ def tell(message: Any, but: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(Order(**json.loads(sys.argv[1])), sys.argv[2:])
+    order = json.loads(sys.argv[1])
+    order["limits"] = ResourceLimits(**order["limits"]) if order["limits"] else None
+    main(sys.argv[2:], **order)
