@@ -12,7 +12,6 @@ honest one can lose more: an edit that raises the training loss alone, such as l
 
 import json
 import math
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -64,8 +63,8 @@ class Bound:
 def losses(curve: bytes) -> Losses:
     """Read the losses at FRACTIONS from a metrics.jsonl; skip lines that are no point of a curve."""
     points = points_of(curve)
-    found = {mark: _loss_at(mark, points) for mark in FRACTIONS}
-    return {mark: loss for mark, loss in found.items() if loss is not None}
+    reached = [mark for mark in FRACTIONS if points and points[0][0] <= mark <= points[-1][0]]
+    return {mark: _loss_at(mark, points) for mark in reached}
 
 
 def points_of(curve: bytes) -> list[tuple[float, float]]:
@@ -73,17 +72,22 @@ def points_of(curve: bytes) -> list[tuple[float, float]]:
     return sorted(point for line in curve.splitlines() if (point := _point(line)) is not None)
 
 
-def _loss_at(mark: float, points: Sequence[tuple[float, float]]) -> float | None:
-    """Return the mean loss over the window before; if it holds no step, interpolate between the steps around it."""
-    at = bisect_right(points, (mark, math.inf))
-    past, ahead = points[:at], points[at:]
-    if not past or not (ahead or past[-1][0] == mark):
+def _point(line: bytes) -> tuple[float, float] | None:
+    """Parse progress and loss from a line; None if it has neither, or is cut off in the middle of a write."""
+    try:
+        said = json.loads(line)
+        fraction, loss = said["progress"], said["loss"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    window = [loss for fraction, loss in past if fraction > mark - WINDOW]
-    if window:
-        return math.fsum(window) / len(window)
-    (start, before), (end, after) = past[-1], ahead[0]
-    return before + (after - before) * (mark - start) / (end - start)
+    plausible = is_finite(fraction) and is_finite(loss) and 0 <= fraction <= 1
+    return (float(fraction), float(loss)) if plausible else None
+
+
+def _loss_at(mark: float, points: Sequence[tuple[float, float]]) -> float:
+    """Return the mean loss over the window before; if it holds no step, interpolate between the steps around it."""
+    fractions, values = np.array(points).T  # (points,) each
+    window = values[(mark - WINDOW < fractions) & (fractions <= mark)]
+    return float(window.mean() if len(window) else np.interp(mark, fractions, values))
 
 
 def bounds(finished: Sequence[Finished], incumbent: Finished, sure: float = SURE) -> tuple[Bound, ...]:
@@ -112,14 +116,3 @@ def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished, sure:
     sigma_bpb = math.sqrt(float(((val_bpb - offset - slope * loss) ** 2).sum()) / (runs - 2))
     margin_bpb = float(stats.t.ppf(sure, runs - 2)) * sigma_bpb * math.sqrt(1 + 1 / runs)
     return Bound(mark, max((incumbent.val_bpb + margin_bpb - offset) / slope, here), here, slope, offset)
-
-
-def _point(line: bytes) -> tuple[float, float] | None:
-    """Parse progress and loss from a line; None if it has neither, or is cut off in the middle of a write."""
-    try:
-        said = json.loads(line)
-        fraction, loss = said["progress"], said["loss"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    plausible = is_finite(fraction) and is_finite(loss) and 0 <= fraction <= 1
-    return (float(fraction), float(loss)) if plausible else None
