@@ -426,7 +426,8 @@ def make_step(model: GPT, optimizer: MuonAdamW):
     """Returns step(params, state, batches, now) → (params, state, loss), which changes nothing but what it returns.
 
     The gradients of each batch are evaluated before the next is looked at, so neither memory nor the graph grows with
-    their number; the last ones are evaluated with the update.
+    their number. MLX keeps only so many operations in flight, and the update has many small ones: gradients and update
+    given to the device together leave it too little to do while Python plans the next step.
     """
 
     def loss_of(params, rows):  # rows: (B, T + 1)
@@ -450,8 +451,9 @@ def make_step(model: GPT, optimizer: MuonAdamW):
             sums = add_gradients(params, mx.array(next(batches)), sums)
             if micro_step < MICRO_STEPS - 1:
                 mx.eval(sums)
+        mx.async_eval(sums)  # the device works, while Python plans the update …
         params, state, loss = apply_gradients(params, state, sums, now)
-        mx.async_eval(params, state, loss)  # the device works, while Python prepares what comes next
+        mx.async_eval(params, state, loss)  # … and then the next step
         return params, state, loss
 
     return step
