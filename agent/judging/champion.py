@@ -165,7 +165,7 @@ def _expected_bpb(history: History, attempt: Attempt, dawn: int) -> float | None
     if scores or champion is None or champion is attempt:
         return statistics.fmean(scores) if scores else None
     expected_bpb = _expected_bpb(history, champion, dawn)
-    effects_bpb = {one.edit.number: one.edit.effect.mean_bpb for one in posteriors(history, champion, dawn, ())}
+    effects_bpb = {one.edit.number: one.edit.effect.mean_bpb for one in posteriors(history, champion, dawn)}
     lost_bpb = sum(
         effects_bpb.get(edit_of(number), 0.0) / (2 if is_half(number) else 1) for number in attempt.proposal.without
     )
@@ -177,31 +177,28 @@ def _expected_bpb(history: History, attempt: Attempt, dawn: int) -> float | None
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """Hold the posterior of the effect of one edit or half on the champion."""
+    """Hold what is known of the effect of one edit or half on the champion."""
 
     edit: Edit
-    worth: Array  # (effects,): probability times worth
-    blind: float  # sigma: how well the champion itself is known
-    testable: bool  # False where the champion does not run without it
-
-    @property
-    def keeping(self) -> float:
-        """Return the expected effect, in sigma, less the price times the probability that it is no gain."""
-        return float(self.worth.sum())
-
-    def telling(self, most: int = 3) -> float:
-        """Return the knowledge gradient per run, of up to `most` runs of the champion without the edit."""
-        return knowledge_gradient(self.worth, [(1 / n + self.blind**2) ** 0.5 for n in range(1, most + 1)])
+    keeping: float  # sigma: the expected effect, less the price times the probability that it is no gain
+    telling: float  # sigma: the knowledge gradient per run of the champion without the edit
+    testable: bool  # False where the champion cannot be had or does not run without it
 
 
-def posteriors(history: History, champion: Attempt, dawn: int, divisible: Collection[int]) -> tuple[Posterior, ...]:
+def posteriors(
+    history: History,
+    champion: Attempt,
+    dawn: int,
+    divisible: Collection[int] = (),
+    impossible: Collection[tuple[int, ...]] = (),
+) -> list[Posterior]:
     """Return what is known of each of the champion's edits, and of both halves of those that are divisible."""
     known = know(measured([as_seen(one, dawn) for one in history if one.done_runs]))
     chain = edits_of(champion, history)
     if known is None or any(one.number not in known.place for one in (*chain, champion)):
-        return ()  # where seeds move nothing, the night's scores were exact
-    here = _Champion(champion, history, dawn, known)
-    return tuple(one for kept in chain for one in here.posteriors_of(kept, is_divisible=kept.number in divisible))
+        return []  # where seeds move nothing, the night's scores were exact
+    here = _Champion(champion, history, dawn, known, impossible)
+    return [one for kept in chain for one in here.posteriors_of(kept, is_divisible=kept.number in divisible)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,17 +207,17 @@ class _Champion:
     history: History
     dawn: int
     known: Knowledge
+    impossible: Collection[tuple[int, ...]]
 
     def posteriors_of(self, kept: Attempt, *, is_divisible: bool) -> list[Posterior]:
         """Return the posterior of an edit, then those of its halves where it is divisible and not too large."""
         steps, probability = self._effect(kept)
-        price = price_of(kept, self.history, self.known, PRICE)
-        whole = self._posterior(kept.number, steps, probability, price)
+        whole = self._posterior(kept.number, steps, probability, price_of(kept, self.history, self.known, PRICE))
         if not is_divisible or abs(steps @ probability) > LARGEST:
             return [whole]
         halves = halves_of(kept.number)
         weights = self.known.belief.own[self.known.place[kept.number]]
-        both = divided(steps, probability, weights, [self._evidence(half) for half in halves])
+        both = divided(steps, probability, weights, [self._likelihood(half) for half in halves])
         return [whole, *(self._posterior(half, REACH, one, 0.0) for half, one in zip(halves, both, strict=True))]
 
     def _effect(self, kept: Attempt) -> Likelihood:
@@ -230,21 +227,19 @@ class _Champion:
         """
         steps, probability = self.known.belief.effect(self.known.place[kept.number])
         # without its last edit, the champion is its parent, whose runs are in the belief already
-        evidence = self._evidence(kept.number) if kept is not self.attempt else None
-        if evidence is None:
-            return steps, probability
-        probability = probability * _likelihood(steps, evidence)
+        likelihood = self._likelihood(kept.number) if kept is not self.attempt else None
+        if likelihood is not None:
+            probability = probability * _at(steps, likelihood)
         return steps, probability / probability.sum()
 
-    def _evidence(self, number: int) -> Likelihood | None:
+    def _likelihood(self, number: int) -> Likelihood | None:
         """Return what the runs without an edit or a half tell of its effect; None without any run."""
         scores = self._scores_without(number)
         if not scores:
             return None
-        belief, top = self.known.belief, self.known.place[self.attempt.number]
-        centre = Node(0, scores).centre
-        likely = np.convolve(belief.merit(top), Node(0, scores).likelihood()[::-1])  # of every champion - without
-        return belief.nodes[top].centre - centre + np.arange(1 - SIZE, SIZE), likely
+        belief, top, node = self.known.belief, self.known.place[self.attempt.number], Node(0, scores)
+        likely = np.convolve(belief.merit(top), node.likelihood()[::-1])  # of every champion - without
+        return belief.nodes[top].centre - node.centre + np.arange(1 - SIZE, SIZE), likely
 
     def _scores_without(self, number: int) -> tuple[float, ...]:
         """Return the scores of the champion without an edit or a half, in lattice steps."""
@@ -252,29 +247,36 @@ class _Champion:
         return self.known.merits(as_seen(without, self.dawn)) if without is not None else ()
 
     def _posterior(self, number: int, steps: NDArray[np.int64], probability: Array, price: float) -> Posterior:
-        merit = self.known.belief.merit(self.known.place[self.attempt.number])
-        points = np.arange(SIZE) * STEP
-        blind = float(np.sqrt(merit @ points**2 - (merit @ points) ** 2))
         without = taken_out(self.history, self.attempt, (number,))
         is_parent = without is not None and without.number == self.attempt.parent
         runs = len(fresh(without, self.dawn)) if without and is_parent else len(self._scores_without(number))
         effect = _quantiles(steps * STEP * self.known.sigma_bpb, probability)
-        edit = Edit(number, effect, float(probability[steps <= 0].sum()), runs)
-        return Posterior(edit, probability * worths(steps, price), blind, without is None or fault(without) is None)
+        worth = probability * worths(steps, price)
+        return Posterior(
+            Edit(number, effect, float(probability[steps <= 0].sum()), runs),
+            keeping=float(worth.sum()),
+            telling=knowledge_gradient(worth, [(1 / n + self._variance()) ** 0.5 for n in (1, 2, 3)]),
+            testable=(number,) not in self.impossible and (without is None or fault(without) is None),
+        )
+
+    def _variance(self) -> float:
+        """Return how well the champion itself is known, in sigma squared."""
+        merit, points = self.known.belief.merit(self.known.place[self.attempt.number]), np.arange(SIZE) * STEP
+        return float(merit @ points**2 - (merit @ points) ** 2)
 
 
 def divided(
-    steps: NDArray[np.int64], probability: Array, weights: Array, evidence: Sequence[Likelihood | None]
+    steps: NDArray[np.int64], probability: Array, weights: Array, told: Sequence[Likelihood | None]
 ) -> tuple[Array, Array]:
     """Return the posterior of each half's effect, over REACH, from that of the whole edit's effect.
 
     Before there are runs without it, a half is expected to bring what any edit of the same source brings, given that
-    both halves together bring what the edit does. evidence: of the runs without the one and the other half.
+    both halves together bring what the edit does. told: by the runs without the one and the other half.
     """
     possible = probability > UNHEARD_OF
     steps, probability = steps[possible], probability[possible]
     alike = weights @ effects(REACH)
-    likely = [np.ones(len(REACH)) if one is None else _likelihood(REACH, one) for one in evidence]
+    likely = [np.ones(len(REACH)) if one is None else _at(REACH, one) for one in told]
     other = steps[:, None] - REACH  # the second half's effect, where the first half has that of the column
     inside = np.abs(other) <= REACH[-1]
     place = np.clip(other + REACH[-1], 0, len(REACH) - 1)
@@ -285,8 +287,9 @@ def divided(
     return first / first.sum(), second / second.sum()
 
 
-def _likelihood(steps: NDArray[np.int64], evidence: Likelihood) -> Array:
-    likely: Array = np.interp(steps, *evidence, left=0, right=0) + TINY
+def _at(steps: NDArray[np.int64], likelihood: Likelihood) -> Array:
+    """Return a likelihood at these effects, in steps."""
+    likely: Array = np.interp(steps, *likelihood, left=0, right=0) + TINY
     return likely
 
 
@@ -319,13 +322,14 @@ def next_run(
     rival = min(history[0], champion, key=lambda one: len(fresh(one, dawn)))
     if len(fresh(rival, dawn)) < at_least:
         return Again(rival.number)
-    doubts = posteriors(history, champion, dawn, divisible)
+    doubts = posteriors(history, champion, dawn, divisible, impossible)
     passengers = _passengers(doubts, impossible)
     wanted = _last_runs(history, champion, passengers, dawn)
     if runs_left > wanted:
-        edit = _most_telling(doubts, impossible)
-        if edit is not None:
-            return _run_without(history, champion, (edit,))
+        testable = (one for one in doubts if one.testable and one.edit.runs < MOST and one.telling >= TELLING)
+        best = max(testable, key=lambda one: one.telling, default=None)
+        if best is not None:
+            return _run_without(history, champion, (best.edit.number,))
     return _run_without(history, champion, passengers) if wanted > 0 else None
 
 
@@ -335,7 +339,7 @@ def _passengers(doubts: Sequence[Posterior], impossible: Collection[tuple[int, .
     Of an edit that is worth keeping, a half is dropped if runs without it, or without the other half, say that it does
     harm; without such runs, each half is expected to bring half of what the edit does.
     """
-    worthless = [one for one in doubts if one.testable and one.keeping < 0 and (one.edit.number,) not in impossible]
+    worthless = [one for one in doubts if one.testable and one.keeping < 0]
     worst: dict[int, Posterior] = {}  # edit → itself or its worse half
     for one in sorted(worthless, key=lambda one: (is_half(one.edit.number), one.keeping)):
         worst.setdefault(edit_of(one.edit.number), one)
@@ -351,13 +355,6 @@ def _last_runs(history: History, champion: Attempt, passengers: tuple[int, ...],
     if last is None:
         return LAST if passengers else 0
     return max(0, LAST - len(fresh(last, dawn))) if fault(last) is None else 0
-
-
-def _most_telling(doubts: Sequence[Posterior], impossible: Collection[tuple[int, ...]]) -> int | None:
-    """Return the edit or half without which a run would tell most; None if none is worth its minutes."""
-    testable = (one for one in doubts if one.testable and one.edit.runs < MOST)
-    best = max((one for one in testable if (one.edit.number,) not in impossible), key=Posterior.telling, default=None)
-    return best.edit.number if best is not None and best.telling() >= TELLING else None
 
 
 def _run_without(history: History, champion: Attempt, edits: tuple[int, ...]) -> DawnRun:
@@ -384,7 +381,7 @@ def findings(
     if champion is None or champion.number == 0:
         return None
     first = history[0]
-    doubts = posteriors(history, champion, dawn, divisible)
+    doubts = posteriors(history, champion, dawn, divisible, impossible)
     passengers = _passengers(doubts, impossible)
     last = taken_out(history, champion, passengers)
     dropping = _gain(champion, last, dawn) if last is not None else None
