@@ -56,9 +56,9 @@ from agent.experiment import (
 )
 from agent.judging.judges import choose_judge
 from agent.night.context import NightContext
-from agent.night.driver import run_night
 from agent.night.limits import Limits
 from agent.night.lock import Stop
+from agent.night.loop import run_night
 from agent.pools.local import LocalPool
 from agent.proposers.checked import Checked
 from agent.proposers.search.search import Search

@@ -29,7 +29,7 @@ from simulated import MIXTURES, RUNS, World
 from agent.experiment import Attempt, Decision, Entry, Judge, Kind, Proposal, incumbent
 from agent.judging.judges import Balanced
 from agent.night.limits import calibration_runs
-from agent.night.planning.merging import EXPECTED, sureness, tip
+from agent.night.merging import EXPECTED, sureness, tip
 
 WORKERS = 1, 4, 16
 HOURS = 24  # lengths of a run
@@ -101,8 +101,8 @@ class ParallelNight:
             proposal = Proposal("", "", "", f"source {self.world.sources[number]}")
         else:
             assert best is not None
-            undecided = [one.number for one in self.history if one.decision is None]
-            parent = tip(self.history, undecided, best).number
+            undecided = [one for one in self.history if one.decision is None]
+            parent = tip(undecided, self.history, best).number
             proposal = replace(overtaken.proposal, merges=overtaken.number)
         self.history.append(Attempt(number, parent, proposal, "", commit="c"))
         return number

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agent.experiment import Attempt, Ending, History, Run, Score, edit_of, part_of
-from agent.night.planning.merging import first_of
+from agent.night.merging import first_of
 
 RUNS = 96  # of a night
 

@@ -10,8 +10,8 @@ from typing import Any
 from nights import Grounds, Quiet, scripted_context
 
 from agent.experiment import LOCAL, Attempt, Briefing, Proposal
-from agent.night.driver import run_night
 from agent.night.limits import Limits
+from agent.night.loop import run_night
 from agent.proposers.ahead import Outbox
 from agent.script.dials import set_dials, values_of
 

@@ -22,11 +22,11 @@ from agent.errors import Exhausted
 from agent.experiment import LOCAL, Ask, Attempt, Briefing, Left, Progress, Proposal
 from agent.judging.judges import Greedy
 from agent.night.context import NightContext
-from agent.night.driver import at_work, run_night
 from agent.night.limits import Limits
 from agent.night.lock import Stop
+from agent.night.loop import at_work, run_night
+from agent.night.next_job import Jobs
 from agent.night.opening import Request, open_night
-from agent.night.planning.next_job import measure
 from agent.records.journal import Journal
 from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
@@ -256,7 +256,7 @@ def run_once(context: NightContext, number: int, dawn: int = 0) -> None:
     """One run of an attempt."""
     state = context.state()
     with at_work(context, state) as driver:
-        driver.begin(measure(context, state, state.attempts[number], dawn), LOCAL)
+        driver.begin(Jobs(context, state).measure(state.attempts[number], dawn), LOCAL)
         while driver.flight.jobs:
             driver.wait()
 

@@ -38,7 +38,6 @@ ROOMS = (
     "agent.view.serve",
     "agent.view",
     "agent.profile",
-    "agent.night.planning",
     "agent.night",
     "agent.model",
     "agent.tries",

@@ -7,7 +7,7 @@ import pytest
 from nights import Scripted, scripted_context, unigram
 
 from agent.experiment import Briefing, Proposal
-from agent.night.driver import run_night
+from agent.night.loop import run_night
 from agent.text import INVISIBLE, diff_lines, harmless, harmless_lines, one_line, paragraphs, percent_sure, shorten
 
 WIPES = "\x1b[1A\x1b[2K"  # the line above, and this one

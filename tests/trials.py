@@ -15,9 +15,8 @@ from agent.errors import Exhausted
 from agent.experiment import Attempt, Briefing, Decision, Ending, History, Kind, Proposal, Review, Status
 from agent.judging.failures import PLAUSIBLE_GAIN, too_slow
 from agent.judging.judges import Greedy
-from agent.night import driver as night
-from agent.night import streak
-from agent.night.planning import next_job
+from agent.night import loop as night
+from agent.night.next_job import Jobs
 from agent.sandbox.box import Box
 from agent.sandbox.watch import GB, ResourceLimits
 
@@ -133,10 +132,10 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
     observer = Observer(Witness(here), scripts, told)
     with ExitStack() as undo:
         # most of these crash, which ends no night of trials; and one of them never answers
-        undo.enter_context(mock.patch.object(streak, "CRASHES_IN_A_ROW", len(scripts) + 1))
+        undo.enter_context(mock.patch.object(night, "CRASHES_IN_A_ROW", len(scripts) + 1))
         for name in ("allowed_s", "scoring_allowed_s"):
             seconds = mock.patch.object(
-                next_job, name, lambda context, history, number, run=None: seconds_for(history[number])
+                Jobs, name, lambda jobs, number, beyond_s=0.0: seconds_for(jobs.state.attempts[number])
             )
             undo.enter_context(seconds)
         context = undo.enter_context(scripted_context(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S))

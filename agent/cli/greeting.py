@@ -18,7 +18,7 @@ from agent.judging.judges import judge_in_words
 from agent.night.context import NightContext
 from agent.night.limits import calibration_rounds, expected_run_s
 from agent.night.pace import Ahead, clock, experience, few_steps, pace_words
-from agent.night.planning.state import State
+from agent.night.state import State
 from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, ranges
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place

@@ -18,8 +18,8 @@ from agent.experiment import History, is_look, runs_at_dawns
 from agent.invocation import typed
 from agent.judging.champion import Findings
 from agent.night.context import NightContext
-from agent.night.driver import run_night
 from agent.night.limits import Limits
+from agent.night.loop import run_night
 from agent.night.opening import Request, open_context
 from agent.proposers.given import NoSource
 from agent.proposers.mix import shares

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.experiment import Judge, Proposer, Watcher
+from agent.experiment import Attempt, Judge, Proposer, Watcher
 from agent.judging.failures import PLAUSIBLE_GAIN
 from agent.night.limits import Limits
 from agent.night.lock import Stop
-from agent.night.planning.state import State
+from agent.night.state import State
 from agent.pools.pool import Pool
 from agent.proposers.ahead import Outbox
 from agent.records.journal import Journal
@@ -44,3 +44,14 @@ class NightContext:
         """Read from the journal what the night knows so far."""
         workers = 1 if self.pool is None else len(self.pool.workers)
         return State(self.journal, self.runner.night.budget_s, self.patience_s, workers)
+
+    def tell_standing(self, state: State) -> None:
+        """Show where the night stands now."""
+        self.watcher.night_stands(state.attempts, state.asks, self.limits.left(state.ideas))
+
+
+def why_and_where(context: NightContext, crashed: Attempt) -> str:
+    """Return the reason of a crash, and the path of its log."""
+    reason = crashed.decision.reason if crashed.decision else "no score"
+    logs = [context.runner.log(crashed.number, run) for run in crashed.counted_runs]
+    return f"{reason} (log: {logs[-1]})" if logs else reason

@@ -6,7 +6,7 @@ after an interruption as the night does.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,7 @@ from agent.experiment import (
     incumbent,
     is_half,
     named,
+    runs_at_dawns,
 )
 from agent.judging.champion import (
     FRESH,
@@ -46,16 +47,10 @@ from agent.judging.champion import (
 from agent.judging.intervals import Pieces, Spread
 from agent.lab.data import load_data
 from agent.night.context import NightContext
-from agent.night.driver import Driver, at_work
+from agent.night.loop import Driver, at_work
 from agent.night.opening import check_disk
-from agent.night.planning.flight import Flight
-from agent.night.planning.next_job import evaluation, measure, reexamination
-from agent.night.planning.plan import first_possible
-from agent.night.planning.second_thoughts import fallen_keeps, loose_ends
-from agent.night.planning.state import State
-from agent.night.planning.steps import Candidate, NextStep, Reconsider
-from agent.night.planning.unsettled import steps_of_attempts
-from agent.night.record import commit, point_branch, settle, tell_standing
+from agent.night.plan import Candidate, NextStep, Planner, Reconsider, fallen_keeps
+from agent.night.state import State
 from agent.records.place import Place
 from agent.runs.jobs import Job, Measure
 from agent.runs.score import Rows, Split, read_committed
@@ -76,36 +71,10 @@ def confirm(context: NightContext, most_runs: int) -> Findings | None:
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
     _reopen(state, most_runs)
-    until = state.runs_at_dawns + most_runs
-    tell_standing(context, state)
+    context.tell_standing(state)
     context.watcher.dawn_began(most_runs)
     with at_work(context, state) as driver:
-        return _confirmed(driver, until)
-
-
-def _confirmed(driver: Driver, until: int) -> Findings | None:
-    """Make runs until there are so many at all dawns of the night, and carry out the consequences."""
-    context, state = driver.context, driver.state
-    impossible: set[Edits] = set()
-    while (step := _next_step(driver, impossible, until)) is not None:
-        if isinstance(step, Without):
-            _add_without(context, state, step.edits, impossible)
-        else:
-            driver.take(step)
-    dawn = ensure_dawn(state)
-    if dawn is None:
-        return None
-    texts = _texts(context, state.attempts, dawn)
-    divisible = _divisible(context, state)
-    found = findings(state.attempts, impossible=impossible, divisible=divisible, dawn=dawn.number, texts=texts)
-    assert found is not None
-    _record(context, state, found, dawn)
-    known = replace(dawn, findings=asdict(found))
-    state.put_dawn(known)  # before the branch, which may be refused: hours were spent on these findings
-    _point_at_confirmed(context, state, found)
-    if not context.stop.after_run:
-        state.put_dawn(replace(known, ended=utc_now()))
-    return found
+        return Confirmation(driver, runs_at_dawns(state.attempts) + most_runs).carried_out()
 
 
 def confirm_aloud(context: NightContext, most_runs: int) -> Findings | None:
@@ -118,8 +87,15 @@ def confirm_aloud(context: NightContext, most_runs: int) -> Findings | None:
 
 
 def in_words(place: Place, night: Night, history: History, found: Findings) -> list[str]:
+    """Return the findings of a dawn as lines for people."""
     is_there = place.repo.find(confirmed_branch(night.branch)) is not None
     return findings_lines(found, history, night, is_branch_there=is_there)
+
+
+def is_interrupted(context: NightContext) -> bool:
+    """Return whether the champion's dawn has begun and not ended."""
+    best, last = incumbent(context.journal.attempts()), next(reversed(context.journal.dawns()), None)
+    return last is not None and last.ended is None and best is not None and best.number == last.champion
 
 
 def ensure_dawn(state: State) -> Dawn | None:
@@ -132,12 +108,6 @@ def ensure_dawn(state: State) -> Dawn | None:
     return state.last_dawn
 
 
-def is_interrupted(context: NightContext) -> bool:
-    """Return whether the champion's dawn has begun and not ended."""
-    best, last = incumbent(context.journal.attempts()), next(reversed(context.journal.dawns()), None)
-    return last is not None and last.ended is None and best is not None and best.number == last.champion
-
-
 def _reopen(state: State, runs: int) -> None:
     """Reopen a dawn that has ended, for more fresh runs; without a confirmed gain, use all runs for these."""
     dawn = ensure_dawn(state)
@@ -147,77 +117,182 @@ def _reopen(state: State, runs: int) -> None:
         state.put_dawn(replace(dawn, ended=None, fresh=dawn.fresh + more))
 
 
-def _next_step(driver: Driver, impossible: set[Edits], until: int) -> NextStep | Without | None:
-    """Return the next step of dawn that can be carried out now; None when dawn is over."""
-    return first_possible(driver.context, driver.state, driver.flight, _candidates(driver, impossible, until))
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """Carry out a dawn: its runs, and what follows from them."""
 
+    driver: Driver
+    until: int  # so many runs at all dawns of the night
+    impossible: set[Edits] = field(default_factory=set)  # to be taken out
 
-def _candidates(driver: Driver, impossible: set[Edits], until: int) -> Iterator[Candidate | Without]:
-    context, state, flight = driver.context, driver.state, driver.flight
-    if context.stop.now:
-        return
-    dawn = ensure_dawn(state)
-    yield from loose_ends(context, state, flight)
-    if dawn is not None:
-        yield from _loose_ends_of_dawn(context, state, flight, dawn)
-    if context.stop.after_run:
-        return  # the run was scored
-    if not flight.jobs:
-        check_disk(context.place.repo.root)
-    # an idea without a verdict is the night's to go on with
-    own = [number for number in state.unsettled if _is_dawns(state.attempts[number])]
-    yield from steps_of_attempts(context, state, flight, own)
-    fallen = fallen_keeps(state.attempts, state.kept)
-    if fallen:
-        yield Reconsider(fallen)
-    if dawn is not None and flight.idle > 0 and not context.limits.is_over(state.pace):
-        step = _next_run(driver, dawn, impossible, until)
-        if step is not None:
-            yield step
+    @property
+    def context(self) -> NightContext:
+        return self.driver.context
 
+    @property
+    def state(self) -> State:
+        return self.driver.state
 
-def _next_run(driver: Driver, dawn: Dawn, impossible: set[Edits], until: int) -> Measure | Without | None:
-    """Return the most useful run if those in flight bring what is expected of them; None if none is worth its time."""
-    context, state, flight = driver.context, driver.state, driver.flight
-    begun = [one.job for one in flight.jobs.values() if isinstance(one.job, Measure)]
-    divisible, left = _divisible(context, state), until - state.runs_at_dawns - len(begun)
+    def carried_out(self) -> Findings | None:
+        """Make the runs, and return the findings; None where the night has kept nothing."""
+        planner = Planner(self.context, self.state, self.driver.flight)
+        while (step := self._next_step(planner)) is not None:
+            if isinstance(step, Without):
+                self._add_without(step.edits)
+            else:
+                self.driver.take(step)
+        dawn = ensure_dawn(self.state)
+        return None if dawn is None else self._concluded(dawn)
 
-    def ask() -> DawnRun | None:
-        history = as_expected(state.attempts, [(job.attempt, job.seed) for job in begun], dawn.number)
-        return next_run(
-            history, left, impossible=impossible, divisible=divisible, at_least=dawn.fresh, dawn=dawn.number
+    # ---- the next run ------------------------------------------------------------------------------------------------
+
+    def _next_step(self, planner: Planner) -> NextStep | Without | None:
+        return planner.first_possible(self._candidates(planner))
+
+    def _candidates(self, planner: Planner) -> Iterator[Candidate | Without]:
+        context, state, flight = self.context, self.state, self.driver.flight
+        if context.stop.now:
+            return
+        dawn = ensure_dawn(state)
+        yield from planner.loose_ends()
+        if dawn is not None:
+            yield from self._loose_ends_of_dawn(planner, dawn)
+        if context.stop.after_run:
+            return  # the run was scored
+        if not flight.jobs:
+            check_disk(context.place.repo.root)
+        # an idea without a verdict is the night's to go on with
+        yield from planner.steps_of(one for one in state.unsettled if one.decision is not None or not one.is_idea)
+        fallen = fallen_keeps(state.attempts)
+        if fallen:
+            yield Reconsider(fallen)
+        if dawn is not None and flight.idle > 0 and not context.limits.is_over(state.pace):
+            step = self._next_run(planner, dawn)
+            if step is not None:
+                yield step
+
+    def _loose_ends_of_dawn(self, planner: Planner, dawn: Dawn) -> Iterator[Job]:
+        """Yield the scoring or the audit that a run of this dawn lacks: both on two texts, no audit for attempt 0."""
+        for attempt in self.state.attempts:
+            if attempt.is_idea and attempt.status is not Status.KEEP:
+                continue  # it has fallen, and its weights are gone
+            for run in attempt.dawn_runs(dawn.number):
+                if run.ending is not Ending.FINISHED or run.seed in self.driver.flight.seeds_of(attempt.number):
+                    continue
+                match _lacks(attempt, run):
+                    case ("score", split):
+                        yield planner.jobs.evaluation(attempt, run, split)
+                    case ("audit", split):
+                        yield planner.jobs.reexamination(attempt, run, split)
+
+    def _next_run(self, planner: Planner, dawn: Dawn) -> Measure | Without | None:
+        """Return the most useful run if those in flight bring what is expected; None if none is worth its time."""
+        state, flight = self.state, self.driver.flight
+        begun = sorted((job.attempt, job.seed) for job, _ in flight.jobs.values() if isinstance(job, Measure))
+        left = self.until - runs_at_dawns(state.attempts) - len(begun)
+
+        def ask() -> DawnRun | None:
+            return next_run(
+                as_expected(state.attempts, begun, dawn.number), left, impossible=self.impossible,
+                divisible=self._divisible(), at_least=dawn.fresh, dawn=dawn.number,
+            )  # fmt: skip
+
+        asked = state.once(f"the next run beside {begun}, without {sorted(self.impossible)}", ask)
+        if not isinstance(asked, Again):
+            return asked
+        busy = flight.seeds_of(asked.attempt)
+        return planner.jobs.measure(state.attempts[asked.attempt], dawn.number, in_flight=busy)
+
+    def _divisible(self) -> set[int]:
+        """Return the edits of the champion that turn many dials and change nothing else."""
+        history, best = self.state.attempts, self.state.best
+        kind = self.context.runner.night.device_kind
+        edits = edits_of(best, history) if best is not None else ()
+        return {edit.number for edit in edits if len(dials_of(history, edit.number, kind)) >= LEAST_DIALS}
+
+    def _add_without(self, edits: Edits) -> None:
+        """Enter the champion without these edits as an attempt, committed and settled, so that it can be measured."""
+        history, champion, kind = self.state.attempts, self.state.best, self.context.runner.night.device_kind
+        assert champion is not None
+        script = without_edits(history, champion, edits, kind)
+        if script is None:
+            why = "later edits need those lines, or have turned those dials"
+            self.context.watcher.said(f"#{champion.number} cannot be had without {names(edits)}: {why}")
+            self.impossible.add(edits)
+            return
+        titles = "; ".join(titled(history, number, kind) for number in edits)
+        title, asked = f"#{champion.number} without {names(edits)}", "Does the best script of the night miss it?"
+        question = self.state.add(
+            champion.number, Proposal.of(script, title, f"{asked} {titles}", SOURCE, without=edits)
         )
+        self.driver.commit(question)
+        self.state.decide(question.number, Decision(Kind.QUESTION, QUESTION))
+        self.driver.settle(question.number)
 
-    beside = sorted((job.attempt, job.seed) for job in begun)
-    asked = state.once(f"the next run beside {beside}, without {sorted(impossible)}", ask)
-    if not isinstance(asked, Again):
-        return asked
-    busy = flight.seeds_of(asked.attempt)
-    return measure(context, state, state.attempts[asked.attempt], dawn.number, in_flight=busy)
+    # ---- consequences ------------------------------------------------------------------------------------------------
 
+    def _concluded(self, dawn: Dawn) -> Findings:
+        """Return what the runs say, once it is recorded and the branch …-confirmed is where it belongs."""
+        state, number = self.state, dawn.number
+        texts: dict[str, Spread] = {split: text for split in SPLITS if (text := self._text(dawn, split)) is not None}
+        found = findings(
+            state.attempts, impossible=self.impossible, divisible=self._divisible(), dawn=number, texts=texts
+        )
+        assert found is not None
+        self._record(found, dawn)
+        known = replace(dawn, findings=asdict(found))
+        state.put_dawn(known)  # before the branch, which may be refused: hours were spent on these findings
+        commit = state.attempts[found.script].commit if found.script is not None else None
+        if commit is not None:
+            branch = confirmed_branch(self.context.runner.night.branch)
+            self.driver.point_branch(branch, commit, f"confirmed: attempt {found.script}")
+        if not self.context.stop.after_run:
+            state.put_dawn(replace(known, ended=utc_now()))
+        return found
 
-def _divisible(context: NightContext, state: State) -> set[int]:
-    """Return the edits of the champion that turn many dials and change nothing else."""
-    chain = edits_of(state.best, state.attempts) if state.best is not None else ()
-    kind = context.runner.night.device_kind
-    return {edit.number for edit in chain if len(dials_of(state.attempts, edit.number, kind)) >= LEAST_DIALS}
+    def _text(self, dawn: Dawn, split: Split) -> Spread | None:
+        """Return how far the champion's gain varies with the choice of documents, from committed losses.
 
+        None where attempt 0 or the champion has no losses on this text.
+        """
+        history, runner = self.state.attempts, self.context.runner
+        rows = Rows.of(runner.night, split)
+        bos = load_data(Path(runner.night.data), verify=False).bos
+        pieces = Pieces.of(rows.targets, rows.token_bytes, bos)
+        nats = []
+        for attempt in (history[0], history[dawn.champion]):
+            files = (runner.losses(attempt.number, run.seed, split) for run in attempt.dawn_runs(dawn.number))
+            committed = (losses for file in files if (losses := read_committed(file, rows)) is not None)
+            sums = [pieces.nats(losses, rows.counted) for losses in committed]
+            if not sums:
+                return None
+            nats.append(np.mean(sums, axis=0))
+        return pieces.spread(nats[0] - nats[1])
 
-def _is_dawns(attempt: Attempt) -> bool:
-    return attempt.decision is not None or not attempt.is_idea
+    def _record(self, found: Findings, dawn: Dawn) -> None:
+        """Record dawn's findings in the decisions of the kept edits and the questions, which the ledger shows."""
+        history = self.state.attempts
+        for number in (edit.number for edit in found.edits if not is_half(edit.number)):
+            told = [_in_short(edit, found) for edit in found.edits if edit_of(edit.number) == number]
+            words, decision = ", and ".join(filter(None, told)), history[number].decision
+            if words and decision is not None:
+                self._decide_again(history[number], replace(decision, at_dawn=f"at dawn {words}"))
+        for attempt in history:
+            if attempt.is_idea or attempt.status is Status.KEEP:
+                continue
+            for run in attempt.runs:
+                # of others, an interrupted dawn needs them when it goes on
+                if run.dawn and (run.dawn != dawn.number or _lacks(attempt, run) is None):
+                    self.driver.pool.drop_weights(attempt.number, run.seed)
+            if attempt.decision and attempt.kind is Kind.QUESTION and attempt.dawn_runs():
+                asked = f"{QUESTION}: is #{attempt.parent} as good without {names(attempt.proposal.without)}?"
+                self._decide_again(attempt, replace(attempt.decision, reason=asked))
 
-
-def _loose_ends_of_dawn(context: NightContext, state: State, flight: Flight, dawn: Dawn) -> Iterator[Job]:
-    """Yield the scoring or the audit that a run of this dawn lacks: both on two texts, no audit for attempt 0."""
-    for number in sorted(state.at_dawn):
-        attempt, busy = state.attempts[number], flight.seeds_of(number)
-        if attempt.is_idea and attempt.status is not Status.KEEP:
-            continue  # it has fallen, and its weights are gone
-        for run in attempt.dawn_runs(dawn.number):
-            if run.ending is Ending.FINISHED and run.seed not in busy:
-                job = _measurement_of(context, state, attempt, run)
-                if job is not None:
-                    yield job
+    def _decide_again(self, attempt: Attempt, decision: Decision) -> None:
+        """Record a decision with other words, if they differ from the present ones."""
+        if decision != attempt.decision:
+            self.state.decide(attempt.number, decision)
+            self.driver.settle(attempt.number)
 
 
 def _lacks(attempt: Attempt, run: Run) -> tuple[str, Split] | None:
@@ -235,92 +310,6 @@ def _lacks(attempt: Attempt, run: Run) -> tuple[str, Split] | None:
     return ("audit", "holdout") if run.holdout.val_bpb is not None and run.holdout.audit is None else None
 
 
-def _measurement_of(context: NightContext, state: State, attempt: Attempt, run: Run) -> Job | None:
-    match _lacks(attempt, run):
-        case ("score", split):
-            return evaluation(context, state, attempt, run, split)
-        case ("audit", split):
-            return reexamination(context, state, attempt, run, split)
-    return None
-
-
-def _add_without(context: NightContext, state: State, edits: Edits, impossible: set[Edits]) -> None:
-    """Enter the champion without these edits as an attempt, committed and settled, so that it can be measured."""
-    history, champion = state.attempts, state.best
-    assert champion is not None
-    script = without_edits(history, champion, edits, context.runner.night.device_kind)
-    if script is None:
-        why = "later edits need those lines, or have turned those dials"
-        context.watcher.said(f"#{champion.number} cannot be had without {names(edits)}: {why}")
-        impossible.add(edits)
-        return
-    titles = "; ".join(titled(history, number, context.runner.night.device_kind) for number in edits)
-    proposal = Proposal.of(
-        script,
-        f"#{champion.number} without {names(edits)}",
-        f"Does the best script of the night miss it? {titles}",
-        SOURCE,
-        without=edits,
-    )
-    question = state.add(champion.number, proposal)
-    commit(context, state, question)
-    state.decide(question.number, Decision(Kind.QUESTION, QUESTION))
-    settle(context, state, question.number)
-
-
-# ---- consequences ----------------------------------------------------------------------------------------------------
-
-
-def _texts(context: NightContext, history: History, dawn: Dawn) -> dict[str, Spread]:
-    """Return for each text how far the champion's gain varies with the choice of documents, from committed losses."""
-    found: dict[str, Spread] = {}
-    for split in SPLITS:
-        text = _text(context, (history[0], history[dawn.champion]), dawn, split)
-        if text is not None:
-            found[split] = text
-    return found
-
-
-def _text(context: NightContext, pair: tuple[Attempt, Attempt], dawn: Dawn, split: Split) -> Spread | None:
-    """Compare the committed losses of a pair on one text; None if one of them has no losses there."""
-    night = context.runner.night
-    rows = Rows.of(night, split)
-    pieces = Pieces.of(rows.targets, rows.token_bytes, load_data(Path(night.data), verify=False).bos)
-    nats = []
-    for attempt in pair:
-        files = (context.runner.losses(attempt.number, run.seed, split) for run in attempt.dawn_runs(dawn.number))
-        sums = [
-            pieces.nats(losses, rows.counted) for file in files if (losses := read_committed(file, rows)) is not None
-        ]
-        if not sums:
-            return None
-        nats.append(np.mean(sums, axis=0))
-    return pieces.spread(nats[0] - nats[1])
-
-
-def _record(context: NightContext, state: State, found: Findings, dawn: Dawn) -> None:
-    """Record dawn's findings in the decisions of the kept edits and the questions, which the ledger shows."""
-    history, pool = state.attempts, context.pool
-    assert pool is not None
-    for number in (edit.number for edit in found.edits if not is_half(edit.number)):
-        told = [_in_short(edit, found) for edit in found.edits if edit_of(edit.number) == number]
-        words = ", and ".join(filter(None, told))
-        if words:
-            kept = history[number]
-            assert kept.decision is not None
-            _record_words(context, state, kept, replace(kept.decision, at_dawn=f"at dawn {words}"))
-    for attempt in history:
-        if attempt.is_idea or attempt.status is Status.KEEP:
-            continue
-        for run in attempt.runs:
-            # of others, an interrupted dawn needs them when it goes on
-            if run.dawn and (run.dawn != dawn.number or _lacks(attempt, run) is None):
-                pool.drop_weights(attempt.number, run.seed)
-        if attempt.decision and attempt.kind is Kind.QUESTION and attempt.dawn_runs():
-            asked = f"{QUESTION}: is #{attempt.parent} as good without {names(attempt.proposal.without)}?"
-            _record_words(context, state, attempt, replace(attempt.decision, reason=asked))
-
-
 def _in_short(edit: Edit, found: Findings) -> str | None:
     """Say what dawn found of an edit or a half; None if dawn leaves it alone."""
     dropped = edit.number in found.passengers
@@ -329,18 +318,3 @@ def _in_short(edit: Edit, found: Findings) -> str | None:
     how = f"by {edit.runs} run{'s' if edit.runs > 1 else ''} without it" if edit.runs else "by the night's own runs"
     half = f"{named(edit.number)} " if is_half(edit.number) else ""
     return f"{half}{edit.effect.mean_bpb:+.6f} {how}, {'a passenger' if dropped else 'it stays'}"
-
-
-def _record_words(context: NightContext, state: State, attempt: Attempt, told: Decision) -> None:
-    """Record a decision with other words, if they differ from the present ones."""
-    if told != attempt.decision:
-        state.decide(attempt.number, told)
-        settle(context, state, attempt.number)
-
-
-def _point_at_confirmed(context: NightContext, state: State, found: Findings) -> None:
-    """Point the branch …-confirmed at the confirmed script, if a gain was found."""
-    commit = state.attempts[found.script].commit if found.script is not None else None
-    if commit is not None:
-        branch = confirmed_branch(context.runner.night.branch)
-        point_branch(context, state, branch, commit, f"confirmed: attempt {found.script}")

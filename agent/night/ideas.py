@@ -15,9 +15,8 @@ from agent.experiment import TITLE_CHARS, Attempt, Briefing, Proposal, Status, s
 from agent.judging.failures import too_slow
 from agent.judging.noise import noise
 from agent.night.briefing import briefing_of
-from agent.night.context import NightContext
-from agent.night.planning.state import State
-from agent.night.record import tell_standing, why_and_where
+from agent.night.context import NightContext, why_and_where
+from agent.night.state import State
 from agent.proposers.ahead import Question
 from agent.proposers.checked import TRIES, Claims, check_proposal
 from agent.proposers.queue import waiting
@@ -106,7 +105,7 @@ class Ideas:
             for question in self._questions:
                 question.was_paid_for |= question.briefing.number == ask.attempt
         if asks:
-            tell_standing(context, self._state)
+            context.tell_standing(self._state)
         for sentence in context.outbox.take_sentences():
             context.watcher.said(sentence)
         for question in over:
@@ -123,13 +122,15 @@ class Ideas:
         if context.patience_s <= 0 or best is None or context.stop.after_run or self._due_repairs():
             return
         told = None
-        while (under_way := self._under_way) < state.workers:
+        # of questions, too, ideas may come
+        while (under_way := len(self._questions) + len(self._ahead) + len(self._answers)) < state.workers:
             number = self._free_number(self._ahead)
             if number <= self._last_ahead or context.limits.reached(state.ideas + under_way, pace, pace.run_s):
                 return
             self._last_ahead = number
             told = told or brief(context, state, best)
-            self._ask(replace(told, asked_for=number), is_ahead=True)
+            briefing = replace(told, asked_for=number)
+            self._questions.append(Question(context.proposer, briefing, self._ended, is_ahead=True))
 
     def enter_next(self, wanted: int) -> Supply:
         """Enter an attempt into the journal if there is an idea for it, else ask for one.
@@ -159,7 +160,11 @@ class Ideas:
                 return self._ask_here(best)
             self._ask_for(best, wanted)
         if self._questions and state.workers == 1:
-            self._tell_of(self._questions[0])
+            question = self._questions[0]
+            if question is not self._told_of:
+                self._told_of = question
+                context.watcher.asking_began(len(state.attempts))
+            context.watcher.progressed(None, question.asked_s)
         return self._none_yet(best)
 
     # ---- entering ----------------------------------------------------------------------------------------------------
@@ -167,8 +172,7 @@ class Ideas:
     def _enter(self, best: Attempt, wanted: int) -> bool:
         """Enter the first idea that can be tried: an answer that was waited for, else one that was made ahead."""
         while self._answers:
-            idea = self._answers.pop(0)
-            if self._enter_one(idea, best):
+            if self._enter_one(self._answers.pop(0), best):
                 return True
             self._refused += 1
             if self._refused % TRIES == 0:
@@ -177,80 +181,58 @@ class Ideas:
             return False  # the workers wait for repairs
         while self._ahead:
             idea = self._ahead.pop(0)
-            if self._comes_after_queue(idea):
+            # what somebody has submitted meanwhile is tried first; a paid idea is not lost
+            if (_is_free(idea) or idea.is_further) and waiting(self._context.place.queue):
                 self._put_back(idea)
             elif self._enter_one(idea, best):
                 return True
         return False
 
     def _enter_one(self, idea: IdeaAhead, best: Attempt) -> bool:
+        """Enter an idea as an edit of the incumbent; return False where it cannot be tried."""
         context, state = self._context, self._state
-        script, kind = context.place.script, context.runner.night.device_kind
-        # for another best script a free source is asked again: it would make another edit of it
-        is_usable = idea.parent == best.number or source_name(idea.proposal.source) not in FREE
-        proposal = idea.for_parent(best, state.attempts, script, kind) if is_usable else None
+        proposal = None
+        if idea.parent == best.number or not _is_free(idea):  # a free source would make another edit of another script
+            kind = context.runner.night.device_kind
+            proposal = idea.for_parent(best, state.attempts, context.place.script, kind)
         if proposal is None:
             self._put_back(idea)
             return False
         state.add(best.number, proposal)
         if idea.asked_for is not None:
             self._entered = {number for number in (*self._entered, idea.asked_for) if number >= len(state.attempts)}
-        self._release(idea)
-        if self._is_in_file(idea):
+        self._claims.release(idea.proposal)
+        if not _is_free(idea):
             self._waiting.forget_entered(state.attempts)
         return True
 
-    def _comes_after_queue(self, idea: IdeaAhead) -> bool:
-        """Return whether somebody has submitted something meanwhile, which is tried first; a paid idea is not lost."""
-        is_free = source_name(idea.proposal.source) in FREE
-        return (is_free or idea.is_further) and bool(waiting(self._context.place.queue))
-
     def _put_back(self, idea: IdeaAhead) -> None:
-        self._release(idea)
-        if self._is_in_file(idea):
+        self._claims.release(idea.proposal)
+        if not _is_free(idea):
             self._waiting.put_back(idea, self._state.attempts)
 
     def _claim(self, idea: IdeaAhead) -> None:
         with suppress(NightError):  # that it was tried by now is found out when it is entered
             self._claims.claim(idea.proposal, idea.parent)
 
-    def _release(self, idea: IdeaAhead) -> None:
-        self._claims.release(idea.proposal)
-
-    def _is_in_file(self, idea: IdeaAhead) -> bool:
-        return source_name(idea.proposal.source) not in FREE
-
     # ---- asking ------------------------------------------------------------------------------------------------------
-
-    @property
-    def _under_way(self) -> int:
-        """Return how many ideas there are, or may come of the questions."""
-        return len(self._questions) + len(self._ahead) + len(self._answers)
 
     def _free_number(self, made: Sequence[IdeaAhead] = ()) -> int:
         """Return the lowest number for which no question is asked, and neither an answer nor one of `made` was."""
         taken = self._entered | {question.briefing.number for question in self._questions}
-        taken.update(idea.asked_for for idea in (*self._answers, *made) if idea.asked_for is not None)
+        taken |= {idea.asked_for for idea in (*self._answers, *made) if idea.asked_for is not None}
         return next(number for number in count(len(self._state.attempts)) if number not in taken)
 
     def _due_repairs(self) -> list[Attempt]:
         """Return the crashed attempts whose source can read why, and has not answered yet."""
-        return [
-            attempt
-            for attempt in self._state.attempts
-            if wants_repair(attempt)
-            and attempt.number not in self._passed
-            and source_name(attempt.proposal.source) in REPAIRERS
-        ]
-
-    def _ask(self, briefing: Briefing, *, is_ahead: bool) -> None:
-        self._questions.append(Question(self._context.proposer, briefing, self._ended, is_ahead=is_ahead))
+        crashed = (one for one in self._state.attempts if wants_repair(one) and one.number not in self._passed)
+        return [attempt for attempt in crashed if source_name(attempt.proposal.source) in REPAIRERS]
 
     def _ask_for(self, best: Attempt, wanted: int) -> None:
         """Ask for as many ideas as are due and neither made nor asked for; repairs come first."""
         context, state = self._context, self._state
         asked = {question.briefing.broken.number for question in self._questions if question.briefing.broken}
-        broken = [one for one in self._due_repairs() if one.number not in asked]
+        broken = [attempt for attempt in self._due_repairs() if attempt.number not in asked]
         left = context.limits.left(state.ideas).experiments
         missing = (wanted if left is None else min(wanted, left)) - len(self._questions)
         if missing <= 0:
@@ -258,7 +240,8 @@ class Ideas:
         told = brief(context, state, best)
         for _ in range(missing):
             to_repair = broken.pop(0) if broken else None
-            self._ask(replace(told, asked_for=self._free_number(), broken=to_repair), is_ahead=False)
+            briefing = replace(told, asked_for=self._free_number(), broken=to_repair)
+            self._questions.append(Question(context.proposer, briefing, self._ended, is_ahead=False))
 
     def _ask_here(self, best: Attempt) -> Supply:
         """Ask a proposer that writes to the journal itself, in the driver's thread."""
@@ -278,12 +261,6 @@ class Ideas:
         self._backoff.reset()
         return Supply.ENTERED
 
-    def _tell_of(self, question: Question) -> None:
-        if question is not self._told_of:
-            self._told_of = question
-            self._context.watcher.asking_began(len(self._state.attempts))
-        self._context.watcher.progressed(None, question.asked_s)
-
     # ---- answers -----------------------------------------------------------------------------------------------------
 
     def _collect(self, question: Question) -> None:
@@ -291,21 +268,19 @@ class Ideas:
 
         If one that was asked ahead has failed, the sources are asked again when an idea is due, and then say why.
         """
-        answer, briefing = question.answer, question.briefing
+        answer, briefing, history = question.answer, question.briefing, self._state.attempts
         if isinstance(answer, BaseException):
             if not question.is_ahead:
                 self._failures.append(answer)
             return
         if briefing.broken is not None:
             self._passed.add(briefing.broken.number)
-        free = source_name(answer.source) in FREE and not question.was_paid_for
-        is_free, number = free and question.is_ahead, len(self._state.attempts)
-        idea = IdeaAhead(
-            self._named(answer), briefing.parent.number, is_free=is_free, number=number, asked_for=briefing.number
-        )
+        idea = IdeaAhead(self._named(answer), briefing.parent.number, number=len(history), asked_for=briefing.number)
+        if _is_free(idea):
+            idea = replace(idea, is_free=question.is_ahead and not question.was_paid_for)
         self._claim(idea)
-        if self._is_in_file(idea):
-            idea = self._waiting.choose(idea, self._state.attempts)
+        if not _is_free(idea):
+            idea = self._waiting.choose(idea, history)
         (self._ahead if question.is_ahead else self._answers).append(idea)
 
     def _named(self, proposal: Proposal) -> Proposal:
@@ -326,17 +301,57 @@ class Ideas:
         for sentence in dict.fromkeys(map(str, failures)):
             context.watcher.said(sentence)
         if any(isinstance(error, Exhausted) for error in failures):
-            self._backoff.exhaust(best)
-        elif not self._backoff.is_pausing:
+            self._backoff.exhausted_at = best.number
+        elif self._backoff.until_s is None:
             wait_s = self._backoff.pause(lambda wait_s: not context.limits.reached(state.ideas, state.pace, wait_s))
             if wait_s is not None:
                 context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
 
     def _none_yet(self, best: Attempt) -> Supply:
         """Return whether an idea may come later: from a question, after a pause, or once another script is the best."""
-        if self._backoff.is_exhausted(best):
+        if self._backoff.exhausted_at == best.number:
             return Supply.LATER if self._state.unsettled or self._questions else Supply.OVER
-        return Supply.OVER if self._backoff.is_over and not self._questions else Supply.LATER
+        return Supply.OVER if self._backoff.until_s == math.inf and not self._questions else Supply.LATER
+
+
+class Backoff:
+    """Tell when sources that had no idea are asked again: after a pause, longer each time.
+
+    Exhausted ones are asked again only about another best script.
+    """
+
+    def __init__(self) -> None:
+        self._begun = 0  # pauses, since the last idea
+        self.until_s: float | None = None  # monotonic; infinite after the last pause; None: asked since the last one
+        self.exhausted_at: int | None = None  # the incumbent for which all sources were exhausted
+
+    def rests(self, best: Attempt) -> bool:
+        """Return whether no source is to be asked now."""
+        return self.exhausted_at == best.number or (self.until_s is not None and time.monotonic() < self.until_s)
+
+    def pause(self, has_time: Callable[[float], bool]) -> float | None:
+        """Begin the next pause, and return its seconds; None if it was the last, or if there is no time for it."""
+        wait_s = WAITS_S[self._begun] if self._begun < len(WAITS_S) else math.inf
+        self._begun += 1
+        if wait_s == math.inf or not has_time(wait_s):
+            self.until_s = math.inf
+            return None
+        self.until_s = time.monotonic() + wait_s
+        return wait_s
+
+    def ask(self) -> None:
+        """Note that the sources are asked again."""
+        self.until_s = self.exhausted_at = None
+
+    def reset(self) -> None:
+        """Note that there was an idea."""
+        self.ask()
+        self._begun = 0
+
+
+def _is_free(idea: IdeaAhead) -> bool:
+    """Return whether its source costs nothing; an idea of any other lies in the night's file until it is entered."""
+    return source_name(idea.proposal.source) in FREE
 
 
 def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
@@ -374,51 +389,3 @@ def _without_baseline(context: NightContext, first: Attempt) -> str:
         f"python {night.script} --budget-s {night.budget_s:g}, end what else is running, or allow more with "
         f"--allowance-s, in a new night"
     )
-
-
-class Backoff:
-    """Tell whether sources may be asked now, and whether they ever will be again."""
-
-    def __init__(self) -> None:
-        self._begun = 0  # pauses, since the last idea
-        self._until_s: float | None = None  # monotonic; infinite after the last pause; None: no pause
-        self._exhausted_at: int | None = None  # the incumbent for which all sources were exhausted
-
-    @property
-    def is_pausing(self) -> bool:
-        """Return whether no source was asked since the last pause began."""
-        return self._until_s is not None
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether sources are asked no further: after the last pause, or if there is no time for another."""
-        return self._until_s == math.inf
-
-    def rests(self, best: Attempt) -> bool:
-        """Return whether no source is to be asked now."""
-        return self.is_exhausted(best) or (self._until_s is not None and time.monotonic() < self._until_s)
-
-    def is_exhausted(self, best: Attempt) -> bool:
-        """Return whether all sources are exhausted, until another script is the best."""
-        return self._exhausted_at == best.number
-
-    def exhaust(self, best: Attempt) -> None:
-        self._exhausted_at = best.number
-
-    def pause(self, has_time: Callable[[float], bool]) -> float | None:
-        """Begin the next pause, and return its seconds; None if it was the last, or if there is no time for it."""
-        wait_s = WAITS_S[self._begun] if self._begun < len(WAITS_S) else math.inf
-        self._begun += 1
-        if wait_s == math.inf or not has_time(wait_s):
-            self._until_s = math.inf
-            return None
-        self._until_s = time.monotonic() + wait_s
-        return wait_s
-
-    def ask(self) -> None:
-        """Note that the sources are asked again."""
-        self._until_s = self._exhausted_at = None
-
-    def reset(self) -> None:
-        """Note that there was an idea."""
-        self._begun, self._until_s, self._exhausted_at = 0, None, None

@@ -22,7 +22,7 @@ from rich.console import Console
 from agent.archive.moving import MANIFEST
 from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
-from agent.experiment import WHOLE, Lease, Night, Proposer
+from agent.experiment import WHOLE, Judge, Lease, Night, Proposer
 from agent.files import disk_is_full, ignore_all
 from agent.invocation import typed
 from agent.judging.judges import choose_judge
@@ -107,11 +107,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
         journal.record_call(terms.workers)
         undo.enter_context(_last_row(place, journal))
         judge = choose_judge(terms.judge, terms.confirm)
-        screen = Screen(
-            Console(file=steadfast(sys.stderr if request.aside else sys.stdout)), night.budget_s,
-            lambda: stop.after_run, stopping_now=lambda: stop.now, calibration=judge.calibration,
-            for_author=not asks_sources, workers=terms.workers, calls=journal.calls(),
-        )  # fmt: skip
+        screen = _screen(request, terms, night, journal, stop, judge)
         undo.callback(screen.close)
         if before is not None:
             _take_up_changes(before, night, journal, screen)
@@ -146,6 +142,14 @@ def open_context(request: Request) -> Iterator[NightContext]:
             page = undo.enter_context(PageWriter(place, night.tag, screen.said, lambda: stop.now))
             context = replace(context, attempt_settled=page.attempt_settled)
         yield context
+
+
+def _screen(request: Request, terms: Terms, night: Night, journal: Journal, stop: Stop, judge: Judge) -> Screen:
+    return Screen(
+        Console(file=steadfast(sys.stderr if request.aside else sys.stdout)), night.budget_s, lambda: stop.after_run,
+        stopping_now=lambda: stop.now, calibration=judge.calibration, for_author=request.proposer is not None,
+        workers=terms.workers, calls=journal.calls(),
+    )  # fmt: skip
 
 
 def terms_of(place: Place, tag: str | None, asked: Mapping[str, Any]) -> tuple[Night | None, Terms]:

@@ -10,9 +10,9 @@ from agent.errors import NightshiftError
 from agent.experiment import Attempt, Night, Proposal
 from agent.invocation import typed
 from agent.judging.noise import noise
-from agent.night.driver import run_night
 from agent.night.limits import Limits
 from agent.night.lock import BRIEFLY_S, NightIsRunning, holder, is_held
+from agent.night.loop import run_night
 from agent.night.opening import Request, committed, open_context
 from agent.proposers.given import Given
 from agent.records.journal import Journal

@@ -13,7 +13,7 @@ from nights import Grounds, make_repository, options_of, scripted_context, unigr
 
 from agent.experiment import Ending, Status
 from agent.judging.early_stop import FRACTIONS, LEAST_RUNS, Bound, Finished, bounds, losses
-from agent.night.driver import run_night
+from agent.night.loop import run_night
 from agent.records import terms
 from agent.records.standing import Stopped
 from agent.runs.train import EarlyStopCheck, read_losses

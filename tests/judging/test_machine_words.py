@@ -8,7 +8,7 @@ from nights import Grounds, scripted_context, unigram
 
 from agent.experiment import Ending, Status
 from agent.judging.machine_words import MESSAGES, told_by
-from agent.night.driver import run_night
+from agent.night.loop import run_night
 
 WATCHDOG = (
     "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution "

@@ -11,7 +11,7 @@ from sources import Source, attempt, brief
 
 from agent.errors import MachineError, NoIdea, RepoError
 from agent.experiment import Decision, Kind, Score, Status
-from agent.night.planning.second_thoughts import fallen_keeps
+from agent.night.plan import fallen_keeps
 from agent.proposers.checked import Checked
 from agent.proposers.search.search import Search
 from agent.runs.trial import rehearse
@@ -57,9 +57,9 @@ def test_what_has_no_score_on_the_holdout_is_kept_no_more():
         scored_attempt(number, 1.0, dawn=(1.0,), status=Status.KEEP, parent=None if number == 0 else 0)
         for number in (0, 1)
     )
-    assert fallen_keeps([baseline, kept], {0, 1}) == {}
+    assert fallen_keeps([baseline, kept]) == {}
     cheat = dataclasses.replace(kept, runs=(kept.runs[0], dataclasses.replace(kept.runs[1], holdout=refuses)))
-    assert fallen_keeps([baseline, cheat], {0, 1}) == {
+    assert fallen_keeps([baseline, cheat]) == {
         1: Decision(Kind.CRASHED, "with another seed: it has no score on the holdout")
     }
 

@@ -18,10 +18,10 @@ from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 from agent.experiment import LOCAL, Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
 from agent.judging.champion import Again, Findings, Without, findings, next_run
 from agent.night.dawn import confirm, is_interrupted
-from agent.night.driver import run_night
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, NOW, only_night
-from agent.night.planning.next_job import audit_reference
+from agent.night.loop import run_night
+from agent.night.next_job import Jobs
 
 SCRIPTS = [SHARPER, LUCKY, BEST]
 RUNS = 10
@@ -170,7 +170,7 @@ def test_gains_on_the_holdout_are_counted_from_losses_of_the_same_dawn(morning):
     history = morning.attempts
     with scripted_context(morning.grounds.root, "t", []) as context:
         references = [
-            audit_reference(context.runner, context.state(), number, fresh(history[number])[-1], split)
+            Jobs(context, context.state()).audit_reference(history[number], fresh(history[number])[-1], split)
             for number, split in ((3, "holdout"), (4, "holdout"), (4, "validation"))
         ]
     assert references == [(0, 1003), (3, 1003), (3, 0)]  # those that were remembered have left no losses

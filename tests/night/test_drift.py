@@ -14,7 +14,7 @@ from nights import Grounds, Quiet, Scripted, run_once, scripted_context, unigram
 
 from agent.experiment import LOCAL, Attempt, Ending, Lease
 from agent.night.context import NightContext
-from agent.night.driver import run_night
+from agent.night.loop import run_night
 from agent.records.place import run_folder
 
 pytestmark = [

@@ -9,7 +9,7 @@ from nights import Grounds, make_repository, scripted_context, unigram
 from agent.experiment import Kind, halves_of, incumbent
 from agent.judging.champion import Findings
 from agent.night.dawn import confirm_aloud
-from agent.night.driver import run_night
+from agent.night.loop import run_night
 
 BEFORE = {"SHARPNESS": 0.5, "SMOOTHING": 1.0, "SHARE": 0.25, "JITTER": 0.02}
 EDIT = {"SHARPNESS": 0.75, "SMOOTHING": 1.1, "SHARE": 0.125, "JITTER": 0.021}  # less text is counted: that does harm

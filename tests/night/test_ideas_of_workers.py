@@ -13,7 +13,7 @@ from asked_ahead import LATE_S, Dies, Source, lab_with
 from nights import Grounds, Quiet, unigram
 
 from agent.experiment import LOCAL, Ask, Briefing, Lease, Proposal
-from agent.night.driver import run_night
+from agent.night.loop import run_night
 from agent.pools.local import LocalPool
 from agent.proposers.waiting import FILE
 

@@ -13,12 +13,10 @@ from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 from agent.experiment import LOCAL, Attempt, Ending, Lease, Proposal, Run
 from agent.night.context import NightContext
 from agent.night.dawn import confirm
-from agent.night.driver import run_night
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, NOW
-from agent.night.planning.flight import Flight
-from agent.night.planning.plan import plan
-from agent.night.planning.steps import Wait
+from agent.night.loop import run_night
+from agent.night.plan import Flight, Wait, plan
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
 from agent.records.journal import Journal

@@ -20,10 +20,10 @@ from agent.experiment import (
     Status,
 )
 from agent.judging.judges import Greedy
-from agent.night import driver, opening, streak
+from agent.night import loop, opening
 from agent.night.context import NightContext
 from agent.night.dawn import confirm
-from agent.night.driver import run_night
+from agent.night.loop import run_night
 
 pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]  # nights on real disks, some seconds each
 
@@ -37,7 +37,7 @@ def needs(file: Path, **dials: object) -> str:
 
 
 def test_crashes_on_a_broken_machine_are_void_and_done_again_when_the_night_goes_on(grounds, tmp_path, monkeypatch):
-    monkeypatch.setattr(streak, "CRASHES_IN_A_ROW", 2)
+    monkeypatch.setattr(loop, "CRASHES_IN_A_ROW", 2)
     device = tmp_path / "device"
     device.touch()
     (grounds.root / "train_mlx.py").write_text(needs(device))
@@ -197,7 +197,7 @@ def test_a_disk_that_somebody_else_filled_makes_a_run_void(own_disk, number):
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_disk_that_stays_full_ends_the_night_and_nothing_that_failed_by_it_counts(own_disk, number, monkeypatch):
-    monkeypatch.setattr(streak, "CRASHES_IN_A_ROW", 2)
+    monkeypatch.setattr(loop, "CRASHES_IN_A_ROW", 2)
     ideas = [unigram(SHARPNESS=sharpness) for sharpness in (0.7, 0.8)]
     hoard = own_disk.root.parent / "hoard"
     stays = Neighbour(hoard, number, frees=False)
@@ -230,7 +230,7 @@ def test_a_script_that_hides_what_it_takes_is_blamed_the_second_time(own_disk):
 def test_a_script_that_leaves_little_disk_while_it_runs_ends_no_night(own_disk, monkeypatch):
     disk = os.statvfs(own_disk.root)
     monkeypatch.setattr(opening, "MIN_FREE_BYTES", disk.f_bavail * disk.f_frsize - 200 * MB)
-    monkeypatch.setattr(driver, "REPLAN_S", 0.1)
+    monkeypatch.setattr(loop, "REPLAN_S", 0.1)
     fills = unigram(SHARPNESS=0.9).replace(LOADS, f"    Path('hoard').write_bytes(bytes(300 << 20))\n{LOADS}")
     says_full = f"    time.sleep(0.5)\n    assert 'dry' in Path.cwd().name, 'No space left on device'\n{LOADS}"
     own_disk.try_scripts("t", [fills.replace(LOADS, says_full), fills, unigram(SHARPNESS=0.7)])

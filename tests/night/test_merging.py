@@ -8,8 +8,8 @@ from nights import make_repository, scripted_context, unigram
 
 from agent.experiment import Decision, Kind, Proposal
 from agent.night.context import NightContext
-from agent.night.planning.merging import due, left_over, merge, waits_for_parent
-from agent.night.planning.state import State
+from agent.night.merging import due, left_over, merge, waits_for_parent
+from agent.night.state import State
 
 TURNED = unigram(SMOOTHING=0.5)
 LINES = unigram().replace("time.sleep(0.02)", "time.sleep(0.03)")
@@ -136,7 +136,7 @@ def test_a_dial_that_both_have_turned_is_a_conflict_and_the_edit_is_dropped(nigh
     )
     assert (decision.gain_bpb, decision.sure) == (0.01, 0.9)
     assert due(state) is None
-    assert state.unsettled == {2}  # branch and ledger have to follow
+    assert state.unsettled == (state.attempts[2],)  # branch and ledger have to follow
 
 
 def test_what_was_merged_and_overtaken_again_is_merged_under_its_first_name(night):

@@ -11,9 +11,9 @@ from samples import NIGHT
 
 from agent.errors import MachineError, NightError, ScriptError
 from agent.experiment import Ending, Proposal, Status, Weights
-from agent.night.driver import run_night
 from agent.night.ideas import as_repair
 from agent.night.lock import only_night
+from agent.night.loop import run_night
 from agent.night.opening import Request, branch_name, free_tag, open_night
 from agent.records.journal import Journal
 from agent.records.place import Place

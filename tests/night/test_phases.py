@@ -12,7 +12,7 @@ from nights import SCRIPTS, Grounds, make_repository, scripted_context, unigram
 
 from agent.experiment import Phase
 from agent.night.context import NightContext
-from agent.night.driver import run_night
+from agent.night.loop import run_night
 from agent.profile import of_night
 from agent.profile.of_night import FILE, phases_of
 from agent.proposers.registry import has_reader

@@ -20,10 +20,9 @@ from agent.experiment import (
     Status,
 )
 from agent.judging.failures import too_slow
-from agent.night.driver import run_night
 from agent.night.ideas import brief
-from agent.night.planning.next_job import allowed_s
-from agent.night.streak import check_not_slow, is_streak
+from agent.night.loop import check_not_slow, is_streak, run_night
+from agent.night.next_job import Jobs
 from agent.proposers.author.attempts import what_happened
 from agent.proposers.search.evidence import crashed
 from agent.runs.runner import Repeats
@@ -57,13 +56,12 @@ def test_every_run_of_attempt_0_gets_the_full_allowance_and_others_what_its_slow
     with scripted_context(grounds.root, "t", [], allowance_s=None) as context:
         run_night(context)
         first = context.journal.attempt(0)
-        assert allowed_s(context, [first], 0) == 300.0
-        assert allowed_s(context, [first], 1) == LEAST_ALLOWANCE_S
+        jobs = Jobs(context, context.state())
+        assert (jobs.allowed_s(0), jobs.allowed_s(1)) == (300.0, LEAST_ALLOWANCE_S)
         slow = dataclasses.replace(first.runs[0], wall_s=40.05)
         context.journal.end_run(context.journal.start_run(0, 1), slow)
-        history = context.journal.attempts()
-        assert allowed_s(context, history, 0) == 300.0
-        assert allowed_s(context, history, 1) == pytest.approx(1.5 * 40 + 0.05 * 0.05)
+        jobs = Jobs(context, context.state())
+        assert (jobs.allowed_s(0), jobs.allowed_s(1)) == (300.0, pytest.approx(1.5 * 40 + 0.05 * 0.05))
     assert learnt_allowance_s(grounds.attempts("t"), 0.05) == pytest.approx(60.0025)
 
 

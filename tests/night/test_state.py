@@ -7,10 +7,9 @@ from nights import SCRIPTS, scripted_context, unigram
 
 from agent.experiment import Ask, Dawn, Decision, Ending, Kind, Proposal, Run, Score
 from agent.judging.judges import Balanced
-from agent.night.dawn import confirm
-from agent.night.driver import at_work, run_night
 from agent.night.ideas import Ideas
-from agent.night.planning.state import State
+from agent.night.loop import at_work
+from agent.night.state import State
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -37,30 +36,6 @@ def test_after_every_step_the_state_is_what_a_fresh_reading_of_the_journal_gives
     assert [one.status for one in state.attempts] == ["keep", "keep", "crash"]
 
 
-@pytest.mark.slow
-def test_no_step_reads_the_whole_night(grounds):
-    asked: list[str] = []
-    with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.9)]) as context:
-        context.journal._db.set_trace_callback(asked.append)
-        context.state()
-        first = [statement for statement in asked if is_of_all(statement)]
-        asked.clear()
-        run_night(context)
-        assert [statement for statement in asked if is_of_all(statement)][len(first) :] == []
-        asked.clear()
-        assert confirm(context, 2) is not None
-        assert [statement for statement in asked if is_of_all(statement)][len(first) :] == []
-    assert len(grounds.attempts("t")[1].dawn_runs()) == 1
-    assert any("WHERE attempt = 1" in statement for statement in asked)
-
-
-def is_of_all(statement: str) -> bool:
-    """Of all attempts or runs; dawns are few, and sources that record their calls themselves are for tests."""
-    return (
-        statement.startswith("SELECT") and "WHERE" not in statement and ("attempts" in statement or "runs" in statement)
-    )
-
-
 def test_sums_follow_what_is_recorded(grounds):
     with scripted_context(grounds.root, "t", []) as context:
         state = context.state()
@@ -70,15 +45,13 @@ def test_sums_follow_what_is_recorded(grounds):
             (0, Ending.CRASHED, 3.0), (1, Ending.FINISHED, 2.0),
         ))  # fmt: skip
         state.end_run(0, state.start_run(0, 0, 0), crash)
-        assert (state.pace.run_s, state.loose, state.unsettled) == (3.0, set(), {0})
+        assert (state.pace.run_s, state.unsettled) == (3.0, state.attempts)
         state.end_run(0, state.start_run(0, 1, 0), well)
-        assert state.loose == {0}
         state.record_score(0, 1, Score(1.5, 0.5), "validation")
-        assert state.loose == set()
         state.decide(0, Decision(Kind.BASELINE, "baseline"))
         assert state.best == state.attempts[0]
         state.end_run(0, state.start_run(0, 1000, 1), dataclasses.replace(well, seed=1000))
-        assert (state.runs_at_dawns, state.at_dawn) == (1, {0})
+        assert state.pace.dawn_runs == 1
         state.make_void([0], "the machine broke")
         assert (state.best, state.pace.run_s) == (None, 2.5)  # the crash is void
         for wall_s in (4.0, 5.0):

@@ -11,9 +11,8 @@ from nights import Grounds, make_repository, run_once, scripted_context, unigram
 from agent.experiment import Dawn, Decision, Kind, Proposal, Status
 from agent.judging.champion import findings
 from agent.night.dawn import confirm_aloud
-from agent.night.driver import run_night
 from agent.night.limits import Limits
-from agent.night.record import commit
+from agent.night.loop import at_work, run_night
 
 PEEKS_AT_DAWN = (
     unigram(SHARPNESS=0.8, JITTER=0.05)
@@ -109,7 +108,8 @@ def test_a_confirmed_script_is_measured_by_the_night_even_after_a_kill_right_whe
             2, 1, Proposal(BEST, "#1 without #1", "", "dawn", without=(1,)), "2026-01-02T03:04:05Z"
         )
         context.journal.record_decision(2, Decision(Kind.ADOPTED, "confirmed at dawn: #1 without #1"))
-        commit(context, context.state(), context.journal.attempt(2))
+        with at_work(context, context.state()) as driver:
+            driver.commit(context.journal.attempt(2))
         run_night(dataclasses.replace(context, limits=Limits(experiments=2)))
     adopted = kept.attempts("t")[2]
     assert (adopted.status, adopted.settled, [run.seed for run in adopted.done_runs]) == (Status.KEEP, True, [0])

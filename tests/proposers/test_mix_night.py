@@ -10,8 +10,8 @@ from llm_servers import KEY, Handler, Request, Server, content, hangs, says, sta
 from nights import Grounds, Quiet, scripted_context, unigram
 
 from agent.experiment import Ask, Attempt, Status
-from agent.night.driver import run_night
 from agent.night.limits import Limits
+from agent.night.loop import run_night
 from agent.proposers import queue
 from agent.proposers.checked import Checked, Claims
 from agent.proposers.llm.chat import Patience

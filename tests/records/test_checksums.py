@@ -11,7 +11,7 @@ from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.errors import MachineError
 from agent.experiment import LOCAL, Night
-from agent.night.driver import run_night
+from agent.night.loop import run_night
 from agent.records import checksums
 from agent.records.journal import Journal
 

@@ -18,7 +18,7 @@ from nights import scripted_context, unigram
 from agent.experiment import Lease
 from agent.git import Repo
 from agent.judging.judges import Balanced
-from agent.night import driver as night
+from agent.night import loop as night
 from agent.pools.local import LocalPool
 from agent.records.journal import Journal
 from agent.records.ledger import writing

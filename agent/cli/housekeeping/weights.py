@@ -10,7 +10,7 @@ from agent.errors import NightError
 from agent.experiment import History, Status, incumbent
 from agent.invocation import typed
 from agent.model.weights import NAME
-from agent.night.planning.state import unaudited, unscored
+from agent.night.state import unaudited, unscored
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.runner import WEIGHTS, weights_bytes

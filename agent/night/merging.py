@@ -11,7 +11,7 @@ from agent.errors import NightError
 from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, History, Kind, Proposal
 from agent.invocation import typed
 from agent.night.context import NightContext
-from agent.night.planning.state import State
+from agent.night.state import State
 from agent.script.merge import merged
 from agent.script.tried import tried_as
 from agent.text import one_line, paragraphs
@@ -26,12 +26,12 @@ def due(state: State) -> int | None:
 
     The surest comes first, since others are merged on top of it while it is measured.
     """
-    return min(_unmerged(state), key=lambda number: (-sureness(state.attempts[number]), number), default=None)
+    return min(_unmerged(state.attempts), key=lambda number: (-sureness(state.attempts[number]), number), default=None)
 
 
 def left_over(state: State, tag: str) -> str | None:
     """Return a sentence on the edits that a night has left overtaken, since its limits came first; None without any."""
-    numbers = ", ".join(f"#{number}" for number in sorted(_unmerged(state)))
+    numbers = ", ".join(f"#{number}" for number in sorted(_unmerged(state.attempts)))
     if not numbers:
         return None
     return (
@@ -40,8 +40,10 @@ def left_over(state: State, tag: str) -> str | None:
     )
 
 
-def _unmerged(state: State) -> set[int]:
-    return state.overtaken.difference(state.merges.values())
+def _unmerged(history: History) -> set[int]:
+    overtaken = {attempt.number for attempt in history if attempt.kind is Kind.OVERTAKEN}
+    merged_already = {attempt.proposal.merges for attempt in history if attempt.kind is not Kind.ORPHANED}
+    return overtaken - merged_already
 
 
 def merge(context: NightContext, state: State, number: int) -> None:
@@ -55,7 +57,7 @@ def merge(context: NightContext, state: State, number: int) -> None:
     """
     best = state.best
     assert best is not None
-    for onto in dict.fromkeys((tip(state.attempts, state.unsettled, best).number, best.number)):
+    for onto in dict.fromkeys((tip(state.unsettled, state.attempts, best).number, best.number)):
         try:
             state.add(onto, carried(context, state, number, state.attempts[onto]))
         except NightError as error:
@@ -67,13 +69,12 @@ def merge(context: NightContext, state: State, number: int) -> None:
     state.decide(number, Decision(Kind.STALE, why, found.gain_bpb, found.sure))
 
 
-def tip(history: History, unsettled: Iterable[int], best: Attempt) -> Attempt:
+def tip(unsettled: Iterable[Attempt], history: History, best: Attempt) -> Attempt:
     """Return the incumbent with the likely gains that are being measured in it, merged one on top of the other."""
-    for number in sorted(unsettled):
-        one = history[number]
-        merges = one.proposal.merges if one.decision is None and one.parent == best.number else None
+    for attempt in unsettled:
+        merges = attempt.proposal.merges if attempt.decision is None and attempt.parent == best.number else None
         if merges is not None and sureness(history[merges]) >= SURE_BASE:
-            best = one
+            best = attempt
     return best
 
 

@@ -1,0 +1,432 @@
+"""Plan what a night does next: pure, except that it reads the clock and the curves and losses of earlier runs.
+
+A plan yields candidates, the most urgent first: attempts that wait for a decision, second thoughts about those that
+have one, then further attempts. The first that can be carried out now is the next step. For a job that depends on the
+workers; anything else can be carried out at once, so what would follow it is not looked at.
+
+Nothing here writes or prints anything, so after a kill the same state leads to the same step.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from agent.experiment import Attempt, Decision, History, Kind, Review, Status
+from agent.invocation import typed
+from agent.judging.champion import QUESTION, adoption
+from agent.judging.failures import failure, fault, stopped_early, too_slow, trusted
+from agent.night import merging
+from agent.night.context import NightContext
+from agent.night.limits import calibration_runs
+from agent.night.next_job import Jobs
+from agent.night.state import State, lacks_work, unaudited, unscored
+from agent.pools.pool import Pool
+from agent.runs.jobs import Job, Measure, Rehearse
+from agent.runs.train import learnt_bounds, read_losses
+from agent.script.dials import only_dials_differ
+
+Other = TypeVar("Other")
+# of attempts that are kept no longer, and yet were measured: an edit of such a script may make up for it
+STILL_PARENTS = frozenset({Kind.REVOKED, Kind.PASSENGER, Kind.OVERTAKEN})
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Begin a job on a worker that is free for it."""
+
+    job: Job
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commit an attempt's script, before it is measured."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Record the decision on an attempt, and settle it."""
+
+    attempt: int
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Make branch, ledger and weights follow the decision on an attempt."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Leave an attempt unfinished, for another call: no time is left for its next run."""
+
+    attempt: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reconsider:
+    """Record later decisions about settled attempts."""
+
+    decisions: Mapping[int, Decision]
+    sentences: tuple[str, ...] = ()  # to be said before
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Carry an overtaken attempt's edit onto the incumbent, as an attempt of its own."""
+
+    overtaken: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnterIdea:
+    """Enter the next idea as an attempt; the first is the user's own script."""
+
+    wanted: int  # as many ideas could be tried now
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait until a job has ended, a worker has come, or a source has answered: nothing can begin before."""
+
+
+NextStep = Begin | Commit | Decide | Settle | Leave | Reconsider | Merge | EnterIdea | Wait
+Candidate = Job | NextStep  # a job becomes a step, Begin, if a worker is free for it
+
+
+# ---- what workers do now ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Flight:
+    """Tell which workers are busy with which attempts. The driver changes it, the plan reads it."""
+
+    pool: Pool
+    jobs: dict[str, tuple[Job, int]] = field(default_factory=dict)  # worker → job, and id of the run that it makes or 0
+    left: set[int] = field(default_factory=set)  # attempts for which no time is left: another call goes on with them
+    awaits_idea: bool = False  # a source was asked, and has no answer yet
+    is_out_of_ideas: bool = False
+    is_held: bool = False  # nothing begins until all that is in flight has ended, and attempt 0 was tried
+
+    @property
+    def idle(self) -> int:
+        """Return how many workers have no job; one where there is no worker now, and one may come."""
+        if not self.pool.workers and not self.jobs:
+            return int(self.pool.expects_workers)
+        return sum(worker not in self.jobs for worker in self.pool.workers)
+
+    def has(self, attempt: int) -> bool:
+        return any(job.attempt == attempt for job, _ in self.jobs.values())
+
+    def seeds_of(self, attempt: int) -> Collection[int]:
+        """Return the seeds of the attempt's runs that are measured, scored or audited now."""
+        jobs = (job for job, _ in self.jobs.values())
+        return [job.seed for job in jobs if job.attempt == attempt and not isinstance(job, Rehearse)]
+
+    def worker_for(self, job: Job) -> str | None:
+        """Return a worker that can begin this job now."""
+        return None if self.is_held and not tries_machine(job) else self.pool.free_for(job)
+
+
+def tries_machine(job: Job) -> bool:
+    """Return whether a job shows if the machine is to blame for failures: attempt 0 is rehearsed for nothing else."""
+    return isinstance(job, Rehearse) and job.attempt == 0
+
+
+# ---- the plan --------------------------------------------------------------------------------------------------------
+
+
+def plan(context: NightContext, state: State, flight: Flight, *, idea_is_made: bool = False) -> NextStep | None:
+    """Return the next step that can be carried out now; None when the night is over.
+
+    After a wish to end the night, no run begins; those in flight end, and are scored and settled. No time is reserved
+    for asking if an idea is made already.
+    """
+    planner = Planner(context, state, flight)
+    return planner.first_possible(planner.candidates(idea_is_made=idea_is_made))
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Find the candidates for the next step of a night as it stands now."""
+
+    context: NightContext
+    state: State
+    flight: Flight
+
+    @property
+    def jobs(self) -> Jobs:
+        return Jobs(self.context, self.state)
+
+    def first_possible(self, candidates: Iterable[Job | Other]) -> Other | Begin | Wait | None:
+        """Return the first candidate that is no job, or for which a worker is free.
+
+        Else wait if anything is in flight, or if a worker for one of the jobs may come before the hours are over or the
+        user ends the night; without any of that return None.
+        """
+        flight, lacks_worker = self.flight, False
+        for candidate in candidates:
+            if not isinstance(candidate, Job):
+                return candidate
+            worker = flight.worker_for(candidate)
+            if worker is not None:
+                return Begin(candidate, worker)
+            lacks_worker = True
+        if flight.jobs or flight.awaits_idea:
+            return Wait()
+        is_over = self.context.stop.after_run or self.context.limits.is_over(self.state.pace)
+        return Wait() if lacks_worker and flight.pool.expects_workers and not is_over else None
+
+    def candidates(self, *, idea_is_made: bool) -> Iterator[Candidate]:
+        flight, stop = self.flight, self.context.stop
+        if stop.now:
+            return
+        for step in self.steps_of(self.state.unsettled):
+            if not (stop.after_run and isinstance(step, Rehearse | Measure)):
+                yield step
+        yield from self.loose_ends()
+        if flight.is_held:
+            if not flight.jobs:
+                yield self.jobs.rehearsal(self.state.first)
+        elif not stop.after_run and not flight.left:
+            yield from self._beside_attempts(idea_is_made=idea_is_made)
+
+    def _beside_attempts(self, *, idea_is_made: bool) -> Iterator[Candidate]:
+        """Yield what is done beside unsettled attempts: reviews of keeps, runs of the incumbent, and new attempts."""
+        context, state, flight = self.context, self.state, self.flight
+        review = state.once("review", self._review)
+        if review.decisions:
+            yield Reconsider(review.decisions)
+        is_calibrated = not state.attempts or state.first.settled
+        if context.limits.has_enough_ideas(state.ideas) or not is_calibrated or flight.idle == 0:
+            return
+        confirmed = adoption(state.attempts, state.last_dawn) if state.dawns else {}
+        if confirmed:
+            if not flight.jobs and not context.limits.reached(state.ideas, state.pace):
+                yield adopted(confirmed, state.attempts)
+            return
+        due = state.once("due", self._to_measure_first)
+        again = review.again if due is None else due.number
+        if again is not None and not flight.has(again) and context.limits.allows_run(again, state.pace):
+            yield self.jobs.measure(state.attempts[again])
+        if due is None:
+            yield from self._new_attempts(idea_is_made=idea_is_made)
+
+    def _new_attempts(self, *, idea_is_made: bool) -> Iterator[Candidate]:
+        """Yield a merge that is due, else the next idea, if a worker is free for it and the limits allow it."""
+        context, state, flight = self.context, self.state, self.flight
+        overtaken, left = merging.due(state), context.limits.left(state.ideas).experiments
+        unsettled = (attempt for attempt in state.unsettled if not flight.has(attempt.number))
+        queued = sum(not (attempt.done_runs and merging.waits_for_parent(state, attempt)) for attempt in unsettled)
+        # as many ideas as workers have neither a job nor an attempt that needs one
+        wanted = flight.idle - queued
+        if left is not None and state.attempts:
+            wanted = min(wanted, left)
+        pace = replace(state.pace, asking_s=0.0) if idea_is_made or overtaken is not None else state.pace
+        if wanted < 1 or context.limits.reached(state.ideas, pace):
+            return
+        if overtaken is not None:
+            yield Merge(overtaken)
+        if left is not None and state.attempts:  # merges count as well: leave room for those of the attempts in flight
+            wanted = min(wanted, left - int(merging.EXPECTED * len(flight.jobs)))
+        if wanted >= 1 and not flight.awaits_idea and not flight.is_out_of_ideas:
+            yield EnterIdea(wanted)
+
+    # ---- attempts without a decision ---------------------------------------------------------------------------------
+
+    def steps_of(self, attempts: Iterable[Attempt]) -> Iterator[Candidate]:
+        """Yield the next step of each of these unsettled attempts; those with a decision come first."""
+        for attempt in sorted(attempts, key=lambda one: (one.decision is None, one.number)):
+            step = self._step_of(attempt)
+            if step is not None:
+                yield step
+
+    def _step_of(self, attempt: Attempt) -> Candidate | None:
+        flight = self.flight
+        if attempt.decision is not None:
+            return Settle(attempt.number)  # even with a run in flight: others are judged by what is settled
+        calibrates = attempt.number == 0 and len(flight.pool.workers) > 1
+        if attempt.number in flight.left or (flight.has(attempt.number) and not calibrates):
+            return None
+        if attempt.commit is None:
+            return Commit(attempt.number)
+        step = self._calibrate(attempt) if calibrates else self._measure_and_judge(attempt)
+        return Decide(attempt.number, step) if isinstance(step, Decision) else step
+
+    def _measure_and_judge(self, attempt: Attempt) -> Job | Decision | Leave | None:
+        """Return the next job of an attempt without a decision, or the decision itself; None: another comes first."""
+        state = self.state
+        if not attempt.is_idea:
+            return Decision(Kind.QUESTION, QUESTION)
+        if attempt.dry_run is None and self._wants_dry_run(attempt):
+            return self._in_time(attempt, self.jobs.rehearsal(attempt), state.pace.dry_run_s)
+        failed = _decided_by_failure(attempt)
+        if failed is not None:
+            return failed
+        finished = unscored(attempt)
+        if finished is not None:
+            return self.jobs.evaluation(attempt, finished)
+        if not attempt.done_runs:
+            return self._in_time(attempt, self.jobs.measure(attempt))
+        if merging.waits_for_parent(state, attempt):
+            return None
+        return self._decided_by_early_stop(attempt) or self._judge(attempt)
+
+    def _judge(self, attempt: Attempt) -> Job | Decision | Leave:
+        """Return the decision on a scored attempt, or the run or the audit that has to come before it."""
+        decision = self.context.judge.judge(attempt, self.state.others(attempt.number))
+        if decision.status is None:
+            return self._in_time(attempt, self.jobs.measure(attempt))
+        suspect = unaudited(attempt) if decision.status is Status.KEEP else None
+        if suspect is not None:
+            return self.jobs.reexamination(attempt, suspect)
+        if decision.status is Status.KEEP or decision.kind is Kind.OVERTAKEN:
+            decision = trusted(decision, attempt, self.state.parent_of(attempt), self.context.plausible_gain)
+        return decision
+
+    def _calibrate(self, first: Attempt) -> Job | Decision | Leave | None:
+        """Return the next job of attempt 0, which runs alone at first, and then on all workers beside itself.
+
+        So its runs tell the noise, and how much slower a run is while others train. None: its runs in flight come
+        first.
+        """
+        busy = self.flight.seeds_of(first.number)
+        finished = unscored(first, in_flight=busy)
+        if finished is not None:
+            return self.jobs.evaluation(first, finished)
+        step = self._measure_and_judge(first) if not busy else None
+        wanted = calibration_runs(self.context.judge.calibration, len(self.flight.pool.workers))
+        begun = {*busy, *(run.seed for run in first.done_runs)}
+        if not first.scores_bpb or failure(first) is not None or len(begun) >= wanted:
+            return step
+        further = self._in_time(first, self.jobs.measure(first, in_flight=busy))
+        return step if isinstance(further, Leave) else further
+
+    def _in_time(self, attempt: Attempt, job: Job, before_s: float = 0.0) -> Job | Leave:
+        """Return the job, if a run of the attempt that begins `before_s` seconds later still ends within the hours.
+
+        Attempt 0 is begun in any case: a night whose hours are less than a run was refused.
+        """
+        begins = attempt.number == 0 and not attempt.runs
+        if begins or self.context.limits.allows_run(attempt.number, self.state.pace, before_s):
+            return job
+        wants = "another seed" if attempt.done_runs else "its run"
+        return Leave(
+            attempt.number,
+            f"no time is left for {wants} of #{attempt.number} ({attempt.proposal.title}): it stays unfinished and "
+            f"goes on with: {typed('run', '--tag', self.context.runner.night.tag)}",
+        )
+
+    def _wants_dry_run(self, attempt: Attempt) -> bool:
+        """Return whether an edit needs a dry run: one that only turns dials breaks nothing."""
+        parent = self.state.parent_of(attempt)
+        if not self.context.dry_runs or parent is None or attempt.done_runs:
+            return False
+        kind = self.context.runner.night.device_kind
+        return not only_dials_differ(parent.proposal.script, attempt.proposal.script, kind)
+
+    def _decided_by_early_stop(self, attempt: Attempt) -> Decision | None:
+        """Return the decision on an attempt that was stopped early, with a forecast as its gain; None for any other."""
+        why = stopped_early(attempt)
+        if why is None:
+            return None
+        runner, parent = self.context.runner, self.state.parent_of(attempt)
+        losses = read_losses(runner.run_folder(attempt.number, attempt.done_runs[0].seed) / "out")
+        bounds = learnt_bounds(runner, self.state.others(attempt.number), parent)
+        exceeded = (bound for bound in bounds if bound.verdict(losses) is not None)
+        forecast_bpb = next((bound.forecast_bpb(losses) for bound in exceeded), None)
+        if forecast_bpb is None or parent is None or parent.val_bpb is None:
+            return Decision(Kind.STOPPED_EARLY, why)  # its curve is no longer there
+        return Decision(Kind.STOPPED_EARLY, why, gain_bpb=parent.val_bpb - forecast_bpb)
+
+    # ---- second thoughts on settled attempts -------------------------------------------------------------------------
+
+    def loose_ends(self) -> Iterator[Job]:
+        """Yield the scoring or the audit that a further run of a settled attempt lacks; dawn's runs are left out."""
+        for attempt in self.state.once("loose ends", lambda: lacks_work(self.state.attempts)):
+            if self.flight.has(attempt.number):
+                continue
+            finished, suspect = unscored(attempt), unaudited(attempt)
+            if finished is not None:
+                yield self.jobs.evaluation(attempt, finished)
+            elif suspect is not None:
+                yield self.jobs.reexamination(attempt, suspect)
+
+    def _review(self) -> Review:
+        """Return the judge's review of what is settled; before that, revoke keeps of which a further run has failed."""
+        state = self.state
+        if state.best is None:
+            return Review()
+        fallen = fallen_keeps(state.attempts)
+        if fallen:
+            return Review(decisions=fallen)
+        review = self.context.judge.review(state.attempts)
+        if review.again is not None and failure(state.attempts[review.again]) is not None:
+            return replace(review, again=None)
+        return review
+
+    def _to_measure_first(self) -> Attempt | None:
+        """Return the attempt that has to be measured before the incumbent is edited further; None without one.
+
+        Edits are compared with its runs. So a script that dawn has confirmed needs as many runs of the night as a fresh
+        edit would get: the night must not choose by dawn's scores.
+        """
+        state, best = self.state, self.state.best
+        if best is None or best.is_idea:
+            return None
+        if best.done_runs:
+            fresh = replace(best, decision=None, settled=False)
+            if self.context.judge.judge(fresh, state.others(best.number)).status is not None:
+                return None
+        return best
+
+
+def _decided_by_failure(attempt: Attempt) -> Decision | None:
+    """Return the decision on an attempt that was too slow, or whose dry run failed; None for any other."""
+    slow = too_slow(attempt)
+    if slow is not None:
+        return Decision(Kind.TOO_SLOW, slow)
+    if attempt.dry_run is not None and attempt.dry_run.failure is not None:
+        return Decision(Kind.CRASHED, failure(attempt) or "dry run")
+    return None
+
+
+def fallen_keeps(history: History) -> dict[int, Decision]:
+    """Return decisions that revoke keeps: a later run failed, at dawn too, or its audit, or their parent has fallen."""
+    kept = (attempt for attempt in history[1:] if attempt.status is Status.KEEP)
+    verdicts = {attempt.number: _fall(attempt, history) for attempt in kept}
+    return {number: verdict for number, verdict in verdicts.items() if verdict is not None}
+
+
+def _fall(attempt: Attempt, history: History) -> Decision | None:
+    """Return the decision that revokes a keep; None if it stays."""
+    parent = None if attempt.parent is None else history[attempt.parent]
+    if parent is not None and parent.status is not Status.KEEP and parent.kind not in STILL_PARENTS:
+        return Decision(Kind.ORPHANED, f"made from #{attempt.parent}, which is no longer kept")
+    slow = too_slow(attempt)
+    if slow is not None:
+        return Decision(Kind.TOO_SLOW, f"with another seed: {slow}")
+    why = fault(attempt)
+    if why is not None:
+        return Decision(Kind.CRASHED, f"with another seed: {why}")
+    assert attempt.decision is not None
+    verdict = trusted(attempt.decision, attempt, None)
+    return verdict if verdict.status is not Status.KEEP else None
+
+
+def adopted(decisions: Mapping[int, Decision], history: History) -> Reconsider:
+    """Return the step that takes over dawn's decisions, as the night goes on after it."""
+    sentences = []
+    for number, decision in decisions.items():
+        kept = decision.status is Status.KEEP
+        where = f"#{number}, which dawn has confirmed" if kept else f"before #{number}"
+        sentences.append(f"the night goes on from {where}: {history[number].proposal.title}")
+    return Reconsider(decisions, tuple(sentences))
