@@ -15,7 +15,7 @@ def bubblewrap() -> Bubblewrap | str:
 
 
 def kernels_own() -> Landlock | str:
-    return Landlock(landlock.abi()) if landlock.abi() else "this kernel has no Landlock"
+    return Landlock(landlock.abi()) if landlock.abi() else "this kernel has no Landlock with filters"
 
 
 def usable(made: Box | str) -> Box:

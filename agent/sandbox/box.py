@@ -80,7 +80,7 @@ def candidates() -> Iterator["Box | str"]:
         program = shutil.which("bwrap")
         yield Bubblewrap.on_this_kernel(program) if program else "bubblewrap is not installed (apt install bubblewrap)"
         abi = landlock.abi()
-        yield Landlock(abi) if abi else "this kernel has no Landlock"
+        yield Landlock(abi) if abi else "this kernel has no Landlock with filters of system calls"
     else:
         yield f"there is no sandbox for {sys.platform}"
 

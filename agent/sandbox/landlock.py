@@ -65,18 +65,6 @@ OPEN_BELOW = (
     (5, "commands to devices that are open to the user"),
     (6, "signals to the user's other processes"),
 )
-ALWAYS = sys.maxsize
-UNFILTERED_BELOW = (
-    (4, "TCP"),
-    (6, "unix sockets with an abstract name"),
-    (ALWAYS, "UDP, and DNS with it"),
-    (ALWAYS, "unix sockets that have a path"),
-    (ALWAYS, "shared memory, and message queues"),
-    (ALWAYS, "keyrings of the kernel, and which pages of files are in its memory"),
-    (ALWAYS, "the owner, permissions, times and attributes of the user's own files, which can be changed"),
-    (ALWAYS, "the names of files that appear in the user's folders"),
-    (ALWAYS, "the limits, the priority and the cores of the user's other processes, which can be changed"),
-)
 
 
 class Refused(Exception):
@@ -84,16 +72,15 @@ class Refused(Exception):
 
 
 def abi() -> int:
-    """Return the version of the kernel's Landlock; 0 if it has none."""
-    if sys.platform != "linux":
+    """Return the version of the kernel's Landlock; 0 if it has none, or no filter of system calls beside it."""
+    if not seccomp.available():
         return 0
     return max(0, _call(CREATE_RULESET, None, ctypes.c_size_t(0), ASK_FOR_VERSION))
 
 
 def uncovered(abi: int) -> tuple[str, ...]:
     """Return the gaps of this version of Landlock that bubblewrap would close, in plain words."""
-    gaps = OPEN_BELOW if seccomp.available() else OPEN_BELOW + UNFILTERED_BELOW
-    return tuple(words for version, words in gaps if abi < version) + ALWAYS_OPEN
+    return tuple(words for version, words in OPEN_BELOW if abi < version) + ALWAYS_OPEN
 
 
 def main(rules: Mapping[str, Iterable[str]], command: list[str]) -> int:
@@ -117,7 +104,7 @@ def restrict(rules: Mapping[str, Iterable[str]], *, pinned: bool = False) -> Non
     """Deny this process and its children everything that the rules do not allow; raise Refused."""
     version = abi()
     if version == 0:
-        raise Refused("this kernel has no Landlock, or it is switched off")
+        raise Refused("this kernel has no Landlock or no filters, or they are switched off")
     # older kernels accept the longest struct landlock_ruleset_attr, as the fields that they do not know are zero
     attributes = struct.pack("=QQQ", *handled(version))
     ruleset = _checked("make a box", _call(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
@@ -128,8 +115,7 @@ def restrict(rules: Mapping[str, Iterable[str]], *, pinned: bool = False) -> Non
     _checked("forbid new privileges", seccomp.LIBC.prctl(PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))))
     _checked("close the box", _call(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
-    if seccomp.available():
-        _checked("filter system calls", seccomp.install(pinned=pinned))
+    _checked("filter system calls", seccomp.install(pinned=pinned))
 
 
 def handled(version: int) -> tuple[int, int, int]:

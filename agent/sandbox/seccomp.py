@@ -146,6 +146,7 @@ FIRST, SECOND, THIRD, SIXTH = 16, 24, 32, 56  # the lower half of an argument; t
 PINNED = "--pinned"
 NO_FILTER = 126  # a shell's exit code for a command that it cannot run
 
+INSTRUCTION_BYTES = 8
 Instruction = tuple[int, int, int, int]  # operation, steps to skip if true, steps to skip if false, operand
 
 
@@ -157,18 +158,17 @@ def available() -> bool:
 
 def install(*, pinned: bool = False) -> int:
     """Apply Landlock's filter to this process, which must have no_new_privs set; return 0, or -1 with errno set."""
-    steps = program(os.uname().machine, namespaces=False, pinned=pinned)
-    code = (_Step * len(steps))(*(_Step(*step) for step in steps))
-    return _set_filter(ctypes.byref(_Program(len(steps), code)))
+    code = _code(namespaces=False, pinned=pinned)
+    held = ctypes.create_string_buffer(code, len(code))
+    return _set_filter(struct.pack("@HP", len(code) // INSTRUCTION_BYTES, ctypes.addressof(held)))  # struct sock_fprog
 
 
 def main(command: list[str]) -> int:
     """Become bubblewrap with the filter in a pipe, which it reads and closes; return an exit code only on failure."""
     pinned = command[0] == PINNED
-    steps = program(os.uname().machine, namespaces=True, pinned=pinned)
-    command, filter_ = command[pinned:], b"".join(struct.pack("=HBBI", *step) for step in steps)
+    command = command[pinned:]
     there, here = os.pipe()
-    os.write(here, filter_)  # much less than a pipe holds, so this does not block
+    os.write(here, _code(namespaces=True, pinned=pinned))  # much less than a pipe holds, so this does not block
     os.set_inheritable(there, True)
     try:
         os.execv(command[0], [command[0], "--seccomp", str(there), *command[1:]])
@@ -177,59 +177,56 @@ def main(command: list[str]) -> int:
     return NO_FILTER
 
 
+def _code(*, namespaces: bool, pinned: bool) -> bytes:
+    """Return this machine's filter as the kernel reads it."""
+    steps = program(os.uname().machine, namespaces=namespaces, pinned=pinned)
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
 def program(machine: str, *, namespaces: bool, pinned: bool = False) -> list[Instruction]:
     """Return the filter for a machine's architecture, for a box with its own namespaces (bubblewrap) or without.
 
     pinned: its cores cannot be changed.
     """
     architecture, column = ARCHITECTURES[machine]
-    tables = [(REFUSED, _answer(REFUSE)), (PRETENDED, _answer(DONE))]
-    tables += [(PRETENDED_IF_PINNED, _answer(DONE))] if pinned else []
-    tables += [] if namespaces else [(REFUSED_TOO, _answer(REFUSE)), (PRETENDED_TOO, _answer(DONE))]
-    by_argument = _by_argument() | ({} if namespaces else _by_argument_too())
-    numbers = BY_ARGUMENT | BY_ARGUMENT_TOO
+    tables = [(REFUSED, REFUSE), (PRETENDED, DONE), (PRETENDED_IF_PINNED if pinned else {}, DONE)]
+    tables += [] if namespaces else [(REFUSED_TOO, REFUSE), (PRETENDED_TOO, DONE)]
+    by_argument, steps = _by_argument(), BY_ARGUMENT | ({} if namespaces else BY_ARGUMENT_TOO)
     return [
         _load(ARCHITECTURE), *_unless(EQUAL, architecture, _answer(KILL)),  # 32-bit calls have other numbers
         _load(NUMBER), *_when(AT_LEAST, X32, _answer(REFUSE)),
-        *(step for table, said in tables for row in table.values() for step in _when(EQUAL, row[column], said)),
-        *(step for name, steps in by_argument.items() for step in _when(EQUAL, numbers[name][column], *steps)),
+        *(step for table, answer in tables for row in table.values()
+          for step in _when(EQUAL, row[column], _answer(answer))),
+        *(step for name, row in steps.items() for step in _when(EQUAL, row[column], *by_argument[name])),
         _answer(ALLOW),
     ]  # fmt: skip
 
 
 def _by_argument() -> dict[str, list[Instruction]]:
+    """Return the steps for each call whose answer depends on its arguments."""
     advice = {RANDOM: DONE, WILLNEED: DONE, COLD: INVALID, PAGEOUT: INVALID}
-    answers = [step for value, said in advice.items() for step in _when(EQUAL, value, _answer(said))]
+    # a thread's id is not 0 even for the process's own threads, and a library that gets an error here gives up
+    scheduling = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
     return {
         "clone3": [_answer(UNKNOWN)],  # a filter cannot read its flags; libraries then use clone
         "clone": [_load(FIRST), *_when(ANY_OF, NAMESPACES, _answer(REFUSE)), _answer(ALLOW)],
-        "madvise": [_load(THIRD), *answers, _answer(ALLOW)],
+        "madvise": [_load(THIRD), *_answers(advice), _answer(ALLOW)],
         "getsockopt": [
-            _load(SECOND), *_unless(EQUAL, SOL_SOCKET, _answer(ALLOW)), _load(THIRD),
-            *(step for value in (SO_COOKIE, SO_NETNS_COOKIE) for step in _when(EQUAL, value, _answer(REFUSE))),
-            _answer(ALLOW),
+            _load(SECOND), *_unless(EQUAL, SOL_SOCKET, _answer(ALLOW)),
+            _load(THIRD), *_answers({SO_COOKIE: REFUSE, SO_NETNS_COOKIE: REFUSE}), _answer(ALLOW),
         ],
         "preadv2": [_load(SIXTH), *_when(ANY_OF, NOWAIT_OR_UNCACHED, _answer(UNSUPPORTED)), _answer(ALLOW)],
-    }  # fmt: skip
-
-
-def _by_argument_too() -> dict[str, list[Instruction]]:
-    marks = [step for value in MARKS for step in _when(EQUAL, value, _answer(REFUSE))]
-    # a thread's id is not 0 even for the process's own threads, and a library that gets an error here gives up
-    scheduling = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
-    of_open_files = ("futimesat", "utimensat")
-    return {
-        "socket": _unix_stream(),
-        "socketpair": _unix_stream(),
-        "ioctl": [_load(SECOND), *marks, _answer(ALLOW)],
+        **dict.fromkeys(("socket", "socketpair"), _unix_stream()),
+        "ioctl": [_load(SECOND), *_answers(dict.fromkeys(MARKS, REFUSE)), _answer(ALLOW)],
         "prlimit64": _own(FIRST, REFUSE),
-        **{name: _own(FIRST, DONE) for name in scheduling},
+        **dict.fromkeys(scheduling, _own(FIRST, DONE)),
         "setpriority": [_load(FIRST), *_unless(EQUAL, PRIO_PROCESS, _answer(DONE)), *_own(SECOND, DONE)],
         "ioprio_set": [_load(FIRST), *_unless(EQUAL, IOPRIO_WHO_PROCESS, _answer(DONE)), *_own(SECOND, DONE)],
-        **{name: _unless_now(SECOND) for name in ("utime", "utimes")},
+        **dict.fromkeys(("utime", "utimes"), _unless_now(SECOND)),
         # without a path the file is open, so that it exists
-        **{name: [_load(SECOND), *_when(EQUAL, 0, _answer(DONE)), *_unless_now(THIRD)] for name in of_open_files},
-    }
+        "futimesat": [_load(SECOND), *_when(EQUAL, 0, _answer(DONE)), *_unless_now(THIRD)],
+        "utimensat": [_load(SECOND), *_when(EQUAL, 0, _answer(DONE)), *_unless_now(THIRD)],
+    }  # fmt: skip
 
 
 def _own(process: int, otherwise: int) -> list[Instruction]:
@@ -247,7 +244,7 @@ def _unix_stream() -> list[Instruction]:
     return [
         _load(FIRST), *_unless(EQUAL, AF_UNIX, _answer(REFUSE)),
         _load(SECOND), (AND, 0, 0, OF_SOCKETS),
-        *_when(EQUAL, SOCK_STREAM, _answer(ALLOW)), *_when(EQUAL, SOCK_SEQPACKET, _answer(ALLOW)), _answer(REFUSE),
+        *_answers({SOCK_STREAM: ALLOW, SOCK_SEQPACKET: ALLOW}), _answer(REFUSE),
     ]  # fmt: skip
 
 
@@ -259,6 +256,11 @@ def _answer(value: int) -> Instruction:
     return RETURN, 0, 0, value
 
 
+def _answers(answers: dict[int, int]) -> list[Instruction]:
+    """Give each of these values its own answer."""
+    return [step for value, answer in answers.items() for step in _when(EQUAL, value, _answer(answer))]
+
+
 def _when(test: int, value: int | None, *steps: Instruction) -> list[Instruction]:
     """Return steps that run if the test is true; [] if the value is None, a call that this machine lacks."""
     return [] if value is None else [(test, 0, len(steps), value), *steps]
@@ -268,15 +270,7 @@ def _unless(test: int, value: int, *steps: Instruction) -> list[Instruction]:
     return [(test, len(steps), 0, value), *steps]
 
 
-class _Step(ctypes.Structure):
-    _fields_ = (("code", ctypes.c_uint16), ("yes", ctypes.c_uint8), ("no", ctypes.c_uint8), ("value", ctypes.c_uint32))
-
-
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_uint16), ("steps", ctypes.POINTER(_Step)))
-
-
-def _set_filter(filter_: object) -> int:
+def _set_filter(filter_: bytes | None) -> int:
     answer: int = LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(MODE_FILTER), filter_)
     return answer
 
