@@ -1,7 +1,7 @@
 """The harness: it proposes edits of one training script, trains, scores and judges them, and keeps what is better.
 
 Start reading with agent/experiment, the nouns of a night. The files directly in this folder are for all others: errors,
-and small tools for text, files and time. README.md lists the folders; tests/test_imports.py holds their order.
+and small tools for text, files and time. README.md lists the folders; import-linter holds their order.
 """
 
 __version__ = "0.1.0"

@@ -1,5 +1,7 @@
 """Scores compare within one protocol: the same data, budget, kind of device, precision and code that computes."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -7,7 +9,7 @@ from nights import PROJECT
 from samples import NIGHT
 
 from agent.errors import NightError
-from agent.runs.fixed import check_same_machine, device_kind, protocol, settings_of
+from agent.runs.fixed import check_same_machine, device_kind, lay_out_fixed, protocol, settings_of
 from agent.sandbox.environment import settings_in
 
 FACTS = {"fingerprint": "text", "device_kind": "cuda", "device": NIGHT.device, "settings": ""}
@@ -64,3 +66,14 @@ def test_another_preset_is_another_kind_of_device_to_a_night(monkeypatch):
     usual = replace(NIGHT, device_kind="cpu", protocol=protocol({**FACTS, "device_kind": "cpu"}, NIGHT.budget_s))
     with pytest.raises(NightError, match="the data, the preset or nightshift are others"):
         check_same_machine(usual, {**FACTS, "device_kind": kind})
+
+
+def test_a_script_finds_agent_lab_in_its_folder_and_nothing_else_of_the_harness(tmp_path):
+    lay_out_fixed(PROJECT, ["prepare.py"], tmp_path)
+    assert (tmp_path / "agent" / "__init__.py").read_text() == ""
+    assert {path.name for path in (tmp_path / "agent").iterdir()} == {"__init__.py", "lab"}
+    script = tmp_path / "script.py"
+    script.write_text("import prepare\nfrom agent.lab import kernels\nprint(kernels.__file__)\nimport agent.runs\n")
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == f"{tmp_path}/agent/lab/kernels/__init__.py\n"
+    assert done.stderr.endswith("ModuleNotFoundError: No module named 'agent.runs'\n")

@@ -37,6 +37,21 @@ QUOTE_CHARS = 80
 SEARCH = re.compile(r"<{5,9} ?SEARCH\s*")
 DIVIDER = re.compile(r"={5,9}\s*")
 REPLACE = re.compile(r">{5,9} ?REPLACE\s*")
+# the part of a block that a mark begins, and what is wrong with one elsewhere
+PARTS: dict[tuple[str, re.Pattern[str] | None], str] = {
+    ("rest", SEARCH): "search",
+    ("search", DIVIDER): "replace",
+    ("replace", REPLACE): "rest",
+}
+NO_DIVIDER = "block {number} has no ======= line between SEARCH and REPLACE: write it"
+NO_END = "block {number} does not end with >>>>>>> REPLACE before the next begins: end it"
+MISPLACED: dict[tuple[str, re.Pattern[str] | None], str] = {
+    ("rest", REPLACE): "a REPLACE line ends no block after block {before}: begin each with <<<<<<< SEARCH",
+    ("search", SEARCH): NO_DIVIDER,
+    ("search", REPLACE): NO_DIVIDER,
+    ("replace", SEARCH): NO_END,
+    ("replace", DIVIDER): NO_END,
+}
 FENCE = re.compile(r" {0,3}(`{3,})([^`]*)")
 FIELD = re.compile(r"[\s#>*_]*(TITLE|HYPOTHESIS|FILE|COMBINES)[\s*_]*:(.*)", re.IGNORECASE)
 IDEA = re.compile(r"[\s#>*_]*IDEA\s+#?[0-9]{1,2}[\s*_]*(?:[:.–—-].*)?", re.IGNORECASE)  # the line above an idea
@@ -254,39 +269,25 @@ def _starts(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
 def _take_edits(lines: Sequence[str]) -> tuple[list[_Replacement], list[str]]:
     """Split lines into SEARCH/REPLACE blocks and the rest, with an empty line in place of each block."""
     edits: list[_Replacement] = []
-    rest: list[str] = []
-    search: list[str] | None = None  # not None inside a block
-    replace: list[str] | None = None  # not None in its second half
+    parts: dict[str, list[str]] = {"rest": [], "search": [], "replace": []}
+    part = "rest"
     for line in lines:
-        number = len(edits) + 1
-        opens, divides, closes = (bool(mark.fullmatch(line)) for mark in (SEARCH, DIVIDER, REPLACE))
-        if search is None:
-            if closes:
-                raise BadReply(f"a REPLACE line ends no block after block {number - 1}: begin each with <<<<<<< SEARCH")
-            if opens:
-                search = []
-                rest.append("")
-            else:
-                rest.append(line)
-        elif replace is None:
-            if opens or closes:
-                raise BadReply(f"block {number} has no ======= line between SEARCH and REPLACE: write it")
-            if divides:
-                replace = []
-            else:
-                search.append(line)
-        elif opens or divides:
-            raise BadReply(f"block {number} does not end with >>>>>>> REPLACE before the next begins: end it")
-        elif closes:
-            edits.append(_Replacement(search, replace))
-            search = replace = None
-        else:
-            replace.append(line)
-    if search is not None:
+        mark = next((mark for mark in (SEARCH, DIVIDER, REPLACE) if mark.fullmatch(line)), None)
+        if (part, mark) in MISPLACED:
+            raise BadReply(MISPLACED[part, mark].format(number=len(edits) + 1, before=len(edits)))
+        if (part, mark) not in PARTS:
+            parts[part].append(line)
+            continue
+        part = PARTS[part, mark]
+        if part == "search":
+            parts |= {"rest": [*parts["rest"], ""], "search": [], "replace": []}
+        elif part == "rest":
+            edits.append(_Replacement(parts["search"], parts["replace"]))
+    if part != "rest":
         raise BadReply(f"block {len(edits) + 1} is not finished: end it with >>>>>>> REPLACE, and keep the reply short")
     if len(edits) > MAX_EDITS:
         raise BadReply(f"the reply has {len(edits)} blocks, more than {MAX_EDITS}: one idea at a time")
-    return edits, rest
+    return edits, parts["rest"]
 
 
 def _take_blocks(lines: Sequence[str]) -> tuple[list[_Block], list[str]]:
