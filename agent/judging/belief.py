@@ -207,11 +207,18 @@ class Belief:
 
     def sure(self, i: int) -> float:
         """Return the probability that an edit is a gain."""
-        shares = self.own[i] * self.likelihood_of(i)
-        return float(shares[GAINS].sum() / shares.sum())
+        steps, probability = self.effect(i)
+        return float(probability[steps > 0].sum())
 
     def gain(self, i: int) -> float:
-        return self.mean(i) - self.mean(self.nodes[i].parent)
+        """Return an edit's expected effect."""
+        steps, probability = self.effect(i)
+        return float(probability @ steps) * STEP
+
+    def value_of_keeping(self, i: int, price: float) -> float:
+        """Return an edit's expected effect, less the price times the probability that it brings no gain."""
+        steps, probability = self.effect(i)
+        return float(probability @ worths(steps, price))
 
     def mean(self, i: int) -> float:
         points = self.nodes[i].centre + np.arange(SIZE) - SIZE // 2
@@ -219,7 +226,7 @@ class Belief:
 
     def merit(self, i: int) -> Array:  # (SIZE,)
         """Return the posterior of an attempt's merit over its window."""
-        above = self.above[i] if i in self.above else downward(self._effects(i), self.apart(i))
+        above = self.above[i] if i in self.above else downward(self._expected(i), self.apart(i))
         both = above * self.below[i]
         posterior: Array = both / both.sum()
         return posterior
@@ -227,7 +234,7 @@ class Belief:
     def effect(self, i: int) -> tuple[NDArray[np.int64], Array]:
         """Return an edit's possible effects, in lattice steps, and the posterior probability of each."""
         pairs = np.convolve(self.below[i], self.apart(i)[::-1])
-        joint = self._effects(i) * pairs
+        joint = self._expected(i) * pairs
         return DIFFERENCES + self.offsets[i], joint / joint.sum()
 
     def apart(self, i: int) -> Array:  # (SIZE,)
@@ -235,32 +242,24 @@ class Belief:
         parent = self.nodes[i].parent
         return without(self.merged[i], self.above[parent] * self.below[parent])
 
-    def value_of_keeping(self, i: int, price: float) -> float:
-        """Return an edit's expected effect, less the price times the probability that it brings no gain."""
-        return float(self._worth(i, price).sum())
-
     def value_of_runs(self, i: int, price: float, most: int = 3) -> float:
         """Return the expected value, per run, of measuring an edit again before it is kept or discarded.
 
         It is the knowledge gradient (Frazier, Powell & Dayanik 2008) of one to `most` runs, the best of them: one run
         alone may be too few to change the decision (Frazier & Powell 2010).
         """
-        worth = self._worth(i, price)
-        return knowledge_gradient(worth, [n**-0.5 for n in range(1, most + 1)])
+        expected, apart = self._expected(i), self.apart(i)
+        worth = np.convolve(expected * worths(DIFFERENCES + self.offsets[i], price), apart, "valid")
+        joint = worth * self.below[i] / (downward(expected, apart) @ self.below[i])  # (SIZE,): by the attempt's merit
+        return knowledge_gradient(joint, [n**-0.5 for n in range(1, most + 1)])
 
     def value_of_idea(self, price: float) -> float:
         """Return the expected value of one run of a fresh edit."""
         far = np.arange(-8 * SIZE, 8 * SIZE)
         return knowledge_gradient(self.weights @ effects(far) * worths(far, price), [1.0])
 
-    def _worth(self, i: int, price: float) -> Array:  # (SIZE,)
-        """Return the posterior of an attempt's merit times the expected worth of its edit at each merit."""
-        plain, apart, below = self._effects(i), self.apart(i), self.below[i]
-        worth = np.convolve(plain * worths(DIFFERENCES + self.offsets[i], price), apart, "valid")
-        joint: Array = worth * below / (downward(plain, apart) @ below)
-        return joint
-
-    def _effects(self, i: int) -> Array:
+    def _expected(self, i: int) -> Array:
+        """Return the prior probability of an edit's effects, by its source."""
         expected: Array = self.own[i] @ kernels(self.offsets[i])[0]
         return expected
 
