@@ -62,8 +62,8 @@ from agent.experiment import (
 from agent.judging.judges import JUDGES, choose_judge
 from agent.judging.noise import noise as noise_of
 from agent.proposers.search.search import Search
+from agent.script.dials import tried_as
 from agent.script.merge import merged
-from agent.script.tried import tried_as
 
 MEANT = tuple(GAINS)[:6]  # the kinds that a share is the mean over
 SIGMA_BPB, BEST_BPB = 0.005, 1.0

@@ -8,8 +8,8 @@ import ast
 
 from agent.experiment import Attempt, History, Kind
 from agent.judging.noise import Knowledge
-from agent.script.cached import remembered
-from agent.script.parsing import parse
+from agent.script.contract import parse
+from agent.script.dials import remembered
 
 TIE = 0.25  # sigma: the largest expected cost of all simpler scripts together
 FEWER = 0.99  # of the parameters: less than a per cent is rounding

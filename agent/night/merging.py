@@ -12,8 +12,8 @@ from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, H
 from agent.invocation import typed
 from agent.night.context import NightContext
 from agent.night.state import State
+from agent.script.dials import tried_as
 from agent.script.merge import merged
-from agent.script.tried import tried_as
 from agent.text import one_line, paragraphs
 
 MERGED = ", merged"

@@ -13,8 +13,7 @@ from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptE
 from agent.experiment import Attempt, Briefing, History, Proposal, Proposer, Refusal
 from agent.files import disk_is_broken, disk_is_full
 from agent.script.contract import check_script
-from agent.script.dials import fingerprint
-from agent.script.tried import tried_as
+from agent.script.dials import fingerprint, tried_as
 from agent.text import SAID_CHARS, one_line
 
 TRIES = 3

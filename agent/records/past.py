@@ -18,8 +18,7 @@ from agent.judging.noise import noise as noise_of
 from agent.judging.recent import Edge, recent
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.script.cached import remembered
-from agent.script.dials import Value, skeleton_of, values_of
+from agent.script.dials import Value, remembered, skeleton_of, values_of
 
 LATEST, MOST = 500, 2000  # attempts that are read: of one night, and of all journals
 OTHER_PROTOCOL, OTHER_DEVICE = 0.5, 0.5  # how much a night on another text, or another device of the kind, tells

@@ -1,4 +1,4 @@
-"""Read and rewrite the dials of a training script by its syntax tree.
+"""Read and rewrite the dials of a training script by its syntax tree, and tell scripts apart.
 
 A dial is an UPPER_CASE constant at module level. Where a search may turn it, its range ends the line's comment:
 
@@ -13,21 +13,27 @@ if a sensible range follows from its name and value.
 """
 
 import ast
+import hashlib
 import io
 import math
 import re
 import tokenize
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import cast
 
 from agent.errors import ScriptError
-from agent.script.cached import remembered
-from agent.script.parsing import parse, parse_expression
-from agent.script.statements import assigned, literal, statements, together
+from agent.experiment import History
+from agent.script.contract import parse
 
 Value = int | float | str | bool | tuple[object, ...] | None
+
+DIAL = re.compile(r"[A-Z][A-Z0-9_]*")
+# what is found out about a script is cached for all scripts of a night: a cache that is read in a circle, and is
+# smaller than the circle, always misses
+remembered = lru_cache(maxsize=1 << 13)
 
 
 def _words(*words: str) -> re.Pattern[str]:
@@ -84,32 +90,79 @@ def _depth_is_told() -> Iterator[None]:
         ) from error
 
 
+# ---- dials and their ranges ------------------------------------------------------------------------------------------
+
+
 @_depth_is_told()
 def read_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
     """Return the dials in the order of their lines; raise ScriptError for an unreadable range or preset."""
-    return tuple(_read(source, device_kind, strict=True))
+    return tuple(_read_dials(source, device_kind, strict=True))
 
 
+@remembered
 @_depth_is_told()
 def legible_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
     """Return the dials of a script edited at night, without errors.
 
     A dial with an unreadable range is not searched; one with an unreadable preset is left out.
     """
-    return tuple(_read(source, device_kind, strict=False))
+    return tuple(_read_dials(source, device_kind, strict=False))
 
 
-def _read(source: str, device_kind: str, *, strict: bool) -> Iterator[Dial]:
-    comments = _comments(source)
-    for name, node, value in _literals(source, device_kind, strict=strict):
-        line = node.end_lineno or node.lineno
+def _read_dials(source: str, device_kind: str, *, strict: bool) -> Iterator[Dial]:
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    comments = {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
+    for statement in parse(source).body:
+        try:
+            if (dial := _dial_of(statement, device_kind)) is None:
+                continue
+            name, _, value = dial
+        except ScriptError:
+            if strict:
+                raise
+            continue
+        line, span = statement.end_lineno or statement.lineno, None
         try:
             span = _span(comments.get(line, ""), name, value, line)
         except ScriptError:
             if strict:
                 raise
-            span = None
         yield Dial(name, value, span, line)
+
+
+def _constant(statement: ast.stmt) -> tuple[str, ast.expr] | None:
+    """Return name and value where a statement sets an UPPER_CASE constant."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=node) if DIAL.fullmatch(name):
+            return name, node
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as node) if DIAL.fullmatch(name):
+            return name, node
+    return None
+
+
+def _literal(node: ast.expr, name: str, device_kind: str) -> ast.expr:
+    """Return the expression that holds a dial's value: itself, or this device's keyword of by_device."""
+    match node:
+        case ast.Call(func=ast.Name(id="by_device"), keywords=keywords):
+            for keyword in keywords:
+                if keyword.arg == device_kind:
+                    return keyword.value
+            raise ScriptError(f"line {node.lineno}: dial {name} has no value for this device; add {device_kind}=…")
+    return node
+
+
+def _dial_of(statement: ast.stmt, device_kind: str) -> tuple[str, ast.expr, Value] | None:
+    """Return name, literal and value of the dial that a statement sets; raise ScriptError without this device.
+
+    What is no literal, as a value computed from other dials, is not a dial.
+    """
+    if (constant := _constant(statement)) is None:
+        return None
+    name, node = constant[0], _literal(constant[1], constant[0], device_kind)
+    try:
+        return name, node, ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return None
 
 
 def searched(
@@ -145,91 +198,6 @@ def sensible(name: str, value: Value) -> Range | Choices | None:
     return Range(value / factor, value * factor, log=True, whole=False) if value > 0 else None
 
 
-@_depth_is_told()
-def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str:
-    """Return the source with these dials set and every other character unchanged; in by_device(), set this device only.
-
-    Raise ScriptError if the script has no such dial.
-    """
-    places = {name: literal(node, name, device_kind) for name, node in _assignments(source) if name in values}
-    missing = sorted(set(values) - set(places))
-    if missing:
-        raise ScriptError(f"no dial called {missing[0]} at the top level of the script; define it as {missing[0]} = …")
-    lines = source.encode().splitlines(keepends=True)
-    # from the last place to the first, so that earlier offsets stay true
-    for name, node in sorted(places.items(), key=lambda place: (place[1].lineno, place[1].col_offset), reverse=True):
-        _replace(lines, node, _exact(values[name]))
-    return b"".join(lines).decode()
-
-
-@_depth_is_told()
-def values_of(source: str, device_kind: str) -> dict[str, Value]:
-    """Return the value of every dial, with or without a range; raise ScriptError if the script cannot be read."""
-    return {one.name: cast(Value, one.value) for one in statements(source, device_kind) if one.name is not None}
-
-
-def only_dials_differ(before: str, after: str, device_kind: str) -> bool:
-    """Return whether two scripts differ in values of dials only; False if either cannot be read."""
-    try:
-        old, new = values_of(before, device_kind), values_of(after, device_kind)
-        turned = {name: value for name, value in new.items() if name in old and old[name] != value}
-        return normalised(set_dials(before, device_kind, turned)) == normalised(after)
-    except (ScriptError, SyntaxError):
-        return False
-
-
-def show(value: Value) -> str:
-    """Return a value as Python source, floats with 4 significant digits."""
-    return repr(float(f"{value:.4g}")) if isinstance(value, float) else repr(value)
-
-
-def _exact(value: Value) -> str:
-    """Return a value as Python source that means exactly this value."""
-    match value:
-        case float() if math.isinf(value):
-            return "1e999" if value > 0 else "-1e999"
-        case tuple():
-            return f"({', '.join(_exact(cast(Value, one)) for one in value)}{',' if len(value) == 1 else ''})"
-    return repr(value)
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-@_depth_is_told()
-def normalised(source: str) -> str:
-    """Return a hash of the syntax tree, which comments, blank lines, layout and kinds of quotes do not change."""
-    return together(one.digest for one in statements(source))
-
-
-@_depth_is_told()
-def skeleton_of(source: str, device_kind: str) -> str:
-    """Return a hash of a script without the values of its dials: equal for two scripts that differ in those alone."""
-    return together(one.skeleton for one in statements(source, device_kind))
-
-
-def _assignments(source: str) -> Iterator[tuple[str, ast.expr]]:
-    return (found for one in parse(source).body if (found := assigned(one)) is not None)
-
-
-def _literals(source: str, device_kind: str, *, strict: bool) -> Iterator[tuple[str, ast.expr, Value]]:
-    """Yield name, node and value of every dial; if a preset lacks this device, raise ScriptError or skip the dial."""
-    for name, node in _assignments(source):
-        try:
-            yield name, node, ast.literal_eval(literal(node, name, device_kind))
-        except (ValueError, TypeError):
-            continue  # no literal, as a value computed from other dials: not a dial
-        except ScriptError:
-            if strict:
-                raise
-
-
-def _comments(source: str) -> dict[int, str]:
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
-
-
 def _span(comment: str, name: str, value: Value, line: int) -> Range | Choices | None:
     opening = max(comment.rfind("["), comment.rfind("{"))
     if opening < 0:
@@ -257,41 +225,167 @@ def _looks_like_a_range(text: str) -> bool:
 
 def _interval(text: str, value: Value) -> Range | None:
     match = re.fullmatch(r"(\[[^\]]*\])(\s+log)?", text)
-    bounds = _elements(match[1]) if match else None
-    if match is None or bounds is None or len(bounds) != 2 or not is_number(value):
+    bounds = _elements(match[1]) if match else ()
+    if match is None or len(bounds) != 2 or not all(map(is_number, (*bounds, value))):
         return None
-    low, high = bounds
+    low, high, number = cast(tuple[float, float, float], (*bounds, value))
     log, whole = match[2] is not None, isinstance(value, int)
-    if not (is_number(low) and is_number(high)) or not low < high:  # type: ignore[operator]
-        return None
-    if not math.isfinite(high - low) or (log and min(low, value) <= 0):  # type: ignore[operator, type-var]
+    if not (low < high and math.isfinite(high - low)) or (log and min(low, number) <= 0):
         return None
     if whole and not (isinstance(low, int) and isinstance(high, int)):
         return None
-    return Range(low, high, log, whole)  # type: ignore[arg-type]
+    return Range(low, high, log, whole)
 
 
 def _choices(text: str) -> Choices | None:
     values = _elements(text)
-    return Choices(values) if values and len(values) > 1 else None
+    return Choices(values) if len(values) > 1 else None
 
 
-def _elements(text: str) -> tuple[Value, ...] | None:
-    """Return the literals of a list or set display in their written order; None if text is neither."""
-    try:
-        tree = parse_expression(text)
-        if isinstance(tree, ast.List | ast.Set):
-            return tuple(ast.literal_eval(element) for element in tree.elts)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        pass
-    return None
+def _elements(text: str) -> tuple[Value, ...]:
+    """Return the literals of a list or set display in their written order; nothing if text is neither."""
+    with suppress(SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        match parse(text).body:
+            case [ast.Expr(value=ast.List(elts=elements) | ast.Set(elts=elements))]:
+                return tuple(map(ast.literal_eval, elements))
+    return ()
 
 
-def _replace(lines: list[bytes], node: ast.expr, text: str) -> None:
-    """Replace a node by text, in place; the syntax tree counts columns in UTF-8 bytes."""
-    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-    head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
-    lines[first : last + 1] = [head + text.encode() + tail]
+# ---- turning dials ---------------------------------------------------------------------------------------------------
 
 
-fingerprint = remembered(normalised)
+@_depth_is_told()
+def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str:
+    """Return the source with these dials set and every other character unchanged; in by_device(), set this device only.
+
+    Raise ScriptError if the script has no such dial.
+    """
+    constants = filter(None, map(_constant, parse(source).body))
+    places = {name: _literal(node, name, device_kind) for name, node in constants if name in values}
+    missing = sorted(set(values) - set(places))
+    if missing:
+        raise ScriptError(f"no dial called {missing[0]} at the top level of the script; define it as {missing[0]} = …")
+    lines = source.encode().splitlines(keepends=True)  # the syntax tree counts columns in UTF-8 bytes
+    # from the last place to the first, so that earlier offsets stay true
+    for name, node in sorted(places.items(), key=lambda place: (place[1].lineno, place[1].col_offset), reverse=True):
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
+        lines[first : last + 1] = [head + _exact(values[name]).encode() + tail]
+    return b"".join(lines).decode()
+
+
+def show(value: Value) -> str:
+    """Return a value as Python source, floats with 4 significant digits."""
+    return repr(float(f"{value:.4g}")) if isinstance(value, float) else repr(value)
+
+
+def _exact(value: Value) -> str:
+    """Return a value as Python source that means exactly this value."""
+    match value:
+        case float() if math.isinf(value):
+            return "1e999" if value > 0 else "-1e999"
+        case tuple():
+            return f"({', '.join(_exact(cast(Value, item)) for item in value)}{',' if len(value) == 1 else ''})"
+    return repr(value)
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# ---- telling scripts apart -------------------------------------------------------------------------------------------
+
+# where a statement may begin: a line without indentation that goes on with none before it
+BEGINS = re.compile(r"(?m)^(?=[^\s#)\]}])(?!(?:elif|else|except|finally)\b)")
+MOST_FAILURES = 64  # of blocks that do not parse: lines of a text, mostly
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """Hold a statement at the top level of a script, as its syntax tree has it."""
+
+    digest: bytes
+    skeleton: bytes  # the digest without the value of the dial that it sets
+    dial: tuple[str, Value] | None  # name and value on the device asked for
+
+
+@remembered
+@_depth_is_told()
+def fingerprint(source: str) -> str:
+    """Return a hash of the syntax tree, which comments, blank lines, layout and kinds of quotes do not change."""
+    return _hash(statement.digest for statement in _statements(source, ""))
+
+
+@_depth_is_told()
+def skeleton_of(source: str, device_kind: str) -> str:
+    """Return a hash of a script without the values of its dials: equal for two scripts that differ in those alone."""
+    return _hash(statement.skeleton for statement in _statements(source, device_kind))
+
+
+@_depth_is_told()
+def values_of(source: str, device_kind: str) -> dict[str, Value]:
+    """Return the value of every dial, with or without a range; raise ScriptError if the script cannot be read."""
+    return dict(statement.dial for statement in _statements(source, device_kind) if statement.dial)
+
+
+def only_dials_differ(before: str, after: str, device_kind: str) -> bool:
+    """Return whether two scripts differ in values of dials only; False if either cannot be read."""
+    with suppress(ScriptError, SyntaxError):
+        return skeleton_of(before, device_kind) == skeleton_of(after, device_kind)
+    return False
+
+
+def first_with(wanted: str, history: History) -> int | None:
+    """Return the first attempt whose script has this fingerprint."""
+    return next((attempt.number for attempt in history if fingerprint(attempt.proposal.script) == wanted), None)
+
+
+def tried_as(script: str, history: History) -> int | None:
+    """Return the first attempt that had this script, whatever its comments and layout."""
+    return first_with(fingerprint(script), history)
+
+
+@remembered
+def _statements(source: str, device_kind: str) -> tuple[_Statement, ...]:
+    """Return the statements of a script in their order; raise SyntaxError and the like where it does not parse.
+
+    A script is read in blocks that parse by themselves: what it is as a whole, then. To parse a whole script takes
+    twenty milliseconds, and most scripts of a night share nearly all blocks.
+    """
+    statements: list[_Statement] = []
+    block, failures = "", 0
+    for part in BEGINS.split(source):
+        block += part
+        try:
+            statements += _statements_of_block(block, device_kind)
+            block = ""
+        except (SyntaxError, ValueError):
+            failures += 1
+            if failures > MOST_FAILURES:
+                break
+    return tuple(statements) if not block else _statements_of_block(source, device_kind)
+
+
+@lru_cache(maxsize=1 << 14)
+def _statements_of_block(text: str, device_kind: str) -> tuple[_Statement, ...]:
+    return tuple(_statement(node, device_kind) for node in parse(text).body)
+
+
+def _statement(node: ast.stmt, device_kind: str) -> _Statement:
+    digest = _digest(node)
+    with suppress(ScriptError):  # without a value for this device
+        if (dial := _dial_of(node, device_kind)) is not None:
+            name, literal, value = dial
+            for parent in ast.walk(node):
+                if getattr(parent, "value", None) is literal:
+                    parent.value = ast.Constant(None)  # type: ignore[attr-defined]
+            return _Statement(digest, _digest(node), (name, value))
+    return _Statement(digest, digest, None)
+
+
+def _digest(node: ast.stmt) -> bytes:
+    return hashlib.sha256(ast.dump(node).encode(errors="surrogatepass")).digest()
+
+
+def _hash(digests: Iterable[bytes]) -> str:
+    return hashlib.sha256(b"".join(digests)).hexdigest()

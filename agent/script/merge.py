@@ -1,16 +1,67 @@
-"""Carry an edit over to another script, or take it back: by its dials, else by a three-way merge of its lines."""
+"""Carry an edit over to another script, or take it back: by its dials, else by a three-way merge of its lines.
+
+The lines are merged by git, which calls two changes a conflict where they touch. Two insertions at one place are no
+contradiction, and neither is an insertion beside lines that the other side takes back. So these are united here.
+"""
 
 import ast
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from dataclasses import dataclass
 
 from agent.errors import ScriptError
-from agent.experiment import Attempt, History, edit_of, is_half, part_of
-from agent.script.contract import check_script
-from agent.script.dials import only_dials_differ, set_dials, skeleton_of, values_of
-from agent.script.parsing import parse
-from agent.script.threeway import merge_lines, merge_texts
+from agent.experiment import Attempt, History, edit_of, incumbent, is_half, part_of
+from agent.files import throwaway_folder
+from agent.git import detached_git
+from agent.script.contract import check_script, parse
+from agent.script.dials import Value, only_dials_differ, set_dials, values_of
+
+# ---- what an edited script was made from -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """Say what a script was made from."""
+
+    number: int | None  # the kept attempt whose script is nearest; None: the committed script, which is none of them
+    missing: tuple[Attempt, ...] = ()  # edits that were kept after it, the oldest first
+
+
+def basis_of(script: str, history: History, committed: str) -> Basis:
+    """Return the basis of a script: the kept script from which the fewest lines differ, of several the latest.
+
+    committed: the script of HEAD, which may be in no attempt.
+    """
+    chain = kept_chain(history)
+    if not chain:
+        return Basis(None)
+    distances = [_distance(script, attempt.proposal.script) for attempt in chain]
+    nearest = max(range(len(chain)), key=lambda at: (-distances[at], at))
+    number = chain[nearest].number if distances[nearest] <= _distance(script, committed) else None
+    return Basis(number, tuple(chain[nearest + 1 :]))
+
+
+def kept_chain(history: History) -> list[Attempt]:
+    """Return the attempts whose edits make up the incumbent, attempt 0 first."""
+    chain, attempt = [], incumbent(history)
+    while attempt is not None:
+        chain.append(attempt)
+        attempt = None if attempt.parent is None else history[attempt.parent]
+    return chain[::-1]
+
+
+def _distance(script: str, other: str) -> int:
+    """Count the lines of which only one of the scripts has a copy, without blanks, comments and indentation."""
+    lines, others = (
+        Counter(line for text in source.splitlines() if (line := text.strip()) and not line.startswith("#"))
+        for source in (script, other)
+    )
+    return (lines - others).total() + (others - lines).total()
+
+
+# ---- edits -----------------------------------------------------------------------------------------------------------
 
 
 def merged(script: str, base: str, edited: str, device_kind: str) -> str | None:
@@ -20,9 +71,13 @@ def merged(script: str, base: str, edited: str, device_kind: str) -> str | None:
     """
     if only_dials_differ(base, edited, device_kind):
         with suppress(ScriptError):  # a later edit has left dials that cannot be read
-            return _turned(script, base, edited, device_kind)
+            old, new, now = (values_of(text, device_kind) for text in (base, edited, script))
+            turned = {name: value for name, value in new.items() if old.get(name) != value}
+            if not turned or any(name not in now or now[name] != old[name] for name in turned):
+                return None
+            return set_dials(script, device_kind, turned)
     try:
-        text = merge_texts(script, *_on(script, base, edited, device_kind))
+        text = merge_texts(script, *_sides(script, base, edited, device_kind))
         check_edit(text, script)
     except (ScriptError, SyntaxError):
         return None
@@ -55,11 +110,10 @@ def dials_of(history: History, number: int, device_kind: str) -> Sequence[str]:
     if edit.parent is None:
         return ()
     before, after = history[edit.parent].proposal.script, edit.proposal.script
-    with suppress(ScriptError):
-        if skeleton_of(before, device_kind) == skeleton_of(after, device_kind):
-            old, new = values_of(before, device_kind), values_of(after, device_kind)
-            return part_of(number, [name for name, value in new.items() if old[name] != value])
-    return ()
+    if not only_dials_differ(before, after, device_kind):
+        return ()
+    old, new = values_of(before, device_kind), values_of(after, device_kind)
+    return part_of(number, [name for name, value in new.items() if old[name] != value])
 
 
 def _set_back(script: str, before: str, after: str, names: Iterable[str], device_kind: str) -> str | None:
@@ -77,39 +131,39 @@ def carried(script: str, base: str, edited: str, device_kind: str) -> str:
     Dials keep the script's values, also beside changed lines, except for those that the edit turns. Raise ScriptError
     where lines conflict, or where the edit could not be taken out alone: it shares an added line with the script.
     """
-    before, after = _on(script, base, edited, device_kind, overrule=True)
+    before, after = _sides(script, base, edited, device_kind, overrule=True)
     text = merge_texts(script, before, after)
     if merge_lines(text, after, before) != script:
         raise ScriptError("it shares lines with what was kept since, and could not be taken out alone")
     return text
 
 
-def _on(script: str, base: str, edited: str, device_kind: str, *, overrule: bool = False) -> tuple[str, str]:
-    """Return both sides of an edit with the script's values of the dials that the edit leaves alone.
-
-    A dial that both have turned is a conflict; with overrule, the edit's value counts.
-    """
-    old, new = (values_of(text, device_kind) for text in (base, edited))
-    turned = {name for name in old.keys() & new.keys() if old[name] != new[name]}
-    alone = new.keys() - old.keys() | turned
-    return (
-        _with_dials_of(script, base, device_kind, but=frozenset() if overrule else turned),
-        _with_dials_of(script, edited, device_kind, but=alone),
-    )
-
-
 def holds(script: str, base: str, edited: str, device_kind: str) -> bool:
     """Return whether the lines that the edit base → edited changes are in the script already, whatever its dials."""
-    before, after = (_with_dials_of(script, text, device_kind) for text in (base, edited))
+    now = values_of(script, device_kind)
+    before, after = (_with_dials(text, now, device_kind) for text in (base, edited))
     text = merge_lines(script, after, before)
     return text is not None and text != script
 
 
-def _with_dials_of(script: str, text: str, device_kind: str, but: Set[str] = frozenset()) -> str:
-    """Return a text with the script's values of all dials that both have, except for some."""
-    now, own = values_of(script, device_kind), values_of(text, device_kind)
-    shared = (now.keys() & own.keys()) - but
-    return set_dials(text, device_kind, {name: now[name] for name in shared if own[name] != now[name]})
+def _sides(script: str, base: str, edited: str, device_kind: str, *, overrule: bool = False) -> tuple[str, str]:
+    """Return both sides of an edit with the script's values of the dials that the edit leaves alone.
+
+    A dial that both have turned is a conflict; with overrule, the edit's value counts.
+    """
+    old, new, now = (values_of(text, device_kind) for text in (base, edited, script))
+    turned = {name for name in old.keys() & new.keys() if old[name] != new[name]}
+    return (
+        _with_dials(base, now, device_kind, but=frozenset() if overrule else turned),
+        _with_dials(edited, now, device_kind, but=new.keys() - old.keys() | turned),
+    )
+
+
+def _with_dials(text: str, values: Mapping[str, Value], device_kind: str, but: Set[str] = frozenset()) -> str:
+    """Return a text with these values of all dials that it has, except for some."""
+    own = values_of(text, device_kind)
+    shared = (values.keys() & own.keys()) - but
+    return set_dials(text, device_kind, {name: values[name] for name in shared if own[name] != values[name]})
 
 
 def check_edit(edited: str, script: str) -> None:
@@ -136,10 +190,120 @@ def _names(body: Iterable[ast.stmt]) -> Iterator[str]:
                 yield name
 
 
-def _turned(script: str, base: str, edited: str, device_kind: str) -> str | None:
-    """Return the script with the edit's dials turned; None where it has turned one of them itself."""
-    old, new, now = (values_of(text, device_kind) for text in (base, edited, script))
-    turned = {name: value for name, value in new.items() if old.get(name) != value}
-    if not turned or any(name not in now or now[name] != old[name] for name in turned):
+# ---- lines -----------------------------------------------------------------------------------------------------------
+
+MARK = 64  # characters of git's conflict markers: no line of a script begins with so many of one kind
+MARKER = re.compile(rf"([<|=>])\1{{{MARK - 1}}}(?: \w+)?\r?\n?")
+NAMES = ("ours", "base", "theirs")
+Lines = tuple[str, ...]
+
+
+class Conflict(ScriptError):
+    """Say which lines of ours cannot be merged."""
+
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        """Take the first and the last line of each place, counted from 1."""
+        shown = ", ".join(f"{first}" if first >= last else f"{first} to {last}" for first, last in spans)
+        super().__init__(f"line{'' if shown.isdigit() else 's'} {shown}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """Hold the three versions of lines that both sides have changed."""
+
+    ours: Lines
+    base: Lines
+    theirs: Lines
+
+    def united(self, *, ours_first: bool = True) -> Lines | None:
+        """Return both changes; None if one side has changed lines that the other has changed, too."""
+        first, second = (self.ours, self.theirs) if ours_first else (self.theirs, self.ours)
+        ways = (
+            way(*pair, self.base) for way in (_one_after_other, _around) for pair in ((first, second), (second, first))
+        )
+        return next((lines for lines in ways if lines is not None), None)
+
+
+def merge_texts(ours: str, base: str, theirs: str) -> str:
+    """Return ours with the changes from base to theirs; raise Conflict where they contradict each other.
+
+    The lines of two insertions at one place are ours and then theirs, if a script with either order keeps the contract.
+    """
+    pieces = _merged(ours, base, theirs)
+    regions: list[tuple[_Region, tuple[int, int]]] = []
+    line = 1
+    for piece in pieces:
+        if isinstance(piece, _Region):
+            regions.append((piece, (line, line + max(1, len(piece.ours)) - 1)))
+        line += len(piece.ours) if isinstance(piece, _Region) else 1
+    contradictions = [span for region, span in regions if region.united() is None]
+    if contradictions:
+        raise Conflict(contradictions)
+    orders = ["".join(line for piece in pieces for line in _resolved(piece, first)) for first in (True, False)]
+    for text in dict.fromkeys(orders if regions else ()):
+        try:
+            check_script(text, "script")
+        except ScriptError:
+            raise Conflict([span for _, span in regions]) from None
+    return orders[0]
+
+
+def merge_lines(ours: str, base: str, theirs: str) -> str | None:
+    """Return ours with the changes from base to theirs; None where the changes conflict."""
+    try:
+        return merge_texts(ours, base, theirs)
+    except Conflict:
         return None
-    return set_dials(script, device_kind, turned)
+
+
+def _resolved(piece: _Region | str, ours_first: bool) -> Lines:
+    return (piece,) if isinstance(piece, str) else piece.united(ours_first=ours_first) or ()
+
+
+def _one_after_other(before: Lines, after: Lines, base: Lines) -> Lines | None:
+    """Return both changes of the base if one ends where the other begins, or earlier; None if they overlap."""
+    (_, end), (start, _) = _changed(base, before), _changed(base, after)
+    return before[: end + len(before) - len(base)] + base[end:start] + after[start:] if end <= start else None
+
+
+def _changed(base: Lines, edited: Lines) -> tuple[int, int]:
+    """Return where the changed lines of the base begin and end."""
+    same = [line == other for line, other in zip(base, edited, strict=False)]
+    start = same.index(False) if False in same else len(same)
+    rest = len(same) - start  # lines that may be equal at the end
+    end = next((at for at in range(rest) if base[-1 - at] != edited[-1 - at]), rest)
+    return start, len(base) - end
+
+
+def _around(inserted: Lines, changed: Lines, base: Lines) -> Lines | None:
+    """Return the changed lines between what the other side has inserted before and after them; None if it did more."""
+    places = [at for at in range(len(inserted) - len(base) + 1) if inserted[at : at + len(base)] == base]
+    if len(places) != 1:
+        return None
+    return inserted[: places[0]] + changed + inserted[places[0] + len(base) :]
+
+
+def _merged(ours: str, base: str, theirs: str) -> list[_Region | str]:
+    """Return the merged lines, and a region for every conflict, as git sees them."""
+    with throwaway_folder() as folder:
+        for name, text in zip(NAMES, (ours, base, theirs), strict=True):
+            (folder / name).write_bytes(text.encode())
+        done = detached_git(folder, "merge-file", "-p", "-q", "--diff3", f"--marker-size={MARK}", *NAMES)
+    if not 0 <= done.returncode < 128:
+        raise Conflict([(1, ours.count("\n") + 1)])
+    pieces: list[_Region | str] = []
+    sides: dict[str, list[str]] = {}
+    side: str | None = None  # the marker that began it
+    for line in re.split(r"(?<=\n)", done.stdout.decode()):
+        match = MARKER.fullmatch(line)
+        if match is not None and match[1] != ">":
+            side = match[1]
+            sides[side] = []
+        elif match is not None:
+            pieces.append(_Region(*(tuple(sides[mark]) for mark in "<|=")))
+            side = None
+        elif side is not None:
+            sides[side].append(line)
+        else:
+            pieces.append(line)
+    return pieces

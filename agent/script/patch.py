@@ -13,7 +13,7 @@ from subprocess import CompletedProcess
 from agent.errors import ScriptError
 from agent.files import throwaway_folder
 from agent.git import detached_git
-from agent.script.threeway import merge_lines
+from agent.script.merge import merge_lines
 from agent.text import SAID_CHARS, one_line
 
 HUNK = re.compile(r"^--- .*\n\+\+\+ .*\n@@ ", re.MULTILINE)

@@ -10,10 +10,9 @@ from agent.night.opening import check_kept, committed, terms_of
 from agent.proposers.checked import check_proposal
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.script.basis import Basis, basis_of
 from agent.script.contract import check_script
-from agent.script.dials import fingerprint
-from agent.script.tried import tried_as
+from agent.script.dials import fingerprint, tried_as
+from agent.script.merge import Basis, basis_of
 from agent.tries.request import TryRequest
 
 TryAgain = Callable[[str | None], str]  # the tag of the night → the command that gives the same try again
@@ -74,7 +73,7 @@ def _checked(request: TryRequest, place: Place, *, is_taken_up: bool) -> Prepare
     if number and (is_taken_up or not history[number].settled):
         return Prepared(request, proposal, number, Basis(history[number].parent))
     check_proposal(proposal, history, place.script)
-    basis = basis_of(proposal.script, history, night.device_kind, base) if history else Basis(0)
+    basis = basis_of(proposal.script, history, base) if history else Basis(0)
     if basis.missing and not request.anyway:
         raise StaleEdit(_stale(request, basis), basis, history, night.device_kind)
     return Prepared(request, proposal, None, basis)

@@ -16,8 +16,7 @@ from agent.files import read_plain
 from agent.invocation import own_command, typed
 from agent.night.lock import NightIsRunning
 from agent.records.place import Place
-from agent.script.basis import kept_chain
-from agent.script.merge import merged
+from agent.script.merge import kept_chain, merged
 from agent.text import SAID_CHARS, one_line
 from agent.tries.attempt import UNFINISHED, TryOutcome, attempt
 from agent.tries.checks import StaleEdit, prepare

@@ -11,7 +11,7 @@ from agent.judging.failures import training_failure
 from agent.proposers.author.attempts import reason_for_author
 from agent.records.place import run_folder
 from agent.sandbox.process import LOG, last_lines
-from agent.script.basis import Basis
+from agent.script.merge import Basis
 from agent.text import harmless
 from agent.view.facts.overview import estimated_gain_bpb
 

@@ -12,7 +12,7 @@ from nights import unigram
 
 from agent.proposers.author.near import Combinable
 from agent.proposers.llm.reply import MAX_EDITS, REPLY_CHARS, BadReply, read_combination, read_ideas, read_reply
-from agent.script.dials import normalised
+from agent.script.dials import fingerprint
 
 SCRIPT = unigram()
 NAME = "train_mlx.py"
@@ -186,10 +186,10 @@ def test_no_reply_does_more_than_edit_or_be_refused(text):
     before = set(Path().iterdir())
     with suppress(BadReply):
         (edited, *_) = read_ideas(text, SCRIPT, NAME)
-        assert normalised(edited.script) != normalised(SCRIPT)
+        assert fingerprint(edited.script) != fingerprint(SCRIPT)
     with suppress(BadReply):
         edited = read_reply(text, SCRIPT, NAME)
-        assert normalised(edited.script) != normalised(SCRIPT)
+        assert fingerprint(edited.script) != fingerprint(SCRIPT)
         assert edited.title
         assert edited.hypothesis
     assert set(Path().iterdir()) == before  # where the answer named a file

@@ -30,7 +30,7 @@ from agent.proposers.search.evidence import MOST, MOST_READ, Evidence, evidence_
 from agent.proposers.search.search import Search
 from agent.proposers.search.space import MIN_STEP, RADIUS, Axis
 from agent.records.past import PastAttempt, PastNight
-from agent.script.dials import normalised, read_dials, searched, values_of
+from agent.script.dials import fingerprint, read_dials, searched, values_of
 
 SCRIPT = """\
 LR = 0.04  # [0.005, 0.2] log
@@ -126,7 +126,7 @@ def test_another_seed_gives_another_night():
 
 
 def test_no_script_is_proposed_twice():
-    scripts = [normalised(one.proposal.script) for one in in_the_bowl()]
+    scripts = [fingerprint(one.proposal.script) for one in in_the_bowl()]
     assert len(set(scripts)) == len(scripts)
 
 
@@ -240,7 +240,7 @@ def test_a_refused_proposal_is_not_made_again():
     history = [attempt(0, SCRIPT, 1.0, keep=True)]
     first = Search("cpu", 0).propose(brief(history))
     second = Search("cpu", 0).propose(replace(brief(history), refused=(Refusal(first, "no"),)))
-    assert normalised(first.script) != normalised(second.script)
+    assert fingerprint(first.script) != fingerprint(second.script)
 
 
 # ---- long nights, and runs that were ended early ---------------------------------------------------------------------

@@ -11,7 +11,7 @@ from trials import Told, Trial, try_all
 
 from agent.sandbox.box import Mode, choose
 from agent.script.contract import check_script
-from agent.script.dials import normalised
+from agent.script.dials import fingerprint
 
 EVERY = (*CHEATS, *HONEST, *KNOWN)
 # `python benchmarks/cheats.py --quick` tries one of each kind
@@ -30,7 +30,7 @@ def test_there_are_many_and_no_two_are_the_same():
     assert len(CHEATS) >= 24
     assert len(HONEST) >= 12
     assert len({script.name for script in EVERY}) == len(EVERY)
-    assert len({normalised(script.compose({})) for script in EVERY}) == len(EVERY)
+    assert len({fingerprint(script.compose({})) for script in EVERY}) == len(EVERY)
 
 
 @pytest.fixture(scope="module")

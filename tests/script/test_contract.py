@@ -11,7 +11,7 @@ import pytest
 from agent.errors import ScriptError
 from agent.script import contract
 from agent.script.contract import MAX_DEPTH, MAX_SCRIPT_BYTES, check_script, fixed_files, read_text
-from agent.script.dials import normalised, read_dials
+from agent.script.dials import fingerprint, read_dials
 
 PROMISED = "def main(): ...\ndef load_model(path): ...\n"
 PROJECT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ def test_a_byte_order_mark_is_no_part_of_a_script(tmp_path, content):
     (tmp_path / "train.py").write_bytes(content)
     source = read_text(tmp_path / "train.py")
     check_script(source, "train.py")
-    assert normalised(source) == normalised(PROMISED)
+    assert fingerprint(source) == fingerprint(PROMISED)
 
 
 def test_a_file_in_another_encoding_is_named_with_it(tmp_path):
@@ -144,7 +144,7 @@ def test_what_is_accepted_can_be_read_by_those_who_recurse():
     limit = sys.getrecursionlimit()
     try:
         sys.setrecursionlimit(600)
-        assert len(normalised(accepted)) == 64
+        assert len(fingerprint(accepted)) == 64
         read_dials(accepted, "cpu")
     finally:
         sys.setrecursionlimit(limit)

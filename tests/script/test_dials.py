@@ -2,8 +2,10 @@
 
 import ast
 import io
+import sys
 import sysconfig
 import tokenize
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,16 +13,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.errors import ScriptError
+from agent.script.contract import parse
 from agent.script.dials import (
     Choices,
     Dial,
     Range,
+    fingerprint,
     legible_dials,
-    normalised,
     read_dials,
     searched,
     sensible,
     set_dials,
+    skeleton_of,
     values_of,
 )
 
@@ -155,14 +159,14 @@ def test_a_preset_without_this_device_says_what_to_add():
 
 
 def test_comments_layout_and_quotes_do_not_make_a_new_script():
-    assert normalised("A = 'x'  # why\n\n\nB=1\n") == normalised('A = "x"\nB = 1  # because')
-    assert normalised("A = 1") != normalised("A = 2")
+    assert fingerprint("A = 'x'  # why\n\n\nB=1\n") == fingerprint('A = "x"\nB = 1  # because')
+    assert fingerprint("A = 1") != fingerprint("A = 2")
 
 
 @pytest.mark.parametrize("value", ["+".join(["1"] * 20_000), "-" * 5_000 + "1", "lambda: " * 3_000 + "1"])
 def test_a_script_nested_too_deep_is_told_of(value):
     source = f"LR = 0.1  # step [0.1, 0.2]\nX = {value}\n"
-    for read in (normalised, lambda source: read_dials(source, "cpu"), lambda source: set_dials(source, "cpu", {})):
+    for read in (fingerprint, lambda source: read_dials(source, "cpu"), lambda source: set_dials(source, "cpu", {})):
         with pytest.raises(ScriptError, match="the script is nested too deep to be read; split its longest expression"):
             read(source)
 
@@ -281,16 +285,16 @@ def test_a_rewrite_turns_the_dials_asked_for_and_nothing_else(source, device, da
         alone = {name: value for name, value in written(source, other).items() if name not in turned}
         assert alone.items() <= written(after, other).items()
     back = set_dials(after, device, {dial.name: dial.value for dial in before if dial.name in turned})
-    assert normalised(back) == normalised(source)
+    assert fingerprint(back) == fingerprint(source)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(sources(), st.sampled_from(DEVICES))
 def test_layout_and_comments_change_no_hash_and_values_do(source, device):
-    assert normalised(ast.unparse(ast.parse(source))) == normalised(source)
-    assert normalised(f"# first\n\n{source}\n\n# last") == normalised(source)
+    assert fingerprint(ast.unparse(ast.parse(source))) == fingerprint(source)
+    assert fingerprint(f"# first\n\n{source}\n\n# last") == fingerprint(source)
     for dial in read_dials(source, device):
-        assert normalised(set_dials(source, device, {dial.name: "another value"})) != normalised(source)
+        assert fingerprint(set_dials(source, device, {dial.name: "another value"})) != fingerprint(source)
 
 
 @pytest.mark.parametrize("name", ["zipfile", "zipfile/__init__", "tarfile", "calendar", "plistlib", "token"])
@@ -304,3 +308,85 @@ def test_scripts_by_others_survive_with_their_dials_turned(name):
     assert turned
     assert written(after, "cpu").items() >= dict.fromkeys(turned, "7").items()
     assert comments_of(after) == comments_of(source)
+
+
+# ---- scripts told apart ----------------------------------------------------------------------------------------------
+
+WHOLE = '''"""What it does.
+
+In more words.
+"""
+import os
+
+A = 1  # a dial  [0, 2]
+B = by_device(cpu=2, metal=3); C = "c"
+D = (
+    4,
+    5,
+)
+
+
+@decorated
+def run(x):
+    # a remark
+    text = """
+E = 6
+"""
+    if x:
+        return text
+    return None
+
+
+F = A + 1
+'''
+EDITS = [
+    ("A = 1", "A = 7"), ("A = 1", "A = 7; G = 8"), ("A = 1", "# A = 7"), ("metal=3", "metal=9"), ("cpu=2", "cpu=9"),
+    ('C = "c"', 'C = """c"""'), ("    5,", "    6,"), ("    5,", "    5, E := 6,"), ("E = 6", "E = 7"),
+    ("    # a remark", "    y = 1"), ("import os", "import sys"), ("F = A + 1", "F = B + 1"), ("A = 1", "b = 1"),
+    ("        return text", "        return x"), ("import os\n\n", "import os\nG = 9\n"), ("@decorated", "@other"),
+    ("F = A + 1", "F = (A +\\\n 1)"), ("A = 1", "A = 1 \\"), ("\n\n\nF = A", "\nelse:\n    pass\nF = A"),
+    ('"""What it does.', '"""What it"'), ("    return None", "return None"), ("F = A + 1", " F = A + 1"),
+    ("A = 1", "A = 1\x0c"), ("A = 1", "A = 1\r"), ("D = (\n", "D = (\n" + 99 * "G,\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: repr(edit)[:60])
+def test_a_script_that_shares_its_blocks_with_another_is_read_as_it_is_as_a_whole(edit):
+    fingerprint(WHOLE)
+    edited = WHOLE.replace(*edit)
+    assert edited != WHOLE
+    try:
+        tree = ast.parse(edited)
+    except SyntaxError:
+        with pytest.raises(SyntaxError):
+            fingerprint(edited)
+    else:
+        assert fingerprint(edited) == fingerprint(ast.unparse(tree))
+        assert values_of(edited, "cpu") == {dial.name: dial.value for dial in read_dials(edited, "cpu")}
+
+
+def test_layout_and_remarks_change_no_fingerprint_and_a_dial_no_skeleton():
+    laid_out = WHOLE.replace("A = 1  # a dial", "A  =  1  # one")
+    laid_out = laid_out.replace('"c"', "'c'").replace("# a remark", "# another")
+    turned = WHOLE.replace("A = 1", "A = 7").replace("cpu=2", "cpu=9")
+    assert fingerprint(laid_out) == fingerprint(WHOLE) != fingerprint(turned)
+    assert skeleton_of(turned, "cpu") == skeleton_of(WHOLE, "cpu")
+    assert skeleton_of(turned, "metal") != skeleton_of(WHOLE, "metal")
+    assert skeleton_of(WHOLE.replace("A + 1", "A + 2"), "cpu") != skeleton_of(WHOLE, "cpu")
+    assert values_of(turned, "metal")["B"] == 3
+
+
+def test_two_threads_may_read_scripts_at_once():
+    """CPython 3.11 raises SystemError where two threads parse at once."""
+
+    def read_many(first: int) -> list[int]:
+        return [len(parse("x = 1\n" * (1 + (first + at) % 40)).body) for at in range(1500)]
+
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            for lengths, first in zip(threads.map(read_many, (0, 20)), (0, 20), strict=True):
+                assert lengths == [1 + (first + at) % 40 for at in range(1500)]
+    finally:
+        sys.setswitchinterval(usual_s)

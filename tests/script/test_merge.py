@@ -1,11 +1,12 @@
-"""Edits taken out of a script that was edited further."""
+"""Edits made in a script that was edited further, and taken out of it; and what an edited script was made from."""
 
+import pytest
 from dawns import SHARPER, START
 from judged import scored_attempt
 from nights import unigram
 
-from agent.experiment import Status, halves_of
-from agent.script.merge import dials_of, undone, without_edits
+from agent.experiment import Attempt, Status, halves_of
+from agent.script.merge import Basis, Conflict, basis_of, dials_of, merge_texts, undone, without_edits
 
 DIALS = unigram()
 
@@ -96,3 +97,118 @@ def test_an_edit_of_code_has_no_halves():
     ]
     assert list(dials_of(chain, 1, "cpu")) == ["SHARPNESS"]
     assert [list(dials_of(chain, number, "cpu")) for number in (0, 2)] == [[], []]
+
+
+# ---- lines -----------------------------------------------------------------------------------------------------------
+
+PROMISED = "def main(): ...\ndef load_model(path): ...\n"
+LINES = PROMISED + "a = 1\nb = 2\nc = 3\nd = 4\ne = 5\n"
+
+
+def edit(**lines: str) -> str:
+    """Return the base with other lines in the place of `a = 1` and so on."""
+    text = LINES
+    for name, new in lines.items():
+        old = next(line for line in LINES.splitlines() if line.startswith(f"{name} ="))
+        text = text.replace(f"{old}\n", new)
+    return text
+
+
+def test_two_insertions_at_one_place_are_ours_and_then_theirs():
+    ours, theirs = edit(c="c = 3\nours = 1\n"), edit(c="c = 3\ntheirs = 1\n")
+    assert merge_texts(ours, LINES, theirs) == edit(c="c = 3\nours = 1\ntheirs = 1\n")
+
+
+def test_an_insertion_beside_a_changed_line_is_united_with_it():
+    for inserted in ("c = 3\nnew = 1\n", "new = 1\nc = 3\n"):
+        changed = inserted.replace("c = 3", "c = 30")
+        assert merge_texts(edit(c=inserted), LINES, edit(c="c = 30\n")) == edit(c=changed)
+        assert merge_texts(edit(c="c = 30\n"), LINES, edit(c=inserted)) == edit(c=changed)
+
+
+def test_changes_of_neighbouring_lines_are_united():
+    assert merge_texts(edit(b="b = 20\n"), LINES, edit(c="c = 30\n")) == edit(b="b = 20\n", c="c = 30\n")
+
+
+def test_lines_are_taken_back_between_what_was_inserted_around_them():
+    base = edit(c="c = 3\nold = 1\nold = 2\n")
+    ours = edit(c="c = 3\nbefore = 1\nold = 1\nold = 2\nafter = 1\n")
+    assert merge_texts(ours, base, LINES) == edit(c="c = 3\nbefore = 1\nafter = 1\n")
+
+
+def test_lines_are_taken_back_beside_lines_that_were_deleted_since():
+    base = edit(c="c = 3\nold = 1\n")
+    assert merge_texts(base.replace("d = 4\n", ""), base, LINES) == edit(d="")
+
+
+def test_two_changes_of_one_line_conflict_and_the_lines_of_ours_are_told():
+    ours = edit(a="first = 1\na = 1\n", c="c = 30\nc += 1\n", e="e = 50\n")
+    with pytest.raises(Conflict, match=r"lines 6 to 7, 9$"):
+        merge_texts(ours, LINES, edit(c="c = 31\n", e="e = 51\n"))
+    with pytest.raises(Conflict, match=r"^line 5$"):
+        merge_texts(edit(c="c = 30\n"), LINES, edit(c=""))
+
+
+def test_insertions_that_parse_in_one_order_only_conflict():
+    base = PROMISED + "if a:\n    pass\nb = 1\n"
+    ours = base.replace("    pass\n", "    pass\nelse:\n    pass\n")
+    theirs = base.replace("    pass\n", "    pass\nc = 1\n")
+    with pytest.raises(Conflict, match="lines 5 to 6"):
+        merge_texts(ours, base, theirs)
+
+
+def test_lines_that_look_like_conflicts_are_text():
+    marks = "'''\n<<<<<<< ours\n|||||||\n=======\n>>>>>>> theirs\n'''\n"
+    assert merge_texts(edit(a=marks), LINES, edit(e="e = 50\n")) == edit(a=marks, e="e = 50\n")
+
+
+def test_a_text_without_a_last_line_end_keeps_its_lines():
+    bare = LINES.removesuffix("\n")
+    assert merge_texts(edit(a="a = 10\n"), LINES, bare) == edit(a="a = 10\n").removesuffix("\n")
+
+
+# ---- what an edited script was made from -----------------------------------------------------------------------------
+
+
+def night(*scripts: str) -> list[Attempt]:
+    """A night that has kept each of these, one after another."""
+    return [
+        scored_attempt(at, 1.0 - at / 10, parent=at - 1 if at else None, status=Status.KEEP, script=script)
+        for at, script in enumerate(scripts)
+    ]
+
+
+KEPT = night(START, SHARPER, SHARPER.replace("time.sleep(0.02)", "time.sleep(0.03)"))
+
+
+def basis(script: str, history: list[Attempt], committed: str = START) -> tuple[int | None, list[int]]:
+    found = basis_of(script, history, committed)
+    return found.number, [attempt.number for attempt in found.missing]
+
+
+def test_a_script_is_made_from_the_nearest_kept_one_and_lacks_what_was_kept_after_it():
+    for at, attempt in enumerate(KEPT):
+        edited = attempt.proposal.script.replace("JITTER = 0.0", "JITTER = 0.1")
+        assert edited != attempt.proposal.script
+        assert basis(edited, KEPT) == (at, [one.number for one in KEPT[at + 1 :]])
+        assert basis(edited.replace("\n\n", "\n# a comment\n\n"), KEPT)[0] == at
+
+
+def test_a_dial_that_was_turned_again_is_an_edit_of_the_latest():
+    history = night(START, SHARPER)
+    assert basis(START.replace("SHARPNESS = 0.5", "SHARPNESS = 0.9"), history) == (1, [])
+
+
+def test_an_edit_of_one_that_was_not_kept_is_told_as_that_of_its_parent():
+    loser = KEPT[2].proposal.script + "\n\ndef unused():\n    return 1\n"
+    history = [*KEPT, scored_attempt(3, 2.0, parent=2, script=loser)]
+    assert basis(loser.replace("return 1", "return 2"), history) == (2, [])
+
+
+def test_the_committed_script_may_be_none_of_the_attempts():
+    committed = START + "\n\ndef unused():\n    return 1\n"
+    assert basis(committed.replace("SMOOTHING = 1.0", "SMOOTHING = 3.0"), KEPT, committed) == (None, [1, 2])
+
+
+def test_a_night_without_a_best_script_has_no_basis():
+    assert basis_of(START, [scored_attempt(0, status=Status.CRASH, script=START)], START) == Basis(None)

@@ -21,7 +21,7 @@ from agent.records.ledger.columns import COLUMNS, Row
 from agent.records.ledger.reading import read_rows
 from agent.records.ledger.rendering import rendered
 from agent.records.ledger.writing import LedgerFile
-from agent.script.basis import Basis
+from agent.script.merge import Basis
 from agent.view import terminal as report
 from agent.view.live.verdicts import verdict
 from agent.view.verdict import TriedEdit

@@ -8,7 +8,7 @@ from judged import scored_attempt
 from samples import HISTORY, NIGHT
 
 from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Noise, Proposal, Run, Score, Status
-from agent.script.basis import Basis
+from agent.script.merge import Basis
 from agent.view.verdict import ADVICE, TriedEdit
 
 SECRET = "the end of the validation text"

@@ -7,7 +7,6 @@ from agent.proposers.author.attempts import rows
 from agent.proposers.author.quoting import harmless_code
 from agent.proposers.author.sections import first
 from agent.records.past import dials_in
-from agent.script.cached import remembered
 from agent.script.dials import Dial, Value, is_number, legible_dials, show
 from agent.text import one_line
 
@@ -15,7 +14,6 @@ HEAD = "Turned, from the value that the script had then (↑ up, ↓ down):"
 VALUE_CHARS = 60  # of one: a script may put any text into a dial
 LATEST = 8  # turns of one dial that are listed
 MOST_AT_ONCE = 3  # dials of one edit: with more, its verdict says little about each
-legible = remembered(legible_dials)
 
 
 def turned_dials(briefing: Briefing, most_chars: int) -> str:
@@ -40,7 +38,7 @@ def turned_dials(briefing: Briefing, most_chars: int) -> str:
 
 def _searchable(briefing: Briefing) -> list[Dial]:
     """Return the dials of the incumbent that have a range; all of them where none has."""
-    found = legible(briefing.parent.proposal.script, briefing.night.device_kind)
+    found = legible_dials(briefing.parent.proposal.script, briefing.night.device_kind)
     ranged = [dial for dial in found if dial.span is not None]
     return list({dial.name: dial for dial in ranged or found}.values())
 

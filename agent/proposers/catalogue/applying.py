@@ -8,10 +8,9 @@ from agent.errors import ScriptError
 from agent.invocation import SCRIPT, STARTER
 from agent.proposers.catalogue.idea import HUNK, Idea
 from agent.script.contract import read_text
-from agent.script.merge import carried, check_edit, holds
+from agent.script.dials import DIAL
+from agent.script.merge import Conflict, carried, check_edit, holds
 from agent.script.patch import laid_out
-from agent.script.statements import DIAL
-from agent.script.threeway import Conflict
 
 DIAL_LINE = re.compile(rf"({DIAL.pattern}) *=(?!=)")
 FAIR_SHARE = 1 / 3  # the rest may have been edited since

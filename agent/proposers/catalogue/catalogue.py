@@ -14,8 +14,7 @@ from agent.proposers.catalogue.applying import applied, is_about
 from agent.proposers.catalogue.evidence import SOURCE, Prospect, prospects
 from agent.proposers.catalogue.idea import Idea, idea_folders, read_ideas
 from agent.records.past import PastNight
-from agent.script.dials import fingerprint
-from agent.script.tried import tried_as
+from agent.script.dials import fingerprint, tried_as
 from agent.text import one_line, percent_sure
 
 MOST_BASES = 3  # kept scripts, besides the first: git takes some milliseconds for each, and there are many ideas

@@ -12,8 +12,8 @@ from agent.errors import NightshiftError, ScriptError
 from agent.files import check_plain
 from agent.invocation import IDEAS, PACKAGE
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
+from agent.script.dials import DIAL
 from agent.script.patch import is_below
-from agent.script.statements import DIAL
 from agent.text import SAID_CHARS, harmless, one_line, paragraphs
 
 FIELDS = ("Title", "Why", "Source", "Reported", "Group", "Gain", "Cost")

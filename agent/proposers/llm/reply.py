@@ -25,7 +25,7 @@ from itertools import pairwise
 from agent.errors import ScriptError
 from agent.proposers.author.near import Combinable
 from agent.script.contract import check_script
-from agent.script.dials import normalised
+from agent.script.dials import fingerprint
 from agent.text import one_line
 
 REPLY_CHARS = 512 << 10  # twice the largest script
@@ -132,7 +132,7 @@ def read_ideas(text: str, base: str, name: str, *, is_whole: bool = True) -> tup
         except BadReply as error:
             wrong.append(f"idea {number}: {error}" if ideas[1:] else str(error))
         else:
-            sound.setdefault(normalised(edited.script), edited)
+            sound.setdefault(fingerprint(edited.script), edited)
     if not sound:
         raise BadReply("; ".join(wrong))
     return tuple(sound.values())
@@ -215,7 +215,7 @@ def _edited(base: str, edits: Sequence[_Replacement], code: Sequence[_Block], na
         check_script(script, name)
     except ScriptError as error:
         raise BadReply(f"with this edit {one_line(str(error), 3 * QUOTE_CHARS)}") from error
-    if normalised(script) == normalised(base):
+    if fingerprint(script) == fingerprint(base):
         raise BadReply("the edit changes nothing that runs, at most comments or layout: change the code")
     return script
 

@@ -24,8 +24,7 @@ from agent.proposers.search.evidence import evidence_of, peaks
 from agent.proposers.search.memory import Memory
 from agent.proposers.search.space import Axis, Coordinates, turned
 from agent.records.past import PastNight
-from agent.script.dials import Dial, Value, fingerprint, legible_dials, searched, set_dials, show
-from agent.script.tried import first_with
+from agent.script.dials import Dial, Value, fingerprint, first_with, legible_dials, searched, set_dials, show
 
 SOURCE = "search"
 FIRST_DRAWN = 8  # proposals before any is by the mean: it says little as yet
