@@ -23,8 +23,7 @@ from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, ra
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place
 from agent.records.terms import Terms
-from agent.sandbox.load import BUSY_SHARE, Counters, gpu_in_use, others_share
-from agent.sandbox.watch import limits_of_machine
+from agent.sandbox.watch import BUSY_SHARE, Counters, gpu_in_use, limits_of_machine, others_share
 
 LOOK_S = 0.5  # how long the machine is looked at
 LOOKED_FROM_S = 5.0  # of budget: a night of shorter runs is a test or a toy

@@ -18,7 +18,7 @@ from agent.experiment import WHOLE, Lease, Night
 from agent.invocation import typed
 from agent.lab.hardware import usable_cores
 from agent.records.terms import Terms
-from agent.sandbox.load import GPU_ASKED_S
+from agent.sandbox.watch import GPU_ASKED_S
 
 CPUS = Path("/sys/devices/system/cpu")
 SHARED = "workers that share a device train fewer steps in the same budget, so their scores would not compare"

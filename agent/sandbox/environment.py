@@ -49,9 +49,14 @@ PYTHON = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 def settings_in(environment: Mapping[str, str], device_kind: str) -> str:
     """Return the settings that are not as usual, for instance MLX_ENABLE_TF32=0; several are joined by a plus."""
-    given = [(one, environment.get(one.name)) for one in SETTINGS if device_kind in one.kinds]
-    unusual = [(one.name, value) for one, value in given if value is not None and not re.fullmatch(one.usual, value)]
-    return "+".join(f"{name}={re.sub(r'[^A-Za-z0-9_.-]', '_', value)}" for name, value in unusual)
+    unusual = {
+        variable.name: value
+        for variable in SETTINGS
+        if device_kind in variable.kinds
+        and (value := environment.get(variable.name)) is not None
+        and not re.fullmatch(variable.usual, value)
+    }
+    return "+".join(f"{name}={re.sub(r'[^A-Za-z0-9_.-]', '_', value)}" for name, value in unusual.items())
 
 
 def scrubbed_env(data: str) -> dict[str, str]:
@@ -63,9 +68,9 @@ def scrubbed_env(data: str) -> dict[str, str]:
 def boxed_env(folder: Path, data: str, lease: Lease = WHOLE) -> dict[str, str]:
     """Return the environment of a boxed process: its home, caches and temporary files are in its working folder."""
     own = str(folder / TMP)
-    env: Mapping[str, str] = {name: value for name, value in scrubbed_env(data).items() if name not in PLACES}
+    env = {name: value for name, value in scrubbed_env(data).items() if name not in PLACES}
     places = {"HOME": own, "TMPDIR": own, "USER": "nightshift", "NIGHTSHIFT_CACHE": f"{own}/cache"}
-    return {**env, **places, **leased_env(lease)}
+    return env | places | leased_env(lease)
 
 
 def leased_env(lease: Lease) -> dict[str, str]:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,7 @@ import psutil
 
 sys.path[0] = str(Path(__file__).parents[2])  # import our own package, installed or not, and nothing of a run's folder
 from agent.sandbox import cgroup  # noqa: E402
-from agent.sandbox.load import tree_cpu_s  # noqa: E402
-from agent.sandbox.watch import Excess, Report, ResourceLimits, Watch  # noqa: E402
+from agent.sandbox.watch import Excess, Report, ResourceLimits, Watch, tree_cpu_s  # noqa: E402
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.02
@@ -46,11 +46,8 @@ def main(command: list[str], harness: int, grace_s: float, limits: ResourceLimit
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     with cgroup.group(limits.memory_bytes, MAX_TASKS) if limits else nullcontext() as group:
         tasks = own_tasks()
-        child = subprocess.Popen(
-            command,
-            stdout=sys.stderr,
-            preexec_fn=lambda: on_start(limits, group, tasks),  # safe: no threads here
-        )
+        start = partial(on_start, limits, group, tasks)
+        child = subprocess.Popen(command, stdout=sys.stderr, preexec_fn=start)  # safe: no threads here
         watch = Watch(limits, Path.cwd(), descendants, group) if limits else None
         over: Excess | None = None
         while child.poll() is None and not signals and over is None and os.getppid() == harness:

@@ -22,9 +22,8 @@ from agent.files import read_tail
 from agent.sandbox.box import Box, Open
 from agent.sandbox.cgroup import REMOVE_S
 from agent.sandbox.environment import pinned
-from agent.sandbox.load import Counters, busy
 from agent.sandbox.places import View
-from agent.sandbox.watch import Report, ResourceLimits
+from agent.sandbox.watch import Counters, Report, ResourceLimits, busy
 from agent.text import harmless
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL

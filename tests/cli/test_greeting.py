@@ -23,7 +23,7 @@ from agent.night.loop import tell_settled
 from agent.night.pace import Ahead, Experience, clock, experience, few_steps, pace_words
 from agent.pools.leases import leases_of_machine
 from agent.records.terms import Terms
-from agent.sandbox.load import Counters, gpu_in_use, others_share
+from agent.sandbox.watch import Counters, gpu_in_use, others_share
 from agent.view.live.columns import folded
 
 EVENING = datetime(2026, 11, 22, 23, 12)

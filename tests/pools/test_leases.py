@@ -39,10 +39,9 @@ from agent.records.terms import Terms, opened, resumed
 from agent.runs.fixed import check_same_machine
 from agent.sandbox.box import Box
 from agent.sandbox.environment import boxed_env, leased_env, pinned
-from agent.sandbox.load import Counters, tree_cpu_s
 from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
-from agent.sandbox.watch import limits_of_machine
+from agent.sandbox.watch import Counters, limits_of_machine, tree_cpu_s
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores are lent on Linux only")
 two_cores = pytest.mark.skipif(

@@ -9,7 +9,7 @@ import psutil
 
 from agent.sandbox import process
 from agent.sandbox.environment import scrubbed_env
-from agent.sandbox.load import Counters, busy, tree_cpu_s
+from agent.sandbox.watch import Counters, busy, tree_cpu_s
 
 BEFORE = Counters(at_s=100.0, busy_s=5000.0, idle_s=9000.0, own_s=3.0, stalled_s={"io": 7.0, "memory": 0.0})
 
