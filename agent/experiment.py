@@ -16,6 +16,7 @@ from agent.text import one_line, paragraphs
 
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
 Item = TypeVar("Item")
+Part = int | float  # 5: attempt 5's edit; 5.1 and 5.2: the halves of its dials, in the order of the script
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------
@@ -237,7 +238,7 @@ class Proposal:
     hypothesis: str
     source: str  # who proposed it: "you" for attempt 0, else the proposer's name
     repairs: int | None = None  # the crashed attempt that it repairs
-    without: tuple[int, ...] = ()  # dawn's question, no idea: kept edits that the parent's script lacks, halves below 0
+    without: tuple[Part, ...] = ()  # dawn's question, no idea: kept edits, or halves, that the parent's script lacks
     merges: int | None = None  # the overtaken attempt whose edit it carries onto the incumbent
 
     @classmethod
@@ -249,7 +250,7 @@ class Proposal:
         source: str = "",
         *,
         repairs: int | None = None,
-        without: tuple[int, ...] = (),
+        without: tuple[Part, ...] = (),
         merges: int | None = None,
     ) -> "Proposal":
         """Make a proposal whose words are fit for the journal, a commit message and a terminal."""
@@ -671,36 +672,32 @@ def source_name(source: str) -> str:
 # ---- halves of an edit -----------------------------------------------------------------------------------------------
 
 
-# A kept edit has the number of its attempt, n. The two halves of its dials, in the order of the script, have the
-# numbers -2n and -2n - 1, so one tuple of numbers names whole edits and halves. Attempt 0 edits nothing.
-
-
-def halves_of(edit: int) -> tuple[int, int]:
+def halves_of(edit: int) -> tuple[Part, Part]:
     """Return the numbers of an edit's first and second half."""
-    return -2 * edit, -2 * edit - 1
+    return round(edit + 0.1, 1), round(edit + 0.2, 1)
 
 
-def edit_of(number: int) -> int:
+def edit_of(part: Part) -> int:
     """Return the number of an edit from its own number or a half's."""
-    return number if number >= 0 else -number // 2
+    return int(part)
 
 
-def is_half(number: int) -> bool:
+def is_half(part: Part) -> bool:
     """Return whether a number names a half of an edit."""
-    return number < 0
+    return part != edit_of(part)
 
 
-def part_of(number: int, whole: Sequence[Item]) -> Sequence[Item]:
+def part_of(part: Part, whole: Sequence[Item]) -> Sequence[Item]:
     """Return the items of an edit's dials that a number names: all, or those of a half."""
-    if not is_half(number):
+    if not is_half(part):
         return whole
     middle = (len(whole) + 1) // 2
-    return whole[:middle] if number == halves_of(edit_of(number))[0] else whole[middle:]
+    return whole[:middle] if part == halves_of(edit_of(part))[0] else whole[middle:]
 
 
-def named(number: int) -> str:
+def named(part: Part) -> str:
     """Return the words for an edit or a half: #3, or the first half of #3."""
-    edit = edit_of(number)
-    if not is_half(number):
+    edit = edit_of(part)
+    if not is_half(part):
         return f"#{edit}"
-    return f"the {'first' if number == halves_of(edit)[0] else 'second'} half of #{edit}"
+    return f"the {'first' if part == halves_of(edit)[0] else 'second'} half of #{edit}"

@@ -20,6 +20,7 @@ from agent.experiment import (
     Ending,
     History,
     Kind,
+    Part,
     Run,
     Score,
     Status,
@@ -53,7 +54,7 @@ Likelihood = tuple[NDArray[np.int64], Array]  # effects in steps, and the likeli
 class Edit:
     """Hold the effect on the champion of a kept edit or a half, by the night's runs and by those without it."""
 
-    number: int  # negative: a half of an edit
+    number: Part
     effect: Interval
     worthless: float  # the probability that it brings nothing or does harm
     runs: int  # of the champion without it
@@ -70,7 +71,7 @@ class Again:
 class Without:
     """Ask for one run of the champion's script without these edits: a new attempt whose proposal says so."""
 
-    edits: tuple[int, ...]
+    edits: tuple[Part, ...]
 
 
 DawnRun = Again | Without
@@ -90,7 +91,7 @@ class Findings:
     over: str  # what the holdout's interval covers
     fitted: Interval | None  # the gain on the validation text less that on the holdout, over seeds and both texts
     edits: tuple[Edit, ...]  # in the order in which they were kept; after each, its halves that were asked about
-    passengers: tuple[int, ...]  # to be dropped
+    passengers: tuple[Part, ...]  # to be dropped
     dropping: Interval | None  # measured gain of dropping them over the champion; None if it was not measured
     stays: str | None  # why doubtful edits are not dropped after all
 
@@ -121,7 +122,7 @@ def edits_of(champion: Attempt, history: History) -> tuple[Attempt, ...]:
     return tuple(one for one in reversed(line[:-1]) if one.is_idea and one.number not in out)
 
 
-def taken_out(history: History, champion: Attempt, edits: tuple[int, ...]) -> Attempt | None:
+def taken_out(history: History, champion: Attempt, edits: tuple[Part, ...]) -> Attempt | None:
     """Return the attempt that is the champion without these edits; without its last edit, it is its parent."""
     if edits == (champion.number,) and champion.parent is not None:
         return history[champion.parent]
@@ -190,7 +191,7 @@ def posteriors(
     champion: Attempt,
     dawn: int,
     divisible: Collection[int] = (),
-    impossible: Collection[tuple[int, ...]] = (),
+    impossible: Collection[tuple[Part, ...]] = (),
 ) -> list[Posterior]:
     """Return what is known of each of the champion's edits, and of both halves of those that are divisible."""
     known = know(measured([as_seen(one, dawn) for one in history if one.done_runs]))
@@ -207,7 +208,7 @@ class _Champion:
     history: History
     dawn: int
     known: Knowledge
-    impossible: Collection[tuple[int, ...]]
+    impossible: Collection[tuple[Part, ...]]
 
     def posteriors_of(self, kept: Attempt, *, is_divisible: bool) -> list[Posterior]:
         """Return the posterior of an edit, then those of its halves where it is divisible and not too large."""
@@ -232,7 +233,7 @@ class _Champion:
             probability = probability * _at(steps, likelihood)
         return steps, probability / probability.sum()
 
-    def _likelihood(self, number: int) -> Likelihood | None:
+    def _likelihood(self, number: Part) -> Likelihood | None:
         """Return what the runs without an edit or a half tell of its effect; None without any run."""
         scores = self._scores_without(number)
         if not scores:
@@ -241,12 +242,12 @@ class _Champion:
         likely = np.convolve(belief.merit(top), node.likelihood()[::-1])  # of every champion - without
         return belief.nodes[top].centre - node.centre + np.arange(1 - SIZE, SIZE), likely
 
-    def _scores_without(self, number: int) -> tuple[float, ...]:
+    def _scores_without(self, number: Part) -> tuple[float, ...]:
         """Return the scores of the champion without an edit or a half, in lattice steps."""
         without = taken_out(self.history, self.attempt, (number,))
         return self.known.merits(as_seen(without, self.dawn)) if without is not None else ()
 
-    def _posterior(self, number: int, steps: NDArray[np.int64], probability: Array, price: float) -> Posterior:
+    def _posterior(self, number: Part, steps: NDArray[np.int64], probability: Array, price: float) -> Posterior:
         without = taken_out(self.history, self.attempt, (number,))
         is_parent = without is not None and without.number == self.attempt.parent
         runs = len(fresh(without, self.dawn)) if without and is_parent else len(self._scores_without(number))
@@ -306,7 +307,7 @@ def next_run(
     history: History,
     runs_left: int,
     *,
-    impossible: Collection[tuple[int, ...]] = (),
+    impossible: Collection[tuple[Part, ...]] = (),
     divisible: Collection[int] = (),
     at_least: int = FRESH,
     dawn: int = 1,
@@ -333,7 +334,7 @@ def next_run(
     return _run_without(history, champion, passengers) if wanted > 0 else None
 
 
-def _passengers(doubts: Sequence[Posterior], impossible: Collection[tuple[int, ...]]) -> tuple[int, ...]:
+def _passengers(doubts: Sequence[Posterior], impossible: Collection[tuple[Part, ...]]) -> tuple[Part, ...]:
     """Return the edits that are not worth keeping; only the worst if not all can be taken out at once.
 
     Of an edit that is worth keeping, a half is dropped if runs without it, or without the other half, say that it does
@@ -349,7 +350,7 @@ def _passengers(doubts: Sequence[Posterior], impossible: Collection[tuple[int, .
     return tuple(sorted(worst_first))
 
 
-def _last_runs(history: History, champion: Attempt, passengers: tuple[int, ...], dawn: int) -> int:
+def _last_runs(history: History, champion: Attempt, passengers: tuple[Part, ...], dawn: int) -> int:
     """Return how many more runs the script without passengers needs before it may replace the champion."""
     last = taken_out(history, champion, passengers)
     if last is None:
@@ -357,7 +358,7 @@ def _last_runs(history: History, champion: Attempt, passengers: tuple[int, ...],
     return max(0, LAST - len(fresh(last, dawn))) if fault(last) is None else 0
 
 
-def _run_without(history: History, champion: Attempt, edits: tuple[int, ...]) -> DawnRun:
+def _run_without(history: History, champion: Attempt, edits: tuple[Part, ...]) -> DawnRun:
     there = taken_out(history, champion, edits)
     return Without(edits) if there is None else Again(there.number)
 
@@ -368,7 +369,7 @@ def _run_without(history: History, champion: Attempt, edits: tuple[int, ...]) ->
 def findings(
     history: History,
     *,
-    impossible: Collection[tuple[int, ...]] = (),
+    impossible: Collection[tuple[Part, ...]] = (),
     divisible: Collection[int] = (),
     dawn: int = 1,
     texts: Mapping[str, Spread] | None = None,
@@ -456,12 +457,12 @@ def _objection(last: Attempt | None, dawn: int, dropping: Interval | None) -> st
     return "is worse" if dropping is not None and dropping.high_bpb < 0 else None
 
 
-def _is_told(half: Edit, passengers: tuple[int, ...]) -> bool:
+def _is_told(half: Edit, passengers: tuple[Part, ...]) -> bool:
     """Return whether a half was asked about or is dropped, and its edit stays."""
     return edit_of(half.number) not in passengers and (half.runs > 0 or half.number in passengers)
 
 
-def names(edits: Collection[int]) -> str:
+def names(edits: Collection[Part]) -> str:
     return " and ".join(named(number) for number in sorted(edits, key=edit_of))
 
 

@@ -20,6 +20,7 @@ from agent.experiment import (
     History,
     Kind,
     Night,
+    Part,
     Proposal,
     Run,
     Status,
@@ -59,7 +60,7 @@ from agent.view.findings import findings_lines, titled
 from agent.view.status import confirmed_branch
 
 SPLITS: tuple[Split, ...] = ("validation", "holdout")
-Edits = tuple[int, ...]
+Edits = tuple[Part, ...]
 LEAST_DIALS = 3  # that an edit has turned, if its halves are asked about
 
 
@@ -272,7 +273,7 @@ class Confirmation:
     def _record(self, found: Findings, dawn: Dawn) -> None:
         """Record dawn's findings in the decisions of the kept edits and the questions, which the ledger shows."""
         history = self.state.attempts
-        for number in (edit.number for edit in found.edits if not is_half(edit.number)):
+        for number in (edit_of(edit.number) for edit in found.edits if not is_half(edit.number)):
             told = [_in_short(edit, found) for edit in found.edits if edit_of(edit.number) == number]
             words, decision = ", and ".join(filter(None, told)), history[number].decision
             if words and decision is not None:

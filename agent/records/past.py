@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from agent.errors import NightError, ScriptError
-from agent.experiment import Attempt, Night, Status
+from agent.experiment import Attempt, Night, Part, Status
 from agent.files import check_plain
 from agent.judging.noise import noise as noise_of
 from agent.judging.recent import Edge, recent
@@ -48,7 +48,7 @@ class PastAttempt:
     kind: str | None  # None: not decided
     peak_gb: float | None  # of memory, by the harness's watch: it does not see that of a CUDA device
     tokens_s: float | None
-    without: tuple[int, ...]
+    without: tuple[Part, ...]
 
     @classmethod
     def of(cls, attempt: Attempt, device_kind: str) -> "PastAttempt":
@@ -171,7 +171,7 @@ def attempt_in(row: Mapping[str, Any], base: Mapping[str, Any]) -> PastAttempt:
         kind=None if row["kind"] is None else str(row["kind"]),
         peak_gb=number_in(row["peak_gb"]),
         tokens_s=number_in(row["tokens_s"]),
-        without=tuple(int(number) for number in row["without"]),
+        without=tuple(row["without"]),
     )
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from agent.errors import ScriptError
-from agent.experiment import Attempt, History, edit_of, incumbent, is_half, part_of
+from agent.experiment import Attempt, History, Part, edit_of, incumbent, is_half, part_of
 from agent.files import throwaway_folder
 from agent.git import detached_git
 from agent.script.contract import check_script, parse
@@ -89,7 +89,7 @@ def undone(script: str, before: str, after: str, device_kind: str) -> str | None
     return merged(script, after, before, device_kind)
 
 
-def without_edits(history: History, best: Attempt, edits: Iterable[int], device_kind: str) -> str | None:
+def without_edits(history: History, best: Attempt, edits: Iterable[Part], device_kind: str) -> str | None:
     """Return the script of the best attempt without these edits and halves; None where later edits are in the way."""
     script: str | None = best.proposal.script
     for number in sorted(edits, key=edit_of, reverse=True):  # the latest first
@@ -104,7 +104,7 @@ def without_edits(history: History, best: Attempt, edits: Iterable[int], device_
     return script
 
 
-def dials_of(history: History, number: int, device_kind: str) -> Sequence[str]:
+def dials_of(history: History, number: Part, device_kind: str) -> Sequence[str]:
     """Return the dials that an edit or a half has turned, in the order of the script; none where it changed code."""
     edit = history[edit_of(number)]
     if edit.parent is None:

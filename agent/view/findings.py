@@ -2,7 +2,7 @@
 
 import math
 
-from agent.experiment import History, Night, attempt_ref, is_half, named, short
+from agent.experiment import History, Night, Part, attempt_ref, edit_of, is_half, named, short
 from agent.invocation import typed
 from agent.judging.champion import Findings, names
 from agent.judging.intervals import Interval
@@ -47,10 +47,10 @@ def findings_lines(found: Findings, history: History, night: Night, *, is_branch
     return [harmless(line) for line in (*lines, *_end(found, night, is_branch_there))]
 
 
-def titled(history: History, number: int, device_kind: str) -> str:
+def titled(history: History, number: Part, device_kind: str) -> str:
     """Return the title of an edit; of a half, the names of its dials."""
     if not is_half(number):
-        return history[number].proposal.title
+        return history[edit_of(number)].proposal.title
     return ", ".join(dials_of(history, number, device_kind))
 
 

@@ -6,7 +6,7 @@ Terminal, JSON, page and exports show these records and those that are computed 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent.experiment import NightCall
+from agent.experiment import NightCall, Part
 from agent.judging.intervals import Interval
 from agent.proposers.mix import Share
 from agent.script.dials import Value
@@ -67,7 +67,7 @@ class AttemptFacts:
     usd: float | None  # of the proposal; None: no cost is known
     started: str
     commit: str | None
-    without: tuple[int, ...]  # the edits that a script of dawn leaves out; empty for an idea
+    without: tuple[Part, ...]  # the edits that a script of dawn leaves out; empty for an idea
     # dial → its value in the parent and here, where they differ; of a long night, of kept and late attempts alone
     dials: Mapping[str, tuple[Value, Value]]
     runs: tuple[RunFacts, ...]  # those that have ended, dawn's and repeated ones included
@@ -93,8 +93,8 @@ class DawnFacts:
     believed_bpb: float | None
     honest: Interval | None  # on fresh seeds
     holdout: Interval | None
-    edits: tuple[tuple[int, Interval | None], ...]  # each kept edit's effect; negative numbers are halves of edits
-    passengers: tuple[int, ...]
+    edits: tuple[tuple[Part, Interval | None], ...]  # each kept edit's effect, or a half's
+    passengers: tuple[Part, ...]
     title: str | None = None  # of the confirmed attempt
 
 

@@ -74,8 +74,9 @@ def _dawn(said: Mapping[str, Any], attempts: Sequence[AttemptFacts]) -> DawnFact
     if found is None:
         return None
     named = (found.champion, 0 if found.script is None else found.script)
-    numbers = (*named, *(abs(number) for number, _ in found.edits), *map(abs, found.passengers))
-    if not all(type(number) is int and 0 <= number < len(attempts) for number in numbers):
+    parts = (*(part for part, _ in found.edits), *found.passengers)
+    are_numbers = all(type(number) is int for number in named) and all(type(part) in (int, float) for part in parts)
+    if not are_numbers or not all(0 <= part < len(attempts) for part in (*named, *parts)):
         raise ValueError("its findings are about attempts that it does not have")
     intervals = filter(None, (found.honest, found.holdout, *(effect for _, effect in found.edits)))
     scores = filter(None, (found.recorded_bpb, found.believed_bpb))

@@ -271,7 +271,7 @@ def _findings(**changed: object) -> str:
     bpb = {"mean_bpb": 0.1, "low_bpb": 0.05, "high_bpb": 0.15}
     found = {
         "champion": 1, "script": 1, "recorded_bpb": 1.0, "believed_bpb": 1.1, "honest": bpb, "holdout": None,
-        "edits": [{"number": -1, "effect": bpb, "runs": 2}], "passengers": [],
+        "edits": [{"number": 1.1, "effect": bpb, "runs": 2}], "passengers": [],
     }  # fmt: skip
     facts = {"number": 1, "champion": 1, "fresh": 4, "began": "2026-01-01T00:00:00Z", "findings": found | changed}
     return json.dumps(facts)
