@@ -85,11 +85,6 @@ def out_of_reach_of_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def utc_now() -> str:
-    """Return the time as in 2026-01-31T23:59:59Z."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def utc_now_ms() -> str:
-    """Return the time to milliseconds, as in 2026-01-31T23:59:59.123Z."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def utc_now(timespec: str = "seconds") -> str:
+    """Return the time as in 2026-01-31T23:59:59Z; timespec: milliseconds for 2026-01-31T23:59:59.123Z."""
+    return datetime.now(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")

@@ -11,7 +11,6 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 import sqlite3
 import stat
 import subprocess
@@ -24,8 +23,6 @@ from typing import BinaryIO
 
 from agent.errors import NightError
 
-# VIRTUAL_ENV: a tool would install packages for the user; PWD and OLDPWD: the user's folder
-LEADS_HOME = frozenset({"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PWD", "OLDPWD"})
 PREFIX, SUFFIX = "nightshift-", ".throwaway"
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
@@ -75,15 +72,10 @@ def sweep(place: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file or a folder of any depth, even if a script has closed it; by rm, which has no longest path."""
-    for attempt in ("rm", "chmod", "rm"):
-        if not os.path.lexists(path) or (attempt == "chmod" and path.is_symlink()):  # chmod would follow it
+    for command in (("rm", "-rf"), ("chmod", "-R", "u+rwX"), ("rm", "-rf")):
+        if not os.path.lexists(path) or (command[0] == "chmod" and path.is_symlink()):  # chmod would follow it
             return
-        arguments = ["-R", "u+rwX"] if attempt == "chmod" else ["-rf"]
-        try:
-            subprocess.run([attempt, *arguments, "--", str(path)], capture_output=True, check=False)
-        except FileNotFoundError:  # not on PATH
-            if path.is_dir() and not path.is_symlink():  # rmtree would wait for a pipe
-                shutil.rmtree(path, ignore_errors=True)
+        subprocess.run([*command, "--", str(path)], capture_output=True, check=False)
 
 
 @contextmanager
@@ -104,12 +96,6 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     finally:
         remove(aside)
     remove(old)
-
-
-def detached_env() -> dict[str, str]:
-    """Return the user's environment with keys, but without variables of git, nightshift and virtual environments."""
-    ours = ("GIT_", "NIGHTSHIFT_")
-    return {name: value for name, value in os.environ.items() if not name.startswith(ours) and name not in LEADS_HOME}
 
 
 def read_plain(path: Path) -> str:
@@ -154,9 +140,9 @@ def plain_bytes(path: Path) -> int | None:
     Links do not count, since they could lead to another run's weights.
     """
     with suppress(OSError):
-        found = path.lstat()
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not path.parent.is_symlink():
-            return found.st_size
+        status = path.lstat()
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and not path.parent.is_symlink():
+            return status.st_size
     return None
 
 

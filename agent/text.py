@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from difflib import unified_diff
 from functools import lru_cache
+from itertools import takewhile
 
 # printable according to Unicode, but invisible: fillers, joiners, and selectors of a letter's variant
 INVISIBLE = frozenset(
@@ -48,12 +49,9 @@ def paragraphs(text: str, most_chars: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _shown(one: str) -> str:
-    return one if _is_seen(one) or one == "\t" else ascii(one)[1:-1]
-
-
-def _is_seen(one: str) -> bool:
-    return one.isprintable() and one not in INVISIBLE
+def _shown(char: str) -> str:
+    is_seen = (char.isprintable() and char not in INVISIBLE) or char == "\t"
+    return char if is_seen else ascii(char)[1:-1]
 
 
 def shorten(text: str, most_chars: int) -> str:
@@ -85,10 +83,9 @@ def diff_lines(
     return [f"--- {name}", f"+++ {other}", place, *(f"-{line}" for line in old), *(f"+{line}" for line in new)]
 
 
-def _alike(one: Sequence[str], other: Sequence[str]) -> int:
+def _alike(before: Sequence[str], after: Sequence[str]) -> int:
     """Return how many lines two texts begin with alike."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
 
 
 def shown_difference(score: float, other: float) -> float:

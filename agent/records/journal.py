@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from agent.clock import utc_now, utc_now_ms
+from agent.clock import utc_now
 from agent.errors import NightError
 from agent.experiment import (
     Ask,
@@ -249,7 +249,7 @@ class Journal:
     def start_run(self, attempt: int, seed: int, boot: str = "", *, dawn: int = 0, worker: str = "local") -> int:
         """Record a run before its process starts, as it may take the machine down with it; return its id."""
         columns = "attempt, seed, boot, dawn, worker, began"
-        facts = attempt, seed, boot, dawn, worker, utc_now_ms()
+        facts = attempt, seed, boot, dawn, worker, utc_now("milliseconds")
         cursor = self._write((f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?)", facts))
         return int(cursor.lastrowid or 0)
 
@@ -263,14 +263,14 @@ class Journal:
             "peak_bytes": run.peak_bytes,
             "weights_bytes": run.weights_bytes,
             "weights": json.dumps(dataclasses.asdict(run.weights)) if run.weights else None,
-            "ended": utc_now_ms(),
+            "ended": utc_now("milliseconds"),
         }
         columns = ", ".join(f"{name} = ?" for name in facts)
         self._write((f"UPDATE runs SET {columns} WHERE id = ?", (*facts.values(), run_id)))
 
     def start_examination(self, worker: str, doing: str, attempt: int, seed: int, split: str) -> None:
         """Record that a worker begins to score or to audit the weights of a run."""
-        facts = worker, doing, attempt, seed, split, utc_now_ms()
+        facts = worker, doing, attempt, seed, split, utc_now("milliseconds")
         self._write(("REPLACE INTO examinations VALUES (?, ?, ?, ?, ?, ?)", facts))
 
     def lose_run(self, attempt: int, seed: int, why: str) -> None:
@@ -293,7 +293,7 @@ class Journal:
 
     def record_decision(self, number: int, decision: Decision) -> Entry:
         """Append a decision about an attempt, which holds from now on; branch, ledger and weights have to follow."""
-        at = utc_now_ms()
+        at = utc_now("milliseconds")
         cursor = self._write(_decided(number, decision, at))
         return Entry(int(cursor.lastrowid or 0), at, decision)
 
@@ -305,7 +305,7 @@ class Journal:
         broken = "UPDATE runs SET ending = ?, last_lines = ? WHERE attempt = ? AND val_bpb IS NULL"
         broken += " AND ending IN (?, ?, ?, ?)"
         failed = (Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED, Ending.FINISHED)
-        at = utc_now_ms()
+        at = utc_now("milliseconds")
         self._write(
             *(
                 statement

@@ -6,6 +6,7 @@ folder without the user's files, does not learn where the repository is, and is 
 
 import json
 import math
+import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -16,13 +17,15 @@ from typing import Any
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError, NoIdea
 from agent.experiment import Ask, Briefing, Ending, Proposal
-from agent.files import detached_env, read_end, throwaway_folder
+from agent.files import read_end, throwaway_folder
 from agent.proposers.command.clone import TASK, AgentEdit, lay_out, script_name, take_edit
 from agent.sandbox.places import View
 from agent.sandbox.process import LOG, Outcome, supervise
 from agent.text import SAID_CHARS, one_line
 
 LIMIT_S = 600.0
+# not for an agent, beside variables of git and nightshift: where a tool would install packages, and the user's folder
+LEADS_HOME = frozenset({"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PWD", "OLDPWD"})
 HOLE = "{task}"
 LOG_BYTES = 256 << 10  # kept of each log, its end
 TOKENS_IN = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -92,7 +95,7 @@ class Command:
         return supervise(
             ["/bin/sh", "-c", start, str(clone), *words],
             View(folder),
-            env=detached_env(),
+            env=_detached_env(),
             limit_s=self._limit_s,
             stopped=self._stopped,
             tick=lambda elapsed_s: None,
@@ -229,3 +232,9 @@ def _amount(value: object) -> float | None:
 
 def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1e12 else None
+
+
+def _detached_env() -> dict[str, str]:
+    """Return the user's environment with keys, but without what leads to the user's repository and packages."""
+    ours = ("GIT_", "NIGHTSHIFT_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours) and name not in LEADS_HOME}
