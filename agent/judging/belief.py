@@ -150,8 +150,7 @@ class Belief:
 
     nodes: tuple[Node, ...]
     offsets: tuple[int, ...]  # of every window from that of the parent
-    weights: Array  # (K,): of an edit whose source is not known
-    own: Array  # (N, K): of every edit, by its source
+    weights: Array  # (N, K): of every edit, by its source; the root's are those over all sources
     runs: Array  # (N, SIZE): likelihood of every attempt's own runs
     messages: Array  # (N, K, SIZE): of every edit to its parent, by component
     merged: Array  # (N, SIZE): logarithms of the messages over all components
@@ -160,14 +159,13 @@ class Belief:
     log_evidence: float  # of all scores, in lattice steps
 
     @classmethod
-    def of(
-        cls, nodes: tuple[Node, ...], weights: Array, own: Array | None = None, earlier: "Belief | None" = None
-    ) -> "Belief":
+    def of(cls, nodes: tuple[Node, ...], weights: Array, earlier: "Belief | None" = None) -> "Belief":
         """Compute the posterior in two passes along the tree: from the leaves up, then from the root down.
 
-        earlier: about the same tree, since the messages of attempts without children do not depend on the weights.
+        weights: (N, K), or (K,) for all edits. earlier: about the same tree, since the messages of attempts
+        without children do not depend on the weights.
         """
-        own = np.tile(weights, (len(nodes), 1)) if own is None else own
+        weights = np.broadcast_to(weights, (len(nodes), len(PRIOR)))
         centres = [node.centre for node in nodes]
         offsets = tuple(centre - centres[node.parent] for node, centre in zip(nodes, centres, strict=True))
         if earlier is not None:
@@ -178,27 +176,22 @@ class Belief:
             for i, node in enumerate(nodes):
                 if not node.scores:
                     messages[i] += beneath(offsets[i])
-        merged = np.log(np.einsum("nk,nks->ns", own, messages))
         inner = sorted({node.parent for node in nodes})
-        below, logs = runs.copy(), {i: np.log(runs[i]) for i in inner}
-        for i, node in enumerate(nodes):
-            if i not in logs:
-                logs[node.parent] += merged[i]
-        log_evidence = 0.0
-        for i in reversed(inner):
-            peak = float(logs[i].max())
-            log_evidence += peak
-            below[i] = np.exp(logs[i] - peak) + TINY
-            if i > 0:
+        below, merged, logs, log_evidence = runs.copy(), np.zeros(runs.shape), np.log(runs), 0.0
+        for i, node in reversed(list(enumerate(nodes))):
+            if i in inner:
+                peak = float(logs[i].max())
+                log_evidence += peak
+                below[i] = np.exp(logs[i] - peak) + TINY
                 messages[i] = upward(below[i : i + 1], offsets[i : i + 1])[0]
-                merged[i] = np.log(own[i] @ messages[i])
-                logs[nodes[i].parent] += merged[i]
+            merged[i] = np.log(weights[i] @ messages[i])
+            logs[node.parent] += merged[i]
         log_evidence += float(np.log(below[0].sum()))
         above: dict[int, Array] = {0: np.ones(SIZE)}
         for i in inner[1:]:
             parent = nodes[i].parent
-            above[i] = downward(own[i] @ kernels(offsets[i])[0], without(merged[i], above[parent] * below[parent]))
-        return cls(nodes, offsets, weights, own, runs, messages, merged, below, above, log_evidence)
+            above[i] = downward(weights[i] @ kernels(offsets[i])[0], without(merged[i], above[parent] * below[parent]))
+        return cls(nodes, offsets, weights, runs, messages, merged, below, above, log_evidence)
 
     def likelihood_of(self, i: int) -> Array:  # (K,)
         """Return the likelihood of each component for one edit, given all other evidence."""
@@ -256,11 +249,11 @@ class Belief:
     def value_of_idea(self, price: float) -> float:
         """Return the expected value of one run of a fresh edit."""
         far = np.arange(-8 * SIZE, 8 * SIZE)
-        return knowledge_gradient(self.weights @ effects(far) * worths(far, price), [1.0])
+        return knowledge_gradient(self.weights[0] @ effects(far) * worths(far, price), [1.0])
 
     def _expected(self, i: int) -> Array:
         """Return the prior probability of an edit's effects, by its source."""
-        expected: Array = self.own[i] @ kernels(self.offsets[i])[0]
+        expected: Array = self.weights[i] @ kernels(self.offsets[i])[0]
         return expected
 
 
@@ -293,16 +286,15 @@ def learn(nodes: tuple[Node, ...]) -> Belief:
     is_fresh = np.array([node.merges is None for node in nodes[1:]])
     for _ in range(ROUNDS):
         likelihoods = np.stack([belief.likelihood_of(i) for i in range(len(nodes))])  # the root's is not used
-        weights, own = fitted(likelihoods[1:], sources, belief.own[1:], is_fresh)
-        own = inherited(nodes, likelihoods, np.vstack([weights, own]))
-        belief = Belief.of(nodes, weights, own, belief)
+        weights = fitted(likelihoods[1:], sources, belief.weights[1:], is_fresh)
+        belief = Belief.of(nodes, inherited(nodes, likelihoods, weights), belief)
     return belief
 
 
 def fitted(
-    likelihoods: Array, sources: NDArray[np.intp], own: Array, is_fresh: NDArray[np.bool_]
-) -> tuple[Array, Array]:  # (K,), (E, K)
-    """Return the weights over all edits, and those of every edit, by its source (0, 1, …).
+    likelihoods: Array, sources: NDArray[np.intp], weights: Array, is_fresh: NDArray[np.bool_]
+) -> Array:  # (1 + E, K)
+    """Return the weights over all edits, then those of every edit, by its source (0, 1, …).
 
     A source's weights are learnt from its own edits and, less, from those of the others: n edits of the others count as
     1 / (1/n + 1/OTHERS) of its own, as if sources differed by as much as OTHERS edits leave uncertain. So a new source
@@ -312,26 +304,26 @@ def fitted(
     """
     is_own = sources == np.arange(sources.max() + 1)[:, None]  # (sources, E)
     others = is_fresh.sum() - (is_own & is_fresh).sum(axis=1, keepdims=True)
-    by_source = np.where(is_own, 1.0, OTHERS / (OTHERS + others))
-    counts = np.vstack([np.ones(len(sources)), by_source]) * is_fresh  # (1 + sources, E): over all, and by source
+    worth_of_others = np.where(is_own, 1.0, OTHERS / (OTHERS + others))
+    counts = np.vstack([np.ones(len(sources)), worth_of_others]) * is_fresh  # (1 + sources, E): over all, and by source
     worth = counts.sum(axis=1, keepdims=True) + PRIOR_EDITS
     for _ in range(EM_STEPS):
-        joint = likelihoods * own
+        joint = likelihoods * weights
         joint /= joint.sum(axis=1, keepdims=True)
-        weights = (counts @ joint + PRIOR_EDITS * PRIOR) / worth
-        own = weights[1 + sources]
-    return weights[0], own
+        of_sources = (counts @ joint + PRIOR_EDITS * PRIOR) / worth
+        weights = of_sources[1 + sources]
+    return np.vstack([of_sources[0], weights])
 
 
-def inherited(nodes: tuple[Node, ...], likelihoods: Array, own: Array) -> Array:  # (N, K)
+def inherited(nodes: tuple[Node, ...], likelihoods: Array, weights: Array) -> Array:  # (N, K)
     """Return the weights of every edit; of one that is made again, those of the first time, given its runs.
 
     Two edits need not add up, so a share of ALONE is as for any edit. The runs of the second time teach nothing about
     the first: with that, the tree would have a loop.
     """
-    own = own.copy()
+    weights = weights.copy()
     for i, node in enumerate(nodes):
         if node.merges is not None:
-            known = own[node.merges] * likelihoods[node.merges]
-            own[i] = ALONE * own[i] + (1 - ALONE) * known / known.sum()
-    return own
+            before = weights[node.merges] * likelihoods[node.merges]
+            weights[i] = ALONE * weights[i] + (1 - ALONE) * before / before.sum()
+    return weights

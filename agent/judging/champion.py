@@ -217,7 +217,7 @@ class _Champion:
         if not is_divisible or abs(steps @ probability) > LARGEST:
             return [whole]
         halves = halves_of(kept.number)
-        weights = self.known.belief.own[self.known.place[kept.number]]
+        weights = self.known.belief.weights[self.known.place[kept.number]]
         both = divided(steps, probability, weights, [self._likelihood(half) for half in halves])
         return [whole, *(self._posterior(half, REACH, one, 0.0) for half, one in zip(halves, both, strict=True))]
 

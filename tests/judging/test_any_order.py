@@ -149,7 +149,7 @@ def test_a_merged_edit_does_not_count_twice_for_what_edits_bring():
     history = [*NIGHT, OVERTAKEN]
     again = scored_attempt(13, 1.376, parent=1, status=Status.KEEP)
     once, twice, merged = (
-        know(measured(one)).belief.weights  # type: ignore[union-attr]
+        know(measured(one)).belief.weights[0]  # type: ignore[union-attr]
         for one in (history, [*history, again], [*history, replace(again, proposal=merging(again, 12))])
     )
     assert np.abs(merged - once).sum() < 0.2 * np.abs(twice - once).sum()
@@ -162,7 +162,9 @@ def merging(attempt: Attempt, number: int):
 def test_what_a_merged_attempt_merges_may_be_too_old_to_be_learnt_from():
     again = undecided(13, 1.376, parent=1, merges=12)
     without = know(measured(NIGHT, again))
-    assert np.array_equal(without.belief.own[-1], know(measured(NIGHT, undecided(13, 1.376, parent=1))).belief.own[-1])
+    assert np.array_equal(
+        without.belief.weights[-1], know(measured(NIGHT, undecided(13, 1.376, parent=1))).belief.weights[-1]
+    )
 
 
 # ---- the order in which others ended ---------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def night(rng: np.random.Generator, edits: int, shares: tuple[float, float, floa
 
 def test_the_night_teaches_what_edits_bring():
     gains = [  # sigma that an edit brings where it brings any, on average over all
-        learn(night(np.random.default_rng(seed), 300, shares)).weights[GAINS] @ SCALES
+        learn(night(np.random.default_rng(seed), 300, shares)).weights[0][GAINS] @ SCALES
         for seed, shares in itertools.product(range(6), [(0.7, 0.18, 0.12), (0.3, 0.2, 0.5)])
     ]
     rare, common = np.mean(gains[::2]), np.mean(gains[1::2])
@@ -113,7 +113,7 @@ def test_few_edits_of_a_source_say_little_against_many_of_the_others():
     """Three harmful ones are no proof that a source is worse than those that gain with every second edit."""
     told = (*two_sources(0)[:151], *[Node(0, (-3.0 / STEP,), source="new")] * 3)
     belief = learn(told)
-    gains = {name: belief.own[i][GAINS].sum() for name, i in (("good", 1), ("new", len(told) - 1))}
+    gains = {name: belief.weights[i][GAINS].sum() for name, i in (("good", 1), ("new", len(told) - 1))}
     assert 0.5 * gains["good"] < gains["new"] < gains["good"]
 
 
@@ -121,7 +121,7 @@ def test_with_one_source_its_name_changes_nothing():
     plain = night(np.random.default_rng(0), 40, (0.7, 0.18, 0.12))
     named = tuple(replace(one, source="search") for one in plain)
     assert np.array_equal(learn(plain).merged, learn(named).merged)
-    assert learn(named).own == pytest.approx(np.tile(learn(named).weights, (41, 1)))
+    assert learn(named).weights == pytest.approx(np.tile(learn(named).weights[0], (41, 1)))
 
 
 def test_discarded_children_tell_of_their_parent_at_no_cost():

@@ -28,7 +28,7 @@ def test_a_source_has_one_record_whichever_model_answers_and_dawns_is_none_of_it
         ]
         known = know([BASELINE, *edits])
         assert known is not None
-        return known.belief.own[1:]
+        return known.belief.weights[1:]
 
     assert weights("llm:one", "search", "llm:other", "search") == pytest.approx(
         weights("llm", "search", "llm", "search")
