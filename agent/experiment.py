@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from agent.amounts import ABSURD
 from agent.text import one_line, paragraphs
@@ -25,6 +25,7 @@ Part = int | float  # 5: attempt 5's edit; 5.1 and 5.2: the halves of its dials,
 class Ending(StrEnum):
     """Name how a training process ended."""
 
+    RUNNING = "running"  # it has not ended, or nothing has been recorded since the harness died
     FINISHED = "finished"
     CRASHED = "crashed"  # a non-zero exit code, or the promised files are not there
     OVERRAN = "overran"  # killed by the harness's clock
@@ -37,7 +38,7 @@ class Ending(StrEnum):
     BROKEN = "broken"  # it failed while not even attempt 0 would run on this machine; redone on resume
 
 
-VOID = frozenset({Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.SPOILT, Ending.BROKEN})
+VOID = frozenset({Ending.RUNNING, Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.SPOILT, Ending.BROKEN})
 RUNS_A_CHANCE = 4  # that count, for one more that the machine may spoil
 
 
@@ -53,6 +54,9 @@ class Summary:
     num_steps: int | None = None
     num_params_M: float | None = None  # noqa: N815
     depth: int | None = None
+
+
+Split = Literal["validation", "holdout"]  # of the text that scores are taken on
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class Run:
     weights: Weights | None = None  # None where it saved none that can be read
     peak_bytes: int | None = None  # the most memory that its processes filled, by the harness's own watch
     worker: str = field(default="local", compare=False)  # who executed it
-    began: str | None = field(default=None, compare=False)  # ISO 8601, UTC; None where it was not recorded
+    began: str | None = field(default=None, compare=False)  # ISO 8601, UTC; None before it is recorded
     ended: str | None = field(default=None, compare=False)
 
     @property
@@ -224,7 +228,7 @@ class Entry:
     """Hold a decision as it is in the journal, which appends later ones and overwrites none."""
 
     id: int  # among all decisions of the night, in the order in which they were recorded
-    at: str | None  # ISO 8601, UTC, to milliseconds; None in a night that was begun before times were recorded
+    at: str  # ISO 8601, UTC, to milliseconds
     decision: Decision
 
 
@@ -302,6 +306,11 @@ class Attempt:
     def is_idea(self) -> bool:
         """Return whether it is an idea: dawn's questions about the champion are not, even if adopted."""
         return not self.proposal.without
+
+    @property
+    def is_edit(self) -> bool:
+        """Return whether it is an idea that edits another attempt: attempt 0 does not."""
+        return self.parent is not None and self.is_idea
 
     @property
     def counted_runs(self) -> tuple[Run, ...]:
@@ -417,6 +426,27 @@ class NightCall:
 
     began: str  # ISO 8601, UTC
     workers: int
+
+
+class Doing(StrEnum):
+    """Name what a worker can be busy with."""
+
+    REHEARSING = "dry run"
+    TRAINING = "training"
+    SCORING = "scoring"
+    AUDITING = "auditing"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Hold what a worker does now: recorded before it begins, and removed once its result is recorded."""
+
+    worker: str
+    doing: Doing
+    attempt: int
+    began: str  # ISO 8601, UTC, to milliseconds
+    seed: int | None = None  # None: a dry run
+    dawn: int = 0  # 0: for the night
 
 
 LOOK_BUDGET_S = 60.0  # of training

@@ -30,8 +30,7 @@ from nights import command, git, make_repository, unigram
 from agent.errors import NightError
 from agent.experiment import Attempt, History, Night
 from agent.records.journal import Journal
-from agent.records.ledger.columns import COLUMNS, HEADER
-from agent.records.ledger.rendering import rendered
+from agent.records.results import COLUMNS, HEADER, lines_of
 
 PR_SET_CHILD_SUBREAPER = 36
 ORPHAN_S = 2.0  # what still lives so long after its loop died is an orphan
@@ -245,7 +244,7 @@ class Victim:
     def check_rows(self, night: Night | None, history: History) -> tuple[str, int]:
         """Every settled attempt has its row, no row is another than the journal would give, and the clone's stays."""
         lines = (self.root / "results.tsv").read_text().split("\n")
-        due = b"".join(rendered(night, history)).decode().split("\n") if night else []
+        due = lines_of(night, history) if night else []
         settled = sum(attempt.settled for attempt in history)
         whole = lines[:2] == [HEADER, FOREIGN] and lines[-1] == ""
         ours = lines[2:-1]

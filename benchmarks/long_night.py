@@ -63,8 +63,8 @@ from agent.pools.local import LocalPool
 from agent.proposers.checked import Checked
 from agent.proposers.search.search import Search
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
+from agent.records.results import Ledger
 from agent.runs import score as scoring
 from agent.runs import train as training
 from agent.runs.runner import Runner

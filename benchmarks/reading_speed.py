@@ -27,8 +27,8 @@ from pathlib import Path
 import measure
 from filled_night import TAG, grow, make_night
 
+from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.standing import NOISE
 
 SIZES, QUICK_SIZES = (100, 1_000, 10_000), (100, 500)
 LIMIT_S = 600.0
@@ -61,7 +61,9 @@ def call(root: Path, words: tuple[str, ...]) -> Spent:
 def measured(place: Place, size: int, calls: int) -> measure.Flat:
     """At one size."""
     root, flat = place.repo.root, measure.Flat()
-    (place.folder(TAG) / NOISE).unlink(missing_ok=True)
+    with Journal.resume(place.journal(TAG)) as journal:
+        journal.record_decision(0, journal.attempt(0).decision)  # the noise has to be learnt again
+        journal.settle(0)
     first = call(root, ("status",))
     flat |= {f"first_status_s_{size}": first.clock_s, f"first_status_cpu_s_{size}": first.cpu_s}
     for name, words in COMMANDS.items():

@@ -50,8 +50,8 @@ from agent.night.opening import Request, open_night
 from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
+from agent.records.results import Ledger
 from agent.records.terms import Terms
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open

@@ -11,7 +11,7 @@ from judged import scored_run
 from nights import unigram
 from samples import NIGHT
 
-from agent.experiment import Attempt, Decision, DryRun, Ending, Kind, Proposal, Run
+from agent.experiment import Attempt, Decision, Doing, DryRun, Ending, Kind, Proposal, Run, Work
 from agent.records.journal import Journal
 from agent.records.place import Place
 
@@ -103,11 +103,12 @@ def _goes_on(
 ) -> None:
     _enter(journal, number, parent, f"WARMUP_FRACTION 0.0 → 0.0{number:03d}, EMBEDDING_LR 0.3 → 0.25", began)
     run_id = journal.start_run(number, 0, worker=worker)
+    journal.begin(Work(worker, Doing.TRAINING, number, began, 0))
     ended = None
     if rank < 3:
         journal.end_run(run_id, Run(0, Ending.FINISHED, 0, MINUTES_S, None, ""))
-        journal.start_examination(worker, "scoring" if rank == 1 else "auditing", number, 0, "validation")
         ended = at(datetime.fromisoformat(began).timestamp() + MINUTES_S)
-    if rank == 2:
-        journal.record_score(number, 0, scored_run(0, 1.1).score)
+        if rank == 2:
+            journal.record_score(number, 0, scored_run(0, 1.1).score)
+        journal.begin(Work(worker, Doing.SCORING if rank == 1 else Doing.AUDITING, number, ended, 0))
     times.append((began, ended, run_id))

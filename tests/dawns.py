@@ -26,6 +26,6 @@ def remember(grounds: Grounds, number: int, aboves: Sequence[float]) -> None:
             journal.end_run(journal.start_run(number, seed, dawn=1), run)
             journal.record_score(number, seed, score)
             held = dataclasses.replace(score, val_bpb=attempt.val_bpb + above + 0.2)
-            journal.record_holdout(number, seed, held)
+            journal.record_score(number, seed, held, "holdout")
             if first.score.audit:
                 journal.record_audit(number, seed, first.score.audit)

@@ -72,5 +72,5 @@ def fill(place: Place) -> None:
             for seed, val_bpb in enumerate(scores, 1000):
                 journal.end_run(journal.start_run(number, seed, dawn=1), scored_run(seed, val_bpb))
                 journal.record_score(number, seed, Score(val_bpb, 2.0))
-                journal.record_holdout(number, seed, Score(val_bpb + 0.1, 1.0))
+                journal.record_score(number, seed, Score(val_bpb + 0.1, 1.0), "holdout")
         journal.put_dawn(Dawn(1, 4, 2, "2026-01-02T05:00:00Z", "2026-01-02T06:00:00Z", FOUND))

@@ -1,24 +1,21 @@
 """Rows of results.tsv, and a file of them."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from agent.experiment import History, Night
-from agent.files import read_plain, throwaway_folder
-from agent.records.ledger.columns import COLUMNS
-from agent.records.ledger.rendering import rendered
-from agent.records.ledger.writing import LedgerFile
-
-
-def rows(night: Night, history: History) -> list[str]:
-    return b"".join(rendered(night, history)).decode().splitlines()
+from agent.files import read_plain, write_plain
+from agent.records.results import COLUMNS, arranged, lines_of
 
 
 def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
     """Return a ledger's text after these nights were written to it."""
-    with throwaway_folder() as folder:
-        (folder / "results.tsv").write_bytes(before.encode(errors="surrogateescape"))
-        LedgerFile(folder / "results.tsv").write([(night, rendered(night, history)) for night, history in nights])
-        return read_plain(folder / "results.tsv")
+    return arranged(before, {night.tag: lines_of(night, history) for night, history in nights})
+
+
+def put(path: Path, *nights: tuple[Night, History]) -> None:
+    """Write these nights into a ledger."""
+    write_plain(path, render(read_plain(path), nights))
 
 
 def cells(line: str) -> dict[str, str]:

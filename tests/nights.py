@@ -28,8 +28,8 @@ from agent.night.loop import at_work, run_night
 from agent.night.next_job import Jobs
 from agent.night.opening import Request, open_night
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
+from agent.records.results import Ledger
 from agent.records.terms import Terms
 from agent.runs.runner import Runner
 from agent.sandbox.box import Box, Mode, choose

@@ -20,8 +20,8 @@ from agent.experiment import (
     Summary,
     Weights,
 )
+from agent.judging.noise import noise
 from agent.records.journal import Journal
-from agent.records.standing import Standing
 from agent.view.facts.overview import overview
 from agent.view.facts.workers import crew_of
 from agent.view.status import overview_lines
@@ -83,5 +83,5 @@ def status_lines(
 ) -> list[str]:
     """Return what `status` says of a night whose attempts are these."""
     dawns = () if dawn is None else (dawn,)
-    now = overview(night, Standing.of(history), asks, dawns, lambda number: history[number].proposal.title)
+    now = overview(night, history, asks, dawns, noise(history))
     return overview_lines(now, pid=pid, stopping=False, crew=crew_of(night, history, asks, calls))

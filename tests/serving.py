@@ -16,7 +16,8 @@ from nights import make_repository, unigram
 from samples import NIGHT
 
 from agent.cli.reading.serve import Newest
-from agent.experiment import Proposal, Status, attempt_ref
+from agent.clock import utc_now
+from agent.experiment import Doing, Proposal, Status, Work, attempt_ref
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -58,10 +59,12 @@ class GrowingNight:
         (folder / "out" / "metrics.jsonl").write_text(curve)
         (folder / "log.txt").write_bytes(log)
         run = self.journal.start_run(number, seed, worker=worker)
+        self.journal.begin(Work(worker, Doing.TRAINING, number, utc_now("milliseconds"), seed))
 
         def end(val_bpb: float, status: Status) -> None:
             done = scored_run(seed, val_bpb)
             self.journal.end_run(run, done)
+            self.journal.rest(worker)
             assert done.score is not None
             self.journal.record_score(number, seed, done.score)
             self.journal.record_decision(number, decided(status, "as it is", 0.1, 0.9))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.records.schema import SCHEMA
+from agent.records.journal import SCHEMA
 
 ROOT = Path(__file__).parents[1]
 OTHERS = tuple(ROOT / folder / "README.md" for folder in ("agent/ideas", "benchmarks", "experiments"))

@@ -25,8 +25,8 @@ from agent.experiment import Night
 from agent.files import flush
 from agent.git import read_bundle, refs_of_night, valid_tag
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place, new_id
+from agent.records.results import Ledger
 
 MANIFEST = "corpus.json"  # in the night's folder: the manifest.json of its corpus, which stays behind
 PROGRAM = "program.md"  # in the night's folder: the one beside the script, until it lies beside one again

@@ -17,6 +17,7 @@ from agent.errors import NightError, NothingYet
 from agent.experiment import History, is_look, runs_at_dawns
 from agent.invocation import typed
 from agent.judging.champion import Findings
+from agent.judging.noise import noise
 from agent.night.context import NightContext
 from agent.night.limits import Limits
 from agent.night.loop import run_night
@@ -25,7 +26,6 @@ from agent.proposers.given import NoSource
 from agent.proposers.mix import shares
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
-from agent.records.standing import Standing
 from agent.view import terminal
 from agent.view.answer import STDOUT, Answer, AnswersTo
 from agent.view.facts.overview import Overview, overview
@@ -60,7 +60,7 @@ def _last_screen(context: NightContext, options: RunOptions) -> LastScreen:
     """Sum up the night on one screen: what was tried, what to believe of it, and the commands that come next."""
     history, night, asks = context.journal.attempts(), context.runner.night, context.journal.asks()
     dawns, calls = context.journal.dawns(), context.journal.calls()
-    now = overview(night, Standing.of(history), asks, dawns, lambda number: history[number].proposal.title)
+    now = overview(night, history, asks, dawns, noise(history))
     brought = shares(history, asks)
     sources = (*terminal.shares_lines(brought), *terminal.failure_lines(brought)) if now.ideas else ()
     crew = crew_of(night, history, asks, calls)

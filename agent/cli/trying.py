@@ -13,6 +13,7 @@ from agent.cli.words.parser import Subcommand
 from agent.cli.words.values import positive
 from agent.clock import utc_now
 from agent.errors import NightError
+from agent.experiment import Doing
 from agent.invocation import typed
 from agent.night.lock import holder
 from agent.records.journal import Journal
@@ -27,7 +28,7 @@ from agent.tries.request import TryRequest
 from agent.tries.turn import is_taken, turn
 from agent.tries.worker import WORK, last_words, say_that_it_waits, start_worker, work
 from agent.view.answer import AnswersTo
-from agent.view.live.follow import Activity, Moment
+from agent.view.live.follow import Moment
 from agent.view.screen import print_folded
 
 TRY_TEXT = (
@@ -190,7 +191,7 @@ def _progress(place: Place) -> dict[str, object]:
     with Journal.read(place.journal(who.tag)) as journal:
         now = Moment.read(journal)
     facts: dict[str, object] = {"tag": who.tag, "attempt": now.attempt, "doing": now.work}
-    if now.work is Activity.TRAINING and now.seed is not None:
+    if now.work is Doing.TRAINING and now.seed is not None:
         point = read_progress(run_folder(place.folder(who.tag), now.attempt, now.seed) / "out")
         facts |= {} if point is None else {"fraction": point.fraction, "step": point.step, "loss": point.loss}
     return facts

@@ -11,8 +11,8 @@ from agent.night.state import State
 from agent.pools.pool import Pool
 from agent.proposers.ahead import Outbox
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
+from agent.records.results import Ledger
 from agent.runs.runner import Runner
 
 

@@ -23,6 +23,7 @@ from agent.experiment import (
     Part,
     Proposal,
     Run,
+    Split,
     Status,
     edit_of,
     incumbent,
@@ -54,7 +55,7 @@ from agent.night.plan import Candidate, NextStep, Planner, Reconsider, fallen_ke
 from agent.night.state import State
 from agent.records.place import Place
 from agent.runs.jobs import Job, Measure
-from agent.runs.score import Rows, Split, read_committed
+from agent.runs.score import Rows, read_committed
 from agent.script.merge import dials_of, without_edits
 from agent.view.findings import findings_lines, titled
 from agent.view.status import confirmed_branch

@@ -13,7 +13,6 @@ from types import TracebackType
 from agent.errors import Exhausted, NightError, NoIdea, ScriptError
 from agent.experiment import TITLE_CHARS, Attempt, Briefing, Proposal, Status, source_name
 from agent.judging.failures import too_slow
-from agent.judging.noise import noise
 from agent.night.briefing import briefing_of
 from agent.night.context import NightContext, why_and_where
 from agent.night.state import State
@@ -23,7 +22,6 @@ from agent.proposers.queue import waiting
 from agent.proposers.registry import FREE, REPAIRERS
 from agent.proposers.waiting import IdeaAhead, Waiting
 from agent.records.place import read_script
-from agent.records.standing import remember_noise
 from agent.text import one_line
 
 WAITS_S = (30.0, 120.0, 600.0)  # between questions that brought nothing; after the last, the night ends
@@ -361,7 +359,7 @@ def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
         context.runner.night,
         state.attempts,
         best,
-        state.once("noise", lambda: remember_noise(context.journal, noise(state.attempts))),
+        state.noise,
         asks=state.asks,
         left=context.limits.left(state.ideas),
         has_reader=context.has_reader,

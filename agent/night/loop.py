@@ -13,12 +13,24 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import NoReturn
 
-from agent.clock import boot_id
+from agent.clock import boot_id, utc_now
 from agent.errors import MachineError, NightError
-from agent.experiment import Attempt, Audit, DryRun, Ending, History, Run, Score, Status, attempt_ref, short
+from agent.experiment import (
+    Attempt,
+    Audit,
+    Doing,
+    DryRun,
+    Ending,
+    History,
+    Run,
+    Score,
+    Status,
+    Work,
+    attempt_ref,
+    short,
+)
 from agent.invocation import typed
 from agent.judging.failures import too_slow
-from agent.judging.noise import noise
 from agent.night.context import NightContext, why_and_where
 from agent.night.ideas import Ideas, Supply
 from agent.night.merging import left_over, merge
@@ -228,6 +240,7 @@ class Driver:
             state.check_in_place()  # before minutes are spent whose result could not be recorded
         if isinstance(job, Measure) or not attempt.settled:
             self._introduce(attempt)
+        state.begin(_work(job, worker, attempt))
         run_id = 0  # of a job that makes no run
         match job:
             case Rehearse():
@@ -237,10 +250,8 @@ class Driver:
                 run_id = state.start_run(job.attempt, job.seed, job.dawn, worker)
             case Evaluate():
                 watcher.scoring_began(attempt, worker)
-                state.start_examination(worker, "scoring", job.attempt, job.seed, job.split)
             case Reexamine():
                 watcher.audit_began(attempt, worker)
-                state.start_examination(worker, "auditing", job.attempt, job.seed, job.split)
         if self.ideas is not None and not isinstance(job, Rehearse):
             self.ideas.ask_ahead()
         self.flight.jobs[worker] = job, run_id
@@ -297,6 +308,7 @@ class Driver:
                 self._end_streak(ended)
             elif ended.result is not None:
                 self._record(job, ended.result, run_id)
+            self.state.rest(ended.worker)
             self._clear_up(job)
         except Exception as error:
             return error
@@ -405,6 +417,19 @@ def check_not_slow(context: NightContext, latest: History) -> None:
         )
 
 
+def _work(job: Job, worker: str, attempt: Attempt) -> Work:
+    began = utc_now("milliseconds")
+    match job:
+        case Rehearse():
+            return Work(worker, Doing.REHEARSING, attempt.number, began)
+        case Measure():
+            return Work(worker, Doing.TRAINING, attempt.number, began, job.seed, job.dawn)
+        case OfWeights():
+            doing = Doing.SCORING if isinstance(job, Evaluate) else Doing.AUDITING
+            dawn = next((run.dawn for run in attempt.runs if run.seed == job.seed), 0)
+            return Work(worker, doing, attempt.number, began, job.seed, dawn)
+
+
 def _slow(latest: History) -> list[Attempt]:
     return _last(latest, lambda attempt: too_slow(attempt) is not None)
 
@@ -420,10 +445,10 @@ def _last(latest: History, alike: Callable[[Attempt], bool]) -> list[Attempt]:
 
 def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
     """Show the verdict; of attempt 0, also how far its scores move with the seed, and how fast the night will go."""
-    say = context.watcher.said
+    say, spread = context.watcher.said, state.noise  # which is recorded with each verdict
     context.watcher.attempt_settled(attempt, state.parent_of(attempt))
     if attempt.number == 0:
-        spread, beside = noise(state.attempts), contention_of(state.attempts)
+        beside = contention_of(state.attempts)
         for line in noise_lines(spread) if spread is not None else ():
             say(line)
         if beside is not None and beside.is_notable:

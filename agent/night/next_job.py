@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from agent.experiment import Attempt, Ending, Run
+from agent.experiment import Attempt, Ending, Run, Split
 from agent.judging.early_stop import Bound
 from agent.night.context import NightContext
 from agent.night.state import State
 from agent.runs.jobs import Evaluate, Measure, Reexamine, Rehearse, Trial
-from agent.runs.score import Split, scoring_limit_s, too_heavy
+from agent.runs.score import scoring_limit_s, too_heavy
 from agent.runs.speed import usual_steps_s
 from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds
 

@@ -40,9 +40,8 @@ from agent.proposers.registry import check_sources, dial_check, has_reader, pati
 from agent.proposers.source import Surroundings
 from agent.records import checksums
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import Ledger
-from agent.records.ledger.reading import tags_in
 from agent.records.place import Place, known_night, new_id, read_script
+from agent.records.results import Ledger, tags_in
 from agent.records.terms import Terms, changes, opened, resumed
 from agent.runs.fixed import check_same_machine, device_kind, keep_machine, lay_out_fixed, probe, protocol, settings_of
 from agent.runs.runner import Runner

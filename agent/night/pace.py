@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 
 from agent.amounts import counted, duration
 from agent.errors import NightError
-from agent.experiment import Attempt, History, Left, Night
+from agent.experiment import History, Left, Night
 from agent.judging.noise import FEW_STEPS
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.standing import Brought, Standing, brought
+from agent.records.summary import Standing, summary
 
 LATEST = 20  # nights that are looked at
 FEW_IDEAS = 3  # the time of fewer says less than that of attempt 0's runs
@@ -31,8 +31,9 @@ class Experience:
     tag: str | None = None  # of the night that it is known from; None: this one
 
     @classmethod
-    def of(cls, first: Attempt | None, sources: list[Brought], tag: str | None = None) -> "Experience | None":
+    def of(cls, night: Standing, tag: str | None = None) -> "Experience | None":
         """Sum up a night; None where its attempt 0 has no run that counts."""
+        first, sources = night.first, night.brought
         runs_s = [run.spent_s for run in first.counted_runs if run.score is not None] if first is not None else []
         if first is None or not runs_s:
             return None
@@ -43,15 +44,14 @@ class Experience:
 
 def experience(place: Place, night: Night, history: History) -> Experience | None:
     """Return what this night knows, or else the latest other one that is comparable; None where neither is."""
-    own = Experience.of(history[0], brought(history)) if history else None
+    own = Experience.of(summary(history))
     if own is not None:
         return own
     for tag in [one for one in reversed(place.tags()) if one != night.tag][:LATEST]:
         with suppress(NightError, OSError), Journal.read(place.journal(tag)) as journal:
             other = journal.night()
             if (other.protocol, other.device) == (night.protocol, night.device):
-                now = Standing.read(journal, with_noise=False)
-                found = Experience.of(now.first, list(now.brought), tag)
+                found = Experience.of(summary(journal.outlines()), tag)
                 if found is not None:
                     return found
     return None

@@ -14,15 +14,18 @@ from agent.experiment import (
     Decision,
     DryRun,
     Ending,
+    Noise,
     Proposal,
     Run,
     Score,
+    Split,
     Status,
+    Work,
     incumbent,
 )
+from agent.judging.noise import noise
 from agent.night.limits import Pace
 from agent.records.journal import Journal
-from agent.runs.score import Split
 
 Found = TypeVar("Found")
 
@@ -81,6 +84,16 @@ class State:
         known = self.once("pace", lambda: Pace.of(self.attempts, self.asks, self._budget_s, self._patience_s))
         return replace(known, workers=self.workers)
 
+    @property
+    def noise(self) -> Noise | None:
+        """Return how far scores vary with the seed; recorded as well, for those who read the journal."""
+        return self.once("noise", self._learn_noise)
+
+    def _learn_noise(self) -> Noise | None:
+        learnt = noise(self.attempts)
+        self._journal.record_noise(learnt)
+        return learnt
+
     def once(self, question: str, find: Callable[[], Found]) -> Found:
         """Return the answer of find(), which is kept until a run, a score, a decision or a call is recorded."""
         if question not in self._found:
@@ -109,15 +122,18 @@ class State:
         self._read(number)
 
     def start_run(self, number: int, seed: int, dawn: int, worker: str = LOCAL) -> int:
-        """Return the run's id; until it ends it is known as lost."""
+        """Return the run's id."""
         run_id = self._journal.start_run(number, seed, boot_id(), dawn=dawn, worker=worker)
         self._read(number, is_news=False)
         return run_id
 
-    def start_examination(self, worker: str, doing: str, number: int, seed: int, split: Split) -> None:
-        """Record who scores or audits a run's weights, where that may be another worker than the one that trained."""
-        if worker != LOCAL:
-            self._journal.start_examination(worker, doing, number, seed, split)
+    def begin(self, work: Work) -> None:
+        """Record what a worker begins to do."""
+        self._journal.begin(work)
+
+    def rest(self, worker: str) -> None:
+        """Record that a worker does nothing now."""
+        self._journal.rest(worker)
 
     def end_run(self, number: int, run_id: int, run: Run) -> None:
         self._journal.end_run(run_id, run)
@@ -129,16 +145,11 @@ class State:
         self._read(number)
 
     def record_score(self, number: int, seed: int, score: Score, split: Split) -> None:
-        record = self._journal.record_score if split == "validation" else self._journal.record_holdout
-        record(number, seed, score)
+        self._journal.record_score(number, seed, score, split)
         self._read(number)
 
     def record_audit(self, number: int, seed: int, audit: Audit, split: Split) -> None:
-        if split == "validation":
-            self._journal.record_audit(number, seed, audit)
-        for run in self.attempts[number].runs:
-            if split == "holdout" and run.seed == seed and run.holdout is not None:
-                self._journal.record_holdout(number, seed, replace(run.holdout, audit=audit))
+        self._journal.record_audit(number, seed, audit, split)
         self._read(number)
 
     def decide(self, number: int, decision: Decision) -> None:

@@ -30,7 +30,7 @@ from agent.experiment import (
     source_name,
 )
 from agent.proposers.checked import Claims
-from agent.records.standing import Brought, brought, gain_bpb
+from agent.records.summary import Brought, gain_bpb, summary
 
 Number = TypeVar("Number", int, float)
 
@@ -274,7 +274,7 @@ class Share:
 
 def shares(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
     """Return a row for every source that has proposed or was asked, the one that gained most first."""
-    return shares_of(brought(history), asks)
+    return shares_of(summary(history).brought, asks)
 
 
 def shares_of(sources: Sequence[Brought], asks: Sequence[Ask]) -> tuple[Share, ...]:
@@ -283,7 +283,7 @@ def shares_of(sources: Sequence[Brought], asks: Sequence[Ask]) -> tuple[Share, .
     asked: dict[str, list[Ask]] = defaultdict(list)
     for ask in asks:
         asked[source_name(ask.source)].append(ask)
-    rows = [_share(known.get(name, Brought(name, 0, 0, 0.0, 0.0)), asked[name]) for name in {*known, *asked}]
+    rows = [_share(known.get(name, Brought(name)), asked[name]) for name in {*known, *asked}]
     return tuple(sorted(rows, key=lambda row: (-row.gain_bpb, row.source)))
 
 

@@ -1,6 +1,7 @@
 """The record of a night, in order and durable: SQLite, one write a step, each on disk before the next begins.
 
-Any number of readers may look at a journal while its night goes on.
+Any number of readers may look at a journal while its night goes on. Its tables have the fields of the records in
+agent/experiment.py as columns; what is no number or text is JSON there. A journal of another format is refused.
 """
 
 import dataclasses
@@ -14,7 +15,9 @@ from contextlib import closing, contextmanager
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from agent.clock import utc_now
 from agent.errors import NightError
@@ -30,19 +33,100 @@ from agent.experiment import (
     Kind,
     Night,
     NightCall,
+    Noise,
     Proposal,
     Run,
     Score,
+    Split,
+    Work,
 )
 from agent.files import disk_is_broken, disk_is_full, flush
 from agent.invocation import typed
-from agent.records.rows import attempt_of, entry_of, run_of
-from agent.records.schema import SCHEMA, VERSION, connect
 
+VERSION = 9
+LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
 DURABLE = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1"  # macOS: a plain fsync leaves it in the drive's cache
+SCHEMA = """
+CREATE TABLE night (fact TEXT PRIMARY KEY, value ANY) WITHOUT ROWID, STRICT;
+CREATE TABLE calls (                     -- of the night: the first, and each that goes on
+    id INTEGER PRIMARY KEY,
+    began TEXT NOT NULL,                 -- ISO 8601, UTC, as all times
+    workers INTEGER NOT NULL
+) STRICT;
+CREATE TABLE work (                      -- what each worker does now: written before a step, removed after it
+    worker TEXT PRIMARY KEY,
+    doing TEXT NOT NULL,
+    attempt INTEGER NOT NULL REFERENCES attempts, seed INTEGER, dawn INTEGER NOT NULL,
+    began TEXT NOT NULL
+) STRICT;
+CREATE TABLE attempts (
+    number INTEGER PRIMARY KEY,
+    parent INTEGER REFERENCES attempts,
+    script TEXT NOT NULL REFERENCES scripts,
+    title TEXT NOT NULL, hypothesis TEXT NOT NULL, source TEXT NOT NULL,
+    repairs INTEGER, without TEXT NOT NULL,
+    merges INTEGER,                      -- the attempt whose edit it carries onto the incumbent; NULL: none
+    started TEXT NOT NULL,
+    "commit" TEXT,                       -- NULL until committed
+    dry_run TEXT,                        -- JSON; NULL until it was made, and where none is
+    settled INTEGER NOT NULL DEFAULT 0   -- the decision that branch, ledger and weights follow; 0: none
+) STRICT;
+CREATE TABLE scripts (
+    sha256 TEXT PRIMARY KEY,             -- of the text
+    packed BLOB NOT NULL                 -- the text in UTF-8, compressed by zlib
+) STRICT;
+CREATE TABLE decisions (                 -- appended, never changed: an attempt's last row holds
+    id INTEGER PRIMARY KEY,
+    attempt INTEGER NOT NULL REFERENCES attempts,
+    at TEXT NOT NULL,
+    kind TEXT NOT NULL, reason TEXT NOT NULL, gain_bpb REAL, sure REAL,
+    at_dawn TEXT                         -- what dawn found about a kept edit
+) STRICT;
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY,
+    attempt INTEGER NOT NULL REFERENCES attempts,
+    seed INTEGER NOT NULL,
+    boot TEXT NOT NULL,                  -- which start of the machine it belongs to
+    ending TEXT NOT NULL DEFAULT 'running',
+    exit_code INTEGER,
+    wall_s REAL NOT NULL DEFAULT 0,
+    summary TEXT,                        -- JSON, as the next ones
+    score TEXT,                          -- NULL until scored
+    holdout TEXT,                        -- NULL until scored there
+    weights TEXT,                        -- their sizes; NULL where they cannot be told
+    last_lines TEXT NOT NULL DEFAULT '',
+    dawn INTEGER NOT NULL,               -- 0: the night's own; k: of the k-th dawn
+    weights_bytes INTEGER,               -- of the file; NULL: it left none of its own
+    peak_bytes INTEGER,
+    worker TEXT NOT NULL,                -- who executed it
+    began TEXT NOT NULL, ended TEXT
+) STRICT;
+CREATE TABLE dawns (
+    number INTEGER PRIMARY KEY, champion INTEGER NOT NULL REFERENCES attempts, fresh INTEGER NOT NULL,
+    began TEXT NOT NULL,
+    ended TEXT, findings TEXT            -- NULL until it has come to its end, and until something is known
+) STRICT;
+CREATE TABLE asks (
+    id INTEGER PRIMARY KEY,
+    attempt INTEGER NOT NULL, source TEXT NOT NULL, started TEXT NOT NULL, wall_s REAL NOT NULL,
+    model TEXT, tokens_in INTEGER, tokens_out INTEGER, usd REAL, failure TEXT, usd_most REAL,
+    tokens_cached INTEGER                -- of tokens_in; NULL: not told
+) STRICT;
+CREATE INDEX decisions_of ON decisions (attempt);
+CREATE INDEX runs_of ON runs (attempt);
+"""
+AS_JSON = frozenset({"without", "dry_run", "summary", "score", "holdout", "weights", "findings"})
 Sql = tuple[str, Sequence[object]]
-Part = TypeVar("Part", Run, Entry)
+Record = TypeVar("Record")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KnownNoise:
+    """Hold the noise of a night, and how many decisions it is learnt from."""
+
+    decisions: int
+    noise: Noise | None
 
 
 class Journal:
@@ -63,10 +147,9 @@ class Journal:
         aside = path.with_name(path.name + ".new")
         for left in path.parent.glob(f"{aside.name}*"):  # by one that was killed here
             left.unlink()
-        facts = [(field.name, getattr(night, field.name)) for field in dataclasses.fields(night)]
         with closing(sqlite3.connect(aside, isolation_level=None)) as database:
             database.executescript(f"{DURABLE}; BEGIN; {SCHEMA} PRAGMA user_version = {VERSION};")
-            database.executemany("INSERT INTO night VALUES (?, ?)", facts)
+            database.executemany("INSERT INTO night VALUES (?, ?)", _columns(night).items())
             database.execute("COMMIT")
             # under its final name, a kill in here would leave a rollback journal, which no reader can apply
             database.execute("PRAGMA journal_mode = WAL")
@@ -79,7 +162,7 @@ class Journal:
     @classmethod
     def resume(cls, path: Path) -> "Journal":
         """Open a journal for writing; raises NightError where it is none, or has another format."""
-        journal = cls(path, connect(path, writing=True))
+        journal = cls(path, _connect(path, writing=True))
         journal._db.executescript(f"PRAGMA journal_mode = WAL; {DURABLE}")  # as create() chose, or a copy has lost it
         reserve = path.with_name("reserve")
         try:
@@ -94,7 +177,7 @@ class Journal:
     @classmethod
     def read(cls, path: Path) -> "Journal":
         """Open a journal for reading; the file stays as it is."""
-        return cls(path, connect(path, writing=False))
+        return cls(path, _connect(path, writing=False))
 
     def __enter__(self) -> "Journal":
         return self
@@ -107,24 +190,36 @@ class Journal:
     def folder(self) -> Path:
         return self._path.parent
 
+    # ---- reading; each raises NightError where the journal is damaged ------------------------------------------------
+
     def night(self) -> Night:
-        """Return the facts of the night; raises NightError where the journal is damaged, as all questions do."""
         with self._legible():
-            return Night(**{row["fact"]: row["value"] for row in self._db.execute("SELECT * FROM night")})
+            return msgspec.convert(
+                {row["fact"]: row["value"] for row in self._db.execute("SELECT * FROM night")}, Night
+            )
 
-    def record_facts(self, **facts: str) -> None:
-        """Record other terms of the night, another place of its corpus with checksums, or another id."""
-        self._write(*(("REPLACE INTO night VALUES (?, ?)", fact) for fact in facts.items()))
-
-    def record_call(self, workers: int) -> None:
-        """Record that a call of the night begins, in whole seconds, as attempts and asks have their times."""
-        added = "INSERT INTO calls (began, workers) VALUES (?, ?)", (utc_now(), workers)
-        self._write(("DELETE FROM examinations", ()), added)
+    def noise(self) -> KnownNoise | None:
+        """Return the noise as it was recorded last; None where a decision has come since."""
+        rows = self.query("SELECT value FROM night WHERE fact = 'noise'")
+        with self._legible():
+            known = msgspec.json.decode(rows[0][0], type=KnownNoise) if rows else None
+        return known if known is not None and known.decisions == self.changes()[0] else None
 
     def calls(self) -> tuple[NightCall, ...]:
         """Return the calls of the night, in their order."""
-        with self._legible():
-            return tuple(NightCall(*row) for row in self._db.execute("SELECT began, workers FROM calls ORDER BY id"))
+        return self._records(NightCall, "SELECT * FROM calls ORDER BY id")
+
+    def work(self) -> tuple[Work, ...]:
+        """Return what each worker does now, if the night runs; else what it did when the night was killed."""
+        return self._records(Work, "SELECT * FROM work ORDER BY worker")
+
+    def asks(self) -> tuple[Ask, ...]:
+        """Return all calls to sources, in the order in which they ended."""
+        return self._records(Ask, "SELECT * FROM asks ORDER BY id")
+
+    def dawns(self) -> tuple[Dawn, ...]:
+        """Return all dawns in the order of their numbers."""
+        return self._records(Dawn, "SELECT * FROM dawns ORDER BY number")
 
     def attempts(self) -> tuple[Attempt, ...]:
         """Return all attempts in the order of their numbers, each with its runs and decisions."""
@@ -142,25 +237,47 @@ class Journal:
         """Return the attempts with these numbers, in the order of their numbers."""
         return self._attempts("WHERE attempt IN (SELECT value FROM json_each(?))", (json.dumps(sorted(numbers)),))
 
+    def last_at_work(self) -> str:
+        """Return when the latest attempt began (ISO 8601, UTC); without attempts, when the night did."""
+        latest = "SELECT coalesce((SELECT started FROM attempts ORDER BY number DESC LIMIT 1),"
+        return str(self.query(latest + " (SELECT value FROM night WHERE fact = 'started'))")[0][0])
+
+    def changes(self) -> tuple[int, ...]:
+        """Return counts that grow with the decisions, asks, runs and attempts of the night, in this order."""
+        last = ("max(id) FROM decisions", "max(id) FROM asks", "max(id) FROM runs", "count(ended) FROM runs")
+        counts = [f"SELECT {one}" for one in (*last, "count(*) FROM attempts")]
+        return tuple(self.query(f"SELECT {', '.join(f'coalesce(({one}), 0)' for one in counts)}")[0])
+
     def query(self, sql: str) -> list[sqlite3.Row]:
-        """Return the rows of a SQL query that only reads, for callers that need less than whole attempts."""
+        """Return the rows of a SQL query that only reads."""
         with self._legible():
             return self._db.execute(sql).fetchall()
 
+    def _records(self, kind: type[Record], sql: str) -> tuple[Record, ...]:
+        with self._legible():
+            return tuple(msgspec.convert(_fields(row), kind) for row in self._db.execute(sql))
+
     def _attempts(self, which: str, values: Sequence[object], *, with_scripts: bool = True) -> tuple[Attempt, ...]:
-        attempts = f"(SELECT *, number AS attempt FROM attempts) {which} ORDER BY number"
+        attempts = f"SELECT * FROM (SELECT *, number AS attempt FROM attempts) {which} ORDER BY number"
         with self._legible(), self._one_moment():
-            runs = self._by_attempt("runs", which, values, run_of)
-            decisions = self._by_attempt("decisions", which, values, entry_of)
+            runs = self._by_attempt("runs", which, values, lambda row: msgspec.convert(_fields(row), Run))
+            entries = self._by_attempt("decisions", which, values, _entry)
             return tuple(
-                attempt_of(
+                _attempt(
                     row,
                     self._script(row["script"]) if with_scripts else "",
                     runs.get(row["number"], ()),
-                    decisions.get(row["number"], ()),
+                    entries.get(row["number"], ()),
                 )
-                for row in self._db.execute(f"SELECT * FROM {attempts}", values).fetchall()
+                for row in self._db.execute(attempts, values).fetchall()
             )
+
+    def _by_attempt(
+        self, table: str, which: str, values: Sequence[object], record: Callable[[sqlite3.Row], Record]
+    ) -> dict[int, tuple[Record, ...]]:
+        rows = self._db.execute(f"SELECT * FROM {table} {which} ORDER BY attempt, id", values)
+        groups = groupby(rows, key=lambda row: int(row["attempt"]))
+        return {number: tuple(map(record, group)) for number, group in groups}
 
     def _script(self, sha256: str) -> str:
         if sha256 not in self._scripts:
@@ -178,114 +295,85 @@ class Journal:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
-    def _by_attempt(
-        self, table: str, which: str, values: Sequence[object], record: Callable[[sqlite3.Row], Part]
-    ) -> dict[int, tuple[Part, ...]]:
-        rows = self._db.execute(f"SELECT * FROM {table} {which} ORDER BY attempt, id", values)
-        groups = groupby(rows, key=lambda row: int(row["attempt"]))
-        return {number: tuple(map(record, group)) for number, group in groups}
+    @contextmanager
+    def _legible(self) -> Iterator[None]:
+        """Raise NightError for a damaged journal: SQLite reports an error, or a record cannot be read."""
+        try:
+            yield
+        except (sqlite3.Error, zlib.error, msgspec.MsgspecError, TypeError, ValueError) as error:
+            if disk_is_full(error) or disk_is_broken(error):
+                raise
+            raise NightError(f"{self._path} is damaged ({error}); move its folder away to go on without it") from error
 
-    def last_at_work(self) -> str:
-        """Return when the latest attempt began (ISO 8601, UTC); without attempts, when the night did."""
-        latest = "SELECT coalesce((SELECT started FROM attempts ORDER BY number DESC LIMIT 1),"
-        latest += " (SELECT value FROM night WHERE fact = 'started'))"
-        with self._legible():
-            return str(self._db.execute(latest).fetchone()[0])
+    # ---- writing -----------------------------------------------------------------------------------------------------
 
-    def at_work(self) -> int | None:
-        """Return the attempt whose run has begun and not ended: it is running, or its night was killed."""
-        with self._legible():
-            row = self._db.execute("SELECT attempt FROM runs WHERE ending IS NULL ORDER BY id DESC LIMIT 1").fetchone()
-        return int(row[0]) if row else None
+    def record_facts(self, **facts: str) -> None:
+        """Record other terms of the night, another place of its corpus with checksums, or another id."""
+        self._write(*(("REPLACE INTO night VALUES (?, ?)", fact) for fact in facts.items()))
+
+    def record_noise(self, noise: Noise | None) -> None:
+        """Record the noise as it is learnt from all that is decided now."""
+        self.record_facts(noise=_json(KnownNoise(self.changes()[0], noise)))
+
+    def record_call(self, workers: int) -> None:
+        """Record that a call of the night begins, in whole seconds, as attempts and asks have their times."""
+        self._write(("DELETE FROM work", ()), _insert("calls", began=utc_now(), workers=workers))
+
+    def begin(self, work: Work) -> None:
+        """Record what a worker begins to do, before it does."""
+        self._write(_insert("work", "REPLACE", **_columns(work)))
+
+    def rest(self, worker: str) -> None:
+        """Record that a worker does nothing now: what it did is recorded."""
+        self._write(("DELETE FROM work WHERE worker = ?", (worker,)))
 
     def add_attempt(self, number: int, parent: int | None, proposal: Proposal, started: str) -> None:
         content = proposal.script.encode(errors="surrogatepass")
         sha256 = hashlib.sha256(content).hexdigest()
         self._scripts[sha256] = proposal.script
-        words = proposal.title, proposal.hypothesis, proposal.source
-        others = proposal.repairs, json.dumps(proposal.without), proposal.merges
+        facts = _columns(proposal) | {"script": sha256, "number": number, "parent": parent, "started": started}
         self._write(
-            (
-                "INSERT OR IGNORE INTO scripts (sha256, packed) VALUES (?, ?)",
-                (sha256, zlib.compress(content)),
-            ),
-            (
-                "INSERT INTO attempts (number, parent, script, title, hypothesis, source, repairs, without, merges,"
-                " started) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (number, parent, sha256, *words, *others, started),
-            ),
+            _insert("scripts", "INSERT OR IGNORE", sha256=sha256, packed=zlib.compress(content)),
+            _insert("attempts", **facts),
         )
 
     def record_commit(self, number: int, sha: str) -> None:
-        self._write(("UPDATE attempts SET commit_sha = ? WHERE number = ?", (sha, number)))
+        self._write(('UPDATE attempts SET "commit" = ? WHERE number = ?', (sha, number)))
 
     def record_dry_run(self, number: int, dry_run: DryRun) -> None:
-        facts = json.dumps(dataclasses.asdict(dry_run))
-        self._write(("UPDATE attempts SET dry_run = ? WHERE number = ?", (facts, number)))
+        self._write(("UPDATE attempts SET dry_run = ? WHERE number = ?", (_json(dry_run), number)))
 
     def record_ask(self, ask: Ask) -> None:
         """Record a call as soon as it is over: its cost is known, whatever follows."""
-        facts = dataclasses.asdict(ask)
-        marks = ", ".join("?" for _ in facts)
-        self._write((f"INSERT INTO asks ({', '.join(facts)}) VALUES ({marks})", tuple(facts.values())))
-
-    def asks(self) -> tuple[Ask, ...]:
-        """Return all calls to sources, in the order in which they ended."""
-        names = ", ".join(field.name for field in dataclasses.fields(Ask))
-        with self._legible():
-            return tuple(Ask(*row) for row in self._db.execute(f"SELECT {names} FROM asks ORDER BY id"))
-
-    def dawns(self) -> tuple[Dawn, ...]:
-        """Return all dawns in the order of their numbers."""
-        with self._legible():
-            rows = [dict(row) for row in self._db.execute("SELECT * FROM dawns ORDER BY number")]
-            return tuple(Dawn(**row | {"findings": json.loads(row["findings"] or "null")}) for row in rows)
+        self._write(_insert("asks", **_columns(ask)))
 
     def put_dawn(self, dawn: Dawn) -> None:
         """Record a dawn as it begins, goes on or ends."""
-        facts = dataclasses.asdict(dawn) | {"findings": json.dumps(dawn.findings) if dawn.findings else None}
-        self._write((f"REPLACE INTO dawns ({', '.join(facts)}) VALUES (?, ?, ?, ?, ?, ?)", tuple(facts.values())))
+        self._write(_insert("dawns", "REPLACE", **_columns(dawn)))
 
     def start_run(self, attempt: int, seed: int, boot: str = "", *, dawn: int = 0, worker: str = "local") -> int:
         """Record a run before its process starts, as it may take the machine down with it; return its id."""
-        columns = "attempt, seed, boot, dawn, worker, began"
-        facts = attempt, seed, boot, dawn, worker, utc_now("milliseconds")
-        cursor = self._write((f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?)", facts))
-        return int(cursor.lastrowid or 0)
+        began = utc_now("milliseconds")
+        run = _insert("runs", attempt=attempt, seed=seed, boot=boot, dawn=dawn, worker=worker, began=began)
+        return int(self._write(run).lastrowid or 0)
 
     def end_run(self, run_id: int, run: Run) -> None:
-        facts = {
-            "ending": run.ending,
-            "exit_code": run.exit_code,
-            "wall_s": run.wall_s,
-            "summary": json.dumps(dataclasses.asdict(run.summary)) if run.summary else None,
-            "last_lines": run.last_lines,
-            "peak_bytes": run.peak_bytes,
-            "weights_bytes": run.weights_bytes,
-            "weights": json.dumps(dataclasses.asdict(run.weights)) if run.weights else None,
-            "ended": utc_now("milliseconds"),
-        }
+        facts = _columns(run) | {"ended": utc_now("milliseconds")}
+        for name in ("seed", "dawn", "worker", "began", "score", "holdout"):  # as it began, or to be recorded later
+            del facts[name]
         columns = ", ".join(f"{name} = ?" for name in facts)
         self._write((f"UPDATE runs SET {columns} WHERE id = ?", (*facts.values(), run_id)))
-
-    def start_examination(self, worker: str, doing: str, attempt: int, seed: int, split: str) -> None:
-        """Record that a worker begins to score or to audit the weights of a run."""
-        facts = worker, doing, attempt, seed, split, utc_now("milliseconds")
-        self._write(("REPLACE INTO examinations VALUES (?, ?, ?, ?, ?, ?)", facts))
 
     def lose_run(self, attempt: int, seed: int, why: str) -> None:
         """Make a finished run void: what it left is gone."""
         self._set_finished("ending = ?, last_lines = ?", (Ending.LOST, why), attempt, seed)
 
-    def record_score(self, attempt: int, seed: int, score: Score) -> None:
-        facts = score.val_bpb, score.wall_s, score.failure, score.overran
-        self._set_finished("val_bpb = ?, score_s = ?, failure = ?, overran = ?", facts, attempt, seed)
+    def record_score(self, attempt: int, seed: int, score: Score, split: Split = "validation") -> None:
+        self._set_finished(f"{_SCORE_ON[split]} = ?", (_json(score),), attempt, seed)
 
-    def record_audit(self, attempt: int, seed: int, audit: Audit) -> None:
-        self._set_finished("audit = ?", (json.dumps(dataclasses.asdict(audit)),), attempt, seed)
-
-    def record_holdout(self, attempt: int, seed: int, score: Score) -> None:
-        self._set_finished("holdout = ?", (json.dumps(dataclasses.asdict(score)),), attempt, seed)
+    def record_audit(self, attempt: int, seed: int, audit: Audit, split: Split = "validation") -> None:
+        score = _SCORE_ON[split]
+        self._set_finished(f"{score} = json_set({score}, '$.audit', json(?))", (_json(audit),), attempt, seed)
 
     def _set_finished(self, columns: str, facts: Sequence[object], attempt: int, seed: int) -> None:
         which = "attempt = ? AND seed = ? AND ending = ?"
@@ -294,7 +382,7 @@ class Journal:
     def record_decision(self, number: int, decision: Decision) -> Entry:
         """Append a decision about an attempt, which holds from now on; branch, ledger and weights have to follow."""
         at = utc_now("milliseconds")
-        cursor = self._write(_decided(number, decision, at))
+        cursor = self._write(_insert("decisions", attempt=number, at=at, **_columns(decision)))
         return Entry(int(cursor.lastrowid or 0), at, decision)
 
     def make_void(self, numbers: Iterable[int], why: str) -> None:
@@ -302,10 +390,10 @@ class Journal:
 
         All of them in one transaction: half of it would leave a decision without runs, or crashes that were none.
         """
-        broken = "UPDATE runs SET ending = ?, last_lines = ? WHERE attempt = ? AND val_bpb IS NULL"
-        broken += " AND ending IN (?, ?, ?, ?)"
         failed = (Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED, Ending.FINISHED)
-        at = utc_now("milliseconds")
+        broken = "UPDATE runs SET ending = ?, last_lines = ? WHERE attempt = ? AND score ->> '$.val_bpb' IS NULL"
+        broken += " AND ending IN (?, ?, ?, ?)"
+        void = _columns(Decision(Kind.VOID, why)) | {"at": utc_now("milliseconds")}
         self._write(
             *(
                 statement
@@ -313,10 +401,23 @@ class Journal:
                 for statement in (
                     (broken, (Ending.BROKEN, why, number, *failed)),
                     ("UPDATE attempts SET dry_run = NULL WHERE number = ?", (number,)),
-                    _decided(number, Decision(Kind.VOID, why), at),
+                    _insert("decisions", attempt=number, **void),
                 )
             )
         )
+
+    def settle(self, number: int) -> None:
+        """Record that branch, ledger and weights follow the present decision."""
+        latest = "SELECT coalesce(max(id), 0) FROM decisions WHERE attempt = number"
+        self._write((f"UPDATE attempts SET settled = ({latest}) WHERE number = ?", (number,)))
+
+    def mark_lost_runs(self, boot: str = "") -> int:
+        """End the runs that were in progress when the harness or the machine died; return how many there were."""
+        again = "EXISTS (SELECT 1 FROM runs e WHERE e.attempt = runs.attempt AND e.seed = runs.seed AND e.ending = ?)"
+        ended = f"ending = CASE WHEN boot = ? THEN ? WHEN {again} THEN ? ELSE ? END"
+        told = "last_lines = CASE WHEN boot = ? THEN last_lines ELSE 'the machine went down during it' END"
+        endings = boot, Ending.LOST, Ending.SPOILT, Ending.CRASHED, Ending.SPOILT, boot, Ending.RUNNING
+        return self._write((f"UPDATE runs SET {ended}, {told} WHERE ending = ?", endings)).rowcount
 
     def give_reserve(self) -> bool:
         """Delete the reserve to make room on a full disk; return False if it is gone already."""
@@ -324,6 +425,18 @@ class Journal:
         if reserve is not None:
             reserve.unlink(missing_ok=True)
         return reserve is not None
+
+    def check_in_place(self) -> None:
+        """Raise NightError where the file was removed or replaced: later writes would be lost."""
+        try:
+            there = self._path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            there = False
+        if not there:
+            raise NightError(
+                f"{self._path} was removed while its night ran; results.tsv and the refs hold what it found, "
+                f"begin a new night with: {typed('run')}"
+            )
 
     def _write(self, *statements: Sql) -> sqlite3.Cursor:
         """Execute all statements or, where one fails, none; return the last one's cursor.
@@ -350,43 +463,76 @@ class Journal:
             raise
         return cursors[-1]
 
-    def check_in_place(self) -> None:
-        """Raise NightError where the file was removed or replaced: later writes would be lost."""
+
+def _connect(path: Path, *, writing: bool) -> sqlite3.Connection:
+    """Open a journal's file; raises NightError where it cannot be read, or has another format."""
+    try:
+        address = f"{path.absolute().as_uri()}?mode={'rw' if writing else 'ro'}"
+        database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=LOCKED_S)
         try:
-            there = self._path.stat().st_ino == self._inode
-        except FileNotFoundError:
-            there = False
-        if not there:
-            raise NightError(
-                f"{self._path} was removed while its night ran; results.tsv and the refs hold what it found, "
-                f"begin a new night with: {typed('run')}"
-            )
-
-    def settle(self, number: int) -> None:
-        """Record that branch, ledger and weights follow the present decision."""
-        latest = "SELECT coalesce(max(id), 0) FROM decisions WHERE attempt = number"
-        self._write((f"UPDATE attempts SET settled = ({latest}) WHERE number = ?", (number,)))
-
-    def mark_lost_runs(self, boot: str = "") -> int:
-        """End the runs that were in progress when the harness or the machine died; return how many there were."""
-        again = "EXISTS (SELECT 1 FROM runs e WHERE e.attempt = runs.attempt AND e.seed = runs.seed AND e.ending = ?)"
-        ended = f"ending = CASE WHEN boot = ? THEN ? WHEN {again} THEN ? ELSE ? END"
-        told = "last_lines = CASE WHEN boot = ? THEN last_lines ELSE 'the machine went down during it' END"
-        endings = boot, Ending.LOST, Ending.SPOILT, Ending.CRASHED, Ending.SPOILT, boot
-        return self._write((f"UPDATE runs SET {ended}, {told} WHERE ending IS NULL", endings)).rowcount
-
-    @contextmanager
-    def _legible(self) -> Iterator[None]:
-        """Raise NightError for a damaged journal: SQLite reports an error, or a record cannot be read."""
-        try:
-            yield
-        except (sqlite3.Error, zlib.error, TypeError, ValueError, LookupError) as error:
-            if disk_is_full(error) or disk_is_broken(error):
-                raise
-            raise NightError(f"{self._path} is damaged ({error}); move its folder away to go on without it") from error
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+        except sqlite3.Error:
+            database.close()  # a disk with an open file cannot be unmounted
+            raise
+    except sqlite3.OperationalError as error:
+        if disk_is_full(error) or disk_is_broken(error):
+            raise
+        raise NightError(f"{path} cannot be opened ({error}); make it and its folder readable and writable") from error
+    except sqlite3.Error as error:
+        raise NightError(f"{path} is not a readable journal ({error}); move its folder away to start again") from error
+    if version != VERSION:
+        database.close()
+        raise NightError(
+            f"{path} has format {version}, this nightshift reads {VERSION}; use the version that wrote it, or begin "
+            f"another night with --tag"
+        )
+    return database
 
 
-def _decided(number: int, decision: Decision, at: str) -> Sql:
-    facts = dataclasses.asdict(decision) | {"attempt": number, "at": at, "status": decision.status}
-    marks = ", ".join("?" for _ in facts)
-    return f"INSERT INTO decisions ({', '.join(facts)}) VALUES ({marks})", tuple(facts.values())
+# ---- rows and records ------------------------------------------------------------------------------------------------
+
+_SCORE_ON = {"validation": "score", "holdout": "holdout"}
+
+
+def _fields(row: sqlite3.Row) -> dict[str, Any]:
+    """Return the columns of a row by name, JSON decoded."""
+    return {
+        name: msgspec.json.decode(value) if name in AS_JSON and value is not None else value
+        for name, value in zip(row.keys(), row, strict=True)
+    }
+
+
+def _columns(record: Any) -> dict[str, Any]:
+    """Return the fields of a record by name, as columns hold them; a frozen record is never changed by that."""
+    fields = ((field.name, getattr(record, field.name)) for field in dataclasses.fields(record))
+    return {name: _json(value) if name in AS_JSON and value is not None else value for name, value in fields}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _insert(table: str, how: str = "INSERT", **columns: object) -> Sql:
+    names, marks = ", ".join(f'"{name}"' for name in columns), ", ".join("?" for _ in columns)
+    return f"{how} INTO {table} ({names}) VALUES ({marks})", tuple(columns.values())
+
+
+def _entry(row: sqlite3.Row) -> Entry:
+    return Entry(row["id"], row["at"], msgspec.convert(dict(row), Decision))
+
+
+def _attempt(row: sqlite3.Row, script: str, runs: tuple[Run, ...], decisions: tuple[Entry, ...]) -> Attempt:
+    fields, last = _fields(row), decisions[-1] if decisions else None
+    decided = last if last is not None and last.decision.kind is not Kind.VOID else None
+    return Attempt(
+        number=fields["number"],
+        parent=fields["parent"],
+        proposal=msgspec.convert(fields | {"script": script}, Proposal),
+        started=fields["started"],
+        commit=fields["commit"],
+        runs=runs,
+        decision=decided.decision if decided is not None else None,
+        settled=decided is not None and fields["settled"] == decided.id,
+        dry_run=msgspec.convert(fields["dry_run"], DryRun | None),
+        decisions=decisions,
+    )

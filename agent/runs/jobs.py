@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from agent.experiment import Split
 from agent.judging.early_stop import Bound
-from agent.runs.score import Split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

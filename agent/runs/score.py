@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from agent.experiment import Audit, Ending, History, Night, Run, Score, is_look
+from agent.experiment import Audit, Ending, History, Night, Run, Score, Split, is_look
 from agent.files import read_end
 from agent.lab.data import evaluation_rows, load_data
 from agent.records import checksums
@@ -33,8 +33,7 @@ from agent.sandbox.process import Outcome
 FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 20.0, 3.0
 WEIGHTS_FACTOR, LEAST_WEIGHTS_BYTES = 16, 256 << 20  # times attempt 0's: larger weights could store text
 ScorerMode = Literal["losses", "logits"]
-Split = Literal["validation", "holdout"]
-Work = Mapping[str, npt.NDArray[np.generic]]  # file name → array: the input of a scorer
+ScorerInput = Mapping[str, npt.NDArray[np.generic]]  # file name → array: the input of a scorer
 SCORER = Path(__file__).with_name("scorer.py")
 ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
 # In a first look, scoring and auditing by all of the text would take a CPU longer than training. So every fourth row is
@@ -131,7 +130,7 @@ def score(
 def committed_losses(runner: Runner, folder: Path, script: str, weights: Path, limit_s: float, rows: Rows) -> Scoring:
     """Ask a boxed process for the losses (R, T) of these rows in nats; it gets the rows in random order."""
     order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
-    work: Work = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
+    work: ScorerInput = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
     reply = _ask(runner, folder, script, "losses", weights, limit_s, work, rows.inputs.size)
     if reply.numbers is None:
         return reply
@@ -170,7 +169,7 @@ def audit(
     processes = 1 if is_look(runner.night.budget_s) else auditing.MOST_PROCESSES
     for places in auditing.draw(committed, reference, rows.counted, vocab_size, rng, processes=processes):
         plan = auditing.plan(rows.inputs, rows.targets, committed, places, train, rng)
-        work: Work = {"inputs": plan.rows, "positions": plan.positions}
+        work: ScorerInput = {"inputs": plan.rows, "positions": plan.positions}
         reply = _ask(runner, folder, script, "logits", weights, limit_s, work, len(places) * vocab_size)
         spent_s += reply.wall_s
         if reply.failure is not None:
@@ -187,7 +186,14 @@ def audit(
 
 
 def _ask(
-    runner: Runner, folder: Path, script: str, mode: ScorerMode, weights: Path, limit_s: float, work: Work, count: int
+    runner: Runner,
+    folder: Path,
+    script: str,
+    mode: ScorerMode,
+    weights: Path,
+    limit_s: float,
+    work: ScorerInput,
+    count: int,
 ) -> Scoring:
     """Run the scorer on this work in a box and return its reply: `count` numbers or a failure.
 

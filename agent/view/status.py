@@ -3,7 +3,7 @@
 from agent.amounts import counted, duration
 from agent.experiment import Noise
 from agent.judging.intervals import Interval
-from agent.records.standing import Stopped
+from agent.records.summary import Stopped
 from agent.text import harmless, shown_difference
 from agent.view.facts.nouns import DawnFacts
 from agent.view.facts.overview import Overview

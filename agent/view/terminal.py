@@ -1,7 +1,7 @@
 """Write the ledger, one attempt in full, and a night's state as lines for a terminal."""
 
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -11,6 +11,7 @@ from agent.experiment import (
     LOCAL,
     Attempt,
     Audit,
+    Ending,
     Entry,
     Night,
     Run,
@@ -20,10 +21,9 @@ from agent.experiment import (
     memory_mb,
 )
 from agent.proposers.mix import Share
-from agent.records.ledger.columns import Row, number_of
+from agent.records.results import Row, number_of
 from agent.text import SAID_CHARS, harmless_lines, one_line, percent_sure, shown_difference
 from agent.view import table
-from agent.view.facts.journal import runs_apart
 from agent.view.live.verdicts import COLOURS
 from agent.view.table import Column
 
@@ -116,12 +116,12 @@ def attempt_lines(
     folder: Path,
     width: int | None = None,
     *,
-    at_work: Collection[int] = (),
+    running: bool = False,
     merged_as: int | None = None,
 ) -> list[Text]:
     """Return all facts about one attempt.
 
-    at_work: the seeds of its runs that go on. merged_as: the attempt that carries its edit on, if it was overtaken.
+    running: its night is. merged_as: the attempt that carries its edit on, if it was overtaken.
     """
     decision, peak_mb = attempt.decision, memory_mb(night, attempt)
     facts = (
@@ -142,10 +142,8 @@ def attempt_lines(
         ("started", _moment(attempt.started)),
         ("folder", str(folder)),
     )
-    ended, going_on = runs_apart(attempt.runs, at_work)
-    now = [line for run in going_on for line in (Text(""), Text(f"run with seed {run.seed}{_where(run)}: going on"))]
     shown = (line for name, value in facts if value for line in fact_lines(name, value, width))
-    return [*shown, *(line for run in ended for line in _run_lines(run, width)), *now]
+    return [*shown, *(line for run in attempt.runs for line in _run_lines(run, width, running=running))]
 
 
 def _earlier(attempt: Attempt) -> tuple[Entry, ...]:
@@ -157,7 +155,7 @@ def _earlier(attempt: Attempt) -> tuple[Entry, ...]:
 def _entry_words(entry: Entry) -> str:
     decision = entry.decision
     words = f"{decision.status or decision.kind}: {decision.words}"
-    return words if entry.at is None else f"{_moment(entry.at)} {words}"
+    return f"{_moment(entry.at)} {words}"
 
 
 def _moment(at: str) -> str:
@@ -191,8 +189,11 @@ def _wrapped(line: str, width: int | None) -> list[str]:
     return textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def _run_lines(run: Run, width: int | None) -> list[Text]:
-    """Return how a run ended, and the end of its log."""
+def _run_lines(run: Run, width: int | None, *, running: bool) -> list[Text]:
+    """Return how a run ended, and the end of its log; running: its night is, so it may go on."""
+    if run.ending is Ending.RUNNING:
+        word = "going on" if running else Ending.LOST
+        return [Text(""), Text(f"run with seed {run.seed}{_where(run)}: {word}")]
     code = "" if run.exit_code is None else f", exit code {run.exit_code}"
     if run.exit_code and run.exit_code < 0:
         code = f", signal {-run.exit_code}"

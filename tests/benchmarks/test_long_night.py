@@ -10,8 +10,8 @@ from nights import git
 
 from agent.experiment import Status, incumbent
 from agent.records.journal import Journal
-from agent.records.ledger.rendering import rendered
 from agent.records.place import Place
+from agent.records.results import lines_of
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -34,9 +34,7 @@ def test_a_filled_night_is_one_to_journal_git_and_ledger(tmp_path):
     kept = [attempt for attempt in history if attempt.status is Status.KEEP]
     assert [attempt.parent for attempt in kept[1:]] == [attempt.number for attempt in kept[:-1]]
     assert len({attempt.proposal.script for attempt in history}) == 60
-    assert (place.repo.root / "results.tsv").read_text().splitlines()[1:] == b"".join(
-        rendered(night, history)
-    ).decode().splitlines()
+    assert (place.repo.root / "results.tsv").read_text().splitlines()[1:] == lines_of(night, history)
     assert place.repo.find(night.branch) == incumbent(history).commit
     assert git(place.repo.root, "fsck", "--strict", "--no-dangling") == ""
     for attempt in history:

@@ -18,8 +18,8 @@ from shipments import ship_night
 
 from agent.errors import NightError
 from agent.records.journal import Journal
-from agent.records.ledger.columns import TAG
 from agent.records.place import Place
+from agent.records.results import TAG
 from agent.script.dials import Choices, Range, read_dials, searched
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

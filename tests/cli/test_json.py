@@ -19,8 +19,8 @@ from agent.judging.intervals import Interval
 from agent.pools.contention import Contention
 from agent.proposers.mix import Share
 from agent.records.journal import Journal
-from agent.records.ledger.columns import COLUMNS
-from agent.records.standing import Stopped
+from agent.records.results import COLUMNS
+from agent.records.summary import Stopped
 from agent.view.answer import SCHEMA_VERSION
 from agent.view.facts.load import Load
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts

@@ -7,7 +7,7 @@ from pathlib import Path
 from samples import FOREIGN, UPSTREAM
 
 from agent.cli.reading.plot import width_px
-from agent.records.ledger.columns import COLUMNS, HEADER
+from agent.records.results import COLUMNS, HEADER
 
 HERE = Path(__file__).parents[2]
 SHIPPED = "nov22-cpu-mix-1"

@@ -15,7 +15,7 @@ from agent.experiment import Ending, Status
 from agent.judging.early_stop import FRACTIONS, LEAST_RUNS, Bound, Finished, bounds, losses
 from agent.night.loop import run_night
 from agent.records import terms
-from agent.records.standing import Stopped
+from agent.records.summary import Stopped
 from agent.runs.train import EarlyStopCheck, read_losses
 from agent.view.status import stopped_line
 

@@ -150,7 +150,7 @@ def test_a_stop_lets_the_run_be_scored_and_a_kill_loses_one_run(morning):
     last = morning.stopped[0].runs[-1]
     assert last.score is not None
     assert last.holdout is not None
-    assert [run.ending for run in morning.killed[3].runs if run.seed == 1003] == [Ending.LOST]
+    assert [run.ending for run in morning.killed[3].runs if run.seed == 1003] == [Ending.RUNNING]
     assert [run.ending for run in morning.attempts[3].runs if run.seed == 1003] == [Ending.LOST, Ending.FINISHED]
 
 

@@ -22,7 +22,7 @@ from agent.pools.pool import Ended
 from agent.records.journal import Journal
 from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
 from agent.runs.runner import Runner
-from agent.view.facts.workers import RunNow, read_jobs
+from agent.view.facts.workers import Work
 
 WORKERS = ("left", "right")
 TRAINS = "    while (elapsed := "
@@ -63,7 +63,7 @@ class Careless(LocalPool):
     def __init__(self, runners: Sequence[Runner]) -> None:
         super().__init__(runners)
         self.path = runners[0].folder / "journal.sqlite"
-        self.told: list[tuple[str, Job, RunNow | None]] = []  # of each job as it begins
+        self.told: list[tuple[str, Job, Work | None]] = []  # of each job as it begins
 
     @property
     def workers(self) -> Sequence[str]:
@@ -83,7 +83,7 @@ class Careless(LocalPool):
     def begin(self, worker: str, job: Job) -> None:
         super().begin(worker, job)
         with Journal.read(self.path) as journal:
-            self.told.append((worker, job, read_jobs(journal).get(worker)))
+            self.told.append((worker, job, next((job for job in journal.work() if job.worker == worker), None)))
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
         if self.is_away:
@@ -111,7 +111,7 @@ class Parallel:
     grounds: Grounds
     watcher: Watching
     attempts: tuple[Attempt, ...]
-    told: Sequence[tuple[str, Job, RunNow | None]]
+    told: Sequence[tuple[str, Job, Work | None]]
 
 
 @pytest.fixture(scope="module")

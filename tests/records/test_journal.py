@@ -16,6 +16,7 @@ from agent.errors import NightError
 from agent.experiment import (
     Dawn,
     Decision,
+    Doing,
     DryRun,
     Ending,
     Kind,
@@ -24,6 +25,7 @@ from agent.experiment import (
     Score,
     Status,
     Summary,
+    Work,
     incumbent,
 )
 from agent.files import disk_is_broken, disk_is_full
@@ -56,7 +58,7 @@ def test_an_attempt_grows_step_by_step(journal):
     assert journal.attempt(0).commit is None
     journal.record_commit(0, "c" * 40)
     run_id = journal.start_run(0, 7)
-    assert journal.attempt(0).runs[0].ending is Ending.LOST  # not ended: lost, should the harness die now
+    assert journal.attempt(0).runs[0].ending is Ending.RUNNING
     journal.end_run(run_id, RUN)
     assert journal.attempt(0).runs == (RUN,)
     journal.record_score(0, 7, Score(1.25, 0.5))
@@ -182,9 +184,7 @@ def test_several_seeds_give_a_mean_and_a_spread(journal):
 def test_an_interrupted_run_is_marked_lost_once(journal):
     propose(journal)
     journal.start_run(0, 0)
-    assert journal.at_work() == 0
     assert journal.mark_lost_runs() == 1
-    assert journal.at_work() is None
     assert journal.mark_lost_runs() == 0
     assert journal.attempt(0).done_runs == ()
 
@@ -239,7 +239,7 @@ def test_a_file_that_is_no_journal_is_named(path):
     [
         "UPDATE runs SET ending = 'in tears'",
         "UPDATE runs SET summary = '{half'",
-        "UPDATE runs SET score_s = 'long', val_bpb = 1",
+        'UPDATE runs SET score = \'{"val_bpb": "low", "wall_s": 1}\'',
         "UPDATE decisions SET kind = 'maybe'",
         "DELETE FROM night WHERE fact = 'seed'",
         "DELETE FROM scripts",
@@ -267,6 +267,18 @@ def test_bad_pages_are_damage(journal, path):
         for question in (reader.night, reader.attempts, reader.last_at_work):
             with pytest.raises(NightError, match="is damaged"):
                 question()
+
+
+def test_what_a_worker_does_is_told_from_its_beginning_to_its_end(journal):
+    propose(journal)
+    training, scoring = Work("a", Doing.TRAINING, 0, "now", 7), Work("b", Doing.SCORING, 0, "now", 8, dawn=1)
+    for work in (Work("a", Doing.REHEARSING, 0, "now"), training, scoring):
+        journal.begin(work)
+    assert journal.work() == (training, scoring)
+    journal.rest("a")
+    assert journal.work() == (scoring,)
+    journal.record_call(1)  # a killed call left it
+    assert journal.work() == ()
 
 
 def test_a_journal_knows_when_it_was_last_at_work(journal):

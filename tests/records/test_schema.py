@@ -7,8 +7,7 @@ import pytest
 from samples import NIGHT
 
 from agent.errors import NightError
-from agent.records.journal import Journal
-from agent.records.schema import VERSION
+from agent.records.journal import VERSION, Journal
 
 
 @pytest.mark.parametrize("other", [VERSION - 1, VERSION + 1])

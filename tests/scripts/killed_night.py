@@ -20,8 +20,8 @@ from agent.git import Repo
 from agent.judging.judges import Balanced
 from agent.night import loop as night
 from agent.pools.local import LocalPool
+from agent.records import results
 from agent.records.journal import Journal
-from agent.records.ledger import writing
 from agent.runs import execute
 
 JITTER = 0.01  # the judge has to measure the noise, and may ask for further seeds
@@ -51,7 +51,7 @@ STEPS = {
     "score": (execute, "score"),
     "scored": (Journal, "record_score"),
     "decide": (Journal, "record_decision"),
-    "ledger": (writing, "write_plain"),
+    "ledger": (results, "write_plain"),
     "settle": (Journal, "settle"),
 }
 

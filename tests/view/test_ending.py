@@ -9,7 +9,7 @@ from samples import HISTORY, NIGHT
 
 from agent.experiment import Attempt, Decision, Kind, Status
 from agent.judging.intervals import Interval
-from agent.records.standing import Standing
+from agent.judging.noise import noise
 from agent.view.facts.nouns import DawnFacts
 from agent.view.facts.overview import Overview, overview
 from agent.view.live.ending import BAR, BEYOND, SHADE, belief, tried_lines
@@ -85,7 +85,7 @@ def test_a_night_without_an_edit_and_one_without_noise_are_drawn_as_well():
 
 
 def standing(*history: Attempt) -> Overview:
-    return overview(NIGHT, Standing.of(history), (), (), lambda number: history[number].proposal.title)
+    return overview(NIGHT, history, (), (), noise(history))
 
 
 def test_what_was_kept_is_believed_only_where_runs_train_and_the_interval_is_above_zero():

@@ -10,7 +10,7 @@ from nights import Grounds, command, make_repository, unigram
 from terminals import Terminal
 
 from agent.clock import utc_now
-from agent.experiment import Proposal
+from agent.experiment import LOCAL, Doing, Proposal, Work
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 
@@ -86,6 +86,7 @@ def begin_run(grounds: Grounds, proposal: Proposal, seed: int) -> None:
     with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
         journal.add_attempt(1, 0, proposal, utc_now())
         journal.start_run(1, seed)
+        journal.begin(Work(LOCAL, Doing.TRAINING, 1, utc_now("milliseconds"), seed))
     out = grounds.folder("t") / "runs" / "0001" / f"seed{seed}" / "out"
     out.mkdir(parents=True)
     point = {"step": 70, "progress": 0.45, "loss": 3.21, "tokens_s": 1850}

@@ -14,7 +14,6 @@ from terminals import Emulator
 from agent.experiment import Ask, Attempt, Left, Progress, Proposal, Status
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
-from agent.records.standing import Standing
 from agent.view.facts.overview import Scored, overview
 from agent.view.live.panel import countdown
 from agent.view.live.screen import Screen
@@ -77,13 +76,14 @@ def test_a_gain_is_green_where_its_whole_interval_is_one():
         terminal, screen, _ = shown_on(80)
         best = Scored.of(1, "title", 1.5 - gain_bpb, 1, None)
         gain = Interval(gain_bpb, gain_bpb - 0.1, gain_bpb + 0.1)
-        screen.stands(dataclasses.replace(SoFar.of(MEASURED, ASKS, LEFT), best=best, gain=gain))
+        screen.stands(dataclasses.replace(SoFar.of(MEASURED, noise(MEASURED), ASKS, LEFT), best=best, gain=gain))
         assert f"{colour}{gain_bpb:.6f} ± 0.100000 below the baseline" in terminal.raw
         assert ("\x1b[32m" in terminal.raw.rpartition("best")[2].partition("\n")[0]) == bool(colour)
 
 
 def test_the_panel_and_status_agree():
-    now, told = SoFar.of(MEASURED, ASKS, LEFT), overview(NIGHT, Standing.of(MEASURED), ASKS, (), str)
+    known = noise(MEASURED)
+    now, told = SoFar.of(MEASURED, known, ASKS, LEFT), overview(NIGHT, MEASURED, ASKS, (), known)
     assert (now.baseline, now.best, now.gain) == (told.baseline, told.best, told.gain)
 
 

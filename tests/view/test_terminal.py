@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from judged import decided, scored_attempt
+from ledgers import put
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
@@ -17,10 +18,7 @@ from samples import HISTORY, NIGHT, UPSTREAM, status_lines
 from agent.experiment import Attempt, Decision, Ending, Entry, Kind, Status
 from agent.judging.judges import Greedy
 from agent.proposers.mix import Share
-from agent.records.ledger.columns import COLUMNS, Row
-from agent.records.ledger.reading import read_rows
-from agent.records.ledger.rendering import rendered
-from agent.records.ledger.writing import LedgerFile
+from agent.records.results import COLUMNS, Row, lines_of, read_rows
 from agent.script.merge import Basis
 from agent.view import terminal as report
 from agent.view.live.verdicts import verdict
@@ -32,7 +30,7 @@ def rows(tmp_path):
     other = dataclasses.replace(NIGHT, tag="u", protocol="another")
     path, nights = tmp_path / "results.tsv", [(NIGHT, HISTORY), (other, HISTORY[:1])]
     path.write_text(f"{UPSTREAM}\n")
-    LedgerFile(path).write([(night, rendered(night, history)) for night, history in nights])
+    put(path, *nights)
     return read_rows(path)
 
 
@@ -66,7 +64,7 @@ def test_a_table_has_a_line_for_every_row_also_for_shorter_ones(rows):
 
 
 def test_results_show_the_gain_certainty_seeds_and_reason(tmp_path):
-    LedgerFile(tmp_path / "results.tsv").write([(NIGHT, rendered(NIGHT, judged()))])
+    put(tmp_path / "results.tsv", (NIGHT, judged()))
     header, _, first, crash = plain(report.results_lines(read_rows(tmp_path / "results.tsv")))
     assert header.replace(" ", "") == "#val_bpbgain(+good)sureseedsstatusdescriptionreasonmemorywallscommit"
     assert [cell.strip() for cell in re.split(" {2,}", first)] == [
@@ -79,7 +77,7 @@ def test_results_show_the_gain_certainty_seeds_and_reason(tmp_path):
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160, 200])
 def test_a_narrow_terminal_gets_fewer_columns_and_no_word_is_broken(tmp_path, width):
-    LedgerFile(tmp_path / "results.tsv").write([(NIGHT, rendered(NIGHT, judged()))])
+    put(tmp_path / "results.tsv", (NIGHT, judged()))
     rows = read_rows(tmp_path / "results.tsv")
     whole, lines = plain(report.results_lines(rows)), plain(report.results_lines(rows, width))
     assert max(map(cell_len, lines)) <= max(width, 59)
@@ -115,7 +113,7 @@ def test_a_terminal_gets_an_attempt_wrapped_between_words_and_paths_that_can_be_
 @pytest.mark.parametrize("number", range(4))
 def test_seeds_are_the_same_number_in_the_verdict_and_in_the_ledger(number):
     facts = TriedEdit(NIGHT, HISTORY, number, FOLDER, None, Basis(0)).facts()
-    lines = b"".join(rendered(NIGHT, HISTORY)).decode().split("\n")
+    lines = [*lines_of(NIGHT, HISTORY), ""]
     row = dict(zip(COLUMNS, lines[number].split("\t"), strict=True))
     assert str(facts["seeds"]) == row["seeds"] == "1"
 
@@ -133,7 +131,7 @@ def test_a_difference_is_that_of_the_scores_as_they_are_shown(tmp_path):
     assert Greedy().judge(after, [before]).reason == "0.000008 below the incumbent"
     status = "\n".join(status_lines(NIGHT, [before, after]))
     assert "0.000008 below the baseline's 1.234568" in status
-    LedgerFile(tmp_path / "results.tsv").write([(NIGHT, rendered(NIGHT, [before, after]))])
+    put(tmp_path / "results.tsv", (NIGHT, [before, after]))
     assert " +0.000008 " in plain(report.results_lines(read_rows(tmp_path / "results.tsv")))[2]
 
 
@@ -167,13 +165,16 @@ def test_an_attempt_shows_what_was_decided_before_and_when():
     assert "decision    discard: revoked: it was luck" in lines
     assert "before      2026-01-02 03:04:05 UTC keep: provisional: lower" in lines
     void = dataclasses.replace(
-        attempt, decision=None, decisions=(*entries, Entry(6, None, Decision(Kind.VOID, "no GPU")))
+        attempt,
+        decision=None,
+        decisions=(*entries, Entry(6, "2026-01-02T05:04:05.678Z", Decision(Kind.VOID, "no GPU"))),
     )
     lines = plain(report.attempt_lines(NIGHT, void, FOLDER))
     at = lines.index("before      2026-01-02 03:04:05 UTC keep: provisional: lower")
     assert lines[at + 1 : at + 3] == [
-        "            2026-01-02 04:04:05 UTC discard: revoked: it was luck", "            void: no GPU",
-    ]  # fmt: skip
+        "            2026-01-02 04:04:05 UTC discard: revoked: it was luck",
+        "            2026-01-02 05:04:05 UTC void: no GPU",
+    ]
     assert not any(line.startswith("before") for line in plain(report.attempt_lines(NIGHT, HISTORY[1], FOLDER)))
 
 
@@ -196,26 +197,28 @@ def test_a_keep_that_fresh_seeds_put_above_the_baseline_is_told_as_such():
 
 def test_a_run_that_goes_on_is_not_called_lost():
     lost = dataclasses.replace(HISTORY[3].runs[0], ending=Ending.LOST, score=None)
-    at_work = dataclasses.replace(HISTORY[3], runs=(lost, lost), decision=None, settled=False)
-    there = plain(report.attempt_lines(NIGHT, at_work, Path("runs"), at_work=[0]))
+    going_on = dataclasses.replace(lost, ending=Ending.RUNNING)
+    at_work = dataclasses.replace(HISTORY[3], runs=(lost, going_on), decision=None, settled=False)
+    there = plain(report.attempt_lines(NIGHT, at_work, Path("runs"), running=True))
     gone = plain(report.attempt_lines(NIGHT, at_work, Path("runs")))
     assert [line for line in there if "run with" in line] == [
         "run with seed 0: lost, exit code 0, 31.5 s",
         "run with seed 0: going on",
     ]
     assert sum("lost" in line for line in gone) == 2
-    kept = dataclasses.replace(HISTORY[1], runs=(*HISTORY[1].runs, dataclasses.replace(lost, dawn=1)))
-    again = plain(report.attempt_lines(NIGHT, kept, Path("runs"), at_work=[0]))
+    kept = dataclasses.replace(HISTORY[1], runs=(*HISTORY[1].runs, dataclasses.replace(going_on, dawn=1)))
+    again = plain(report.attempt_lines(NIGHT, kept, Path("runs"), running=True))
     assert "run with seed 0: going on" in again
     assert not any("lost" in line for line in again)
 
 
 def test_a_run_names_its_worker_where_there_are_several_and_two_may_go_on():
     first, second = (
-        dataclasses.replace(HISTORY[3].runs[0], seed=seed, worker=f"gpu {seed}", ending=Ending.LOST) for seed in (1, 2)
+        dataclasses.replace(HISTORY[3].runs[0], seed=seed, worker=f"gpu {seed}", ending=Ending.RUNNING)
+        for seed in (1, 2)
     )
-    runs = first, dataclasses.replace(HISTORY[3].runs[0], worker="gpu 0"), second
-    lines = plain(report.attempt_lines(NIGHT, dataclasses.replace(HISTORY[3], runs=runs), FOLDER, at_work=[1, 2]))
+    runs = dataclasses.replace(HISTORY[3].runs[0], worker="gpu 0"), first, second
+    lines = plain(report.attempt_lines(NIGHT, dataclasses.replace(HISTORY[3], runs=runs), FOLDER, running=True))
     assert [line for line in lines if line.startswith("run with")] == [
         "run with seed 0 on gpu 0: finished, exit code 0, 31.5 s, val_bpb 1.750000",
         "run with seed 1 on gpu 1: going on",

@@ -19,8 +19,8 @@ from agent.git import valid_tag
 from agent.invocation import typed
 from agent.night.lock import only_night
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
+from agent.records.results import Ledger
 from agent.records.terms import SANDBOXES, Terms, as_words
 from agent.text import harmless
 

@@ -20,10 +20,9 @@ from agent.invocation import typed
 from agent.judging.intervals import Interval
 from agent.night.lock import holder
 from agent.records.journal import Journal
-from agent.records.ledger.columns import Row
-from agent.records.ledger.reading import read_rows
 from agent.records.past import DAMAGED, number_in
 from agent.records.place import Place
+from agent.records.results import Row, read_rows
 from agent.view.answer import Answer, AnswersTo
 from agent.view.facts.json import plain
 from agent.view.facts.overview import Overview, overview_of

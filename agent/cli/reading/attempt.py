@@ -14,14 +14,12 @@ from agent.experiment import Attempt, Ending, Night, Run, attempt_ref
 from agent.invocation import typed
 from agent.model.best_script import BestScript
 from agent.night.lock import holder
-from agent.records.journal import Journal
 from agent.records.past import dials_in
 from agent.records.place import Place, run_folder
 from agent.sandbox.process import LOG
 from agent.text import harmless_lines
 from agent.view import terminal
 from agent.view.answer import Answer, AnswersTo
-from agent.view.facts.journal import at_work_in, runs_apart
 from agent.view.facts.json import plain
 from agent.view.facts.read import LOG_LINES, log_tail
 from agent.view.scoring_words import without_scoring_words
@@ -72,17 +70,16 @@ def show(options: ShowOptions) -> int:
     if options.seed is not None:
         raise NightError("--seed chooses a log; add --log")
     who = holder(place.repo.common_dir)
-    with Journal.read(place.journal(night.tag)) as journal:
-        at_work = at_work_in(journal).get(attempt.number, ())
+    ended = [run for run in attempt.runs if run.ending is not Ending.RUNNING]
     is_running = who is not None and who.tag == night.tag
     if options.answer.on_stdout:
-        ended, going_on = runs_apart(attempt.runs, at_work)
-        options.answer.give(_told(place, night, attempt, ended, running=is_running and bool(going_on)))
+        is_at_work = is_running and len(ended) < len(attempt.runs)
+        options.answer.give(_told(place, night, attempt, ended, running=is_at_work))
         return 0
     folder = run_folder(place.folder(night.tag), attempt.number, night.seed).parent
     merged_as = max((one.number for one in history if one.proposal.merges == attempt.number), default=None)
-    shown = at_work if is_running else ()  # else it was killed
-    print_lines(terminal.attempt_lines(night, attempt, folder, terminal_width(), at_work=shown, merged_as=merged_as))
+    lines = terminal.attempt_lines(night, attempt, folder, terminal_width(), running=is_running, merged_as=merged_as)
+    print_lines(lines)
     return 0
 
 

@@ -1,21 +1,15 @@
 """The ledger as a table: nightshift results."""
 
 import argparse
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from agent.cli.reading.which import none_yet, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError, NothingYet
-from agent.files import read_plain
 from agent.invocation import typed
 from agent.night.lock import is_held
-from agent.records.journal import Journal
-from agent.records.ledger.columns import COLUMNS, Row, number_of
-from agent.records.ledger.ledger import Ledger, is_up_to_date
-from agent.records.ledger.reading import read_rows
 from agent.records.place import Place
+from agent.records.results import COLUMNS, Ledger, Row, number_of, read_rows
 from agent.view import terminal
 from agent.view.answer import Answer, AnswersTo
 from agent.view.screen import print_lines, terminal_width
@@ -55,16 +49,9 @@ def results(options: ResultsOptions) -> int:
 
 
 def current_rows(place: Place) -> list[Row]:
-    if not is_held(place.repo.common_dir) and not all(map(partial(_is_up_to_date, place), place.tags())):
+    if not is_held(place.repo.common_dir):
         Ledger(place).write()  # a running night does so itself: an older rendering must not overwrite the newer
     return read_rows(place.ledger)
-
-
-def _is_up_to_date(place: Place, tag: str) -> bool:
-    """Return whether the ledger has all that this night's journal knows; a journal that cannot be read has no rows."""
-    with suppress(NightError), Journal.read(place.journal(tag)) as journal:
-        return is_up_to_date(read_plain(place.ledger), journal.night(), journal)
-    return True
 
 
 def typed_row(row: Row) -> dict[str, object]:

@@ -14,12 +14,12 @@ from agent.invocation import typed
 from agent.night.lock import Holder, Stop, holder
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.standing import Standing
+from agent.records.summary import noise_of_night
 from agent.tries.line import TryLine, tries_facts, tries_line
 from agent.view.answer import Answer, AnswersTo
 from agent.view.facts.json import plain
 from agent.view.facts.overview import Overview, overview
-from agent.view.facts.workers import Crew, read_crew
+from agent.view.facts.workers import Crew, crew_of
 from agent.view.status import overview_lines
 
 HEADS = re.compile(  # of the lines below, which a terminal shows in bold
@@ -43,7 +43,9 @@ def status(options: StatusOptions) -> int:
         tag = known_tag(place, options.tag)
     who = who if who is not None and who.tag == tag else None
     with Journal.read(place.journal(tag)) as journal:
-        now, crew = read_overview(journal), read_crew(journal, None if who is None else time.time())
+        night, history, asks, calls = journal.night(), journal.outlines(), journal.asks(), journal.calls()
+        now = overview(night, history, asks, journal.dawns(), noise_of_night(journal, history))
+        crew = crew_of(night, history, asks, calls, journal.work(), None if who is None else time.time())
     stopping = who is not None and Stop(place.folder(tag)).after_run
     if options.answer.to is not None:
         tries = tries_facts(place.repo.root)
@@ -65,13 +67,10 @@ def _check_opened(place: Place) -> None:
 
 
 def read_overview(journal: Journal, *, with_noise: bool = True) -> Overview:
-    """Return the overview of a night by a few queries to its journal; without noise, its gain has no interval."""
-
-    def title_of(number: int) -> str:
-        return journal.attempt(number).proposal.title
-
-    now = Standing.read(journal, with_noise=with_noise)
-    return overview(journal.night(), now, journal.asks(), journal.dawns(), title_of)
+    """Return the overview of a night from its journal; without noise, its gain has no interval."""
+    history = journal.outlines()
+    noise = noise_of_night(journal, history) if with_noise else None
+    return overview(journal.night(), history, journal.asks(), journal.dawns(), noise)
 
 
 def _facts(now: Overview, who: Holder | None, *, stopping: bool) -> dict[str, object]:

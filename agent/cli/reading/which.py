@@ -11,8 +11,8 @@ from agent.git import valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.night.lock import holder, is_held
 from agent.records.journal import Journal
-from agent.records.ledger.reading import tags_in
 from agent.records.place import Place, check_unpacked
+from agent.records.results import tags_in
 
 BEST, CONFIRMED = "best", "confirmed"  # words for an attempt
 

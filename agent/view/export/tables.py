@@ -14,7 +14,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from agent.errors import NightError
 from agent.files import check_plain, write_plain
 from agent.lab.hardware import write_atomically
-from agent.records.ledger.columns import FORMULA, TEXT_MARK
+from agent.records.results import FORMULA, TEXT_MARK
 from agent.text import harmless_lines
 from agent.view.export.rows import DIAL, PARTS, Row, flat, mapped, parts
 from agent.view.facts.nouns import AttemptFacts, NightFacts

@@ -1,7 +1,7 @@
 """Read the facts of a night from its journal."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -21,7 +21,7 @@ from agent.experiment import (
 )
 from agent.records.journal import Journal
 from agent.records.past import dials_in
-from agent.records.standing import noise_of_night
+from agent.records.summary import noise_of_night
 from agent.script.dials import Value
 from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts, RunFacts
 from agent.view.facts.overview import dawn_of, fixed_facts, sources_of
@@ -33,14 +33,11 @@ Turned = Mapping[str, tuple[Value, Value]]
 def of_journal(journal: Journal) -> NightFacts:
     night, history, asks, dawns = journal.night(), journal.outlines(), journal.asks(), journal.dawns()
     turned = _turned(night, history, journal)
-    found, best, at_work = noise_of_night(journal), incumbent(history), at_work_in(journal)
+    found, best = noise_of_night(journal, history), incumbent(history)
     called: dict[int, list[Ask]] = defaultdict(list)
     for ask in asks:
         called[ask.attempt].append(ask)
-    attempts = with_merges(
-        _attempt(night, one, called[one.number], turned.get(one.number, {}), at_work.get(one.number, ()))
-        for one in history
-    )
+    attempts = with_merges(_attempt(night, one, called[one.number], turned.get(one.number, {})) for one in history)
     ends = (run.ended for one in history for run in one.runs if run.ended is not None)
     return NightFacts(
         **fixed_facts(night),
@@ -57,13 +54,10 @@ def of_journal(journal: Journal) -> NightFacts:
     )
 
 
-def _attempt(
-    night: Night, attempt: Attempt, asks: Collection[Ask], dials: Turned, at_work: Collection[int]
-) -> AttemptFacts:
+def _attempt(night: Night, attempt: Attempt, asks: Collection[Ask], dials: Turned) -> AttemptFacts:
     decision, proposal, peak_mb, millions = (
         attempt.decision, attempt.proposal, memory_mb(night, attempt), params_M(attempt),
     )  # fmt: skip
-    runs, _ = runs_apart(attempt.runs, at_work)
     costs = [ask.usd for ask in asks if ask.usd is not None]
     return AttemptFacts(
         number=attempt.number,
@@ -88,7 +82,7 @@ def _attempt(
         commit=attempt.commit,
         without=proposal.without,
         dials=dials,
-        runs=tuple(map(_run, runs)),
+        runs=tuple(_run(run) for run in attempt.runs if run.ending is not Ending.RUNNING),
         decisions=tuple(map(_decision, attempt.decisions)),
         dry_run_s=attempt.dry_run.wall_s if attempt.dry_run else 0.0,
         merges=proposal.merges,
@@ -100,25 +94,6 @@ def with_merges(attempts: Iterable[AttemptFacts]) -> tuple[AttemptFacts, ...]:
     found = tuple(attempts)
     merged_as = {one.merges: one.number for one in found if one.merges is not None}
     return tuple(replace(one, merged_as=merged_as[one.number]) if one.number in merged_as else one for one in found)
-
-
-def at_work_in(journal: Journal) -> Mapping[int, list[int]]:
-    """Return attempt → the seeds of its runs that have not ended; asked for after the attempts were read."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for row in journal.query("SELECT attempt, seed FROM runs WHERE ending IS NULL"):
-        found[row["attempt"]].append(row["seed"])
-    return found
-
-
-def runs_apart(runs: Sequence[Run], at_work: Collection[int]) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
-    """Return the runs that have ended, and those that go on: of each of these seeds the last.
-
-    One that began after the runs were read is not among them.
-    """
-    last = {run.seed: at for at, run in enumerate(runs)}
-    going_on = {last[seed] for seed in at_work if seed in last and runs[last[seed]].ending is Ending.LOST}
-    ended = tuple(run for at, run in enumerate(runs) if at not in going_on)
-    return ended, tuple(runs[at] for at in sorted(going_on))
 
 
 def _run(run: Run) -> RunFacts:

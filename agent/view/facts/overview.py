@@ -1,7 +1,4 @@
-"""Sum up a night: where it stands, what each source of ideas brought and cost, and what dawn has found.
-
-The same overview comes of all facts of a night and of a few queries to its journal; a test compares the two.
-"""
+"""Sum up a night: where it stands, what each source of ideas brought and cost, and what dawn has found."""
 
 import json
 from collections import Counter
@@ -10,10 +7,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from agent.experiment import VOID, Ask, Attempt, Dawn, Ending, Night, Status, short, source_name
+from agent.experiment import VOID, Ask, Attempt, Dawn, Ending, History, Night, Noise, Status, short, source_name
 from agent.judging.intervals import Interval
 from agent.proposers.mix import Share, shares_of
-from agent.records.standing import Brought, Standing, Stopped, summed
+from agent.records.summary import Brought, Stopped, summary
 from agent.text import shown_difference
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts, RunFacts
 
@@ -92,9 +89,10 @@ def overview_of(facts: NightFacts) -> Overview:
 
 
 def overview(
-    night: Night, now: Standing, asks: Sequence[Ask], dawns: Sequence[Dawn], title_of: Callable[[int], str]
+    night: Night, history: History, asks: Sequence[Ask], dawns: Sequence[Dawn], noise: Noise | None
 ) -> Overview:
-    """Return the overview of a night from where its journal says that it stands."""
+    """Return the overview of a night from what its journal holds; noise: of its scores."""
+    now = summary(history, noise)
     sigma_bpb = now.noise.sigma_bpb if now.noise else None
     baseline, best = (scored_attempt(one, sigma_bpb) for one in (now.first, now.best))
     sources = shares_of(now.brought, asks)
@@ -124,7 +122,7 @@ def overview(
         hours={what: wall_s / 3600 for what, wall_s in spent_s.items()},
         usd=cost_usd(sources),
         sources=sources,
-        dawn=dawn_of(dawns, title_of),
+        dawn=dawn_of(dawns, lambda number: history[number].proposal.title),
     )
 
 
@@ -206,19 +204,15 @@ def sources_of(attempts: Sequence[AttemptFacts], asks: Sequence[Ask] | None) -> 
 
     asks: None where the calls themselves are not known, but the time that they took is.
     """
-    known = {one.number: one for one in attempts}
-    ideas = (
-        Brought(
-            source_name(one.source),
-            1,
-            one.status == Status.KEEP,
-            kept_gain_bpb(one, known),
-            one.spent_s + (one.asked_s if asks is None else 0.0),
-        )
-        for one in attempts
-        if one.parent is not None and one.is_idea
-    )
-    return shares_of(summed(ideas), asks or ())
+    known = {attempt.number: attempt for attempt in attempts}
+    brought: dict[str, Brought] = {}
+    for attempt in attempts:
+        if attempt.parent is not None and attempt.is_idea:
+            name, is_kept = source_name(attempt.source), attempt.status == Status.KEEP
+            spent_s = attempt.spent_s + (attempt.asked_s if asks is None else 0.0)
+            gain = max(0.0, gain_bpb(attempt, known) or 0.0) if is_kept else None
+            brought[name] = brought.get(name, Brought(name)).plus(gain, spent_s)
+    return shares_of(tuple(brought.values()), asks or ())
 
 
 def gain_bpb(attempt: AttemptFacts, known: Mapping[int, AttemptFacts]) -> float | None:
@@ -243,11 +237,6 @@ def measured_gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
     if parent is None or parent.val_bpb is None or attempt.val_bpb is None:
         return None
     return shown_difference(parent.val_bpb, attempt.val_bpb)
-
-
-def kept_gain_bpb(attempt: AttemptFacts, known: Mapping[int, AttemptFacts]) -> float:
-    """Return the gain of a kept attempt; 0 if it is not kept."""
-    return max(0.0, gain_bpb(attempt, known) or 0.0) if attempt.status == Status.KEEP else 0.0
 
 
 def hours(facts: NightFacts) -> tuple[tuple[str, float], ...]:

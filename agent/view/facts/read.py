@@ -10,9 +10,9 @@ from agent.experiment import Curve
 from agent.files import read_end
 from agent.git import valid_tag
 from agent.records.journal import Journal
-from agent.records.ledger.reading import read_rows
 from agent.records.past import DAMAGED
 from agent.records.place import Place, run_folder
+from agent.records.results import read_rows
 from agent.text import harmless, shorten
 from agent.view.facts.journal import of_journal
 from agent.view.facts.nouns import NightFacts

@@ -11,8 +11,8 @@ from typing import Any
 from agent.experiment import Dawn, Ending, Kind, NightCall, Status
 from agent.judging.champion import SOURCE as DAWN
 from agent.judging.noise import TELLING_APART
-from agent.records.ledger.columns import Row, number_of
 from agent.records.past import ATTEMPTS, FACTS, PastAttempt, attempt_in, number_in, text_of
+from agent.records.results import Row, number_of
 from agent.records.shipped import FINDINGS
 from agent.view.facts.journal import Turned, turned, with_merges
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts

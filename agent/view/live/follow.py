@@ -5,50 +5,36 @@ kept waiting.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from agent.experiment import Attempt, Ending, Kind, Left
+from agent.experiment import LOCAL, Attempt, Doing, History, Kind, Left, Work
 from agent.records.journal import Journal
 from agent.records.place import run_folder
+from agent.records.summary import noise_of_night
 from agent.runs.train import read_progress
-from agent.view.facts.workers import RunNow, read_busy, read_crew, read_jobs
+from agent.view.facts.workers import read_busy, read_crew
 from agent.view.live.screen import Screen
 from agent.view.live.so_far import SoFar
 
 EARLIER = 3  # verdicts that are shown at the beginning
-MARKS = """
-    SELECT (SELECT coalesce(max(id), 0) FROM decisions) AS decision,
-        (SELECT coalesce(max(id), 0) FROM asks) AS ask,
-        (SELECT count(*) FROM attempts WHERE without = '[]' AND parent IS NOT NULL) AS ideas
-"""
-LATEST = f"SELECT attempt FROM decisions GROUP BY attempt ORDER BY max(id) DESC LIMIT {EARLIER}"
-LAST_RUN = "SELECT * FROM runs ORDER BY id DESC LIMIT 1"
-LAST_ATTEMPT = """
-    SELECT number, started,
-        (SELECT status FROM decisions WHERE attempt = number ORDER BY id DESC LIMIT 1) AS status,
-        (SELECT at FROM decisions ORDER BY id DESC LIMIT 1) AS decided,
-        (SELECT max(number) FROM dawns WHERE ended IS NULL) AS dawn
-    FROM attempts ORDER BY number DESC LIMIT 1
-"""
 
 
 class Activity(StrEnum):
+    """Name what a night can be at, beside the jobs of its workers."""
+
     ASKING = "asking"
-    PREPARING = "preparing"  # commit, dry run
-    TRAINING = "training"
-    SCORING = "scoring"
-    AUDITING = "auditing"
+    PREPARING = "preparing"  # commit
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """Hold what a night is at, as its journal tells."""
 
-    work: Activity
+    work: Activity | Doing
     attempt: int
     seed: int | None = None
     dawn: int = 0  # 0: it is night
@@ -56,22 +42,16 @@ class Moment:
 
     @classmethod
     def read(cls, journal: Journal) -> "Moment":
-        runs, attempts = journal.query(LAST_RUN), journal.query(LAST_ATTEMPT)
+        work = journal.work()
+        if work:
+            return cls(work[0].doing, work[0].attempt, work[0].seed, work[0].dawn, work[0].began)
+        *_, attempts = journal.changes()
         if not attempts:
             return cls(Activity.ASKING, 0)
-        last, run = attempts[0], runs[0] if runs else None
-        if run is not None and run["ending"] is None:
-            return cls(Activity.TRAINING, run["attempt"], run["seed"], run["dawn"], run["began"])
-        if run is not None and run["ending"] == Ending.FINISHED:
-            if run["val_bpb"] is None and run["failure"] is None:
-                return cls(Activity.SCORING, run["attempt"], run["seed"], run["dawn"], run["ended"])
-            is_open = last["status"] is None and last["number"] == run["attempt"]
-            if is_open or (last["dawn"] is not None and run["dawn"]):
-                work = Activity.SCORING if run["dawn"] and run["holdout"] is None else Activity.AUDITING
-                return cls(work, run["attempt"], run["seed"], run["dawn"])
-        if last["status"] is None:
-            return cls(Activity.PREPARING, last["number"], began=last["started"])
-        return cls(Activity.ASKING, last["number"] + 1, began=last["decided"])
+        last = journal.attempt(attempts - 1)
+        if last.decision is None:
+            return cls(Activity.PREPARING, last.number, began=last.started)
+        return cls(Activity.ASKING, last.number + 1, began=last.decisions[-1].at)
 
     @property
     def elapsed_s(self) -> float | None:
@@ -90,10 +70,11 @@ class Follower:
 
     def __init__(self, folder: Path, journal: Path, screen: Screen) -> None:
         self._folder, self._path, self._screen = folder, journal, screen
+        self._changes: tuple[int, ...] = ()  # of the journal at the last look
+        self._history: History = ()
         self._decision: int | None = None  # the last that was shown
-        self._ask = 0
         self._moment: Moment | None = None  # of a night with one worker
-        self._jobs: Mapping[str, RunNow] | None = None  # of one with several; None: it has one, as far as is known
+        self._jobs: Mapping[str, Work] | None = None  # of one with several; None: it has one, as far as is known
         self._begun: set[int] = set()  # attempts whose beginning was shown
 
     def look(self, left: Callable[[int], Left]) -> None:
@@ -101,99 +82,91 @@ class Follower:
         with Journal.read(self._path) as journal:
             if self._jobs is None and read_busy(journal) is not None:
                 self._jobs = {}
-            (marks,) = journal.query(MARKS)
-            if self._decision != marks["decision"]:
-                self._show_verdicts(journal)
-            if (self._decision, self._ask) != (marks["decision"], marks["ask"]):
+            changes = journal.changes()
+            if changes != self._changes:
+                self._history = journal.outlines()
+                self._show_verdicts()
                 load = None if self._jobs is None else read_crew(journal, time.time()).load
-                self._screen.stands(SoFar.read(journal, left(marks["ideas"]), load))
-            self._decision, self._ask = marks["decision"], marks["ask"]
+                noise = noise_of_night(journal, self._history)
+                ideas = sum(attempt.is_edit for attempt in self._history)
+                self._screen.stands(SoFar.of(self._history, noise, journal.asks(), left(ideas), load))
+            self._changes = changes
             if self._jobs is None:
-                self._show_work(journal)
+                self._show_work(Moment.read(journal))
             else:
-                self._show_jobs(journal, self._jobs)
+                self._show_jobs(journal.work(), self._jobs)
         if self._jobs is None:
             self._show_progress()
         else:
             self._show_progress_of(self._jobs)
 
-    def _show_verdicts(self, journal: Journal) -> None:
+    def _show_verdicts(self) -> None:
         since = self._decision
-        new = LATEST if since is None else f"SELECT DISTINCT attempt FROM decisions WHERE id > {since:d}"
-        found = journal.attempts_among({row["attempt"] for row in journal.query(new)})
-        parents = journal.attempts_among({one.parent for one in found if one.parent is not None})
-        known = {one.number: one for one in (*parents, *found)}
-        for attempt in sorted(found, key=lambda one: one.decisions[-1].id):
-            if _is_verdict(attempt, since or 0):
-                self._screen.attempt_settled(attempt, None if attempt.parent is None else known[attempt.parent])
+        decided = sorted((one for one in self._history if one.decisions), key=lambda one: one.decisions[-1].id)
+        for attempt in decided[-EARLIER:] if since is None else decided:
+            if attempt.decisions[-1].id > (since or 0) and _is_verdict(attempt, since or 0):
+                parent = None if attempt.parent is None else self._history[attempt.parent]
+                self._screen.attempt_settled(attempt, parent)
                 self._moment = None
+        self._decision = decided[-1].decisions[-1].id if decided else 0
 
-    def _show_work(self, journal: Journal) -> None:
-        now = Moment.read(journal)
+    def _show_work(self, now: Moment) -> None:
         before, self._moment = self._moment, now
         if now == before:
             return
         if now.work is Activity.ASKING:
             self._screen.asking_began(now.attempt)
             return
-        (attempt,) = journal.attempts_among({now.attempt})
+        attempt = self._history[now.attempt]
         if before is None or before.attempt != now.attempt or before.work is Activity.ASKING:
             self._screen.attempt_began(attempt)
-        match now.work:
-            case Activity.PREPARING:
-                self._screen.dry_run_began(attempt)
-            case Activity.TRAINING:
-                assert now.seed is not None
-                if now.dawn:
-                    self._screen.dawn_began(None, _runs_of_dawn(journal, now.dawn) - 1)
-                self._screen.run_began(attempt, now.seed)
-            case Activity.SCORING:
-                self._screen.scoring_began(attempt)
-            case Activity.AUDITING:
-                self._screen.audit_began(attempt)
+        if isinstance(now.work, Doing):
+            self._show_job(Work(LOCAL, now.work, now.attempt, now.began or "", now.seed, now.dawn))
+
+    def _show_job(self, job: Work) -> None:
+        attempt = self._history[job.attempt]
+        match job.doing:
+            case Doing.REHEARSING:
+                self._screen.dry_run_began(attempt, job.worker)
+            case Doing.TRAINING:
+                assert job.seed is not None
+                if job.dawn:
+                    self._screen.dawn_began(None, sum(len(one.dawn_runs(job.dawn)) for one in self._history))
+                self._screen.run_began(attempt, job.seed, job.worker)
+            case Doing.SCORING:
+                self._screen.scoring_began(attempt, job.worker)
+            case Doing.AUDITING:
+                self._screen.audit_began(attempt, job.worker)
 
     def _show_progress(self) -> None:
         now = self._moment
         assert now is not None
         point = None
-        if now.work is Activity.TRAINING and now.seed is not None:
+        if now.work is Doing.TRAINING and now.seed is not None:
             point = read_progress(run_folder(self._folder, now.attempt, now.seed) / "out")
         self._screen.progressed(point, now.elapsed_s)
 
     # ---- several workers ---------------------------------------------------------------------------------------------
 
-    def _show_jobs(self, journal: Journal, before: Mapping[str, RunNow]) -> None:
-        """Show what each worker does; dry runs are in no journal before they have ended."""
-        now = self._jobs = read_jobs(journal)
-        attempts = {one.number: one for one in journal.attempts_among({job.attempt for job in now.values()})}
-        for job in now.values():
+    def _show_jobs(self, work: Sequence[Work], before: Mapping[str, Work]) -> None:
+        """Show what each worker does."""
+        self._jobs = {job.worker: job for job in work}
+        for job in self._jobs.values():
             if job == before.get(job.worker):
                 continue
-            attempt = attempts[job.attempt]
-            if attempt.number not in self._begun:
-                self._begun.add(attempt.number)
-                self._screen.attempt_began(attempt)
-            match Activity(job.doing):
-                case Activity.TRAINING:
-                    if job.dawn:
-                        self._screen.dawn_began(None, _runs_of_dawn(journal, job.dawn) - 1)
-                    self._screen.run_began(attempt, job.seed, job.worker)
-                case Activity.SCORING:
-                    self._screen.scoring_began(attempt, job.worker)
-                case Activity.AUDITING:
-                    self._screen.audit_began(attempt, job.worker)
-        for worker in before.keys() - now.keys():
+            if job.attempt not in self._begun:
+                self._begun.add(job.attempt)
+                self._screen.attempt_began(self._history[job.attempt])
+            self._show_job(job)
+        for worker in before.keys() - self._jobs.keys():
             self._screen.worker_rests(worker)
 
-    def _show_progress_of(self, jobs: Mapping[str, RunNow]) -> None:
+    def _show_progress_of(self, jobs: Mapping[str, Work]) -> None:
         for job in jobs.values():
-            trains = job.doing == Activity.TRAINING
-            point = read_progress(run_folder(self._folder, job.attempt, job.seed) / "out") if trains else None
-            self._screen.progressed(point, seconds_since(job.since), job.worker)
-
-
-def _runs_of_dawn(journal: Journal, dawn: int) -> int:
-    return int(journal.query(f"SELECT count(*) AS runs FROM runs WHERE dawn = {dawn:d}")[0]["runs"])
+            point = None
+            if job.doing is Doing.TRAINING and job.seed is not None:
+                point = read_progress(run_folder(self._folder, job.attempt, job.seed) / "out")
+            self._screen.progressed(point, seconds_since(job.began), job.worker)
 
 
 def _is_verdict(attempt: Attempt, since: int) -> bool:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from agent.experiment import LOCAL, Ask, Attempt, History, Left, NightCall
 from agent.experiment import Progress as Point
+from agent.judging.noise import noise
 from agent.text import harmless, harmless_lines
 from agent.view.facts.load import Load, load_of_history
 from agent.view.facts.workers import runs_in_flight
@@ -69,7 +70,7 @@ class Screen:
 
     def night_stands(self, history: History, asks: Sequence[Ask], left: Left) -> None:
         if self._panel is not None:
-            self.stands(SoFar.of(history, asks, left, self._load_of(history, asks)))
+            self.stands(SoFar.of(history, noise(history), asks, left, self._load_of(history, asks)))
 
     def _load_of(self, history: History, asks: Sequence[Ask]) -> Load | None:
         """Return how busy several workers were, as it was computed a moment ago; None with one worker."""

@@ -4,11 +4,9 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agent.experiment import Ask, Attempt, History, Left, Noise, Status, incumbent
+from agent.experiment import Ask, History, Left, Noise, Status
 from agent.judging.intervals import Interval
-from agent.judging.noise import noise
-from agent.records.journal import Journal
-from agent.records.standing import Standing, verdicts
+from agent.records.summary import summary
 from agent.view.facts.load import Load
 from agent.view.facts.overview import Scored, gain_of, scored_attempt
 
@@ -49,30 +47,13 @@ class SoFar:
     load: Load | None = None  # of several workers; None: the night has one
 
     @classmethod
-    def of(cls, history: History, asks: Iterable[Ask], left: Left, load: Load | None = None) -> "SoFar":
-        """Compute it from the attempts that a night holds in memory."""
-        first = history[0] if history else None
-        return cls._of(verdicts(history), first, incumbent(history), noise(history), asks, left, load)
-
-    @classmethod
-    def read(cls, journal: Journal, left: Left, load: Load | None = None) -> "SoFar":
-        """Compute it from a journal, without reading every attempt."""
-        now = Standing.read(journal)
-        return cls._of(now.counts, now.first, now.best, now.noise, journal.asks(), left, load)
-
-    @classmethod
-    def _of(
-        cls,
-        counts: Mapping[Status, int],
-        first: Attempt | None,
-        best: Attempt | None,
-        found: Noise | None,
-        asks: Iterable[Ask],
-        left: Left,
-        load: Load | None,
+    def of(
+        cls, history: History, noise: Noise | None, asks: Iterable[Ask], left: Left, load: Load | None = None
     ) -> "SoFar":
-        sigma_bpb = found.sigma_bpb if found is not None else None
-        scored, baseline = scored_attempt(best, sigma_bpb), scored_attempt(first, sigma_bpb)
+        """Compute it from the attempts of a night."""
+        now = summary(history, noise)
+        sigma_bpb = now.noise.sigma_bpb if now.noise is not None else None
+        scored, baseline = scored_attempt(now.best, sigma_bpb), scored_attempt(now.first, sigma_bpb)
         gain = gain_of(baseline, scored, sigma_bpb)
         ends_s = None if left.seconds is None else time.time() + left.seconds
-        return cls(counts, baseline, scored, gain, found, CostSoFar.of(asks), left.experiments, ends_s, load)
+        return cls(now.counts, baseline, scored, gain, now.noise, CostSoFar.of(asks), left.experiments, ends_s, load)

@@ -11,13 +11,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from agent.errors import NightError
-from agent.experiment import Curve
+from agent.experiment import Curve, Doing
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.facts.nouns import NightFacts
 from agent.view.facts.read import curve, log_tail, night_facts, rounded
 from agent.view.facts.workers import Busy, read_busy
-from agent.view.live.follow import Activity, Moment
+from agent.view.live.follow import Moment
 from agent.view.serve import present
 
 PERIOD_S, HEARTBEAT_S = 1.0, 15.0
@@ -126,7 +126,7 @@ class Feed:
         }
         several = None
         if snapshot.busy is not None:
-            several = present.workers_of(watched.place, watched.tag, snapshot.busy)
+            several = present.workers_of(watched.place, facts, snapshot.busy)
         snapshot = snapshot.telling("night", told).telling("workers", several)
         if now is None:
             return snapshot.telling("now", None).telling("curve", None).telling("log", "")
@@ -138,7 +138,7 @@ class Feed:
         snapshot = snapshot.telling("now", {**where, **times, **progress, **words})
         if now.seed is None:
             return snapshot.telling("curve", None).telling("log", "")
-        log = log_tail(watched.place, facts.tag, now.attempt, now.seed, scoring=now.work is Activity.SCORING)
+        log = log_tail(watched.place, facts.tag, now.attempt, now.seed, scoring=now.work is Doing.SCORING)
         snapshot = snapshot.telling("log", log or "")
         points = rounded(curve(watched.place, facts.tag, now.attempt, now.seed))
         best = _incumbents_curve(snapshot, now)

@@ -18,8 +18,8 @@ from agent.experiment import (
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import Ledger
 from agent.records.place import Place
+from agent.records.results import Ledger
 from agent.records.shipped import ship
 from agent.view.charts.tradeoffs import front
 from agent.view.facts.json import as_json, plain

@@ -12,6 +12,7 @@ from eventful import SCRIPT, fill
 from nights import Grounds, environment, make_repository
 
 from agent.cli.reading.status import next_step, read_overview
+from agent.judging.noise import noise
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -25,6 +26,8 @@ from agent.view.facts.workers import Crew
 def place(tmp_path_factory):
     place = Place.of(make_repository(tmp_path_factory.mktemp("status") / "repository", SCRIPT) / "train_mlx.py")
     fill(place)
+    with Journal.resume(place.journal("t")) as journal:
+        journal.record_noise(noise(journal.attempts()))  # as a night does
     return place
 
 
@@ -117,7 +120,7 @@ def test_status_for_programs_starts_without_numpy_rich_and_the_other_commands(pl
     )
     assert json.loads(done.stdout)["tag"] == "t"
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "agent.records.standing" in imported
+    assert "agent.records.summary" in imported
     slow = {"numpy", "scipy", "rich", "psutil", "agent.cli.training", "agent.night.loop", "agent.view.terminal"}
     assert imported & slow == set()
 

@@ -14,7 +14,7 @@ from judged import scored_run
 from nights import Grounds, make_repository, unigram
 from samples import status_lines
 
-from agent.experiment import LOCAL, Ending, NightCall, Proposal
+from agent.experiment import LOCAL, Doing, Ending, NightCall, Proposal, Work
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -22,7 +22,7 @@ from agent.records.shipped import ship
 from agent.view.facts.load import RunTimes, busy_times, busy_times_of, in_order, load, load_of, load_of_history
 from agent.view.facts.read import night_facts
 from agent.view.facts.records import of_record
-from agent.view.facts.workers import read_crew, read_jobs
+from agent.view.facts.workers import read_crew
 
 JOB_S = MINUTES_S + SCORING_S
 
@@ -131,15 +131,14 @@ def test_a_journal_tells_who_is_at_work_and_how_busy_all_were(place):
 def test_who_scores_or_audits_the_run_of_another_worker_is_told_by_the_journal(place, tmp_path):
     shutil.copyfile(place.journal("t"), tmp_path / "journal.sqlite")
     with Journal.resume(tmp_path / "journal.sqlite") as journal:
-        (audited,) = (job for job in read_jobs(journal).values() if job.doing == "auditing")
-        journal.start_examination("gpu 2", "scoring", 16, 0, "validation")  # which gpu 3 has trained
-        journal.start_examination("gpu 9", "auditing", audited.attempt, 0, "validation")  # its first job
+        journal.begin(Work("gpu 2", Doing.SCORING, 16, at(time.time()), 0))  # which gpu 3 has trained
+        journal.begin(Work("gpu 9", Doing.AUDITING, 15, at(time.time()), 0))  # its first job
         crew = read_crew(journal, time.time())
         assert [(one.name, one.runs > 0, one.doing, one.attempt) for one in crew.workers[2:]] == [
             *(("gpu 2", True, "scoring", 16), ("gpu 3", True, "scoring", 16), ("gpu 9", False, "auditing", 15)),
         ]
         journal.record_call(4)
-        assert {job.doing for job in read_jobs(journal).values()} == {"training"}  # what an earlier call began is over
+        assert journal.work() == ()  # what an earlier call began is over
 
 
 def test_facts_leave_out_every_run_that_goes_on(place):
@@ -192,10 +191,12 @@ def test_status_of_a_night_with_one_worker_tells_the_phase_and_seed_of_its_run(t
         journal.add_attempt(4, 0, Proposal(unigram(SHARPNESS=0.3), "blunter", "", "search"), at(time.time()))
         assert at_work() == ["at work: #4 blunter"]  # a dry run is no run yet
         journal.end_run(journal.start_run(4, 7), run)
+        journal.begin(Work(LOCAL, Doing.SCORING, 4, at(time.time()), 7))
         assert at_work() == ["at work: scoring, seed 7: #4 blunter"]
         journal.record_score(4, 7, run.score)
+        journal.begin(Work(LOCAL, Doing.AUDITING, 4, at(time.time()), 7))
         assert at_work() == ["at work: auditing, seed 7: #4 blunter"]
-        journal.start_run(4, 8)
+        journal.begin(Work(LOCAL, Doing.TRAINING, 4, at(time.time()), 8))
         assert at_work() == ["at work: training, seed 8: #4 blunter"]
     assert at_work() == ["unfinished, goes on when the night does: #4 blunter"]
 

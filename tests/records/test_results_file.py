@@ -4,15 +4,12 @@ import dataclasses
 import os
 
 import pytest
-from ledgers import cells, render, rows
+from ledgers import cells, put, render
 from samples import FOREIGN, HISTORY, NIGHT, UPSTREAM
 
 from agent.errors import NightError
 from agent.files import read_plain, write_plain
-from agent.records.ledger.columns import HEADER
-from agent.records.ledger.reading import read_rows
-from agent.records.ledger.rendering import rendered
-from agent.records.ledger.writing import LedgerFile
+from agent.records.results import HEADER, lines_of, read_rows
 
 
 def test_rendering_twice_changes_nothing():
@@ -22,7 +19,7 @@ def test_rendering_twice_changes_nothing():
 
 def test_rows_of_other_nights_stay_verbatim_and_in_place():
     odd = "ffffff0\tnot a number\t\tKEEP\tan odd \u2028 row \x1c of twenty cells" + "\t" * 15
-    mine = rows(NIGHT, HISTORY)
+    mine = lines_of(NIGHT, HISTORY)
     before = "\n".join([HEADER, UPSTREAM, FOREIGN, *mine[:2], odd])  # no newline at the end
     after = render(before, [(NIGHT, HISTORY)]).split("\n")
     assert after == [HEADER, UPSTREAM, FOREIGN, *mine, odd, ""]
@@ -37,7 +34,7 @@ def test_a_deleted_ledger_comes_back_whole():
 def test_bytes_that_are_no_utf8_survive(tmp_path):
     path = tmp_path / "results.tsv"
     path.write_bytes(UPSTREAM.encode() + b" \xff\r\n")
-    LedgerFile(path).write([(NIGHT, rendered(NIGHT, HISTORY))])
+    put(path, (NIGHT, HISTORY))
     assert UPSTREAM.encode() + b" \xff\r\n" in path.read_bytes()
 
 
@@ -46,29 +43,6 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     for use in (read_plain, read_rows, lambda path: write_plain(path, "text\n")):
         with pytest.raises(NightError, match=r"results\.tsv is no plain file; move it away"):
             use(tmp_path / "results.tsv")
-
-
-def test_what_another_wrote_meanwhile_stays(tmp_path):
-    path, lines = tmp_path / "results.tsv", [(NIGHT, rendered(NIGHT, HISTORY))]
-    file = LedgerFile(path)
-    file.write(lines)
-    path.write_text(f"{path.read_text()}{UPSTREAM}\n")
-    file.write(lines)
-    file.write([])
-    assert path.read_text().split("\n") == [HEADER, *rows(NIGHT, HISTORY), UPSTREAM, ""]
-
-
-def test_what_another_wrote_in_place_stays_though_size_and_time_are_as_they_were(tmp_path):
-    path, lines = tmp_path / "results.tsv", [(NIGHT, rendered(NIGHT, HISTORY))]
-    path.write_text(f"{HEADER}\n{UPSTREAM}\n")
-    file = LedgerFile(path)
-    file.write(lines)
-    before = path.stat()
-    with path.open("r+") as text:
-        text.write(path.read_text().replace(UPSTREAM[:7], "changed"))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    file.write(lines)
-    assert path.read_text().split("\n") == [HEADER, f"changed{UPSTREAM[7:]}", *rows(NIGHT, HISTORY), ""]
 
 
 def test_a_header_with_a_byte_order_mark_is_one():

@@ -4,20 +4,16 @@ import dataclasses
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 from commands import refused
 from judged import scored_attempt
 from samples import HISTORY, NIGHT, enter
 
-from agent.experiment import Attempt, Decision, Ending, History, Kind, Night, Run, Score, Status
+from agent.experiment import Attempt, History, Night, Status
 from agent.files import remove
 from agent.records.journal import Journal
-from agent.records.ledger.ledger import Ledger, is_up_to_date
-from agent.records.ledger.reading import read_rows
-from agent.records.ledger.rendering import rendered
-from agent.records.ledger.writing import LedgerFile
 from agent.records.place import Place
+from agent.records.results import Ledger, read_rows
 
 
 def scored(number: int, parent: int | None = None) -> Attempt:
@@ -35,8 +31,12 @@ def test_what_has_changed_in_any_journal_is_in_the_ledger_when_it_is_written_aga
     with Journal.create(place.journal("t"), NIGHT) as journal:
         enter(journal, scored(0))
         assert written_again() == ["t 0"]
+        assert written_again(running) == ["t 0", "u 0", "u 1"]
         enter(journal, scored(1, parent=0))
-        assert written_again(running) == ["t 0", "t 1", "u 0", "u 1"]
+        assert written_again() == ["t 0", "t 1", "u 0", "u 1"]
+        stamp = place.ledger.stat().st_mtime_ns
+        assert written_again() == ["t 0", "t 1", "u 0", "u 1"]
+        assert place.ledger.stat().st_mtime_ns == stamp
     place.ledger.unlink()
     assert written_again(running) == ["t 0", "t 1", "u 0", "u 1"]
     place.journal("t").write_text("no journal any more")
@@ -109,37 +109,3 @@ def test_a_link_that_came_with_a_clone_leads_no_row_to_another_file(grounds, tmp
     assert grounds.nightshift("results").returncode == 0  # the user's own link
     assert len(read_rows(link)) == 2
     assert link.is_symlink()
-
-
-def written(folder: Path, journal: Journal) -> str:
-    LedgerFile(folder / "results.tsv").write([(NIGHT, rendered(NIGHT, journal.attempts()))])
-    return (folder / "results.tsv").read_text()
-
-
-def test_a_ledger_is_rendered_again_where_a_row_is_missing_or_old(tmp_path):
-    with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
-        enter(journal, scored_attempt(0, 1.5, 1.51, 1.49, status=Status.KEEP, script="A = 0"))
-        enter(journal, scored_attempt(1, 1.6, parent=0, script="A = 1"))
-        enter(journal, scored_attempt(2, 1.6, parent=0, script="A = 2"))
-        text = written(tmp_path, journal)
-        assert is_up_to_date(text, NIGHT, journal)
-        assert not is_up_to_date("", NIGHT, journal)
-        assert not is_up_to_date("\n".join(text.split("\n")[:-2]), NIGHT, journal)
-        journal.record_decision(1, Decision(Kind.KEPT, "better after all"))
-        assert not is_up_to_date(text, NIGHT, journal)
-        text = written(tmp_path, journal)
-        assert is_up_to_date(text, NIGHT, journal)
-        journal.end_run(journal.start_run(0, 3), Run(3, Ending.FINISHED, 0, 9.0, None, ""))
-        journal.record_score(0, 3, Score(1.48, 2.0))
-        assert not is_up_to_date(text, NIGHT, journal)
-
-
-def test_a_ledger_with_rows_of_attempts_that_are_void_by_now_is_rendered_again(tmp_path):
-    with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
-        enter(journal, scored_attempt(0, 1.5, 1.51, 1.49, status=Status.KEEP, script="A = 0"))
-        for number in (1, 2):
-            enter(journal, scored_attempt(number, 1.6, parent=0, script=f"A = {number}"))
-        before = written(tmp_path, journal)
-        journal.make_void([1, 2], "the machine was broken")
-        assert not is_up_to_date(before, NIGHT, journal)
-        assert is_up_to_date(written(tmp_path, journal), NIGHT, journal)

@@ -5,13 +5,12 @@ import io
 from typing import Any
 
 import pytest
-from ledgers import cells, render, rows
+from ledgers import cells, render
 from samples import HISTORY, NIGHT, UPSTREAM, attempt
 
 from agent.experiment import Attempt, Decision, Kind, Score, Status, Summary, Weights
 from agent.files import write_plain
-from agent.records.ledger.columns import HEADER
-from agent.records.ledger.reading import read_rows
+from agent.records.results import HEADER, lines_of, read_rows
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +22,7 @@ def pd() -> Any:
 
 
 def test_a_row_has_the_formats_that_tools_expect():
-    row = cells(rows(NIGHT, HISTORY)[1])
+    row = cells(lines_of(NIGHT, HISTORY)[1])
     assert (row["commit"], row["val_bpb"], row["memory_gb"], row["status"]) == ("1111111", "1.250000", "1.5", "keep")
     assert (row["parent"], row["branch"], row["seeds"]) == ("0000000", "experiments/30s-t", "1")
 
@@ -32,19 +31,19 @@ def test_parameters_are_those_that_the_harness_counted():
     said = attempt(1, 1.25, Status.KEEP)
     runs = tuple(dataclasses.replace(run, weights=Weights(2_345_678, 4_691_356)) for run in said.runs)
     counted = dataclasses.replace(said, runs=runs)
-    assert [cells(rows(NIGHT, [one])[0])["params_M"] for one in (said, counted)] == ["0.500", "2.346"]
+    assert [cells(lines_of(NIGHT, [one])[0])["params_M"] for one in (said, counted)] == ["0.500", "2.346"]
 
 
 def test_the_parent_of_attempt_0_is_where_the_user_stood():
-    assert cells(rows(NIGHT, HISTORY)[0])["parent"] == "bbbbbbb"
+    assert cells(lines_of(NIGHT, HISTORY)[0])["parent"] == "bbbbbbb"
 
 
 def test_a_crash_has_an_empty_score():
-    assert cells(rows(NIGHT, HISTORY)[2])["val_bpb"] == ""
+    assert cells(lines_of(NIGHT, HISTORY)[2])["val_bpb"] == ""
 
 
 def test_tabs_newlines_and_quotes_in_a_title_stay_one_cell():
-    assert cells(rows(NIGHT, HISTORY)[2])["description"] == "a 'quoted' title of two lines"
+    assert cells(lines_of(NIGHT, HISTORY)[2])["description"] == "a 'quoted' title of two lines"
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t=", " \r\n=", "＝", "＋", "－", "＠", "\u00a0-"])
@@ -80,13 +79,13 @@ def test_memory_of_a_small_script_is_not_nothing(peak_mb, shown):
     small = attempt(0, 1.5, Status.KEEP)
     summary = dataclasses.replace(small.runs[0].summary, peak_vram_mb=peak_mb)
     small = dataclasses.replace(small, runs=(dataclasses.replace(small.runs[0], summary=summary),))
-    assert cells(rows(NIGHT, [small])[0])["memory_gb"] == shown
+    assert cells(lines_of(NIGHT, [small])[0])["memory_gb"] == shown
 
 
 def test_no_cell_holds_commands_to_a_terminal_or_absurd_numbers():
     boast = Summary(training_seconds=-1e299, peak_vram_mb=1e299, total_tokens_M=1e299, num_params_M=1e299)
     odd = attempt(1, 1.25, Status.KEEP, "wiped\x1b[2K\u202e\x00\udc80")
-    row = cells(rows(NIGHT, [dataclasses.replace(odd, runs=(dataclasses.replace(odd.runs[0], summary=boast),))])[0])
+    row = cells(lines_of(NIGHT, [dataclasses.replace(odd, runs=(dataclasses.replace(odd.runs[0], summary=boast),))])[0])
     assert row["description"] == r"wiped\x1b[2K\u202e\x00\udc80"
     assert [row[name] for name in ("memory_gb", "tokens_M", "params_M", "train_s")] == [""] * 4
 
@@ -106,8 +105,8 @@ def a_question() -> Attempt:
 
 
 def test_dawn_has_columns_of_its_own_and_changes_no_other():
-    before = rows(NIGHT, HISTORY)
-    after = rows(NIGHT, [HISTORY[0], at_dawn(HISTORY[1], (1.3, 1.4), (1.4, 1.6))])
+    before = lines_of(NIGHT, HISTORY)
+    after = lines_of(NIGHT, [HISTORY[0], at_dawn(HISTORY[1], (1.3, 1.4), (1.4, 1.6))])
     row = cells(after[1])
     assert (row["dawn_bpb"], row["dawn_seeds"], row["holdout_bpb"]) == ("1.350000", "2", "1.500000")
     assert {name for name, cell in cells(before[1]).items() if row[name] != cell} == {
@@ -133,13 +132,13 @@ def test_without_an_account_of_its_own_the_memory_is_what_the_harness_saw_but_fo
     ):  # fmt: skip
         run = dataclasses.replace(seen, summary=Summary(peak_vram_mb=said_mb))
         night = dataclasses.replace(NIGHT, device_kind=device_kind)
-        row = cells(rows(night, [dataclasses.replace(HISTORY[1], parent=None, runs=(run,))])[0])
+        row = cells(lines_of(night, [dataclasses.replace(HISTORY[1], parent=None, runs=(run,))])[0])
         assert row["memory_gb"] == memory_gb
 
 
 def test_an_attempt_still_at_work_has_no_row():
     at_work = dataclasses.replace(attempt(4, 1.0, Status.KEEP), decision=None)
-    assert len(rows(NIGHT, (*HISTORY, at_work))) == 4
+    assert len(lines_of(NIGHT, (*HISTORY, at_work))) == 4
 
 
 def test_the_analysis_code_of_the_ancestor_reads_it(pd):

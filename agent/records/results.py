@@ -1,0 +1,184 @@
+"""results.tsv: one row for each attempt of every night, made from the journals; rows of others are left as they are.
+
+A person may delete the file and lose nothing that a journal here holds.
+"""
+
+import csv
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from agent.amounts import ABSURD
+from agent.errors import NightError
+from agent.experiment import Attempt, History, Night, Score, memory_mb, params_M, short
+from agent.files import check_plain, read_plain, write_plain
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.text import harmless
+
+COLUMNS = (
+    *("commit", "val_bpb", "memory_gb", "status", "description"),  # what every tool of this family reads
+    *("attempt", "tag", "branch", "parent", "reason", "seeds", "val_bpb_std", "tokens_M", "params_M"),
+    *("train_s", "wall_s", "source", "protocol", "device", "started"),
+    *("gain_bpb", "sure"),
+    *("dawn_bpb", "dawn_seeds", "holdout_bpb"),  # so that a row's val_bpb stays what the night recorded
+)
+Row = dict[str, str]  # one line by column
+HEADER = "\t".join(COLUMNS)
+TAG = COLUMNS.index("tag")
+FIRST = ("commit", "\ufeffcommit")  # cells of a header: a spreadsheet puts a byte order mark before it
+# What a spreadsheet reads as a formula, which may call programs: by its first character, half or full width.
+FORMULA = re.compile(r"(?!-?\d+(\.\d+)?$)[=+\-@＝＋－＠]", re.ASCII)
+TEXT_MARK = "'"  # the spreadsheet's own sign that a cell is text
+
+
+class Ledger:
+    """Write the rows of nights into results.tsv."""
+
+    def __init__(self, place: Place) -> None:
+        """Raise NightError where a clone brought results.tsv as a link, which may lead to any file of the user."""
+        if place.ledger.is_symlink() and place.repo.tracks(place.ledger.name):
+            raise NightError(
+                f"git tracks {place.ledger} as a link, so somebody else may have chosen what it would overwrite; "
+                f"remove the link with: git rm {place.ledger.name}"
+            )
+        self._path, self._nights = place.ledger, place.nights
+
+    def write(self, live: tuple[Night, History] | None = None) -> None:
+        """Render the rows of every journal here; keep the rows of a journal that cannot be read.
+
+        live: the running night and its attempts: only its rows are rendered, unless the file is gone.
+        """
+        before = read_plain(self._path)
+        nights: dict[str, tuple[Night, History]] = {}
+        if live is None or not before:
+            read = filter(None, map(self._read, self._nights.glob("*/journal.sqlite")))
+            nights = {night.tag: (night, history) for night, history in read}
+        if live is not None:
+            nights[live[0].tag] = live
+        in_order = sorted(nights.values(), key=lambda pair: pair[0].started)
+        after = arranged(before, {night.tag: lines_of(night, history) for night, history in in_order})
+        if after != before:
+            write_plain(self._path, after)
+
+    def _read(self, path: Path) -> tuple[Night, History] | None:
+        """Return the night of a journal; None if it cannot be read, or is an older copy of another folder's."""
+        with suppress(NightError, OSError), Journal.read(path) as journal:
+            night = journal.night()
+            own = self._nights / night.tag / path.name
+            if path == own or not own.exists():
+                return night, journal.outlines()
+        return None
+
+
+def arranged(text: str, nights: Mapping[str, Sequence[str]]) -> str:
+    """Put the lines of nights, by tag, in the place of their first row in a ledger's text; new ones come at its end."""
+    lines, left = [HEADER], dict(nights)
+    for line in text.split("\n"):
+        tag = tag_of(line)
+        if tag in left:
+            lines += left.pop(tag)
+        elif line and tag not in nights and line.split("\t", 1)[0] not in FIRST:
+            lines.append(line)
+    return "".join(f"{line}\n" for line in (*lines, *(line for rows in left.values() for line in rows)))
+
+
+def lines_of(night: Night, history: History) -> list[str]:
+    """Return the lines of all attempts that have a decision."""
+    commits: dict[int | None, str | None] = {attempt.number: attempt.commit for attempt in history}
+    commits[None] = night.base  # attempt 0 has no parent
+    decided = (attempt for attempt in history if attempt.decision is not None)
+    return [_line(night, attempt, commits.get(attempt.parent) or "") for attempt in decided]
+
+
+def _line(night: Night, attempt: Attempt, parent: str) -> str:
+    summary, decision, at_dawn = attempt.summary, attempt.decision, attempt.dawn_runs()
+    gain_bpb = decision.gain_bpb if decision else None
+    peak_mb = memory_mb(night, attempt)
+    gigabytes = None if peak_mb is None else peak_mb / 1024
+    cells = (
+        (attempt.commit or "")[:7],
+        _number(attempt.val_bpb, 6),
+        _number(gigabytes, 3 if gigabytes is not None and 0 < gigabytes < 0.05 else 1),  # else it would show zero
+        attempt.status or "",
+        attempt.proposal.title,
+        str(attempt.number),
+        night.tag,
+        short(night.branch),
+        parent[:7],
+        decision.words if decision else "",
+        str(attempt.seeds),
+        _number(attempt.val_bpb_std, 6),
+        _number(summary.total_tokens_M if summary else None, 3),
+        _number(params_M(attempt), 3),
+        _number(summary.training_seconds if summary else None, 1),
+        _number(sum(run.wall_s for run in attempt.counted_runs), 1),
+        attempt.proposal.source,
+        night.protocol,
+        night.device,
+        attempt.started,
+        "" if gain_bpb is None else f"{gain_bpb:.6f}",
+        _number(decision.sure if decision else None, 2),
+        _number(_mean(run.score for run in at_dawn), 6),
+        str(len(at_dawn)) if at_dawn else "",
+        _number(_mean(run.holdout for run in at_dawn), 6),
+    )
+    return "\t".join(map(cell_of, cells))
+
+
+def _mean(scores: Iterable[Score | None]) -> float | None:
+    scored = [score.val_bpb for score in scores if score is not None and score.val_bpb is not None]
+    return statistics.fmean(scored) if scored else None
+
+
+def _number(value: float | None, decimals: int) -> str:
+    return f"{value:.{decimals}f}" if value is not None and 0 <= value < ABSURD else ""
+
+
+# ---- reading, also rows of other tools -------------------------------------------------------------------------------
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read the rows of a ledger for display; cells that an older or foreign row lacks are empty."""
+    check_plain(path)
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        columns, *lines = [cells for cells in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if cells] or [[]]
+    empty = dict.fromkeys(filter(None, columns), "")
+    return [
+        empty | {column: text_of(cell) for column, cell in zip(columns, cells, strict=False) if column}
+        for cells in lines
+    ]
+
+
+def tags_in(path: Path) -> frozenset[str]:
+    """Return the tags of the rows in a ledger on disk."""
+    return frozenset(tag for line in read_plain(path).split("\n") if (tag := tag_of(line)))
+
+
+def tag_of(line: str) -> str | None:
+    cells = line.split("\t", TAG + 1)
+    return cells[TAG] if len(cells) > TAG and cells[0] != "commit" else None
+
+
+def number_of(cell: str) -> float | None:
+    """Return a cell's number; None if it has none, or an absurd one, as rows may come from other tools."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if abs(value) <= ABSURD else None
+
+
+def cell_of(text: str) -> str:
+    """Make a text fit for one cell: line breaks and tabs become spaces, double quotes become single ones."""
+    cell = harmless(" ".join(text.split())).replace('"', "'")
+    return TEXT_MARK + cell if FORMULA.match(cell) else cell
+
+
+def text_of(cell: str) -> str:
+    """Return the text of a cell, without the mark of a spreadsheet."""
+    return cell[1:] if cell[:1] == TEXT_MARK and FORMULA.match(cell[1:]) else cell
