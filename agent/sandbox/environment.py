@@ -6,8 +6,7 @@ that change how the same script computes its numbers pass, and are part of a nig
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,7 +73,7 @@ def boxed_env(folder: Path, data: str, lease: Lease = WHOLE) -> dict[str, str]:
 
 
 def leased_env(lease: Lease) -> dict[str, str]:
-    """Return the variables by which libraries, and hardware.py, keep to a lease; none for the whole machine."""
+    """Return the variables by which libraries, and lab/hardware.py, keep to a lease; none for the whole machine."""
     env = {} if lease.gpu is None else {"CUDA_VISIBLE_DEVICES": lease.gpu}
     if lease.cores:
         env |= {name: _fewer(os.environ.get(name), len(lease.cores)) for name in THREADS}
@@ -85,23 +84,9 @@ def leased_env(lease: Lease) -> dict[str, str]:
     return env
 
 
-def _fewer(asked: str | None, cores: int) -> str:
+def _fewer(chosen: str | None, cores: int) -> str:
     """Return the number of threads: one a core, or the user's own choice if it is smaller."""
-    return str(min(cores, int(asked)) if asked is not None and asked.isdecimal() and int(asked) else cores)
-
-
-@contextmanager
-def pinned(lease: Lease) -> Iterator[None]:
-    """Pin the calling thread to the lease's cores for the `with` block: processes that it starts inherit them."""
-    if not lease.cores:
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, lease.cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
+    return str(min(cores, int(chosen)) if chosen is not None and chosen.isdecimal() and int(chosen) else cores)
 
 
 def _may_pass(name: str) -> bool:

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -34,11 +35,14 @@ MAX_OPEN_FILES = 4096
 OOM_SCORE = b"1000"  # if the machine runs out of memory, the kernel kills the run, not the harness
 
 
-def main(command: list[str], harness: int, grace_s: float, limits: ResourceLimits | None) -> None:
+def main(command: list[str], harness: int, grace_s: float, limits: ResourceLimits | None, cores: Sequence[int]) -> None:
     """Run the command until it ends or has to end, end its tree, and report.
 
-    When the process `harness` is gone, the command is ended; grace_s is the time between SIGTERM and SIGKILL.
+    When the process `harness` is gone, the command is ended; grace_s is the time between SIGTERM and SIGKILL. The
+    command keeps to these cores, if any are named.
     """
+    if cores:
+        os.sched_setaffinity(0, cores)
     signals: list[int] = []  # that asked for the end
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, frame: signals.append(number))

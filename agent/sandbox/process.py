@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,6 @@ from agent.experiment import WHOLE, Ending, Lease
 from agent.files import read_tail
 from agent.sandbox.box import Box, Open
 from agent.sandbox.cgroup import REMOVE_S
-from agent.sandbox.environment import pinned
 from agent.sandbox.places import View
 from agent.sandbox.watch import Counters, Report, ResourceLimits, busy
 from agent.text import harmless
@@ -69,8 +68,7 @@ def supervise(
     command = (box or Open("not asked for")).wrap(command, view)
     watch, before = Stopwatch(), Counters.now(cores=lease.cores)
     with open_log(view.folder / LOG) as log:
-        with pinned(lease):
-            keeper = start_keeper(command, view.folder, env, limits)
+        keeper = start_keeper(command, view.folder, env, limits, lease.cores)
         ending: Ending | None = None
         try:
             while keeper.poll() is None and ending is None:
@@ -109,13 +107,22 @@ def _due(watch: Stopwatch, limit_s: float, stopped: Callable[[], bool], hopeless
 
 
 def start_keeper(
-    command: list[str], folder: Path, env: Mapping[str, str], limits: ResourceLimits | None
+    command: list[str],
+    folder: Path,
+    env: Mapping[str, str],
+    limits: ResourceLimits | None,
+    cores: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start the keeper of a command, which writes its report to its standard output.
+    """Start the keeper of a command, on these cores if any are named; it writes its report to its standard output.
 
     The log is opened again for it, so that a script cannot change the flags and position of our file descriptor.
     """
-    order = {"harness": os.getpid(), "grace_s": GRACE_S, "limits": dataclasses.asdict(limits) if limits else None}
+    order = {
+        "harness": os.getpid(),
+        "grace_s": GRACE_S,
+        "limits": dataclasses.asdict(limits) if limits else None,
+        "cores": cores,
+    }
     log = os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
     try:
         return subprocess.Popen(

@@ -152,8 +152,8 @@ Instruction = tuple[int, int, int, int]  # operation, steps to skip if true, ste
 
 def available() -> bool:
     """Return whether filters work here: a kernel that supports them answers EFAULT to a null filter."""
-    known = sys.platform == "linux" and sys.maxsize > 1 << 32 and os.uname().machine in ARCHITECTURES
-    return known and _set_filter(None) != 0 and ctypes.get_errno() == errno.EFAULT
+    has_table = sys.platform == "linux" and sys.maxsize > 1 << 32 and os.uname().machine in ARCHITECTURES
+    return has_table and _set_filter(None) != 0 and ctypes.get_errno() == errno.EFAULT
 
 
 def install(*, pinned: bool = False) -> int:

@@ -175,9 +175,9 @@ class Watch:
 
     def _used_bytes(self) -> int:
         """Return the memory of the whole tree: its control group's count, else the sum with shared pages once."""
-        counted = self._group.filled_bytes() if self._group is not None else None
-        if counted is not None:
-            return counted
+        filled = self._group.filled_bytes() if self._group is not None else None
+        if filled is not None:
+            return filled
         summed = sum(map(footprint_bytes, self._processes))
         if summed - self._shared_bytes > self._limits.memory_bytes:  # only then: finding shared pages is slow
             self._shared_bytes = summed - sum(map(shared_out_bytes, self._processes))
@@ -194,18 +194,12 @@ def footprint_bytes(process: psutil.Process) -> int:
 
     Shared pages count in full. Pages of files, such as the corpus, do not count: the kernel can drop them.
     """
-    if sys.platform == "linux":
-        with suppress(OSError):
-            status = Path(f"/proc/{process.pid}/status").read_bytes()
-            if sizes := re.findall(rb"(?m)^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB", status):
-                return 1024 * sum(map(int, sizes))
-    try:
+    with suppress(OSError, psutil.Error):
         if sys.platform == "darwin":  # unverified on a Mac
             return int(process.memory_full_info().uss)
-        taken = process.memory_info()
-        return int(taken.rss - taken.shared)
-    except psutil.Error:
-        return 0
+        status = Path(f"/proc/{process.pid}/status").read_bytes()
+        return 1024 * sum(map(int, re.findall(rb"(?m)^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB", status)))
+    return 0
 
 
 def threads_of(process: psutil.Process) -> int:
@@ -238,18 +232,19 @@ def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
     waiting, deepest = [str(folder)], str(folder).count(os.sep) + MOST_DEPTH
     while waiting:
         try:
-            for entry in os.scandir(waiting.pop()):
-                files += 1
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                    if entry.path.count(os.sep) > deepest:  # long paths are slow to follow
-                        return f"folders more than the {MOST_DEPTH} deep that are allowed"
-                with suppress(FileNotFoundError):
-                    used_bytes += 512 * entry.stat(follow_symlinks=False).st_blocks
-                if used_bytes > most_bytes:
-                    return f"more than the {most_bytes / GB:.1f} GB that are allowed"
-                if files > most_files:
-                    return f"more than the {most_files:,} files that are allowed"
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    files += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                        if entry.path.count(os.sep) > deepest:  # long paths are slow to follow
+                            return f"folders more than the {MOST_DEPTH} deep that are allowed"
+                    with suppress(FileNotFoundError):
+                        used_bytes += 512 * entry.stat(follow_symlinks=False).st_blocks
+                    if used_bytes > most_bytes:
+                        return f"more than the {most_bytes / GB:.1f} GB that are allowed"
+                    if files > most_files:
+                        return f"more than the {most_files:,} files that are allowed"
         except (FileNotFoundError, NotADirectoryError):
             continue  # removed meanwhile, or replaced by a file
         except OSError as error:  # closed by the script, or nested deeper than the longest possible path
@@ -327,8 +322,8 @@ def gpu_in_use(gpu: str | None = None) -> str | None:
     It is named as in CUDA_VISIBLE_DEVICES; None: the first one that this process may use.
     """
     first = gpu or os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
-    asked = "--query-gpu=utilization.gpu,memory.used,memory.total"
-    command = ["nvidia-smi", "-i", first, asked, "--format=csv,noheader,nounits"]
+    query = "--query-gpu=utilization.gpu,memory.used,memory.total"
+    command = ["nvidia-smi", "-i", first, query, "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GPU_ASKED_S)
         percent, used_mb, all_mb = (float(part) for part in done.stdout.splitlines()[0].split(","))

@@ -38,7 +38,7 @@ from agent.records.place import Place
 from agent.records.terms import Terms, opened, resumed
 from agent.runs.fixed import check_same_machine
 from agent.sandbox.box import Box
-from agent.sandbox.environment import boxed_env, leased_env, pinned
+from agent.sandbox.environment import boxed_env, leased_env
 from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
 from agent.sandbox.watch import Counters, limits_of_machine, tree_cpu_s
@@ -216,7 +216,7 @@ def test_a_boxed_script_keeps_to_its_cores(tmp_path, made):
     outcome = run_leased(tmp_path, lease, usable(made()), WIDENS)
     assert outcome.ending is Ending.FINISHED, outcome
     assert json.loads(outcome.last_lines) == [[*lease.cores], [*lease.cores], "1"]
-    assert os.sched_getaffinity(0) == before  # the harness's own thread has its cores again
+    assert os.sched_getaffinity(0) == before  # the harness's own thread keeps its cores
 
 
 def test_a_script_with_the_whole_machine_may_place_its_threads(tmp_path):
@@ -247,14 +247,10 @@ def test_workers_divide_the_memory_and_the_reserve_stays_the_machines():
 
 @two_cores
 def test_a_thread_is_pinned_alone():
-    first, second = leases_of_machine("cpu", 2, 1)
-    before = os.sched_getaffinity(0)
-    with pinned(WHOLE):
-        assert os.sched_getaffinity(0) == before
-    with pinned(first):
-        pin(second)
-        assert os.sched_getaffinity(0) == {*second.cores}
-        assert os.sched_getaffinity(os.getppid()) != {*second.cores}
+    lease, before = leases_of_machine("cpu", 2, 1)[1], os.sched_getaffinity(0)
+    with ThreadPoolExecutor(1) as worker:
+        worker.submit(pin, lease).result()
+        assert worker.submit(os.sched_getaffinity, 0).result() == {*lease.cores}
     assert os.sched_getaffinity(0) == before
 
 
