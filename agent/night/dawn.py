@@ -183,9 +183,9 @@ class Confirmation:
                     continue
                 match _lacks(attempt, run):
                     case ("score", split):
-                        yield planner.jobs.evaluation(attempt, run, split)
+                        yield planner.evaluation(attempt, run, split)
                     case ("audit", split):
-                        yield planner.jobs.reexamination(attempt, run, split)
+                        yield planner.reexamination(attempt, run, split)
 
     def _next_run(self, planner: Planner, dawn: Dawn) -> Measure | Without | None:
         """Return the most useful run if those in flight bring what is expected; None if none is worth its time."""
@@ -203,7 +203,7 @@ class Confirmation:
         if not isinstance(asked, Again):
             return asked
         busy = flight.seeds_of(asked.attempt)
-        return planner.jobs.measure(state.attempts[asked.attempt], dawn.number, in_flight=busy)
+        return planner.measure(state.attempts[asked.attempt], dawn.number, in_flight=busy)
 
     def _divisible(self) -> set[int]:
         """Return the edits of the champion that turn many dials and change nothing else."""

@@ -33,7 +33,7 @@ from agent.invocation import typed
 from agent.judging.failures import too_slow
 from agent.night.context import NightContext, why_and_where
 from agent.night.ideas import Ideas, Supply
-from agent.night.merging import left_over, merge
+from agent.night.merging import merge, not_merged
 from agent.night.opening import check_disk
 from agent.night.pace import Ahead, experience, pace_words
 from agent.night.plan import (
@@ -42,7 +42,6 @@ from agent.night.plan import (
     Decide,
     EnterIdea,
     Flight,
-    Leave,
     Merge,
     NextStep,
     Reconsider,
@@ -77,9 +76,17 @@ def run_night(context: NightContext) -> None:
         driver.ideas = ideas
         while driver.take_a_step():
             pass
-        left = left_over(state, context.runner.night.tag)
-        if left is not None:
-            context.watcher.said(left)
+        again = typed("run", "--tag", context.runner.night.tag)
+        for attempt in () if context.stop.after_run else state.unsettled:
+            wants = f"{'another seed' if attempt.done_runs else 'its run'} of #{attempt.number}"
+            title = attempt.proposal.title
+            context.watcher.said(
+                f"no time is left for {wants} ({title}): it stays unfinished and goes on with: {again}"
+            )
+        unmerged = ", ".join(f"#{number}" for number in sorted(not_merged(state.attempts)))
+        if unmerged:
+            better = f"better than the scripts they were made from, and not merged onto the best one yet: {unmerged}"
+            context.watcher.said(f"{better}; the night goes on with them: {again}")
 
 
 @contextmanager
@@ -148,9 +155,6 @@ class Driver:
                 # the latest attempt's first: after a kill in between, no keep stands on a revoked one
                 for number in sorted(decisions, reverse=True):
                     state.decide(number, decisions[number])
-            case Leave(number, why):
-                context.watcher.said(why)
-                self.flight.left.add(number)
             case Merge(number):
                 merge(context, state, number)
             case EnterIdea(wanted):

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from agent.errors import NightError
 from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, History, Kind, Proposal
-from agent.invocation import typed
 from agent.night.context import NightContext
 from agent.night.state import State
 from agent.script.dials import tried_as
@@ -26,21 +25,11 @@ def due(state: State) -> int | None:
 
     The surest comes first, since others are merged on top of it while it is measured.
     """
-    return min(_unmerged(state.attempts), key=lambda number: (-sureness(state.attempts[number]), number), default=None)
+    return min(not_merged(state.attempts), key=lambda number: (-sureness(state.attempts[number]), number), default=None)
 
 
-def left_over(state: State, tag: str) -> str | None:
-    """Return a sentence on the edits that a night has left overtaken, since its limits came first; None without any."""
-    numbers = ", ".join(f"#{number}" for number in sorted(_unmerged(state.attempts)))
-    if not numbers:
-        return None
-    return (
-        f"better than the scripts that they were made from, and not merged onto the best one yet: {numbers}; the night "
-        f"goes on with them: {typed('run', '--tag', tag)}"
-    )
-
-
-def _unmerged(history: History) -> set[int]:
+def not_merged(history: History) -> set[int]:
+    """Return the overtaken attempts that no other carries onto the incumbent."""
     overtaken = {attempt.number for attempt in history if attempt.kind is Kind.OVERTAKEN}
     merged_already = {attempt.proposal.merges for attempt in history if attempt.kind is not Kind.ORPHANED}
     return overtaken - merged_already

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from agent.experiment import Attempt, Decision, History, Kind, Review, Status
-from agent.invocation import typed
 from agent.judging.champion import QUESTION, adoption
 from agent.judging.failures import failure, fault, stopped_early, too_slow, trusted
 from agent.night import merging
@@ -64,14 +63,6 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
-    """Leave an attempt unfinished, for another call: no time is left for its next run."""
-
-    attempt: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Reconsider:
     """Record later decisions about settled attempts."""
 
@@ -98,7 +89,7 @@ class Wait:
     """Wait until a job has ended, a worker has come, or a source has answered: nothing can begin before."""
 
 
-NextStep = Begin | Commit | Decide | Settle | Leave | Reconsider | Merge | EnterIdea | Wait
+NextStep = Begin | Commit | Decide | Settle | Reconsider | Merge | EnterIdea | Wait
 Candidate = Job | NextStep  # a job becomes a step, Begin, if a worker is free for it
 
 
@@ -111,7 +102,6 @@ class Flight:
 
     pool: Pool
     jobs: dict[str, tuple[Job, int]] = field(default_factory=dict)  # worker → job, and id of the run that it makes or 0
-    left: set[int] = field(default_factory=set)  # attempts for which no time is left: another call goes on with them
     awaits_idea: bool = False  # a source was asked, and has no answer yet
     is_out_of_ideas: bool = False
     is_held: bool = False  # nothing begins until all that is in flight has ended, and attempt 0 was tried
@@ -155,16 +145,10 @@ def plan(context: NightContext, state: State, flight: Flight, *, idea_is_made: b
 
 
 @dataclass(frozen=True, slots=True)
-class Planner:
+class Planner(Jobs):
     """Find the candidates for the next step of a night as it stands now."""
 
-    context: NightContext
-    state: State
     flight: Flight
-
-    @property
-    def jobs(self) -> Jobs:
-        return Jobs(self.context, self.state)
 
     def first_possible(self, candidates: Iterable[Job | Other]) -> Other | Begin | Wait | None:
         """Return the first candidate that is no job, or for which a worker is free.
@@ -195,8 +179,8 @@ class Planner:
         yield from self.loose_ends()
         if flight.is_held:
             if not flight.jobs:
-                yield self.jobs.rehearsal(self.state.first)
-        elif not stop.after_run and not flight.left:
+                yield self.rehearsal(self.state.first)
+        elif not stop.after_run:
             yield from self._beside_attempts(idea_is_made=idea_is_made)
 
     def _beside_attempts(self, *, idea_is_made: bool) -> Iterator[Candidate]:
@@ -216,7 +200,7 @@ class Planner:
         due = state.once("due", self._to_measure_first)
         again = review.again if due is None else due.number
         if again is not None and not flight.has(again) and context.limits.allows_run(again, state.pace):
-            yield self.jobs.measure(state.attempts[again])
+            yield self.measure(state.attempts[again])
         if due is None:
             yield from self._new_attempts(idea_is_made=idea_is_made)
 
@@ -254,45 +238,45 @@ class Planner:
         if attempt.decision is not None:
             return Settle(attempt.number)  # even with a run in flight: others are judged by what is settled
         calibrates = attempt.number == 0 and len(flight.pool.workers) > 1
-        if attempt.number in flight.left or (flight.has(attempt.number) and not calibrates):
+        if flight.has(attempt.number) and not calibrates:
             return None
         if attempt.commit is None:
             return Commit(attempt.number)
         step = self._calibrate(attempt) if calibrates else self._measure_and_judge(attempt)
         return Decide(attempt.number, step) if isinstance(step, Decision) else step
 
-    def _measure_and_judge(self, attempt: Attempt) -> Job | Decision | Leave | None:
+    def _measure_and_judge(self, attempt: Attempt) -> Job | Decision | None:
         """Return the next job of an attempt without a decision, or the decision itself; None: another comes first."""
         state = self.state
         if not attempt.is_idea:
             return Decision(Kind.QUESTION, QUESTION)
         if attempt.dry_run is None and self._wants_dry_run(attempt):
-            return self._in_time(attempt, self.jobs.rehearsal(attempt), state.pace.dry_run_s)
+            return self._in_time(attempt, self.rehearsal(attempt), state.pace.dry_run_s)
         failed = _decided_by_failure(attempt)
         if failed is not None:
             return failed
         finished = unscored(attempt)
         if finished is not None:
-            return self.jobs.evaluation(attempt, finished)
+            return self.evaluation(attempt, finished)
         if not attempt.done_runs:
-            return self._in_time(attempt, self.jobs.measure(attempt))
+            return self._in_time(attempt, self.measure(attempt))
         if merging.waits_for_parent(state, attempt):
             return None
         return self._decided_by_early_stop(attempt) or self._judge(attempt)
 
-    def _judge(self, attempt: Attempt) -> Job | Decision | Leave:
+    def _judge(self, attempt: Attempt) -> Job | Decision | None:
         """Return the decision on a scored attempt, or the run or the audit that has to come before it."""
         decision = self.context.judge.judge(attempt, self.state.others(attempt.number))
         if decision.status is None:
-            return self._in_time(attempt, self.jobs.measure(attempt))
+            return self._in_time(attempt, self.measure(attempt))
         suspect = unaudited(attempt) if decision.status is Status.KEEP else None
         if suspect is not None:
-            return self.jobs.reexamination(attempt, suspect)
+            return self.reexamination(attempt, suspect)
         if decision.status is Status.KEEP or decision.kind is Kind.OVERTAKEN:
             decision = trusted(decision, attempt, self.state.parent_of(attempt), self.context.plausible_gain)
         return decision
 
-    def _calibrate(self, first: Attempt) -> Job | Decision | Leave | None:
+    def _calibrate(self, first: Attempt) -> Job | Decision | None:
         """Return the next job of attempt 0, which runs alone at first, and then on all workers beside itself.
 
         So its runs tell the noise, and how much slower a run is while others train. None: its runs in flight come
@@ -301,29 +285,22 @@ class Planner:
         busy = self.flight.seeds_of(first.number)
         finished = unscored(first, in_flight=busy)
         if finished is not None:
-            return self.jobs.evaluation(first, finished)
+            return self.evaluation(first, finished)
         step = self._measure_and_judge(first) if not busy else None
         wanted = calibration_runs(self.context.judge.calibration, len(self.flight.pool.workers))
         begun = {*busy, *(run.seed for run in first.done_runs)}
         if not first.scores_bpb or failure(first) is not None or len(begun) >= wanted:
             return step
-        further = self._in_time(first, self.jobs.measure(first, in_flight=busy))
-        return step if isinstance(further, Leave) else further
+        return self._in_time(first, self.measure(first, in_flight=busy)) or step
 
-    def _in_time(self, attempt: Attempt, job: Job, before_s: float = 0.0) -> Job | Leave:
+    def _in_time(self, attempt: Attempt, job: Job, before_s: float = 0.0) -> Job | None:
         """Return the job, if a run of the attempt that begins `before_s` seconds later still ends within the hours.
 
-        Attempt 0 is begun in any case: a night whose hours are less than a run was refused.
+        Else the attempt is left to another call. Attempt 0 is begun in any case: hours of less than a run are refused.
         """
         begins = attempt.number == 0 and not attempt.runs
-        if begins or self.context.limits.allows_run(attempt.number, self.state.pace, before_s):
-            return job
-        wants = "another seed" if attempt.done_runs else "its run"
-        return Leave(
-            attempt.number,
-            f"no time is left for {wants} of #{attempt.number} ({attempt.proposal.title}): it stays unfinished and "
-            f"goes on with: {typed('run', '--tag', self.context.runner.night.tag)}",
-        )
+        is_allowed = begins or self.context.limits.allows_run(attempt.number, self.state.pace, before_s)
+        return job if is_allowed else None
 
     def _wants_dry_run(self, attempt: Attempt) -> bool:
         """Return whether an edit needs a dry run: one that only turns dials breaks nothing."""
@@ -356,9 +333,9 @@ class Planner:
                 continue
             finished, suspect = unscored(attempt), unaudited(attempt)
             if finished is not None:
-                yield self.jobs.evaluation(attempt, finished)
+                yield self.evaluation(attempt, finished)
             elif suspect is not None:
-                yield self.jobs.reexamination(attempt, suspect)
+                yield self.reexamination(attempt, suspect)
 
     def _review(self) -> Review:
         """Return the judge's review of what is settled; before that, revoke keeps of which a further run has failed."""

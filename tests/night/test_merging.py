@@ -8,7 +8,7 @@ from nights import make_repository, scripted_context, unigram
 
 from agent.experiment import Decision, Kind, Proposal
 from agent.night.context import NightContext
-from agent.night.merging import due, left_over, merge, waits_for_parent
+from agent.night.merging import due, merge, not_merged, waits_for_parent
 from agent.night.state import State
 
 TURNED = unigram(SMOOTHING=0.5)
@@ -57,10 +57,10 @@ def overtaken(context: NightContext, best: str, edit: str) -> State:
 def test_what_was_overtaken_is_due_until_another_attempt_merges_it(night):
     state = overtaken(night, unigram(SHARPNESS=0.9), TURNED)
     assert due(state) == 2
-    assert "not merged onto the best one yet: #2; the night goes on with them: nightshift run" in left_over(state, "t")
+    assert not_merged(state.attempts) == {2}
     merge(night, state, 2)
     assert due(state) is None
-    assert left_over(state, "t") is None
+    assert not_merged(state.attempts) == set()
     assert due(night.state()) is None  # after a kill
     made = state.attempts[3]
     assert (made.parent, made.decision, made.proposal.merges) == (1, None, 2)
