@@ -11,7 +11,16 @@ from typing import NamedTuple
 
 from agent.experiment import Attempt, Decision, History, Judge, Kind, Review, Status, incumbent, kept
 from agent.judging.failures import failure
-from agent.judging.noise import SAME, Knowledge, distinct_scores, doubt_of, is_believed, know, measured
+from agent.judging.noise import (
+    SAME,
+    Knowledge,
+    distinct_scores,
+    doubt_of,
+    is_believed,
+    know,
+    measured,
+    pooled_deviation,
+)
 from agent.judging.simplicity import price_of, simpler
 from agent.text import percent_sure, shown_difference
 
@@ -164,13 +173,10 @@ def t_test(attempt: Attempt, parent: Attempt, history: History) -> tuple[float, 
     """
     from scipy.special import stdtr  # takes a third of a second to import, and most commands do without
 
-    repeats = [one.scores_bpb for one in (*measured(history), attempt) if len(one.scores_bpb) > 1]
-    freedom = sum(len(scores) - 1 for scores in repeats)
-    squares = sum(statistics.variance(scores) * (len(scores) - 1) for scores in repeats)
+    sigma_bpb, freedom = pooled_deviation([one.scores_bpb for one in (*measured(history), attempt)])
     gain_bpb = mean_bpb(parent) - mean_bpb(attempt)
     if freedom == 0:
         return gain_bpb, math.nan, 0.5
-    sigma_bpb = math.sqrt(squares / freedom)
     widened = 1 if doubt_of(history[0], sigma_bpb) is None else 2
     error_bpb = widened * sigma_bpb * math.sqrt(1 / len(attempt.scores_bpb) + 1 / len(parent.scores_bpb))
     t = gain_bpb / error_bpb if error_bpb > 0 else math.copysign(math.inf, gain_bpb)

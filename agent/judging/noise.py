@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
@@ -157,6 +157,14 @@ def doubt_of(first: Attempt, sigma_bpb: float) -> str | None:
     return None
 
 
+def pooled_deviation(attempts: Iterable[Sequence[float]]) -> tuple[float, int]:
+    """Return the standard deviation of scores within attempts, and its degrees of freedom; zeros without repeats."""
+    repeated = [scores for scores in attempts if len(scores) > 1]
+    freedom = sum(len(scores) - 1 for scores in repeated)
+    squares = sum(statistics.variance(scores) * (len(scores) - 1) for scores in repeated)
+    return math.sqrt(squares / freedom) if freedom else 0.0, freedom
+
+
 @lru_cache(maxsize=8)  # judge and review ask the same; a belief takes 2 KB an attempt
 def believe(tree: tuple[Node, ...], rung: int) -> Belief:
     """Return what a tree of scores in bits per byte tells where sigma is this power of RUNG."""
@@ -175,9 +183,7 @@ def most_probable_rung(tree: tuple[Node, ...]) -> int:
     It maximises the likelihood of all scores. The spread of repeated runs alone would mislead, since runs are repeated
     because of their first score: it is only where the search begins.
     """
-    repeated = [node.scores for node in tree if len(node.scores) > 1]
-    freedom = sum(len(scores) - 1 for scores in repeated)
-    squares = sum(statistics.variance(scores) * (len(scores) - 1) for scores in repeated)
+    pooled, freedom = pooled_deviation([node.scores for node in tree])
     runs = sum(len(node.scores) for node in tree)
 
     @cache
@@ -186,7 +192,7 @@ def most_probable_rung(tree: tuple[Node, ...]) -> int:
         prior = -0.5 * (math.log(sigma_bpb / TYPICAL_SIGMA_BPB) / TYPICAL_SPREAD) ** 2
         return believe(tree, rung).log_evidence - (runs - 1) * math.log(sigma_bpb) + prior
 
-    rung = round(math.log(math.sqrt(squares / freedom) if freedom else TYPICAL_SIGMA_BPB, RUNG))
+    rung = round(math.log(pooled if freedom else TYPICAL_SIGMA_BPB, RUNG))
     while (best := max((rung - 1, rung, rung + 1), key=plausibility)) != rung:
         rung = best
     return rung
