@@ -10,7 +10,7 @@ from agent.runs.runner import WEIGHTS, Runner
 SIGMA_BPB = 0.004
 
 
-def train(runner: Runner, number: int, script: str, seed: int, *rest: object) -> Run:
+def train(runner: Runner, number: int, script: str, seed: int, *rest: object) -> tuple[Run, None]:
     """Sleep for the budget, and write down when."""
     budget_s, began = runner.night.budget_s, time.time()
     time.sleep(budget_s)
@@ -18,7 +18,7 @@ def train(runner: Runner, number: int, script: str, seed: int, *rest: object) ->
     (folder / "out").mkdir(parents=True, exist_ok=True)
     (folder / "out" / "summary.json").write_text(json.dumps({"slept": [began, time.time()]}))
     (folder / WEIGHTS).write_bytes(b"")
-    return Run(
+    run = Run(
         seed,
         Ending.FINISHED,
         0,
@@ -29,6 +29,7 @@ def train(runner: Runner, number: int, script: str, seed: int, *rest: object) ->
         weights=Weights(1000, 4000),
         peak_bytes=1 << 28,
     )
+    return run, None
 
 
 def score(runner: Runner, number: int, script: str, seed: int, *rest: object) -> Score:

@@ -121,8 +121,8 @@ class Timed:
 def answer_at_once(bowl: Bowl) -> None:
     """Put the bowl in the place of training, scoring and auditing, wherever the harness has imported them."""
 
-    def train(runner: Runner, number: int, script: str, seed: int, *rest: object) -> Run:
-        return a_run(number, seed)
+    def train(runner: Runner, number: int, script: str, seed: int, *rest: object) -> tuple[Run, None]:
+        return a_run(number, seed), None
 
     def score(runner: Runner, number: int, script: str, seed: int, *rest: object) -> Score | None:
         return a_score(number, a_run(number, seed), bowl.bpb(values_of(script, KIND)), None)
@@ -134,7 +134,7 @@ def answer_at_once(bowl: Bowl) -> None:
 
 
 def replace_everywhere(
-    train: Callable[..., Run], score: Callable[..., Score | None], audit: Callable[..., Audit]
+    train: Callable[..., tuple[Run, None]], score: Callable[..., Score | None], audit: Callable[..., Audit]
 ) -> None:
     """Put these functions in the place of training, scoring and auditing, wherever the harness has imported them."""
     answers = {training.train: train, scoring.score: score, scoring.audit: audit}

@@ -65,7 +65,7 @@ def runner_of(place: Place, night: Night, box: Box) -> Runner:
 def sample(runner: Runner, number: int, script: str) -> Sample:
     """One experiment; raises Failed where a night would have recorded a crash."""
     began = time.monotonic()
-    run = train(runner, number, script, seed=0, allowance_s=FIRST_ALLOWANCE_S)
+    run, _ = train(runner, number, script, seed=0, allowance_s=FIRST_ALLOWANCE_S)
     around_s = time.monotonic() - began - run.wall_s
     if run.ending is not Ending.FINISHED:
         raise measure.Failed(f"training {run.ending}: {run.last_lines}")
@@ -75,11 +75,11 @@ def sample(runner: Runner, number: int, script: str) -> Sample:
     began = time.monotonic()
     found = score(runner, number, script, 0, FIRST_LIMIT_S)
     scored = time.monotonic()
-    if found is None or found.val_bpb is None:
-        raise measure.Failed(f"scoring: {found.failure if found else 'stopped'}")
+    if found.val_bpb is None:
+        raise measure.Failed(f"scoring: {found.failure}")
     verdict = audit(runner, number, script, 0, FIRST_LIMIT_S, incumbent=(0, 0) if number else None)
-    if verdict is None or not verdict.passed:
-        raise measure.Failed(f"audit: {verdict.failure if verdict else 'stopped'}")
+    if not verdict.passed:
+        raise measure.Failed(f"audit: {verdict.failure}")
     return Sample(around_s, tokens_s, scored - began, time.monotonic() - scored, verdict.worst_nats)
 
 

@@ -18,7 +18,7 @@ from agent.invocation import typed
 from agent.night.lock import holder
 from agent.records.journal import Journal
 from agent.records.place import Place, run_folder
-from agent.runs.train import read_progress
+from agent.runs.outputs import read_progress
 from agent.script.contract import no_script, read_text
 from agent.script.dials import fingerprint
 from agent.tries.attempt import NO_VERDICT, UNFINISHED, TryOutcome, attempt, check_no_night

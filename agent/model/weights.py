@@ -12,8 +12,8 @@ from agent.files import read_plain
 from agent.invocation import typed
 from agent.records.journal import Journal
 from agent.records.place import Place, check_unpacked, run_folder
+from agent.runs.outputs import read_weights
 from agent.runs.runner import WEIGHTS
-from agent.runs.train import read_weights
 
 NAME = Path(WEIGHTS).name
 REPLAY = "replay.json"  # what a replay leaves beside its weights

@@ -21,7 +21,8 @@ from agent.night.next_job import Jobs
 from agent.night.state import State, lacks_work, unaudited, unscored
 from agent.pools.pool import Pool
 from agent.runs.jobs import Job, Measure, Rehearse
-from agent.runs.train import learnt_bounds, read_losses
+from agent.runs.outputs import read_losses
+from agent.runs.train import learnt_bounds
 from agent.script.dials import only_dials_differ
 
 Other = TypeVar("Other")

@@ -14,9 +14,9 @@ from agent.experiment import Attempt, Ending, Phase, Run
 from agent.files import open_plain, read_end, write_plain
 from agent.judging.failures import training_failure
 from agent.profile.phases import PHASES, PROFILER, REST, mean_phases
+from agent.runs.outputs import METRICS, METRICS_BYTES
 from agent.runs.runner import Runner
 from agent.runs.score import SCORER
-from agent.runs.train import METRICS, METRICS_BYTES
 from agent.sandbox.process import LOG
 
 FILE, NOTES = "phases.json", "notes.json"

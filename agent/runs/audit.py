@@ -150,19 +150,32 @@ def plan(
 def audited_losses(logits: npt.NDArray[np.float32], targets: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Return the cross-entropy (K,) in nats of logits (K, V), normalised here in float64."""
     wide = logits.astype(np.float64)
-    top = wide.max(axis=1, keepdims=True)
-    losses: npt.NDArray[np.float64] = np.log(np.exp(wide - top).sum(axis=1)) + top[:, 0]
-    return losses - wide[np.arange(len(wide)), targets]
+    with np.errstate(invalid="ignore", over="ignore"):
+        top = wide.max(axis=1, keepdims=True)
+        losses: npt.NDArray[np.float64] = np.log(np.exp(wide - top).sum(axis=1)) + top[:, 0]
+        return losses - wide[np.arange(len(wide)), targets]
 
 
-def compare(asked: list[Plan], logits: list[npt.NDArray[np.float32]], wall_s: float) -> Audit:
-    """Compare committed losses with the answers: one plan and its logits (K, V) for each process."""
-    with np.errstate(invalid="ignore", over="ignore"):  # off > 0: the committed loss is too low
-        off = np.concatenate(
-            [audited_losses(answer, one.targets) - one.committed for one, answer in zip(asked, logits, strict=True)]
+def findings(plans: list[Plan], logits: list[npt.NDArray[np.float32]]) -> list[dict[str, float]]:
+    """Return place, position, target and both losses of each target that was asked about."""
+    return [
+        {"place": place, "position": position, "target": target, "committed": committed, "audited": audited}
+        for plan, answer in zip(plans, logits, strict=True)
+        for place, position, target, committed, audited in zip(
+            *(column.tolist() for column in (plan.places, plan.positions, plan.targets, plan.committed)),
+            audited_losses(answer, plan.targets).tolist(),
+            strict=True,
         )
+    ]
+
+
+def compare(plans: list[Plan], logits: list[npt.NDArray[np.float32]], wall_s: float) -> Audit:
+    """Compare committed losses with the answers: one plan and its logits (K, V) for each process."""
+    audited = [audited_losses(answer, plan.targets) for plan, answer in zip(plans, logits, strict=True)]
+    with np.errstate(invalid="ignore"):  # off > 0: the committed loss is too low
+        off = np.concatenate(audited) - np.concatenate([plan.committed for plan in plans])
     off = np.where(np.isfinite(off), off, np.inf)
-    uniform = np.concatenate([one.uniform for one in asked])
+    uniform = np.concatenate([plan.uniform for plan in plans])
     wrong = int((np.abs(off) > TOLERANCE_NATS).sum())
     mean, worst = float(off[uniform].mean()), float(np.abs(off).max())
     failure = None

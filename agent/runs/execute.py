@@ -6,17 +6,20 @@ that has run well before, attempt 0 is tried: if that fails as well, the machine
 
 from dataclasses import replace
 
+from agent.clock import Stopwatch
 from agent.errors import MachineError
 from agent.experiment import Audit, DryRun, Ending, Run, Score
+from agent.files import remove
 from agent.invocation import typed
-from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse, Trial
-from agent.runs.runner import Runner
-from agent.runs.score import audit, score
+from agent.judging.failures import training_failure
+from agent.runs.jobs import Evaluate, Job, Measure, Rehearse, Trial
+from agent.runs.runner import WEIGHTS, Repeats, Runner, Stopped
+from agent.runs.score import Rows, Unscored, audit, committed_losses, score
 from agent.runs.speed import slow
-from agent.runs.train import train
-from agent.runs.trial import rehearse
+from agent.runs.train import train, train_in
 from agent.sandbox.process import LOG
 
+TRIAL_S, TRIAL_ROWS = 1.0, 2
 FAILED = frozenset({Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED})
 Result = DryRun | Run | Score | Audit
 
@@ -26,24 +29,51 @@ def execute(job: Job, runner: Runner) -> Result | None:
 
     Raise MachineError if the machine is to blame for a failure: the job is done again when the night goes on.
     """
+    try:
+        result = _execute(job, runner)
+        if not isinstance(job, Rehearse) and job.has_run_well and _has_failed(result):
+            why = broken_by(rehearse(job.machine, runner), runner)
+            if why is not None:
+                raise MachineError(f"{why}; repair that and give the same command: what it has broken is done again")
+    except Stopped:
+        return None
+    return result
+
+
+def _execute(job: Job, runner: Runner) -> Result:
     match job:
         case Rehearse():
-            return _rehearse(job.trial, runner)
+            return rehearse(job.trial, runner)
         case Measure():
-            result: Result | None = _measure(job, runner)
+            return _measure(job, runner)
+        case Evaluate() if job.refusal is not None:
+            return Score(None, 0.0, job.refusal)
         case Evaluate():
-            result = Score(None, 0.0, job.refusal)
-            if job.refusal is None:
-                result = score(runner, job.attempt, job.script, job.seed, job.limit_s, job.split)
-        case Reexamine():
-            result = audit(runner, job.attempt, job.script, job.seed, job.limit_s, job.reference, job.split)
-    if not (job.has_run_well and _has_failed(result)) or _machine_works(job.machine, runner):
-        return result
-    return None
+            return score(runner, job.attempt, job.script, job.seed, job.limit_s, job.split)
+    return audit(runner, job.attempt, job.script, job.seed, job.limit_s, job.reference, job.split)
 
 
-def _rehearse(trial: Trial, runner: Runner) -> DryRun | None:
-    return rehearse(runner, trial.attempt, trial.script, trial.allowance_s, trial.scoring_s)
+def rehearse(trial: Trial, runner: Runner) -> DryRun:
+    """Train for a second and score two rows, and keep the log alone. Raise Stopped if the user stopped it.
+
+    Both use training text only, so their error messages may be shown to the author of the edit.
+    """
+    watch, folder, repeats = Stopwatch(), runner.dry_folder(trial.attempt), Repeats(runner)
+    budget_s = min(TRIAL_S, runner.night.budget_s)
+    while True:
+        run, spoilt = train_in(runner, folder, trial.script, runner.night.seed, budget_s, trial.allowance_s)
+        if not repeats.wanted(run.ending, spoilt):
+            break
+    failure, overran = training_failure(run), run.ending is Ending.OVERRAN
+    if failure is None:
+        aside, rows = folder.with_name(f"{folder.name}.score"), Rows.of_training(runner.night, TRIAL_ROWS)
+        try:
+            committed_losses(runner, aside, trial.script, folder / WEIGHTS, trial.scoring_s, rows)
+        except Unscored as why:
+            failure, overran = str(why), why.overran
+        remove(aside)
+    runner.drop_all_but_log(folder)
+    return DryRun(watch.elapsed_s, failure, overran)
 
 
 def _measure(job: Measure, runner: Runner) -> Run:
@@ -64,7 +94,7 @@ def _measure(job: Measure, runner: Runner) -> Run:
     return told if run.ending is Ending.CRASHED else run
 
 
-def _has_failed(result: Result | None) -> bool:
+def _has_failed(result: Result) -> bool:
     """Return whether a run, a score or an audit has failed, and not by what the model is worth."""
     match result:
         case Run():
@@ -74,15 +104,6 @@ def _has_failed(result: Result | None) -> bool:
         case Audit():
             return not result.passed and result.worst_nats == 0.0
     return False
-
-
-def _machine_works(machine: Trial, runner: Runner) -> bool:
-    """Return whether attempt 0 still trains and scores here, False if the user stopped it; else raise MachineError."""
-    trial = _rehearse(machine, runner)
-    why = None if trial is None else broken_by(trial, runner)
-    if why is not None:
-        raise MachineError(f"{why}; repair that and give the same command: what it has broken is done again")
-    return trial is not None
 
 
 def broken_by(trial: DryRun, runner: Runner) -> str | None:

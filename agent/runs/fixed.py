@@ -102,32 +102,11 @@ def settings_of(protocol: str) -> str:
 
 
 def check_same_machine(night: Night, facts: Mapping[str, Any]) -> None:
-    """Refuse another device, even of the same kind: a slower one within a night would spoil the scores."""
-    if facts["device"] != night.device:
-        same = _without_cores(facts["device"]) == _without_cores(night.device)
-        remedy = "leave --workers and --cores-each as the night has them, or use" if same else "use"
-        raise NightError(
-            f"night {night.tag} runs on {night.device}, this is {facts['device']}: it trains faster or slower, so "
-            f"scores would not compare; {remedy} another --tag"
-        )
-    then, here = settings_of(night.protocol), facts["settings"]
-    if then != here:
-        raise NightError(
-            f"night {night.tag} was begun with {_listed(then)}, here and now {_listed(here)}: scores would not "
-            f"compare; set them as they were, or use another --tag"
-        )
+    """Refuse another protocol, and another device, even of the same kind: scores within a night have to compare."""
     now = protocol(facts, night.budget_s)
-    if now != night.protocol:
+    if (facts["device"], now) != (night.device, night.protocol):
         raise NightError(
-            f"night {night.tag} has protocol {night.protocol}, here and now it would be {now}: the data, the preset or "
-            f"nightshift are others, so scores would not compare; use another --tag"
+            f"night {night.tag} runs on {night.device} with protocol {night.protocol}, and this is {facts['device']} "
+            f"with {now}: scores would not compare; leave --workers, --cores-each, the settings that stand after a "
+            f"plus, the preset, data and nightshift as they were, or use another --tag"
         )
-
-
-def _listed(settings: str) -> str:
-    return settings.replace("+", " and ") or "all settings as usual"
-
-
-def _without_cores(device: str) -> str:
-    """Return the device's name without the number of its cores, which depends on options of the night."""
-    return re.sub(r" \(\d+ (of \d+ )?cores\)$", "", device)

@@ -208,19 +208,19 @@ class Runner:
         with WARM_LOCK:
             remove(fresh)
             with suppress(OSError, RecursionError):  # unreadable or endlessly nested folders: not a compiler's
-                self._add_to_warm(folder, fresh)
+                if self.warm.is_dir():
+                    shutil.copytree(self.warm, fresh)
+                for name in WARM:
+                    if _is_folder_without_links(folder, f"{TMP}/{name}"):
+                        shutil.copytree(folder / TMP / name, fresh / name, ignore=_links_and_pipes, dirs_exist_ok=True)
+                if sum(path.stat().st_size for path in fresh.rglob("*") if path.is_file()) <= MAX_WARM_BYTES:
+                    remove(self.warm)  # if killed here, the night goes on with cold caches
+                    fresh.replace(self.warm)
             remove(fresh)
 
-    def _add_to_warm(self, folder: Path, fresh: Path) -> None:
-        if self.warm.is_dir():
-            shutil.copytree(self.warm, fresh)
-        for name in WARM:
-            if _is_folder_without_links(folder, f"{TMP}/{name}"):
-                shutil.copytree(folder / TMP / name, fresh / name, ignore=_links_and_pipes, dirs_exist_ok=True)
-        size = sum(path.stat().st_size for path in fresh.rglob("*") if path.is_file())
-        if fresh.is_dir() and size <= MAX_WARM_BYTES:
-            remove(self.warm)  # if killed here, the night goes on with cold caches
-            fresh.replace(self.warm)
+
+class Stopped(Exception):
+    """Say that the user has stopped a process, so that it has no result."""
 
 
 class Repeats:
@@ -233,7 +233,12 @@ class Repeats:
         self._runner, self._is_one_left = runner, True
 
     def wanted(self, ending: Ending, spoilt: str | None) -> bool:
-        """Return whether to repeat a process that ended like this, after a rest where the machine has spoilt it."""
+        """Return whether to repeat a process that ended like this, after a rest where the machine has spoilt it.
+
+        Raise Stopped if the user has ended it.
+        """
+        if ending is Ending.STOPPED:
+            raise Stopped
         if ending is Ending.SLEPT or spoilt is None or not self._is_one_left:
             return ending is Ending.SLEPT
         self._is_one_left = False

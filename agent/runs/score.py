@@ -57,6 +57,18 @@ class Rows:
         step = LOOK_ROW_STEP if is_look(night.budget_s) else 1  # the rows that are left are of all documents
         return cls(inputs[::step].astype(np.uint16), targets[::step].astype(np.uint16), corpus.token_bytes)
 
+    @classmethod
+    def of_training(cls, night: Night, count: int) -> "Rows":
+        """Read the first rows of the training text."""
+        corpus = load_data(Path(night.data), verify=False)
+        line = np.array(corpus.split("train").tokens[: count * corpus.seq_len + 1], np.uint16)
+        inputs, targets = (part.reshape(count, corpus.seq_len) for part in (line[:-1], line[1:]))
+        return cls(inputs, targets, corpus.token_bytes)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.token_bytes)
+
     @property
     def counted(self) -> npt.NDArray[np.bool_]:
         """Return where the target has bytes (R, T); BOS has none."""
@@ -68,14 +80,12 @@ class Rows:
         return nats / (math.log(2) * int(self.token_bytes[self.targets].sum(dtype=np.int64)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scoring:
-    """Hold the numbers of a boxed process, or its failure; neither if the user stopped it."""
+class Unscored(Exception):
+    """Say why a boxed process has left no numbers that can be used."""
 
-    wall_s: float
-    numbers: npt.NDArray[np.float32] | None = None
-    failure: str | None = None
-    overran: bool = False  # the harness killed it at its time limit
+    def __init__(self, why: str, wall_s: float, *, overran: bool = False) -> None:
+        super().__init__(why)
+        self.wall_s, self.overran = wall_s, overran
 
 
 def scoring_limit_s(history: History, number: int, beyond_s: float, allowance_s: float) -> float:
@@ -110,34 +120,41 @@ def too_heavy(run: Run, history: History) -> str | None:
     )
 
 
-def score(
-    runner: Runner, number: int, script: str, seed: int, limit_s: float, split: Split = "validation"
-) -> Score | None:
-    """Score the weights of a finished run; return None if the user stopped it in the middle.
+def score(runner: Runner, number: int, script: str, seed: int, limit_s: float, split: Split = "validation") -> Score:
+    """Score the weights of a finished run, and keep the committed losses beside its folder.
 
-    The committed losses stay beside the run's folder. Raise MachineError if a pinned file has changed.
+    Raise Stopped if the user stopped it in the middle, MachineError if a pinned file has changed.
     """
     checksums.verify(runner.night, runner.fixed)
     rows = Rows.of(runner.night, split)
-    folder, weights = runner.score_folder(number, seed), runner.weights(number, seed)
-    reply = committed_losses(runner, folder, script, weights, limit_s, rows)
-    if reply.numbers is not None:
-        _commit(runner.losses(number, seed, split), reply.numbers)
-        return Score(rows.bits_per_byte(reply.numbers), reply.wall_s)
-    return None if reply.failure is None else Score(None, reply.wall_s, reply.failure, overran=reply.overran)
+    try:
+        folder, weights = runner.score_folder(number, seed), runner.weights(number, seed)
+        losses, wall_s = committed_losses(runner, folder, script, weights, limit_s, rows)
+    except Unscored as why:
+        return Score(None, why.wall_s, str(why), overran=why.overran)
+    with runner.losses(number, seed, split).open("wb") as file:
+        losses.tofile(file)
+        file.flush()
+        os.fsync(file.fileno())  # before the journal records a score
+    return Score(rows.bits_per_byte(losses), wall_s)
 
 
-def committed_losses(runner: Runner, folder: Path, script: str, weights: Path, limit_s: float, rows: Rows) -> Scoring:
-    """Ask a boxed process for the losses (R, T) of these rows in nats; it gets the rows in random order."""
+def committed_losses(
+    runner: Runner, folder: Path, script: str, weights: Path, limit_s: float, rows: Rows
+) -> tuple[npt.NDArray[np.float32], float]:
+    """Return the losses (R, T) of these rows in nats by a boxed process, and its seconds.
+
+    It gets the rows in random order. Raise Unscored, and Stopped.
+    """
     order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
     work: ScorerInput = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
-    reply = _ask(runner, folder, script, "losses", weights, limit_s, work, rows.inputs.size)
-    if reply.numbers is None:
-        return reply
+    numbers, wall_s = _ask(runner, folder, script, "losses", weights, limit_s, work, rows.inputs.size)
     losses = np.empty(rows.inputs.shape, np.float32)
-    losses[order] = reply.numbers.reshape(rows.inputs.shape)
+    losses[order] = numbers.reshape(rows.inputs.shape)
     why = _implausible(losses[rows.counted])
-    return Scoring(reply.wall_s, losses) if why is None else Scoring(reply.wall_s, failure=why)
+    if why is not None:
+        raise Unscored(why, wall_s)
+    return losses, wall_s
 
 
 def audit(
@@ -148,41 +165,39 @@ def audit(
     limit_s: float,
     incumbent: tuple[int, int] | None,  # attempt and seed
     split: Split = "validation",
-) -> Audit | None:
-    """Audit committed losses with fresh processes; return None if the user stopped it in the middle.
+) -> Audit:
+    """Audit committed losses with fresh processes; keep the findings of a failed audit beside the run's folder.
 
-    The findings of a failed audit stay beside the run's folder. Raise MachineError if a pinned file has changed.
+    Raise Stopped if the user stopped it in the middle, MachineError if a pinned file has changed.
     """
     checksums.verify(runner.night, runner.fixed)
-    data, rng = Path(runner.night.data), np.random.default_rng(secrets.randbits(128))
-    rows = Rows.of(runner.night, split)
+    rows, rng = Rows.of(runner.night, split), np.random.default_rng(secrets.randbits(128))
     committed = read_committed(runner.losses(number, seed, split), rows)
     if committed is None:
         return Audit(0, 0, 0.0, 0.0, 0.0, "the committed losses are gone")
-    train = load_data(data, verify=False).split("train").tokens
+    train, vocab_size = load_data(Path(runner.night.data), verify=False).split("train").tokens, rows.vocab_size
     reference = read_committed(runner.losses(*incumbent, split), rows) if incumbent else None
     if reference is None:
-        reference = auditing.unigram_losses(train, rows.targets, len(rows.token_bytes))
-    vocab_size = len(rows.token_bytes)
+        reference = auditing.unigram_losses(train, rows.targets, vocab_size)
     folder, weights = runner.audit_folder(number, seed), runner.weights(number, seed)
-    asked, answers, spent_s = [], [], 0.0
+    plans, answers, spent_s = [], [], 0.0
     processes = 1 if is_look(runner.night.budget_s) else auditing.MOST_PROCESSES
     for places in auditing.draw(committed, reference, rows.counted, vocab_size, rng, processes=processes):
         plan = auditing.plan(rows.inputs, rows.targets, committed, places, train, rng)
         work: ScorerInput = {"inputs": plan.rows, "positions": plan.positions}
-        reply = _ask(runner, folder, script, "logits", weights, limit_s, work, len(places) * vocab_size)
-        spent_s += reply.wall_s
-        if reply.failure is not None:
-            why = f"it could not be done: {reply.failure}"
-            return Audit(len(places), len(places), 0.0, 0.0, spent_s, why, reply.overran)
-        if reply.numbers is None:
-            return None
-        asked.append(plan)
-        answers.append(reply.numbers.reshape(len(places), vocab_size))
-    found = auditing.compare(asked, answers, spent_s)
-    if not found.passed:
-        _keep_evidence(runner.evidence(number, seed, split), asked, answers, found)
-    return found
+        try:
+            logits, wall_s = _ask(runner, folder, script, "logits", weights, limit_s, work, len(places) * vocab_size)
+        except Unscored as why:
+            told, spent_s = f"it could not be done: {why}", spent_s + why.wall_s
+            return Audit(len(places), len(places), 0.0, 0.0, spent_s, told, why.overran)
+        spent_s += wall_s
+        plans.append(plan)
+        answers.append(logits.reshape(len(places), vocab_size))
+    verdict = auditing.compare(plans, answers, spent_s)
+    if not verdict.passed:
+        evidence = {"failure": verdict.failure, "positions": auditing.findings(plans, answers)}
+        runner.evidence(number, seed, split).write_text(json.dumps(evidence, indent=1))
+    return verdict
 
 
 def _ask(
@@ -194,8 +209,8 @@ def _ask(
     limit_s: float,
     work: ScorerInput,
     count: int,
-) -> Scoring:
-    """Run the scorer on this work in a box and return its reply: `count` numbers or a failure.
+) -> tuple[npt.NDArray[np.float32], float]:
+    """Run the scorer on this work in a box; return its `count` numbers and its seconds. Raise Unscored, and Stopped.
 
     Repeat it if the machine slept, and once if the machine has spoilt it: neither says anything about the script.
     """
@@ -208,32 +223,30 @@ def _ask(
         command = [sys.executable, SCORER.name, mode, runner.script_name, str(weights)]
         outcome = runner.call(command, folder, limit_s, weights)
         spent_s += outcome.wall_s
-        if outcome.ending is Ending.STOPPED:
-            return Scoring(spent_s)
         if not repeats.wanted(outcome.ending, outcome.spoilt):
             break
-    answer = _answer(outcome, folder, f"{mode}.f32", count)
-    runner.drop_all_but_log(folder)
-    overran = outcome.ending is Ending.OVERRAN
-    return Scoring(spent_s, failure=answer, overran=overran) if isinstance(answer, str) else Scoring(spent_s, answer)
-
-
-def _answer(outcome: Outcome, folder: Path, name: str, count: int) -> npt.NDArray[np.float32] | str:
-    """Read the scorer's numbers, or return why there are none; the file holds raw floats, without a header to parse."""
-    if outcome.ending is not Ending.FINISHED:
-        lines = outcome.last_lines.strip().splitlines()
-        signal = f" by signal {-outcome.exit_code}" if outcome.exit_code and outcome.exit_code < 0 else ""
-        how = f"{outcome.ending}{signal}"
-        if outcome.ending is Ending.OVERRAN:
-            how = f"was still running after {outcome.wall_s:.0f} s"
-        return f"scoring {how}: {lines[-1][:200] if lines else 'no output'}"
     try:
-        content = read_end(folder, name, 4 * count + 1)
+        # raw floats, without a header to parse
+        content = read_end(folder, f"{mode}.f32", 4 * count + 1) if outcome.ending is Ending.FINISHED else b""
     except OSError as error:
-        return f"scoring left no readable {name} ({error.strerror or error})"
+        raise Unscored(f"scoring left no readable {mode}.f32 ({error.strerror or error})", spent_s) from None
+    finally:
+        runner.drop_all_but_log(folder)
+    if outcome.ending is not Ending.FINISHED:
+        raise Unscored(_how_it_failed(outcome), spent_s, overran=outcome.ending is Ending.OVERRAN)
     if len(content) != 4 * count:
-        return f"scoring left {name} of another size: {count:,} numbers are due"
-    return np.frombuffer(content, np.float32)
+        raise Unscored(f"scoring left {mode}.f32 of another size: {count:,} numbers are due", spent_s)
+    return np.frombuffer(content, np.float32), spent_s
+
+
+def _how_it_failed(outcome: Outcome) -> str:
+    lines = outcome.last_lines.strip().splitlines()
+    how = str(outcome.ending)
+    if outcome.ending is Ending.OVERRAN:
+        how = f"was still running after {outcome.wall_s:.0f} s"
+    elif outcome.exit_code is not None and outcome.exit_code < 0:
+        how += f" by signal {-outcome.exit_code}"
+    return f"scoring {how}: {lines[-1][:200] if lines else 'no output'}"
 
 
 def _implausible(losses: npt.NDArray[np.float32]) -> str | None:
@@ -246,14 +259,6 @@ def _implausible(losses: npt.NDArray[np.float32]) -> str | None:
     return None
 
 
-def _commit(path: Path, losses: npt.NDArray[np.float32]) -> None:
-    """Write the losses to the disk and flush them, before the journal records a score."""
-    with path.open("wb") as file:
-        losses.tofile(file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def read_committed(path: Path, rows: Rows) -> npt.NDArray[np.float32] | None:
     """Read committed losses (R, T) in nats; None if the file is missing or has another size."""
     try:
@@ -261,19 +266,3 @@ def read_committed(path: Path, rows: Rows) -> npt.NDArray[np.float32] | None:
     except OSError:
         return None
     return losses.reshape(rows.inputs.shape) if losses.size == rows.inputs.size else None
-
-
-def _keep_evidence(
-    path: Path, asked: list[auditing.Plan], answers: list[npt.NDArray[np.float32]], found: Audit
-) -> None:
-    with np.errstate(invalid="ignore", over="ignore"):
-        records = [
-            {"place": place, "position": position, "target": target, "committed": said, "audited": loss}
-            for plan, logits in zip(asked, answers, strict=True)
-            for place, position, target, said, loss in zip(
-                *(part.tolist() for part in (plan.places, plan.positions, plan.targets, plan.committed)),
-                auditing.audited_losses(logits, plan.targets).tolist(),
-                strict=True,
-            )
-        ]
-    path.write_text(json.dumps({"failure": found.failure, "positions": records}, indent=1))

@@ -1,19 +1,16 @@
 """Train the committed script once, in its own box, under a budget and the harness's clock."""
 
 import dataclasses
-import json
-import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from agent.amounts import ABSURD, is_finite
-from agent.experiment import Attempt, Ending, History, Progress, Run, Summary, Weights
-from agent.files import open_plain, read_end
-from agent.judging.early_stop import Bound, Finished, Losses, bounds, losses
+from agent.amounts import is_finite
+from agent.experiment import Attempt, Ending, History, Run
+from agent.judging.early_stop import Bound, Finished, Losses, bounds
+from agent.runs.outputs import METRICS, read_losses, read_progress, read_summary, read_weights
 from agent.runs.runner import WEIGHTS, Runner, weights_bytes
-from agent.runs.weights import count_weights
 from agent.sandbox.process import Outcome
 
 # Start, compilation and saving come on top of the budget. The slowest honest start measured took 150 s (MLX compiled a
@@ -21,20 +18,7 @@ from agent.sandbox.process import Outcome
 FIRST_ALLOWANCE_S = 300.0
 # Later attempts get little more than attempt 0 needed: with more time a script could go on training.
 ALLOWANCE_FACTOR, LEAST_ALLOWANCE_S, ALLOWANCE_OF_BUDGET = 1.5, 10.0, 0.05
-POINT_BYTES, SUMMARY_BYTES = 4 << 10, 1 << 20  # much more than a line of metrics.jsonl, or a summary, needs
-# Type, minimum and maximum of each number in a summary, with much room beyond what today's machines reach.
-PLAUSIBLE: Mapping[str, tuple[type, float, float]] = {
-    "training_seconds": (float, 0, 1e8),
-    "total_seconds": (float, 0, 1e8),
-    "peak_vram_mb": (float, 1e-3, ABSURD),
-    "mfu_percent": (float, 0, 1e3),
-    "total_tokens_M": (float, 0, ABSURD),
-    "num_steps": (int, 0, 1e12),
-    "num_params_M": (float, 1e-6, ABSURD),
-    "depth": (int, 0, 1e6),
-}
 MOST_CURVES = 400  # the latest, of whose first runs bounds are learnt: the time that takes grows with their square
-METRICS, METRICS_BYTES = "metrics.jsonl", 8 << 20  # the end of a longer file: about 60,000 points
 
 
 def train(
@@ -136,54 +120,6 @@ def first_finished(runner: Runner, attempt: Attempt) -> Finished | None:
 def _losses_of_finished(out: Path) -> Losses:
     """Read the losses of a finished run, once: every later attempt needs them."""
     return read_losses(out)
-
-
-def read_losses(out: Path) -> Losses:
-    """Return the training losses so far; empty if there are none."""
-    try:
-        return losses(read_end(out, METRICS, METRICS_BYTES))
-    except OSError:
-        return losses(b"")
-
-
-# ---- the script's own files ------------------------------------------------------------------------------------------
-
-
-def read_progress(out: Path) -> Progress | None:
-    """Return the progress in the last whole line of metrics.jsonl; None before there is one."""
-    try:
-        point = json.loads(read_end(out, METRICS, POINT_BYTES).rstrip(b"\n").rpartition(b"\n")[2])
-        known = {name: point[name] for name in ("step", "loss", "tokens_s") if is_finite(point.get(name))}
-        return Progress(fraction=point["progress"], **known) if is_finite(point["progress"]) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None  # not there yet, caught in the middle of a write, or nonsense
-
-
-def read_summary(out: Path) -> Summary | None:
-    """Return the numbers of the script's summary.json, without those that are impossible; None if it has none."""
-    try:
-        said = json.loads(read_end(out, "summary.json", SUMMARY_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return None
-    if not isinstance(said, dict):
-        return None
-    return Summary(**{name: said[name] for name in PLAUSIBLE if _is_plausible(name, said.get(name))})
-
-
-def _is_plausible(name: str, value: object) -> bool:
-    kind, least, most = PLAUSIBLE[name]
-    if not is_finite(value) or (kind is int and not isinstance(value, int)):
-        return False
-    return least <= value <= most  # type: ignore[operator]  # finite: a number
-
-
-def read_weights(out: Path) -> Weights | None:
-    """Return the sizes in the header of the run's weights; None if the file is missing or malformed."""
-    try:
-        with open_plain(out, Path(WEIGHTS).name) as file:
-            return count_weights(file, os.fstat(file.fileno()).st_size)
-    except OSError:
-        return None
 
 
 def _as_run(outcome: Outcome, budget_s: float, allowance_s: float, out: Path, seed: int) -> Run:

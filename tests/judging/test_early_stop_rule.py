@@ -16,7 +16,8 @@ from agent.judging.early_stop import FRACTIONS, LEAST_RUNS, Bound, Finished, bou
 from agent.night.loop import run_night
 from agent.records import terms
 from agent.records.summary import Stopped
-from agent.runs.train import EarlyStopCheck, read_losses
+from agent.runs.outputs import read_losses
+from agent.runs.train import EarlyStopCheck
 from agent.view.status import stopped_line
 
 

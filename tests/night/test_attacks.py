@@ -14,7 +14,8 @@ from agent.experiment import Decision, Kind, Score, Status
 from agent.night.plan import fallen_keeps
 from agent.proposers.checked import Checked
 from agent.proposers.search.search import Search
-from agent.runs.trial import rehearse
+from agent.runs.execute import rehearse
+from agent.runs.jobs import Trial
 from agent.sandbox import process
 from agent.script.merge import undone
 
@@ -90,7 +91,7 @@ def test_a_machine_that_breaks_at_dawn_brings_nobody_down(grounds, tmp_path):
 def test_a_machine_that_sleeps_in_a_dry_run_breaks_nothing(grounds, monkeypatch):
     with scripted_context(grounds.root, "t", []) as context:
         monkeypatch.setattr(process, "Stopwatch", Nap().stopwatch)
-        found = rehearse(context.runner, 1, BETTER, 60.0, 60.0)
+        found = rehearse(Trial(attempt=1, script=BETTER, allowance_s=60.0, scoring_s=60.0), context.runner)
     assert found is not None
     assert found.failure is None
 

@@ -138,7 +138,7 @@ def test_a_run_that_takes_too_much_memory_is_its_own_crash(doubts):
 
 @pytest.mark.usefixtures("quiet_machine")
 def test_a_slowed_clock_buys_no_time(doubts):
-    run = train(doubts.context.runner, 9, SLOW_CLOCK, seed=0, allowance_s=1.2)
+    run, _ = train(doubts.context.runner, 9, SLOW_CLOCK, seed=0, allowance_s=1.2)
     assert run.ending is Ending.OVERRAN
     assert 1.25 <= run.wall_s < 1.25 + 2 * process.GRACE_S + 5
     assert run.last_lines.endswith("0.05 s of budget and 1.2 s for start and end are over")

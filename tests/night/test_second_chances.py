@@ -25,10 +25,11 @@ from agent.night.loop import check_not_slow, is_streak, run_night
 from agent.night.next_job import Jobs
 from agent.proposers.author.attempts import what_happened
 from agent.proposers.search.evidence import crashed
+from agent.runs.execute import rehearse
+from agent.runs.jobs import Trial
 from agent.runs.runner import Repeats
 from agent.runs.score import score
 from agent.runs.train import LEAST_ALLOWANCE_S, learnt_allowance_s
-from agent.runs.trial import rehearse
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -122,8 +123,9 @@ def test_scoring_and_dry_runs_that_overrun_are_told_apart_from_those_that_fail(g
         run_night(context)
         script = context.journal.attempt(0).proposal.script
         measured = score(context.runner, 0, script, 0, limit_s=0.01)
-        tried = rehearse(context.runner, 0, script, TOO_SHORT_S, 60.0)
-        assert rehearse(context.runner, 0, script, 60.0, 60.0).failure is None
+        tried = rehearse(Trial(attempt=0, script=script, allowance_s=TOO_SHORT_S, scoring_s=60.0), context.runner)
+        in_time = rehearse(Trial(attempt=0, script=script, allowance_s=60.0, scoring_s=60.0), context.runner)
+    assert in_time.failure is None
     assert (measured.val_bpb, measured.overran) == (None, True)
     assert measured.failure.startswith("scoring was still running after 0 s: ")
     assert tried.overran

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from agent.experiment import Summary
-from agent.runs.train import PLAUSIBLE, read_summary
+from agent.runs.outputs import PLAUSIBLE, read_summary
 
 TRUE = {
     "training_seconds": 300, "total_seconds": 310.5, "peak_vram_mb": 512.0, "mfu_percent": 0.0, "total_tokens_M": 0.0,

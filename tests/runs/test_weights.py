@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.experiment import Weights
-from agent.runs.train import read_weights
-from agent.runs.weights import HEADER_BYTES, count_weights
+from agent.runs.outputs import HEADER_BYTES, count_weights, read_weights
 
 TWO = {"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 TWO["b"] = {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]}

@@ -26,6 +26,7 @@ from agent.invocation import typed
 from agent.model import weights
 from agent.night.lock import NOW, Stop, handling, like_ctrl_c, only_night
 from agent.night.opening import check_disk
+from agent.runs.runner import Stopped
 from agent.text import SCORE_DECIMALS
 from agent.view.answer import Answer, AnswersTo
 from agent.view.live.screen import Screen
@@ -69,11 +70,12 @@ def replay(options: ReplayOptions) -> int:
         undo.enter_context(kept_awake())
         runner = runner_for(original, night, work, screen, lambda: stop.now)
         screen.said(f"  {facts.budget_s:g} s of training on {night.device}, sandbox: {runner.box.name}")
-        done = run_again(original, seed, runner, screen)
-        screen.close()
-        if done is None:
+        try:
+            again, run = run_again(original, seed, runner, screen)
+        except Stopped:
+            screen.close()
             return _ended_early(options, screen)
-        again, run = done
+        screen.close()
         taken_out(runner, original, run, kept)
         found = replayed(facts, attempt, again)
         told = _told(original, again, run, found, kept)

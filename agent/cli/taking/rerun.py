@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError
-from agent.experiment import WHOLE, Attempt, Ending, History, Lease, Night, Proposal, Run
+from agent.experiment import WHOLE, Attempt, History, Lease, Night, Proposal, Run
 from agent.files import read_end
 from agent.judging.failures import run_failure, training_failure
 from agent.lab.hardware import cache_root
@@ -22,9 +22,10 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.terms import Terms
 from agent.runs.fixed import lay_out_fixed, probe, protocol
+from agent.runs.outputs import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.runs.runner import WEIGHTS, Repeats, Runner, weights_bytes
 from agent.runs.score import FIRST_LIMIT_S, audit, score, scoring_limit_s
-from agent.runs.train import FIRST_ALLOWANCE_S, METRICS, METRICS_BYTES, SUMMARY_BYTES, learnt_allowance_s, train
+from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, train
 from agent.sandbox.box import Mode, choose
 from agent.sandbox.process import LOG
 from agent.sandbox.watch import limits_of_machine
@@ -126,8 +127,8 @@ def changed_files(original: Original, night: Night) -> tuple[str, ...]:
     return tuple(sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))) if then else ()
 
 
-def run_again(original: Original, seed: int, runner: Runner, screen: Screen) -> tuple[Replay, Run] | None:
-    """Train, score and audit once; return None if the user stopped it."""
+def run_again(original: Original, seed: int, runner: Runner, screen: Screen) -> tuple[Replay, Run]:
+    """Train, score and audit once; raise Stopped if the user stopped it."""
     number, attempt = original.attempt.number, original.as_attempt
     allowance_s = _allowance_s(original, runner.night)
     screen.attempt_began(attempt)
@@ -137,8 +138,6 @@ def run_again(original: Original, seed: int, runner: Runner, screen: Screen) -> 
         run, spoilt = train(runner, number, original.script, seed, allowance_s)
         if not repeats.wanted(run.ending, spoilt):
             break
-    if run.ending is Ending.STOPPED:
-        return None
     failure = training_failure(run)
     if failure is None:
         screen.scoring_began(attempt)
@@ -146,16 +145,11 @@ def run_again(original: Original, seed: int, runner: Runner, screen: Screen) -> 
         if _is_alike(original, runner.night):
             beyond_s = max(0.0, run.wall_s - runner.night.budget_s)
             limit_s = scoring_limit_s(original.history, number, beyond_s, allowance_s)
-        scored = score(runner, number, original.script, seed, limit_s)
-        if scored is None:
-            return None
-        run = replace(run, score=scored)
+        run = replace(run, score=score(runner, number, original.script, seed, limit_s))
         failure = run_failure(run)
     if failure is None and number > 0:
         screen.audit_began(attempt)
         found = audit(runner, number, original.script, seed, limit_s, None)
-        if found is None:
-            return None
         failure = f"audit: {found.failure}" if found.failure is not None else None
     return _again(original, runner.night, run, failure), run
 

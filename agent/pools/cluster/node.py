@@ -51,8 +51,8 @@ from agent.records.checksums import digest
 from agent.runs.execute import execute
 from agent.runs.fixed import probe
 from agent.runs.jobs import Evaluate, Job, Measure, Rehearse
+from agent.runs.outputs import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.runs.runner import Runner, weights_bytes
-from agent.runs.train import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.sandbox.box import Mode, choose
 from agent.sandbox.process import LOG
 from agent.sandbox.watch import limits_of_machine

@@ -15,7 +15,7 @@ from agent.experiment import LOCAL, Attempt, Doing, History, Kind, Left, Work
 from agent.records.journal import Journal
 from agent.records.place import run_folder
 from agent.records.summary import noise_of_night
-from agent.runs.train import read_progress
+from agent.runs.outputs import read_progress
 from agent.view.facts.workers import read_busy, read_crew
 from agent.view.live.screen import Screen
 from agent.view.live.so_far import SoFar

@@ -2,7 +2,7 @@
 
 from agent.experiment import Doing, Work
 from agent.records.place import Place, run_folder
-from agent.runs.train import read_progress
+from agent.runs.outputs import read_progress
 from agent.view.facts.nouns import NightFacts
 from agent.view.facts.workers import Busy
 from agent.view.live.follow import seconds_since
