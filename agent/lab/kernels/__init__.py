@@ -10,7 +10,7 @@ Letters: B rows, T positions, C width, H query heads, K key-value heads, D head 
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -20,32 +20,13 @@ from agent.lab.kernels import fused, plain
 from agent.lab.kernels.device import kernel_device
 from agent.lab.kernels.ngrams import last_seen, ngram_ids
 from agent.lab.kernels.plain import norm
-from agent.lab.kernels.windows import Piece, cut, spans
+from agent.lab.kernels.windows import Array, Arrays, Piece, Table, cut, spans
 
 __all__ = [
-    "Piece",
-    "adamw",
-    "attend",
-    "cautious_step",
-    "cross_entropy",
-    "cut",
-    "embedding",
-    "kernel_device",
-    "last_seen",
-    "linear",
-    "linear_add",
-    "mix_norm",
-    "nesterov",
-    "ngram_ids",
-    "norm",
-    "relu_squared",
-    "residual_norm",
-    "rotary_qkv",
-    "softcap",
-    "softcapped_cross_entropy",
-]
-
-Arrays = Sequence[mx.array]
+    "Piece", "adamw", "attend", "cautious_step", "cross_entropy", "cut", "embedding", "kernel_device", "last_seen",
+    "linear", "linear_add", "mix_norm", "nesterov", "ngram_ids", "norm", "relu_squared", "residual_norm", "rotary_qkv",
+    "softcap", "softcapped_cross_entropy",
+]  # fmt: skip
 
 MAX_WIDTH = 4096  # a row of the residual stream must fit the registers of a warp
 MAX_SOFTCAP = 40.0  # e^(-2 · cap) must not vanish in float32
@@ -94,14 +75,12 @@ def say_once(operation: str, reason: str) -> None:
 # ---- the stream -----------------------------------------------------------------------------------------------------
 
 
-def residual_norm(x: mx.array) -> tuple[mx.array, mx.array]:
+def residual_norm(x: Array) -> tuple[Array, Array]:
     """Return x and its RMS norm; the backward pass adds both gradients in one pass over memory."""
     return fitting("residual_norm", activations=[x], can=x.ndim > 0 and x.shape[-1] <= MAX_WIDTH)(x)
 
 
-def mix_norm(
-    x: mx.array, x0: mx.array, keep: mx.array, again: mx.array
-) -> tuple[mx.array, mx.array, mx.array]:  # each (B, T, C)
+def mix_norm(x: Array, x0: Array, keep: Array, again: Array) -> tuple[Array, Array, Array]:  # each (B, T, C)
     """Return keep · x + again · x0, its RMS norm, and x0.
 
     Passing x0 on from layer to layer sums its gradient without further operations.
@@ -110,7 +89,7 @@ def mix_norm(
     return fitting("mix_norm", activations=[x, x0], can=can and can_run(keep, again))(x, x0, keep, again)
 
 
-def embedding(table: mx.array, tokens: mx.array, dtype: mx.Dtype) -> mx.array:
+def embedding(table: Array, tokens: Array, dtype: mx.Dtype) -> Array:
     """Return the rows of table (V, C) for tokens (B, T) as dtype (B, T, C); gradients are summed in float32."""
     here = kernel_device()
     can = here is not None and dtype == here.DTYPE and table.ndim == 2
@@ -120,12 +99,12 @@ def embedding(table: mx.array, tokens: mx.array, dtype: mx.Dtype) -> mx.array:
 # ---- matrix products ------------------------------------------------------------------------------------------------
 
 
-def linear(x: mx.array, weight: mx.array) -> mx.array:
+def linear(x: Array, weight: Array) -> Array:
     """Return x (…, C) times the transpose of weight (F, C), in the dtype of x."""
     return fused.linear(x, weight)
 
 
-def linear_add(residual: mx.array, x: mx.array, weight: mx.array) -> mx.array:
+def linear_add(residual: Array, x: Array, weight: Array) -> Array:
     """Return residual + linear(x, weight), summed inside the matrix product."""
     same = residual.dtype == x.dtype and residual.shape == (*x.shape[:-1], weight.shape[0])
     return (fused if same else plain).linear_add(residual, x, weight)
@@ -134,21 +113,13 @@ def linear_add(residual: mx.array, x: mx.array, weight: mx.array) -> mx.array:
 # ---- inside a block -------------------------------------------------------------------------------------------------
 
 
-def relu_squared(x: mx.array) -> mx.array:
+def relu_squared(x: Array) -> Array:
     """Return max(x, 0)² (arXiv:2109.08668)."""
     return fitting("relu_squared", activations=[x])(x)
 
 
 def rotary_qkv(
-    qkv: mx.array,
-    values: mx.array | None,
-    tokens: mx.array,
-    *,
-    heads: int,
-    kv_heads: int,
-    head_dim: int,
-    window: int,
-    rope_base: float,
+    qkv: Array, values: Table, tokens: Array, *, heads: int, kv_heads: int, head_dim: int, window: int, rope_base: float
 ) -> list[Piece]:
     """Turn one projection into attention's inputs: normalised and rotated queries and keys, values, cut by window.
 
@@ -165,19 +136,12 @@ def rotary_qkv(
         and len(spans(T, window)) <= MAX_PIECES
     )
     tables = [] if values is None else [values]
-    return fitting("rotary_qkv", activations=[qkv], weights=tables, ids=[tokens], can=can)(
-        qkv,
-        values,
-        tokens,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        window=window,
-        rope_base=rope_base,
-    )
+    turn = fitting("rotary_qkv", activations=[qkv], weights=tables, ids=[tokens], can=can)
+    shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
+    return turn(qkv, values, tokens, **shape, window=window, rope_base=rope_base)
 
 
-def attend(pieces: list[Piece]) -> mx.array:
+def attend(pieces: list[Piece]) -> Array:
     """Return the causal softmax attention (B, T, H · D) of each piece's queries to its keys."""
     can = all(k.shape == v.shape and q.shape[2] <= k.shape[2] and q.shape[-1] == k.shape[-1] for q, k, v in pieces)
     return fitting("attend", activations=[array for piece in pieces for array in piece], can=can)(pieces)
@@ -186,18 +150,18 @@ def attend(pieces: list[Piece]) -> mx.array:
 # ---- logits and loss ------------------------------------------------------------------------------------------------
 
 
-def softcap(logits: mx.array, cap: float) -> mx.array:
+def softcap(logits: Array, cap: float) -> Array:
     """Return cap · tanh(logits / cap) in float32: logits between -cap and cap."""
     return fitting("softcap", activations=[logits], can=is_number(cap))(logits, cap)
 
 
-def cross_entropy(logits: mx.array, targets: mx.array) -> mx.array:
+def cross_entropy(logits: Array, targets: Array) -> Array:
     """Return the loss in nats of each target (…) under logits (…, V), in float32."""
     same = targets.shape == logits.shape[:-1]
     return fitting("cross_entropy", activations=[logits], ids=[targets], can=same)(logits, targets)
 
 
-def softcapped_cross_entropy(logits: mx.array, targets: mx.array, cap: float) -> mx.array:
+def softcapped_cross_entropy(logits: Array, targets: Array, cap: float) -> Array:
     """Return cross_entropy(softcap(logits, cap), targets), one pass forward, one back; logits (…, V), targets (…)."""
     can = targets.shape == logits.shape[:-1] and is_number(cap) and 0 < cap <= MAX_SOFTCAP
     return fitting("softcapped_cross_entropy", activations=[logits], ids=[targets], can=can)(logits, targets, cap)
@@ -212,17 +176,8 @@ def is_number(cap: object) -> bool:
 
 
 def adamw(
-    p: mx.array,
-    grad: mx.array,
-    m: mx.array,
-    v: mx.array,
-    *,
-    lr: mx.array,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    step: mx.array,
-) -> tuple[mx.array, mx.array, mx.array]:
+    p: Array, grad: Array, m: Array, v: Array, *, lr: Array, beta1: float, beta2: float, eps: float, step: Array
+) -> tuple[Array, Array, Array]:
     """Take an AdamW step (arXiv:1711.05101) without weight decay, `step` counted from 1.
 
     Return the parameter, the first and the second moment, all of the shape of p.
@@ -232,13 +187,13 @@ def adamw(
     return step_of(p, grad, m, v, lr=lr, beta1=beta1, beta2=beta2, eps=eps, step=step)
 
 
-def nesterov(momentum: mx.array, grad: mx.array, mu: mx.array) -> tuple[mx.array, mx.array]:
+def nesterov(momentum: Array, grad: Array, mu: Array) -> tuple[Array, Array]:
     """Return the running mean of the gradients with momentum mu, and Nesterov's update one step ahead."""
     can = momentum.shape == grad.shape and are_scalars(mu)
     return fitting("nesterov", weights=[momentum, grad], can=can)(momentum, grad, mu)
 
 
-def cautious_step(p: mx.array, update: mx.array, scale: mx.array, *, lr: mx.array, decay: mx.array) -> mx.array:
+def cautious_step(p: Array, update: Array, scale: Array, *, lr: Array, decay: Array) -> Array:
     """Return p - lr · (step + decay · p where p and step agree in sign), step = update · scale (arXiv:2510.12402).
 
     p, update: (N, rows, columns), scale: (N, rows, 1) or (N, 1, columns)
@@ -248,10 +203,10 @@ def cautious_step(p: mx.array, update: mx.array, scale: mx.array, *, lr: mx.arra
     return fitting("cautious_step", weights=[p, update], can=can)(p, update, scale, lr=lr, decay=decay)
 
 
-def are_scalars(*numbers: mx.array) -> bool:
-    return all(isinstance(x, mx.array) and x.ndim == 0 and x.dtype == mx.float32 for x in numbers) and can_run(*numbers)
+def are_scalars(*numbers: Array) -> bool:
+    return all(isinstance(x, Array) and x.ndim == 0 and x.dtype == mx.float32 for x in numbers) and can_run(*numbers)
 
 
-def can_run(*arrays: mx.array) -> bool:
+def can_run(*arrays: Array) -> bool:
     here = kernel_device()
     return here is not None and here.can_run(*arrays)

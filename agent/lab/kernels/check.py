@@ -1,6 +1,6 @@
 """Compare every operation of this package, as it runs on this machine, with plain MLX in float32.
 
-python -m kernels.check     prints one JSON line: for each operation its largest relative error, and the dtype
+python -m agent.lab.kernels.check     prints one JSON line: for each operation its largest relative error, and the dtype
 """
 
 import json
@@ -18,29 +18,30 @@ import numpy as np  # noqa: E402
 
 from agent.lab import kernels  # noqa: E402
 from agent.lab.kernels import plain  # noqa: E402
+from agent.lab.kernels.windows import Array  # noqa: E402
 
 B, T, C, V, H, D = 2, 32, 64, 96, 2, 32
 SHAPE = {"heads": H, "kv_heads": H, "head_dim": D, "window": T // 2, "rope_base": 1000.0}
 ADAM = {"lr": mx.array(0.01), "beta1": 0.8, "beta2": 0.95, "eps": 1e-10, "step": mx.array(2.0)}
 
 
-def normal(*shape: int, seed: int = 0) -> mx.array:
+def normal(*shape: int, seed: int = 0) -> Array:
     return mx.array(np.random.default_rng((seed, *shape)).standard_normal(shape).astype(np.float32))
 
 
-def tokens(*shape: int) -> mx.array:
+def tokens(*shape: int) -> Array:
     """Draw token ids of which a few are frequent, as in text."""
     return mx.array(np.random.default_rng(0).zipf(1.3, shape).astype(np.int64) % V, mx.int32)
 
 
-def pieces(m: ModuleType, qkv: mx.array, table: mx.array) -> list[mx.array]:
+def pieces(m: ModuleType, qkv: Array, table: Array) -> list[Array]:
     """Return queries, keys and values of all pieces by heads, in the order in which plain MLX has them."""
     return [array for piece in m.rotary_qkv(qkv, table, tokens(B, T), **SHAPE) for array in piece]
 
 
 # Each operation with its activations, which have the device's dtype, and its weights, which stay float32.
 Operation = Callable[..., Any]
-CASES: dict[str, tuple[Operation, list[mx.array], list[mx.array]]] = {
+CASES: dict[str, tuple[Operation, list[Array], list[Array]]] = {
     "norm": (lambda m, x: m.norm(x), [normal(B, T, C)], []),
     "residual_norm": (lambda m, x: m.residual_norm(x), [normal(B, T, C)], []),
     "mix_norm": (
@@ -88,14 +89,14 @@ def results(m: ModuleType, name: str, dtype: mx.Dtype, of_weights: mx.Dtype = mx
     # rounded in either case, so that the inputs are the same
     given = [x.astype(mx.bfloat16).astype(dtype) for x in activations] + [x.astype(of_weights) for x in weights]
 
-    def weighed(*given: mx.array) -> tuple[mx.array, list[mx.array]]:
+    def weighed(*given: Array) -> tuple[Array, list[Array]]:
         found = operation(m, *given)
-        outputs = [found] if isinstance(found, mx.array) else list(found)
+        outputs = [found] if isinstance(found, Array) else list(found)
         return sum(mx.sum(y.astype(mx.float32) * normal(*y.shape, seed=7)) for y in outputs), outputs
 
     if name in WITHOUT_GRADIENT:
         found = operation(m, *given)
-        return [np.array(y) for y in ([found] if isinstance(found, mx.array) else found)]
+        return [np.array(y) for y in ([found] if isinstance(found, Array) else found)]
     (_, outputs), gradients = mx.value_and_grad(weighed, argnums=list(range(len(given))))(*given)
     return [np.array(y.astype(mx.float32)) for y in [*outputs, *gradients]]
 

@@ -12,7 +12,6 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -22,7 +21,7 @@ import numpy as np
 
 from agent.lab import hardware
 from agent.lab.kernels.cache import kept
-from agent.lab.kernels.windows import Piece, Span
+from agent.lab.kernels.windows import Array, Arrays, Dtypes, Piece, Shapes, Sizes, Spans
 
 DTYPE = mx.float32
 POSITION_AXIS = 2  # of queries, keys and values: (B, H, T, D), in which a head is one matrix for BLAS
@@ -47,7 +46,7 @@ def available() -> str | None:
     return None
 
 
-def can_run(*arrays: mx.array) -> bool:
+def can_run(*arrays: Array) -> bool:
     try:
         mx.eval(arrays)
     except ValueError:  # inside mx.compile or mx.vmap
@@ -103,15 +102,8 @@ def workers() -> ThreadPoolExecutor:
 
 
 def launch(
-    kernel: str,
-    inputs: Sequence[mx.array],
-    shapes: Sequence[Sequence[int]],
-    sizes: Mapping[str, int],
-    work: int,
-    dtypes: Sequence[mx.Dtype] | None = None,
-    *,
-    blocks: Sequence[Span] = (),
-) -> list[mx.array]:
+    kernel: str, inputs: Arrays, shapes: Shapes, sizes: Sizes, work: int, dtypes: Dtypes = (), blocks: Spans = ()
+) -> list[Array]:
     """Run a kernel in one thread for each core, each with its part of the work."""
     arrays = [mx.contiguous(array) for array in inputs]
     outputs = [mx.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes or [DTYPE] * len(shapes), strict=True)]
@@ -135,7 +127,7 @@ def launch(
     return outputs
 
 
-def address(array: mx.array) -> int:
+def address(array: Array) -> int:
     return np.array(array, copy=False).ctypes.data
 
 
@@ -143,7 +135,7 @@ def head_shape(B: int, T: int, heads: int, D: int) -> tuple[int, ...]:
     return B, heads, T, D
 
 
-def by_head(array: mx.array) -> mx.array:
+def by_head(array: Array) -> Array:
     return array
 
 
@@ -151,27 +143,27 @@ def partial_sums(rows: int) -> int:
     return rows  # one a row
 
 
-def embedding_gradient(rows: mx.array, ids: mx.array, vocab_size: int) -> mx.array:
+def embedding_gradient(rows: Array, ids: Array, vocab_size: int) -> Array:
     N, C = rows.shape
     return launch("embedding_backward", [rows, ids], [(vocab_size, C)], {"C": C, "rows": N, "V": vocab_size}, C)[0]
 
 
-def cross_entropy(logits: mx.array, targets: mx.array) -> mx.array:
+def cross_entropy(logits: Array, targets: Array) -> Array:
     V = logits.shape[-1]
     ids = mx.remainder(targets.astype(mx.int32), V)
 
     @mx.custom_function
-    def losses(logits: mx.array) -> mx.array:
+    def losses(logits: Array) -> Array:
         return launch("plain_cross_entropy", [logits, ids], [ids.shape], {"rows": ids.size, "V": V}, ids.size)[0]
 
     @losses.vjp
-    def _(logits: mx.array, gradient: mx.array, _: mx.array) -> mx.array:
+    def _(logits: Array, gradient: Array, _: Array) -> Array:
         return (mx.softmax(logits, axis=-1) - (mx.arange(V) == ids[..., None])) * gradient[..., None]
 
     return losses(logits)
 
 
-def attend(pieces: list[Piece]) -> mx.array:
+def attend(pieces: list[Piece]) -> Array:
     """Compute attention: scores and sums by BLAS, softmax by our kernel; keep probabilities for the backward pass."""
     outputs = [attend_piece(*piece)[0] for piece in pieces]
     whole = outputs[0] if len(outputs) == 1 else mx.concatenate(outputs, axis=2)  # (B, H, T, D)
@@ -180,7 +172,7 @@ def attend(pieces: list[Piece]) -> mx.array:
 
 
 @mx.custom_function
-def attend_piece(q: mx.array, k: mx.array, v: mx.array) -> tuple[mx.array, mx.array]:
+def attend_piece(q: Array, k: Array, v: Array) -> tuple[Array, Array]:
     B, H, t, D = q.shape
     K = k.shape[1]
     scores = q.reshape(B, K, H // K, t, D) @ k[:, :, None].swapaxes(-1, -2)  # (B, K, H/K, t, s)
@@ -190,9 +182,7 @@ def attend_piece(q: mx.array, k: mx.array, v: mx.array) -> tuple[mx.array, mx.ar
 
 
 @attend_piece.vjp
-def _(
-    primals: Sequence[mx.array], gradients: Sequence[mx.array], outputs: Sequence[mx.array]
-) -> tuple[mx.array, mx.array, mx.array]:
+def _(primals: Arrays, gradients: Arrays, outputs: Arrays) -> tuple[Array, Array, Array]:
     q, k, v = primals
     p, D = outputs[1], q.shape[-1]
     dy = gradients[0].reshape(*p.shape[:-1], D)  # (B, K, H/K, t, D)
@@ -205,6 +195,6 @@ def _(
     return dq, dk, dv
 
 
-def softmax_sizes(scores: mx.array) -> dict[str, int]:
+def softmax_sizes(scores: Array) -> dict[str, int]:
     t, s = scores.shape[-2:]
     return {"rows": scores.size // s, "t": t, "s": s}

@@ -5,7 +5,7 @@ takes two seconds once.
 """
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import mlx.core as mx
 from agent.lab import hardware
 from agent.lab.kernels import plain
 from agent.lab.kernels.cache import kept
-from agent.lab.kernels.windows import Span
+from agent.lab.kernels.windows import Array, Arrays, Dtypes, Shapes, Sizes, Span, Spans
 
 DTYPE = mx.bfloat16
 POSITION_AXIS = 1  # of queries, keys and values: (B, T, H, D), as the projection leaves them
@@ -25,7 +25,7 @@ THREADS = 256  # of a block
 attend, cross_entropy = plain.attend, plain.cross_entropy  # MLX has kernels for these
 
 
-def threads(kernel: str, sizes: Mapping[str, int]) -> int:
+def threads(kernel: str, sizes: Sizes) -> int:
     """Return how many threads a kernel needs."""
     match kernel:
         case "norm_forward" | "norm_backward" | "mix_norm_forward" | "mix_norm_backward" | "embedding_forward":
@@ -50,22 +50,14 @@ def available() -> str | None:
     return None
 
 
-def can_run(*arrays: mx.array) -> bool:
+def can_run(*arrays: Array) -> bool:
     return True  # kernels are nodes of the graph, which runs later
 
 
 def launch(
-    kernel: str,
-    inputs: Sequence[mx.array],
-    shapes: Sequence[Sequence[int]],
-    sizes: Mapping[str, int],
-    work: int,
-    dtypes: Sequence[mx.Dtype] | None = None,
-    *,
-    blocks: Sequence[Span] = (),
-    start_at: float | None = None,
-) -> list[mx.array]:
-    """Add a kernel to MLX's graph; its outputs hold `start_at` before it runs, and `sizes` determine its work."""
+    kernel: str, inputs: Arrays, shapes: Shapes, sizes: Sizes, work: int, dtypes: Dtypes = (), blocks: Spans = ()
+) -> list[Array]:
+    """Add a kernel to MLX's graph; `sizes` determine its work."""
     constants = tuple(value for name, value in sizes.items() if name.isupper())
     name, binary = compiled(kernel, constants, tuple(blocks))
     return mx.fast.precompiled_cuda_kernel(
@@ -77,7 +69,7 @@ def launch(
         scalars=[value for name, value in sizes.items() if name.islower()],
         grid=(threads(kernel, sizes), 1, 1),
         threadgroup=(THREADS, 1, 1),
-        init_value=start_at,
+        init_value=0.0 if kernel == "embedding_backward" else None,  # which adds to its output
         ensure_row_contiguous=True,
     )
 
@@ -86,7 +78,7 @@ def head_shape(B: int, T: int, heads: int, D: int) -> tuple[int, ...]:
     return B, T, heads, D
 
 
-def by_head(array: mx.array) -> mx.array:
+def by_head(array: Array) -> Array:
     return array.transpose(0, 2, 1, 3)
 
 
@@ -94,10 +86,10 @@ def partial_sums(rows: int) -> int:
     return -(-rows // (THREADS // 32))  # one a block, which has a warp for each of its rows
 
 
-def embedding_gradient(rows: mx.array, ids: mx.array, vocab_size: int) -> mx.array:
+def embedding_gradient(rows: Array, ids: Array, vocab_size: int) -> Array:
     N, C = rows.shape
     inputs, sizes = [rows, ids, mx.argsort(ids)], {"C": C, "RUN": RUN, "rows": N}
-    return launch("embedding_backward", inputs, [(vocab_size, C)], sizes, N, [mx.float32], start_at=0.0)[0]
+    return launch("embedding_backward", inputs, [(vocab_size, C)], sizes, N, [mx.float32])[0]
 
 
 # ---- compiling ------------------------------------------------------------------------------------------------------
@@ -113,7 +105,7 @@ def compiled(kernel: str, constants: tuple[int, ...], blocks: tuple[Span, ...]) 
     return name.decode(), binary
 
 
-def piece_options(blocks: Sequence[Span]) -> list[str]:
+def piece_options(blocks: Spans) -> list[str]:
     """Return the compiler options for a row's pieces: their number, positions, and pointers to three gradients each."""
     if not blocks:
         return []

@@ -2,14 +2,13 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Protocol
 
 import mlx.core as mx
 
 from agent.lab import hardware
-from agent.lab.kernels.windows import Piece, Span
+from agent.lab.kernels.windows import Array, Arrays, Dtypes, Piece, Shapes, Sizes, Spans
 
 
 class Device(Protocol):
@@ -21,20 +20,13 @@ class Device(Protocol):
     def available(self) -> str | None:
         """Return None if the kernels can run here, else the reason why not."""
 
-    def can_run(self, *arrays: mx.array) -> bool:
+    def can_run(self, *arrays: Array) -> bool:
         """Return whether the kernels can run on these arrays now."""
 
     def launch(
-        self,
-        kernel: str,
-        inputs: Sequence[mx.array],
-        shapes: Sequence[Sequence[int]],
-        sizes: Mapping[str, int],
-        work: int,
-        dtypes: Sequence[mx.Dtype] | None = None,
-        *,
-        blocks: Sequence[Span] = (),
-    ) -> list[mx.array]:
+        self, kernel: str, inputs: Arrays, shapes: Shapes, sizes: Sizes, work: int,
+        dtypes: Dtypes = (), blocks: Spans = (),
+    ) -> list[Array]:  # fmt: skip
         """Run one kernel over `work` rows (or its other unit); outputs have DTYPE by default.
 
         A size with an upper-case name may be compiled in; one in lower case may differ from call to call.
@@ -43,18 +35,18 @@ class Device(Protocol):
     def head_shape(self, B: int, T: int, heads: int, D: int) -> tuple[int, ...]:
         """Return the shape in which its kernels write queries, keys or values."""
 
-    def by_head(self, array: mx.array) -> mx.array:
+    def by_head(self, array: Array) -> Array:
         """Return such an array as (B, heads, T, D)."""
 
     def partial_sums(self, rows: int) -> int:
         """Return the number of partial sums that its kernels return for a sum over all rows."""
 
-    def embedding_gradient(self, rows: mx.array, ids: mx.array, vocab_size: int) -> mx.array:
+    def embedding_gradient(self, rows: Array, ids: Array, vocab_size: int) -> Array:
         """Return for each id the sum of its rows, (V, C) in float32; rows: (N, C), ids: (N,)."""
 
-    def attend(self, pieces: list[Piece]) -> mx.array: ...
+    def attend(self, pieces: list[Piece]) -> Array: ...
 
-    def cross_entropy(self, logits: mx.array, targets: mx.array) -> mx.array: ...
+    def cross_entropy(self, logits: Array, targets: Array) -> Array: ...
 
 
 @cache

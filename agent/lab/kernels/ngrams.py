@@ -5,15 +5,17 @@ Plain MLX on every device: its integers of (B, T) take a thousandth of the memor
 
 import mlx.core as mx
 
+from agent.lab.kernels.windows import Array
 
-def mixed(h: mx.array) -> mx.array:
+
+def mixed(h: Array) -> Array:
     """Return h (uint32) mixed so that each bit depends on all bits (the last step of Appleby's MurmurHash3)."""
     h = (h ^ (h >> 16)) * mx.array(0x85EBCA6B, mx.uint32)
     h = (h ^ (h >> 13)) * mx.array(0xC2B2AE35, mx.uint32)
     return h ^ (h >> 16)
 
 
-def ngram_hash(tokens: mx.array, order: int, salt: int = 0) -> mx.array:
+def ngram_hash(tokens: Array, order: int, salt: int = 0) -> Array:
     """Return a hash (B, T) uint32 of the last `order` tokens at each position of tokens (B, T).
 
     Equal n-grams have equal hashes in any row. Before a row stands padding that equals no token. Another salt gives
@@ -28,12 +30,12 @@ def ngram_hash(tokens: mx.array, order: int, salt: int = 0) -> mx.array:
     return h
 
 
-def ngram_ids(tokens: mx.array, order: int, rows: int, salt: int = 0) -> mx.array:
+def ngram_ids(tokens: Array, order: int, rows: int, salt: int = 0) -> Array:
     """Return for each position its row (B, T) int32 in a table of `rows` rows, by a hash of its last `order` tokens."""
     return (ngram_hash(tokens, order, salt) % mx.array(rows, mx.uint32)).astype(mx.int32)
 
 
-def last_seen(tokens: mx.array, order: int) -> mx.array:
+def last_seen(tokens: Array, order: int) -> Array:
     """Return the latest earlier position (B, T) int32 where the same `order` tokens ended in the same row, else -1.
 
     It sorts hashes that have their positions in the low bits, so that equal n-grams lie side by side in the order of

@@ -8,52 +8,42 @@ from functools import partial
 
 import mlx.core as mx
 
-from agent.lab.kernels.windows import Piece, cut
+from agent.lab.kernels.windows import Array, Piece, Table, cut
 
 EPS = 1e-6  # added inside every norm
 
 
-def norm(x: mx.array) -> mx.array:
+def norm(x: Array) -> Array:
     return mx.fast.rms_norm(x, None, EPS)
 
 
-def residual_norm(x: mx.array) -> tuple[mx.array, mx.array]:
+def residual_norm(x: Array) -> tuple[Array, Array]:
     return x, norm(x)
 
 
-def mix_norm(
-    x: mx.array, x0: mx.array, keep: mx.array, again: mx.array
-) -> tuple[mx.array, mx.array, mx.array]:  # each (B, T, C)
+def mix_norm(x: Array, x0: Array, keep: Array, again: Array) -> tuple[Array, Array, Array]:  # each (B, T, C)
     x = keep.astype(x.dtype) * x + again.astype(x.dtype) * x0
     return x, norm(x), x0
 
 
-def embedding(table: mx.array, tokens: mx.array, dtype: mx.Dtype) -> mx.array:
+def embedding(table: Array, tokens: Array, dtype: mx.Dtype) -> Array:
     return table[tokens].astype(dtype)  # (B, T, C)
 
 
-def linear(x: mx.array, weight: mx.array) -> mx.array:
+def linear(x: Array, weight: Array) -> Array:
     return x @ weight.astype(x.dtype).T  # (B, T, F)
 
 
-def linear_add(residual: mx.array, x: mx.array, weight: mx.array) -> mx.array:
+def linear_add(residual: Array, x: Array, weight: Array) -> Array:
     return residual + linear(x, weight)
 
 
-def relu_squared(x: mx.array) -> mx.array:
+def relu_squared(x: Array) -> Array:
     return mx.square(mx.maximum(x, 0))
 
 
 def rotary_qkv(
-    qkv: mx.array,
-    values: mx.array | None,
-    tokens: mx.array,
-    *,
-    heads: int,
-    kv_heads: int,
-    head_dim: int,
-    window: int,
-    rope_base: float,
+    qkv: Array, values: Table, tokens: Array, *, heads: int, kv_heads: int, head_dim: int, window: int, rope_base: float
 ) -> list[Piece]:
     B, T, _ = qkv.shape
     H, K, D = heads, kv_heads, head_dim
@@ -68,7 +58,7 @@ def rotary_qkv(
     return cut(turn(q), turn(k), v, window, axis=2)
 
 
-def attend(pieces: list[Piece]) -> mx.array:
+def attend(pieces: list[Piece]) -> Array:
     outputs = [
         mx.fast.scaled_dot_product_attention(q, k, v, scale=q.shape[-1] ** -0.5, mask="causal").transpose(0, 2, 1, 3)
         for q, k, v in pieces
@@ -77,41 +67,32 @@ def attend(pieces: list[Piece]) -> mx.array:
     return whole.reshape(*whole.shape[:2], -1)
 
 
-def softcap(logits: mx.array, cap: float) -> mx.array:
+def softcap(logits: Array, cap: float) -> Array:
     return cap * mx.tanh(logits.astype(mx.float32) / cap)
 
 
-def cross_entropy(logits: mx.array, targets: mx.array) -> mx.array:
+def cross_entropy(logits: Array, targets: Array) -> Array:
     return mx.fast.cross_entropy(logits.astype(mx.float32), targets)
 
 
-def softcapped_cross_entropy(logits: mx.array, targets: mx.array, cap: float) -> mx.array:
+def softcapped_cross_entropy(logits: Array, targets: Array, cap: float) -> Array:
     return cross_entropy(softcap(logits, cap), targets)
 
 
 def adamw(
-    p: mx.array,
-    grad: mx.array,
-    m: mx.array,
-    v: mx.array,
-    *,
-    lr: mx.array,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    step: mx.array,
-) -> tuple[mx.array, mx.array, mx.array]:
+    p: Array, grad: Array, m: Array, v: Array, *, lr: Array, beta1: float, beta2: float, eps: float, step: Array
+) -> tuple[Array, Array, Array]:
     m = beta1 * m + (1 - beta1) * grad
     v = beta2 * v + (1 - beta2) * mx.square(grad)
     m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
     return p - lr * m_hat / (mx.sqrt(v_hat) + eps), m, v
 
 
-def nesterov(momentum: mx.array, grad: mx.array, mu: mx.array) -> tuple[mx.array, mx.array]:
+def nesterov(momentum: Array, grad: Array, mu: Array) -> tuple[Array, Array]:
     momentum = mu * momentum + (1 - mu) * grad
     return momentum, (1 - mu) * grad + mu * momentum
 
 
-def cautious_step(p: mx.array, update: mx.array, scale: mx.array, *, lr: mx.array, decay: mx.array) -> mx.array:
+def cautious_step(p: Array, update: Array, scale: Array, *, lr: Array, decay: Array) -> Array:
     step = update * scale
     return p - lr * (step + decay * p * (step * p >= 0))

@@ -4,17 +4,25 @@ Queries are cut into blocks of window / 2, each with the keys that its last quer
 masks, and pieces compute no score outside the window.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import mlx.core as mx
+
+Array = mx.array
+Table = Array | None  # a value embedding (V, K · D), where there is one
+Arrays = Sequence[Array]
+Dtypes = Sequence[mx.Dtype]
+Shapes = Sequence[Sequence[int]]
+Sizes = Mapping[str, int]
 
 
 class Piece(NamedTuple):
     """Hold the queries of one block and their keys and values; the last query sees the last key."""
 
-    q: mx.array  # (B, H, t, D)
-    k: mx.array  # (B, K, s, D), s ≥ t
-    v: mx.array  # (B, K, s, D)
+    q: Array  # (B, H, t, D)
+    k: Array  # (B, K, s, D), s ≥ t
+    v: Array  # (B, K, s, D)
 
 
 class Span(NamedTuple):
@@ -23,6 +31,9 @@ class Span(NamedTuple):
     start: int
     stop: int
     first: int
+
+
+Spans = Sequence[Span]
 
 
 def spans(T: int, window: int) -> list[Span]:
@@ -35,10 +46,10 @@ def spans(T: int, window: int) -> list[Span]:
     return [Span(start, stop, max(0, stop - window)) for start, stop in zip([0, *stops], stops, strict=False)]
 
 
-def cut(q: mx.array, k: mx.array, v: mx.array, window: int, *, axis: int) -> list[Piece]:
+def cut(q: Array, k: Array, v: Array, window: int, *, axis: int) -> list[Piece]:
     """Cut arrays into pieces, as views; `axis` is the axis of the positions."""
 
-    def part(z: mx.array, start: int, stop: int) -> mx.array:
+    def part(z: Array, start: int, stop: int) -> Array:
         return z[(slice(None),) * axis + (slice(start, stop),)]
 
     return [

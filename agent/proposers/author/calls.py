@@ -84,7 +84,7 @@ def _signature(definition: Definition) -> str:
     arguments = definition.args
     for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         argument.annotation = None
-    gives = "" if definition.returns is None else f" -> {ast.unparse(definition.returns).replace('mx.array', 'array')}"
+    gives = "" if definition.returns is None else f" -> {ast.unparse(definition.returns).replace('Array', 'array')}"
     return one_line(f"({ast.unparse(arguments)}){gives}", SIGNATURE_CHARS)
 
 
