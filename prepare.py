@@ -23,11 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from agent.lab.corpus import SUFFIXES, DataError, Scale, Split, plan_units, say
+from agent.lab.corpus import SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say
 from agent.lab.data import Data, data_dir, evaluation_rows, load_data
 from agent.lab.hardware import cache_root, device_kind, memory_bytes, usable_cores, write_atomically
 from agent.lab.packing import Tokens, pack_rows
-from agent.lab.sources import find_sources
 
 __all__ = [
     "SCALES", "SCALE_OF_DEVICE", "TIME_BUDGET_S", "Data", "DataError", "batches", "checked_logits", "data_dir",

@@ -37,8 +37,8 @@ import numpy as np
 import prepare
 from agent.amounts import counted
 from agent.lab import corpus, encode, hardware
-from agent.lab.sources import find_sources
-from agent.lab.workers import processes, work_through
+from agent.lab.corpus import find_sources
+from agent.lab.encode import processes, work_through
 
 LOADER_GOAL_TOKENS_S = 5e6  # three times what an H200 trains on
 TOKENISE_GOAL = 0.9  # of the number of cores

@@ -21,10 +21,9 @@ from conftest import write_library_text
 from pyarrow import parquet
 
 from agent.lab import corpus
-from agent.lab.corpus import DataError, plan_units, read_documents, split_of
-from agent.lab.sources import find_sources
+from agent.lab.corpus import DataError, find_sources, plan_units, read_documents, split_of
 
-ROOT = Path(corpus.__file__).parent
+ROOT = Path(corpus.__file__).parents[2]
 
 
 def documents(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Test the hashes of n-grams and the search for where one stood before (kernels/ngrams.py)."""
+"""Test the hashes of n-grams and the search for where one stood before (agent/lab/kernels/ngrams.py)."""
 
 import mlx.core as mx
 import numpy as np

@@ -246,7 +246,7 @@ def test_the_default_is_prepared_where_nothing_is(library, tmp_path):
 
 
 def test_reading_a_corpus_needs_none_of_the_packages_that_make_one():
-    heavy = {"mlx", "pyarrow", "huggingface_hub", "tiktoken", "rustbpe", "encode", "multiprocessing", "rich"}
+    heavy = {"mlx", "pyarrow", "huggingface_hub", "tiktoken", "rustbpe", "agent.lab.encode", "multiprocessing"}
     code = f"import sys, prepare; print({heavy!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

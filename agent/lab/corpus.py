@@ -1,24 +1,33 @@
-"""Cut the files of a corpus into units, and read a unit's documents, for processes that tokenise in parallel.
+"""Find the files of a dataset, cut them into units, and read a unit's documents, for processes that tokenise.
 
-A *source* is a file. A *unit* is one worker's piece of work: a group of small files, a byte range of a large one, or a
-parquet row group. Units are plain data with a stable key, so no text is sent between processes, and finished work is
-recognised after a restart. A *document* is the text between two begin-of-document tokens.
+A *source* is a file: of Python's standard library, of a user's path, or of the hub. A *unit* is one worker's piece of
+work: a group of small files, a byte range of a large one, or a parquet row group. Units are plain data with a stable
+key, so no text is sent between processes, and finished work is recognised after a restart. A *document* is the text
+between two begin-of-document tokens.
 """
 
 from __future__ import annotations
 
+import errno
+import functools
 import hashlib
 import itertools
 import json
+import os
 import re
+import shutil
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from agent.lab.hardware import write_atomically
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -26,13 +35,21 @@ if TYPE_CHECKING:
 TEXT_SUFFIXES = (".txt", ".md", ".rst", ".py")
 SUFFIXES = (*TEXT_SUFFIXES, ".jsonl", ".parquet")
 
+HUB_DATASETS = {
+    "climbmix": "karpathy/climbmix-400b-shuffle",
+    "tinystories": "karpathy/tinystories-gpt4-clean",
+}
+DATASETS = ("stdlib", *HUB_DATASETS)  # any other name is a path
+DEFAULT_SHARDS = {"climbmix": 10}  # of 6,543; about a day of tokens for one GPU. Other datasets: all their shards
+INSTALLED = {"site-packages", "dist-packages", "__pycache__"}  # folders to leave out: installed packages
+
 UNIT_BYTES = 2 << 20  # a second of tokenising, so that an interruption loses little work
 DOCUMENT_CHARS = 8 << 10  # paragraphs are joined up to this length
 NEAR_CHARS = 1 << 10  # look for a blank line at the end of that first: finding all took 4 % of tokenising
 LONGEST_CHARS = 256 << 10  # cut longer documents
 
-PLAIN_EVERY_S = 60.0  # between the lines on a step that takes long, where there is no terminal
-BAR_AFTER_S = 1.0  # a step that is over by then needs no bar
+TERMINAL_EVERY_S, LOG_EVERY_S = 1.0, 60.0  # between two words on a step that takes long
+CLEAR = "\x1b[K"  # the rest of a terminal's line
 
 BLANK_LINES = re.compile(r"\n(?:[ \t\r]*\n)+")
 
@@ -109,6 +126,95 @@ class Unit:
     @property
     def text_bytes(self) -> int:
         return sum(span.text_bytes for span in self.spans)
+
+
+# ---- dataset → sources -----------------------------------------------------------------------------------------------
+
+
+def corpus_name(dataset: str) -> str:
+    """Return the start of a prepared folder's name: the dataset's name, or that of the user's file or folder."""
+    return dataset if dataset in DATASETS else Path(dataset).expanduser().absolute().stem
+
+
+def find_sources(dataset: str, shards: int | None, cache: Path) -> list[Path]:
+    """Return the files of a dataset in a stable order, downloaded from the hub if necessary.
+
+    Raise DataError if the dataset is unknown, holds no file of a known kind, or cannot be downloaded.
+    """
+    if dataset == "stdlib":
+        return _files_below(Path(sysconfig.get_path("stdlib")))
+    if dataset in HUB_DATASETS:
+        return _download(dataset, shards or DEFAULT_SHARDS.get(dataset), cache)
+    path = Path(dataset).expanduser()
+    if path.is_dir():
+        return _files_below(path)
+    if not path.exists():
+        raise DataError(f"no dataset {dataset!r}: choose stdlib, tinystories, climbmix or the path of a file or folder")
+    if path.suffix.lower() not in SUFFIXES:
+        raise DataError(f"{path} is not a {' '.join(SUFFIXES)} file: rename it, or give a folder of such files")
+    return [path]
+
+
+def _files_below(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    closed: list[OSError] = []
+    for root, folders, names in os.walk(folder, onerror=closed.append):
+        folders[:] = [name for name in folders if name not in INSTALLED and not name.startswith(".")]
+        found += [Path(root, name) for name in names if name.lower().endswith(SUFFIXES)]
+    files = sorted((path for path in found if path.is_file()), key=Path.as_posix)
+    example = f"{closed[0].filename} cannot be read ({closed[0].strerror})" if closed else ""
+    if not files:
+        missing = example or f"{folder} holds no {' '.join(SUFFIXES)} file"
+        raise DataError(f"{missing}: give a folder with text")
+    if closed:
+        say(f"leaving out {len(closed)} folder{'s' * (len(closed) > 1)}: for example, {example}")
+    tables = {path: error for path in files if (error := without_text(path)) is not None}
+    if tables and len(tables) == len(files):
+        raise tables[files[0]]
+    if tables:
+        say(f"leaving out {len(tables)} of {len(files)} files: for example, {next(iter(tables.values()))}")
+    return [path for path in files if path not in tables]
+
+
+def _download(dataset: str, shards: int | None, cache: Path) -> list[Path]:
+    """Return the parquet files of a hub dataset at the revision seen first, so that later calls need no network."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    repo = HUB_DATASETS[dataset]
+    try:
+        revision, names = _listing(repo, cache / "hub" / f"{dataset}.json")
+        pool = ThreadPoolExecutor(4)
+        try:
+            fetch = functools.partial(hf_hub_download, repo, repo_type="dataset", revision=revision)
+            files = []
+            disable_progress_bars()  # ours is for all files together
+            with progress(f"downloading {dataset}", len(names[:shards])) as advance:
+                for path in pool.map(fetch, names[:shards]):
+                    files.append(Path(path))
+                    advance(1)
+            return files
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # a failure or Ctrl-C does not wait for the other files
+    except Exception as error:  # the hub, HTTP and socket layers raise unrelated classes
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            raise  # encode.file_errors() explains a full disk
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise DataError(
+            f"{dataset} ({repo}) could not be downloaded: {reason.rstrip('.')}; run the same command again to go on, "
+            "or take --dataset stdlib, which needs no network"
+        ) from error
+
+
+def _listing(repo: str, kept: Path) -> tuple[str, list[str]]:
+    from huggingface_hub import HfApi
+
+    if not kept.exists():
+        info = HfApi().dataset_info(repo)
+        names = sorted(file.rfilename for file in info.siblings or [] if file.rfilename.endswith(".parquet"))
+        write_atomically(kept, json.dumps({"revision": info.sha, "files": names}).encode())
+    listing = json.loads(kept.read_text())
+    return listing["revision"], listing["files"]
 
 
 # ---- sources → units -------------------------------------------------------------------------------------------------
@@ -310,42 +416,32 @@ def say(message: str) -> None:
 
 @contextmanager
 def progress(what: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
-    """Show during the `with` block how far a step is: by a bar on a terminal, elsewhere by a line every minute.
+    """Say during the `with` block how far a step is: on a terminal in a line that changes, elsewhere every minute.
 
     Yield a function that takes how much more is done. total: how much that is in the end; None if it is not known.
     """
-    done, over = [0.0], threading.Event()
+    done, over, is_terminal = [0.0], threading.Event(), sys.stderr.isatty()
 
     def advance(more: float) -> None:
         done[0] += more
 
-    show = _show_bar if sys.stderr.isatty() else _say_each_minute
-    watcher = threading.Thread(target=show, args=(what, total, done, over), name="progress", daemon=True)
-    watcher.start()
+    def report() -> None:
+        began = time.monotonic()
+        while not over.wait(TERMINAL_EVERY_S if is_terminal else LOG_EVERY_S):
+            share = f"{done[0] / total:.0%} after " if total else ""
+            line = f"{what}: {share}{time.monotonic() - began:.0f} s"
+            if is_terminal:
+                columns = shutil.get_terminal_size().columns - 1
+                print(f"\r{line[:columns]}{CLEAR}", end="", file=sys.stderr, flush=True)
+            else:
+                say(line)
+
+    reporter = threading.Thread(target=report, name="progress", daemon=True)
+    reporter.start()
     try:
         yield advance
     finally:
         over.set()
-        watcher.join()
-
-
-def _show_bar(what: str, total: float | None, done: list[float], over: threading.Event) -> None:
-    if over.wait(BAR_AFTER_S):
-        return
-    from rich.console import Console  # preparing alone shows bars, and a training run does without this package
-    from rich.markup import escape
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    left = () if total is None else (TextColumn("{task.percentage:.0f}%"), TimeRemainingColumn())
-    columns = TextColumn("{task.description}"), BarColumn(), *left, TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(escape(what), total=total)
-        while not over.wait(0.1):
-            bar.update(task, completed=done[0])
-
-
-def _say_each_minute(what: str, total: float | None, done: list[float], over: threading.Event) -> None:
-    began = time.monotonic()
-    while not over.wait(PLAIN_EVERY_S):
-        share = "" if total is None else f"{done[0] / total:.0%} after "
-        say(f"{what}: {share}{time.monotonic() - began:.0f} s")
+        reporter.join()
+        if is_terminal:
+            print(f"\r{CLEAR}", end="", file=sys.stderr, flush=True)

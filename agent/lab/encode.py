@@ -13,11 +13,16 @@ import hashlib
 import io
 import itertools
 import json
+import multiprocessing
+import multiprocessing.connection
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager, suppress
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -26,12 +31,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agent.lab.corpus import (
+    DATASETS,
     SPLITS,
     DataError,
     Scale,
     Split,
     UnfinishedError,
     Unit,
+    corpus_name,
     document_hash,
     progress,
     read_documents,
@@ -40,8 +47,6 @@ from agent.lab.corpus import (
     split_of_hash,
 )
 from agent.lab.hardware import write_atomically
-from agent.lab.sources import DATASETS, corpus_name
-from agent.lab.workers import processes, work_through
 
 if TYPE_CHECKING:
     import tiktoken
@@ -156,13 +161,8 @@ def _train_tokenizer(job: Job) -> Path:
         what = f"training a tokenizer of {job.scale.vocab_size:,} tokens on {job.dataset}"
         say(what)
         tokenizer = rustbpe.Tokenizer()
-        with ExitStack() as training:
-
-            def text() -> Iterator[str]:
-                yield from _training_text(job.units)
-                training.enter_context(progress(what))  # it has no end that could be told
-
-            tokenizer.train_from_iterator(text(), job.scale.vocab_size - 1, pattern=SPLIT_PATTERN)
+        with progress(what):
+            tokenizer.train_from_iterator(_training_text(job.units), job.scale.vocab_size - 1, pattern=SPLIT_PATTERN)
         ranks = tokenizer.get_mergeable_ranks()
         write_atomically(path, b"".join(b"%b %d\n" % (base64.b64encode(bytes(token)), rank) for token, rank in ranks))
     return path
@@ -170,14 +170,12 @@ def _train_tokenizer(job: Job) -> Path:
 
 def _training_text(units: Sequence[Unit]) -> Iterator[str]:
     room = TOKENIZER_CHARS
-    with progress("reading text for the tokenizer", min(room, sum(unit.text_bytes for unit in units))) as advance:
-        for document in itertools.chain.from_iterable(read_documents(unit, []) for unit in units):
-            if split_of(document) == "train":
-                yield document
-                advance(len(document))
-                room -= len(document)
-                if room <= 0:
-                    return
+    for document in itertools.chain.from_iterable(read_documents(unit, []) for unit in units):
+        if split_of(document) == "train":
+            yield document
+            room -= len(document)
+            if room <= 0:
+                return
 
 
 def load_encoding(path: Path) -> tiktoken.Encoding:
@@ -361,3 +359,55 @@ def _publish(job: Job, manifest: dict[str, Any]) -> None:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+# ---- processes -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def processes(count: int) -> Iterator[Executor | None]:
+    """Start a pool of processes for the `with` block and end them afterwards.
+
+    Yield None instead if count is 1; the work is then done in this process. Raise UnfinishedError if one was killed.
+    """
+    if count < 2:
+        yield None
+        return
+    context = multiprocessing.get_context("spawn")  # fork would copy the threads' locks
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_live_with_parent)
+    try:
+        for _ in range(count):
+            pool.submit(_import_tiktoken)
+        yield pool
+    except BrokenProcessPool as error:
+        remedy = "run the same command again, with fewer --workers if memory is short; finished work is kept"
+        raise UnfinishedError(f"one of {count} worker processes was killed: {remedy}") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _import_tiktoken() -> None:
+    """Start one process of the pool: it starts one for each task that finds no idle process."""
+    import tiktoken  # noqa: F401
+
+
+def work_through(jobs: Sequence[tuple[Any, ...]], work: Callable[..., None], pool: Executor | None) -> Iterator[None]:
+    """Yield once for every finished job."""
+    if pool is None:
+        yield from itertools.starmap(work, jobs)
+        return
+    for job in as_completed([pool.submit(work, *arguments) for arguments in jobs]):
+        yield job.result()
+
+
+def _live_with_parent() -> None:
+    """Leave Ctrl-C to the parent, and end when it is gone: a killed parent cannot tell its workers to."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

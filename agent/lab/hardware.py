@@ -302,10 +302,9 @@ def peak_flops() -> float:
 
 def known_tflops(name: str) -> float | None:
     """Return the table's TFLOP/s for a device, by the longest entry in its name ("M4 Max" before "M4"), or None."""
-    for chip in sorted(PEAK_TFLOPS, key=len, reverse=True):
-        if re.search(rf"\b{re.escape(chip)}\b", name, re.IGNORECASE):
-            return PEAK_TFLOPS[chip]
-    return None
+    longest_first = sorted(PEAK_TFLOPS, key=len, reverse=True)
+    chip = next((chip for chip in longest_first if re.search(rf"\b{chip}\b", name, re.IGNORECASE)), None)
+    return None if chip is None else PEAK_TFLOPS[chip]
 
 
 def matmul_flops(n: int, dtype: Any = None, repeats: int = 3) -> float:

@@ -92,7 +92,7 @@ def mixed(h: Tensor) -> Tensor:
 
 
 def last_seen(tokens: Tensor, order: int) -> Tensor:
-    """The latest earlier position where the same `order` tokens ended, else -1, by the hashes of kernels/ngrams.py"""
+    """The latest earlier position where the same `order` tokens ended, else -1, by the hashes of agent/lab/kernels"""
     T = tokens.shape[1]
     padded = F.pad((tokens + 1) * 0x9E3779B1 & BITS_32, (order - 1, 0))
     h = torch.full_like(tokens, order * 0x9E3779B1 & BITS_32)

@@ -250,7 +250,7 @@ def script(text: str) -> Callable[[Path], object]:
         (script(unigram().replace("[0.1, 2.0]", "[0.1, 2.O]")), "line 14: the range '[0.1, 2.O]' of dial SHARPNESS"),
         (script((SCRIPTS / "weightless.py").read_text()), "the script has no dial with a range"),
         (lambda root: (root / "prepare.py").unlink(), "prepare.py is missing, and every run needs it; add"),
-        (lambda root: (root / "hardware.py").write_text("import nowhere"), "'nowhere'; install the missing package"),
+        (lambda root: (root / "prepare.py").write_text("import nowhere"), "'nowhere'; install the missing package"),
         (lambda root: git(root, "branch", "experiments"), "a branch called 'experiments' is in the way"),
     ],
 )  # fmt: skip

@@ -65,6 +65,6 @@ def agent_command(text: str) -> str:
 
 def dataset(text: str) -> str:
     """Return a dataset's name, or a path that holds in every folder."""
-    from agent.lab.sources import DATASETS
+    from agent.lab.corpus import DATASETS
 
     return text if text in DATASETS else str(Path(text).expanduser().absolute())

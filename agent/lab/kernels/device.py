@@ -58,7 +58,11 @@ def kernel_device() -> Device | None:
         raise SystemExit(2)
     if "metal" in (kind, hardware.preset()) or wanted == "plain":
         return None
-    found = _module(kind)
+    found: Device
+    if kind == "cuda":
+        from agent.lab.kernels import cuda as found
+    else:
+        from agent.lab.kernels import cpu as found
     reason = found.available()
     if reason is not None:
         print(f"kernels: {reason}; training goes on with plain MLX, more slowly", file=sys.stderr)
@@ -71,13 +75,3 @@ def this_device() -> Device:
     found = kernel_device()
     assert found is not None, "the package sends nothing here without kernels"
     return found
-
-
-def _module(kind: str) -> Device:
-    if kind == "cuda":
-        from agent.lab.kernels import cuda
-
-        return cuda
-    from agent.lab.kernels import cpu
-
-    return cpu

@@ -4,6 +4,7 @@ The files are a user's, and importing them would run them. So their names, signa
 """
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +24,7 @@ NOT_FOR_SCRIPTS = frozenset(
     }
 )
 MEANING_CHARS, SIGNATURE_CHARS = 160, 200
+ARRAY = re.compile(r"\b(mx\.array|Array)\b")
 Definition = ast.FunctionDef | ast.ClassDef
 
 
@@ -84,7 +86,7 @@ def _signature(definition: Definition) -> str:
     arguments = definition.args
     for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         argument.annotation = None
-    gives = "" if definition.returns is None else f" -> {ast.unparse(definition.returns).replace('Array', 'array')}"
+    gives = "" if definition.returns is None else f" -> {ARRAY.sub('array', ast.unparse(definition.returns))}"
     return one_line(f"({ast.unparse(arguments)}){gives}", SIGNATURE_CHARS)
 
 

@@ -11,7 +11,7 @@ def {name}(*args, **kwargs):
 
 def main():
     trained()
-    for file, name in (("prepare.py", "token_losses"), ("kernels/__init__.py", "cross_entropy")):
+    for file, name in (("prepare.py", "token_losses"), ("agent/lab/kernels/__init__.py", "cross_entropy")):
         with Path(file).open("a") as module:
             module.write(LYING.format(file=file, name=name))
     for folder in (Path(), Path("out"), Path("tmp")):
