@@ -55,10 +55,10 @@ from agent.experiment import (
     Score,
 )
 from agent.judging.judges import choose_judge
-from agent.night.context import NightContext
 from agent.night.limits import Limits
 from agent.night.lock import Stop
 from agent.night.loop import run_night
+from agent.night.state import NightContext
 from agent.pools.local import LocalPool
 from agent.proposers.checked import Checked
 from agent.proposers.search.search import Search

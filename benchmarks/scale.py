@@ -42,11 +42,11 @@ from agent.clock import utc_now
 from agent.errors import Exhausted
 from agent.experiment import Briefing, Lease, Night, Proposal
 from agent.judging.judges import choose_judge
-from agent.night.context import NightContext
 from agent.night.limits import Limits
 from agent.night.lock import Stop
 from agent.night.loop import run_night
 from agent.night.opening import Request, open_night
+from agent.night.state import NightContext
 from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
 from agent.records.journal import Journal

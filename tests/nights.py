@@ -21,12 +21,12 @@ from agent.clock import Stopwatch
 from agent.errors import Exhausted
 from agent.experiment import LOCAL, Ask, Attempt, Briefing, Left, Progress, Proposal
 from agent.judging.judges import Greedy
-from agent.night.context import NightContext
 from agent.night.limits import Limits
 from agent.night.lock import Stop
 from agent.night.loop import at_work, run_night
-from agent.night.next_job import Jobs
 from agent.night.opening import Request, open_night
+from agent.night.plan import Jobs
+from agent.night.state import NightContext
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import Ledger

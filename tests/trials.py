@@ -16,7 +16,7 @@ from agent.experiment import Attempt, Briefing, Decision, Ending, History, Kind,
 from agent.judging.failures import PLAUSIBLE_GAIN, too_slow
 from agent.judging.judges import Greedy
 from agent.night import loop as night
-from agent.night.next_job import Jobs
+from agent.night.plan import Jobs
 from agent.sandbox.box import Box
 from agent.sandbox.watch import GB, ResourceLimits
 

@@ -15,10 +15,8 @@ from agent.errors import MachineError
 from agent.experiment import WHOLE, Lease, Night, is_look, short
 from agent.invocation import typed
 from agent.judging.judges import judge_in_words
-from agent.night.context import NightContext
-from agent.night.limits import calibration_rounds, expected_run_s
-from agent.night.pace import Ahead, clock, experience, few_steps, pace_words
-from agent.night.state import State
+from agent.night.limits import Ahead, calibration_rounds, clock, expected_run_s, experience, few_steps, pace_words
+from agent.night.state import NightContext, State
 from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, ranges
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place

@@ -18,10 +18,10 @@ from agent.experiment import History, is_look, runs_at_dawns
 from agent.invocation import typed
 from agent.judging.champion import Findings
 from agent.judging.noise import noise
-from agent.night.context import NightContext
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.night.opening import Request, open_context
+from agent.night.state import NightContext
 from agent.proposers.given import NoSource
 from agent.proposers.mix import shares
 from agent.records.journal import Journal

@@ -48,11 +48,10 @@ from agent.judging.champion import (
 )
 from agent.judging.intervals import Pieces, Spread
 from agent.lab.data import load_data
-from agent.night.context import NightContext
 from agent.night.loop import Driver, at_work
 from agent.night.opening import check_disk
 from agent.night.plan import Candidate, NextStep, Planner, Reconsider, fallen_keeps
-from agent.night.state import State
+from agent.night.state import NightContext, State
 from agent.records.place import Place
 from agent.runs.jobs import Job, Measure
 from agent.runs.score import Rows, read_committed

@@ -31,11 +31,10 @@ from agent.experiment import (
 )
 from agent.invocation import typed
 from agent.judging.failures import too_slow
-from agent.night.context import NightContext, why_and_where
 from agent.night.ideas import Ideas, Supply
+from agent.night.limits import Ahead, experience, pace_words
 from agent.night.merging import merge, not_merged
 from agent.night.opening import check_disk
-from agent.night.pace import Ahead, experience, pace_words
 from agent.night.plan import (
     Begin,
     Commit,
@@ -50,7 +49,7 @@ from agent.night.plan import (
     plan,
     tries_machine,
 )
-from agent.night.state import State, unscored
+from agent.night.state import NightContext, State, unscored, why_and_where
 from agent.pools.contention import contention_of
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from agent.errors import NightError
 from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, History, Kind, Proposal
-from agent.night.context import NightContext
-from agent.night.state import State
+from agent.night.state import NightContext, State
 from agent.script.dials import tried_as
 from agent.script.merge import merged
 from agent.text import one_line, paragraphs

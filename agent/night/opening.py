@@ -29,9 +29,9 @@ from agent.judging.judges import choose_judge
 from agent.lab.corpus import DataError
 from agent.lab.data import data_dir, load_data
 from agent.lab.hardware import cache_root
-from agent.night.context import NightContext
 from agent.night.limits import Limits, Pace, check_hours
 from agent.night.lock import Stop, like_ctrl_c, only_night
+from agent.night.state import NightContext
 from agent.pools.leases import leases_of_machine, leases_of_night
 from agent.pools.local import LocalPool
 from agent.pools.pool import Pool

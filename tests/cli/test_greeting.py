@@ -17,10 +17,9 @@ from rich.text import Text
 from agent.cli.greeting import busy_lines, greet
 from agent.experiment import Left
 from agent.lab.hardware import usable_cores
-from agent.night.context import NightContext
-from agent.night.limits import Limits, calibration_rounds
+from agent.night.limits import Ahead, Experience, Limits, calibration_rounds, clock, experience, few_steps, pace_words
 from agent.night.loop import tell_settled
-from agent.night.pace import Ahead, Experience, clock, experience, few_steps, pace_words
+from agent.night.state import NightContext
 from agent.pools.leases import leases_of_machine
 from agent.records.terms import Terms
 from agent.sandbox.watch import Counters, gpu_in_use, others_share

@@ -21,7 +21,7 @@ from agent.night.dawn import confirm, is_interrupted
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, NOW, only_night
 from agent.night.loop import run_night
-from agent.night.next_job import Jobs
+from agent.night.plan import Jobs
 
 SCRIPTS = [SHARPER, LUCKY, BEST]
 RUNS = 10

@@ -12,8 +12,8 @@ from nights import Grounds, Nap, Quiet, make_repository, scripted_context, unigr
 
 import prepare
 from agent.experiment import Attempt, Ending, Run, Status
-from agent.night.context import NightContext
 from agent.night.loop import run_night
+from agent.night.state import NightContext
 from agent.runs.train import FIRST_ALLOWANCE_S, LEAST_ALLOWANCE_S, learnt_allowance_s, train
 from agent.sandbox import process
 from agent.sandbox.watch import GB

@@ -13,8 +13,8 @@ import pytest
 from nights import Grounds, Quiet, Scripted, run_once, scripted_context, unigram
 
 from agent.experiment import LOCAL, Attempt, Ending, Lease
-from agent.night.context import NightContext
 from agent.night.loop import run_night
+from agent.night.state import NightContext
 from agent.records.place import run_folder
 
 pytestmark = [

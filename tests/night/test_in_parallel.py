@@ -11,12 +11,12 @@ from dawns import BEST, LUCKY, SHARPER, START, remember
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.experiment import LOCAL, Attempt, Ending, Lease, Proposal, Run
-from agent.night.context import NightContext
 from agent.night.dawn import confirm
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, NOW
 from agent.night.loop import run_night
 from agent.night.plan import Flight, Wait, plan
+from agent.night.state import NightContext
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
 from agent.records.journal import Journal

@@ -21,9 +21,9 @@ from agent.experiment import (
 )
 from agent.judging.judges import Greedy
 from agent.night import loop, opening
-from agent.night.context import NightContext
 from agent.night.dawn import confirm
 from agent.night.loop import run_night
+from agent.night.state import NightContext
 
 pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]  # nights on real disks, some seconds each
 

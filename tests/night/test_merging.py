@@ -7,9 +7,8 @@ from judged import scored_run
 from nights import make_repository, scripted_context, unigram
 
 from agent.experiment import Decision, Kind, Proposal
-from agent.night.context import NightContext
 from agent.night.merging import due, merge, not_merged, waits_for_parent
-from agent.night.state import State
+from agent.night.state import NightContext, State
 
 TURNED = unigram(SMOOTHING=0.5)
 LINES = unigram().replace("time.sleep(0.02)", "time.sleep(0.03)")

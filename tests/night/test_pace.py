@@ -10,10 +10,10 @@ from nights import Grounds, scripted_context, unigram
 
 from agent.experiment import Ask, DryRun, Ending, Proposal, Run, Score, Status
 from agent.judging.judges import Balanced
-from agent.night.context import NightContext
 from agent.night.dawn import confirm
 from agent.night.limits import Limits, Pace, advised_hours
 from agent.night.loop import run_night
+from agent.night.state import NightContext
 from agent.proposers.registry import patience_s
 from agent.records.terms import Terms
 

@@ -11,8 +11,8 @@ import pytest
 from nights import SCRIPTS, Grounds, make_repository, scripted_context, unigram
 
 from agent.experiment import Phase
-from agent.night.context import NightContext
 from agent.night.loop import run_night
+from agent.night.state import NightContext
 from agent.profile import of_night
 from agent.profile.of_night import FILE, phases_of
 from agent.proposers.registry import has_reader

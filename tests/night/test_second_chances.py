@@ -22,7 +22,7 @@ from agent.experiment import (
 from agent.judging.failures import too_slow
 from agent.night.ideas import brief
 from agent.night.loop import check_not_slow, is_streak, run_night
-from agent.night.next_job import Jobs
+from agent.night.plan import Jobs
 from agent.proposers.author.attempts import what_happened
 from agent.proposers.search.evidence import crashed
 from agent.runs.execute import rehearse

@@ -13,9 +13,9 @@ from nights import SCRIPTS, Grounds, scripted_context, unigram
 from agent.errors import NoIdea
 from agent.experiment import Attempt, Briefing, Decision, History, Kind, Proposal, Review, Status
 from agent.judging.judges import Greedy
-from agent.night.context import NightContext
 from agent.night.limits import Limits
 from agent.night.loop import run_night
+from agent.night.state import NightContext
 from agent.script.dials import only_dials_differ
 
 BETTER, BEST = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0)
