@@ -417,7 +417,7 @@ class Dawn:
     fresh: int  # runs of attempt 0 and of the champion each, before any edit is doubted
     began: str  # ISO 8601, UTC
     ended: str | None = None  # None while it goes on, and where it was interrupted
-    findings: Mapping[str, Any] | None = None  # by the names of confirmation.Findings; None before anything is known
+    findings: Mapping[str, Any] | None = None  # by the names of champion.Findings; None before anything is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ passenger. Half of the dials of an edit that turns many can be one as well.
 
 import statistics
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -103,11 +104,7 @@ class Findings:
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "Findings":
         """Read findings from the facts in a journal."""
-        known = {field.name: facts[field.name] for field in fields(cls)}
-        for name in ("honest", "holdout", "fitted", "dropping"):
-            known[name] = Interval(**known[name]) if known[name] else None
-        edits = tuple(Edit(**one | {"effect": Interval(**one["effect"])}) for one in known["edits"])
-        return cls(**known | {"edits": edits, "passengers": tuple(known["passengers"])})
+        return msgspec.convert(facts, cls)
 
 
 # ---- the runs that there are -----------------------------------------------------------------------------------------

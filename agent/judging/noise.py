@@ -9,7 +9,6 @@ from functools import cache, lru_cache
 from agent.experiment import NOT_BELIEVED, Attempt, Decision, Ending, History, Noise, Run, Status, source_name
 from agent.judging.belief import DEVIATION, STEP, Belief, Node, learn
 from agent.judging.intervals import SURE
-from agent.judging.recent import recent
 
 SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
 
@@ -23,6 +22,7 @@ UNIFORM_BPB = 8.0  # bits per byte of a model that knows nothing
 WIDENED = round(math.log(2, RUNG))  # rungs
 SUREST = 0.9  # that anything is called by one run
 TELLING_APART = SURE * math.sqrt(2)
+LATEST, BLOCK = 300, 100  # attempts that are learnt from: so many, and less than a block more
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,28 @@ def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, 
         if attempt.scores_bpb or was_compared:
             counting[attempt.number] = attempt
     return tuple(counting.values())
+
+
+def recent(history: History) -> History:
+    """Return the latest attempts with all their ancestors, in their order; a night of LATEST attempts is whole.
+
+    A decision is about an edit and the line of scripts that it stands on, so that line is always there. All others only
+    teach what edits bring and how far seeds move scores, and that changes in the course of a night: early edits find
+    large gains, late ones hardly any, and the script that they edit is another one. Hundreds of edits tell it as well
+    as thousands. Old attempts leave by the block, so that sigma stays good for many decisions.
+    """
+    count = history[-1].number + 1 if history else 0
+    if count < LATEST + BLOCK:
+        return history
+    first = (count - LATEST) // BLOCK * BLOCK
+    by_number = {attempt.number: attempt for attempt in history}
+    chosen: set[int] = set()
+    for attempt in history:
+        number = attempt.number if attempt.number >= first else None
+        while number in by_number and number not in chosen:
+            chosen.add(number)
+            number = by_number[number].parent
+    return [attempt for attempt in history if attempt.number in chosen]
 
 
 def _ended_early(attempt: Attempt) -> tuple[Run, ...]:

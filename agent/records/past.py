@@ -14,8 +14,7 @@ from typing import Any, TypeGuard
 from agent.errors import NightError, ScriptError
 from agent.experiment import Attempt, Night, Part, Status
 from agent.files import check_plain
-from agent.judging.noise import noise as noise_of
-from agent.judging.recent import Edge, recent
+from agent.judging.noise import noise
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.script.dials import Value, remembered, skeleton_of, values_of
@@ -119,19 +118,16 @@ def likeness(past: PastNight, night: Night) -> float:
 def of_journal(journal: Journal) -> PastNight:
     """Read a night from its journal; raise NightError where that is damaged."""
     night = journal.night()
-    edges = [Edge(*row) for row in journal.query("SELECT number, parent FROM attempts ORDER BY number")]
-    latest = {0, *(edge.number for edge in edges[-LATEST:])}
-    judged = {edge.number for edge in recent(edges)}  # the noise is learnt from these
-    attempts = journal.attempts_among(latest | judged)
-    noise = noise_of([one for one in attempts if one.number in judged])
+    attempts = journal.attempts()
+    known = noise(attempts)
     return PastNight(
         tag=night.tag,
         device=night.device,
         device_kind=night.device_kind,
         protocol=night.protocol,
         budget_s=night.budget_s,
-        sigma_bpb=noise.sigma_bpb if noise else None,
-        attempts=tuple(PastAttempt.of(one, night.device_kind) for one in attempts if one.number in latest),
+        sigma_bpb=known.sigma_bpb if known else None,
+        attempts=tuple(PastAttempt.of(one, night.device_kind) for one in (*attempts[:1], *attempts[1:][-LATEST:])),
     )
 
 

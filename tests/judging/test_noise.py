@@ -9,8 +9,7 @@ from samples import NIGHT, status_lines
 
 from agent.experiment import Attempt, Noise, Status, Summary
 from agent.judging.judges import Balanced, Strict
-from agent.judging.noise import SUREST, know, measured, noise
-from agent.judging.recent import BLOCK, LATEST, recent
+from agent.judging.noise import BLOCK, LATEST, SUREST, know, measured, noise, recent
 from agent.view.status import noise_lines
 
 SIGMA = 0.006
