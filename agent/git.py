@@ -52,16 +52,16 @@ def detached_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[b
 
 
 def _run(
-    folder: Path, settings: Iterable[str], arguments: Iterable[str], env: Mapping[str, str], told: bytes = b""
+    folder: Path, settings: Iterable[str], arguments: Iterable[str], env: Mapping[str, str], stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git in a new session, so that a Ctrl-C meant for the night does not interrupt it; told: what it reads."""
+    """Run git in a new session, so that a Ctrl-C meant for the night does not interrupt it."""
     command = _command(folder, settings, arguments)
     from git import Git  # takes 0.15 s: most commands only look for the repository
 
     process = Git(folder).execute(
         command, istream=subprocess.PIPE, as_process=True, env=dict(env), start_new_session=True
     )
-    out, err = process.communicate(told)
+    out, err = process.communicate(stdin)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
@@ -123,12 +123,12 @@ class Repo:
         how = ("--quiet", "--no-gpg-sign", "--only", "-m", message)
         self.git("commit", *how, *files, env={**self._identity(), **literal})
 
-    def git(self, *arguments: str, env: Mapping[str, str] | None = None, told: str = "") -> str:
-        """Run one command, which reads `told`, and return its output without the last line end.
+    def git(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str = "") -> str:
+        """Run one command and return its output without the last line end.
 
         Its objects and refs are flushed to disk. Raise RepoError with git's message, OSError on a full disk.
         """
-        done = self._run(*arguments, env=env, told=told)
+        done = self._run(*arguments, env=env, stdin=stdin)
         if done.returncode != 0:
             said = _text(done.stderr or done.stdout).strip()
             if any(words in said for words in NO_SPACE):
@@ -138,9 +138,9 @@ class Repo:
         return _text(done.stdout).removesuffix("\n")
 
     def _run(
-        self, *arguments: str, env: Mapping[str, str] | None = None, told: str = ""
+        self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str = ""
     ) -> subprocess.CompletedProcess[bytes]:
-        return _run(self.root, (*SAFE, DURABLE), arguments, env or {}, told.encode(errors="surrogateescape"))
+        return _run(self.root, (*SAFE, DURABLE), arguments, env or {}, stdin.encode(errors="surrogateescape"))
 
     def _identity(self) -> Mapping[str, str]:
         """Return an author for commits if git has none configured, so that the night can go on; else nothing."""
@@ -198,11 +198,11 @@ class Repo:
     def _commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
         tree = self._tree_with(parent, path, script)
         env = {**self._identity(), "GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
-        return self.git("commit-tree", tree, "-p", parent, env=env, told=message)
+        return self.git("commit-tree", tree, "-p", parent, env=env, stdin=message)
 
     def _tree_with(self, parent: str, path: str, script: str) -> str:
         """Write the parent's tree with one file replaced, folder by folder from the file up; return its name."""
-        made = self.git("hash-object", "-w", "--no-filters", "--stdin", told=script)
+        made = self.git("hash-object", "-w", "--no-filters", "--stdin", stdin=script)
         names = path.split("/")
         for depth in reversed(range(len(names))):
             entries = self._entries(parent, "/".join(names[:depth]))
@@ -212,7 +212,7 @@ class Repo:
             else:
                 entry = f"040000 tree {made}"
             lines = (f"{entry}\t{name}\0" for name, entry in {**entries, names[depth]: entry}.items())
-            made = self.git("mktree", "-z", told="".join(lines))
+            made = self.git("mktree", "-z", stdin="".join(lines))
         return made
 
     def _entries(self, commit: str, folder: str) -> Mapping[str, str]:

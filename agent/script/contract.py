@@ -112,10 +112,10 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
     A package is included whole, with its subfolders and data files. Paths are relative to the folder. Raise ScriptError
     if a required file is missing or does not parse.
     """
-    found: set[str] = set()
+    read: set[str] = set()
     wanted = {*ROOTS, *_siblings(folder, source)}
-    while wanted - found:
-        name = min(wanted - found)
+    while wanted - read:
+        name = min(wanted - read)
         try:
             if name.endswith(".py"):
                 wanted |= _siblings(folder, (folder / name).read_bytes())  # bytes: these may have any encoding
@@ -126,18 +126,18 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
             ) from error
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ScriptError(f"{folder / name} cannot be read ({error}); copy nightshift's own there") from error
-        found.add(name)
-    return tuple(sorted(found))
+        read.add(name)
+    return tuple(sorted(read))
 
 
 def _siblings(folder: Path, source: str | bytes) -> set[str]:
-    found: set[str] = set()
+    files: set[str] = set()
     for module in _imports(source) - {PROGRAM}:
         if (folder / f"{module}.py").is_file():
-            found.add(f"{module}.py")
+            files.add(f"{module}.py")
         elif (folder / module / "__init__.py").is_file():
-            found |= {path.relative_to(folder).as_posix() for path in _package(folder, folder / module)}
-    return found
+            files |= {path.relative_to(folder).as_posix() for path in _package(folder, folder / module)}
+    return files
 
 
 def _package(folder: Path, package: Path) -> list[Path]:
@@ -150,8 +150,8 @@ def _package(folder: Path, package: Path) -> list[Path]:
         for path in [path for path in (*(Path(place, name) for name in subfolders), *paths) if path.is_symlink()]:
             if path.is_dir() or not path.resolve().is_relative_to(folder.resolve()):
                 raise ScriptError(f"{path} is a link that leads out of its package; replace it by a copy")
-        found = [path for path in paths if path.is_file()]
-        files, size = files + found, size + sum(path.stat().st_size for path in found)
+        files += (path for path in paths if path.is_file())
+        size += sum(path.stat().st_size for path in paths if path.is_file())
         if len(files) > MAX_PACKAGE_FILES:
             raise ScriptError(
                 f"{package} holds more than {MAX_PACKAGE_FILES:,} files; every run gets a copy: take some out"
@@ -164,14 +164,14 @@ def _package(folder: Path, package: Path) -> list[Path]:
 
 @lru_cache(maxsize=64)  # reading all files beside our script takes 50 ms
 def _imports(source: str | bytes) -> frozenset[str]:
-    found: set[str] = set()
+    modules: set[str] = set()
     for node in ast.walk(parse(source)):
         match node:
             case ast.Import(names=names):
-                found |= {alias.name.partition(".")[0] for alias in names}
+                modules |= {alias.name.partition(".")[0] for alias in names}
             case ast.ImportFrom(module=str(module), level=0):
-                found.add(module.partition(".")[0])
-    return frozenset(found)
+                modules.add(module.partition(".")[0])
+    return frozenset(modules)
 
 
 def no_script(path: Path) -> ScriptError:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from subprocess import CompletedProcess
 
 from agent.errors import ScriptError
 from agent.files import throwaway_folder
 from agent.git import detached_git
+from agent.script.contract import decoded
 from agent.script.merge import merge_lines
 from agent.text import SAID_CHARS, one_line
 
@@ -45,17 +45,19 @@ def apply_patch(patch: str, script: str, bases: Sequence[tuple[int, str]]) -> st
     or if the two edits touch the same lines.
     """
     (best, ours), *_ = bases
-    said = ""
+    reason = ""
     with laid_out(patch, script) as bench:
         for number, base in bases:
             edited = bench.edit(base)
             if edited is None:
-                said = said or bench.said
-            elif number == best:
-                return edited
-            else:
-                return _merge(ours, base, edited, number)
-    raise ScriptError(f"the patch does not apply to attempt {best}, the best script so far ({said}); make it again")
+                reason = reason or bench.said
+                continue
+            text = edited if number == best else merge_lines(ours, base, edited)
+            if text is None:
+                conflict = f"the patch conflicts with edits kept since attempt {number}"
+                raise ScriptError(f"{conflict}; make it again, of the best script so far")
+            return text
+    raise ScriptError(f"the patch does not apply to attempt {best}, the best script so far ({reason}); make it again")
 
 
 @dataclass(slots=True)
@@ -63,87 +65,57 @@ class Bench:
     """Hold a folder with the patch, and a place for the script where the patch expects it."""
 
     folder: Path
+    patch: str
     strip: int  # number of leading parts of the patch's paths to ignore: a/ and b/
-    script: Path
+    path: str
     said: str = ""  # git's message when an edit failed
 
     def edit(self, base: str) -> str | None:
         """Return the base with the patch applied; None if it does not fit.
 
-        A mail program or an editor may have changed the patch's line ends, so plain ones are tried, too.
+        A mail program or an editor may have changed the patch's line ends: they count only where the base has such.
         """
-        for name in ("patch", "patch-lf"):
-            self.script.write_bytes(base.encode())
-            done = detached_git(self.folder / "tree", "apply", "--whitespace=nowarn", f"-p{self.strip}", f"../{name}")
-            if done.returncode == 0:
-                return _decoded(self.script.read_bytes())
-            self.said = _first_line(done)
-            if not (self.folder / "patch-lf").exists():
-                break
-        return None
+        place = self.folder / "tree" / self.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(base.encode())
+        patch = self.patch if "\r\n" in base else self.patch.replace("\r\n", "\n")
+        (self.folder / "patch").write_bytes(patch.encode())
+        self.said = _applied(self.folder, f"-p{self.strip}", "--whitespace=nowarn")[1]
+        return None if self.said else decoded(place.read_bytes(), "the patched script")
 
 
 @contextmanager
 def laid_out(patch: str, script: str) -> Iterator[Bench]:
-    """Lay out a patch in a folder; raise ScriptError if git cannot read it, or if it edits more than the script."""
+    """Lay out a patch in a folder; raise ScriptError if git cannot read it, or if it edits more than the script.
+
+    It has to name the script by its path in the repository, or alone.
+    """
+    patch = patch if patch.endswith("\n") else f"{patch}\n"
+    reason = ""
     with throwaway_folder() as folder:
         (folder / "tree").mkdir()
-        patch = patch if patch.endswith("\n") else f"{patch}\n"
-        (folder / "patch").write_bytes(_encoded(patch))
-        if "\r\n" in patch:
-            (folder / "patch-lf").write_bytes(_encoded(patch.replace("\r\n", "\n")))
-        strip, path = _place(folder, script)
-        place = folder / "tree" / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        yield Bench(folder, strip, place)
+        try:
+            (folder / "patch").write_bytes(patch.encode())
+        except UnicodeEncodeError as error:
+            raise ScriptError("the patch is no UTF-8 text; make it again") from error
+        for strip in (1, 0):  # as git writes it, and as diff does
+            listed, said = _applied(folder, f"-p{strip}", "-z", "--numstat", "--summary")
+            *entries, summary = listed.split("\0")
+            paths = [entry.split("\t")[-1] for entry in entries]
+            if paths in ([script], [PurePosixPath(script).name]) and not said and not summary and is_below(paths[0]):
+                yield Bench(folder, patch, strip, paths[0])
+                return
+            if not said:
+                # the summary of files made, removed, renamed or linked comes from the patch: do not trust its text
+                names = one_line(", ".join(paths), SAID_CHARS) or "nothing"
+                said = f"this one is about {names}" + (" and makes, removes or renames files" if summary else "")
+            reason = reason if reason and listed == "" else said
+    raise ScriptError(f"a patch may edit {script} and nothing else ({reason}); make it again")
 
 
-def _place(folder: Path, script: str) -> tuple[int, str]:
-    """Return how many parts of the patch's path to strip, and the rest: the script's name or path in the repository.
-
-    Raise ScriptError unless the patch edits exactly the script.
-    """
-    said = ""
-    for strip in (1, 0):  # as git writes it, and as diff does
-        options = ("apply", f"-p{strip}", "../patch", "-z")
-        touched = detached_git(folder / "tree", *options, "--numstat")
-        more = detached_git(folder / "tree", *options, "--summary")
-        said = said or _first_line(touched)
-        paths = [line.split("\t")[2] for line in _decoded(touched.stdout).split("\0") if line.count("\t") == 2]
-        if touched.returncode == 0 and not more.stdout and paths in ([script], [PurePosixPath(script).name]):
-            if not is_below(paths[0]):
-                break
-            return strip, paths[0]
-        if touched.returncode == 0:
-            # the summary of files made, removed, renamed or linked comes from the patch: do not trust its text
-            found = one_line(", ".join(paths), SAID_CHARS) or "nothing"
-            said = f"this one is about {found}" + (" and makes, removes or renames files" if more.stdout else "")
-    raise ScriptError(f"a patch may edit {script} and nothing else ({said or 'git cannot read it'}); make it again")
-
-
-def _merge(ours: str, base: str, edited: str, number: int) -> str:
-    text = merge_lines(ours, base, edited)
-    if text is None:
-        raise ScriptError(
-            f"the patch conflicts with edits kept since attempt {number}; make it again, of the best script so far"
-        )
-    return text
-
-
-def _first_line(done: CompletedProcess[bytes]) -> str:
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
-    return one_line(lines[0].removeprefix("error: "), SAID_CHARS) if lines else ""
-
-
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise ScriptError("the patch is no UTF-8 text; make it again") from error
-
-
-def _decoded(content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise ScriptError("the patch makes something of the script that is no UTF-8 text; make it again") from error
+def _applied(folder: Path, *options: str) -> tuple[str, str]:
+    """Let git apply the patch in the folder, or only list it; return its output, and the first line of its errors."""
+    done = detached_git(folder / "tree", "apply", *options, "../patch")
+    first, *_ = done.stderr.decode(errors="replace").strip().splitlines() or ["git cannot read it"]
+    said = "" if done.returncode == 0 else one_line(first.removeprefix("error: "), SAID_CHARS)
+    return done.stdout.decode(errors="replace"), said
