@@ -67,10 +67,10 @@ def cores_of_machine(cpus: Path = CPUS, lent: Iterable[int] | None = None, most:
     together: dict[str, list[int]] = {}
     for number in sorted(os.sched_getaffinity(0) if lent is None else lent):
         together.setdefault(_read(cpus, number, "thread_siblings_list") or f"{number}", []).append(number)
-    found = sorted(together.values(), key=lambda core: (int(_read(cpus, core[0], "physical_package_id") or 0), core))
-    turns = sorted((turn, at, number) for at, core in enumerate(found) for turn, number in enumerate(core))
+    physical = sorted(together.values(), key=lambda core: (int(_read(cpus, core[0], "physical_package_id") or 0), core))
+    turns = sorted((turn, at, number) for at, core in enumerate(physical) for turn, number in enumerate(core))
     taken = {number for _, _, number in turns[: most or usable_cores()]}
-    return tuple(kept for core in found if (kept := tuple(number for number in core if number in taken)))
+    return tuple(kept for core in physical if (kept := tuple(number for number in core if number in taken)))
 
 
 def sets_of_cores(cores: Cores, each: int) -> list[tuple[int, ...]]:
@@ -92,7 +92,7 @@ def _on_cores(workers: int, cores_each: int | None, cores: Cores) -> tuple[Lease
     if len(sets) < workers:
         raise NightError(_too_many(workers, cores_each, cores, len(sets)))
     of_cores = threads if each < threads else None
-    return tuple(Lease(f"cores {ranges(one)}", one, None, 1 / workers, of_cores) for one in sets[:workers])
+    return tuple(Lease(f"cores {ranges(own)}", own, None, 1 / workers, of_cores) for own in sets[:workers])
 
 
 def _most_each(cores: Cores, workers: int) -> int:
@@ -118,13 +118,13 @@ def _options(workers: int, cores_each: int | None) -> str:
 
 def ranges(cores: Sequence[int]) -> str:
     """Write cores as Linux does: 0-3,8."""
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for core in cores:
-        if found and core == found[-1][-1] + 1:
-            found[-1].append(core)
+        if spans and core == spans[-1][-1] + 1:
+            spans[-1].append(core)
         else:
-            found.append([core])
-    return ",".join(f"{one[0]}-{one[-1]}" if len(one) > 1 else f"{one[0]}" for one in found)
+            spans.append([core])
+    return ",".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else f"{span[0]}" for span in spans)
 
 
 def _read(cpus: Path, number: int, fact: str) -> str:
@@ -172,11 +172,11 @@ def _named_in(visible: str, here: Sequence[Gpu]) -> Iterator[Gpu]:
     """Yield the GPUs of a CUDA_VISIBLE_DEVICES up to the first that is not here: CUDA hides those after it, too."""
     for word in visible.split(","):
         name = word.strip()
-        found = [gpu for gpu in here if (name.startswith("GPU-") and gpu.visible.startswith(name))]
-        found += [Gpu(gpu.index, gpu.name, name) for gpu in here if f"{gpu.index}" == name]
-        if len(found) != 1:
+        named = [gpu for gpu in here if (name.startswith("GPU-") and gpu.visible.startswith(name))]
+        named += [Gpu(gpu.index, gpu.name, name) for gpu in here if f"{gpu.index}" == name]
+        if len(named) != 1:
             return
-        yield found[0]
+        yield named[0]
 
 
 def _on_gpus(workers: int, cores_each: int | None) -> tuple[Lease, ...]:
