@@ -4,29 +4,27 @@ On Linux it adopts all descendants of the command, daemons included. So it can e
 or exceeds a limit, on SIGTERM, and when the harness dies. It writes a Report as JSON to its standard output; the
 command writes to its standard error, which is the log.
 
-    python keeper.py ORDER COMMAND...        ORDER: main()'s other arguments as JSON
+    python keeper.py ORDER COMMAND...        ORDER: Order as JSON
 """
 
 import ctypes
-import dataclasses
-import json
 import os
 import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 
 sys.path[0] = str(Path(__file__).parents[2])  # import our own package, installed or not, and nothing of a run's folder
 from agent.sandbox import cgroup  # noqa: E402
-from agent.sandbox.watch import Excess, Report, ResourceLimits, Watch, tree_cpu_s  # noqa: E402
+from agent.sandbox.watch import Excess, Order, Report, ResourceLimits, Watch, tree_cpu_s  # noqa: E402
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.02
@@ -35,14 +33,11 @@ MAX_OPEN_FILES = 4096
 OOM_SCORE = b"1000"  # if the machine runs out of memory, the kernel kills the run, not the harness
 
 
-def main(command: list[str], harness: int, grace_s: float, limits: ResourceLimits | None, cores: Sequence[int]) -> None:
-    """Run the command until it ends or has to end, end its tree, and report.
-
-    When the process `harness` is gone, the command is ended; grace_s is the time between SIGTERM and SIGKILL. The
-    command keeps to these cores, if any are named.
-    """
-    if cores:
-        os.sched_setaffinity(0, cores)
+def main(order: Order, command: list[str]) -> None:
+    """Run the command until it ends or has to end, end its tree, and report."""
+    limits = order.limits
+    if order.cores:
+        os.sched_setaffinity(0, order.cores)
     signals: list[int] = []  # that asked for the end
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, frame: signals.append(number))
@@ -54,7 +49,7 @@ def main(command: list[str], harness: int, grace_s: float, limits: ResourceLimit
         child = subprocess.Popen(command, stdout=sys.stderr, preexec_fn=start)  # safe: no threads here
         watch = Watch(limits, Path.cwd(), descendants, group) if limits else None
         over: Excess | None = None
-        while child.poll() is None and not signals and over is None and os.getppid() == harness:
+        while child.poll() is None and not signals and over is None and os.getppid() == order.harness:
             time.sleep(POLL_S)
             alive(child)  # reaps zombies
             over = watch.exceeded() if watch else None
@@ -62,17 +57,11 @@ def main(command: list[str], harness: int, grace_s: float, limits: ResourceLimit
             over = watch.disk()  # the command may have failed on a full disk before the watch looked
         cpu_s = tree_cpu_s([psutil.Process(), *descendants()])  # before a box kills processes that nobody then counts
         # no grace for a command that exceeded a limit, nor for an orphan: a resumed night may need its folder
-        end_tree(child, group, grace_s if over is None and os.getppid() == harness else 0)
+        end_tree(child, group, order.grace_s if over is None and os.getppid() == order.harness else 0)
         over = over or (watch.killed() if watch else None)
-    report = Report(
-        exit_code=exit_code(child),
-        exceeded=over.words if over else None,
-        is_shortage=over is not None and over.is_shortage,
-        cpu_s=cpu_s,
-        peak_bytes=watch.peak_bytes if watch else None,
-    )
+    report = Report(exit_code(child), over, cpu_s, watch.peak_bytes if watch else None)
     with suppress(OSError):  # the harness may be gone
-        os.write(sys.stdout.fileno(), json.dumps(dataclasses.asdict(report)).encode())
+        os.write(sys.stdout.fileno(), msgspec.json.encode(report))
 
 
 def exit_code(child: subprocess.Popen[bytes]) -> int:
@@ -183,6 +172,4 @@ def tell(message: Any, but: str = "") -> None:
 
 
 if __name__ == "__main__":
-    order = json.loads(sys.argv[1])
-    order["limits"] = ResourceLimits(**order["limits"]) if order["limits"] else None
-    main(sys.argv[2:], **order)
+    main(msgspec.json.decode(sys.argv[1], type=Order), sys.argv[2:])

@@ -3,8 +3,6 @@
 The child may delete, replace or write anything in its folder; none of that may block or end the harness.
 """
 
-import dataclasses
-import json
 import os
 import signal
 import subprocess
@@ -16,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import WHOLE, Ending, Lease
 from agent.files import read_tail
 from agent.sandbox.box import Box, Open
 from agent.sandbox.cgroup import REMOVE_S
 from agent.sandbox.places import View
-from agent.sandbox.watch import Counters, Report, ResourceLimits, busy
+from agent.sandbox.watch import Counters, Order, Report, ResourceLimits, busy
 from agent.text import harmless
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
@@ -81,8 +81,9 @@ def supervise(
             cut_log(log, LOG_CAP_BYTES)
         wall_s, words = watch.elapsed_s, last_lines(log)
     report = report_of(keeper)
-    if report.exceeded is not None:
-        words, spoilt = f"{words}\n{report.exceeded}".strip(), report.exceeded if report.is_shortage else None
+    if report.over is not None:
+        spoilt = report.over.words if report.over.is_shortage else None
+        words = f"{words}\n{report.over.words}".strip()
         return Outcome(Ending.EXCEEDED, None, wall_s, words, report.peak_bytes, spoilt)
     if ending is None and watch.slept_s > SLEEP_TOLERANCE_S:
         ending = Ending.SLEPT
@@ -117,16 +118,11 @@ def start_keeper(
 
     The log is opened again for it, so that a script cannot change the flags and position of our file descriptor.
     """
-    order = {
-        "harness": os.getpid(),
-        "grace_s": GRACE_S,
-        "limits": dataclasses.asdict(limits) if limits else None,
-        "cores": cores,
-    }
+    order = Order(os.getpid(), GRACE_S, limits, tuple(cores))
     log = os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
     try:
         return subprocess.Popen(
-            [sys.executable, str(KEEPER), json.dumps(order), *command],
+            [sys.executable, str(KEEPER), msgspec.json.encode(order), *command],
             cwd=folder,
             env=dict(env),
             stdin=subprocess.DEVNULL,
@@ -144,7 +140,7 @@ def report_of(keeper: subprocess.Popen[bytes]) -> Report:
     with keeper.stdout as pipe:
         written = pipe.read()
     if written:
-        return Report(**json.loads(written))
+        return msgspec.json.decode(written, type=Report)
     return Report() if keeper.returncode < 0 else Report(exit_code=keeper.returncode)
 
 

@@ -88,12 +88,21 @@ class Excess:
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """Tell a keeper how to keep its command."""
+
+    harness: int  # process id: when this process is gone, the command is ended
+    grace_s: float  # between SIGTERM and SIGKILL
+    limits: ResourceLimits | None  # None: none are enforced
+    cores: tuple[int, ...]  # that the command is pinned to; empty: it is not pinned
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Hold the keeper's facts about a tree of processes that has ended; all None if the keeper itself was killed."""
 
     exit_code: int | None = None  # of the command; -n after signal n
-    exceeded: str | None = None  # the exceeded limit, in words
-    is_shortage: bool = False  # that limit is the machine's reserve
+    over: Excess | None = None
     cpu_s: float | None = None  # processor time of the whole tree, keeper included
     peak_bytes: int | None = None  # the most memory filled at one time; None if it was not watched
 

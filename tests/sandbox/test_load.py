@@ -79,4 +79,4 @@ def test_what_a_tree_took_is_counted_though_it_will_not_end(tmp_path):
     process.end(keeper)
     report = process.report_of(keeper)
     assert report.cpu_s > 0.6
-    assert (report.exceeded, report.peak_bytes) == (None, None)
+    assert (report.over, report.peak_bytes) == (None, None)
