@@ -116,14 +116,16 @@ def edits_of(champion: Attempt, history: History) -> tuple[Attempt, ...]:
     while (parent := line[-1].parent) is not None:
         line.append(history[parent])
         out |= set(history[parent].proposal.without)
-    return tuple(one for one in reversed(line[:-1]) if one.is_idea and one.number not in out)
+    return tuple(attempt for attempt in reversed(line[:-1]) if attempt.is_idea and attempt.number not in out)
 
 
 def taken_out(history: History, champion: Attempt, edits: tuple[Part, ...]) -> Attempt | None:
     """Return the attempt that is the champion without these edits; without its last edit, it is its parent."""
     if edits == (champion.number,) and champion.parent is not None:
         return history[champion.parent]
-    questions = (one for one in history if one.parent == champion.number and one.proposal.without == edits)
+    questions = (
+        attempt for attempt in history if attempt.parent == champion.number and attempt.proposal.without == edits
+    )
     return next(questions, None) if edits else None
 
 
@@ -163,7 +165,7 @@ def _expected_bpb(history: History, attempt: Attempt, dawn: int) -> float | None
     if scores or champion is None or champion is attempt:
         return statistics.fmean(scores) if scores else None
     expected_bpb = _expected_bpb(history, champion, dawn)
-    effects_bpb = {one.edit.number: one.edit.effect.mean_bpb for one in posteriors(history, champion, dawn)}
+    effects_bpb = {doubt.edit.number: doubt.edit.effect.mean_bpb for doubt in posteriors(history, champion, dawn)}
     lost_bpb = sum(
         effects_bpb.get(edit_of(number), 0.0) / (2 if is_half(number) else 1) for number in attempt.proposal.without
     )
@@ -191,12 +193,14 @@ def posteriors(
     impossible: Collection[tuple[Part, ...]] = (),
 ) -> list[Posterior]:
     """Return what is known of each of the champion's edits, and of both halves of those that are divisible."""
-    known = know(measured([as_seen(one, dawn) for one in history if one.done_runs]))
+    knowledge = know(measured([as_seen(attempt, dawn) for attempt in history if attempt.done_runs]))
     chain = edits_of(champion, history)
-    if known is None or any(one.number not in known.place for one in (*chain, champion)):
+    if knowledge is None or any(attempt.number not in knowledge.place for attempt in (*chain, champion)):
         return []  # where seeds move nothing, the night's scores were exact
-    here = _Champion(champion, history, dawn, known, impossible)
-    return [one for kept in chain for one in here.posteriors_of(kept, is_divisible=kept.number in divisible)]
+    here = _Champion(champion, history, dawn, knowledge, impossible)
+    return [
+        posterior for kept in chain for posterior in here.posteriors_of(kept, is_divisible=kept.number in divisible)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,26 +208,29 @@ class _Champion:
     attempt: Attempt
     history: History
     dawn: int
-    known: Knowledge
+    knowledge: Knowledge
     impossible: Collection[tuple[Part, ...]]
 
     def posteriors_of(self, kept: Attempt, *, is_divisible: bool) -> list[Posterior]:
         """Return the posterior of an edit, then those of its halves where it is divisible and not too large."""
         steps, probability = self._effect(kept)
-        whole = self._posterior(kept.number, steps, probability, price_of(kept, self.history, self.known, PRICE))
+        whole = self._posterior(kept.number, steps, probability, price_of(kept, self.history, self.knowledge, PRICE))
         if not is_divisible or abs(steps @ probability) > LARGEST:
             return [whole]
         halves = halves_of(kept.number)
-        weights = self.known.belief.weights[self.known.place[kept.number]]
+        weights = self.knowledge.belief.weights[self.knowledge.place[kept.number]]
         both = divided(steps, probability, weights, [self._likelihood(half) for half in halves])
-        return [whole, *(self._posterior(half, REACH, one, 0.0) for half, one in zip(halves, both, strict=True))]
+        return [
+            whole,
+            *(self._posterior(half, REACH, effect, 0.0) for half, effect in zip(halves, both, strict=True)),
+        ]
 
     def _effect(self, kept: Attempt) -> Likelihood:
         """Return the posterior of an edit's effect: the night's, times the likelihood of the runs without it.
 
         The champion's merit and the effect count as independent given the night's runs, which they are not quite.
         """
-        steps, probability = self.known.belief.effect(self.known.place[kept.number])
+        steps, probability = self.knowledge.belief.effect(self.knowledge.place[kept.number])
         # without its last edit, the champion is its parent, whose runs are in the belief already
         likelihood = self._likelihood(kept.number) if kept is not self.attempt else None
         if likelihood is not None:
@@ -235,20 +242,20 @@ class _Champion:
         scores = self._scores_without(number)
         if not scores:
             return None
-        belief, top, node = self.known.belief, self.known.place[self.attempt.number], Node(0, scores)
+        belief, top, node = self.knowledge.belief, self.knowledge.place[self.attempt.number], Node(0, scores)
         likely = np.convolve(belief.merit(top), node.likelihood()[::-1])  # of every champion - without
         return belief.nodes[top].centre - node.centre + np.arange(1 - SIZE, SIZE), likely
 
     def _scores_without(self, number: Part) -> tuple[float, ...]:
         """Return the scores of the champion without an edit or a half, in lattice steps."""
         without = taken_out(self.history, self.attempt, (number,))
-        return self.known.merits(as_seen(without, self.dawn)) if without is not None else ()
+        return self.knowledge.merits(as_seen(without, self.dawn)) if without is not None else ()
 
     def _posterior(self, number: Part, steps: NDArray[np.int64], probability: Array, price: float) -> Posterior:
         without = taken_out(self.history, self.attempt, (number,))
         is_parent = without is not None and without.number == self.attempt.parent
         runs = len(fresh(without, self.dawn)) if without and is_parent else len(self._scores_without(number))
-        effect = _quantiles(steps * STEP * self.known.sigma_bpb, probability)
+        effect = _quantiles(steps * STEP * self.knowledge.sigma_bpb, probability)
         worth = probability * worths(steps, price)
         return Posterior(
             Edit(number, effect, float(probability[steps <= 0].sum()), runs),
@@ -259,12 +266,12 @@ class _Champion:
 
     def _variance(self) -> float:
         """Return how well the champion itself is known, in sigma squared."""
-        merit, points = self.known.belief.merit(self.known.place[self.attempt.number]), np.arange(SIZE) * STEP
+        merit, points = self.knowledge.belief.merit(self.knowledge.place[self.attempt.number]), np.arange(SIZE) * STEP
         return float(merit @ points**2 - (merit @ points) ** 2)
 
 
 def divided(
-    steps: NDArray[np.int64], probability: Array, weights: Array, told: Sequence[Likelihood | None]
+    steps: NDArray[np.int64], probability: Array, weights: Array, likelihoods: Sequence[Likelihood | None]
 ) -> tuple[Array, Array]:
     """Return the posterior of each half's effect, over REACH, from that of the whole edit's effect.
 
@@ -274,7 +281,7 @@ def divided(
     possible = probability > UNHEARD_OF
     steps, probability = steps[possible], probability[possible]
     alike = weights @ effects(REACH)
-    likely = [np.ones(len(REACH)) if one is None else _at(REACH, one) for one in told]
+    likely = [np.ones(len(REACH)) if likelihood is None else _at(REACH, likelihood) for likelihood in likelihoods]
     other = steps[:, None] - REACH  # the second half's effect, where the first half has that of the column
     inside = np.abs(other) <= REACH[-1]
     place = np.clip(other + REACH[-1], 0, len(REACH) - 1)
@@ -317,15 +324,15 @@ def next_run(
     champion = incumbent(history)
     if runs_left < 1 or champion is None or champion.number == 0:
         return None
-    rival = min(history[0], champion, key=lambda one: len(fresh(one, dawn)))
+    rival = min(history[0], champion, key=lambda attempt: len(fresh(attempt, dawn)))
     if len(fresh(rival, dawn)) < at_least:
         return Again(rival.number)
     doubts = posteriors(history, champion, dawn, divisible, impossible)
     passengers = _passengers(doubts, impossible)
     wanted = _last_runs(history, champion, passengers, dawn)
     if runs_left > wanted:
-        testable = (one for one in doubts if one.testable and one.edit.runs < MOST and one.telling >= TELLING)
-        best = max(testable, key=lambda one: one.telling, default=None)
+        testable = (doubt for doubt in doubts if doubt.testable and doubt.edit.runs < MOST and doubt.telling >= TELLING)
+        best = max(testable, key=lambda doubt: doubt.telling, default=None)
         if best is not None:
             return _run_without(history, champion, (best.edit.number,))
     return _run_without(history, champion, passengers) if wanted > 0 else None
@@ -337,11 +344,11 @@ def _passengers(doubts: Sequence[Posterior], impossible: Collection[tuple[Part, 
     Of an edit that is worth keeping, a half is dropped if runs without it, or without the other half, say that it does
     harm; without such runs, each half is expected to bring half of what the edit does.
     """
-    worthless = [one for one in doubts if one.testable and one.keeping < 0]
+    worthless = [doubt for doubt in doubts if doubt.testable and doubt.keeping < 0]
     worst: dict[int, Posterior] = {}  # edit → itself or its worse half
-    for one in sorted(worthless, key=lambda one: (is_half(one.edit.number), one.keeping)):
-        worst.setdefault(edit_of(one.edit.number), one)
-    worst_first = [one.edit.number for one in sorted(worst.values(), key=lambda one: one.keeping)]
+    for doubt in sorted(worthless, key=lambda doubt: (is_half(doubt.edit.number), doubt.keeping)):
+        worst.setdefault(edit_of(doubt.edit.number), doubt)
+    worst_first = [doubt.edit.number for doubt in sorted(worst.values(), key=lambda doubt: doubt.keeping)]
     while worst_first and tuple(sorted(worst_first)) in impossible:
         worst_first.pop()
     return tuple(sorted(worst_first))
@@ -401,7 +408,9 @@ def findings(
         holdout=_gain(first, champion, dawn, *([held] if held is not None else ()), holdout=True),
         over="the choice of seeds" + (f" and of {held.freedom + 1:,.0f} pieces of text" if held is not None else ""),
         fitted=_fitted(first, champion, dawn, texts),
-        edits=tuple(one.edit for one in doubts if not is_half(one.edit.number) or _is_told(one.edit, passengers)),
+        edits=tuple(
+            doubt.edit for doubt in doubts if not is_half(doubt.edit.number) or _is_told(doubt.edit, passengers)
+        ),
         passengers=passengers,
         dropping=dropping,
         stays=stays,
@@ -412,15 +421,15 @@ def _gain_of_night(history: History, champion: Attempt) -> tuple[float | None, f
     """Return the champion's gain over attempt 0 by the night's own scores, and the same shrunken by the judge."""
     first, last = history[0].scores_bpb, champion.scores_bpb
     recorded_bpb = statistics.fmean(first) - statistics.fmean(last) if last else None
-    known = know(measured(history))
-    if known is None or champion.number not in known.place:
+    knowledge = know(measured(history))
+    if knowledge is None or champion.number not in knowledge.place:
         return recorded_bpb, recorded_bpb
-    return recorded_bpb, known.drift(champion.number, 0) * known.sigma_bpb
+    return recorded_bpb, knowledge.drift(champion.number, 0) * knowledge.sigma_bpb
 
 
 def _gain(before: Attempt, after: Attempt, dawn: int, *texts: Spread, holdout: bool = False) -> Interval | None:
     """Return how much lower one attempt's fresh scores are than another's."""
-    old, new = (fresh(one, dawn, holdout) for one in (before, after))
+    old, new = (fresh(attempt, dawn, holdout) for attempt in (before, after))
     return difference(old.values(), new.values(), *texts)
 
 
@@ -471,10 +480,10 @@ def adoption(history: History, dawn: Dawn | None) -> dict[int, Decision]:
     champion = incumbent(history)
     if dawn is None or dawn.ended is None or not dawn.findings or champion is None:
         return {}
-    told = Findings.of(dawn.findings)
-    if told.script is None or champion.number != told.champion or told.script == told.champion:
+    confirmed = Findings.of(dawn.findings)
+    if confirmed.script is None or champion.number != confirmed.champion or confirmed.script == confirmed.champion:
         return {}
-    script = history[told.script]
+    script = history[confirmed.script]
     if script.number == champion.parent:
         return {champion.number: Decision(Kind.PASSENGER, "a passenger, by dawn's runs")}
     if script.kind is not Kind.QUESTION:

@@ -92,17 +92,17 @@ def _loss_at(mark: float, points: Sequence[tuple[float, float]]) -> float:
 
 def bounds(finished: Sequence[Finished], incumbent: Finished, sure: float = SURE) -> tuple[Bound, ...]:
     """Return a bound for each fraction at which the finished runs relate losses to scores."""
-    found = (_bound(mark, finished, incumbent, sure) for mark in FRACTIONS if mark in incumbent.losses)
-    return tuple(bound for bound in found if bound is not None)
+    learnt = (_bound(mark, finished, incumbent, sure) for mark in FRACTIONS if mark in incumbent.losses)
+    return tuple(bound for bound in learnt if bound is not None)
 
 
 def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished, sure: float) -> Bound | None:
     """Return the loss whose forecast exceeds the incumbent's score by a one-sided prediction interval."""
     here = incumbent.losses[mark]
-    known = sorted((run for run in finished if mark in run.losses), key=lambda run: abs(run.losses[mark] - here))
-    if len(known) < LEAST_RUNS:
+    by_distance = sorted((run for run in finished if mark in run.losses), key=lambda run: abs(run.losses[mark] - here))
+    if len(by_distance) < LEAST_RUNS:
         return None
-    near = known[: max(LEAST_RUNS, math.ceil(NEARER * len(known)))]
+    near = by_distance[: max(LEAST_RUNS, math.ceil(NEARER * len(by_distance)))]
     loss, val_bpb = np.array([(run.losses[mark], run.val_bpb) for run in near]).T  # (runs,) each
     if np.ptp(loss) == 0:
         return None  # no line through one point

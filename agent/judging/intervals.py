@@ -56,7 +56,7 @@ class Spread:
         error_bpb = math.hypot(self.error_bpb, other.error_bpb)
         if error_bpb == 0:
             return self
-        shares = [(one.error_bpb / error_bpb) ** 4 / one.freedom for one in (self, other)]
+        shares = [(spread.error_bpb / error_bpb) ** 4 / spread.freedom for spread in (self, other)]
         return Spread(error_bpb, 1 / sum(shares) if sum(shares) > 0 else math.inf)
 
     def around(self, mean_bpb: float) -> Interval:

@@ -173,7 +173,7 @@ def t_test(attempt: Attempt, parent: Attempt, history: History) -> tuple[float, 
     """
     from scipy.special import stdtr  # takes a third of a second to import, and most commands do without
 
-    sigma_bpb, freedom = pooled_deviation([one.scores_bpb for one in (*measured(history), attempt)])
+    sigma_bpb, freedom = pooled_deviation([measurement.scores_bpb for measurement in (*measured(history), attempt)])
     gain_bpb = mean_bpb(parent) - mean_bpb(attempt)
     if freedom == 0:
         return gain_bpb, math.nan, 0.5
@@ -204,36 +204,36 @@ class Balanced:
         rivals = rivals_of(attempt, history, self.calibration)
         if isinstance(rivals, Decision):
             return rivals
-        known = know(measured(history, attempt))
-        if known is None:
+        knowledge = know(measured(history, attempt))
+        if knowledge is None:
             return _decide_without_noise(attempt, rivals)
-        if attempt.number not in known.place:
+        if attempt.number not in knowledge.place:
             return orphaned(attempt)
-        doubt = Doubt.of(known, attempt, history, self.price)
+        doubt = Doubt.of(knowledge, attempt, history, self.price)
         if rivals.is_overtaken:
-            return self._decide_elsewhere(known, doubt, rivals.incumbent)
-        if self._wants_run(known, doubt):
+            return self._decide_elsewhere(knowledge, doubt, rivals.incumbent)
+        if self._wants_run(knowledge, doubt):
             sure = percent_sure(doubt.sure)
             return doubt.decide(Kind.UNDECIDED, f"{sure} sure: another seed tells more than another idea")
         if doubt.worth <= 0:
             return doubt.discard()
         if len(attempt.scores_bpb) < 2 and doubt.simpler is not None:
             return doubt.decide(Kind.UNDECIDED, "simpler: another seed has to show what that costs")
-        if len(attempt.scores_bpb) < 2 and known.doubt is not None:
+        if len(attempt.scores_bpb) < 2 and knowledge.doubt is not None:
             return doubt.decide(Kind.UNDECIDED, "the noise is hardly known: another seed has to confirm it")
         return doubt.keep()
 
-    def _decide_elsewhere(self, known: Knowledge, doubt: "Doubt", best: Attempt) -> Decision:
+    def _decide_elsewhere(self, knowledge: Knowledge, doubt: "Doubt", best: Attempt) -> Decision:
         """Decide about an edit of a script that is not the incumbent any more.
 
         Of two edits of one script, the second to end has to be merged onto the first, or the first onto the second: the
         one that brings less is measured again. That holds for an edit of a revoked script, too, since both together
         were measured. A merge costs a run, so it has to promise more than a fresh idea.
         """
-        if doubt.sure >= CONFIRMED and known.drift(doubt.attempt.number, best.number) >= self.lead:
+        if doubt.sure >= CONFIRMED and knowledge.drift(doubt.attempt.number, best.number) >= self.lead:
             keep = doubt.keep()
             return replace(keep, reason=f"{keep.reason}, and better than #{best.number}")
-        promises = doubt.worth + doubt.value_of_run > known.belief.value_of_idea(self.price)
+        promises = doubt.worth + doubt.value_of_run > knowledge.belief.value_of_idea(self.price)
         if doubt.worth > 0 and (promises or doubt.simpler is not None):
             return overtaken(doubt.keep() if doubt.simpler is not None else doubt.discard(), best)
         return doubt.discard()
@@ -243,20 +243,20 @@ class Balanced:
         beside = _beside_the_incumbent(history)
         if beside:
             return Review(decisions=beside)
-        known = know(measured(history))
-        chain = [one for one in kept(history) if one.number and one.is_idea]
-        if known is None or not chain or any(one.number not in known.place for one in chain):
+        knowledge = know(measured(history))
+        chain = [attempt for attempt in kept(history) if attempt.number and attempt.is_idea]
+        if knowledge is None or not chain or any(attempt.number not in knowledge.place for attempt in chain):
             return Review()
-        doubts = [Doubt.of(known, one, history, self.price) for one in chain]
+        doubts = [Doubt.of(knowledge, attempt, history, self.price) for attempt in chain]
         revoked = doubts[_worthless_from(doubts) :]
         if revoked:
-            return Review(decisions={one.attempt.number: one.revoke() for one in revoked})
-        confirmed = {one.attempt.number: one.keep(Kind.CONFIRMED) for one in doubts if one.is_over}
-        again = chain[-1].number if self._wants_run(known, doubts[-1]) else None
+            return Review(decisions={doubt.attempt.number: doubt.revoke() for doubt in revoked})
+        confirmed = {doubt.attempt.number: doubt.keep(Kind.CONFIRMED) for doubt in doubts if doubt.is_over}
+        again = chain[-1].number if self._wants_run(knowledge, doubts[-1]) else None
         return Review(again, confirmed)
 
-    def _wants_run(self, known: Knowledge, doubt: "Doubt") -> bool:
-        idea = known.belief.value_of_idea(self.price)
+    def _wants_run(self, knowledge: Knowledge, doubt: "Doubt") -> bool:
+        idea = knowledge.belief.value_of_idea(self.price)
         return len(doubt.attempt.done_runs) < self.most and doubt.value_of_run > self.patience * idea
 
 
@@ -272,16 +272,16 @@ class Doubt:
     simpler: str | None  # in what, where that is why it is kept
 
     @classmethod
-    def of(cls, known: Knowledge, attempt: Attempt, history: History, price: float) -> "Doubt":
-        belief, i = known.belief, known.place[attempt.number]
+    def of(cls, knowledge: Knowledge, attempt: Attempt, history: History, price: float) -> "Doubt":
+        belief, i = knowledge.belief, knowledge.place[attempt.number]
         assert attempt.parent is not None
-        asked = price_of(attempt, history, known, price)
+        own_price = price_of(attempt, history, knowledge, price)
         return cls(
             attempt=attempt,
-            gain_bpb=known.gain_bpb(attempt.number),
-            sure=known.sure(attempt.number),
-            worth=belief.value_of_keeping(i, asked),
-            value_of_run=belief.value_of_runs(i, asked),
+            gain_bpb=knowledge.gain_bpb(attempt.number),
+            sure=knowledge.sure(attempt.number),
+            worth=belief.value_of_keeping(i, own_price),
+            value_of_run=belief.value_of_runs(i, own_price),
             simpler=simpler(attempt, history[attempt.parent]) if belief.value_of_keeping(i, price) <= 0 else None,
         )
 
@@ -327,8 +327,8 @@ def _beside_the_incumbent(history: History) -> dict[int, Decision]:
     while parent is not None:
         line.add(parent)
         parent = history[parent].parent
-    beside = (one for one in keeps if one.number not in line)
-    return {one.number: overtaken(one.decision, best) for one in beside if one.decision is not None}
+    beside = (keep for keep in keeps if keep.number not in line)
+    return {keep.number: overtaken(keep.decision, best) for keep in beside if keep.decision is not None}
 
 
 def _worthless_from(chain: list[Doubt]) -> int:
@@ -341,8 +341,8 @@ def _decide_without_noise(attempt: Attempt, rivals: Rivals) -> Decision:
     """Decide by one run, for scripts whose scores do not vary with the seed."""
     verdict = compare(attempt, rivals)
     is_better = verdict.status is Status.KEEP
-    told = replace(verdict, gain_bpb=mean_bpb(rivals.parent) - mean_bpb(attempt), sure=1.0 if is_better else 0.0)
-    return overtaken(told, rivals.incumbent) if rivals.is_overtaken and is_better else told
+    exact = replace(verdict, gain_bpb=mean_bpb(rivals.parent) - mean_bpb(attempt), sure=1.0 if is_better else 0.0)
+    return overtaken(exact, rivals.incumbent) if rivals.is_overtaken and is_better else exact
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

@@ -223,11 +223,11 @@ def most_probable_rung(tree: tuple[Node, ...]) -> int:
 def noise(history: History) -> Noise | None:
     """Return the noise of a night's scores; None until two runs of one attempt were scored."""
     attempts = measured(history)
-    repeated = sum(len(one.scores_bpb) for one in attempts if len(one.scores_bpb) > 1)
+    repeated = sum(len(attempt.scores_bpb) for attempt in attempts if len(attempt.scores_bpb) > 1)
     if repeated == 0:
         return None
-    known = know(attempts)
-    if known is None:
+    knowledge = know(attempts)
+    if knowledge is None:
         return Noise(0.0, repeated, 0.0)
-    sigma_bpb = known.sigma_bpb * DEVIATION
-    return Noise(sigma_bpb, repeated, TELLING_APART * sigma_bpb, known.doubt)
+    sigma_bpb = knowledge.sigma_bpb * DEVIATION
+    return Noise(sigma_bpb, repeated, TELLING_APART * sigma_bpb, knowledge.doubt)

@@ -20,7 +20,7 @@ def simpler(attempt: Attempt, parent: Attempt) -> str | None:
     """Say in what: less code or fewer parameters, and not more of the other; None where it is not, or not known."""
     if attempt.weights is None or parent.weights is None:
         return None
-    code, code_before = (code_size(one.proposal.script) for one in (attempt, parent))
+    code, code_before = (code_size(side.proposal.script) for side in (attempt, parent))
     params, params_before = attempt.weights.params, parent.weights.params
     if code > code_before or params > params_before:
         return None
@@ -39,15 +39,15 @@ def code_size(script: str) -> int:
     return sum(isinstance(node, COUNTED) for node in nodes) - 2 * texts  # each a statement and a constant
 
 
-def price_of(attempt: Attempt, history: History, known: Knowledge, price: float) -> float:
+def price_of(attempt: Attempt, history: History, knowledge: Knowledge, price: float) -> float:
     """Return what keeping it costs if it brings no gain, in sigma; simplicity is worth something within a bound.
 
     Where the noise is doubted, a quarter of sigma may be more than any edit brings: no tie is kept then.
     """
     assert attempt.parent is not None
-    if known.doubt is not None or simpler(attempt, history[attempt.parent]) is None:
+    if knowledge.doubt is not None or simpler(attempt, history[attempt.parent]) is None:
         return price
-    return -TIE if known.drift(_last_gain(attempt, history).number, attempt.number) <= TIE else price
+    return -TIE if knowledge.drift(_last_gain(attempt, history).number, attempt.number) <= TIE else price
 
 
 def _last_gain(attempt: Attempt, history: History) -> Attempt:
