@@ -7,12 +7,15 @@ import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Annotated, Any, Literal, TypeGuard
+
+import msgspec
+from msgspec import Meta
 
 from agent.errors import NightError, ScriptError
-from agent.experiment import Attempt, Night, Part, Status
+from agent.experiment import Attempt, Ending, Kind, Night, Part, Status
 from agent.files import check_plain
 from agent.judging.noise import noise
 from agent.records.journal import Journal
@@ -22,31 +25,39 @@ from agent.script.dials import Value, remembered, skeleton_of, values_of
 LATEST, MOST = 500, 2000  # attempts that are read: of one night, and of all journals
 OTHER_PROTOCOL, OTHER_DEVICE = 0.5, 0.5  # how much a night on another text, or another device of the kind, tells
 # as JSON may be
-DAMAGED = NightError, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError
+DAMAGED = (
+    *(NightError, OSError, msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    RecursionError,
+)
 FACTS, ATTEMPTS = "night.json", "attempts.jsonl"  # in a shipped night's folder
 MOST_BYTES = 64 << 20  # of such a file: an attempt takes some 2 KB
-# Beyond these, a record is damaged, and its numbers would make no number of all that is computed from them.
-BUDGETS_S, SCORES_BPB, SIGMAS_BPB, RUNS, NUMBERS = (1e-3, 1e9), (1e-6, 1e6), (1e-12, 1e6), (0, 1e6), (-1e15, 1e15)
+NUMBERS = -1e15, 1e15
+# Beyond its bounds, a number of a record is damage: it would make no number of all that is computed from it.
+Number = Annotated[float, Meta(ge=NUMBERS[0], le=NUMBERS[1])]
+Budget = Annotated[float, Meta(ge=1e-3, le=1e9)]
+Sigma = Annotated[float, Meta(ge=1e-12, le=1e6)] | Literal[0]
+ScoreBpb = Annotated[float, Meta(ge=1e-6, le=1e6)]
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:
     """Hold what an attempt of an earlier night tells: its dials, its score, and the latest decision on it."""
 
-    number: int
-    parent: int | None
+    number: Count
+    parent: Count | None
     title: str
     source: str
     dials: Mapping[str, Value]  # of its script, on the night's kind of device; empty if that cannot be read
     skeleton: str  # skeleton_of its script, by the Python of the night; "" if that cannot be read
-    val_bpb: float | None  # mean of the night's runs that count
-    runs: int  # of the night that count
+    val_bpb: ScoreBpb | None  # mean of the night's runs that count
+    runs: Count  # of the night that count
     crashed: bool
-    gain_bpb: float | None
-    sure: float | None
+    gain_bpb: Number | None
+    sure: Number | None
     kind: str | None  # None: not decided
-    peak_gb: float | None  # of memory, by the harness's watch: it does not see that of a CUDA device
-    tokens_s: float | None
+    peak_gb: Number | None  # of memory, by the harness's watch: it does not see that of a CUDA device
+    tokens_s: Number | None
     without: tuple[Part, ...]
 
     @classmethod
@@ -69,6 +80,59 @@ class PastAttempt:
             tokens_s=attempt.tokens_s,
             without=proposal.without,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedRun:
+    """Hold a run as a shipped record has it."""
+
+    seed: int
+    dawn: Count
+    ending: Ending
+    val_bpb: Number | None
+    holdout_bpb: Number | None
+    wall_s: Number
+    tokens_s: Number | None
+    began: str | None
+    worker: str = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedAttempt(PastAttempt):
+    """Hold a line of a shipped record; its dials are those that differ from attempt 0's."""
+
+    dials: Mapping[str, Any]
+    dials_gone: tuple[str, ...]
+    hypothesis: str
+    started: str
+    commit: str | None
+    status: Status | None
+    reason: str | None
+    at_dawn: str | None
+    memory_gb: Number | None
+    params: Number | None
+    spent_s: Number
+    asked_s: Number
+    scores: tuple[ShippedRun, ...]
+    decisions: tuple[tuple[str | None, Kind], ...]  # when each was made
+    repairs: int | None = None
+    merges: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedNight:
+    """Hold the facts of a shipped night."""
+
+    tag: str
+    device: str
+    device_kind: str
+    protocol: str
+    budget_s: Budget
+    sigma_bpb: Sigma | None
+    started: str
+    ended: str | None
+    incumbent: Count | None
+    calls: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,43 +196,40 @@ def of_journal(journal: Journal) -> PastNight:
 
 
 def of_record(folder: Path) -> tuple[str, PastNight]:
-    """Read a shipped night; return when it began, too. Raise one of several errors where a file is damaged."""
-    facts = json.loads(text_of(folder / FACTS))
+    """Read a shipped night; return when it began, too. Raise one of DAMAGED where a file is damaged."""
+    night, attempts = read_record(folder)
+    latest = (attempts[0], *attempts[1:][-LATEST:])
+    names = [field.name for field in fields(PastAttempt)]
+    return night.started, PastNight(
+        tag=night.tag,
+        device=night.device,
+        device_kind=night.device_kind,
+        protocol=night.protocol,
+        budget_s=night.budget_s,
+        sigma_bpb=night.sigma_bpb,
+        attempts=tuple(PastAttempt(**{name: getattr(attempt, name) for name in names}) for attempt in latest),
+    )
+
+
+def read_record(folder: Path) -> tuple[ShippedNight, list[ShippedAttempt]]:
+    """Read a shipped night; raise one of DAMAGED where a file is damaged."""
+    night = facts_of(folder)
     # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
-    first, *others = text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")
-    base = json.loads(first)
-    attempts = (attempt_in(json.loads(line), base["dials"]) for line in (first, *others[-LATEST:]))
-    return str(facts["started"]), PastNight(
-        tag=str(facts["tag"]),
-        device=str(facts["device"]),
-        device_kind=str(facts["device_kind"]),
-        protocol=str(facts["protocol"]),
-        budget_s=_within(BUDGETS_S, facts["budget_s"]),
-        sigma_bpb=_sigma(facts["sigma_bpb"]),
-        attempts=tuple(attempts),
-    )
+    lines = text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")
+    attempts = [msgspec.convert(json.loads(line, parse_constant=number_in), ShippedAttempt) for line in lines]
+    base = attempts[0].dials
+    return night, [replace(attempt, dials=_all_dials(attempt, base)) for attempt in attempts]
 
 
-def attempt_in(row: Mapping[str, Any], base: Mapping[str, Any]) -> PastAttempt:
-    """Read an attempt from its row, which has only those dials that differ from attempt 0's."""
-    dials = {name: value for name, value in base.items() if name not in row["dials_gone"]} | row["dials"]
-    return PastAttempt(
-        number=int(row["number"]),
-        parent=None if row["parent"] is None else int(row["parent"]),
-        title=str(row["title"]),
-        source=str(row["source"]),
-        dials={str(name): _as_tuples(value) for name, value in dials.items()},
-        skeleton=str(row["skeleton"]),
-        val_bpb=None if row["val_bpb"] is None else _within(SCORES_BPB, row["val_bpb"]),
-        runs=int(_within(RUNS, row["runs"])),
-        crashed=bool(row["crashed"]),
-        gain_bpb=number_in(row["gain_bpb"]),
-        sure=number_in(row["sure"]),
-        kind=None if row["kind"] is None else str(row["kind"]),
-        peak_gb=number_in(row["peak_gb"]),
-        tokens_s=number_in(row["tokens_s"]),
-        without=tuple(row["without"]),
-    )
+def facts_of(folder: Path) -> ShippedNight:
+    """Read the facts of a shipped night; raise one of DAMAGED where the file is damaged."""
+    return msgspec.convert(json.loads(text_of(folder / FACTS), parse_constant=number_in), ShippedNight)
+
+
+def _all_dials(attempt: ShippedAttempt, base: Mapping[str, Any]) -> dict[str, Value]:
+    """Return all dials of an attempt, whose row has only those that differ from attempt 0's."""
+    dials = {name: value for name, value in base.items() if name not in attempt.dials_gone} | {**attempt.dials}
+    return {name: _as_tuples(value) for name, value in dials.items()}
 
 
 def text_of(file: Path) -> str:
@@ -181,19 +242,11 @@ def text_of(file: Path) -> str:
     return content.decode()
 
 
-def number_in(value: float | None) -> float | None:
-    return None if value is None else _within(NUMBERS, value)
-
-
-def _sigma(value: float | None) -> float | None:
-    return value if value is None or value == 0 else _within(SIGMAS_BPB, value)
-
-
-def _within(bounds: tuple[float, float], value: float) -> float:
+def number_in(value: float | str | None) -> float | None:
     """Return a number of a record; raise ValueError for one that no night measures, as NaN."""
-    if not bounds[0] <= value <= bounds[1]:
-        raise ValueError(f"{value} is not from {bounds[0]:g} to {bounds[1]:g}")
-    return float(value)
+    if value is None or (not isinstance(value, str) and NUMBERS[0] <= value <= NUMBERS[1]):
+        return value
+    raise ValueError(f"{value} is not from {NUMBERS[0]:g} to {NUMBERS[1]:g}")
 
 
 def _as_tuples(value: Any) -> Value:

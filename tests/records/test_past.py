@@ -173,10 +173,10 @@ def test_of_a_records_dials_what_is_no_value_of_a_dial_tells_nothing(place):
     shutil.rmtree(place.nights)
     path = place.shipped / "t" / "attempts.jsonl"
     first, *others = path.read_text().split("\n")
-    odd = {"A": INF, "B": 10**400, "C": {"deep": 1}, "D": [1, [NAN]], "E": [1, [2]]}
+    odd = {"A": [{}], "B": 10**400, "C": {"deep": 1}, "D": [1, [{}]], "E": [1, [2]]}
     path.write_text("\n".join([json.dumps(json.loads(first) | {"dials": odd}), *others]))
     assert the_past(place)["t"].attempts[0].dials == {
-        "A": None, "B": None, "C": None, "D": (1, (None,)), "E": (1, (2,))
+        "A": (None,), "B": None, "C": None, "D": (1, (None,)), "E": (1, (2,))
     }  # fmt: skip
 
 

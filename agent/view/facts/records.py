@@ -2,16 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from agent.experiment import Dawn, Ending, Kind, NightCall, Status
+from agent.experiment import Dawn, NightCall, Status
 from agent.judging.champion import SOURCE as DAWN
 from agent.judging.noise import TELLING_APART
-from agent.records.past import ATTEMPTS, FACTS, PastAttempt, attempt_in, number_in, text_of
+from agent.records.past import ShippedAttempt, facts_of, number_in, read_record, text_of
 from agent.records.results import Row, number_of
 from agent.records.shipped import FINDINGS
 from agent.view.facts.journal import Turned, turned, with_merges
@@ -28,42 +28,40 @@ UNITS_S = {"min": 60.0, "s": 1.0}
 
 def started_of(folder: Path) -> str:
     """Return when a shipped night began."""
-    return str(json.loads(text_of(folder / FACTS))["started"])
+    return facts_of(folder).started
 
 
 def of_record(folder: Path, rows: Sequence[Row]) -> NightFacts:
     """Read a shipped night; raise one of past.DAMAGED where a file is damaged. rows: its own in results.tsv."""
-    facts = json.loads(text_of(folder / FACTS))
-    if facts["tag"] != folder.name:
-        raise ValueError(f"it is the record of another night, {facts['tag']!r}")
-    lines = text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")
-    told = [json.loads(line) for line in lines]
-    known = [attempt_in(row, told[0]["dials"]) for row in told]
-    if any(one.number != at or (one.parent is not None and one.parent >= at) for at, one in enumerate(known)):
+    night, rows_of_attempts = read_record(folder)
+    if night.tag != folder.name:
+        raise ValueError(f"it is the record of another night, {night.tag!r}")
+    known = {row.number: row for row in rows_of_attempts}
+    if any(
+        row.number != at or (row.parent is not None and row.parent >= at) for at, row in enumerate(rows_of_attempts)
+    ):
         raise ValueError("its attempts are not numbered from 0 on, each after its parent")
-    dials = {one.number: one.dials for one in known}
     attempts = tuple(
-        _shipped(row, one, turned(dials.get(one.parent, {}), one.dials) if one.parent is not None else {})
-        for row, one in zip(told, known, strict=True)
+        _shipped(row, turned(known[row.parent].dials, row.dials) if row.parent is not None else {})
+        for row in rows_of_attempts
     )
-    sigma_bpb = number_in(facts["sigma_bpb"])
-    dawn = _dawn(json.loads(text_of(folder / FINDINGS)), attempts) if (folder / FINDINGS).exists() else None
+    findings = folder / FINDINGS
     return NightFacts(
-        tag=str(facts["tag"]),
+        tag=night.tag,
         branch=next((row.get("branch", "") for row in rows), ""),
-        device=str(facts["device"]),
-        device_kind=str(facts["device_kind"]),
-        budget_s=number_in(facts["budget_s"]) or 0.0,
-        protocol=str(facts["protocol"]),
-        started=str(facts["started"]),
-        ended=_text(facts["ended"]),
-        sigma_bpb=sigma_bpb,
-        smallest_bpb=None if sigma_bpb is None else TELLING_APART * sigma_bpb,
+        device=night.device,
+        device_kind=night.device_kind,
+        budget_s=night.budget_s,
+        protocol=night.protocol,
+        started=night.started,
+        ended=night.ended,
+        sigma_bpb=night.sigma_bpb,
+        smallest_bpb=None if night.sigma_bpb is None else TELLING_APART * night.sigma_bpb,
         attempts=_in_order(with_merges(attempts)),
-        incumbent=None if facts["incumbent"] is None else int(facts["incumbent"]),
+        incumbent=night.incumbent,
         sources=sources_of(attempts, None),
-        dawn=dawn,
-        calls=tuple(NightCall(str(began), int(workers)) for began, workers in facts.get("calls", ())),
+        dawn=_dawn(json.loads(text_of(findings)), attempts) if findings.exists() else None,
+        calls=tuple(NightCall(*call) for call in night.calls),
         shipped=True,
     )
 
@@ -86,64 +84,59 @@ def _dawn(said: Mapping[str, Any], attempts: Sequence[AttemptFacts]) -> DawnFact
     return replace(found, number=int(found.number))
 
 
-def _shipped(row: Mapping[str, Any], told: PastAttempt, dials: Turned) -> AttemptFacts:
-    runs = [_run(one) for one in row["scores"]]
-    reason, at_dawn, status = _text(row["reason"]), _text(row["at_dawn"]), _text(row["status"])
-    spent_s, params = number_in(row["spent_s"]) or 0.0, number_in(row["params"])
-    scored = [run for run in runs if not run.dawn and run.val_bpb is not None]
-    scoring_s = max(0.0, spent_s - sum(run.train_s for run in runs if not run.dawn))
-    words = reason if at_dawn is None else f"{reason}; {at_dawn}"
-    decisions = [DecisionFacts(_text(at), kind, Kind(kind).status, "", None, None) for at, kind in row["decisions"]]
-    if decisions and told.kind is not None:  # a record has the words of the latest alone
-        decisions[-1] = replace(decisions[-1], words=words or "", gain_bpb=told.gain_bpb, sure=told.sure)
+def _shipped(row: ShippedAttempt, dials: Turned) -> AttemptFacts:
+    words = row.reason if row.at_dawn is None else f"{row.reason}; {row.at_dawn}"
+    decisions = [DecisionFacts(at, kind, kind.status, "", None, None) for at, kind in row.decisions]
+    if decisions and row.kind is not None:  # a record has the words of the latest alone
+        decisions[-1] = replace(decisions[-1], words=words or "", gain_bpb=row.gain_bpb, sure=row.sure)
     return AttemptFacts(
-        number=told.number,
-        parent=told.parent,
-        title=told.title,
-        hypothesis=str(row["hypothesis"]),
-        source=told.source,
-        status=None if status is None else Status(status),
-        kind=told.kind,
+        number=row.number,
+        parent=row.parent,
+        title=row.title,
+        hypothesis=row.hypothesis,
+        source=row.source,
+        status=row.status,
+        kind=row.kind,
         words=words,
-        val_bpb=None if status == Status.CRASH else told.val_bpb,
-        seeds=told.runs,
-        gain_bpb=told.gain_bpb,
-        sure=told.sure,
-        memory_gb=number_in(row["memory_gb"]),
-        params=None if params is None else round(params),
-        tokens_s=told.tokens_s,
-        spent_s=spent_s,
-        asked_s=number_in(row["asked_s"]) or 0.0,
+        val_bpb=None if row.status is Status.CRASH else row.val_bpb,
+        seeds=row.runs,
+        gain_bpb=row.gain_bpb,
+        sure=row.sure,
+        memory_gb=row.memory_gb,
+        params=None if row.params is None else round(row.params),
+        tokens_s=row.tokens_s,
+        spent_s=row.spent_s,
+        asked_s=row.asked_s,
         usd=None,
-        started=str(row["started"]),
-        commit=_text(row["commit"]),
-        without=told.without,
+        started=row.started,
+        commit=row.commit,
+        without=row.without,
         dials=dials,
-        # a record has one time for all scores of an attempt
-        runs=tuple(replace(run, scoring_s=scoring_s / len(scored)) if run in scored else run for run in runs),
+        runs=tuple(_runs(row)),
         decisions=tuple(decisions),
-        merges=None if row.get("merges") is None else int(row["merges"]),
+        merges=row.merges,
     )
 
 
-def _run(row: Mapping[str, Any]) -> RunFacts:
-    return RunFacts(
-        seed=int(number_in(row["seed"]) or 0),
-        dawn=int(number_in(row["dawn"]) or 0),
-        ending=Ending(row["ending"]),
-        val_bpb=number_in(row["val_bpb"]),
-        holdout_bpb=number_in(row["holdout_bpb"]),
-        failure=None,
-        train_s=number_in(row["wall_s"]) or 0.0,
-        scoring_s=0.0,
-        tokens_s=number_in(row["tokens_s"]),
-        began=_text(row["began"]),
-        worker=str(row.get("worker", "local")),
-    )
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+def _runs(row: ShippedAttempt) -> Iterator[RunFacts]:
+    """Yield the runs; a record has one time for all scores of an attempt."""
+    of_night = [run for run in row.scores if not run.dawn]
+    scored = [run for run in of_night if run.val_bpb is not None]
+    scoring_s = max(0.0, row.spent_s - sum(run.wall_s for run in of_night)) / max(1, len(scored))
+    for run in row.scores:
+        yield RunFacts(
+            seed=run.seed,
+            dawn=run.dawn,
+            ending=run.ending,
+            val_bpb=run.val_bpb,
+            holdout_bpb=run.holdout_bpb,
+            failure=None,
+            train_s=run.wall_s,
+            scoring_s=scoring_s if run in scored else 0.0,
+            tokens_s=run.tokens_s,
+            began=run.began,
+            worker=run.worker,
+        )
 
 
 def _in_order(attempts: Iterable[AttemptFacts]) -> tuple[AttemptFacts, ...]:
