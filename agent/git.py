@@ -270,17 +270,12 @@ def _around(folder: Path) -> tuple[Repo | None, bool]:
 
 # ---- bundles: the commits of a night in one file ---------------------------------------------------------------------
 
-NAME = re.compile(r"[A-Za-z0-9._-]+")  # of a ref, without the folders that it is in
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def valid_tag(tag: str) -> bool:
     """Return whether a tag is fit for a branch name, a folder name and a table cell."""
-    return (
-        bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", tag))
-        and ".." not in tag
-        and not tag.endswith((".", ".lock"))
-    )
+    return bool(re.fullmatch(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?<!\.)(?<!\.lock)", tag))
 
 
 def refs_of_night(repo: Repo, tag: str) -> dict[str, str]:
@@ -292,12 +287,9 @@ def refs_of_night(repo: Repo, tag: str) -> dict[str, str]:
 
 def is_of_night(ref: str, tag: str) -> bool:
     """Return whether a ref is an attempt of this night, its branch, or its confirmed branch."""
-    folder, _, name = ref.rpartition("/")
-    if not NAME.fullmatch(name):
-        return False
-    if folder == f"refs/experiments/{tag}":
-        return True
-    return folder == "refs/heads/experiments" and name.partition("-")[2] in (tag, f"{tag}-confirmed")
+    night, name = re.escape(tag), r"[A-Za-z0-9._-]+"
+    branch = rf"refs/heads/experiments/[A-Za-z0-9._]*-{night}(?:-confirmed)?"
+    return re.fullmatch(rf"refs/experiments/{night}/{name}|{branch}", ref) is not None
 
 
 def write_bundle(repo: Repo, file: Path, refs: Mapping[str, str], base: str) -> None:
