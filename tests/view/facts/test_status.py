@@ -121,7 +121,7 @@ def test_status_for_programs_starts_without_numpy_rich_and_the_other_commands(pl
     assert json.loads(done.stdout)["tag"] == "t"
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "agent.records.summary" in imported
-    slow = {"numpy", "scipy", "rich", "psutil", "agent.cli.training", "agent.night.loop", "agent.view.terminal"}
+    slow = {"git", "numpy", "scipy", "rich", "psutil", "agent.cli.training", "agent.night.loop", "agent.view.terminal"}
     assert imported & slow == set()
 
 
