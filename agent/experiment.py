@@ -11,8 +11,7 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import Any, Literal, Protocol, TypeVar
 
-from agent.amounts import ABSURD
-from agent.text import one_line, paragraphs
+from agent.text import ABSURD, one_line, paragraphs
 
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
 Item = TypeVar("Item")

@@ -35,10 +35,10 @@ import measure
 import numpy as np
 
 import prepare
-from agent.amounts import counted
 from agent.lab import corpus, encode, hardware
 from agent.lab.corpus import find_sources
 from agent.lab.encode import processes, work_through
+from agent.text import counted
 
 LOADER_GOAL_TOKENS_S = 5e6  # three times what an H200 trains on
 TOKENISE_GOAL = 0.9  # of the number of cores

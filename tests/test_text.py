@@ -8,7 +8,19 @@ from nights import Scripted, scripted_context, unigram
 
 from agent.experiment import Briefing, Proposal
 from agent.night.loop import run_night
-from agent.text import INVISIBLE, diff_lines, harmless, harmless_lines, one_line, paragraphs, percent_sure, shorten
+from agent.text import (
+    INVISIBLE,
+    budget,
+    counted,
+    diff_lines,
+    duration,
+    harmless,
+    harmless_lines,
+    one_line,
+    paragraphs,
+    percent_sure,
+    shorten,
+)
 
 WIPES = "\x1b[1A\x1b[2K"  # the line above, and this one
 NASTY = f"nul \x00, half \ud800, {WIPES}, {chr(0x202E)}backwards\r\nsecond\u2028third"
@@ -99,3 +111,34 @@ def test_no_title_ends_a_night_and_no_script_hides_from_who_reads_its_diff(groun
         answer = grounds.nightshift(*question)
         assert (answer.returncode, answer.stderr) == (0, "")
         assert all(one.isprintable() or one in "\n\t" for one in answer.stdout)
+
+
+# ---- counts and times ----
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        *((0, "0 s"), (59.4, "59 s"), (59.6, "1 min"), (89, "1 min"), (3569, "59 min"), (3599, "1 h 00 min")),
+        *((3660, "1 h 01 min"), (90_000, "25 h 00 min")),
+    ],
+)
+def test_a_time_has_the_two_units_that_matter(seconds, words):
+    assert duration(seconds / 3600) == words
+
+
+def test_a_budget_is_told_in_minutes_where_it_has_whole_ones():
+    assert [budget(seconds) for seconds in (0.5, 40.0, 60.0, 90.0, 300.0)] == [
+        "0.5 s",
+        "40 s",
+        "1 min",
+        "90 s",
+        "5 min",
+    ]
+
+
+def test_a_noun_agrees_with_its_number():
+    numbers = (0, 1, 2, 1_000_000, 0.5)
+    assert [counted(number, "hour") for number in numbers] == [
+        *("0 hours", "1 hour", "2 hours", "1,000,000 hours", "0.5 hours"),
+    ]

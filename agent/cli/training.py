@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rich.text import Text
 
-from agent.amounts import counted
 from agent.cli.greeting import greet
 from agent.cli.reading.which import night_in, place_meant
 from agent.cli.repeat import run_on, script_words
@@ -26,6 +25,7 @@ from agent.proposers.given import NoSource
 from agent.proposers.mix import shares
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
+from agent.text import counted
 from agent.view import terminal
 from agent.view.answer import STDOUT, Answer, AnswersTo
 from agent.view.facts.overview import Overview, overview

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent.amounts import is_finite
+from agent.text import is_finite
 
 FRACTIONS = (0.4, 0.5, 0.6, 0.7, 0.8)  # of the budget: before, losses say little; later, there is little left to save
 WINDOW = 0.1  # of the budget: a loss is the mean over this much before it

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.amounts import counted
 from agent.invocation import SCRIPT
 from agent.judging.intervals import Interval
 from agent.model.best_script import BestScript
 from agent.model.weights import KeptWeights
 from agent.script.dials import Value, legible_dials, show
-from agent.text import one_line
+from agent.text import counted, one_line
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.overview import Scored
 

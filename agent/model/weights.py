@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.amounts import is_finite
 from agent.errors import NightError
 from agent.experiment import Attempt, Night
 from agent.files import read_plain
@@ -14,6 +13,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place, check_unpacked, run_folder
 from agent.runs.outputs import read_weights
 from agent.runs.runner import WEIGHTS
+from agent.text import is_finite
 
 NAME = Path(WEIGHTS).name
 REPLAY = "replay.json"  # what a replay leaves beside its weights

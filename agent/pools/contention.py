@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from agent.amounts import counted
 from agent.experiment import History, Run
+from agent.text import counted
 
 NOTABLE = 0.02  # of the speed; less is said nowhere
 ALONE, BESIDE = 0.1, 0.5  # of a run's time with other runs of the night: at most, at least; in between it says nothing

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from agent.amounts import counted
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Lease, Night
 from agent.invocation import typed
 from agent.lab.hardware import usable_cores
 from agent.records.terms import Terms
 from agent.sandbox.watch import GPU_ASKED_S
+from agent.text import counted
 
 CPUS = Path("/sys/devices/system/cpu")
 SHARED = "workers that share a device train fewer steps in the same budget, so their scores would not compare"

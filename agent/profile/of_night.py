@@ -9,7 +9,6 @@ import shutil
 import sys
 from pathlib import Path
 
-from agent.amounts import ABSURD
 from agent.experiment import Attempt, Ending, Phase, Run
 from agent.files import open_plain, read_end, write_plain
 from agent.judging.failures import training_failure
@@ -18,6 +17,7 @@ from agent.runs.outputs import METRICS, METRICS_BYTES
 from agent.runs.runner import Runner
 from agent.runs.score import SCORER
 from agent.sandbox.process import LOG
+from agent.text import ABSURD
 
 FILE, NOTES = "phases.json", "notes.json"
 FILE_BYTES, NOTES_BYTES = 64 << 10, 4 << 20  # much more than they need

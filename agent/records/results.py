@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agent.amounts import ABSURD
 from agent.errors import NightError
 from agent.experiment import Attempt, History, Night, Score, memory_mb, params_M, short
 from agent.files import check_plain, read_plain, write_plain
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.text import harmless
+from agent.text import ABSURD, harmless
 
 COLUMNS = (
     *("commit", "val_bpb", "memory_gb", "status", "description"),  # what every tool of this family reads

@@ -10,11 +10,11 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agent.amounts import ABSURD, is_finite
 from agent.experiment import Progress, Summary, Weights
 from agent.files import open_plain, read_end
 from agent.judging.early_stop import Losses, losses
 from agent.runs.runner import WEIGHTS
+from agent.text import ABSURD, is_finite
 
 METRICS, METRICS_BYTES = "metrics.jsonl", 8 << 20  # the end of a longer file: about 60,000 points
 POINT_BYTES, SUMMARY_BYTES = 4 << 10, 1 << 20  # much more than a line of metrics.jsonl, or a summary, needs

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from agent.amounts import is_finite
 from agent.experiment import Attempt, Ending, History, Run
 from agent.judging.early_stop import Bound, Finished, Losses, bounds
 from agent.runs.outputs import METRICS, read_losses, read_progress, read_summary, read_weights
 from agent.runs.runner import WEIGHTS, Runner, weights_bytes
 from agent.sandbox.process import Outcome
+from agent.text import is_finite
 
 # Start, compilation and saving come on top of the budget. The slowest honest start measured took 150 s (MLX compiled a
 # whole step for CUDA with cold caches). Attempt 0 gets twice that; a run that needs more hangs.

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import psutil
 
-from agent.amounts import counted
 from agent.sandbox.cgroup import TREE, Group
+from agent.text import counted
 
 MOST_DEPTH = 64  # of folders in folders
 QUICK_S, THOROUGH_S = 0.1, 1.0  # between checks: a gigabyte fills in 0.08 s, listing all processes costs milliseconds

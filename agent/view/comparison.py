@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.amounts import counted, duration
 from agent.experiment import NOT_BELIEVED, Status
 from agent.invocation import typed
 from agent.judging.intervals import Interval, Spread, difference
 from agent.script.dials import Value
-from agent.text import SCORE_DECIMALS, percent_sure, shorten, shown_difference
+from agent.text import SCORE_DECIMALS, counted, duration, percent_sure, shorten, shown_difference
 from agent.view.facts.nouns import AttemptFacts, NightFacts, RunFacts
 from agent.view.facts.overview import cost_usd, hours, overview_of, scored_of
 from agent.view.terminal import memory

@@ -4,11 +4,10 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.amounts import counted
 from agent.experiment import Status
 from agent.judging.intervals import Interval
 from agent.judging.noise import SAME
-from agent.text import SCORE_DECIMALS, shown_difference
+from agent.text import SCORE_DECIMALS, counted, shown_difference
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.overview import scored_of
 

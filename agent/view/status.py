@@ -1,10 +1,9 @@
 """Write where a night stands as lines for a terminal, without what takes long to import."""
 
-from agent.amounts import counted, duration
 from agent.experiment import Noise
 from agent.judging.intervals import Interval
 from agent.records.summary import Stopped
-from agent.text import harmless, shown_difference
+from agent.text import counted, duration, harmless, shown_difference
 from agent.view.facts.nouns import DawnFacts
 from agent.view.facts.overview import Overview
 from agent.view.facts.workers import Crew, WorkerFacts, runs_in_flight

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rich.text import Text
 
-from agent.amounts import counted
 from agent.experiment import (
     LOCAL,
     Attempt,
@@ -22,7 +21,7 @@ from agent.experiment import (
 )
 from agent.proposers.mix import Share
 from agent.records.results import Row, number_of
-from agent.text import SAID_CHARS, harmless_lines, one_line, percent_sure, shown_difference
+from agent.text import SAID_CHARS, counted, harmless_lines, one_line, percent_sure, shown_difference
 from agent.view import table
 from agent.view.live.verdicts import COLOURS
 from agent.view.table import Column

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from agent.amounts import counted
 from agent.cli.housekeeping.nights import row_of, size_of, size_words, summary_of
 from agent.cli.housekeeping.weights import Prunable, find_prunable
 from agent.cli.reading.which import known_tag
@@ -22,7 +21,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import Ledger
 from agent.records.terms import SANDBOXES, Terms, as_words
-from agent.text import harmless
+from agent.text import counted, harmless
 
 ARCHIVE_TEXT = (
     "Pack a night away: its folder becomes one file, experiments/nights/TAG.tar.gz, with journal, logs, curves, "

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from agent.amounts import counted
 from agent.cli.housekeeping.archive import outside, working
 from agent.cli.housekeeping.nights import row_of, size_words, summary_of
 from agent.cli.housekeeping.weights import OF_ATTEMPT, OF_REPLAY, needed_to_go_on
@@ -22,7 +21,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.terms import Terms
 from agent.sandbox.environment import TMP
-from agent.text import harmless
+from agent.text import counted, harmless
 
 PACK_TEXT = (
     "Write a copy of a night into one file, to go on with it on another machine: nightshift unpack puts it beside the "

@@ -9,7 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from agent.amounts import budget
 from agent.cli.reading.status import read_overview
 from agent.cli.reading.which import none_yet, place_meant
 from agent.cli.words.parser import Subcommand
@@ -23,6 +22,7 @@ from agent.records.journal import Journal
 from agent.records.past import DAMAGED, number_in
 from agent.records.place import Place
 from agent.records.results import Row, read_rows
+from agent.text import budget
 from agent.view.answer import Answer, AnswersTo
 from agent.view.facts.json import plain
 from agent.view.facts.overview import Overview, overview_of

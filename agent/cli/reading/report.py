@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.amounts import counted
 from agent.cli.reading.scripts import latest_tag
 from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
@@ -14,6 +13,7 @@ from agent.errors import NightError
 from agent.files import write_own, write_plain
 from agent.invocation import typed
 from agent.records.place import Place
+from agent.text import counted
 from agent.view.page.writer import PAGE
 
 

@@ -5,7 +5,6 @@ import re
 import time
 from dataclasses import dataclass
 
-from agent.amounts import counted, duration
 from agent.cli.reading.which import known_tag, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NothingYet
@@ -15,6 +14,7 @@ from agent.night.lock import Holder, Stop, holder
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.summary import noise_of_night
+from agent.text import counted, duration
 from agent.tries.line import TryLine, tries_facts, tries_line
 from agent.view.answer import Answer, AnswersTo
 from agent.view.facts.json import plain
@@ -43,10 +43,9 @@ def status(options: StatusOptions) -> int:
         tag = known_tag(place, options.tag)
     who = who if who is not None and who.tag == tag else None
     with Journal.read(place.journal(tag)) as journal:
-        work = journal.work()  # before the attempts that it names
         night, history, asks, calls = journal.night(), journal.outlines(), journal.asks(), journal.calls()
         now = overview(night, history, asks, journal.dawns(), noise_of_night(journal, history))
-        crew = crew_of(night, history, asks, calls, work, None if who is None else time.time())
+        crew = crew_of(night, history, asks, calls, journal.work(), None if who is None else time.time())
     stopping = who is not None and Stop(place.folder(tag)).after_run
     if options.answer.to is not None:
         tries = tries_facts(place.repo.root)

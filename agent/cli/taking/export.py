@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.amounts import counted
 from agent.cli.reading.scripts import facts_of
 from agent.cli.reading.which import none_yet, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NothingYet
 from agent.records.place import Place
+from agent.text import counted
 from agent.view.export.bar import tracked
 from agent.view.export.rows import Row, attempts
 from agent.view.export.tables import write_csv, write_jsonl, write_parquet

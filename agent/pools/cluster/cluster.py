@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from agent.amounts import counted
 from agent.errors import MachineError, NightError
 from agent.invocation import command_for
 from agent.pools.cluster.checks import most_each, unfit, usual
@@ -34,6 +33,7 @@ from agent.pools.cluster.messages import (
 from agent.pools.cluster.node import versions
 from agent.pools.leases import SHARED
 from agent.records.terms import Terms
+from agent.text import counted
 
 ADDRESS = r"auto|([^:/\s]+|\[[0-9a-fA-F:]+\]):\d{1,5}"
 CONNECT_S, LOOK_S = 120.0, 600.0  # to reach a cluster; to bring the content to its nodes

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from agent.amounts import counted
 from agent.experiment import Attempt, Briefing, Left, Noise, Setting, Summary
-from agent.text import one_line
+from agent.text import counted, one_line
 
 DEVICE_CHARS = 120
 

@@ -4,9 +4,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.amounts import counted
 from agent.script.dials import Value
-from agent.text import one_line
+from agent.text import counted, one_line
 from agent.view.charts.parts.frame import Frame, stretch
 from agent.view.charts.parts.palette import Colour, Spec
 from agent.view.charts.parts.scale import Scale

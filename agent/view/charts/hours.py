@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from agent.amounts import counted, duration
 from agent.proposers.mix import Share
-from agent.text import one_line
+from agent.text import counted, duration, one_line
 from agent.view.charts.parts.bars import Bar, bars
 from agent.view.charts.parts.palette import Spec
 from agent.view.charts.parts.style import chart

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agent.amounts import budget, counted
+from agent.text import budget, counted
 from agent.view.charts.panel import DAWN_PX, Panel, ends_of
 from agent.view.charts.parts.frame import Frame
 from agent.view.charts.parts.labels import Labelled, placed, sloped

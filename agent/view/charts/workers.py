@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.amounts import counted, duration
-from agent.text import one_line
+from agent.text import counted, duration, one_line
 from agent.view.charts.parts.palette import Colour, Spec
 from agent.view.charts.parts.style import chart, layer, pixels, words_at
 from agent.view.charts.parts.symbols import Symbol, bar_channels, symbol

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from agent.amounts import counted
 from agent.experiment import NOT_BELIEVED, Attempt, History
+from agent.text import counted
 from agent.view.facts.overview import Overview, estimated_gain_bpb
 from agent.view.live.columns import shortened, shown
 from agent.view.live.verdicts import COLOURS

@@ -7,9 +7,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from agent.amounts import counted
 from agent.experiment import Status
-from agent.text import shown_difference
+from agent.text import counted, shown_difference
 from agent.view.live.at_work import AtWork, bar, fraction, pace_words
 from agent.view.live.columns import as_many_as_fit, shortened, shown
 from agent.view.live.so_far import SoFar

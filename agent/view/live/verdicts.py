@@ -2,10 +2,9 @@
 
 from rich.markup import escape
 
-from agent.amounts import ABSURD
 from agent.experiment import NOT_BELIEVED, Attempt, Kind, Progress, Status
 from agent.proposers.author.attempts import reason_for_author
-from agent.text import harmless
+from agent.text import ABSURD, harmless
 from agent.view.facts.overview import estimated_gain_bpb, measured_gain_bpb
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}

@@ -7,8 +7,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from agent.amounts import counted
 from agent.experiment import Progress
+from agent.text import counted
 from agent.view.facts.load import Load, in_order
 from agent.view.live.at_work import AtWork, bar, fraction, pace_words
 from agent.view.live.columns import BETWEEN, shortened

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from html import escape
 
-from agent.amounts import budget, counted, duration
 from agent.experiment import Kind
 from agent.invocation import typed
 from agent.judging.intervals import Interval
-from agent.text import one_line, percent_sure
+from agent.text import budget, counted, duration, one_line, percent_sure
 from agent.view.facts.lineage import Kept, lineage
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts
 from agent.view.facts.overview import overview_of

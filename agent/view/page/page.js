@@ -33,7 +33,7 @@ const signed = (value, digits) => {
   return Number(value?.toFixed(digits)) === 0 ? text.replace(MINUS, "") : value > 0 ? `+${text}` : text;
 };
 const percent = (value) => (value === null ? NONE : value > 0.99 ? ">99%" : value < 0.01 ? "<1%" : `${Math.round(100 * value)}%`);
-/** As agent/amounts.py has it. */
+/** As agent/text.py has it. */
 const duration = (seconds) => {
   const minutes = Math.round(seconds / 60), rest = String(minutes % 60).padStart(2, "0");
   return seconds < 59.5 ? `${Math.round(seconds)} s` : minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${rest} min`;

@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import pytest
 from made_facts import HOSTILE, made_night
 
-from agent.amounts import duration
 from agent.judging.intervals import Interval
+from agent.text import duration
 from agent.view.page.drawings import progress_part
 from agent.view.page.extras import Extras, diff, telling
 from agent.view.page.head import certainty, claim, head
