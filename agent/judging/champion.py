@@ -424,7 +424,7 @@ def _gain_of_night(history: History, champion: Attempt) -> tuple[float | None, f
     knowledge = know(measured(history))
     if knowledge is None or champion.number not in knowledge.place:
         return recorded_bpb, recorded_bpb
-    return recorded_bpb, knowledge.drift(champion.number, 0) * knowledge.sigma_bpb
+    return recorded_bpb, knowledge.lead(champion.number, 0) * knowledge.sigma_bpb
 
 
 def _gain(before: Attempt, after: Attempt, dawn: int, *texts: Spread, holdout: bool = False) -> Interval | None:

@@ -230,7 +230,7 @@ class Balanced:
         one that brings less is measured again. That holds for an edit of a revoked script, too, since both together
         were measured. A merge costs a run, so it has to promise more than a fresh idea.
         """
-        if doubt.sure >= CONFIRMED and knowledge.drift(doubt.attempt.number, best.number) >= self.lead:
+        if doubt.sure >= CONFIRMED and knowledge.lead(doubt.attempt.number, best.number) >= self.lead:
             keep = doubt.keep()
             return replace(keep, reason=f"{keep.reason}, and better than #{best.number}")
         promises = doubt.worth + doubt.value_of_run > knowledge.belief.value_of_idea(self.price)

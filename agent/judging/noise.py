@@ -36,6 +36,7 @@ class Knowledge:
     doubt: str | None = None  # why sigma is not believed, and was widened
 
     def gain_bpb(self, number: int) -> float:
+        """Return the expected gain of an edit over its parent."""
         return self.belief.gain(self.place[number]) * self.sigma_bpb
 
     def sure(self, number: int) -> float:
@@ -46,9 +47,9 @@ class Knowledge:
             return sure
         return min(max(sure, 1 - SUREST), SUREST)
 
-    def drift(self, since: int, number: int) -> float:
-        """Return how far an attempt is believed to lie below its ancestor `since`, in sigma."""
-        return self.belief.mean(self.place[since]) - self.belief.mean(self.place[number])
+    def lead(self, number: int, over: int) -> float:
+        """Return how much better one attempt is believed to be than another, in sigma."""
+        return self.belief.mean(self.place[number]) - self.belief.mean(self.place[over])
 
     def merits(self, attempt: Attempt) -> tuple[float, ...]:
         """Return an attempt's scores in lattice steps, whether it is in the tree or not."""

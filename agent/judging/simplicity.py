@@ -47,7 +47,7 @@ def price_of(attempt: Attempt, history: History, knowledge: Knowledge, price: fl
     assert attempt.parent is not None
     if knowledge.doubt is not None or simpler(attempt, history[attempt.parent]) is None:
         return price
-    return -TIE if knowledge.drift(_last_gain(attempt, history).number, attempt.number) <= TIE else price
+    return -TIE if knowledge.lead(_last_gain(attempt, history).number, attempt.number) <= TIE else price
 
 
 def _last_gain(attempt: Attempt, history: History) -> Attempt:
