@@ -1,6 +1,6 @@
 """Simulated nights with several workers, for judge_power.py: attempts end in any order, and the judge is the real one.
 
-Whenever a worker is free, it begins what agent/night/planning/ would begin: a further seed of an undecided attempt, the
+Whenever a worker is free, it begins what agent/night/plan.py would begin: a further seed of an undecided attempt, the
 run that second thoughts ask for, a merge, or an edit of the incumbent as it is then. So each edit is made from the
 incumbent of its time, and one that is overtaken is merged and has to win again.
 

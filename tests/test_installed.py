@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -94,6 +96,15 @@ def wheel(tmp_path_factory):
     uv("build", "--wheel", "--out-dir", str(folder), str(ROOT))
     (built,) = folder.glob("*.whl")
     return f"{invocation.DISTRIBUTION}[cpu] @ {built.as_uri()}"
+
+
+@needs_uv
+@pytest.mark.slow
+def test_a_wheel_puts_the_package_agent_into_site_packages_and_nothing_else(wheel):
+    names = zipfile.ZipFile(Path(unquote(urlsplit(wheel.partition(" @ ")[2]).path))).namelist()
+    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"agent"}
+    assert {f"agent/starter/{name}" for name in invocation.OWN} <= {*names}
+    assert "agent/ideas/README.md" in names
 
 
 def in_an_environment(wheel: str, tmp_path: Path) -> dict[str, str]:

@@ -179,45 +179,39 @@ class Experience:
 
 def experience(place: Place, night: Night, history: History) -> Experience | None:
     """Return what this night knows, or else the latest other one that is comparable; None where neither is."""
-    own = Experience.of(summary(history))
-    if own is not None:
-        return own
-    for tag in [one for one in reversed(place.tags()) if one != night.tag][:LATEST]:
+    known = Experience.of(summary(history))
+    for tag in [tag for tag in reversed(place.tags()) if tag != night.tag][:LATEST]:
+        if known is not None:
+            break
         with suppress(NightError, OSError), Journal.read(place.journal(tag)) as journal:
             other = journal.night()
             if (other.protocol, other.device) == (night.protocol, night.device):
-                found = Experience.of(summary(journal.outlines()), tag)
-                if found is not None:
-                    return found
-    return None
+                known = Experience.of(summary(journal.outlines()), tag)
+    return known
 
 
-@dataclass(frozen=True, slots=True)
-class Ahead:
-    """Hold what a night has before it."""
+def pace_words(
+    known: Experience, left: Left, calibration: int, dawn: int, workers: int = 1, now: datetime | None = None
+) -> str:
+    """Return how many experiments an hour are to be expected, how many fit, and until when.
 
-    left: Left
-    calibration: int  # runs of attempt 0 that are still to come, one after another
-    dawn: int  # runs that are kept for dawn
-    workers: int = 1  # which make experiments side by side
-
-
-def pace_words(known: Experience, ahead: Ahead, now: datetime | None = None) -> str:
-    """Return how many experiments an hour are to be expected, how many fit, and until when; now: local, for a test."""
+    calibration: runs of attempt 0 that are still to come, one after another. dawn: runs that are kept for it. workers:
+    which make experiments side by side. now: local, for a test.
+    """
     source = f" as in night {known.tag}" if known.tag is not None else ""
-    every_s = known.experiment_s / ahead.workers
+    every_s = known.experiment_s / workers
     an_hour = 3600 / every_s
     rate = f"{an_hour:.0f}" if an_hour >= 10 else f"{an_hour:.2g}"
-    beside_others = "" if ahead.workers == 1 else f", {ahead.workers} at a time"
+    beside_others = "" if workers == 1 else f", {workers} at a time"
     words = f"about {rate} experiments an hour{source}, {duration(known.experiment_s / 3600)} each{beside_others}"
-    first_s, left, now = known.run_s * ahead.calibration, ahead.left, now or datetime.now()
+    first_s, now = known.run_s * calibration, now or datetime.now()
     if left.seconds is not None:
-        fit = max(0, int((left.seconds - first_s - math.ceil(ahead.dawn / ahead.workers) * known.run_s) / every_s))
+        fit = max(0, int((left.seconds - first_s - math.ceil(dawn / workers) * known.run_s) / every_s))
         fit = fit if left.experiments is None else min(fit, left.experiments)
-        beside = f", beside {counted(ahead.dawn, 'run')} for dawn" if ahead.dawn else ""
+        beside = f", beside {counted(dawn, 'run')} for dawn" if dawn else ""
         return f"{words}; about {counted(fit, 'experiment')} fit until {clock(now, left.seconds)}{beside}"
     if left.experiments:
-        ends = clock(now, first_s + math.ceil(left.experiments / ahead.workers) * known.experiment_s)
+        ends = clock(now, first_s + math.ceil(left.experiments / workers) * known.experiment_s)
         return f"{words}; {counted(left.experiments, 'experiment')} will take until about {ends}"
     return words
 

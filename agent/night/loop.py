@@ -6,12 +6,10 @@ nothing of journal, git or screen. To record something twice does no harm.
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import takewhile
-from typing import NoReturn
 
 from agent.clock import boot_id, utc_now
 from agent.errors import MachineError, NightError
@@ -32,7 +30,7 @@ from agent.experiment import (
 from agent.invocation import typed
 from agent.judging.failures import too_slow
 from agent.night.ideas import Ideas, Supply
-from agent.night.limits import Ahead, experience, pace_words
+from agent.night.limits import experience, pace_words
 from agent.night.merging import merge, not_merged
 from agent.night.opening import check_disk
 from agent.night.plan import (
@@ -63,7 +61,6 @@ POLL_S, REPLAN_S = 0.05, 1.0
 # are bad one after another are rare, and resuming costs a person one command. A dry run breaks more easily.
 CRASHES_IN_A_ROW, BROKEN_IN_A_ROW = 5, 15
 SLOW_IN_A_ROW = 10  # overruns, which cost minutes each and are rare, on a machine that is fit for the night
-LONGEST_STREAK = 64  # of the attempts that were settled last, as many are remembered
 
 
 def run_night(context: NightContext) -> None:
@@ -111,7 +108,7 @@ class Driver:
         self.flight = Flight(self.pool)
         self._introduced: set[int] = set()  # the attempts that the watcher knows to be at work
         self._resting: set[str] = set()  # the workers that it knows to be idle
-        self._settled: deque[int] = deque(maxlen=LONGEST_STREAK)  # in this order, in this call
+        self._settled: list[int] = []  # attempts, in this order, in this call
         self.state.workers = max(1, len(self.pool.workers))
 
     # ---- steps -------------------------------------------------------------------------------------------------------
@@ -243,18 +240,22 @@ class Driver:
             state.check_in_place()  # before minutes are spent whose result could not be recorded
         if isinstance(job, Measure) or not attempt.settled:
             self._introduce(attempt)
-        state.begin(_work(job, worker, attempt))
         run_id = 0  # of a job that makes no run
+        began = utc_now("milliseconds")
         match job:
             case Rehearse():
+                state.begin(Work(worker, Doing.REHEARSING, job.attempt, began))
                 watcher.dry_run_began(attempt, worker)
             case Measure():
+                state.begin(Work(worker, Doing.TRAINING, job.attempt, began, job.seed, job.dawn))
                 watcher.run_began(attempt, job.seed, worker)
                 run_id = state.start_run(job.attempt, job.seed, job.dawn, worker)
-            case Evaluate():
-                watcher.scoring_began(attempt, worker)
-            case Reexamine():
-                watcher.audit_began(attempt, worker)
+            case OfWeights():
+                is_scoring = isinstance(job, Evaluate)
+                dawn = next((run.dawn for run in attempt.runs if run.seed == job.seed), 0)
+                doing = Doing.SCORING if is_scoring else Doing.AUDITING
+                state.begin(Work(worker, doing, job.attempt, began, job.seed, dawn))
+                (watcher.scoring_began if is_scoring else watcher.audit_began)(attempt, worker)
         if self.ideas is not None and not isinstance(job, Rehearse):
             self.ideas.ask_ahead()
         self.flight.jobs[worker] = job, run_id
@@ -380,18 +381,19 @@ class Driver:
 
     @property
     def _latest(self) -> History:
-        """Return the attempts that were settled in this call, the last ones."""
+        """Return the attempts that were settled in this call."""
         return [self.state.attempts[number] for number in self._settled]
 
     def _end_streak(self, ended: Ended) -> None:
-        """End the night with the cause of the latest crashes, unless the user stopped attempt 0's trial run."""
-        trial = DryRun(0.0, str(ended.error)) if isinstance(ended.error, MachineError) else ended.result
-        if isinstance(trial, DryRun):
-            self._end_after_crashes(_crashes(self._latest), broken_by(trial, self.context.runner))
+        """End the night with the cause of the latest crashes, unless the user stopped attempt 0's trial run.
 
-    def _end_after_crashes(self, crashed: History, why: str | None) -> NoReturn:
-        """Raise MachineError. The crashes are void if attempt 0 fails here, too, and are done again in another call."""
-        context = self.context
+        The crashes are void if attempt 0 fails here as well, and are done again when the night goes on.
+        """
+        context, crashed = self.context, _crashes(self._latest)
+        trial = DryRun(0.0, str(ended.error)) if isinstance(ended.error, MachineError) else ended.result
+        if not isinstance(trial, DryRun):
+            return
+        why = broken_by(trial, context.runner)
         crashes = f"{len(crashed)} attempts in a row crashed, the last with: {why_and_where(context, crashed[0])}"
         go_on = f"go on with: {typed('run', '--tag', context.runner.night.tag)}"
         if why is None:
@@ -420,19 +422,6 @@ def check_not_slow(context: NightContext, latest: History) -> None:
         )
 
 
-def _work(job: Job, worker: str, attempt: Attempt) -> Work:
-    began = utc_now("milliseconds")
-    match job:
-        case Rehearse():
-            return Work(worker, Doing.REHEARSING, attempt.number, began)
-        case Measure():
-            return Work(worker, Doing.TRAINING, attempt.number, began, job.seed, job.dawn)
-        case OfWeights():
-            doing = Doing.SCORING if isinstance(job, Evaluate) else Doing.AUDITING
-            dawn = next((run.dawn for run in attempt.runs if run.seed == job.seed), 0)
-            return Work(worker, doing, attempt.number, began, job.seed, dawn)
-
-
 def _slow(latest: History) -> list[Attempt]:
     return _last(latest, lambda attempt: too_slow(attempt) is not None)
 
@@ -459,6 +448,5 @@ def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
         known = experience(context.place, context.runner.night, state.attempts)
         if known is not None and known.tag is None:
             dawn = context.limits.runs_at_dawn(replace(state.pace, run_s=known.run_s))
-            ahead = Ahead(context.limits.left(state.ideas), 0, dawn, state.workers)
-            say(f"pace: {pace_words(known, ahead)}")
+            say(f"pace: {pace_words(known, context.limits.left(state.ideas), 0, dawn, state.workers)}")
     context.tell_standing(state)

@@ -17,7 +17,7 @@ from rich.text import Text
 from agent.cli.greeting import busy_lines, greet
 from agent.experiment import Left
 from agent.lab.hardware import usable_cores
-from agent.night.limits import Ahead, Experience, Limits, calibration_rounds, clock, experience, few_steps, pace_words
+from agent.night.limits import Experience, Limits, calibration_rounds, clock, experience, few_steps, pace_words
 from agent.night.loop import tell_settled
 from agent.night.state import NightContext
 from agent.pools.leases import leases_of_machine
@@ -55,32 +55,32 @@ def greeted(context: NightContext, tag: str = "nov22-2", **limits: float) -> str
 
 
 def test_with_hours_the_experiments_that_fit_are_counted_beside_calibration_and_dawn():
-    said = pace_words(LEARNT, Ahead(Left(seconds=8 * 3600), calibration=3, dawn=8), EVENING)
+    said = pace_words(LEARNT, Left(seconds=8 * 3600), calibration=3, dawn=8, now=EVENING)
     assert said == (
         "about 10 experiments an hour, 6 min each; about 70 experiments fit until Mon 07:12, beside 8 runs for dawn"
     )
 
 
 def test_a_limit_of_experiments_says_when_they_end():
-    said = pace_words(LEARNT, Ahead(Left(experiments=3), calibration=2, dawn=0), EVENING)
+    said = pace_words(LEARNT, Left(experiments=3), calibration=2, dawn=0, now=EVENING)
     assert said == "about 10 experiments an hour, 6 min each; 3 experiments will take until about 23:40"
-    both = pace_words(LEARNT, Ahead(Left(experiments=3, seconds=3600), calibration=0, dawn=0), EVENING)
+    both = pace_words(LEARNT, Left(experiments=3, seconds=3600), calibration=0, dawn=0, now=EVENING)
     assert "about 3 experiments fit until Mon 00:12" in both
 
 
 def test_several_workers_make_experiments_side_by_side():
-    said = pace_words(LEARNT, Ahead(Left(experiments=6), calibration=2, dawn=0, workers=2), EVENING)
+    said = pace_words(LEARNT, Left(experiments=6), calibration=2, dawn=0, workers=2, now=EVENING)
     assert said == ("about 20 experiments an hour, 6 min each, 2 at a time; 6 experiments will take until about 23:40")
     assert [calibration_rounds(3, workers) for workers in (1, 2, 4, 16)] == [3, 2, 2, 2]
 
 
 def test_hours_that_are_too_short_fit_nothing():
-    assert "about 0 experiments fit until 23:14" in pace_words(LEARNT, Ahead(Left(seconds=120), 3, 0), EVENING)
+    assert "about 0 experiments fit until 23:14" in pace_words(LEARNT, Left(seconds=120), 3, 0, now=EVENING)
 
 
 def test_slow_experiments_are_counted_with_a_fraction():
     slow = dataclasses.replace(LEARNT, experiment_s=2400.0)
-    assert pace_words(slow, Ahead(Left(), 0, 0)) == "about 1.5 experiments an hour, 40 min each"
+    assert pace_words(slow, Left(), 0, 0) == "about 1.5 experiments an hour, 40 min each"
 
 
 def test_a_time_on_another_day_has_its_day():

@@ -17,7 +17,8 @@ from agent.sandbox.places import View
 def no_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
-    (programs / "git").symlink_to(shutil.which("git") or "")
+    for name in ("git", "rm", "chmod"):
+        (programs / name).symlink_to(shutil.which(name) or "")
     monkeypatch.setenv("PATH", str(programs))
 
 

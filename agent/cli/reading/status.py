@@ -43,9 +43,10 @@ def status(options: StatusOptions) -> int:
         tag = known_tag(place, options.tag)
     who = who if who is not None and who.tag == tag else None
     with Journal.read(place.journal(tag)) as journal:
+        work = journal.work()  # before the attempts that it names
         night, history, asks, calls = journal.night(), journal.outlines(), journal.asks(), journal.calls()
         now = overview(night, history, asks, journal.dawns(), noise_of_night(journal, history))
-        crew = crew_of(night, history, asks, calls, journal.work(), None if who is None else time.time())
+        crew = crew_of(night, history, asks, calls, work, None if who is None else time.time())
     stopping = who is not None and Stop(place.folder(tag)).after_run
     if options.answer.to is not None:
         tries = tries_facts(place.repo.root)

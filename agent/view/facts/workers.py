@@ -68,8 +68,8 @@ def crew_of(
 
 def read_crew(journal: Journal, now_s: float | None) -> Crew:
     """Return the workers of a night as its journal tells; now_s: the time where the night runs, else None."""
-    night, history, work = journal.night(), journal.outlines(), journal.work()
-    return crew_of(night, history, journal.asks(), journal.calls(), work, now_s)
+    work = journal.work()  # before the attempts that it names
+    return crew_of(journal.night(), journal.outlines(), journal.asks(), journal.calls(), work, now_s)
 
 
 def _worker(name: str, spent_s: Sequence[float], job: Work | None, history: History) -> WorkerFacts:

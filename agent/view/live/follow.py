@@ -82,6 +82,7 @@ class Follower:
         with Journal.read(self._path) as journal:
             if self._jobs is None and read_busy(journal) is not None:
                 self._jobs = {}
+            now, work = Moment.read(journal), journal.work()  # before the attempts that they name
             changes = journal.changes()
             if changes != self._changes:
                 self._history = journal.outlines()
@@ -92,9 +93,9 @@ class Follower:
                 self._screen.stands(SoFar.of(self._history, noise, journal.asks(), left(ideas), load))
             self._changes = changes
             if self._jobs is None:
-                self._show_work(Moment.read(journal))
+                self._show_work(now)
             else:
-                self._show_jobs(journal.work(), self._jobs)
+                self._show_jobs(work, self._jobs)
         if self._jobs is None:
             self._show_progress()
         else:
