@@ -60,23 +60,18 @@ def test_one_crashed_run_among_several_is_a_crash():
     assert judged(attempt(1, 1.0, None), kept(0, 1.5)).status is Status.CRASH
 
 
-def test_a_crash_names_exit_code_and_last_line():
-    crashed = attempt(
-        1, None, ending=Ending.CRASHED, exit_code=3, last_lines="so far so good\nloss is nan at step 17\n"
-    )
-    assert judged(crashed, kept(0, 1.5)).reason == "exit code 3: loss is nan at step 17"
-
-
-def test_a_signal_is_named_and_the_killers_meaning_too():
-    killed = attempt(1, None, ending=Ending.CRASHED, exit_code=-9, last_lines="step 17\n")
-    assert judged(killed, kept(0, 1.5)).reason == "killed by signal 9, usually a sign that memory ran out: step 17"
-    broken = attempt(1, None, ending=Ending.CRASHED, exit_code=-11)
-    assert judged(broken, kept(0, 1.5)).reason == "killed by signal 11"
-
-
-def test_an_overrun_names_its_seconds():
-    late = attempt(1, None, ending=Ending.OVERRAN, exit_code=None, wall_s=601.4)
-    assert judged(late, kept(0, 1.5)).reason == "still running after 601 s"
+@pytest.mark.parametrize(
+    ("ending", "exit_code", "last_lines", "reason"),
+    [
+        (Ending.CRASHED, 3, "so far\nloss is nan at step 17\n", "exit code 3: loss is nan at step 17"),
+        (Ending.CRASHED, -9, "step 17\n", "killed by signal 9, usually a sign that memory ran out: step 17"),
+        (Ending.CRASHED, -11, "", "killed by signal 11"),
+        (Ending.OVERRAN, None, "", "still running after 601 s"),
+    ],
+)
+def test_a_failed_run_says_how_it_ended_and_its_last_line(ending, exit_code, last_lines, reason):
+    failed = attempt(1, None, ending=ending, exit_code=exit_code, last_lines=last_lines, wall_s=601.4)
+    assert judged(failed, kept(0, 1.5)).reason == reason
 
 
 def test_interrupted_runs_do_not_count():
