@@ -28,7 +28,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import asleep
@@ -135,7 +134,7 @@ def opened_night(place: Place, args: argparse.Namespace) -> Iterator[tuple[Night
         terms = Terms(sandbox="off", workers=args.live, pool="ray", cores_each=1)
         with closing(Cluster(None)) as cluster:
             cluster.open()
-            night = open_night(Request(place, TAG, args.run_s), terms, devices=partial(cluster.facts, terms))
+            night = open_night(Request(place, TAG, args.run_s), terms, cluster)
             yield night, lambda runner: RayPool(cluster, runner, args.live)
         return
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +44,7 @@ from agent.records.results import Ledger, tags_in
 from agent.records.terms import Terms, changes, opened, resumed
 from agent.runs.fixed import check_same_machine, device_kind, keep_machine, lay_out_fixed, probe, protocol, settings_of
 from agent.runs.runner import Runner
-from agent.sandbox.box import Box, Mode, choose
+from agent.sandbox.box import Mode, choose
 from agent.sandbox.watch import limits_of_machine
 from agent.script.contract import check_script, fixed_files
 from agent.script.dials import read_dials
@@ -61,8 +60,6 @@ MIN_FREE_BYTES = 1 << 30  # logs, weights of the kept attempts and git objects o
 DRY_RUN_FROM_S = 60.0  # of budget: below it, a dry run costs about what it saves
 PROFILE_FROM_S = 20.0  # of budget: below it, starting the profiler takes longer than a tenth of a run
 REPORT_FROM_S = 5.0  # of budget: writing the page takes about as long as shorter runs
-# (folder, fixed files, facts of this machine, the night's device) → the facts, with the device of a cluster
-Devices = Callable[[Path, Sequence[str], Mapping[str, Any], str | None], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,10 @@ def open_context(request: Request) -> Iterator[NightContext]:
         with like_ctrl_c():
             before, terms = terms_of(place, request.tag, request.asked)
             cluster = undo.enter_context(_cluster_of(terms))
-            night, box = _checked(request, terms, cluster)
+            if asks_sources:
+                check_sources(terms, request.asked)
+            box = choose(Mode(terms.sandbox))
+            night = open_night(request, terms if cluster is None else cluster.divided(terms), cluster)
         folder = place.folder(night.tag)
         undo.enter_context(_naming(night.tag))
         tell(night.tag, folder, limits.hours, limits.experiments)
@@ -166,18 +166,6 @@ def committed(place: Place) -> str:
     return source
 
 
-def _checked(request: Request, terms: Terms, cluster: "Cluster | None") -> tuple[Night, Box]:
-    """Check sources and sandbox, then open or resume the night: all refusals come from here."""
-    if request.proposer is None:
-        check_sources(terms, request.asked)
-    box = choose(Mode(terms.sandbox))
-    devices = None
-    if cluster is not None:
-        terms = cluster.divided(terms)
-        devices = partial(cluster.facts, terms)
-    return open_night(request, terms, read_dials if request.proposer else dial_check(terms), devices), box
-
-
 @contextmanager
 def _cluster_of(terms: Terms) -> Iterator["Cluster | None"]:
     """Yield the Ray cluster that the terms name, connected; None where the workers are on this machine."""
@@ -243,22 +231,16 @@ def _take_up_changes(before: Night, night: Night, journal: Journal, screen: Scre
 # ---- the facts of a night --------------------------------------------------------------------------------------------
 
 
-def open_night(
-    request: Request,
-    terms: Terms | None = None,
-    check_dials: Callable[[str, str], object] = read_dials,
-    devices: Devices | None = None,
-) -> Night:
+def open_night(request: Request, terms: Terms | None = None, cluster: "Cluster | None" = None) -> Night:
     """Resume the night of this tag, or open a new one; raise NightshiftError with the remedy.
 
-    terms: those of the night, with the changes that were asked for; None: as they are. check_dials(script, device_kind)
-    raises ScriptError if the proposer cannot work with the script's dials.
+    terms: those of the night, with the changes that were asked for; None: as they are.
     """
     check_disk(request.place.repo.root)
     before = known_night(request.place, request.tag)
     if before is not None:
-        return _resume(request, before, terms, devices)
-    return _begin(request, terms or Terms(), check_dials, devices)
+        return _resume(request, before, terms, cluster)
+    return _begin(request, terms or Terms(), cluster)
 
 
 def check_disk(folder: Path) -> None:
@@ -306,7 +288,7 @@ def _new_tag(place: Place, asked: str | None) -> str:
     return tag
 
 
-def _begin(request: Request, terms: Terms, check_dials: Callable[[str, str], object], devices: Devices | None) -> Night:
+def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
     place, folder = request.place, request.place.script_path.parent
     script = read_script(place)
     fixed = fixed_files(folder, script)
@@ -319,13 +301,13 @@ def _begin(request: Request, terms: Terms, check_dials: Callable[[str, str], obj
     terms, lease = _first_lease(folder, terms)
     facts: Mapping[str, Any] = probe(folder, dataset=request.dataset, lease=lease)
     laid_out = place.folder(tag) / "fixed"
-    if devices is not None:
+    if cluster is not None:
         _lay_out_fixed(place, tag, fixed)  # nodes get these files
-        facts = devices(laid_out, checksums.names_in(laid_out), facts, None)
-    check_dials(script, facts["device_kind"])
+        facts = cluster.facts(terms, laid_out, checksums.names_in(laid_out), facts, None)
+    (read_dials if request.proposer else dial_check(terms))(script, facts["device_kind"])
     budget_s = request.budget_s or float(facts["budget_s"])
     check_hours(request.limits.hours, Pace.of((), (), budget_s))
-    if devices is None:
+    if cluster is None:
         _lay_out_fixed(place, tag, fixed)
     night = Night(
         tag=tag,
@@ -383,7 +365,7 @@ def check_kept(night: Night, budget_s: float | None, seed: int | None) -> None:
             )
 
 
-def _resume(request: Request, night: Night, terms: Terms | None, devices: Devices | None) -> Night:
+def _resume(request: Request, night: Night, terms: Terms | None, cluster: "Cluster | None") -> Night:
     place, tag = request.place, night.tag
     with Journal.read(place.journal(tag)) as journal:
         check_hours(request.limits.hours, Pace.of(journal.attempts(), (), night.budget_s))
@@ -397,8 +379,8 @@ def _resume(request: Request, night: Night, terms: Terms | None, devices: Device
     checksums.verify(night, fixed)
     goes_on = night if terms is None else replace(night, terms=terms.as_json())
     facts: Mapping[str, Any] = probe(fixed, night.data, lease=leases_of_night(goes_on)[0])
-    if devices is not None:
-        facts = devices(fixed, checksums.names_in(fixed), facts, night.device)
+    if cluster is not None:
+        facts = cluster.facts(Terms.from_json(goes_on.terms), fixed, checksums.names_in(fixed), facts, night.device)
     check_same_machine(night, facts)
     keep_machine(place.folder(tag), facts)
     return goes_on
