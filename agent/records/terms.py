@@ -4,10 +4,11 @@ They are options of the command line that hold from the first call on. The journ
 the night repeats none of them. No key is among them.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
+
+import msgspec
 
 from agent.errors import NightError
 from agent.judging.failures import PLAUSIBLE_GAIN
@@ -16,7 +17,6 @@ from agent.judging.failures import PLAUSIBLE_GAIN
 # would not compare: another value is refused. The night takes another value of any other term, and keeps it.
 FIXED = ("judge", "confirm", "plausible_gain", "allowance_s")
 OF_THE_MODEL = ("llm_url", "price", "llm_max_tokens", "llm_stream")
-BEFORE_THE_MIX = "search"  # the proposer of nights that were begun before journals kept it
 POOLS = ("local", "ray")  # devices of this machine, or of a cluster
 SANDBOXES = ("off", "auto", "require")  # each promises more than the one before it
 
@@ -51,13 +51,12 @@ class Terms:
     def from_json(cls, text: str) -> "Terms":
         """Read terms from a journal; raise NightError for text that as_json() cannot have written."""
         try:
-            facts = {"proposer": BEFORE_THE_MIX} | json.loads(text)
-            return cls(**facts | ({"price": tuple(facts["price"])} if facts.get("price") else {}))
-        except (TypeError, ValueError, AttributeError) as error:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
             raise NightError(f"the night's terms are damaged ({error}); begin another one with --tag") from error
 
     def as_json(self) -> str:
-        return json.dumps(asdict(self))
+        return msgspec.json.encode(self).decode()
 
 
 def opened(asked: Mapping[str, Any]) -> Terms:

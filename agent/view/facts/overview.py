@@ -1,16 +1,15 @@
 """Sum up a night: where it stands, what each source of ideas brought and cost, and what dawn has found."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from agent.experiment import VOID, Ask, Attempt, Dawn, Ending, History, Night, Noise, Status, short, source_name
 from agent.judging.intervals import Interval
 from agent.proposers.mix import Share, shares_of
 from agent.records.summary import Brought, Stopped, summary
+from agent.records.terms import Terms
 from agent.text import shown_difference
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts, RunFacts
 
@@ -165,12 +164,9 @@ def cost_usd(sources: Iterable[Share]) -> float | None:
 
 def fixed_facts(night: Night) -> dict[str, Any]:
     """Return what NightFacts and Overview say of a night alike, by their names."""
-    known = asdict(night)
     same = ("tag", "device", "device_kind", "budget_s", "protocol", "started")
-    most_usd = None
-    with suppress(ValueError, TypeError, AttributeError):  # not by Terms, which imports the judge, and that numpy
-        most_usd = json.loads(night.terms).get("max_cost")
-    return {name: known[name] for name in same} | {"branch": short(night.branch), "most_usd": most_usd}
+    facts = {name: getattr(night, name) for name in same}
+    return facts | {"branch": short(night.branch), "most_usd": Terms.from_json(night.terms).max_cost}
 
 
 # ---- dawn ------------------------------------------------------------------------------------------------------------

@@ -1,14 +1,13 @@
 """Tell what each worker of a night has done, and what it does now."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from agent.experiment import Ask, Doing, History, Night, NightCall, Work
 from agent.pools.contention import Contention, contention_of
 from agent.records.journal import Journal
+from agent.records.terms import Terms
 from agent.view.facts.load import Load, RunTimes, busy_times, in_order, load_of_history
 
 
@@ -83,13 +82,7 @@ def _worker(name: str, spent_s: Sequence[float], job: Work | None, history: Hist
 def workers_of_call(journal: Journal) -> int:
     """Return how many workers the latest call of a night has; where none was recorded, how many its terms name."""
     calls = journal.calls()
-    return calls[-1].workers if calls else _workers_in(journal.night().terms)
-
-
-def _workers_in(terms: str) -> int:
-    with suppress(ValueError, TypeError, AttributeError):  # not by Terms, which imports the judge, and that numpy
-        return int(json.loads(terms).get("workers") or 1)
-    return 1
+    return calls[-1].workers if calls else Terms.from_json(journal.night().terms).workers
 
 
 def runs_in_flight(workers: int) -> str:
